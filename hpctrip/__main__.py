@@ -1,0 +1,5 @@
+"""`python -m hpctrip`."""
+
+from hpctrip.app.cli import main
+
+main()

@@ -1,0 +1,100 @@
+"""Components and registries: a component's fields are its input keys, its validation and its documentation."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict
+from pydantic.fields import FieldInfo
+from pydantic_core import core_schema
+
+
+class Component(BaseModel):
+    """A frozen, strict table of the input file. `kind` is its name in the registry that holds it."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        strict=True,
+        use_attribute_docstrings=True,
+        allow_inf_nan=False,
+        ser_json_inf_nan="constants",
+    )
+    kind: ClassVar[str] = ""
+
+
+class Registry(Mapping[str, type[Component]]):
+    """Named components of one sort. `POLICIES.add` decorates a class that has a `kind`; `field()` is its input type."""
+
+    def __init__(self, sort: str, default: str):
+        self.sort = sort
+        self.default = default
+        self._classes: dict[str, type[Component]] = {}
+
+    def add(self, cls: type[Component]) -> type[Component]:
+        """Register a component class under its `kind`."""
+        if not cls.kind or (
+            cls.kind in self._classes and self._classes[cls.kind].__qualname__ != cls.__qualname__
+        ):
+            raise ValueError(f"{self.sort} {cls.__name__}: kind {cls.kind!r} is empty or already taken")
+        self._classes[cls.kind] = cls
+        return cls
+
+    def __getitem__(self, name: str) -> type[Component]:
+        return self._classes[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._classes)
+
+    def __len__(self) -> int:
+        return len(self._classes)
+
+    def field(self) -> Any:
+        """The pydantic type of an input table whose `kind` chooses among the registered classes.
+
+        Resolved when the enclosing model is (re)built, so plug-ins registered before that are known.
+        """
+        return Annotated[Any, _Tagged(self)]
+
+
+class _Tagged:
+    """Schema of a table tagged by `kind`; the tag itself is removed before the component sees the table."""
+
+    def __init__(self, registry: Registry):
+        self.registry = registry
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> core_schema.CoreSchema:
+        registry = self.registry
+
+        def strip(table: Any) -> Any:
+            return {k: v for k, v in table.items() if k != "kind"} if isinstance(table, dict) else table
+
+        choices = {
+            kind: core_schema.no_info_before_validator_function(strip, handler.generate_schema(cls))
+            for kind, cls in registry.items()
+        }
+
+        def tag(table: Any) -> Any:
+            return (
+                table.get("kind", registry.default)
+                if isinstance(table, dict)
+                else getattr(table, "kind", None)
+            )
+
+        return core_schema.tagged_union_schema(
+            choices, discriminator=tag, metadata={"registry": registry.sort}
+        )
+
+
+def registry_of(field: FieldInfo) -> Registry | None:
+    """The registry behind a field made by `Registry.field()`; None for any other field."""
+    return next((item.registry for item in field.metadata if isinstance(item, _Tagged)), None)
+
+
+def unknown_name(name: str, known: Any) -> str:
+    """`"did you mean 'x'? Known: ..."` for a misspelt name."""
+    names = sorted(known)
+    near = difflib.get_close_matches(str(name), names, n=1, cutoff=0.5)
+    return (f"did you mean {near[0]!r}? " if near else "") + "known: " + ", ".join(names)

@@ -1,0 +1,54 @@
+"""Units: SI inside, miles, GB, hours and Gbit/s at the edge.
+
+Input keys take a plain number (already in the SI unit that the key's suffix names) or a text with a unit:
+`update_bytes = "1.5 GB"`, `radius_m = "1000 mi"`, `near_bandwidth_bps = "1 Gbit/s"`, `interval_s = "5 min"`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from pydantic import BeforeValidator
+
+MILE_M = 1609.344
+HOUR_S = 3600.0
+GB = 1e9
+
+_FACTORS = {
+    "bytes": {"B": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30},
+    "metres": {"m": 1, "km": 1e3, "mi": MILE_M},
+    "seconds": {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1, "min": 60, "h": HOUR_S, "d": 24 * HOUR_S},
+    "bits per second": {"bit/s": 1, "kbit/s": 1e3, "Mbit/s": 1e6, "Gbit/s": 1e9, "Tbit/s": 1e12},
+    "watts": {"W": 1, "kW": 1e3, "MW": 1e6},
+}
+_QUANTITY = re.compile(r"\s*([-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?)\s*([A-Za-z/]+)\s*")
+
+
+def parse(value: object, dimension: str) -> object:
+    """The SI number that a text such as "1.5 GB" means; anything but a text is passed on unchanged.
+
+    Raises ValueError that names the units of the dimension.
+    """
+    if not isinstance(value, str):
+        return value
+    factors = _FACTORS[dimension]
+    match = _QUANTITY.fullmatch(value)
+    if match is None or match.group(2) not in factors:
+        units = ", ".join(factors)
+        raise ValueError(f"{value!r} is not a quantity in {dimension}; write a number and one of {units}")
+    try:
+        return float(match.group(1)) * factors[match.group(2)]
+    except ValueError:
+        raise ValueError(f"{match.group(1)!r} is not a number") from None
+
+
+def _quantity(dimension: str) -> BeforeValidator:
+    return BeforeValidator(lambda value: parse(value, dimension))
+
+
+Bytes = Annotated[float, _quantity("bytes")]
+Metres = Annotated[float, _quantity("metres")]
+Seconds = Annotated[float, _quantity("seconds")]
+BitsPerSecond = Annotated[float, _quantity("bits per second")]
+Watts = Annotated[float, _quantity("watts")]

@@ -1,0 +1,45 @@
+"""Packaging of hpctrip: honest version ranges here, the tested versions in constraints.txt."""
+
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+here = Path(__file__).parent
+version = next(
+    line.split('"')[1]
+    for line in (here / "hpctrip" / "__init__.py").read_text().splitlines()
+    if line.startswith("__version__")
+)
+
+setup(
+    name="hpctrip",
+    version=version,
+    description="Time-to-accuracy of training spread over power-limited datacenter sites (PowerTrip)",
+    long_description=(here / "README.md").read_text(),
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    python_requires=">=3.11",
+    packages=find_packages(include=["hpctrip", "hpctrip.*"]),
+    package_data={"hpctrip": ["app/*.toml"]},
+    install_requires=[
+        "torch>=2.4",
+        "numpy>=1.26",
+        "mpi4py>=4.0",  # imports without an MPI library; only running more than one rank needs one
+        "h5py>=3.10",
+        "pandas>=2.1",
+        "pydantic>=2.7",  # input files: validation with dotted paths
+        "tomli-w>=1.0",  # the merged input, stored as TOML in the results
+        "click>=8.1",  # command line
+        "rich>=13.0",  # progress bar and tables
+        "pooch>=1.8",  # downloads with checksums
+        "tqdm>=4.60",  # pooch's progress bar
+        "filelock>=3.12",  # several jobs preparing one cache
+        "matplotlib>=3.8",  # figures; its DejaVu, STIX and Computer Modern fonts are the glyphs data
+        "pillow>=10.0",  # glyph rendering
+    ],
+    extras_require={
+        "mpich": ["mpich>=4.2"],  # a complete MPI with mpirun, for machines that have none
+        "test": ["pytest>=8", "pytest-timeout>=2.3", "hypothesis>=6.100"],
+    },
+    entry_points={"console_scripts": ["hpctrip=hpctrip.app.cli:main"]},
+)

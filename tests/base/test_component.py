@@ -1,0 +1,79 @@
+import pytest
+from pydantic import Field, ValidationError
+
+from hpctrip.base.component import Component, Registry, registry_of, unknown_name
+
+SHAPES = Registry("shape", default="disc")
+
+
+@SHAPES.add
+class Disc(Component):
+    kind = "disc"
+    radius: float = Field(1.0, gt=0)
+
+
+@SHAPES.add
+class Box(Component):
+    kind = "box"
+    sides: list[float] = [1.0, 1.0]
+
+
+class Drawing(Component):
+    shape: SHAPES.field() = Field(default_factory=dict, validate_default=True)
+
+
+def test_the_kind_chooses_the_class_and_its_absence_the_default():
+    assert Drawing.model_validate({}).shape == Disc()
+    assert Drawing.model_validate({"shape": {"radius": 2}}).shape == Disc(radius=2)
+    assert Drawing.model_validate({"shape": {"kind": "box", "sides": [1, 2]}}).shape == Box(sides=[1, 2])
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        {"kind": "disk"},
+        {"kind": "box", "radius": 1},
+        {"radius": 0},
+        {"radius": "1"},
+        {"radius": float("nan")},
+        3,
+    ],
+)
+def test_a_wrong_table_is_refused(shape):
+    with pytest.raises(ValidationError):
+        Drawing.model_validate({"shape": shape})
+
+
+def test_components_do_not_change():
+    with pytest.raises(ValidationError):
+        Disc().radius = 2
+
+
+def test_a_component_added_later_is_known_after_a_rebuild():
+    @SHAPES.add
+    class Ring(Component):
+        kind = "ring"
+
+    Drawing.model_rebuild(force=True)
+    assert Drawing.model_validate({"shape": {"kind": "ring"}}).shape == Ring()
+
+
+def test_a_kind_cannot_be_taken_twice():
+    class Other(Component):
+        kind = "box"
+
+    with pytest.raises(ValueError, match="already taken"):
+        SHAPES.add(Other)
+
+
+def test_the_registry_behind_a_field_can_be_found():
+    assert registry_of(Drawing.model_fields["shape"]) is SHAPES
+    assert registry_of(Disc.model_fields["radius"]) is None
+
+
+def test_a_misspelt_name_is_answered_with_the_nearest():
+    assert (
+        unknown_name("powertripp", ["powertrip", "static"])
+        == "did you mean 'powertrip'? known: powertrip, static"
+    )
+    assert unknown_name("zzz", ["b", "a"]) == "known: a, b"

@@ -1,0 +1,31 @@
+import pytest
+
+from hpctrip.base.units import parse
+
+
+@pytest.mark.parametrize(
+    ("text", "dimension", "si"),
+    [
+        ("1.5 GB", "bytes", 1.5e9),
+        ("1 MiB", "bytes", 2**20),
+        ("1000 mi", "metres", 1_609_344.0),
+        ("5 min", "seconds", 300),
+        ("2.5h", "seconds", 9000),
+        ("1 Gbit/s", "bits per second", 1e9),
+        ("250 W", "watts", 250),
+        (" 1e3 km ", "metres", 1e6),
+    ],
+)
+def test_a_text_with_a_unit_is_its_si_number(text, dimension, si):
+    assert parse(text, dimension) == pytest.approx(si, rel=1e-12)
+
+
+@pytest.mark.parametrize("value", [3, 2.5, None, True])
+def test_anything_but_a_text_is_passed_on(value):
+    assert parse(value, "bytes") is value
+
+
+@pytest.mark.parametrize("text", ["1.5", "GB", "1.5 gb", "1,5 GB", "1.5 GB/s", "1.2.3 GB", ""])
+def test_a_wrong_text_names_the_units(text):
+    with pytest.raises(ValueError, match=r"B, kB, MB, GB|not a number"):
+        parse(text, "bytes")
