@@ -1,0 +1,1 @@
+"""Layer 1: the simulated world and the policies. Pure numpy: no torch, no MPI, no HDF5."""

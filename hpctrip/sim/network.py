@@ -1,0 +1,68 @@
+"""The WAN between a site and the aggregator: bandwidth law and communication delay (paper Eqs. 3, 4; Fig. 5)."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from hpctrip.base.component import Component
+from hpctrip.base.units import GB, MILE_M, BitsPerSecond, Bytes, Metres
+
+
+class Network(Component):
+    """WAN constants. L_i = d_i / v + M / B_i (Eq. 3); the cohort's communication time is the largest L_i (Eq. 4)."""
+
+    update_bytes: Bytes | Literal["auto"] = 1.5 * GB
+    """M: bytes of one update on the simulated WAN; "auto": the real payload of the model; 0: no transfer time."""
+    bandwidth_law: Literal["capped-inverse", "inverse", "linear"] = "capped-inverse"
+    """B(d): near * min(1, near_distance / d); near * near_distance / d; or a straight line from near at 0 to far."""
+    near_bandwidth_bps: BitsPerSecond = Field(1e9, gt=0)
+    """Bandwidth of a near site."""
+    near_distance_m: Metres = Field(1000 * MILE_M, gt=0)
+    """Up to here the bandwidth is the near one (the paper: "relatively constant" inside 1000 miles)."""
+    far_distance_m: Metres = Field(10_000 * MILE_M, gt=0)
+    """Linear law: where the bandwidth has fallen to far_bandwidth_bps; it stays there beyond."""
+    far_bandwidth_bps: BitsPerSecond = Field(1e8, gt=0)
+    """Linear law: bandwidth at far_distance_m."""
+    propagation_m_per_s: float = Field(2e8, gt=0)
+    """v: speed of light in fibre."""
+    round_trip: bool = False
+    """Count the model's way down as well as the update's way up: twice Eq. 3."""
+    aggregator_bandwidth_bps: BitsPerSecond | None = Field(None, gt=0)
+    """The aggregator's own link, shared by the cohort: no transfer ends before all k M / B_agg have passed it."""
+
+    @model_validator(mode="after")
+    def _bounds(self) -> Self:
+        if self.update_bytes != "auto" and self.update_bytes < 0:
+            raise ValueError(f"update_bytes = {self.update_bytes:g} is below 0")
+        if self.far_bandwidth_bps > self.near_bandwidth_bps:
+            raise ValueError(
+                f"far_bandwidth_bps = {self.far_bandwidth_bps:g} is above "
+                f"near_bandwidth_bps = {self.near_bandwidth_bps:g}"
+            )
+        return self
+
+    def bandwidth_bps(self, distance_m: np.ndarray) -> np.ndarray:
+        """B_i, [N] bit/s, by the bandwidth law."""
+        if self.bandwidth_law == "linear":
+            share = np.minimum(distance_m / self.far_distance_m, 1.0)
+            return self.near_bandwidth_bps + (self.far_bandwidth_bps - self.near_bandwidth_bps) * share
+        with np.errstate(divide="ignore"):
+            inverse = self.near_bandwidth_bps * self.near_distance_m / distance_m
+        if self.bandwidth_law == "inverse":
+            return inverse
+        return np.minimum(self.near_bandwidth_bps, inverse)
+
+    def delay_s(self, distance_m: np.ndarray, bandwidth_bps: np.ndarray, update_bytes: float) -> np.ndarray:
+        """L_i of a site that has the aggregator's link to itself, [N] s (Eq. 3)."""
+        one_way = distance_m / self.propagation_m_per_s + 8 * update_bytes / bandwidth_bps
+        return 2 * one_way if self.round_trip else one_way
+
+    def contended_s(self, delay_s: np.ndarray, update_bytes: float) -> np.ndarray:
+        """L_i [k] of a whole cohort, given each alone: the shared aggregator link can only slow them."""
+        if self.aggregator_bandwidth_bps is None:
+            return delay_s
+        shared_s = len(delay_s) * 8 * update_bytes / self.aggregator_bandwidth_bps
+        return np.maximum(delay_s, 2 * shared_s if self.round_trip else shared_s)

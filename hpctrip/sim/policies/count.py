@@ -1,0 +1,106 @@
+"""How many sites: Algorithm 1, the dynamic count of the policy table (Sec. 3.3; prefix search: Sec. 4)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from hpctrip.base.component import Component
+from hpctrip.sim.policies.base import Decision, Policy, SiteView, check_k
+from hpctrip.sim.rounds import Candidates, History
+
+
+class DynamicCount(Component):
+    """Greedy search for the cohort size k with the best projected accuracy gain per second.
+
+    E(k) = dA(k) / T(k), T(k) = c / mean(P of the top k) + max(L of the top k). Grows at once, shrinks only after
+    `patience_rounds` consecutive votes for fewer sites.
+    """
+
+    initial_fraction: float = Field(0.1, gt=0, le=1)
+    """First cohort: max(1, round(initial_fraction N)) sites."""
+    search: Literal["window", "prefix"] = "window"
+    """window: all k within `window` of the last one (Sec. 3.3). prefix: walk the ranking from the top and keep adding
+    while E improves (Sec. 4)."""
+    window: int = Field(20, ge=1)
+    """w: how far k may move in one round."""
+    patience_rounds: int = Field(3, ge=1)
+    """Consecutive votes for fewer sites before the cohort shrinks."""
+    gain: Literal["scaled", "log"] = "scaled"
+    """dA(k). scaled: g (k / k_r) ln(1 + k_r) / ln(1 + k). log: g ln(1 + k) / ln(1 + k_r), whose normaliser does not
+    depend on k: it stalls at 13 to 27 of 100 sites and cannot give Fig. 10."""
+    trend_rounds: int = Field(5, ge=1)
+    """g_r is the mean accuracy gain per round over so many last rounds."""
+    min_gain: float = Field(1e-4, gt=0)
+    """Floor of g_r."""
+
+    def decide(self, order: np.ndarray, sites: SiteView, history: History) -> Decision:
+        """The cohort: a prefix of the ranking `order` [N], with every candidate that was weighed."""
+        last = history.last
+        if last is None:
+            return Decision(order[: max(1, round(self.initial_fraction * len(order)))])
+        candidates = self.candidates(order, sites, last.num_sites, self.trend(history))
+        k = candidates.vote
+        if k < last.num_sites and 1 + _pending_votes_down(history) < self.patience_rounds:
+            k = last.num_sites
+        return Decision(order[:k], candidates)
+
+    def candidates(self, order: np.ndarray, sites: SiteView, num_sites: int, trend: float) -> Candidates:
+        """Every k that the search weighs, after a round of `num_sites` sites with accuracy trend g_r."""
+        if self.search == "window":
+            k = np.arange(max(1, num_sites - self.window), min(len(order), num_sites + self.window) + 1)
+        else:
+            k = np.arange(1, len(order) + 1)
+        top = order[: k[-1]]
+        with np.errstate(divide="ignore"):
+            mean_power = (np.cumsum(sites.power_fraction[top]) / np.arange(1, len(top) + 1))[k - 1]
+            round_s = sites.compute_s.mean() / mean_power + np.maximum.accumulate(sites.comm_s[top])[k - 1]
+        if self.gain == "scaled":
+            gain = trend * (k / num_sites) * np.log1p(num_sites) / np.log1p(k)
+        else:
+            gain = trend * np.log1p(k) / np.log1p(num_sites)
+        efficiency = gain / round_s
+        if self.search == "prefix":
+            worse = np.flatnonzero(np.diff(efficiency) <= 0)
+            walked = slice(0, worse[0] + 2 if len(worse) else len(k))
+            k, gain, round_s, efficiency = k[walked], gain[walked], round_s[walked], efficiency[walked]
+        return Candidates(k, gain, round_s, efficiency)
+
+    def trend(self, history: History) -> float:
+        """g_r: smoothed accuracy gain per round, floored. Before the first evaluation the accuracy counts as 0."""
+        rows = history.evaluated()
+        if not rows:
+            return self.min_gain
+        recent = rows[-self.trend_rounds - 1 :]
+        before = (0, 0.0) if len(recent) <= self.trend_rounds else (recent[0].round, recent[0].accuracy)
+        gain = (recent[-1].accuracy - before[1]) / (recent[-1].round - before[0])
+        return max(gain, self.min_gain)
+
+
+def _pending_votes_down(history: History) -> int:
+    """Newest consecutive rounds that voted for fewer sites than they used. (A vote that was followed is no longer
+    pending: its round used exactly what it voted for.)"""
+    count = 0
+    for row in reversed(history.rows):
+        if not 0 < row.voted_num_sites < row.num_sites:
+            break
+        count += 1
+    return count
+
+
+class FixedOrDynamic(DynamicCount, Policy):
+    """Base of the rankings that the paper uses with either count."""
+
+    k: int | None = Field(None, ge=1)
+    """Fixed cohort size; absent: Algorithm 1 decides."""
+
+    def decide(self, order: np.ndarray, sites: SiteView, history: History) -> Decision:
+        """The first k sites, where k is fixed; else as Algorithm 1."""
+        return Decision(order[: self.k]) if self.k else super().decide(order, sites, history)
+
+    def check(self, num_sites: int) -> None:
+        """A fixed k must not exceed N."""
+        if self.k:
+            check_k(self.k, num_sites)

@@ -1,0 +1,21 @@
+"""The sites with the most power, a fixed number of them or as many as Algorithm 1 says."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hpctrip.sim.policies.base import POLICIES, Decision, SiteView
+from hpctrip.sim.policies.count import FixedOrDynamic
+from hpctrip.sim.policies.ranking import best_first
+from hpctrip.sim.rounds import History
+
+
+@POLICIES.add
+class HighestPower(FixedOrDynamic):
+    """Sites by power alone (Sec. 3.1), blind to the WAN."""
+
+    kind = "highest-power"
+
+    def select(self, sites: SiteView, history: History, rng: np.random.Generator) -> Decision:
+        """The k first sites of the ranking."""
+        return self.decide(best_first(sites.power_fraction), sites, history)

@@ -1,0 +1,57 @@
+"""The contract of a power model: a component that builds a supply, and the supply that answers at any time."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+
+from hpctrip.base.component import Component, Registry
+
+
+class PowerSupply(Protocol):
+    """Power of N sites as a function of simulated time: constant within each step of `step_s` seconds.
+
+    `step_s` is `inf` for a supply that never changes. Steps start at multiples of `step_s`.
+    `synthetic` says whether the numbers were made up; it shows wherever results show.
+    """
+
+    step_s: float
+    synthetic: bool
+
+    def fraction(self, clock_s: float) -> np.ndarray:
+        """Power fraction P_i(t) in [0, 1] of every site, [N] float64."""
+        ...
+
+    def describe(self) -> dict[str, np.ndarray]:
+        """Per-site facts worth recording, e.g. which trace a site follows: {name: [N]}. May be empty."""
+        ...
+
+
+class PowerModel(Component):
+    """Base of all power models (SPEC: power sources; paper Sec. 5.1)."""
+
+    def supply(self, num_sites: int, seed: int) -> PowerSupply:
+        """The supply of `num_sites` sites. Drawn from named streams: the same seed gives the same power."""
+        raise NotImplementedError
+
+
+class SteadySupply:
+    """A supply that never changes: one fraction per site."""
+
+    step_s = float("inf")
+    synthetic = True
+
+    def __init__(self, fractions: np.ndarray):
+        self._fractions = np.asarray(fractions, dtype=np.float64)
+
+    def fraction(self, clock_s: float) -> np.ndarray:
+        """The same [N] fractions at every time."""
+        return self._fractions
+
+    def describe(self) -> dict[str, np.ndarray]:
+        """Nothing beyond the fractions themselves."""
+        return {}
+
+
+POWER_MODELS = Registry("power model", default="uniform")

@@ -1,0 +1,60 @@
+"""The site profiler: what the aggregator believes of every site (paper Sec. 4)."""
+
+from __future__ import annotations
+
+import numpy as np
+from pydantic import Field
+
+from hpctrip.base.component import Component
+from hpctrip.base.rng import stream
+from hpctrip.base.units import Seconds
+from hpctrip.sim.policies.base import SiteView
+from hpctrip.sim.rounds import History
+from hpctrip.sim.world import World
+
+_NEGLIGIBLE = 1e-3  # observations whose smoothing weight has fallen below this are left out
+
+
+class Profiler(Component):
+    """Observes power and delay every `interval_s`. The default is exact, at every round's start.
+
+    A view is a pure function of the clock, the history and the seed: noise has a name (seed, "profiler", observation)
+    and the smoothing is summed anew from the past observations, so nothing has to be checkpointed.
+    """
+
+    interval_s: Seconds = Field(0.0, ge=0)
+    """Simulated time between observations; 0: at every round's start."""
+    power_noise: float = Field(0.0, ge=0)
+    """Standard deviation of the additive error on a power fraction (the result is clipped to 0..1)."""
+    delay_noise: float = Field(0.0, ge=0)
+    """Standard deviation of the log of the multiplicative error on a delay."""
+    smoothing: float = Field(0.0, ge=0, lt=1)
+    """Weight of the past in an exponential moving average over observations; 0: the newest alone."""
+
+    def view(self, world: World, clock_s: float, history: History, work_s: np.ndarray, seed: int) -> SiteView:
+        """What the policies may see at `clock_s`; `work_s` is c_i of all sites [N]."""
+        depth = 1 if self.smoothing == 0 else 1 + int(np.log(_NEGLIGIBLE) / np.log(self.smoothing))
+        power, delay, weights = 0.0, 0.0, 0.0
+        for age, (index, time_s) in enumerate(self._observations(clock_s, history)[-depth:][::-1]):
+            weight = self.smoothing**age
+            seen_power, seen_delay = self._observe(world, index, time_s, seed)
+            power, delay, weights = power + weight * seen_power, delay + weight * seen_delay, weights + weight
+        return SiteView(power / weights, delay / weights, world.distance_m, work_s, world.update_bytes)
+
+    def _observations(self, clock_s: float, history: History) -> list[tuple[int, float]]:
+        """(index, time) of the observations made so far, oldest first."""
+        if self.interval_s == 0:
+            times = [row.clock_start_s for row in history.rows] + [clock_s]
+            return list(enumerate(times))
+        newest = int(clock_s // self.interval_s)
+        oldest = max(0, newest - 10_000)  # far beyond any smoothing that _NEGLIGIBLE leaves in
+        return [(index, index * self.interval_s) for index in range(oldest, newest + 1)]
+
+    def _observe(self, world: World, index: int, time_s: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+        power, delay = world.power_fraction(time_s), world.delay_s
+        if self.power_noise or self.delay_noise:
+            rng = stream(seed, "profiler", index)
+            power_error, delay_error = rng.standard_normal((2, len(world)))
+            power = np.clip(power + self.power_noise * power_error, 0.0, 1.0)
+            delay = delay * np.exp(self.delay_noise * delay_error)
+        return power, delay

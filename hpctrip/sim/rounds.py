@@ -1,0 +1,102 @@
+"""What one round decided and cost, and the history that policies and the results file are made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy as np
+
+
+def column(doc: str, unit: str = "1", dtype: str = "f8") -> Any:
+    """A field that becomes one column of the results file, with its unit and description."""
+    return field(metadata={"doc": doc, "unit": unit, "dtype": dtype})
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Every cohort size that the dynamic count weighed in one round (Algorithm 1), as arrays [num_candidates]."""
+
+    k: np.ndarray = column("cohort size weighed", "sites", "i8")
+    gain: np.ndarray = column("projected accuracy gain dA(k)", "1")
+    round_s: np.ndarray = column("estimated round time T(k)", "s")
+    efficiency: np.ndarray = column("dA(k) / T(k)", "1/s")
+
+    @property
+    def vote(self) -> int:
+        """k* = argmax of the efficiency, ties to the smaller k (np.argmax returns the first maximum)."""
+        return int(self.k[np.argmax(self.efficiency)])
+
+
+@dataclass(frozen=True)
+class CohortRound:
+    """What every site of the cohort did in one round, as arrays [k] in the policy's order."""
+
+    site: np.ndarray = column("site index", "1", "i8")
+    num_samples: np.ndarray = column("samples that the site trained on", "samples", "i8")
+    power_fraction: np.ndarray = column("true power fraction P_i at the round's start", "1")
+    seen_power_fraction: np.ndarray = column("power fraction that the profiler believed", "1")
+    compute_s: np.ndarray = column("simulated compute time", "s")
+    comm_s: np.ndarray = column("simulated communication time L_i (Eq. 3)", "s")
+    train_loss: np.ndarray = column("mean training loss over the site's local steps", "1")
+    train_wall_s: np.ndarray = column("wall time that training this site took on its rank", "s")
+
+
+@dataclass(frozen=True)
+class RoundRow:
+    """One finished round. Simulated times are clock_s, measured ones wall_s; they never share a name."""
+
+    round: int = column("round number, from 1", "1", "i8")
+    clock_start_s: float = column("simulated time at the round's start", "s")
+    clock_s: float = column("simulated time at the round's end", "s")
+    makespan_s: float = column("simulated duration of the round (Eq. 7)", "s")
+    num_sites: int = column("cohort size k", "sites", "i8")
+    voted_num_sites: int = column(
+        "k* that the efficiency search voted for (0: policy has no search)", "sites", "i8"
+    )
+    straggler: int = column("site that finished last", "1", "i8")
+    straggler_compute_s: float = column("its simulated compute time", "s")
+    straggler_comm_s: float = column("its simulated communication time", "s")
+    num_samples: int = column("samples trained on by the cohort", "samples", "i8")
+    accuracy: float = column("held-out accuracy of the global model (NaN: not evaluated this round)", "1")
+    eval_correct: int = column("held-out samples classified correctly", "samples", "i8")
+    eval_seen: int = column("held-out samples evaluated", "samples", "i8")
+    eval_loss: float = column("mean held-out loss", "1")
+    train_loss: float = column("mean training loss over the cohort's samples", "1")
+    efficiency: float = column("accuracy gain per simulated second since the last evaluation (Eq. 5)", "1/s")
+    update_norm: float = column("Euclidean norm of the averaged update", "1")
+    wall_s: float = column("wall time of the round", "s")
+    train_wall_s: float = column("wall time of local training, slowest rank", "s")
+    exchange_wall_s: float = column("wall time of exchanging and applying updates, rank 0", "s")
+    evaluate_wall_s: float = column("wall time of evaluation, slowest rank", "s")
+    idle_fraction: float = column("share of the hosts' training phase spent waiting for the slowest", "1")
+    cohort: CohortRound = field(repr=False, default=None)  # type: ignore[assignment]
+    candidates: Candidates | None = field(repr=False, default=None)
+
+
+def columns(cls: type) -> dict[str, dict[str, str]]:
+    """{name: {doc, unit, dtype}} of a row class: the one source of the results file's schema."""
+    return {f.name: dict(f.metadata) for f in fields(cls) if f.metadata}
+
+
+@dataclass(frozen=True)
+class History:
+    """The finished rounds, oldest first. `appended` shares the rows, so keeping it costs one list copy a round."""
+
+    rows: tuple[RoundRow, ...] = ()
+
+    def appended(self, row: RoundRow) -> History:
+        """The history with one more round."""
+        return History((*self.rows, row))
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def last(self) -> RoundRow | None:
+        """The newest row."""
+        return self.rows[-1] if self.rows else None
+
+    def evaluated(self) -> list[RoundRow]:
+        """The rounds after which the global model was evaluated."""
+        return [row for row in self.rows if row.eval_seen > 0]

@@ -1,0 +1,130 @@
+"""Where the sites are: distances to the aggregator (paper Sec. 5.1: 100 sites, 100 to 10,000 miles)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+import pandas as pd
+from pydantic import Field, model_validator
+
+from hpctrip.base.component import Component, Registry
+from hpctrip.base.errors import InputError
+from hpctrip.base.rng import stream
+from hpctrip.base.units import MILE_M, Metres
+
+SITES = Registry("sites", default="powerlaw")
+
+
+class SiteLaw(Component):
+    """Base of all laws that place sites."""
+
+    def distances_m(self, seed: int) -> np.ndarray:
+        """Distance d_i of every site to the aggregator, [N] metres."""
+        raise NotImplementedError
+
+
+class _Drawn(SiteLaw):
+    num_sites: int = Field(100, ge=1)
+    """Number of sites N."""
+    min_distance_m: Metres = Field(100 * MILE_M, ge=0)
+    """Distance of the nearest possible site."""
+    max_distance_m: Metres = Field(10_000 * MILE_M, ge=0)
+    """Distance of the farthest possible site."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.min_distance_m > self.max_distance_m:
+            raise ValueError(
+                f"min_distance_m = {self.min_distance_m:g} is above max_distance_m = {self.max_distance_m:g}"
+            )
+        return self
+
+    def _uniforms(self, seed: int) -> np.ndarray:
+        return stream(seed, "sites").uniform(size=self.num_sites)
+
+    def _between(self, share: np.ndarray) -> np.ndarray:
+        return self.min_distance_m + (self.max_distance_m - self.min_distance_m) * share
+
+
+@SITES.add
+class PowerLaw(_Drawn):
+    """d = min + (max - min) u^exponent. With the default exponent about 22 of 100 sites lie inside 1000 miles."""
+
+    kind = "powerlaw"
+    exponent: float = Field(1.584, gt=0)
+    """Above 1: sites crowd near the aggregator. 1.584 = ln(900/9900) / ln(0.22): a 22 % chance of 1000 miles."""
+
+    def distances_m(self, seed: int) -> np.ndarray:
+        """N independent draws from the stream (seed, "sites")."""
+        return self._between(self._uniforms(seed) ** self.exponent)
+
+
+@SITES.add
+class UniformSites(_Drawn):
+    """Distances drawn evenly between the nearest and the farthest."""
+
+    kind = "uniform"
+
+    def distances_m(self, seed: int) -> np.ndarray:
+        """N independent draws from the stream (seed, "sites")."""
+        return self._between(self._uniforms(seed))
+
+
+@SITES.add
+class Quota(_Drawn):
+    """An exact number of sites inside a radius, evenly drawn inside and outside (the paper has 22 of 100)."""
+
+    kind = "quota"
+    near_fraction: float = Field(0.22, ge=0, le=1)
+    """Share of the sites inside the radius; the count is rounded."""
+    radius_m: Metres = Field(1000 * MILE_M, ge=0)
+    """The radius."""
+
+    @model_validator(mode="after")
+    def _radius_between(self) -> Self:
+        if not self.min_distance_m <= self.radius_m <= self.max_distance_m:
+            raise ValueError(f"radius_m = {self.radius_m:g} is outside min_distance_m..max_distance_m")
+        return self
+
+    def distances_m(self, seed: int) -> np.ndarray:
+        """The near sites first, then the far ones."""
+        near = np.arange(self.num_sites) < round(self.near_fraction * self.num_sites)
+        low = np.where(near, self.min_distance_m, self.radius_m)
+        high = np.where(near, self.radius_m, self.max_distance_m)
+        return low + (high - low) * self._uniforms(seed)
+
+
+@SITES.add
+class CsvSites(SiteLaw):
+    """Sites from a CSV file with a header and one column `distance_m` or `distance_mi`; other columns are ignored."""
+
+    kind = "csv"
+    path: str
+    """The CSV file."""
+
+    def distances_m(self, seed: int) -> np.ndarray:
+        """The file's rows in order; InputError names the file and the row that is wrong."""
+        place = f"sites.path = {self.path!r}"
+        if not Path(self.path).is_file():
+            raise InputError(place, "no such file", "give the path of a CSV file with a distance_mi column")
+        try:
+            table = pd.read_csv(self.path)
+        except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
+            raise InputError(place, f"not a readable CSV file ({error})") from None
+        for name, metres in {"distance_m": 1.0, "distance_mi": MILE_M}.items():
+            if name in table:
+                values = pd.to_numeric(table[name], errors="coerce").to_numpy(dtype=float) * metres
+                break
+        else:
+            columns = ", ".join(map(str, table.columns))
+            raise InputError(place, f"no column distance_m or distance_mi among: {columns}")
+        bad = np.flatnonzero(~(values >= 0))
+        if len(values) == 0:
+            raise InputError(place, "no rows: at least one site is needed")
+        if len(bad):
+            raise InputError(
+                place, f"row {bad[0] + 2}: {table[name][bad[0]]!r} is not a distance of 0 or more"
+            )
+        return values

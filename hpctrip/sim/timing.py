@@ -1,0 +1,103 @@
+"""The virtual clock: the only place that adds simulated seconds (paper Eqs. 4, 7; Sec. 5.1).
+
+Shapes: N sites, k sites in the cohort.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from hpctrip.base.component import Component
+from hpctrip.base.errors import InputError
+
+_LONGEST_ROUND_S = 10 * 365 * 86400.0  # ten simulated years without finishing means no power, not patience
+
+
+@dataclass(frozen=True)
+class RoundTiming:
+    """How long one round took, and why. Arrays [k] in the cohort's order."""
+
+    compute_s: np.ndarray
+    comm_s: np.ndarray
+    makespan_s: float
+    straggler: int
+    """Position in the cohort of the site that finished last."""
+
+
+class Timing(Component):
+    """How a round's simulated duration follows from power and delay (Eq. 7 and its readings)."""
+
+    clock: Literal["straggler", "max-plus-max", "mean-power", "aggregate-throughput"] = "straggler"
+    """Reading of Eq. 7. straggler: max over the cohort of (compute_i + L_i). max-plus-max: max compute + max L.
+    mean-power: c / mean P + max L. aggregate-throughput: a fixed amount of work, that of all N sites, is shared by
+    the cohort's summed throughput: W / sum P + max L, so that more sites mean shorter rounds."""
+    power: Literal["integrated", "frozen"] = "integrated"
+    """integrated: compute_i solves "integral of P_i(t) dt from the round's start = c_i"; frozen: c_i / P_i(start)."""
+    compute: Literal["modelled", "measured"] = "modelled"
+    """c_i: modelled = seconds_per_sample * visited samples, the same on every machine; measured = this device's wall
+    time, so that trajectories depend on the machine."""
+    seconds_per_sample: float = Field(0.02, gt=0)
+    """Modelled compute time of one training sample at full power. The paper does not state it."""
+
+    def round_timing(
+        self,
+        fraction: Callable[[float], np.ndarray],
+        step_s: float,
+        start_s: float,
+        work_s: np.ndarray,
+        total_work_s: float,
+        comm_s: np.ndarray,
+    ) -> RoundTiming:
+        """Timing of the round that starts at `start_s`.
+
+        `fraction(t)` is the cohort's power [k], constant within steps of `step_s`; `work_s` is c_i [k];
+        `total_work_s` is W, the sum of c_i over all N sites; `comm_s` is L_i [k].
+        Raises InputError when a site has no power for ten simulated years.
+        """
+        if self.clock == "mean-power":
+            rate, work = lambda t: fraction(t).mean(keepdims=True), work_s.mean(keepdims=True)
+        elif self.clock == "aggregate-throughput":
+            rate, work = lambda t: fraction(t).sum(keepdims=True), np.array([total_work_s])
+        else:
+            rate, work = fraction, work_s
+        step_s = np.inf if self.power == "frozen" else step_s
+        compute_s = np.broadcast_to(elapsed_s(rate, step_s, start_s, work), comm_s.shape)
+        total_s = compute_s + comm_s
+        makespan_s = total_s.max() if self.clock == "straggler" else compute_s.max() + comm_s.max()
+        return RoundTiming(compute_s, comm_s, float(makespan_s), int(total_s.argmax()))
+
+
+def elapsed_s(
+    rate: Callable[[float], np.ndarray], step_s: float, start_s: float, work_s: np.ndarray
+) -> np.ndarray:
+    """Seconds [m] after which the integral of rate_i(t) dt from `start_s` reaches work_i.
+
+    `rate(t)` is constant within each step [j * step_s, (j + 1) * step_s); `step_s` may be inf.
+    """
+    left = np.array(work_s, dtype=np.float64)
+    elapsed = np.zeros_like(left)
+    step, now_s = (0, start_s) if np.isinf(step_s) else (int(start_s // step_s), start_s)
+    while True:
+        # `now_s` lies on a step's edge after the first turn; asking at the middle is safe from its rounding
+        end_s = np.inf if np.isinf(step_s) else (step + 1) * step_s
+        power = rate(now_s if np.isinf(end_s) else (step + 0.5) * step_s)
+        span_s = end_s - now_s
+        with np.errstate(divide="ignore", invalid="ignore"):
+            needed = np.where(left > 0, left / power, 0.0)
+        done = needed <= span_s if np.isfinite(span_s) else np.isfinite(needed)
+        elapsed += np.where(done, needed, span_s)
+        if done.all():
+            return elapsed
+        if end_s - start_s > _LONGEST_ROUND_S:
+            raise InputError(
+                "power",
+                f"{int((~done).sum())} site(s) of the cohort have no power for the rest of the simulation",
+                "raise the power fractions, or let throughput.kind use less power per GPU",
+            )
+        left = np.where(done, 0.0, left - power * span_s)
+        step, now_s = step + 1, end_s

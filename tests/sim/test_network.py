@@ -1,0 +1,70 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from hpctrip.base.units import MILE_M
+from hpctrip.sim.network import Network
+
+MILES = np.array([0.0, 100.0, 1000.0, 2000.0, 10_000.0])
+
+
+def test_the_default_bandwidth_is_flat_to_1000_miles_and_then_falls_as_1_over_d():
+    assert Network().bandwidth_bps(MILES * MILE_M) == pytest.approx([1e9, 1e9, 1e9, 0.5e9, 0.1e9])
+
+
+def test_the_plain_inverse_law_has_no_cap():
+    assert Network(bandwidth_law="inverse").bandwidth_bps(MILES[1:] * MILE_M) == pytest.approx(
+        [1e10, 1e9, 5e8, 1e8]
+    )
+
+
+def test_the_linear_law_is_a_straight_line_that_ends_at_the_far_bandwidth():
+    law = Network(bandwidth_law="linear")
+    assert law.bandwidth_bps(np.array([0, 5000, 10_000, 20_000]) * MILE_M) == pytest.approx(
+        [1e9, 0.55e9, 1e8, 1e8]
+    )
+
+
+def test_delay_is_propagation_plus_transfer():
+    """Eq. 3: 2000 km at 2e8 m/s is 10 ms; 1.5 GB at 1 Gbit/s is 12 s."""
+    assert Network().delay_s(np.array([2e6]), np.array([1e9]), 1.5e9) == pytest.approx([12.01])
+
+
+def test_a_round_trip_costs_twice():
+    assert Network(round_trip=True).delay_s(np.array([2e6]), np.array([1e9]), 1.5e9) == pytest.approx([24.02])
+
+
+def test_the_aggregators_link_is_shared_by_the_cohort():
+    """Three updates of 1.5 GB through 1 Gbit/s take 36 s: only the site that takes longer alone is not slowed."""
+    network = Network(aggregator_bandwidth_bps=1e9)
+    assert network.contended_s(np.array([12.0, 20.0, 40.0]), 1.5e9) == pytest.approx([36, 36, 40])
+    assert (Network().contended_s(np.array([12.0, 20.0]), 1.5e9) == [12, 20]).all()
+
+
+@given(st.sampled_from(["capped-inverse", "inverse", "linear"]), st.floats(1.0, 2e7), st.floats(1.0, 2e7))
+def test_a_farther_site_never_has_a_shorter_delay(law, a, b):
+    network = Network(bandwidth_law=law)
+    distance = np.sort(np.array([a, b]))
+    delay = network.delay_s(distance, network.bandwidth_bps(distance), 1.5e9)
+    assert delay[0] <= delay[1]
+
+
+def test_an_update_of_no_bytes_at_distance_0_takes_no_time():
+    network = Network(update_bytes=0)
+    assert network.delay_s(np.zeros(1), network.bandwidth_bps(np.zeros(1)), 0.0) == [0.0]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"update_bytes": -1}, {"update_bytes": "some"}, {"near_bandwidth_bps": 0}, {"far_bandwidth_bps": 2e9}],
+)
+def test_impossible_networks_are_refused(wrong):
+    with pytest.raises(ValidationError):
+        Network(**wrong)
+
+
+def test_an_update_size_may_be_text_or_auto():
+    assert Network(update_bytes="2 GB").update_bytes == 2e9
+    assert Network(update_bytes="auto").update_bytes == "auto"

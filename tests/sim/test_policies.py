@@ -1,0 +1,260 @@
+"""All policies: the contract over the registry, then each row of the table, then Algorithm 1."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hpctrip.base.errors import InputError
+from hpctrip.base.rng import stream
+from hpctrip.base.units import MILE_M
+from hpctrip.sim.policies import POLICIES, Decision, Policy, SiteView
+from hpctrip.sim.policies.count import DynamicCount
+from hpctrip.sim.policies.powertrip import PowerTrip
+from hpctrip.sim.policies.ranking import PowerToCost, best_first
+from hpctrip.sim.rounds import History
+
+EVERY = sorted(POLICIES)
+
+
+def random_view(num_sites, seed=0):
+    rng = np.random.default_rng(seed)
+    distance_m = rng.uniform(100, 10_000, num_sites) * MILE_M
+    comm_s = 12 * np.maximum(1, distance_m / (1000 * MILE_M))
+    return SiteView(rng.uniform(0.1, 1, num_sites), comm_s, distance_m, np.full(num_sites, 12.0), 1.5e9)
+
+
+def make(kind, num_sites):
+    """The policy with its defaults, its fixed k (if it has one) cut to the world."""
+    cls = POLICIES[kind]
+    k = cls.model_fields.get("k")
+    return cls(k=min(k.default, num_sites)) if k is not None and k.default else cls()
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_a_policy_chooses_distinct_sites_and_depends_on_its_arguments_alone(kind, history):
+    sites = random_view(50)
+    for past in (History(), history((10, 0, 0.1), (10, 12, 0.2))):
+        policy = make(kind, 50)
+        first = policy.select(sites, past, stream(0, "policy", 3)).cohort
+        again = policy.select(sites, past, stream(0, "policy", 3)).cohort
+        assert len(first) and len(np.unique(first)) == len(first)
+        assert first.min() >= 0 and first.max() < 50
+        assert (first == again).all()
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_a_policy_works_in_a_world_of_one_site(kind):
+    sites = SiteView(np.ones(1), np.ones(1), np.zeros(1), np.ones(1), 1.5e9)
+    assert make(kind, 1).select(sites, History(), stream(0, "policy", 1)).cohort.tolist() == [0]
+
+
+@pytest.mark.parametrize("kind", [k for k in EVERY if "k" in POLICIES[k].model_fields])
+def test_a_fixed_k_larger_than_the_world_is_refused(kind):
+    policy = POLICIES[kind](k=11)
+    policy.check(11)
+    with pytest.raises(InputError, match=r"policy.k = 11: there are only 10 sites; use 1 to 10"):
+        policy.check(10)
+
+
+def test_random_takes_every_site_equally_often_and_a_new_set_every_round(view):
+    sites = view(np.ones(10), np.ones(10))
+    policy = POLICIES["random"](k=3)
+    cohorts = [policy.select(sites, History(), stream(0, "policy", r)).cohort for r in range(2000)]
+    counts = np.bincount(np.concatenate(cohorts), minlength=10)
+    assert counts.sum() == 6000 and abs(counts - 600).max() < 5 * np.sqrt(2000 * 0.3 * 0.7)
+    assert len({tuple(sorted(c)) for c in cohorts}) == 120  # all 10 choose 3
+
+
+def test_the_single_metric_rankings_look_at_their_metric_alone(view):
+    sites = view([0.2, 0.9, 0.5], [5, 30, 10])
+    rng = stream(0, "policy", 1)
+    assert POLICIES["highest-power"](k=2).select(sites, History(), rng).cohort.tolist() == [1, 2]
+    assert POLICIES["lowest-latency"](k=2).select(sites, History(), rng).cohort.tolist() == [0, 2]
+
+
+def test_fixed_radius_takes_what_lies_inside_nearest_first(view):
+    sites = view([1, 1, 1], [1, 1, 1], distance_m=[900 * MILE_M, 1001 * MILE_M, 100 * MILE_M])
+    rng = stream(0, "policy", 1)
+    assert POLICIES["fixed-radius"]().select(sites, History(), rng).cohort.tolist() == [2, 0]
+    with pytest.raises(InputError, match="no site lies inside; the nearest is at 100 mi"):
+        POLICIES["fixed-radius"](radius_m="50 mi").select(sites, History(), rng)
+
+
+def test_static_keeps_its_first_cohort_whatever_the_power_does_later(view, history):
+    policy = POLICIES["static"](k=2)
+    first = policy.select(view([0.9, 0.1, 0.5], [10, 10, 10]), History(), stream(0, "policy", 1))
+    assert first.cohort.tolist() == [0, 2]
+    later = policy.select(view([0.1, 0.1, 0.9], [10, 10, 10]), history((2, 0, 0.1)), stream(0, "policy", 2))
+    assert later.cohort.tolist() == [0, 1]  # that of the recorded first round, not of the new power
+
+
+def test_centralized_is_a_world_of_one_site_without_a_wan():
+    tables = POLICIES["centralized"](power_fraction=0.5).replaces()
+    assert tables["power"] == {"kind": "constant", "fraction": 0.5}
+    assert tables["sites"]["num_sites"] == 1 and tables["network"]["update_bytes"] == 0
+
+
+# the ranking
+
+
+def test_the_score_weighs_power_against_cost_by_the_update_size(view):
+    """Site 0: strong and far; site 1: weak and near."""
+    score = PowerToCost()
+    assert score.weights(1.5e9) == (0.5, 0.5)
+    assert score.weights(0) == (1.0, 0.0)
+    assert score.weights(4.5e9) == pytest.approx((0.25, 0.75))
+    power, comm = [0.8, 0.3], [50.0, 20.0]  # equal weights: 0.8 / 50 = 0.016 against 0.3 / 20 = 0.015
+    assert score.rank(view(power, comm)).tolist() == [0, 1]
+    assert score.rank(view(power, comm, update_bytes=0.1e9)).tolist() == [0, 1]
+    assert score.rank(view(power, comm, update_bytes=15e9)).tolist() == [1, 0]
+
+
+def test_the_score_is_the_power_law_of_its_docstring(view):
+    sites = view([0.8, 0.3, 0.5], [50.0, 20.0, 9.0])
+    power, cost = PowerToCost().weights(1e9)
+    expected = sites.power_fraction**power / sites.comm_s**cost
+    assert np.exp(
+        PowerToCost().scores(view([0.8, 0.3, 0.5], [50.0, 20.0, 9.0], update_bytes=1e9))
+    ) == pytest.approx(expected)
+
+
+def test_the_difference_score_normalises_both_sides(view):
+    scores = PowerToCost(score="difference", power_weight=0.75).scores(view([0.1, 0.4, 0.7], [10, 20, 30]))
+    assert scores == pytest.approx([0, 0.75 * 0.5 - 0.25 * 0.5, 0.75 - 0.25])
+
+
+def test_a_site_without_power_comes_last_and_equal_sites_in_order(view):
+    assert PowerToCost().rank(view([0.0, 0.5, 0.5], [1, 9, 9])).tolist() == [1, 2, 0]
+    assert best_first(np.array([1.0, 2.0, 2.0, 1.0])).tolist() == [1, 2, 0, 3]
+
+
+def test_steepness_sharpens_the_turn_of_the_weights():
+    assert PowerToCost(steepness=0).weights(9e9) == (0.5, 0.5)
+    assert PowerToCost(steepness=4).weights(3e9)[1] == pytest.approx(16 / 17)
+
+
+# Algorithm 1
+
+
+def test_the_first_cohort_is_a_tenth_of_the_sites_and_at_least_one(view):
+    for num_sites, k in ((100, 10), (4, 1), (25, 2), (3, 1)):
+        decision = PowerTrip().select(view(np.ones(num_sites), np.ones(num_sites)), History(), None)
+        assert len(decision.cohort) == k and decision.candidates is None
+
+
+def test_every_candidate_of_the_window_is_weighed_as_written(view, history):
+    """k_r = 2, w = 1, T(k) = 10 / mean P + max L, dA(k) = g (k / 2) ln 3 / ln(1 + k); g = 0.3 over two rounds."""
+    sites = view([1.0, 0.8, 0.6, 0.4], [10, 20, 30, 40])
+    policy = PowerTrip(window=1)
+    candidates = policy.select(sites, history((2, 0, 0.1), (2, 2, 0.3)), None).candidates
+    assert candidates.k.tolist() == [1, 2, 3]
+    assert candidates.round_s == pytest.approx([10 / 1.0 + 10, 10 / 0.9 + 20, 10 / 0.8 + 30])
+    gain = 0.15 * np.array([0.5, 1, 1.5]) * np.log(3) / np.log([2, 3, 4])
+    assert candidates.gain == pytest.approx(gain)
+    assert candidates.efficiency == pytest.approx(gain / candidates.round_s)
+    assert candidates.vote == candidates.k[np.argmax(candidates.efficiency)]
+
+
+def test_the_trend_is_the_mean_gain_of_the_last_rounds_and_has_a_floor(history):
+    count = DynamicCount(trend_rounds=2)
+    assert count.trend(history((1, 0, 0.1))) == pytest.approx(0.1)  # from 0 to 0.1 in one round
+    assert count.trend(history((1, 0, 0.1), (1, 0, 0.3), (1, 0, 0.4))) == pytest.approx((0.4 - 0.1) / 2)
+    assert count.trend(history((1, 0, 0.1), (1, 0, None), (1, 0, 0.4))) == pytest.approx(0.4 / 3)
+    assert count.trend(history((1, 0, 0.5), (1, 0, 0.2), (1, 0, 0.1))) == count.min_gain
+    assert count.trend(History()) == count.min_gain
+
+
+def test_the_cohort_grows_at_once(view, history):
+    sites = view(np.ones(60), np.full(60, 10.0))  # adding costs nothing: the farthest candidate wins
+    decision = PowerTrip().select(sites, history((6, 0, 0.1)), None)
+    assert len(decision.cohort) == 26 and decision.candidates.vote == 26
+
+
+def falling(num_sites):
+    """Sites for which fewer is always better: every further one is weaker and farther."""
+    return 1 / np.arange(1, num_sites + 1) ** 2, 10.0 * np.arange(1, num_sites + 1) ** 3
+
+
+def test_the_cohort_shrinks_only_after_three_consecutive_votes(view, history):
+    sites = view(*falling(30))
+    policy, rounds = PowerTrip(), [(20, 20, 0.1)]
+    for expected in (20, 20, 1):
+        decision = policy.select(sites, history(*rounds), None)
+        assert len(decision.cohort) == expected and decision.candidates.vote == 1
+        rounds.append((expected, decision.candidates.vote, 0.1))
+
+
+def test_a_vote_to_stay_starts_the_count_anew(view, history):
+    sites = view(*falling(30))
+    down, stay = (20, 1, 0.1), (20, 20, 0.1)
+    assert len(PowerTrip().select(sites, history(stay, down, stay, down), None).cohort) == 20
+    assert len(PowerTrip().select(sites, history(stay, down, down), None).cohort) == 1
+
+
+def test_after_shrinking_three_new_votes_are_needed(view, history):
+    sites = view(*falling(30))
+    rounds = history((20, 20, 0.1), (20, 8, 0.1), (20, 8, 0.1), (8, 8, 0.1))
+    assert len(PowerTrip().select(sites, rounds, None).cohort) == 8
+
+
+def test_the_prefix_search_walks_until_efficiency_falls_and_records_the_walk(view, history):
+    sites = view(np.ones(8), [10, 10, 10, 1000, 1000, 10_000, 10_000, 10_000])
+    decision = PowerTrip(search="prefix", power_weight=0.5).select(sites, history((1, 0, 0.1)), None)
+    assert decision.candidates.k.tolist() == [1, 2, 3, 4]  # the fourth is the first that does not improve
+    assert decision.cohort.tolist() == [0, 1, 2]
+
+
+def test_ties_go_to_the_smaller_k():
+    from hpctrip.sim.rounds import Candidates
+
+    flat = np.full(3, 0.5)
+    assert Candidates(np.array([4, 5, 6]), flat, flat, flat).vote == 4
+
+
+@given(
+    st.integers(0, 10**6), st.integers(2, 40), st.floats(0.001, 1.0), st.sampled_from(["window", "prefix"])
+)
+def test_the_measured_gain_cancels_from_the_choice(seed, num_sites, gain, search):
+    """In any multiplicative form of dA(k) the trend is a common factor: accuracy feedback cannot change the vote."""
+    sites, policy = random_view(num_sites, seed), PowerTrip(search=search)
+    k_r = 1 + seed % num_sites
+    votes = {policy.candidates(policy.rank(sites), sites, k_r, g).vote for g in (gain, 1.0)}
+    assert len(votes) == 1
+
+
+def final_size(gain, seed, num_sites=100):
+    """Cohort size at which Algorithm 1 settles in the paper's world (steady power, 100 sites)."""
+    from hpctrip.sim.network import Network
+    from hpctrip.sim.power import POWER_MODELS
+    from hpctrip.sim.sites import PowerLaw
+
+    distance_m = PowerLaw(num_sites=num_sites).distances_m(seed)
+    network = Network()
+    comm_s = network.delay_s(distance_m, network.bandwidth_bps(distance_m), 1.5e9)
+    power = POWER_MODELS["uniform"]().supply(num_sites, seed).fraction(0)
+    sites = SiteView(power, comm_s, distance_m, np.full(num_sites, 12.0), 1.5e9)
+    policy, k = PowerTrip(gain=gain), num_sites // 10
+    for _ in range(30):
+        k = policy.candidates(policy.rank(sites), sites, k, 0.01).vote
+    return k
+
+
+def test_a_normaliser_that_does_not_depend_on_k_stalls_far_below_the_papers_cohorts():
+    """Known fact: dA = trend * log(1 + k) stalls at 13 to 27 of 100 sites and cannot give Fig. 10."""
+    sizes = [final_size("log", seed) for seed in range(10)]
+    assert max(sizes) <= 27
+    assert np.median([final_size("scaled", seed) for seed in range(10)]) > max(sizes)
+
+
+def test_a_policy_of_ones_own_takes_ten_lines(view):
+    class Nearest(Policy):
+        kind = "nearest"
+        k: int = 2
+
+        def select(self, sites, history, rng):
+            return Decision(sites.distance_m.argsort()[: self.k])
+
+    assert Nearest().select(
+        view([1, 1, 1], [1, 1, 1], distance_m=[3, 1, 2]), History(), None
+    ).cohort.tolist() == [1, 2]

@@ -1,0 +1,108 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from hpctrip.base.errors import InputError
+from hpctrip.sim.timing import Timing, elapsed_s
+
+STEP_S = 300.0
+
+
+def stepped(*powers):
+    """Power of one site (or rows of several) that changes every 300 s and stays at the last value."""
+    table = np.atleast_2d(np.array(powers, dtype=float).T).T
+    return lambda t: table[min(int(t // STEP_S), len(table) - 1)]
+
+
+def test_steady_power_stretches_the_work_by_its_inverse():
+    compute_s = elapsed_s(lambda t: np.array([1.0, 0.5, 0.1]), np.inf, 1234.5, np.array([10.0, 10.0, 10.0]))
+    assert compute_s == pytest.approx([10, 20, 100])
+
+
+def test_work_is_integrated_over_power_that_changes_in_mid_round():
+    """From t = 200: 100 s at 0.5 do 50, the next 300 s at 0.1 do 30, the last 20 take 20 s at 1.0."""
+    assert elapsed_s(stepped(0.5, 0.1, 1.0), STEP_S, 200.0, np.array([100.0])) == pytest.approx([420])
+
+
+def test_sites_finish_each_in_their_own_time():
+    power = stepped([1.0, 0.5], [0.5, 1.0])
+    assert elapsed_s(power, STEP_S, 0.0, np.array([100.0, 300.0])) == pytest.approx([100, 450])
+
+
+def test_a_round_may_start_exactly_on_a_step_and_end_exactly_on_one():
+    assert elapsed_s(stepped(1.0, 0.5), STEP_S, 300.0, np.array([150.0])) == pytest.approx([300])
+    assert elapsed_s(stepped(1.0, 0.5), STEP_S, 0.0, np.array([300.0])) == pytest.approx([300])
+
+
+def test_a_site_without_power_waits_until_it_returns():
+    assert elapsed_s(stepped(0.0, 0.0, 1.0), STEP_S, 0.0, np.array([10.0])) == pytest.approx([610])
+
+
+def test_a_site_that_never_has_power_again_is_an_error_and_not_a_hang():
+    with pytest.raises(InputError, match="no power"):
+        elapsed_s(lambda t: np.array([1.0, 0.0]), np.inf, 0.0, np.array([1.0, 1.0]))
+    with pytest.raises(InputError, match="no power"):
+        elapsed_s(stepped(0.0), 86400.0, 0.0, np.array([1.0]))
+
+
+def test_no_work_takes_no_time_even_without_power():
+    assert elapsed_s(lambda t: np.zeros(1), np.inf, 0.0, np.zeros(1)) == [0.0]
+
+
+@given(
+    arrays(float, (20, 3), elements=st.floats(0.05, 1.0)),
+    st.floats(0.0, 3000.0),
+    arrays(float, 3, elements=st.floats(0.1, 2000.0)),
+)
+def test_the_integral_of_power_over_the_elapsed_time_is_the_work(table, start_s, work_s):
+    power = stepped(*table)
+    compute_s = elapsed_s(power, STEP_S, start_s, work_s)
+    edges = np.arange(0, 60) * STEP_S + STEP_S
+    for site, end_s in enumerate(start_s + compute_s):
+        times = np.unique(np.concatenate([[start_s, end_s], edges[(edges > start_s) & (edges < end_s)]]))
+        done = sum((b - a) * power((a + b) / 2)[site] for a, b in zip(times, times[1:], strict=False))
+        assert done == pytest.approx(work_s[site], rel=1e-9)
+
+
+def timing(clock, power="integrated"):
+    """Two sites: P = 1.0 and 0.5, c = 10 and 10, L = 30 and 5. All N sites together have 40 s of work."""
+    return Timing(clock=clock, power=power).round_timing(
+        lambda t: np.array([1.0, 0.5]), np.inf, 0.0, np.array([10.0, 10.0]), 40.0, np.array([30.0, 5.0])
+    )
+
+
+@pytest.mark.parametrize(
+    ("clock", "makespan_s"),
+    [
+        ("straggler", 40),  # max(10 + 30, 20 + 5)
+        ("max-plus-max", 50),  # 20 + 30
+        ("mean-power", 10 / 0.75 + 30),
+        ("aggregate-throughput", 40 / 1.5 + 30),
+    ],
+)
+def test_every_reading_of_the_clock(clock, makespan_s):
+    assert timing(clock).makespan_s == pytest.approx(makespan_s)
+
+
+def test_the_straggler_is_the_site_that_finished_last():
+    result = timing("straggler")
+    assert result.straggler == 0
+    assert result.compute_s == pytest.approx([10, 20]) and result.comm_s == pytest.approx([30, 5])
+
+
+def test_frozen_power_ignores_what_happens_inside_the_round():
+    args = (stepped(0.5, 0.1, 1.0), STEP_S, 200.0, np.array([100.0]), 100.0, np.array([1.0]))
+    assert Timing(power="frozen").round_timing(*args).makespan_s == pytest.approx(201)
+    assert Timing(power="integrated").round_timing(*args).makespan_s == pytest.approx(421)
+
+
+def test_more_sites_shorten_the_compute_part_under_the_aggregate_reading():
+    def compute_s(k):
+        t = Timing(clock="aggregate-throughput")
+        return t.round_timing(
+            lambda _: np.ones(k), np.inf, 0.0, np.full(k, 5.0), 100.0, np.zeros(k)
+        ).makespan_s
+
+    assert [compute_s(k) for k in (1, 2, 10)] == pytest.approx([100, 50, 10])
