@@ -1,0 +1,60 @@
+"""The contract of an engine: train the sites of one block from the same global model, return their updates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+
+
+@dataclass(frozen=True)
+class LocalWork:
+    """What every site does in a round: minibatch SGD over its visiting order."""
+
+    lr: float
+    batch_size: int
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    prox_mu: float = 0.0
+    """FedProx: mu/2 ||w - w_global||^2 is added to the loss."""
+
+
+@dataclass(frozen=True)
+class SiteWork:
+    """One site's work in one round."""
+
+    site: int
+    order: np.ndarray
+    """[num_visits] int64: indices into the training set in visiting order, epochs one after another.
+    Cut into consecutive batches of `batch_size`; the last may be smaller."""
+
+
+@dataclass(frozen=True)
+class SiteUpdate:
+    """What a site sends back."""
+
+    site: int
+    delta: torch.Tensor
+    """[num_params] float32 on the engine's device: local minus global parameters. Valid until the next iteration."""
+    mean_loss: float | torch.Tensor
+    """Mean over the visited samples of the training loss at the time of the visit."""
+    wall_s: float
+    """Wall time of training this site (a block's time divided by samples, where sites train together)."""
+
+
+class Engine(Protocol):
+    """Built as `Engine(task, work, device)`; `train` yields one update per site, in the order of `sites`.
+
+    `params` is the global model as one flat float32 vector [num_params] (see learn.params) and is never modified.
+    Results must not depend on which other sites are in the block (to float tolerance for `stacked`, to the bit for
+    `loop`), nor on earlier calls.
+    """
+
+    name: str
+
+    def train(self, params: torch.Tensor, sites: list[SiteWork]) -> Iterator[SiteUpdate]:
+        """Train every site of the block from `params`."""
+        ...

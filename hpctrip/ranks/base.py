@@ -1,0 +1,157 @@
+"""The contract of a transport: what the main loop asks of the ranks."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+import torch
+
+from hpctrip.base.errors import HpctripError, InputError
+
+T = TypeVar("T")
+
+
+class Ranks(Protocol):
+    """A group of ranks. All collectives stand in the same order on all ranks.
+
+    Rank 0 is the aggregator. `hosts` are the ranks that train sites: all but rank 0, or rank 0 where it is alone.
+    Used as a context: an exception that leaves it ends the whole job at once.
+    """
+
+    name: str
+    rank: int
+    size: int
+    library: str
+    """Name and version of the MPI library; empty where none is used."""
+    local_host: int
+    """Index of this host among the hosts of its node (chooses the GPU)."""
+
+    @property
+    def is_aggregator(self) -> bool:
+        """Is this rank 0?"""
+        ...
+
+    @property
+    def hosts(self) -> range:
+        """The ranks that train sites."""
+        ...
+
+    def lead(self, decide: Callable[[], T]) -> T:
+        """Rank 0 decides, every rank learns the result. Where `decide` raises a HpctripError, rank 0 raises it and
+        every other rank ends quietly with the same exit code."""
+        ...
+
+    def gather(self, value: Any) -> list[Any] | None:
+        """One small object per rank, at rank 0; None elsewhere."""
+        ...
+
+    def combine(
+        self, partial: torch.Tensor, num_params: int, step: Callable[[torch.Tensor], torch.Tensor]
+    ) -> tuple[torch.Tensor, np.ndarray | None]:
+        """Sum the ranks' int64 vectors [P + T], apply `step` to the first P, hand the new float32 parameters [P] to
+        every rank. The summed tail [T] is returned at rank 0, None elsewhere."""
+        ...
+
+    def total(self, counts: np.ndarray) -> np.ndarray | None:
+        """Sum of the ranks' int64 counters at rank 0; None elsewhere."""
+        ...
+
+    def __enter__(self) -> Ranks: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+class EndedByAggregator(HpctripError):
+    """Raised on other ranks when rank 0 has ended the run with an error that it reports itself."""
+
+    def __init__(self, exit_code: int):
+        super().__init__("")
+        self.exit_code = exit_code
+
+
+def together(ranks: Ranks, build: Callable[[], T]) -> T:
+    """Every rank builds its own; a HpctripError at rank 0 ends all ranks as in `Ranks.lead`."""
+    failure: HpctripError | None = None
+    value: T
+    try:
+        value = build()
+    except HpctripError as error:
+        failure = error
+
+    def outcome() -> None:
+        if failure is not None:
+            raise failure
+
+    ranks.lead(outcome)
+    outcome()
+    return value
+
+
+def hosts_of(size: int) -> range:
+    """Rank 0 hosts no sites when there are other ranks; alone, it does everything."""
+    return range(1, size) if size > 1 else range(1)
+
+
+def launched_size() -> int:
+    """Number of ranks that a launcher says it started (1: none did). Read before MPI is imported."""
+    for name in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE"):
+        if name in os.environ:
+            return int(os.environ[name])
+    # srun sets SLURM_PROCID in every task; a plain process inside an sbatch script has none
+    if "SLURM_PROCID" in os.environ and "SLURM_STEP_NUM_TASKS" in os.environ:
+        return int(os.environ["SLURM_STEP_NUM_TASKS"])
+    return 1
+
+
+def launched_rank() -> int:
+    """This process's rank as the launcher says it (0: no launcher). Read before MPI is imported."""
+    for name in ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK", "SLURM_PROCID"):
+        if name in os.environ:
+            return int(os.environ[name])
+    return 0
+
+
+def open_ranks() -> Ranks:
+    """The ranks that this process is one of: MPI's under a launcher, else itself alone.
+
+    Raises InputError where more than one rank was launched but cannot be joined.
+    """
+    launched = launched_size()
+    if launched == 1:
+        from hpctrip.ranks.serial import SerialRanks
+
+        return SerialRanks()
+    from hpctrip.ranks.mpi import MpiRanks
+
+    return MpiRanks(launched)
+
+
+def with_transport(ranks: Ranks, transport: str) -> Ranks:
+    """The same ranks over the transport that the input asks for ("auto" keeps what there is)."""
+    if transport in ("auto", ranks.name):
+        return ranks
+    if transport == "serial":
+        raise InputError(
+            'ranks.transport = "serial"',
+            f"{ranks.size} ranks were launched",
+            'use "auto", or launch one process',
+        )
+    if transport == "nccl":
+        from hpctrip.ranks.nccl import NcclRanks
+
+        return NcclRanks(ranks.size)
+    from hpctrip.ranks.mpi import MpiRanks
+
+    return MpiRanks(ranks.size)
+
+
+def hostname() -> str:
+    """This machine's name."""
+    return socket.gethostname()

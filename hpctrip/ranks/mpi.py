@@ -1,0 +1,140 @@
+"""Ranks over MPI. Importing this file starts MPI."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+
+from hpctrip.base.errors import HpctripError, InputError
+from hpctrip.ranks.base import EndedByAggregator, hostname, hosts_of
+
+try:
+    import mpi4py
+
+    mpi4py.rc.thread_level = "funneled"
+    from mpi4py import MPI
+except (ImportError, RuntimeError) as error:
+    raise InputError(
+        "ranks.transport",
+        f"mpi4py finds no MPI library ({str(error).splitlines()[0]})",
+        "pip install mpich, or load your site's MPI module; one process alone needs no MPI",
+    ) from None
+
+T = TypeVar("T")
+
+
+class MpiRanks:
+    """Every rank of MPI_COMM_WORLD.
+
+    Waiting ranks sleep instead of spinning (non-blocking collectives polled at up to 1 ms): MPI libraries spin, and on
+    a laptop the waiting aggregator would take a core from the hosts.
+    """
+
+    name = "mpi"
+
+    def __init__(self, launched: int = 1):
+        self.comm = MPI.COMM_WORLD.Dup()
+        self.rank, self.size = self.comm.rank, self.comm.size
+        self.library = MPI.Get_library_version().splitlines()[0].strip("\0 ")
+        if self.size != launched and self.size == 1:
+            raise InputError(
+                "ranks",
+                f"the launcher started {launched} ranks, but MPI sees only 1: mpirun and mpi4py use different MPIs",
+                f"use the mpirun of {self.library}",
+            )
+        node = self.comm.Split_type(MPI.COMM_TYPE_SHARED)
+        self.local_host = node.rank - sum(
+            rank not in self.hosts for rank in node.allgather(self.rank)[: node.rank]
+        )
+        node.Free()
+
+    @property
+    def is_aggregator(self) -> bool:
+        """Is this rank 0?"""
+        return self.rank == 0
+
+    @property
+    def hosts(self) -> range:
+        """All ranks but 0, or 0 alone."""
+        return hosts_of(self.size)
+
+    def lead(self, decide: Callable[[], T]) -> T:
+        """Rank 0 decides; value or exit code reaches all."""
+        failure: HpctripError | None = None
+        message = b""
+        if self.is_aggregator:
+            try:
+                value = decide()
+                message = pickle.dumps((0, value))
+            except HpctripError as error:
+                error.agreed = True  # type: ignore[attr-defined]  (all ranks learn of it below)
+                failure = error
+                message = pickle.dumps((error.exit_code, None))
+        size = np.array([len(message)], dtype=np.int64)
+        _wait(self.comm.Ibcast(size))
+        buffer = (
+            np.frombuffer(message, dtype=np.uint8).copy() if message else np.empty(size[0], dtype=np.uint8)
+        )
+        _wait(self.comm.Ibcast(buffer))
+        if failure is not None:
+            raise failure
+        if self.is_aggregator:
+            return value
+        code, value = pickle.loads(buffer.tobytes())  # from our own rank 0, never from a file
+        if code:
+            raise EndedByAggregator(code)
+        return value
+
+    def gather(self, value: Any) -> list[Any] | None:
+        """One small object per rank, at rank 0."""
+        return self.comm.gather(value)
+
+    def combine(
+        self, partial: torch.Tensor, num_params: int, step: Callable[[torch.Tensor], torch.Tensor]
+    ) -> tuple[torch.Tensor, np.ndarray | None]:
+        """Reduce to rank 0, step there, broadcast the new parameters."""
+        device = partial.device
+        total = self.total(partial.cpu().numpy())
+        if total is not None:
+            params = step(torch.from_numpy(total[:num_params]).to(device)).cpu().contiguous()
+        else:
+            params = torch.empty(num_params, dtype=torch.float32)
+        _wait(self.comm.Ibcast(params.numpy()))
+        return params.to(device), None if total is None else total[num_params:]
+
+    def total(self, counts: np.ndarray) -> np.ndarray | None:
+        """Integer sum at rank 0."""
+        total = np.empty_like(counts) if self.is_aggregator else None
+        _wait(self.comm.Ireduce(counts, total, op=MPI.SUM))
+        return total
+
+    def __enter__(self) -> MpiRanks:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Let everyone leave together; on an exception here that the others do not know of, end the whole job."""
+        if error is None or getattr(error, "agreed", False) or isinstance(error, EndedByAggregator):
+            return
+        code = error.exit_code if isinstance(error, HpctripError) else 1
+        head = f"hpctrip: rank {self.rank} on {hostname()} failed and ends the job"
+        text = str(error) if isinstance(error, HpctripError) else "".join(traceback.format_exception(error))
+        print(f"{head}\n{text}", file=sys.stderr, flush=True)
+        self.comm.Abort(code)
+
+
+def _wait(request: MPI.Request) -> None:
+    """Complete a non-blocking collective without taking a core: from 20 us between looks up to 1 ms."""
+    pause_s = 20e-6
+    while not request.Test():
+        time.sleep(pause_s)
+        pause_s = min(1.5 * pause_s, 1e-3)

@@ -1,0 +1,73 @@
+"""Ranks over MPI, with parameters exchanged by NCCL among the GPU hosts (or by gloo, which tests every line on CPUs).
+
+Rank 0 owns no GPU (41 ranks, 40 GPUs; NCCL refuses two ranks on one GPU). The hosts all-reduce the int64 sums on
+their devices and each applies the same server step where its model lives; the first host sends rank 0 the result.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from hpctrip.base.errors import InputError
+from hpctrip.ranks.mpi import MpiRanks, _wait
+
+
+class NcclRanks(MpiRanks):
+    """MPI for decisions and counters, torch.distributed for the parameters. `backend` "" chooses nccl where there are
+    GPUs, else gloo ($HPCTRIP_TORCH_BACKEND overrides)."""
+
+    name = "nccl"
+
+    def __init__(self, launched: int = 1, backend: str = ""):
+        super().__init__(launched)
+        backend = backend or os.environ.get(
+            "HPCTRIP_TORCH_BACKEND", "nccl" if torch.cuda.is_available() else "gloo"
+        )
+        self.group = None
+        hosts = self.comm.Split(self.rank in self.hosts, self.rank)
+        if self.rank not in self.hosts:
+            return
+        if backend == "nccl" and self.local_host >= torch.cuda.device_count():
+            raise InputError(
+                'ranks.transport = "nccl"',
+                f"host {self.local_host + 1} of this node has no GPU of its own ({torch.cuda.device_count()} GPUs)",
+                "launch one host per GPU (ranks = GPUs + 1), or use mpi",
+            )
+        if backend == "nccl":
+            torch.cuda.set_device(self.local_host)
+        address = hosts.bcast(_free_address() if hosts.rank == 0 else None)
+        dist.init_process_group(
+            backend, init_method=f"tcp://{address}", rank=hosts.rank, world_size=hosts.size
+        )
+        self.group = dist.group.WORLD
+
+    def combine(
+        self, partial: torch.Tensor, num_params: int, step: Callable[[torch.Tensor], torch.Tensor]
+    ) -> tuple[torch.Tensor, np.ndarray | None]:
+        """All-reduce among the hosts, step on each; the first host tells the aggregator."""
+        first = self.hosts[0]
+        if self.group is not None:
+            dist.all_reduce(partial, group=self.group)
+            params, tail = step(partial[:num_params]), partial[num_params:].cpu().numpy()
+            if self.size > 1 and self.rank == first:
+                _wait(self.comm.Isend(params.cpu().numpy(), dest=0))
+                _wait(self.comm.Isend(tail, dest=0))
+            return params, tail if self.is_aggregator else None
+        params = torch.empty(num_params, dtype=torch.float32)
+        tail = np.empty(len(partial) - num_params, dtype=np.int64)
+        _wait(self.comm.Irecv(params.numpy(), source=first))
+        _wait(self.comm.Irecv(tail, source=first))
+        return params.to(partial.device), tail
+
+
+def _free_address() -> str:
+    """host:port of this machine that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        return f"{socket.gethostname()}:{probe.getsockname()[1]}"

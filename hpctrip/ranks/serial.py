@@ -1,0 +1,50 @@
+"""One process that is aggregator and host at once: no MPI needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+
+T = TypeVar("T")
+
+
+class SerialRanks:
+    """The null group: every collective is the identity."""
+
+    name = "serial"
+    library = ""
+    rank = 0
+    size = 1
+    local_host = 0
+    is_aggregator = True
+    hosts = range(1)
+
+    def lead(self, decide: Callable[[], T]) -> T:
+        """The decision itself."""
+        return decide()
+
+    def gather(self, value: Any) -> list[Any]:
+        """The one value."""
+        return [value]
+
+    def combine(
+        self, partial: torch.Tensor, num_params: int, step: Callable[[torch.Tensor], torch.Tensor]
+    ) -> tuple[torch.Tensor, np.ndarray]:
+        """The sum is the partial sum."""
+        return step(partial[:num_params]), partial[num_params:].cpu().numpy()
+
+    def total(self, counts: np.ndarray) -> np.ndarray:
+        """The counters as they are."""
+        return counts
+
+    def __enter__(self) -> SerialRanks:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return None

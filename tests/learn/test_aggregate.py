@@ -1,0 +1,94 @@
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hpctrip.base.errors import DivergedError
+from hpctrip.learn.aggregate import FIXED_POINT, SERVERS, FedAdam, FedAvg, PartialSum, mean_update
+
+CPU = torch.device("cpu")
+
+
+def summed(deltas, weights):
+    partial = PartialSum(len(deltas[0]), 0, CPU)
+    for delta, weight in zip(deltas, weights, strict=True):
+        partial.add(delta, weight, "here")
+    return partial.vector
+
+
+@given(st.integers(0, 10**6), st.permutations(range(12)), st.integers(1, 11))
+def test_any_grouping_and_order_of_sites_gives_the_same_bits(seed, order, cut):
+    generator = torch.Generator().manual_seed(seed)
+    deltas = [torch.randn(50, generator=generator) * 10 ** float(i - 6) for i in range(12)]
+    weights = np.random.default_rng(seed).dirichlet(np.ones(12))
+    first, second = list(order[:cut]), list(order[cut:])
+    parts = [summed([deltas[i] for i in part], [weights[i] for i in part]) for part in (first, second)]
+    assert torch.equal(parts[0] + parts[1], summed(deltas, weights))
+
+
+def test_the_sum_is_eq_2_to_the_resolution_of_the_fixed_point():
+    generator = torch.Generator().manual_seed(0)
+    deltas = [torch.randn(1000, generator=generator, dtype=torch.float32) for _ in range(5)]
+    weights = [0.1, 0.2, 0.3, 0.25, 0.15]
+    exact = sum(w * d.double() for w, d in zip(weights, deltas, strict=True))
+    assert (mean_update(summed(deltas, weights)) - exact).abs().max() <= 5 * 0.5 / FIXED_POINT + 1e-16
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf"), 2.0**20, -(2.0**21)])
+def test_a_diverged_update_is_caught_before_the_cast_and_names_its_place(bad):
+    delta = torch.zeros(10)
+    delta[3] = bad
+    with pytest.raises(DivergedError, match="site 7, round 3"):
+        PartialSum(10, 0, CPU).add(delta, 0.5, "site 7, round 3")
+
+
+def test_the_tail_is_carried_along_untouched():
+    partial = PartialSum(4, 3, CPU)
+    partial.tail[1] = 42
+    partial.add(torch.ones(4), 1.0, "here")
+    assert partial.vector[4:].tolist() == [0, 42, 0]
+    assert mean_update(partial.vector[:4]).tolist() == [1, 1, 1, 1]
+
+
+def steps(server, updates):
+    params, slots = torch.zeros(3), torch.zeros(server.num_slots(), 3, dtype=torch.float64)
+    for number, update in enumerate(updates, start=1):
+        params = server.step(params, slots, update, number)
+    return params
+
+
+UPDATES = [torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64) * scale for scale in (1.0, 0.5, -0.25)]
+
+
+def test_plain_fedavg_adds_the_updates():
+    assert torch.equal(steps(FedAvg(), UPDATES), torch.tensor([1.25, -2.5, 0.625]))
+    assert torch.equal(steps(FedAvg(lr=2.0), UPDATES), torch.tensor([2.5, -5.0, 1.25]))
+
+
+@pytest.mark.parametrize("nesterov", [False, True])
+def test_server_momentum_is_torch_sgd_on_the_negative_update(nesterov):
+    reference = torch.zeros(3, dtype=torch.float64, requires_grad=True)
+    sgd = torch.optim.SGD([reference], lr=0.7, momentum=0.9, nesterov=nesterov)
+    for update in UPDATES:
+        reference.grad = -update
+        sgd.step()
+    assert torch.allclose(
+        steps(FedAvg(lr=0.7, momentum=0.9, nesterov=nesterov), UPDATES).double(), reference, atol=1e-6
+    )
+
+
+def test_fedadam_follows_its_recursion():
+    """One step from m = 0, v = tau^2: m = 0.1 u, v = 0.99 tau^2 + 0.01 u^2."""
+    server, update = FedAdam(lr=0.1, tau=0.5), torch.tensor([2.0, 0.0, -1.0], dtype=torch.float64)
+    expected = 0.1 * 0.1 * update / ((0.99 * 0.25 + 0.01 * update**2).sqrt() + 0.5)
+    assert torch.allclose(steps(server, [update]).double(), expected, atol=1e-7)
+
+
+@pytest.mark.parametrize("kind", sorted(SERVERS))
+def test_every_server_leaves_its_argument_alone_and_returns_float32(kind):
+    server, params = SERVERS[kind](), torch.ones(3)
+    after = server.step(params, torch.zeros(server.num_slots(), 3, dtype=torch.float64), UPDATES[0], 1)
+    assert (
+        after.dtype == torch.float32 and torch.equal(params, torch.ones(3)) and not torch.equal(after, params)
+    )
