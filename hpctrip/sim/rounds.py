@@ -64,7 +64,7 @@ class RoundRow:
     eval_loss: float = column("mean held-out loss", "1")
     train_loss: float = column("mean training loss over the cohort's samples", "1")
     efficiency: float = column("accuracy gain per simulated second since the last evaluation (Eq. 5)", "1/s")
-    update_norm: float = column("Euclidean norm of the averaged update", "1")
+    update_norm: float = column("Euclidean norm of the change of the global model", "1")
     wall_s: float = column("wall time of the round", "s")
     train_wall_s: float = column("wall time of local training, slowest rank", "s")
     exchange_wall_s: float = column("wall time of exchanging and applying updates, rank 0", "s")

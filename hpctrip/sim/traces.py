@@ -1,0 +1,323 @@
+"""Power traces: reads Google's PowerData2019 files (traces/SOURCES.md) into one table of utilisation.
+
+Shapes: D power domains, T steps.
+"""
+
+from __future__ import annotations
+
+import difflib
+import glob
+import gzip
+import io
+import logging
+import os
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from hpctrip.base.component import unknown_name
+from hpctrip.base.errors import InputError
+
+COLUMNS = {
+    "production": ("production_power_util", "bad_production_power_data"),
+    "measured": ("measured_power_util", "bad_measurement_data"),
+}
+"""{what to read: (utilisation column, flag column)} of the official files."""
+TRACE_START_US = 600_000_000
+"""`time` of the first official row: microseconds since 600 s before the trace's start."""
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class TraceSet:
+    """Power utilisation of D domains over the same T steps."""
+
+    names: list[str]
+    """[D], e.g. "cella_pdu6", sorted by cell, then by number."""
+    cells: list[str]
+    """[D], e.g. "a"."""
+    start_us: int
+    """`time` of the first step, microseconds in the files' own clock."""
+    step_s: float
+    """Seconds that each value holds."""
+    util: np.ndarray
+    """[D, T] float64, in [0, 1]."""
+    synthetic: bool
+    """Whether any of it was made up."""
+    num_filled: np.ndarray
+    """[D], steps without a good sample, which hold the previous good one."""
+    num_cut: np.ndarray
+    """[D], samples cut off because not all domains have them."""
+
+    @property
+    def duration_s(self) -> float:
+        """Length of the traces, in seconds."""
+        return self.util.shape[1] * self.step_s
+
+
+def trace_files(path: str | Path) -> list[Path]:
+    """The files that `path` means: one file, a glob, or a folder (its `cell*.csv` and `cell*.csv.gz`), sorted."""
+    if any(mark in str(path) for mark in "*?["):
+        found = [Path(name) for name in glob.glob(str(path), recursive=True)]
+        missing = "no file matches this pattern"
+    elif Path(path).is_dir():
+        found = [file for file in Path(path).glob("cell*") if file.name.endswith((".csv", ".csv.gz"))]
+        missing = "no cell*.csv or cell*.csv.gz in this folder"
+    else:
+        found = [Path(path)] if Path(path).exists() else []
+        missing = "no such file or folder"
+    if not found:
+        raise InputError(str(path), missing, "traces/SOURCES.md says where to get or how to generate traces")
+    return sorted(found)
+
+
+def read_trace_files(paths: str | Path | Iterable[Path], column: str = "production") -> TraceSet:
+    """Read power traces: a folder, file or glob (see `trace_files`), or a list of files.
+
+    `column` is "production" or "measured". Each file holds one or more domains, gzipped or not, rows in any order, with
+    `time` (microseconds) or `datetime`, `cell`, `pdu`, the utilisation column, and perhaps its flag column.
+
+    * Flags: true means bad. Google's PDF says the opposite ("when false, indicates low confidence"), Google's own
+      analysis notebook drops the true ones; we follow the notebook. No flag column: all samples are good.
+    * Bad, missing and absent samples hold the previous good value (at the start: the first good one); `num_filled`
+      counts them.
+    * The interval is the median time step (official: 300 s), the same in all files; every row must lie on its grid.
+    * Repeated rows are allowed if they agree.
+    * Domains of different length: the set spans the time that all of them cover, from the latest first row to the
+      earliest last row; `num_cut` counts the samples left out.
+
+    Raises InputError naming file, line and value.
+    """
+    files = trace_files(paths) if isinstance(paths, str | Path) else sorted(paths)
+    if not files:
+        raise InputError("traces", "no file to read")
+    read = [_read_file(file, column) for file in files]
+    step_us = read[0].step_us
+    for other in read[1:]:
+        if other.step_us != step_us:
+            raise InputError(
+                str(other.path),
+                f"its interval is {other.step_us / 1e6:g} s, but that of {read[0].path} is {step_us / 1e6:g} s",
+                "read files of one interval, e.g. by a pattern such as path = 'folder/cella_pdu?.csv.gz'",
+            )
+
+    domains: dict[tuple[str, str], list[pd.DataFrame]] = {}
+    for file in read:
+        for key, rows in file.rows.groupby(["cell", "pdu"], sort=False):
+            domains.setdefault(key, []).append(rows.assign(path=str(file.path)))
+    keys = sorted(domains, key=lambda key: (key[0], len(key[1]), key[1]))  # pdu9 before pdu10
+    tables = [pd.concat(domains[key]) for key in keys]
+
+    start_us = max(table.time_us.min() for table in tables)
+    end_us = min(table.time_us.max() for table in tables)
+    if start_us >= end_us:
+        raise InputError(
+            str(files[0].parent), "the domains have no time in common", "read files of one period"
+        )
+    util = np.full((len(keys), int((end_us - start_us) // step_us) + 1), np.nan)
+    num_cut = np.zeros(len(keys), dtype=np.int64)
+    for d, table in enumerate(tables):
+        num_cut[d] = _place(util[d], table, int(start_us), step_us)
+
+    good = ~np.isnan(util)
+    for d in np.flatnonzero(~good.any(axis=1)):
+        raise InputError(
+            tables[d].path.iloc[0],
+            f"{COLUMNS[column][0]} of {keys[d]} has no good sample: all are missing or flagged bad (true = bad)",
+        )
+    # The newest good step so far; before the first good step, that one.
+    newest = np.maximum.accumulate(np.where(good, np.arange(util.shape[1]), 0), axis=1)
+    util = np.take_along_axis(util, np.maximum(newest, good.argmax(axis=1)[:, None]), axis=1)
+    num_filled = (~good).sum(axis=1)
+    if num_filled.any() or num_cut.any():
+        _logger.warning(
+            "power traces %s: %d of %d samples are bad or missing and hold the previous good value; %d lie outside the "
+            "time common to all %d domains and are cut off",
+            files[0].parent,
+            num_filled.sum(),
+            util.size,
+            num_cut.sum(),
+            len(keys),
+        )
+    return TraceSet(
+        names=[f"cell{cell}_{pdu}" for cell, pdu in keys],
+        cells=[cell for cell, _ in keys],
+        start_us=int(start_us),
+        step_s=step_us / 1e6,
+        util=util,
+        synthetic=any(file.synthetic for file in read),
+        num_filled=num_filled,
+        num_cut=num_cut,
+    )
+
+
+@dataclass(frozen=True)
+class _File:
+    """One file as read. `rows`: cell, pdu, time_us, util (NaN: bad or missing), indexed by line number."""
+
+    path: Path
+    rows: pd.DataFrame
+    step_us: int
+    synthetic: bool
+
+
+def _read_file(path: Path, column: str) -> _File:
+    table, synthetic = _parse(path)
+    util_name, bad_name = COLUMNS[column]
+    time_name = "datetime" if "datetime" in table and "time" not in table else "time"
+    _require(path, table, [time_name, "cell", "pdu", util_name])
+    if table.empty:
+        raise InputError(str(path), "no rows", "the file is cut short; get it again (traces/SOURCES.md)")
+
+    if time_name == "time":
+        time = _numbers(path, table["time"])
+    else:
+        time = pd.to_datetime(table["datetime"], errors="coerce").astype("datetime64[us]")
+        time = time.astype("int64").where(time.notna())
+    for name, wrong in {
+        time_name: ~(time.abs() < 2**53),  # missing, or not exact in float64
+        "cell": table["cell"].isna(),
+        "pdu": table["pdu"].isna(),
+    }.items():
+        _refuse(path, wrong, table[name], "is missing or not understood")
+
+    util = _numbers(path, table[util_name])
+    if bad_name in table:
+        util = util.mask(_flags(path, table[bad_name]))
+    _refuse(
+        path, (util < 0) | (util > 1), util, "is outside 0..1", "utilisation is a fraction, not a percentage"
+    )
+    rows = pd.DataFrame(
+        {
+            "cell": table["cell"].astype(str),
+            "pdu": table["pdu"].astype(str),
+            "time_us": time.astype("int64"),
+            "util": util,
+        }
+    )
+    steps = np.diff(np.unique(rows.time_us))
+    if len(steps) == 0:
+        raise InputError(str(path), "all rows have the same time", "a trace needs two steps or more")
+    step_us = int(np.quantile(steps, 0.5, method="lower"))
+    num_steps = (rows.time_us.max() - rows.time_us.min()) // step_us + 1
+    if num_steps > 10 * len(rows):
+        raise InputError(
+            str(path),
+            f"{len(rows)} rows spread over {num_steps} steps of {step_us / 1e6:g} s: nearly all samples are missing",
+            "check the first and last time: microseconds since 600 s before the trace's start",
+        )
+    off_grid = (rows.time_us - rows.time_us.min()) % step_us != 0
+    _refuse(
+        path,
+        off_grid,
+        table[time_name],
+        f"is not a whole number of {step_us / 1e6:g} s steps after the first row",
+    )
+    return _File(path, rows, step_us, synthetic)
+
+
+def _parse(path: Path) -> tuple[pd.DataFrame, bool]:
+    """The file as a table indexed by line number, and whether its name or its leading `#` line says synthetic."""
+    try:
+        data = path.read_bytes()
+        if data[:2] == b"\x1f\x8b":
+            data = gzip.decompress(data)
+        first_line = data[: data.find(b"\n")] if data[:1] == b"#" else b""
+        # Blank lines are kept until the index says on which line of the file each row stands.
+        table = pd.read_csv(
+            io.BytesIO(data), skiprows=1 if first_line else 0, skip_blank_lines=False, low_memory=False
+        )
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise InputError(str(path), f"truncated or damaged gzip ({error})", "get the file again") from None
+    except pd.errors.EmptyDataError:
+        raise InputError(str(path), "the file is empty", "get the file again") from None
+    except (pd.errors.ParserError, UnicodeDecodeError) as error:
+        raise InputError(
+            str(path), f"not a CSV file ({str(error).strip()})", "traces/SOURCES.md shows the layout"
+        ) from None
+    except OSError as error:
+        raise InputError(str(path), f"cannot be read ({error.strerror})") from None
+    if not isinstance(table.index, pd.RangeIndex):  # pandas took the surplus fields for an index
+        raise InputError(
+            str(path),
+            "not a CSV file (rows are longer than the header)",
+            "traces/SOURCES.md shows the layout",
+        )
+    table.index += 3 if first_line else 2
+    return table.dropna(how="all"), b"synthetic" in first_line.lower() or "synthetic" in path.name.lower()
+
+
+def _require(path: Path, table: pd.DataFrame, names: list[str]) -> None:
+    missing = [name for name in names if name not in table]
+    if not missing:
+        return
+    others = {str(name) for name in table} - {name for pair in COLUMNS.values() for name in pair}
+    if missing == names[-1:] and not difflib.get_close_matches(missing[0], others, n=1, cutoff=0.8):
+        for column, (name, _) in COLUMNS.items():
+            if name in table:
+                raise InputError(
+                    str(path),
+                    f"has no column {missing[0]}, only {name}",
+                    f'set column = "{column}" to use that one',
+                )
+    problem = f"has no column {missing[0]!r}; {unknown_name(missing[0], others)}"
+    raise InputError(str(path), problem, f"needed: {', '.join(names)}")
+
+
+def _refuse(path: Path, wrong: pd.Series, values: pd.Series, problem: str, way_out: str = "") -> None:
+    if wrong.any():
+        line = wrong.idxmax()
+        raise InputError(f"{path}, line {line}", f"{values.name} = {values[line]} {problem}", way_out)
+
+
+def _numbers(path: Path, values: pd.Series) -> pd.Series:
+    numbers = pd.to_numeric(values, errors="coerce").astype("float64")
+    _refuse(path, ~np.isfinite(numbers) & values.notna(), values, "is not a finite number")
+    return numbers
+
+
+def _flags(path: Path, values: pd.Series) -> pd.Series:
+    """True where a sample is bad. An empty flag says nothing against its sample."""
+    text = values.astype(str).str.lower()
+    bad = text.isin(["true", "1", "1.0"])
+    _refuse(
+        path, ~bad & ~text.isin(["false", "0", "0.0"]) & values.notna(), values, "is neither true nor false"
+    )
+    return bad
+
+
+def _place(out: np.ndarray, table: pd.DataFrame, start_us: int, step_us: int) -> int:
+    """Write the good samples of one domain into `out` [T], NaN elsewhere; returns how many rows fall outside."""
+    place, offset_us = np.divmod(table.time_us.to_numpy() - start_us, step_us)
+    if offset_us.any():
+        raise InputError(
+            table.path.iloc[int(offset_us.argmax())],
+            f"its times lie {offset_us.max() / 1e6:g} s off the {step_us / 1e6:g} s grid of the other domains",
+        )
+    inside = (place >= 0) & (place < len(out))
+    kept = inside & table.util.notna().to_numpy()
+    place, util = place[kept], table.util.to_numpy()[kept]
+    out[place] = util
+    clash = out[place] != util
+    if clash.any():
+        line, row = table.index[kept][clash][0], table[kept][clash].iloc[0]
+        raise InputError(
+            f"{row.path}, line {line}",
+            f"utilisation {row.util:g} of cell{row.cell}_{row.pdu} at time {row.time_us} contradicts another row of "
+            f"that time, {out[place][clash][0]:g}",
+            "keep one of them",
+        )
+    return int((~inside).sum())
+
+
+def write_csv_gz(table: pd.DataFrame, path: Path, comment: str = "") -> None:
+    """Write a table as gzipped CSV, below a first line `# comment` if given. The same table gives the same bytes."""
+    text = (f"# {comment}\n" if comment else "") + table.to_csv(index=False, lineterminator="\n")
+    aside = path.with_name(f".{path.name}.part")
+    aside.write_bytes(gzip.compress(text.encode(), mtime=0))
+    os.replace(aside, path)

@@ -1,0 +1,85 @@
+"""Power that follows traces."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hpctrip.base.errors import InputError
+from hpctrip.sim.power.trace import Trace, TraceSupply
+from hpctrip.sim.synthetic_traces import synthetic_traces
+
+UTIL = [[0.1, 0.2, 0.3, 0.4], [0.5, 0.6, 0.7, 0.8]]
+
+
+@pytest.fixture
+def path(tmp_path):
+    """Two domains of four five-minute steps."""
+    lines = ["time,cell,pdu,production_power_util"]
+    for pdu, util in zip(("pdu6", "pdu7"), UTIL, strict=True):
+        lines += [f"{(600 + 300 * i) * 1_000_000},a,{pdu},{value}" for i, value in enumerate(util)]
+    (tmp_path / "cella.csv").write_text("\n".join(lines))
+    return str(tmp_path)
+
+
+def test_power_is_one_minus_utilisation_held_over_each_interval(path):
+    supply = Trace(path=path, offsets=False).supply(num_sites=8, seed=1)
+    domain = supply.describe()["trace_domain"]
+    assert set(domain) == {0, 1}
+    for clock_s, step in ((0, 0), (299.9, 0), (300, 1), (1199.9, 3)):
+        assert supply.fraction(clock_s) == pytest.approx(1 - np.array(UTIL)[domain, step])
+    assert supply.step_s == 300.0 and not supply.synthetic
+
+
+def test_each_site_starts_at_its_own_offset_and_wraps_at_the_end(path):
+    supply = Trace(path=path).supply(num_sites=50, seed=1)
+    domain, offset = supply.describe().values()
+    assert set(offset) == {0, 1, 2, 3}
+    for step in range(9):
+        expected = 1 - np.array(UTIL)[domain, (offset + step) % 4]
+        assert supply.fraction(step * 300.0) == pytest.approx(expected)
+
+
+def test_raise_stops_where_the_trace_ends(path):
+    supply = Trace(path=path, at_end="raise").supply(num_sites=3, seed=1)
+    assert len(supply.fraction(1199.0)) == 3
+    with pytest.raises(
+        InputError, match=r"simulated time 1200 s is past the end of the power trace, 1200 s long"
+    ):
+        supply.fraction(1200.0)
+
+
+def test_without_a_file_it_follows_the_synthetic_month_and_says_so():
+    supply = Trace(offsets=False).supply(num_sites=3, seed=1)
+    domain = supply.describe()["trace_domain"]
+    assert supply.synthetic
+    assert supply.fraction(0) == pytest.approx(1 - synthetic_traces(2019).util[domain, 0])
+
+
+def test_the_runs_seed_moves_the_sites_but_not_the_synthetic_month():
+    one, other = (Trace().supply(num_sites=100, seed=seed) for seed in (1, 2))
+    assert np.array_equal(one.traces.util, other.traces.util)
+    assert (one.describe()["trace_domain"] != other.describe()["trace_domain"]).any()
+
+
+def test_domains_and_offsets_are_spread_evenly_over_many_sites(path):
+    domain, offset = Trace(path=path).supply(num_sites=8000, seed=1).describe().values()
+    counts = np.bincount(domain * 4 + offset, minlength=8)
+    assert counts == pytest.approx(1000, abs=150)  # five standard deviations
+
+
+def test_a_missing_path_is_an_input_error():
+    with pytest.raises(InputError, match="no such file or folder"):
+        Trace(path="no/such/folder").supply(num_sites=1, seed=1)
+
+
+@given(st.integers(1, 57), st.integers(0, 8927), st.floats(0, 1e9))
+def test_circular_shift_equals_a_plain_modulo(num_domains, offset, clock_s):
+    traces = MONTH
+    domain = np.array([num_domains - 1])
+    supply = TraceSupply(traces, domain, np.array([offset]), "wrap")
+    step = (offset + int(clock_s // 300)) % 8928
+    assert supply.fraction(clock_s) == 1 - traces.util[num_domains - 1, step]
+
+
+MONTH = synthetic_traces(1)

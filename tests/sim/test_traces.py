@@ -1,0 +1,332 @@
+"""Reading and generating power traces."""
+
+import gzip
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from hpctrip.base.errors import InputError
+from hpctrip.sim.synthetic_traces import CELLS, synthetic_table, synthetic_traces
+from hpctrip.sim.traces import read_trace_files
+
+REPOSITORY = Path(__file__).parents[2]
+GOOGLE = REPOSITORY.parent / "shared/data/powerdata2019"
+HEADER = (
+    "time,cell,pdu,measured_power_util,production_power_util,bad_measurement_data,bad_production_power_data"
+)
+google = pytest.mark.skipif(not GOOGLE.is_dir(), reason=f"no Google power traces in {GOOGLE}")
+
+
+def rows(*production, start=600, step=300, cell="a", pdu="pdu6"):
+    """Official lines with these production utilisations; measured is 0.1 more."""
+    return [
+        f"{(start + step * i) * 1_000_000},{cell},{pdu},{value + 0.1},{value},false,false"
+        for i, value in enumerate(production)
+    ]
+
+
+def write(path, lines, header=HEADER):
+    path.write_text("\n".join([header, *lines]) + "\n")
+    return path
+
+
+def fault(path, **options):
+    """The one text that reading `path` ends with."""
+    with pytest.raises(InputError) as error:
+        read_trace_files(path, **options)
+    return str(error.value)
+
+
+def test_official_rows_in_any_order_gzipped_or_not_become_one_sorted_table(tmp_path):
+    lines = rows(0.5, 0.6, 0.7, 0.6, pdu="pdu10")
+    random.Random(1).shuffle(lines)
+    (tmp_path / "cella_pdu10.csv.gz").write_bytes(gzip.compress("\n".join([HEADER, *lines]).encode()))
+    write(tmp_path / "cella_pdu9.csv", rows(0.1, 0.2, 0.3, 0.4, pdu="pdu9"))
+    (tmp_path / "machine_to_pdu_mapping.csv.gz").write_bytes(b"Google's other file in the same bucket")
+    traces = read_trace_files(tmp_path)
+    assert traces.names == ["cella_pdu9", "cella_pdu10"]
+    assert traces.util.tolist() == [[0.1, 0.2, 0.3, 0.4], [0.5, 0.6, 0.7, 0.6]]
+    assert (traces.cells, traces.step_s, traces.start_us) == (["a", "a"], 300.0, 600_000_000)
+    assert not traces.synthetic
+
+
+def test_the_measured_column_is_read_when_asked_for(tmp_path):
+    file = write(tmp_path / "cella_pdu6.csv", rows(0.25, 0.5))
+    assert read_trace_files(file, column="measured").util.tolist() == [[0.35, 0.6]]
+
+
+def test_a_file_without_production_says_which_option_reads_it(tmp_path):
+    lines = ["600000000,a,pdu6,0.6", "900000000,a,pdu6,0.7"]
+    file = write(tmp_path / "cella_pdu6.csv", lines, "time,cell,pdu,measured_power_util")
+    assert 'set column = "measured"' in fault(file)
+    assert read_trace_files(file, column="measured").util.tolist() == [[0.6, 0.7]]
+
+
+def test_bad_missing_and_absent_samples_hold_the_previous_good_value_and_are_counted(tmp_path):
+    lines = rows(0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
+    lines[0] = "600000000,a,pdu6,0.9,0.1,false,true"  # bad from the start: the first good value
+    lines[2] = "1200000000,a,pdu6,0.9,,false,false"  # missing
+    lines[3] = "1500000000,a,pdu6,0.9,7,false,true"  # bad: may be anything
+    del lines[4]  # absent
+    traces = read_trace_files(write(tmp_path / "cella_pdu6.csv", lines))
+    assert traces.util.tolist() == [[0.2, 0.2, 0.2, 0.2, 0.2, 0.6]]
+    assert traces.num_filled.tolist() == [4]
+
+
+def test_flags_of_measured_samples_do_not_touch_production(tmp_path):
+    lines = rows(0.1, 0.2)
+    lines[1] = lines[1].replace("false,false", "true,false")
+    file = write(tmp_path / "cella_pdu6.csv", lines)
+    assert read_trace_files(file).num_filled.tolist() == [0]
+    assert read_trace_files(file, column="measured").num_filled.tolist() == [1]
+
+
+def test_a_domain_without_any_good_sample_is_refused(tmp_path):
+    lines = [line.replace("false,false", "false,true") for line in rows(0.1, 0.2)]
+    assert "no good sample" in fault(write(tmp_path / "cella_pdu6.csv", lines))
+
+
+def test_repeated_rows_are_one_row_unless_they_disagree(tmp_path):
+    lines = rows(0.1, 0.2, 0.3)
+    file = write(tmp_path / "cella_pdu6.csv", [*lines, lines[1]])
+    assert read_trace_files(file).util.tolist() == [[0.1, 0.2, 0.3]]
+    write(file, [*lines, lines[1].replace("0.2,", "0.25,")])
+    assert "cella_pdu6.csv, line 3: utilisation 0.2 of cella_pdu6 at time 900000000 contradicts" in fault(
+        file
+    )
+
+
+def test_domains_of_different_length_are_cut_to_the_time_that_all_have(tmp_path):
+    write(tmp_path / "cella_pdu6.csv", rows(0.1, 0.2, 0.3, 0.4))
+    write(tmp_path / "cella_pdu7.csv", rows(0.7, 0.8, 0.9, start=900, pdu="pdu7"))
+    traces = read_trace_files(tmp_path)
+    assert traces.util.tolist() == [[0.2, 0.3, 0.4], [0.7, 0.8, 0.9]]
+    assert (traces.num_cut.tolist(), traces.start_us) == ([1, 0], 900_000_000)
+
+
+def test_domains_that_share_no_time_are_refused(tmp_path):
+    write(tmp_path / "cella_pdu6.csv", rows(0.1, 0.2))
+    write(tmp_path / "cella_pdu7.csv", rows(0.1, 0.2, start=90_000, pdu="pdu7"))
+    assert "no time in common" in fault(tmp_path)
+
+
+def test_the_interval_is_inferred_and_must_be_one_for_all_files(tmp_path):
+    file = write(tmp_path / "cella_pdu6.csv", rows(0.1, 0.2, 0.3, step=900))
+    assert read_trace_files(file).step_s == 900.0
+    write(tmp_path / "cella_pdu7.csv", rows(0.1, 0.2, 0.3, pdu="pdu7"))
+    assert "its interval is 300 s, but that of" in fault(tmp_path)
+
+
+def test_rows_off_the_grid_are_refused(tmp_path):
+    lines = [*rows(0.1, 0.2, 0.3), "1260000000,a,pdu6,0.9,0.4,false,false"]
+    assert "line 5: time = 1260000000 is not a whole number of 300 s steps" in fault(
+        write(tmp_path / "cella_pdu6.csv", lines)
+    )
+    write(tmp_path / "cella_pdu6.csv", rows(0.1, 0.2))
+    write(tmp_path / "cella_pdu7.csv", rows(0.1, 0.2, start=660, pdu="pdu7"))
+    assert "off the 300 s grid of the other domains" in fault(tmp_path)
+
+
+def test_several_domains_and_calendar_times_fit_in_one_file(tmp_path):
+    lines = [
+        "1970-01-01 00:15:00,pdu6,a,0.6",
+        "1970-01-01 00:00:00,pdu6,a,0.5",
+        "1970-01-01 00:00:00,pdu7,a,0.7",
+        "1970-01-01 00:15:00,pdu7,a,0.8",
+    ]
+    file = write(tmp_path / "both.csv", lines, "datetime,pdu,cell,production_power_util")
+    traces = read_trace_files(file)
+    assert (traces.step_s, traces.util.tolist()) == (900.0, [[0.5, 0.6], [0.7, 0.8]])
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("1200000000,a,pdu6,0.9,1.3,false,false", "line 4: production_power_util = 1.3 is outside 0..1"),
+        ("1200000000,a,pdu6,0.9,-0.1,false,false", "line 4: production_power_util = -0.1 is outside 0..1"),
+        (
+            "1200000000,a,pdu6,0.9,half,false,false",
+            "line 4: production_power_util = half is not a finite number",
+        ),
+        ("1200000000,a,pdu6,0.9,0.5,false,maybe", "line 4: bad_production_power_data = maybe is neither"),
+        ("noon,a,pdu6,0.9,0.5,false,false", "line 4: time = noon is not a finite number"),
+        ("1200000000,,pdu6,0.9,0.5,false,false", "line 4: cell = nan is missing"),
+        ("9e15,a,pdu6,0.9,0.5,false,false", "nearly all samples are missing"),
+    ],
+)
+def test_a_wrong_value_is_reported_with_file_line_and_value(tmp_path, line, problem):
+    file = write(tmp_path / "cella_pdu6.csv", [*rows(0.1, 0.2), line])
+    assert problem in fault(file)
+    assert str(file) in fault(file)
+
+
+def test_line_numbers_count_blank_and_comment_lines(tmp_path):
+    file = tmp_path / "cella_pdu6.csv"
+    file.write_text("\n".join(["# made by hand", HEADER, "", *rows(0.1, 0.2, 1.3)]))
+    assert "line 6: production_power_util = 1.3" in fault(file)
+
+
+def test_a_misspelt_column_gets_a_suggestion(tmp_path):
+    header = HEADER.replace("production_power_util", "production_power_utl")
+    text = fault(write(tmp_path / "cella_pdu6.csv", rows(0.1, 0.2), header))
+    assert "no column 'production_power_util'" in text
+    assert "did you mean 'production_power_utl'?" in text
+
+
+def test_files_that_are_no_traces_say_what_is_wrong_with_them(tmp_path):
+    file = tmp_path / "cella_pdu6.csv.gz"
+    whole = gzip.compress("\n".join([HEADER, *rows(*np.linspace(0, 1, 200))]).encode())
+    for content, problem in {
+        whole[:-200]: "truncated or damaged gzip",
+        whole[:100] + b"xxxx" + whole[104:]: "truncated or damaged gzip",
+        b"": "the file is empty",
+        HEADER.encode(): "no rows",
+        "\n".join([HEADER, *rows(0.5)]).encode(): "all rows have the same time",
+        b"some text\nand, then, more\n": "not a CSV file",
+        b"\xff\xfe\x00\x81": "not a CSV file",
+    }.items():
+        file.write_bytes(content)
+        assert problem in fault(file)
+    assert "no such file" in fault(tmp_path / "absent.csv")
+    assert "no cell*.csv" in fault(tmp_path / "..", column="measured")
+    assert "no file matches" in fault(str(tmp_path / "cellb*"))
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@example("1e400")
+@example('"')
+@given(st.text(st.characters(codec="utf-8"), max_size=12))
+def test_no_text_in_any_field_gives_anything_but_an_input_error(tmp_path, text):
+    for place in range(7):
+        lines = rows(0.1, 0.2, 0.3)
+        fields = lines[1].split(",")
+        fields[place] = text
+        lines[1] = ",".join(fields)
+        (tmp_path / "cella_pdu6.csv").write_text("\n".join([HEADER, *lines]), encoding="utf-8")
+        try:
+            util = read_trace_files(tmp_path / "cella_pdu6.csv").util
+        except InputError:
+            continue
+        assert ((util >= 0) & (util <= 1)).all()
+
+
+@pytest.fixture(scope="module")
+def months():
+    return {column: synthetic_traces(seed=1, column=column) for column in ("measured", "production")}
+
+
+def test_a_synthetic_month_has_googles_57_domains_in_10_cells(months):
+    traces = months["production"]
+    assert traces.util.shape == (57, 8928)
+    assert {cell: traces.cells.count(cell) for cell in "abcdefghij"} == dict(
+        zip("abcdefghij", [5, 5, 6, 6, 6, 10, 5, 12, 1, 1], strict=True)
+    )
+    assert {f"cell{cell}_{pdu}" for cell, (pdus, _) in CELLS.items() for pdu in pdus} == set(traces.names)
+    assert traces.synthetic
+
+
+def test_synthetic_cell_means_spread_over_49_to_74_percent(months):
+    traces = months["production"]
+    means = pd.Series(traces.util.mean(axis=1)).groupby(traces.cells).mean()
+    assert 0.49 <= means.min() < 0.52 and 0.71 < means.max() <= 0.74
+
+
+def test_synthetic_power_moves_as_googles_does(months):
+    """The real numbers: traces/SOURCES.md. Bounds: about a fifth around them, the spread of the real domains."""
+    util = months["measured"].util
+    steps = np.diff(util)
+    lag1 = [np.corrcoef(step[1:], step[:-1])[0, 1] for step in steps]
+    between = np.corrcoef(steps)[np.triu_indices(57, 1)]
+    hour = np.quantile(np.abs(util[:, 12:] - util[:, :-12]), 0.999)
+    day = util[:55].mean(axis=0).reshape(31, 24, 12).mean(axis=(0, 2))
+    assert np.mean(lag1) == pytest.approx(0.46, abs=0.06)
+    assert between.mean() == pytest.approx(0.11, abs=0.03)
+    assert util.std(axis=1).mean() == pytest.approx(0.022, abs=0.004)
+    assert hour == pytest.approx(0.0735, abs=0.015)
+    assert util[:55].mean() == pytest.approx(0.691, abs=0.02)
+    assert np.ptp(day) == pytest.approx(0.042, abs=0.01)
+    assert 8 <= day.argmax() <= 12
+    assert months["production"].util.std(axis=1).mean() == pytest.approx(0.0074, abs=0.002)
+    assert (months["production"].util < util).all()
+
+
+def test_a_synthetic_month_depends_on_its_seed_alone():
+    assert synthetic_table(3, 0.1).equals(
+        synthetic_table(3, 1).groupby("pdu", sort=False).head(29).reset_index(drop=True)
+    )
+    assert not synthetic_table(3, 0.1).equals(synthetic_table(4, 0.1))
+
+
+def run(script, *arguments):
+    command = [sys.executable, str(REPOSITORY / "traces" / script), *map(str, arguments)]
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=120, env={"PYTHONPATH": str(REPOSITORY)}
+    )
+
+
+def test_generated_files_in_the_official_layout_read_back_as_generated(tmp_path):
+    assert run("generate.py", tmp_path, "--days", "0.25", "--seed", "5").returncode == 0
+    assert len(list(tmp_path.glob("cell*_synthetic.csv.gz"))) == 57
+    assert list(pd.read_csv(tmp_path / "cellj_mvpp2_synthetic.csv.gz").columns) == HEADER.split(",")
+    traces = read_trace_files(tmp_path)
+    month = synthetic_traces(5)
+    assert traces.names == month.names and traces.synthetic
+    assert np.array_equal(traces.util, month.util[:, :72])
+
+
+def test_the_importer_prints_what_is_there_and_packs_it_into_one_file(tmp_path):
+    write(tmp_path / "cella_pdu6.csv", [*rows(0.1, 0.2), *rows(0.4, start=1500)])
+    write(tmp_path / "cellb_pdu7.csv", rows(0.5, 0.6, 0.7, 0.8, cell="b", pdu="pdu7"))
+    packed = tmp_path / "packed.csv.gz"
+    result = run("import_powerdata2019.py", tmp_path, "--out", packed)
+    assert result.returncode == 0
+    assert "production utilisation: 2 domains, 4 steps of 300 s" in result.stdout
+    assert "cella_pdu6    a       1    0 0.225 0.100 0.400" in result.stdout
+    again = read_trace_files(packed)
+    assert again.util.tolist() == [[0.1, 0.2, 0.2, 0.4], [0.5, 0.6, 0.7, 0.8]]
+    assert not again.synthetic
+
+
+def test_the_importer_reports_a_broken_file_and_writes_nothing(tmp_path):
+    write(tmp_path / "cella_pdu6.csv", rows(0.1, 1.2))
+    result = run("import_powerdata2019.py", tmp_path, "--out", tmp_path / "packed.csv.gz")
+    assert result.returncode == 2
+    assert "line 3: production_power_util = 1.2 is outside 0..1" in result.stderr
+    assert not (tmp_path / "packed.csv.gz").exists()
+
+
+def test_the_committed_set_is_the_first_three_days_of_the_embedded_month():
+    traces = read_trace_files(REPOSITORY / "traces" / "synthetic")
+    assert traces.synthetic
+    assert np.array_equal(traces.util, synthetic_traces(2019).util[:, : 3 * 288])
+
+
+def test_a_renamed_compact_file_still_says_that_it_is_synthetic(tmp_path):
+    (committed,) = (REPOSITORY / "traces" / "synthetic").iterdir()
+    copy = tmp_path / "cells.csv.gz"
+    copy.write_bytes(committed.read_bytes())
+    assert read_trace_files(copy).synthetic
+
+
+@google
+def test_googles_five_minute_files_of_cell_a_read_as_documented():
+    traces = read_trace_files(GOOGLE / "cella_pdu?.csv.gz", column="measured")
+    assert traces.names == ["cella_pdu6", "cella_pdu7", "cella_pdu8"]
+    assert (traces.step_s, traces.util.shape) == (300.0, (3, 8928))
+    assert traces.util.mean(axis=1).round(3).tolist() == [0.715, 0.702, 0.706]
+    assert (traces.util.min(), traces.util.max()) == (0.611, 0.771)
+
+
+@google
+def test_googles_fifteen_minute_file_has_production_a_tenth_below_measured():
+    file = GOOGLE / "cella_pdu6_pdu7_15min_measured_production.csv.gz"
+    production, measured = (read_trace_files(file, column=column) for column in ("production", "measured"))
+    assert (production.step_s, production.util.shape) == (900.0, (2, 2881))
+    assert (measured.util - production.util).mean(axis=1).round(2).tolist() == [0.11, 0.09]
