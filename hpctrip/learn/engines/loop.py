@@ -1,0 +1,55 @@
+"""The loop engine: one site after another in a lean step. The default on a CPU, where a site's model fits the cache."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import torch
+
+from hpctrip.learn.engines.base import LocalWork, SiteUpdate, SiteWork
+from hpctrip.learn.engines.sgd import AutogradStep, Step
+from hpctrip.learn.engines.tensors import resident
+
+if TYPE_CHECKING:  # workloads bring their models, and these their steps: the engines stand below both
+    from hpctrip.learn.workloads.base import Task
+
+
+class Loop:
+    """Trains the sites of a block one by one. On a CPU a site's result is the same, to the bit, in every block.
+
+    A model may bring its own hand-written step: `model.fused_step(loss, work)` returns a Step, or None where it does
+    not cover that loss or that work. Every other model is trained by autograd.
+    """
+
+    name = "loop"
+
+    def __init__(self, task: Task, work: LocalWork, device: torch.device | str = "cpu"):
+        self.task, self.work, self.device = task, work, torch.device(device)
+        self.inputs = resident(task.train.inputs, device)
+        self.labels = resident(task.train.labels, device)
+        model = task.build_model().to(device).train()
+        fused_step = getattr(model, "fused_step", lambda loss, work: None)
+        self.step: Step = fused_step(task.loss, work) or AutogradStep(model, task.loss, work)
+
+    def train(self, params: torch.Tensor, sites: list[SiteWork]) -> Iterator[SiteUpdate]:
+        """Train every site of the block from `params` [num_params]; a site without visits has delta 0 and loss 0."""
+        delta = torch.empty_like(params)
+        for site in sites:
+            began = time.perf_counter()
+            self.step.start(params)
+            mean_loss = self._epochs(site)
+            self.step.finish(params, delta)
+            yield SiteUpdate(site.site, delta, mean_loss, wall_s=time.perf_counter() - began)
+
+    def _epochs(self, site: SiteWork) -> float:
+        """Visit the site's samples in order, in batches; the mean loss at the time of the visit."""
+        order = torch.tensor(site.order, dtype=torch.int64, device=self.device)
+        loss_sum = torch.zeros((), dtype=torch.float64, device=self.device)
+        for first in range(0, len(order), self.work.batch_size):
+            batch = order[first : first + self.work.batch_size]
+            # Prepared batch by batch: in the cache, a third of the time of the whole site at once, and memory bounded.
+            inputs = self.task.prepare(self.inputs.index_select(0, batch))
+            loss_sum.add_(self.step(inputs, self.labels.index_select(0, batch)), alpha=len(batch))
+        return loss_sum.item() / max(1, len(order))

@@ -1,0 +1,82 @@
+"""One site's local SGD, step by step: the contract of a step, and the general one for any model, by autograd.
+
+The local model lives in `weights`, tensors in whatever memory layout trains fastest; the global model and the delta
+are flat vectors (see learn.params). `start` and `finish` convert, once per site.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import nn
+
+from hpctrip.learn.engines.base import LocalWork
+from hpctrip.learn.engines.tensors import channels_last
+
+
+class Step:
+    """Base of all steps. `step(inputs, labels)` makes one SGD step and returns the batch's mean loss before it."""
+
+    def __init__(self, weights: list[torch.Tensor]):
+        self.weights = weights
+        """The local model in the order of `model.parameters()`, its elements in the same order, its layout free."""
+
+    def __call__(self, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """Train on one batch: prepared inputs [B, ...], labels [B, ...] -> mean loss, a scalar tensor."""
+        raise NotImplementedError
+
+    @torch.no_grad()
+    def start(self, params: torch.Tensor) -> None:
+        """Begin a site: the local model becomes the global one, `params` [num_params]. Leaves nothing of the last."""
+        for weight, start in zip(self.weights, self._split(params), strict=True):
+            weight.copy_(start)
+
+    @torch.no_grad()
+    def finish(self, params: torch.Tensor, delta: torch.Tensor) -> None:
+        """End a site: write local minus global parameters into `delta` [num_params]."""
+        for weight, start, out in zip(self.weights, self._split(params), self._split(delta), strict=True):
+            torch.sub(weight, start, out=out)
+
+    def _split(self, flat: torch.Tensor) -> list[torch.Tensor]:
+        """Views of the flat vector in the weights' shapes."""
+        chunks = flat.split([weight.numel() for weight in self.weights])
+        return [chunk.view(weight.shape) for weight, chunk in zip(self.weights, chunks, strict=True)]
+
+
+class AutogradStep(Step):
+    """The general step: any model, any loss, every option of LocalWork. Same rule as torch.optim.SGD, dampening 0."""
+
+    def __init__(self, model: nn.Module, loss: Callable, work: LocalWork):
+        self.model, self.loss, self.work = model, loss, work
+        for p in model.parameters():
+            p.data = channels_last(p.data)
+        super().__init__([p for p in model.parameters() if p.requires_grad])
+        self.velocity = [torch.zeros_like(weight) for weight in self.weights] if work.momentum else []
+
+    @torch.no_grad()
+    def start(self, params: torch.Tensor) -> None:
+        """Begin a site at the global model, at rest."""
+        super().start(params)
+        self.anchor = self._split(params)
+        for velocity in self.velocity:
+            velocity.zero_()
+
+    def __call__(self, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """Forward, backward, update: gradients are taken, not accumulated, so nothing has to be cleared."""
+        loss = self.loss(self.model(inputs), labels)
+        self._update(torch.autograd.grad(loss, self.weights))
+        return loss.detach()
+
+    @torch.no_grad()
+    def _update(self, gradients: tuple[torch.Tensor, ...]) -> None:
+        work = self.work
+        # Not in place: autograd may return one tensor for two parameters.
+        for i, (weight, gradient) in enumerate(zip(self.weights, gradients, strict=True)):
+            if work.prox_mu:
+                gradient = gradient.add(weight - self.anchor[i], alpha=work.prox_mu)
+            if work.weight_decay:
+                gradient = gradient.add(weight, alpha=work.weight_decay)
+            if work.momentum:
+                gradient = self.velocity[i].mul_(work.momentum).add_(gradient)
+            weight.sub_(gradient, alpha=work.lr)

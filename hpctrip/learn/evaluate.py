@@ -1,0 +1,69 @@
+"""How good a model is on the test set, in integers: sums over any number of ranks give the same bits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+from torch.func import functional_call
+
+from hpctrip.learn.engines.tensors import channels_last, resident, views
+from hpctrip.learn.workloads.base import Task
+
+LOSS_SCALE = 2**20
+"""The loss sum is held in units of 2^-20, about 1e-6, rounded once per batch."""
+LOSS_CEILING = 2**16
+"""A batch whose mean loss is not a number, infinite, or above this counts as this: no int64 sum of up to 1.3e8 samples
+overflows, and a diverged model shows as a loss of up to 65,536. What it got right is counted all the same."""
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What was counted over some test batches; `Counts(a.values + b.values)` is both together."""
+
+    values: torch.Tensor
+    """[3] int64 on the CPU: correct predictions, predictions, sum of the losses in units of 1 / LOSS_SCALE."""
+
+    @property
+    def accuracy(self) -> float:
+        """Correct predictions as a fraction of all; 0 where there are none."""
+        return self.values[0].item() / max(1, self.values[1].item())
+
+    @property
+    def mean_loss(self) -> float:
+        """Mean loss of a prediction; LOSS_CEILING at most; 0 where there are none."""
+        return self.values[2].item() / LOSS_SCALE / max(1, self.values[1].item())
+
+
+def eval_batches(num_samples: int, batch_size: int = 500) -> list[slice]:
+    """The test set cut at fixed boundaries: a batch gives the same counts whoever evaluates it."""
+    return [slice(first, min(first + batch_size, num_samples)) for first in range(0, num_samples, batch_size)]
+
+
+def evaluate(task: Task, model: nn.Module, params: torch.Tensor, slices: Iterable[slice]) -> Counts:
+    """Count over these batches of the test set what the model gets right with `params` [num_params], on their device.
+
+    The model lends its structure (and is put into evaluation mode); its own parameters are neither read nor changed.
+    Classes are the last dimension of the model's output; each label is one prediction.
+    """
+    device = params.device
+    model = model.to(device).eval()
+    inputs, labels = resident(task.test.inputs, "cpu"), resident(task.test.labels, "cpu")
+    with torch.inference_mode():
+        weights = {name: channels_last(weight) for name, weight in views(model, params).items()}
+        total = torch.zeros(3, dtype=torch.int64, device=device)
+        for batch in slices:
+            y = labels[batch].to(device)
+            outputs = functional_call(model, weights, (task.prepare(inputs[batch].to(device)),))
+            correct = (outputs.argmax(-1) == y).sum()
+            seen = torch.full_like(correct, y.numel())
+            total += torch.stack([correct, seen, _fixed_point(task.loss(outputs, y), y.numel())])
+    return Counts(total.cpu())
+
+
+def _fixed_point(mean_loss: torch.Tensor, count: int) -> torch.Tensor:
+    """The batch's loss sum in units of 1 / LOSS_SCALE. Bounded before the cast: a NaN cast to int64 is some number."""
+    bounded = mean_loss.double().nan_to_num(nan=LOSS_CEILING).clamp(-LOSS_CEILING, LOSS_CEILING)
+    return (bounded * count * LOSS_SCALE).round().to(torch.int64)

@@ -1,0 +1,4 @@
+"""One file per workload; importing this package registers them all in WORKLOADS."""
+
+from hpctrip.learn.workloads import emnist as emnist
+from hpctrip.learn.workloads.base import WORKLOADS as WORKLOADS

@@ -1,0 +1,203 @@
+"""The emnist workload: 28x28 characters in up to 62 classes, and the small CNN (paper, Table 2).
+
+The data are either the official EMNIST files (Cohen et al. 2017), read from a directory, or `glyphs`: synthetic
+characters rendered on the spot, so that a first run needs no download.
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+
+from hpctrip.base.errors import InputError
+from hpctrip.base.rng import stream
+from hpctrip.learn.cnn import CNN
+from hpctrip.learn.workloads import cached
+from hpctrip.learn.workloads.base import WORKLOADS, Dataset, Task, Workload
+from hpctrip.learn.workloads.glyphs import CHARACTERS, IMAGE_SIZE, Glyphs, renderer
+from hpctrip.learn.workloads.idx import read_pair
+
+PARTS = ("train", "test")
+MEAN, STD = 0.1736, 0.3317
+"""Of the pixels of EMNIST by-class, as fractions of white; used for every data source, so that one model fits all."""
+
+_MERGED = "CIJKLMOPSUVWXYZ"  # letters whose two cases look alike: one class each in bymerge and balanced
+_BYMERGE = (
+    *string.digits,
+    *(c + c.lower() if c in _MERGED else c for c in string.ascii_uppercase),
+    *(c for c in string.ascii_lowercase if c.upper() not in _MERGED),
+)
+SPLITS: dict[str, tuple[str, ...]] = {
+    "byclass": tuple(CHARACTERS),
+    "bymerge": _BYMERGE,
+    "balanced": _BYMERGE,
+    "letters": tuple(c + c.lower() for c in string.ascii_uppercase),
+    "digits": tuple(string.digits),
+    "mnist": tuple(string.digits),
+}
+"""The official splits: the characters that each label stands for."""
+
+_FIRST_LABEL = {"letters": 1}  # the files of this split count from 1, all others from 0
+_GLYPHS_SAMPLES = {"train": 60_000, "test": 10_000}  # where no limit is given: as many as MNIST
+_Load = Callable[[str, int], tuple[np.ndarray, np.ndarray]]  # (part, seed) -> images, labels
+_MODELS = {"light": (3, (16, 32), 128), "leaf": (5, (32, 64), 512)}
+
+
+@WORKLOADS.add
+class Emnist(Workload):
+    """Handwritten characters (EMNIST), or synthetic glyphs in the same layout, and a small CNN."""
+
+    kind: ClassVar[str] = "emnist"
+    lr: ClassVar[float] = 0.01
+    batch_size: ClassVar[int] = 20
+    local_epochs: ClassVar[int] = 1
+
+    data: str = Field("glyphs", min_length=1)
+    """`"glyphs"`: synthetic characters, rendered from fonts, no download; else the directory with the official files
+    `emnist-<split>-{train,test}-{images-idx3,labels-idx1}-ubyte`, gzipped or not."""
+    split: Literal["byclass", "bymerge", "balanced", "letters", "digits", "mnist"] = "byclass"
+    """EMNIST's official split: 62, 47, 47, 26, 10, 10 classes. With glyphs it chooses the characters and merges cases
+    alike, with the frequencies that `glyphs.frequencies` says."""
+    train_samples: int | None = Field(None, ge=1)
+    """Number of training samples: a random subset drawn from the run's seed. None: all (of glyphs, 60,000)."""
+    test_samples: int | None = Field(None, ge=1)
+    """Number of test samples, likewise. None: all (of glyphs, 10,000)."""
+    model: Literal["light", "leaf"] = "light"
+    """`light`: 3x3 convolutions with 16 and 32 channels, 128 hidden units (0.21 M parameters with 62 classes);
+    `leaf`: 5x5, 32 and 64 channels, 512 hidden units (1.69 M), the model of LEAF (Caldas et al. 2018) on 28x28."""
+    glyphs: Glyphs = Glyphs()
+    """How the synthetic glyphs are drawn; ignored with data from a directory."""
+
+    def prepare_data(self, seed: int) -> None:
+        """Render or decompress into the cache, once per node. Raises InputError naming what is missing or damaged."""
+        self._folder(seed)
+
+    def task(self, seed: int) -> Task:
+        """The memory-mapped data and the CNN; prepares the data first where nobody has."""
+        folder = self._folder(seed)
+        train, test = (
+            Dataset(cached.load(folder, f"{part}_images"), cached.load(folder, f"{part}_labels"))
+            for part in PARTS
+        )
+        num_classes = len(SPLITS[self.split])
+        sizes = f"{self.split}, {len(train):,} training and {len(test):,} test samples"
+        synthetic = self.data == "glyphs"
+        return Task(
+            train=train,
+            test=test,
+            num_classes=num_classes,
+            build_model=partial(CNN, *_MODELS[self.model], num_classes=num_classes),
+            prepare=normalise,
+            loss=F.cross_entropy,
+            source=f"glyphs (synthetic characters rendered from fonts, not EMNIST): {sizes}"
+            if synthetic
+            else f"files in EMNIST's format from {self._directory()}: {sizes}",
+            synthetic=synthetic,
+        )
+
+    def _folder(self, seed: int) -> Path:
+        """The folder of the prepared arrays. Its key holds everything that they depend on."""
+        settings: dict[str, Any] = {"split": self.split, "limits": [self._limit(part) for part in PARTS]}
+        if self.data == "glyphs":
+            settings |= {"glyphs (synthetic)": self.glyphs.model_dump(), "renderer": renderer(), "seed": seed}
+            return cached.prepared("emnist", settings, lambda: self._arrays(self._drawn, seed))
+        files = self._files()
+        settings["directory"] = str(self._directory())
+        settings["files"] = {
+            path.name: [path.stat().st_size, path.stat().st_mtime_ns] for path in files.values()
+        }
+        if settings["limits"] != [None, None]:
+            settings["seed"] = seed
+        return cached.prepared("emnist", settings, lambda: self._arrays(partial(self._read, files), seed))
+
+    def _limit(self, part: str) -> int | None:
+        limit = self.train_samples if part == "train" else self.test_samples
+        return _GLYPHS_SAMPLES[part] if limit is None and self.data == "glyphs" else limit
+
+    def _arrays(self, load: _Load, seed: int) -> dict[str, np.ndarray]:
+        """`{part}_images` [num_samples, 28, 28] uint8 and `{part}_labels` [num_samples] int64 for both parts."""
+        arrays = {}
+        for part in PARTS:
+            images, labels = load(part, seed)
+            arrays |= {f"{part}_images": images, f"{part}_labels": labels.astype(np.int64)}
+        return arrays
+
+    def _drawn(self, part: str, seed: int) -> tuple[np.ndarray, np.ndarray]:
+        """Images and labels of synthetic glyphs."""
+        classes = SPLITS[self.split]
+        label_of = {character: label for label, characters in enumerate(classes) for character in characters}
+        images, characters = self.glyphs.draw(self._limit(part), seed, part, among="".join(classes))
+        return images, np.array([label_of.get(character, -1) for character in CHARACTERS])[characters]
+
+    def _read(self, files: dict[str, Path], part: str, seed: int) -> tuple[np.ndarray, np.ndarray]:
+        """Images, upright, and labels counted from 0, of the official files; a random subset where a limit asks so."""
+        image_file, label_file = files[f"{part}-images-idx3"], files[f"{part}-labels-idx1"]
+        images, labels = read_pair(image_file, label_file)
+        if images.shape[1:] != (IMAGE_SIZE, IMAGE_SIZE):
+            rows, columns = images.shape[1:]
+            raise InputError(
+                str(image_file),
+                f"images of {rows} x {columns} pixels, expected 28 x 28",
+                "are these EMNIST's files?",
+            )
+        first, num_classes = _FIRST_LABEL.get(self.split, 0), len(SPLITS[self.split])
+        outside = np.flatnonzero((labels < first) | (labels >= first + num_classes))
+        if len(outside):
+            raise InputError(
+                str(label_file),
+                f"label {labels[outside[0]]} of sample {outside[0]:,}; {self.split} has {first} to "
+                f"{first + num_classes - 1}",
+                "are these the files of another split?",
+            )
+        limit = self._limit(part)
+        if limit is not None:
+            if limit > len(labels):
+                raise InputError(
+                    f"workload.{part}_samples",
+                    f"{limit:,}, but {label_file} has {len(labels):,}",
+                    "ask for fewer, or leave the key out for all",
+                )
+            kept = np.sort(stream(seed, f"emnist/{part}_samples").choice(len(labels), limit, replace=False))
+            images, labels = images[kept], labels[kept]
+        # EMNIST stores every image transposed (it was exported column by column).
+        return np.ascontiguousarray(images.transpose(0, 2, 1)), labels - np.uint8(first)
+
+    def _directory(self) -> Path:
+        return Path(self.data).expanduser().resolve()
+
+    def _files(self) -> dict[str, Path]:
+        """The four files of the split, e.g. under the key "train-images-idx3". Raises InputError naming what lacks."""
+        directory = self._directory()
+        way_out = (
+            f'fetch them with `python -m hpctrip fetch emnist {self.data}`, or set workload.data = "glyphs"'
+        )
+        if not directory.is_dir():
+            raise InputError("workload.data", f"there is no directory {directory}", way_out)
+        files, missing = {}, []
+        for key in (f"{part}-{array}" for part in PARTS for array in ("images-idx3", "labels-idx1")):
+            name = f"emnist-{self.split}-{key}-ubyte"
+            found = [path for path in (directory / name, directory / f"{name}.gz") if path.is_file()]
+            if found:
+                files[key] = found[0]
+            else:
+                missing.append(f"{name}[.gz]")
+        if missing:
+            others = sorted(
+                {path.name.split("-")[1] for path in directory.glob("emnist-*-*-ubyte*")} - {self.split}
+            )
+            held = f" (it has files of the splits {', '.join(others)})" if others else ""
+            raise InputError("workload.data", f"{directory} lacks {', '.join(missing)}{held}", way_out)
+        return files
+
+
+def normalise(images: torch.Tensor) -> torch.Tensor:
+    """uint8 [B, 28, 28] -> float32 [B, 1, 28, 28] with mean 0 and variance 1 over EMNIST by-class."""
+    return images.unsqueeze(1).float().mul_(1 / (255 * STD)).sub_(MEAN / STD)

@@ -1,0 +1,273 @@
+import gzip
+import json
+import multiprocessing
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from pydantic import ValidationError
+
+from hpctrip.base.errors import InputError
+from hpctrip.learn.params import num_params
+from hpctrip.learn.workloads import WORKLOADS, cached
+from hpctrip.learn.workloads.emnist import SPLITS, Emnist
+
+SHARED = Path(__file__).parents[2].parent / "shared/data/emnist"
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("HPCTRIP_CACHE", str(folder))
+    return folder
+
+
+def idx(array):
+    return bytes([0, 0, 8, array.ndim]) + struct.pack(f">{array.ndim}I", *array.shape) + array.tobytes()
+
+
+@pytest.fixture
+def official(tmp_path):
+    """Write a tiny set in the official layout: image i is dark but for pixel (row 3, column 20) of value i + 1."""
+
+    def write(split="byclass", train_labels=(0, 61, 10, 9), test_labels=(1, 2), compress=gzip.compress):
+        directory = tmp_path / "official"
+        directory.mkdir(exist_ok=True)
+        suffix = ".gz" if compress is gzip.compress else ""
+        for part, labels in (("train", train_labels), ("test", test_labels)):
+            upright = np.zeros((len(labels), 28, 28), np.uint8)
+            upright[:, 3, 20] = np.arange(len(labels)) + 1
+            for name, array in (
+                ("images-idx3", upright.transpose(0, 2, 1)),
+                ("labels-idx1", np.array(labels, np.uint8)),
+            ):
+                path = directory / f"emnist-{split}-{part}-{name}-ubyte{suffix}"
+                path.write_bytes(compress(idx(array)))
+        return directory
+
+    return write
+
+
+def test_the_hyper_parameters_are_those_of_table_2():
+    emnist = WORKLOADS["emnist"]
+    assert (emnist.lr, emnist.batch_size, emnist.local_epochs) == (0.01, 20, 1)
+    assert WORKLOADS.default == "emnist"
+
+
+def test_the_splits_have_the_official_numbers_of_classes():
+    assert [len(SPLITS[s]) for s in ("byclass", "bymerge", "balanced", "letters", "digits", "mnist")] == [
+        *(62, 47, 47, 26, 10, 10)
+    ]
+    assert sorted("".join(SPLITS["bymerge"])) == sorted("".join(SPLITS["byclass"]))
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, bytes], ids=["gz", "plain"])
+def test_official_files_come_out_upright(official, compress):
+    task = Emnist(data=str(official(compress=compress))).task(seed=0)
+    assert task.train.inputs.shape == (4, 28, 28)
+    assert task.train.inputs[:, 3, 20].tolist() == [1, 2, 3, 4]
+    assert task.train.labels.tolist() == [0, 61, 10, 9]
+    assert task.test.labels.tolist() == [1, 2]
+    assert not task.synthetic
+
+
+def test_labels_of_the_letters_split_count_from_one_in_the_file_and_from_zero_here(official):
+    task = Emnist(data=str(official("letters", (1, 26))), split="letters").task(seed=0)
+    assert task.train.labels.tolist() == [0, 25]
+    assert task.num_classes == 26
+
+
+def test_a_limit_takes_a_random_subset_that_the_seed_decides(official):
+    workload = Emnist(data=str(official(train_labels=range(40))), train_samples=10)
+    subsets = [workload.task(seed).train for seed in (0, 0, 1)]
+    assert len(subsets[0]) == 10
+    assert np.array_equal(subsets[0].inputs[:, 3, 20] - 1, subsets[0].labels)  # images keep their labels
+    assert np.array_equal(subsets[0].labels, subsets[1].labels)
+    assert not np.array_equal(subsets[0].labels, subsets[2].labels)
+
+
+def test_without_limits_all_seeds_share_one_copy_of_the_files(official, cache):
+    workload = Emnist(data=str(official()))
+    workload.prepare_data(0)
+    workload.prepare_data(1)
+    assert len(list(cache.glob("emnist/*/settings.json"))) == 1
+
+
+def test_changed_files_are_read_again(official):
+    workload = Emnist(data=str(official()))
+    assert workload.task(0).train.labels.tolist() == [0, 61, 10, 9]
+    official(train_labels=(5, 6, 7, 8, 9))
+    assert workload.task(0).train.labels.tolist() == [5, 6, 7, 8, 9]
+
+
+def refusal(workload):
+    with pytest.raises(InputError) as error:
+        workload.prepare_data(0)
+    return str(error.value)
+
+
+def test_a_missing_directory_is_named_with_both_ways_out(tmp_path):
+    report = refusal(Emnist(data=str(tmp_path / "nowhere")))
+    assert f"there is no directory {tmp_path}/nowhere" in report
+    assert "python -m hpctrip fetch emnist" in report
+    assert 'data = "glyphs"' in report
+
+
+def test_missing_files_are_named_and_so_are_the_splits_that_are_there(official):
+    directory = official("digits")
+    (directory / "emnist-digits-test-labels-idx1-ubyte.gz").unlink()
+    report = refusal(Emnist(data=str(directory), split="digits"))
+    assert "lacks emnist-digits-test-labels-idx1-ubyte[.gz];" in report
+    report = refusal(Emnist(data=str(directory)))
+    assert "emnist-byclass-train-images-idx3-ubyte[.gz]" in report
+    assert "it has files of the splits digits" in report
+
+
+def test_labels_of_another_split_are_found(official):
+    directory = official("digits", train_labels=(3, 10))
+    assert "label 10 of sample 1; digits has 0 to 9" in refusal(Emnist(data=str(directory), split="digits"))
+
+
+def test_asking_for_more_samples_than_there_are_is_refused(official):
+    assert "workload.test_samples: 3, but" in refusal(Emnist(data=str(official()), test_samples=3))
+
+
+def test_a_truncated_file_leaves_no_prepared_data(official, cache):
+    directory = official()
+    path = directory / "emnist-byclass-test-images-idx3-ubyte.gz"
+    path.write_bytes(path.read_bytes()[:-10])
+    assert f"{path}: the gzip stream ends too early" in refusal(Emnist(data=str(directory)))
+    assert [p for p in cache.rglob("*") if p.is_dir()] == [cache / "emnist"]
+
+
+def test_glyphs_say_that_they_are_synthetic(cache):
+    task = Emnist(train_samples=30, test_samples=20).task(seed=0)
+    assert (len(task.train), len(task.test), task.num_classes) == (30, 20, 62)
+    assert task.synthetic
+    assert "synthetic" in task.source
+    (settings,) = cache.glob("emnist/*/settings.json")
+    assert "synthetic" in settings.read_text()
+
+
+def test_glyphs_of_a_merged_split_have_its_labels():
+    task = Emnist(train_samples=600, test_samples=1, split="letters", glyphs={"frequencies": "uniform"}).task(
+        0
+    )
+    assert set(task.train.labels.tolist()) == set(range(26))
+
+
+@pytest.mark.parametrize("change", [{"train_samples": 11}, {"split": "digits"}, {"glyphs": {"noise": 0.5}}])
+def test_other_settings_are_other_data(change, cache):
+    for settings in ({}, change):
+        Emnist(**{"train_samples": 10, "test_samples": 10} | settings).prepare_data(0)
+    assert len(list(cache.glob("emnist/*/settings.json"))) == 2
+
+
+def test_data_are_memory_mapped_and_prepared_only_once(monkeypatch):
+    workload = Emnist(train_samples=10, test_samples=10)
+    workload.prepare_data(0)
+    monkeypatch.setattr("hpctrip.learn.workloads.glyphs.Glyphs.draw", None)
+    task = workload.task(0)
+    assert isinstance(task.train.inputs.base, np.memmap)
+    assert not task.train.inputs.flags.writeable
+
+
+def prepare(result):
+    Emnist(train_samples=2000, test_samples=10).prepare_data(0)
+    result.put("done")
+
+
+def test_processes_that_prepare_at_once_leave_one_whole_copy(cache):
+    context = multiprocessing.get_context("fork")
+    result = context.Queue()
+    processes = [context.Process(target=prepare, args=(result,)) for _ in range(4)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0] * 4
+    (folder,) = [p for p in (cache / "emnist").iterdir() if p.is_dir()]
+    assert np.load(folder / "train_images.npy").shape == (2000, 28, 28)
+
+
+def test_two_writers_without_working_locks_leave_one_whole_copy(monkeypatch):
+    def build():
+        cached.prepared("race", {}, lambda: {"x": np.arange(3)})  # the other one is faster
+        return {"x": np.arange(3)}
+
+    monkeypatch.setattr("filelock.FileLock.acquire", lambda self: None)
+    monkeypatch.setattr("hpctrip.learn.workloads.cached.platform.node", iter("ab").__next__)
+    folder = cached.prepared("race", {}, build)
+    assert cached.load(folder, "x").tolist() == [0, 1, 2]
+    assert [p.name for p in folder.parent.iterdir() if p.is_dir()] == [folder.name]
+
+
+def test_a_cache_that_cannot_be_written_is_one_clear_report(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("HPCTRIP_CACHE", str(tmp_path / "file"))
+    assert "HPCTRIP_CACHE" in refusal(Emnist(train_samples=1, test_samples=1))
+
+
+def test_damaged_prepared_data_are_named_with_the_way_out(cache):
+    workload = Emnist(train_samples=10, test_samples=10)
+    workload.prepare_data(0)
+    (damaged,) = cache.glob("emnist/*/test_images.npy")
+    damaged.write_bytes(damaged.read_bytes()[:200])
+    with pytest.raises(InputError, match=r"test_images.npy: prepared data is damaged.*delete its folder"):
+        workload.task(0)
+
+
+def test_prepare_gives_one_channel_with_black_and_white_where_emnist_normalisation_puts_them():
+    task = Emnist(train_samples=1, test_samples=1).task(0)
+    batch = task.prepare(torch.tensor([[[0, 255]]], dtype=torch.uint8).expand(5, 28, 2))
+    assert batch.shape == (5, 1, 28, 2)
+    assert batch.dtype == torch.float32
+    assert batch[0, 0, 0].tolist() == pytest.approx([-0.1736 / 0.3317, (1 - 0.1736) / 0.3317])
+
+
+@pytest.mark.parametrize(("model", "parameters"), [("light", 213_630), ("leaf", 1_690_046)])
+def test_models_have_the_size_that_the_documentation_says(model, parameters):
+    task = Emnist(train_samples=1, test_samples=1, model=model).task(0)
+    assert num_params(task.build_model()) == parameters
+
+
+def test_a_few_steps_on_glyphs_lower_the_loss():
+    task = Emnist(train_samples=40, test_samples=1, split="digits", glyphs={"distortion": 0.0}).task(0)
+    torch.manual_seed(0)
+    model = task.build_model()
+    x, y = task.prepare(torch.tensor(task.train.inputs)), torch.tensor(task.train.labels)
+    losses = []
+    for _ in range(8):
+        loss = task.loss(model(x), y)
+        gradients = torch.autograd.grad(loss, list(model.parameters()))
+        with torch.no_grad():
+            for parameter, gradient in zip(model.parameters(), gradients, strict=True):
+                parameter -= 0.1 * gradient
+        losses.append(loss.item())
+    assert losses[-1] < 0.9 * losses[0]
+
+
+@pytest.mark.parametrize(
+    "table", [{"split": "byclas"}, {"data": ""}, {"train_samples": 0}, {"glyphs": {"noize": 1}}, {"model": 1}]
+)
+def test_bad_keys_are_refused(table):
+    with pytest.raises(ValidationError):
+        Emnist(**table)
+
+
+def test_settings_of_prepared_data_can_be_read_by_a_person(cache):
+    Emnist(train_samples=3, test_samples=2).prepare_data(7)
+    (path,) = cache.glob("emnist/*/settings.json")
+    settings = json.loads(path.read_text())
+    assert (settings["seed"], settings["limits"], settings["split"]) == (7, [3, 2], "byclass")
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="no files in EMNIST's layout in ../shared/data/emnist")
+def test_real_handwriting_in_the_official_layout_loads_upright():
+    task = Emnist(data=str(SHARED)).task(0)
+    assert (len(task.train), len(task.test)) == (60_000, 6_000)
+    assert len(np.unique(task.train.labels)) == 62
+    seven = task.train.inputs[task.train.labels == 7].mean(axis=0)
+    assert seven[4:12].sum() > seven[16:24].sum()  # the bar of the 7 is above its stem, not to the left of it

@@ -1,0 +1,64 @@
+"""Evaluation counts in integers over fixed batches."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from hpctrip.learn.cnn import CNN
+from hpctrip.learn.evaluate import LOSS_CEILING, LOSS_SCALE, Counts, eval_batches, evaluate
+from hpctrip.learn.params import flatten
+
+
+def test_batches_cover_the_test_set_once_at_fixed_boundaries():
+    assert eval_batches(1100, 500) == [slice(0, 500), slice(500, 1000), slice(1000, 1100)]
+    assert eval_batches(0) == []
+
+
+def test_the_counts_are_those_of_one_plain_pass(task):
+    model = task.build_model()
+    params = flatten(model)
+    x, y = task.prepare(torch.from_numpy(task.test.inputs)), torch.from_numpy(task.test.labels)
+    logits = model(x)
+    counts = evaluate(task, task.build_model(), params, eval_batches(60, 16))
+    assert counts.values.dtype == torch.int64
+    assert counts.values[:2].tolist() == [int((logits.argmax(1) == y).sum()), 60]
+    assert counts.accuracy == int((logits.argmax(1) == y).sum()) / 60
+    assert counts.mean_loss == pytest.approx(F.cross_entropy(logits, y).item(), abs=1e-5)
+
+
+def test_whoever_evaluates_which_batch_the_sum_is_the_same(task):
+    model = task.build_model()
+    params, batches = flatten(model), eval_batches(60, 16)
+    whole = evaluate(task, model, params, batches).values
+    for ranks in (2, 3, 5):
+        parts = [evaluate(task, model, params, batches[rank::ranks]).values for rank in range(ranks)]
+        assert torch.equal(sum(parts), whole)
+    assert evaluate(task, model, params, []).values.tolist() == [0, 0, 0]
+
+
+def test_the_given_parameters_count_not_the_models_own(synthetic_task):
+    task = synthetic_task(lambda: CNN(3, (4, 6), 16, num_classes=5))
+    model = task.build_model()
+    own = flatten(model)
+    always_class_2 = torch.zeros_like(own)
+    always_class_2[-3] = 1.0
+    counts = evaluate(task, model, always_class_2, eval_batches(60))
+    assert counts.values[0].item() == (task.test.labels == 2).sum()
+    assert torch.equal(flatten(model), own)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_a_loss_that_is_not_finite_counts_as_the_ceiling(bad, synthetic_task):
+    task = synthetic_task(lambda: CNN(3, (4, 6), 16, num_classes=5))
+    model = task.build_model()
+    params = flatten(model)
+    params[-1] = bad
+    counts = evaluate(task, model, params, eval_batches(60, 16))
+    assert counts.values[1:].tolist() == [60, 60 * LOSS_CEILING * LOSS_SCALE]
+    assert counts.mean_loss == LOSS_CEILING
+    assert 0 <= counts.accuracy <= 1
+
+
+def test_nothing_seen_is_no_division_by_zero():
+    nothing = Counts(torch.zeros(3, dtype=torch.int64))
+    assert (nothing.accuracy, nothing.mean_loss) == (0, 0)

@@ -1,0 +1,77 @@
+import numpy as np
+import pytest
+
+from hpctrip.learn.workloads.glyphs import CHARACTERS, Glyphs
+
+
+def test_there_are_the_62_classes_of_emnist_in_its_order():
+    assert len(CHARACTERS) == 62
+    assert CHARACTERS[0] + CHARACTERS[9] + CHARACTERS[10] + CHARACTERS[36] + CHARACTERS[61] == "09Aaz"
+
+
+def test_a_sample_is_the_same_picture_however_many_are_drawn():
+    few, few_characters = Glyphs().draw(7, seed=3, part="train")
+    many, many_characters = Glyphs().draw(600, seed=3, part="train")
+    assert np.array_equal(few, many[:7])
+    assert np.array_equal(few_characters, many_characters[:7])
+
+
+def test_seeds_and_parts_give_different_pictures():
+    one = Glyphs().draw(20, seed=0, part="train")[0]
+    assert not np.array_equal(one, Glyphs().draw(20, seed=1, part="train")[0])
+    assert not np.array_equal(one, Glyphs().draw(20, seed=0, part="test")[0])
+
+
+def test_pictures_are_white_on_black_with_about_as_much_ink_as_emnist():
+    images, _ = Glyphs().draw(1000, seed=0, part="train")
+    assert images.shape == (1000, 28, 28)
+    assert images.dtype == np.uint8
+    assert 0.14 < images.mean() / 255 < 0.24  # EMNIST by-class: 0.174
+    assert images[:, 12:16, 12:16].mean() > 5 * images[:, :2, :2].mean()
+
+
+def test_every_glyph_of_every_font_leaves_ink():
+    images, _ = Glyphs(noise=0.0, frequencies="uniform").draw(2000, seed=0, part="train")
+    assert images.max(axis=(1, 2)).min() > 100
+
+
+def test_clean_print_fits_the_20_pixel_box_in_the_middle():
+    images, _ = Glyphs(distortion=0.0, noise=0.0).draw(500, seed=0, part="train")
+    ink = images.max(axis=0) > 127
+    assert not ink[:3].any() and not ink[-3:].any() and not ink[:, :3].any() and not ink[:, -3:].any()
+    rows = np.flatnonzero((images > 127).any(axis=2).any(axis=0))
+    assert rows[-1] - rows[0] + 1 in (20, 21, 22)
+
+
+def test_clean_print_stands_upright():
+    images, characters = Glyphs(distortion=0.0, noise=0.0).draw(2000, seed=0, part="train", among="LT")
+    mean = {c: images[characters == CHARACTERS.index(c)].mean(axis=0) for c in "LT"}
+    assert mean["L"][14:].sum() > mean["L"][:14].sum()  # the foot of the L is at the bottom,
+    assert mean["T"][:14].sum() > mean["T"][14:].sum()  # the bar of the T at the top,
+    assert mean["L"][:, :14].sum() > mean["L"][:, 14:].sum()  # and the stem of the L on the left
+
+
+def test_more_distortion_spreads_the_pictures_of_one_character():
+    def spread(distortion):
+        glyphs = Glyphs(distortion=distortion, noise=0.0)
+        return glyphs.draw(400, seed=0, part="train", among="7")[0].std(axis=0).mean()
+
+    assert spread(0.0) < spread(1.0)
+
+
+def test_half_of_the_samples_are_digits_as_in_emnist_byclass():
+    _, characters = Glyphs().draw(4000, seed=0, part="train")
+    digits, upper = (characters < 10).mean(), ((characters >= 10) & (characters < 36)).mean()
+    assert digits == pytest.approx(0.495, abs=0.03)
+    assert upper == pytest.approx(0.271, abs=0.03)
+
+
+def test_uniform_frequencies_draw_every_character_alike():
+    _, characters = Glyphs(frequencies="uniform").draw(6200, seed=0, part="train")
+    counts = np.bincount(characters, minlength=62)
+    assert counts.min() > 60 and counts.max() < 140  # 100 expected, standard deviation 10
+
+
+def test_only_the_characters_asked_for_are_drawn():
+    _, characters = Glyphs().draw(300, seed=0, part="train", among="0Zz")
+    assert set(characters) == {0, 35, 61}
