@@ -1,0 +1,210 @@
+"""The command line. Heavy imports happen inside the commands, so that --help and errors are quick."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+import hpctrip
+from hpctrip.base.errors import HpctripError
+
+
+class _DefaultsToRun(click.Group):
+    """`hpctrip FILE.toml` means `hpctrip run FILE.toml`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args or (args[0] not in self.commands and args[0] not in ("--help", "--version")):
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(cls=_DefaultsToRun, context_settings={"help_option_names": ["--help", "-h"]})
+@click.version_option(hpctrip.__version__, prog_name="hpctrip")
+def cli() -> None:
+    """Train real models over virtual, power-limited datacenter sites; tell how long it would have taken.
+
+    Without a command: run.
+    """
+
+
+_overrides = click.option(
+    "-o", "overrides", multiple=True, metavar="KEY=VALUE", help="One line of TOML laid over the files."
+)
+
+
+@cli.command()
+@click.argument("paths", nargs=-1, metavar="[FILE.toml]...")
+@_overrides
+@click.option("--out", metavar="FILE.h5", help="Results file (default: results/NAME-TIME.h5).")
+@click.option("--overwrite", is_flag=True, help="Replace the results file if it exists.")
+def run(paths: tuple[str, ...], overrides: tuple[str, ...], out: str | None, overwrite: bool) -> None:
+    """Train one scenario: TOML files merged left to right; none: a demonstration on embedded data.
+
+    Under mpirun or srun rank 0 is the aggregator and every other rank hosts a share of the sites.
+    """
+    from hpctrip.app.launch import launch
+
+    launch(paths, overrides, out, overwrite)
+
+
+@cli.command()
+@click.argument("paths", nargs=-1, metavar="[FILE.toml]...")
+@_overrides
+def check(paths: tuple[str, ...], overrides: tuple[str, ...]) -> None:
+    """Validate an input and print every key with the value in force."""
+    import tomli_w
+
+    from hpctrip.app.config import read_input, resolved
+
+    experiment = read_input(paths, overrides).experiment
+    experiment.policy.check(len(experiment.sites.distances_m(experiment.seed)))
+    click.echo(tomli_w.dumps(_without_none(resolved(experiment))), nl=False)
+
+
+@cli.command()
+def policies() -> None:
+    """List the policies and their keys."""
+    from hpctrip.sim.policies import POLICIES
+
+    _list(POLICIES)
+
+
+@cli.command()
+def workloads() -> None:
+    """List the workloads and their keys."""
+    from hpctrip.learn.workloads import WORKLOADS
+
+    _list(WORKLOADS)
+
+
+@cli.command()
+@click.argument("section", required=False)
+def keys(section: str | None) -> None:
+    """List every key of the input file, or those of one SECTION."""
+    from hpctrip.app.config import Experiment
+    from hpctrip.base.component import Component, registry_of
+
+    Experiment.model_rebuild(force=True)
+    for name, field in Experiment.model_fields.items():
+        if section not in (None, name):
+            continue
+        registry = registry_of(field)
+        if registry is not None:
+            click.secho(
+                f"\n[{name}]  kind: one of {', '.join(registry)} (default {registry.default})", bold=True
+            )
+            _list(registry)
+        elif isinstance(field.annotation, type) and issubclass(field.annotation, Component):
+            click.secho(f"\n[{name}]", bold=True)
+            _describe(field.annotation)
+        else:
+            click.echo(f"{name}: {field.description} (default {field.default!r})")
+
+
+@cli.command()
+@click.argument("paths", nargs=-1, required=True, metavar="FILE.h5...")
+@click.option("--status", is_flag=True, help="Print only the status: running, finished or failed.")
+def show(paths: tuple[str, ...], status: bool) -> None:
+    """Summarise results files."""
+    from rich.console import Console
+
+    from hpctrip.record.reader import open_runs
+    from hpctrip.record.show import show as summary
+
+    for run_ in open_runs(paths):
+        if status:
+            click.echo(run_.meta["status"])
+        else:
+            Console(highlight=False).print(summary(run_))
+
+
+@cli.command()
+@click.argument("path", metavar="FILE.h5")
+@click.argument("folder", metavar="FOLDER")
+def export(path: str, folder: str) -> None:
+    """Write a results file's tables as CSV into FOLDER."""
+    from hpctrip.record.reader import open_run
+    from hpctrip.record.show import export as write
+
+    for written in write(open_run(path), folder):
+        click.echo(written)
+
+
+@cli.command()
+@click.argument("paths", nargs=-1, required=True, metavar="FILE.h5...")
+def verify(paths: tuple[str, ...]) -> None:
+    """Check results files: schema, checksums, clock arithmetic. Exit code 2 where one is wrong."""
+    from hpctrip.base.errors import InputError
+    from hpctrip.record.reader import open_runs
+    from hpctrip.record.verify import verify as faults_of
+
+    faults = []
+    for run_ in open_runs(paths):
+        found = faults_of(run_)
+        faults += found
+        click.echo(f"{run_.path}: {'ok' if not found else f'{len(found)} fault(s)'}")
+    if faults:
+        raise InputError(faults=faults)
+
+
+@cli.command()
+@click.argument("data", type=click.Choice(["emnist"]))
+@click.argument("folder", metavar="FOLDER")
+def fetch(data: str, folder: str) -> None:
+    """Download a public data set into FOLDER and check it."""
+    from hpctrip.learn.workloads.fetch import fetch_emnist
+
+    for path in fetch_emnist(folder):
+        click.echo(path)
+    click.echo(f"train on it with: -o workload.data={folder}")
+
+
+def _list(registry: Mapping[str, Any]) -> None:
+    for kind in sorted(registry):
+        click.secho(f"{kind}", bold=True, nl=False)
+        click.echo(f": {_first_line(registry[kind])}")
+        _describe(registry[kind])
+
+
+def _describe(component: Any) -> None:
+    for key, field in component.model_fields.items():
+        default = (
+            "" if field.is_required() else f" (default {field.get_default(call_default_factory=True)!r})"
+        )
+        click.echo(f"    {key}{default}: {' '.join((field.description or '').split())}")
+
+
+def _first_line(component: Any) -> str:
+    return (component.__doc__ or "").strip().splitlines()[0]
+
+
+def _without_none(table: dict[str, Any]) -> dict[str, Any]:
+    """TOML has no null: a key that is absent means its default."""
+    return {
+        key: _without_none(value) if isinstance(value, dict) else value
+        for key, value in table.items()
+        if value is not None
+    }
+
+
+def main() -> None:
+    """Entry point: every error that hpctrip or click reports is one clear text on rank 0 and an exit code."""
+    from hpctrip.ranks.base import launched_rank
+
+    try:
+        cli(standalone_mode=False)
+    except click.exceptions.Exit as end:
+        sys.exit(end.exit_code)
+    except click.ClickException as error:
+        if launched_rank() == 0:
+            error.show()
+        sys.exit(error.exit_code)
+    except click.Abort:
+        sys.exit(130)
+    except HpctripError as error:
+        for line in str(error).splitlines():
+            print(f"hpctrip: {line}", file=sys.stderr)
+        sys.exit(error.exit_code)

@@ -1,0 +1,312 @@
+"""One run: the experiment's parts put together, and what each step of the main loop does with them."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+import torch
+
+from hpctrip.app.config import Experiment
+from hpctrip.base.errors import InputError
+from hpctrip.base.rng import stream
+from hpctrip.learn.aggregate import PartialSum, mean_update
+from hpctrip.learn.engines import choose
+from hpctrip.learn.engines.base import LocalWork, SiteWork
+from hpctrip.learn.evaluate import Counts, eval_batches, evaluate
+from hpctrip.learn.params import flatten
+from hpctrip.learn.workloads.base import Task
+from hpctrip.ranks.base import Ranks
+from hpctrip.ranks.placement import cut, place
+from hpctrip.sim.policies.base import Decision
+from hpctrip.sim.rounds import CohortRound, History, RoundRow
+from hpctrip.sim.world import World
+
+_LOSS_POINT = 2.0**20  # training losses travel as integers of this resolution, so that their sum has no order
+
+
+@dataclass(frozen=True)
+class State:
+    """What survives a round at the aggregator, besides the model: nothing else does."""
+
+    round: int = 0
+    clock_s: float = 0.0
+    history: History = field(default_factory=History)
+    stop_reason: str = ""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the aggregator tells every rank about the next round. Arrays [k] in the policy's order."""
+
+    round: int
+    cohort: np.ndarray
+    weights: np.ndarray
+    """p_i (Eq. 1), sum 1."""
+    blocks: list[np.ndarray]
+    """Positions into the cohort."""
+    block_hosts: np.ndarray
+    """Host (index into ranks.hosts) of every block."""
+    evaluate: bool
+
+
+class Wall:
+    """Wall seconds by phase of the round in progress."""
+
+    def __init__(self) -> None:
+        self.start()
+
+    def start(self) -> None:
+        """A new round begins."""
+        self.phases: dict[str, float] = {}
+        self._began = time.perf_counter()
+
+    @property
+    def total_s(self) -> float:
+        """Wall time since `start`."""
+        return time.perf_counter() - self._began
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Add the time of the body to the phase."""
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.phases[name] = self.phases.get(name, 0.0) + time.perf_counter() - began
+
+
+class Run:
+    """The parts of one experiment on one rank. Methods are the steps of app.loop, in its order."""
+
+    def __init__(self, experiment: Experiment, task: Task, ranks: Ranks, device: torch.device):
+        self.experiment, self.task, self.ranks, self.device = experiment, task, ranks, device
+        self.seed = experiment.seed
+        self.wall = Wall()
+        train, workload = experiment.train, experiment.workload
+        self.work = LocalWork(
+            lr=train.lr or workload.lr,
+            batch_size=train.batch_size or workload.batch_size,
+            momentum=train.momentum,
+            weight_decay=train.weight_decay,
+            prox_mu=train.prox_mu,
+        )
+        self.local_epochs = train.local_epochs or workload.local_epochs
+        engine, why = choose(experiment.engine.name, device)
+        self.engine = engine(task, self.work, device)
+        self.engine_choice = f"engine {engine.name} ({why})"
+        self.sites_per_block = experiment.engine.sites_per_block or (1 if self.engine.name == "loop" else 32)
+        # torch's own generator initialises models; its seed derives from a named stream like all randomness
+        torch.manual_seed(int(stream(self.seed, "init").integers(2**63)))
+        self.model = task.build_model().to(device)
+        self.initial_params = flatten(self.model)
+        self.slots = torch.zeros(
+            experiment.server.num_slots(), len(self.initial_params), dtype=torch.float64, device=device
+        )
+        distances = experiment.sites.distances_m(self.seed)
+        experiment.policy.check(len(distances))
+        self.shards = experiment.partition.split(
+            task.train.labels, task.train.groups, num_sites=len(distances), seed=self.seed
+        )
+        self.num_visits = np.array([math.ceil(len(shard) * self.local_epochs) for shard in self.shards])
+        self.eval_batches = eval_batches(
+            min(len(task.test), experiment.evaluate.max_samples or len(task.test)),
+            experiment.evaluate.batch_size,
+        )
+
+    @cached_property
+    def world(self) -> World:
+        """The simulated world; only the aggregator looks at it."""
+        e = self.experiment
+        payload_bytes = 4.0 * len(self.initial_params)
+        return World.build(e.sites, e.network, e.power, e.throughput, e.timing, payload_bytes, self.seed)
+
+    # 1. the aggregator's decision
+
+    def plan(self, state: State) -> Plan | None:
+        """The next round, or None where `state` is final."""
+        if state.stop_reason:
+            return None
+        self.wall.start()
+        round = state.round + 1
+        decision = self.decide(state)
+        cohort = decision.cohort
+        self._candidates = decision.candidates
+        visits = self.num_visits[cohort].astype(np.float64)
+        samples = self.experiment.server.weights == "samples"
+        weights = visits / visits.sum() if samples else np.full(len(cohort), 1 / len(cohort))
+        blocks = cut(cohort, self.sites_per_block)
+        costs = np.array([visits[block].sum() for block in blocks])
+        every, last = self.experiment.evaluate.every_rounds, self.experiment.stop.max_rounds
+        evaluated = round % every == 0 or round == last
+        return Plan(round, cohort, weights, blocks, place(costs, len(self.ranks.hosts)), evaluated)
+
+    def decide(self, state: State) -> Decision:
+        """What the policy chooses after `state`, checked: a cohort is a non-empty set of distinct sites."""
+        self._work_s = self.work_s(state.history)
+        profiler = self.experiment.profiler
+        self._view = profiler.view(self.world, state.clock_s, state.history, self._work_s, self.seed)
+        rng = stream(self.seed, "policy", state.round + 1)
+        decision = self.experiment.policy.select(self._view, state.history, rng)
+        cohort = np.asarray(decision.cohort)
+        if not (
+            cohort.ndim == 1
+            and len(cohort)
+            and np.issubdtype(cohort.dtype, np.integer)
+            and len(np.unique(cohort)) == len(cohort)
+            and 0 <= cohort.min()
+            and cohort.max() < len(self.world)
+        ):
+            raise InputError(
+                f"policy {self.experiment.policy.kind!r}",
+                f"chose {cohort!r} in round {state.round + 1}",
+                f"a cohort is a non-empty array of distinct site indices from 0 to {len(self.world) - 1}",
+            )
+        return replace(decision, cohort=cohort.astype(np.int64))
+
+    def work_s(self, history: History) -> np.ndarray:
+        """c_i: seconds of one round of local work at full power, [N]; measured ones as far as known."""
+        timing = self.experiment.timing
+        seconds_per_sample = timing.seconds_per_sample
+        if timing.compute == "measured" and history.last is not None:
+            cohort = history.last.cohort
+            seconds_per_sample = float(cohort.train_wall_s.sum() / cohort.num_samples.sum())
+        return seconds_per_sample * self.num_visits
+
+    # 2., 3. what every host does
+
+    def train_hosted(self, params: torch.Tensor, plan: Plan) -> PartialSum:
+        """Train this rank's blocks. The tail holds, per site of the cohort, wall nanoseconds and the mean loss in fixed
+        point, then the training nanoseconds of every rank: [k + k + size]."""
+        k, rank = len(plan.cohort), self.ranks.rank
+        partial = PartialSum(len(params), 2 * k + self.ranks.size, self.device)
+        tail = torch.zeros(len(partial.tail), dtype=torch.int64)
+        with self.wall.phase("train"):
+            began = time.perf_counter_ns()
+            for block, host in zip(plan.blocks, plan.block_hosts, strict=True):
+                if self.ranks.hosts[host] != rank:
+                    continue
+                sites = [
+                    SiteWork(int(site), self.order(int(site), plan.round)) for site in plan.cohort[block]
+                ]
+                for position, update in zip(block, self.engine.train(params, sites), strict=True):
+                    partial.add(
+                        update.delta, float(plan.weights[position]), f"site {update.site}, round {plan.round}"
+                    )
+                    tail[position] = int(update.wall_s * 1e9)
+                    tail[k + position] = int(float(update.mean_loss) * _LOSS_POINT)
+            tail[2 * k + rank] = time.perf_counter_ns() - began
+        partial.tail.copy_(tail)
+        return partial
+
+    def order(self, site: int, round: int) -> np.ndarray:
+        """Training samples in the order in which the site visits them this round, [num_visits]."""
+        shard, rng = self.shards[site], stream(self.seed, "order", round, site)
+        epochs = [shard[rng.permutation(len(shard))] for _ in range(math.ceil(self.local_epochs))]
+        return np.concatenate(epochs)[: self.num_visits[site]]
+
+    # 4. where the model lives
+
+    def step(self, params: torch.Tensor, total: torch.Tensor, plan: Plan) -> torch.Tensor:
+        """The new global model (Eq. 2), by the server optimiser."""
+        return self.experiment.server.step(params, self.slots, mean_update(total), plan.round)
+
+    # 5. every host's slice of the evaluation
+
+    def evaluate_hosted(self, params: torch.Tensor, plan: Plan) -> np.ndarray:
+        """[3 + size] int64: correct, seen, fixed-point loss; then the evaluation nanoseconds of every rank."""
+        counts = np.zeros(3 + self.ranks.size, dtype=np.int64)
+        if plan.evaluate and self.ranks.rank in self.ranks.hosts:
+            began = time.perf_counter_ns()
+            hosted = self.eval_batches[self.ranks.hosts.index(self.ranks.rank) :: len(self.ranks.hosts)]
+            counts[:3] = evaluate(self.task, self.model, params, hosted).values.numpy()
+            counts[3 + self.ranks.rank] = time.perf_counter_ns() - began
+        return counts
+
+    # 6. the aggregator's record
+
+    def advance(
+        self, state: State, plan: Plan, change: torch.Tensor, tail: np.ndarray, counts: np.ndarray
+    ) -> State:
+        """The state after the round: the virtual clock moves, one row is added, the stop rules are asked.
+
+        `change` [P] is what the round did to the global model; `tail` and `counts` are the sums over all ranks.
+        """
+        k, cohort = len(plan.cohort), plan.cohort
+        wall_s, losses, rank_wall_s = tail[:k] / 1e9, tail[k : 2 * k] / _LOSS_POINT, tail[2 * k :] / 1e9
+        work_s = self._work_s
+        if self.experiment.timing.compute == "measured":
+            work_s = work_s.copy()
+            work_s[cohort] = wall_s
+        timing = self.world.round_timing(state.clock_s, cohort, work_s)
+        visits = self.num_visits[cohort]
+        correct, seen = int(counts[0]), int(counts[1])
+        accuracy = correct / seen if seen else math.nan
+        clock_s = state.clock_s + timing.makespan_s
+        hosts_wall_s = rank_wall_s[self.ranks.hosts.start :]
+        row = RoundRow(
+            round=plan.round,
+            clock_start_s=state.clock_s,
+            clock_s=clock_s,
+            makespan_s=timing.makespan_s,
+            num_sites=k,
+            voted_num_sites=self._candidates.vote if self._candidates else 0,
+            straggler=int(cohort[timing.straggler]),
+            straggler_compute_s=float(timing.compute_s[timing.straggler]),
+            straggler_comm_s=float(timing.comm_s[timing.straggler]),
+            num_samples=int(visits.sum()),
+            accuracy=accuracy,
+            eval_correct=correct,
+            eval_seen=seen,
+            eval_loss=Counts(counts).mean_loss if seen else math.nan,
+            train_loss=float((losses * visits).sum() / visits.sum()),
+            efficiency=_efficiency(state.history, accuracy, clock_s),
+            update_norm=float(torch.linalg.vector_norm(change)),
+            wall_s=self.wall.total_s,
+            train_wall_s=float(hosts_wall_s.max()),
+            exchange_wall_s=max(0.0, self.wall.phases["exchange"] - self._waited_s(hosts_wall_s)),
+            evaluate_wall_s=float(counts[3:].max() / 1e9),
+            idle_fraction=float(1 - hosts_wall_s.mean() / hosts_wall_s.max()) if hosts_wall_s.max() else 0.0,
+            cohort=CohortRound(
+                site=cohort,
+                num_samples=visits,
+                power_fraction=self.world.power_fraction(state.clock_s)[cohort],
+                seen_power_fraction=self._view.power_fraction[cohort],
+                compute_s=timing.compute_s,
+                comm_s=timing.comm_s,
+                train_loss=losses,
+                train_wall_s=wall_s,
+            ),
+            candidates=self._candidates,
+        )
+        after = State(plan.round, clock_s, state.history.appended(row))
+        return replace(after, stop_reason=self._stop_reason(after))
+
+    def _waited_s(self, hosts_wall_s: np.ndarray) -> float:
+        """How much of rank 0's time in the exchange was only waiting for the slowest host to finish training."""
+        return float(hosts_wall_s.max()) if self.ranks.hosts.start > 0 else 0.0
+
+    def _stop_reason(self, state: State) -> str:
+        stop, row = self.experiment.stop, state.history.last
+        assert row is not None
+        if stop.target_accuracy is not None and row.accuracy >= stop.target_accuracy:
+            return f"target accuracy {stop.target_accuracy:g} reached"
+        if row.round >= stop.max_rounds:
+            return f"max_rounds = {stop.max_rounds}"
+        if stop.max_clock_s is not None and row.clock_s >= stop.max_clock_s:
+            return f"max_clock_s = {stop.max_clock_s:g}"
+        if stop.max_wall_s is not None and sum(r.wall_s for r in state.history.rows) >= stop.max_wall_s:
+            return f"max_wall_s = {stop.max_wall_s:g}"
+        return ""
+
+
+def _efficiency(history: History, accuracy: float, clock_s: float) -> float:
+    """Eq. 5 over the time since the last evaluation; before the first, accuracy counts as 0."""
+    before = history.evaluated()
+    start = (before[-1].accuracy, before[-1].clock_s) if before else (0.0, 0.0)
+    return (accuracy - start[0]) / (clock_s - start[1])

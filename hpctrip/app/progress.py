@@ -1,0 +1,94 @@
+"""What rank 0 tells the person or the log: a bar on a terminal, one line a round elsewhere."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bar
+
+import hpctrip
+from hpctrip.app.experiment import Run, State
+from hpctrip.base.units import GB, HOUR_S
+from hpctrip.record.schema import time_to_accuracy_s
+
+
+class Progress:
+    """Announces the run, follows it, and says at the end which rule stopped it and where the file is."""
+
+    def __init__(self, run: Run, path: str):
+        self.run, self.path = run, path
+        self.console = Console(highlight=False, soft_wrap=True)
+        stop = run.experiment.stop
+        self.bar = Bar(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[line]}"),
+            console=self.console,
+            disable=not self.console.is_terminal,
+        )
+        self.task = self.bar.add_task("round", total=stop.max_rounds, line="")
+
+    def __enter__(self) -> Progress:
+        run, e = self.run, self.run.experiment
+        hosts = len(run.ranks.hosts)
+        policy, power = e.policy.kind, type(e.power).kind
+        made_up = " (synthetic)" if run.world.supply.synthetic else ""
+        target = (
+            "no target" if e.stop.target_accuracy is None else f"target accuracy {e.stop.target_accuracy:g}"
+        )
+        for line in (
+            f"hpctrip {hpctrip.__version__}: {e.name}, seed {e.seed}, {target}, at most {e.stop.max_rounds} rounds",
+            f"policy {policy} over {len(run.world)} sites, power {power}{made_up}, "
+            f"updates of {run.world.update_bytes / GB:g} GB on the simulated WAN",
+            f"data: {run.task.source}",
+            f"{run.ranks.size} rank(s), {hosts} host(s), transport {run.ranks.name}, {run.engine_choice}",
+        ):
+            self.console.print(line, markup=False)
+        self.bar.start()
+        return self
+
+    def round(self, state: State) -> None:
+        """One more round is done."""
+        row = state.history.last
+        assert row is not None
+        accuracy = f"{row.accuracy:.4f}" if row.eval_seen else "      "
+        if self.bar.disable:
+            self.console.print(
+                f"round {row.round:4d}  k {row.num_sites:3d}  accuracy {accuracy}  clock {row.clock_s / HOUR_S:7.3f} h"
+                f"  (+{row.makespan_s:.1f} s: compute {row.straggler_compute_s:.1f} + wan {row.straggler_comm_s:.1f})"
+                f"  wall {row.wall_s:.2f} s"
+            )
+        else:
+            line = f"k {row.num_sites}  accuracy {accuracy}  clock {row.clock_s / HOUR_S:.3f} h"
+            self.bar.update(self.task, completed=row.round, line=line)
+
+    def finished(self, state: State, digest: str) -> None:
+        """The closing lines."""
+        rows, target = state.history.rows, self.run.experiment.stop.target_accuracy
+        self.console.print(
+            f"stopped: {state.stop_reason}, after {len(rows)} rounds, {state.clock_s / HOUR_S:.3f} h simulated"
+        )
+        if target is not None:
+            reached_s = time_to_accuracy_s(state.history, target)
+            best = max((row.accuracy for row in state.history.evaluated()), default=float("nan"))
+            self.console.print(
+                f"time to accuracy {target:g}: {reached_s / HOUR_S:.3f} h"
+                if reached_s == reached_s
+                else f"time to accuracy {target:g}: not reached (best {best:.4f})"
+            )
+        total = sum(row.wall_s for row in rows)
+        phases = ", ".join(
+            f"{name} {sum(getattr(row, f'{name}_wall_s') for row in rows):.1f}"
+            for name in ("train", "exchange", "evaluate")
+        )
+        idle = sum(row.idle_fraction * row.train_wall_s for row in rows) / max(
+            sum(r.train_wall_s for r in rows), 1e-9
+        )
+        self.console.print(f"wall time {total:.1f} s ({phases}); hosts idle {idle:.0%} of the training phase")
+        self.console.print(f"model digest {digest}")
+        self.console.print(f"results: {self.path}", markup=False)
+
+    def __exit__(self, *_: object) -> None:
+        self.bar.stop()

@@ -1,0 +1,1 @@
+"""Layer 4: results files and checkpoints (h5py, pandas)."""

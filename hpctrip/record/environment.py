@@ -1,0 +1,69 @@
+"""Where and with what a run was made: versions, source commit, command line."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shlex
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import hpctrip
+
+
+def environment(mpi_library: str = "") -> dict[str, str | bool]:
+    """Attributes of the results file that describe this process (see `schema.ATTRIBUTES`).
+
+    Versions are read from the installed packages, so nothing heavy is imported; the MPI library can only be asked by
+    whoever started it, and is passed in. What cannot be found out is an empty text.
+    """
+    commit, dirty = _source(Path(hpctrip.__file__).parents[1])
+    return {
+        "hpctrip_version": hpctrip.__version__,
+        "python_version": platform.python_version(),
+        **{f"{name}_version": _version(name) for name in ("torch", "numpy", "h5py", "mpi4py")},
+        "mpi_library": mpi_library.strip("\0 \n"),
+        "git_commit": commit,
+        "git_dirty": dirty,
+        "command": _text(shlex.join(sys.orig_argv)),
+        "folder": _text(os.getcwd()),
+    }
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def _source(tree: Path) -> tuple[str, bool]:
+    """(commit, dirty) of a source tree; ("", False) where it is not the top of a git checkout.
+
+    A site-packages folder may lie inside the checkout of something else, so only a `.git` right here counts.
+    """
+    if not (tree / ".git").exists():
+        return "", False
+    commit = _git(tree, "rev-parse", "--verify", "HEAD")
+    return commit, bool(commit and _git(tree, "status", "--porcelain", "--untracked-files=no"))
+
+
+def _git(tree: Path, *command: str) -> str:
+    """What git prints, or "" where it fails. Takes no lock: many jobs may start in one checkout."""
+    try:
+        done = subprocess.run(
+            ["git", "--no-optional-locks", "-C", str(tree), *command],
+            capture_output=True,
+            text=True,
+            timeout=10,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def _text(value: str) -> str:
+    """File names need not be UTF-8; what is not is shown as backslash escapes, because HDF5 stores UTF-8."""
+    return value.encode("utf-8", "backslashreplace").decode()

@@ -1,0 +1,187 @@
+"""What a results file holds, said once: its tables, its attributes, and the way between rows and columns.
+
+The columns of /rounds, /rounds_sites and /candidates are the fields of the row classes in `hpctrip.sim.rounds`; a field
+added there is a column here. Rows refer to their round by number, so the three tables join like tables of a database.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hpctrip.sim.rounds import Candidates, CohortRound, History, RoundRow, columns
+
+FORMAT = "hpctrip run"
+FORMAT_VERSION = 1
+"""Raised when an older reader would misread the file. A new column or attribute does not raise it."""
+
+
+class Column(NamedTuple):
+    """One column of a table: its values [rows], their unit ("1": a plain number) and what they are."""
+
+    values: np.ndarray
+    unit: str
+    doc: str
+
+
+Table = Mapping[str, Column]
+
+_ROUND = {"round": columns(RoundRow)["round"]}
+TABLES: dict[str, dict[str, dict[str, str]]] = {
+    "rounds": columns(RoundRow),
+    "rounds_sites": _ROUND | columns(CohortRound),
+    "candidates": _ROUND | columns(Candidates),
+}
+"""{table: {column: {doc, unit, dtype}}} of the tables made of rows. /sites is described by whoever built the sites."""
+
+DESCRIPTIONS = {
+    "input": "the merged input file and what it resolved to, defaults included",
+    "sites": "one row a site; index: site",
+    "rounds": "one row a finished round; index: round",
+    "rounds_sites": "one row a site of a round's cohort, in the policy's order; index: round, site",
+    "candidates": "one row a cohort size that the policy weighed in a round; index: round, k",
+}
+
+
+class Attribute(NamedTuple):
+    """A file attribute: the value that stands where nothing is known, which also gives its type, and what it is."""
+
+    default: Any
+    doc: str
+
+
+ATTRIBUTES: dict[str, Attribute] = {
+    "status": Attribute("running", "running, finished or failed"),
+    "stop_reason": Attribute("", "the rule that ended the run"),
+    "scenario": Attribute("", "name of the scenario"),
+    "command": Attribute("", "command line"),
+    "folder": Attribute("", "working folder of rank 0"),
+    "created_utc": Attribute("", "wall time at the start, ISO 8601"),
+    "updated_utc": Attribute("", "wall time of this snapshot, ISO 8601"),
+    "seed": Attribute(0, "seed of all named streams"),
+    "params_digest": Attribute("", "digest of the global model's parameters after the last round"),
+    "target_accuracy": Attribute(float("nan"), "held-out accuracy to reach (NaN: none)"),
+    "time_to_accuracy_s": Attribute(float("nan"), "simulated time when it was reached (NaN: it was not)"),
+    "data_source": Attribute("", "where the training data came from"),
+    "synthetic_data": Attribute(False, "the training data were made up"),
+    "synthetic_power": Attribute(False, "the power of the sites was made up"),
+    "num_ranks": Attribute(1, "number of ranks"),
+    "transport": Attribute("", "how ranks exchange vectors"),
+    "engine": Attribute("", "how a block of sites is trained"),
+    "hosts": Attribute([], "host name of every rank"),
+    "devices": Attribute([], "device name of every rank"),
+    "hpctrip_version": Attribute("", "version of hpctrip"),
+    "git_commit": Attribute("", "commit of the source tree (empty: not a git checkout)"),
+    "git_dirty": Attribute(False, "tracked files of the source tree differed from the commit"),
+    "python_version": Attribute("", "version of Python"),
+    "torch_version": Attribute("", "version of torch"),
+    "numpy_version": Attribute("", "version of numpy"),
+    "h5py_version": Attribute("", "version of h5py"),
+    "mpi4py_version": Attribute("", "version of mpi4py"),
+    "mpi_library": Attribute("", "name and version of the MPI library (empty: none used)"),
+}
+"""What every results file says about itself. A run may say more."""
+
+
+def time_to_accuracy_s(history: History, target: float) -> float:
+    """Simulated time when the global model first had the target accuracy (TTA), in seconds; NaN if it never had."""
+    reached = (row.clock_s for row in history.evaluated() if row.accuracy >= target)
+    return next(reached, float("nan"))
+
+
+def tables(history: History) -> dict[str, dict[str, Column]]:
+    """The columns of a history: {table: {column: Column}}, in the order of TABLES. Inverse of `history_of`."""
+    rows = history.rows
+    voted = [row for row in rows if row.candidates is not None]
+    sites = [(row.round, row.cohort) for row in rows]
+    candidates = [(row.round, row.candidates) for row in voted]
+    return {
+        "rounds": _stacked(
+            "rounds", {name: [getattr(row, name) for row in rows] for name in TABLES["rounds"]}
+        ),
+        "rounds_sites": _joined("rounds_sites", sites, columns(CohortRound)),
+        "candidates": _joined("candidates", candidates, columns(Candidates)),
+    }
+
+
+def _joined(table: str, parts: list[tuple[int, Any]], names: Mapping[str, Any]) -> dict[str, Column]:
+    lengths = [len(getattr(part, next(iter(names)))) for _, part in parts]
+    values: dict[str, Any] = {"round": np.repeat([number for number, _ in parts], lengths)}
+    for name in names:
+        values[name] = np.concatenate([getattr(part, name) for _, part in parts]) if parts else []
+    return _stacked(table, values)
+
+
+def _stacked(table: str, values: Mapping[str, Any]) -> dict[str, Column]:
+    return {
+        name: Column(_as(values[name], about["dtype"]), about["unit"], about["doc"])
+        for name, about in TABLES[table].items()
+    }
+
+
+def _as(values: Any, dtype: str) -> np.ndarray:
+    """The values as little-endian `dtype`. Casting a fraction to an integer raises: it would lose it silently."""
+    array = np.asarray(values)
+    return array.astype("<" + dtype, casting="same_kind" if array.size else "unsafe")
+
+
+def history_of(arrays: Mapping[str, Mapping[str, np.ndarray]]) -> History:
+    """The rows that the columns were made of, exactly: {table: {column: [rows]}} -> History.
+
+    Raises KeyError for a missing column and ValueError where a row table is not sorted by round.
+    """
+    rounds = {name: np.asarray(arrays["rounds"][name]).tolist() for name in TABLES["rounds"]}
+    cohorts = _split(arrays["rounds_sites"], columns(CohortRound), rounds["round"])
+    candidates = _split(arrays["candidates"], columns(Candidates), rounds["round"])
+    return History(
+        tuple(
+            RoundRow(
+                **dict(zip(rounds, values, strict=True)),
+                cohort=CohortRound(**cohort),
+                candidates=Candidates(**weighed) if len(weighed["k"]) else None,
+            )
+            for values, cohort, weighed in zip(
+                zip(*rounds.values(), strict=True), cohorts, candidates, strict=True
+            )
+        )
+    )
+
+
+def _split(
+    arrays: Mapping[str, np.ndarray], names: Mapping[str, Any], rounds: list[int]
+) -> list[dict[str, np.ndarray]]:
+    numbers = np.asarray(arrays["round"])
+    if np.any(np.diff(numbers) < 0):
+        raise ValueError("its rows are not sorted by round")
+    starts, ends = (np.searchsorted(numbers, rounds, side) for side in ("left", "right"))
+    return [
+        {name: np.asarray(arrays[name][start:end]) for name in names}
+        for start, end in zip(starts, ends, strict=True)
+    ]
+
+
+def table_checksum(table: Table) -> str:
+    """blake2b over names, units, descriptions and values of a table, in hexadecimal digits.
+
+    The same on every machine: numbers count as little-endian bytes, texts as texts.
+    """
+    digest = hashlib.blake2b(digest_size=16)
+    for name, (values, unit, doc) in table.items():
+        values = np.asarray(values)
+        if values.dtype.kind in "OUT":
+            kind, data = "text", json.dumps(values.tolist()).encode()
+        else:
+            values = values.astype(values.dtype.newbyteorder("<"))
+            kind, data = values.dtype.str, values.tobytes()
+        digest.update(json.dumps([name, unit, doc, kind]).encode() + data)
+    return digest.hexdigest()
+
+
+def meta_checksum(meta: Mapping[str, Any], input_toml: str, resolved: Mapping[str, Any]) -> str:
+    """blake2b over the attributes of a file and its input, in hexadecimal digits."""
+    text = json.dumps([meta, input_toml, resolved], sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

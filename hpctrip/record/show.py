@@ -1,0 +1,134 @@
+"""One results file for people and for other tools: a summary on one screen, and CSV files."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from rich.table import Table
+from rich.text import Text
+
+from hpctrip.base.errors import InputError
+from hpctrip.base.units import HOUR_S
+from hpctrip.record import schema
+from hpctrip.record.reader import Run
+from hpctrip.record.writer import replace_file
+
+
+def show(run: Run) -> Table:
+    """The summary as a rich table of two columns that fits one screen."""
+    table = Table(
+        title=Text(str(run.path)),
+        title_justify="left",
+        title_style="bold",
+        show_header=False,
+        box=None,
+        pad_edge=False,
+    )
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, text in summary(run).items():
+        table.add_row(name, Text(text))  # not markup: paths and names may hold brackets
+    return table
+
+
+def summary(run: Run) -> dict[str, str]:
+    """What a person asks of a run: {question: answer}. Raises InputError where the file lacks columns."""
+    if faults := run.schema_faults():
+        raise InputError(faults=faults)
+    meta = {name: attribute.default for name, attribute in schema.ATTRIBUTES.items()} | run.meta
+    reason = f": {meta['stop_reason']}" if meta["stop_reason"] else ""
+    commit = f", commit {meta['git_commit'][:12]}{' with changes' if meta['git_dirty'] else ''}"
+    source = f": {meta['data_source']}" if meta["data_source"] else ""
+    return {
+        "status": f"{meta['status']}{reason}",
+        "scenario": f"{meta['scenario'] or 'unnamed'}, seed {meta['seed']}",
+        "policy": _kind(run, "policy"),
+        "data": f"{_kind(run, 'workload')}{source}{_synthetic(meta['synthetic_data'])}",
+        "sites": f"{len(run.sites)}, power {_kind(run, 'power')}{_synthetic(meta['synthetic_power'])}",
+        **(_progress(run.rounds) if len(run.rounds) else {"rounds": "none finished yet"}),
+        **_target(run, meta["target_accuracy"]),
+        "ran on": _machines(meta),
+        "model digest": meta["params_digest"] or "not known",
+        "hpctrip": meta["hpctrip_version"] + (commit if meta["git_commit"] else ""),
+        "written": f"{meta['updated_utc']}, started {meta['created_utc']}",
+    }
+
+
+def _progress(rounds: pd.DataFrame) -> dict[str, str]:
+    accuracy, k = rounds["accuracy"].dropna(), rounds["num_sites"]
+    phases = ", ".join(
+        f"{name} {rounds[f'{name}_wall_s'].sum():.1f}" for name in ("train", "exchange", "evaluate")
+    )
+    return {
+        "rounds": f"{len(rounds)}, {_hours(rounds['clock_s'].iloc[-1])} simulated",
+        "accuracy": f"{accuracy.iloc[-1]:.2%} last, {accuracy.max():.2%} best"
+        if len(accuracy)
+        else "not evaluated",
+        "cohort": f"{k.iloc[0]} sites first, {k.median():g} median, {k.iloc[-1]} last",
+        "wall time": f"{rounds['wall_s'].sum():.1f} s: {phases}; "
+        f"hosts idle for {rounds['idle_fraction'].mean():.0%} of training",
+    }
+
+
+def _target(run: Run, target: float) -> dict[str, str]:
+    if math.isnan(target):
+        return {}
+    reached_s = run.time_to_accuracy_s
+    if math.isnan(reached_s):
+        return {"time to accuracy": f"{target:.2%} not reached"}
+    number = int((run.rounds["clock_s"] < reached_s).sum()) + 1
+    return {"time to accuracy": f"{_hours(reached_s)} to {target:.2%}, in round {number}"}
+
+
+def _machines(meta: Mapping[str, Any]) -> str:
+    hosts = f" on {_counted(len(set(meta['hosts'])), 'host')}" if meta["hosts"] else ""
+    facts = {
+        "transport": meta["transport"],
+        "MPI": meta["mpi_library"].partition("\n")[0],
+        "engine": meta["engine"],
+        "device": ", ".join(dict.fromkeys(meta["devices"])),
+    }
+    known = [f"{name} {fact}" for name, fact in facts.items() if fact]
+    return ", ".join([_counted(meta["num_ranks"], "rank") + hosts, *known])
+
+
+def _kind(run: Run, name: str) -> str:
+    return str(run.input.get(name, {}).get("kind", "unknown"))
+
+
+def _synthetic(is_synthetic: bool) -> str:
+    return " (synthetic)" if is_synthetic else ""
+
+
+def _hours(seconds: float) -> str:
+    return f"{seconds / HOUR_S:.3f} h"
+
+
+def _counted(number: int, name: str) -> str:
+    return f"{number} {name}" + ("" if number == 1 else "s")
+
+
+def export(run: Run, folder: str | Path) -> list[Path]:
+    """Write one CSV a table, and meta.json with the attributes and the resolved input; returns the files.
+
+    Each file is replaced at once or not at all. Numbers keep all their digits; NaN is an empty cell, or null.
+    """
+    contents = {
+        f"{name}.csv": frame.to_csv(index=False, lineterminator="\n") for name, frame in run.tables.items()
+    }
+    meta = {name: _finite(value) for name, value in run.meta.items()}
+    contents["meta.json"] = json.dumps({"meta": meta, "input": run.input}, indent=2) + "\n"
+    paths = [Path(folder) / name for name in contents]
+    for path, text in zip(paths, contents.values(), strict=True):
+        replace_file(path, text.encode())
+    return paths
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no NaN."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value

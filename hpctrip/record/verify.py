@@ -1,0 +1,167 @@
+"""Checks a results file against itself: is it whole, and do its numbers follow from one another?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from hpctrip.base.errors import Fault
+from hpctrip.record import schema
+from hpctrip.record.reader import Run
+from hpctrip.record.schema import Column
+from hpctrip.sim.rounds import History, RoundRow
+
+RELATIVE_TOLERANCE = 1e-9
+"""Recomputed float64 numbers may differ in the last digits, as sums depend on their order."""
+
+
+def verify(run: Run) -> list[Fault]:
+    """Everything in a results file that contradicts the schema, its checksums or itself; empty: sound.
+
+    Arithmetic is checked only in a file whose structure is sound, so that one cause is reported once.
+    """
+    faults = [*_attributes(run), *run.schema_faults(), *_checksums(run)] or [*_structure(run)]
+    if faults:
+        return faults
+    history = run.history()
+    clock = run.input.get("timing", {}).get("clock", "straggler")
+    for row in history.rows:
+        faults += [
+            Fault(f"{run.path}: round {row.round}", problem)
+            for check in (_cohort, _samples, _makespan(clock), _accuracy, _vote)
+            for problem in check(row)
+        ]
+    return [*faults, *_over_time(run, history)]
+
+
+def _attributes(run: Run) -> Iterator[Fault]:
+    for name in schema.ATTRIBUTES.keys() - run.meta.keys():
+        yield Fault(f"{run.path}: attribute {name}", "is missing")
+
+
+def _checksums(run: Run) -> Iterator[Fault]:
+    way_out = "the file changed after it was written: restore a copy or run again"
+    if schema.meta_checksum(run.meta, run.input_toml, run.input) != run.checksum:
+        yield Fault(str(run.path), "attributes or input do not match their checksum", way_out)
+    for name, frame in run.tables.items():
+        units, docs = frame.attrs["units"], frame.attrs["descriptions"]
+        table = {c: Column(frame[c].to_numpy(), units[c], docs[c]) for c in frame}
+        if schema.table_checksum(table) != frame.attrs["checksum"]:
+            yield Fault(f"{run.path}: /{name}", "does not match its checksum", way_out)
+
+
+def _structure(run: Run) -> Iterator[Fault]:
+    """The keys that join the tables: rounds count from 1, rows refer to rounds and sites that exist, in order."""
+    num_rounds, num_sites = len(run.rounds), len(run.sites)
+    if not np.array_equal(run.rounds["round"], np.arange(1, num_rounds + 1)):
+        yield Fault(f"{run.path}: /rounds/round", f"does not count from 1 to {num_rounds}")
+    if not np.array_equal(run.sites["site"], np.arange(num_sites)):
+        yield Fault(f"{run.path}: /sites/site", f"does not count from 0 to {num_sites - 1}")
+    for name in ("rounds_sites", "candidates"):
+        rounds = run.tables[name]["round"]
+        if not rounds.is_monotonic_increasing or not rounds.between(1, num_rounds).all():
+            yield Fault(f"{run.path}: /{name}/round", f"does not rise within 1 to {num_rounds}")
+    outside = run.cohorts[~run.cohorts["site"].between(0, num_sites - 1)]
+    for number, site in zip(outside["round"], outside["site"], strict=True):
+        yield Fault(
+            f"{run.path}: round {number}", f"its cohort has site {site}; sites are 0 to {num_sites - 1}"
+        )
+
+
+def _differ(found: float, expected: float) -> bool:
+    if math.isnan(found) or math.isnan(expected):
+        return math.isnan(found) != math.isnan(expected)
+    return not math.isclose(found, expected, rel_tol=RELATIVE_TOLERANCE, abs_tol=1e-12)
+
+
+def _cohort(row: RoundRow) -> Iterator[str]:
+    sites = row.cohort.site
+    if row.num_sites != len(sites):
+        yield f"num_sites is {row.num_sites}, its cohort has {len(sites)}"
+    unique, counts = np.unique(sites, return_counts=True)
+    for site in unique[counts > 1]:
+        yield f"site {site} is in its cohort more than once"
+
+
+def _samples(row: RoundRow) -> Iterator[str]:
+    total = int(row.cohort.num_samples.sum())
+    if row.num_samples != total:
+        yield f"num_samples is {row.num_samples}, its cohort's sum is {total}"
+
+
+def _makespan(clock: str) -> Callable[[RoundRow], Iterator[str]]:
+    """Eq. 7 in the reading that the input names: only "straggler" takes both parts from one site."""
+
+    def check(row: RoundRow) -> Iterator[str]:
+        compute_s, comm_s = row.cohort.compute_s, row.cohort.comm_s
+        if not len(compute_s):
+            yield "its cohort is empty"
+            return
+        finish_s = compute_s + comm_s
+        expected = finish_s.max() if clock == "straggler" else compute_s.max() + comm_s.max()
+        if _differ(row.makespan_s, expected):
+            yield f"makespan_s is {row.makespan_s:g}, the cohort's times give {expected:g} (clock {clock})"
+        at = np.flatnonzero(row.cohort.site == row.straggler)
+        if not len(at):
+            yield f"straggler {row.straggler} is not in its cohort"
+        elif _differ(finish_s[at[0]], finish_s.max()):
+            yield f"straggler {row.straggler} is not the site that finished last"
+        else:
+            for name, found, values in (
+                ("straggler_compute_s", row.straggler_compute_s, compute_s),
+                ("straggler_comm_s", row.straggler_comm_s, comm_s),
+            ):
+                if _differ(found, values[at[0]]):
+                    yield f"{name} is {found:g}, its cohort says {values[at[0]]:g}"
+
+    return check
+
+
+def _accuracy(row: RoundRow) -> Iterator[str]:
+    expected = row.eval_correct / row.eval_seen if row.eval_seen > 0 else math.nan
+    if _differ(row.accuracy, expected):
+        yield f"accuracy is {row.accuracy:g}, {row.eval_correct} of {row.eval_seen} correct is {expected:g}"
+
+
+def _vote(row: RoundRow) -> Iterator[str]:
+    if row.candidates is None:
+        if row.voted_num_sites != 0:
+            yield f"voted_num_sites is {row.voted_num_sites} without candidates"
+        return
+    if row.voted_num_sites != row.candidates.vote:
+        yield f"voted_num_sites is {row.voted_num_sites}, its candidates vote for {row.candidates.vote}"
+    with np.errstate(divide="ignore", invalid="ignore"):
+        expected = row.candidates.gain / row.candidates.round_s
+    wrong = [_differ(*pair) for pair in zip(row.candidates.efficiency, expected, strict=True)]
+    for k in row.candidates.k[wrong]:
+        yield f"candidate k = {k}: efficiency is not gain / round_s"
+
+
+def _over_time(run: Run, history: History) -> Iterator[Fault]:
+    """The clock is continuous, efficiency is gain per second, and the time-to-accuracy is the first that has it."""
+    clock_s, evaluated = None, None
+    for row in history.rows:
+        place = f"{run.path}: round {row.round}"
+        if clock_s is not None and _differ(row.clock_start_s, clock_s):
+            yield Fault(
+                place, f"clock_start_s is {row.clock_start_s:g}, the round before ended at {clock_s:g}"
+            )
+        if _differ(row.clock_s, row.clock_start_s + row.makespan_s):
+            yield Fault(place, f"clock_s is {row.clock_s:g}, not clock_start_s + makespan_s")
+        clock_s = row.clock_s
+        if row.eval_seen > 0:
+            # the first gain is over the untrained model, whose accuracy is not in the file
+            if evaluated is not None and row.clock_s > evaluated.clock_s:
+                expected = (row.accuracy - evaluated.accuracy) / (row.clock_s - evaluated.clock_s)
+                if _differ(row.efficiency, expected):
+                    yield Fault(
+                        place, f"efficiency is {row.efficiency:g}, the gain per second is {expected:g}"
+                    )
+            evaluated = row
+    expected = schema.time_to_accuracy_s(history, run.meta["target_accuracy"])
+    if _differ(run.time_to_accuracy_s, expected):
+        yield Fault(
+            f"{run.path}: time_to_accuracy_s", f"is {run.time_to_accuracy_s:g}, the rounds say {expected:g}"
+        )

@@ -1,0 +1,237 @@
+"""Writes the results file: a snapshot of everything so far, made aside and renamed.
+
+Why a snapshot and not an append: HDF5 has no journal, so a process killed while it appends can leave a file that nobody
+opens. A rename is atomic, so whoever looks finds the previous file or the next, whole, whenever the job is killed.
+A snapshot costs time in proportion to the rows; the `Recorder` therefore paces itself. Only rank 0 writes.
+
+The image of the file is built in memory (rounds are small next to a model: 10,000 rounds of 100 sites are 70 MB before
+compression) and goes to disk as plain bytes. So HDF5 never meets a full disk, on which it cannot even close a file, and
+equal tables give equal bytes.
+
+The format is that of HDF5 1.10 (2016), because its metadata carry checksums, and texts have a fixed length, because HDF5
+keeps others in a heap that has none: with either of the older ways, some files with one changed byte made the library
+crash or hang instead of raising an error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import io
+import json
+import os
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from hpctrip.base.errors import Fault, HpctripError, InputError
+from hpctrip.record import schema
+from hpctrip.record.schema import Column, Table
+from hpctrip.sim.rounds import History
+
+_FORMAT = ("v110", "v110")
+
+COMPRESS_ABOVE_BYTES = 4096
+"""Smaller columns gain nothing: a chunk index alone takes 2 kB."""
+
+WRITE_SHARE = 50
+"""A snapshot waits until 50 times the cost of the last one has passed: writing stays under 1/51 = 2 % of wall time."""
+
+
+def write_run(path: str | Path, meta: Mapping[str, Any], sites: Table, history: History) -> None:
+    """Write one whole results file, replacing what is there at once or not at all.
+
+    `meta` holds the attributes of `schema.ATTRIBUTES` and any others (str, int, float, bool or list of str), and the
+    two texts `input_toml` and `input_json`. `sites` is {column: (values [N], unit, description)} and has a `site`
+    column. Attributes not given get their default; `time_to_accuracy_s` follows from the rows and `target_accuracy`.
+    Raises InputError where nothing can be written there and HpctripError where the disk is full; the earlier file
+    is then intact.
+    """
+    replace_file(path, image(meta, sites, history))
+
+
+def image(meta: Mapping[str, Any], sites: Table, history: History) -> bytes:
+    """The bytes of the results file; the same arguments give the same bytes."""
+    meta = {name: attribute.default for name, attribute in schema.ATTRIBUTES.items()} | dict(meta)
+    meta["time_to_accuracy_s"] = schema.time_to_accuracy_s(history, meta["target_accuracy"])
+    meta["target_accuracy"] = float(meta["target_accuracy"])
+    texts = {"toml": meta.pop("input_toml", ""), "json": meta.pop("input_json", "{}")}
+    for name, attribute in schema.ATTRIBUTES.items():
+        if type(meta[name]) is not type(attribute.default):
+            raise TypeError(f"{name} is {meta[name]!r}, not a {type(attribute.default).__name__}")
+    buffer = io.BytesIO()
+    with h5py.File(buffer, "w", libver=_FORMAT) as file:
+        _describe(
+            file,
+            format=schema.FORMAT,
+            checksum=schema.meta_checksum(meta, texts["toml"], json.loads(texts["json"])),
+            **{name: value for name, value in meta.items() if isinstance(value, str | list)},
+        )
+        file.attrs["format_version"] = schema.FORMAT_VERSION
+        for name, value in meta.items():
+            if not isinstance(value, str | list):
+                file.attrs[name] = value
+        group = file.create_group("input")
+        _describe(group, description=schema.DESCRIPTIONS["input"])
+        for name, text in texts.items():
+            group.create_dataset(name, data=_utf8(text), track_times=False)
+        _write_table(file, "sites", {name: Column(*column) for name, column in sites.items()}, scale="site")
+        for name, table in schema.tables(history).items():
+            _write_table(file, name, table, scale="round" if name == "rounds" else None)
+    return buffer.getvalue()
+
+
+def _write_table(file: h5py.File, name: str, table: Table, scale: str | None) -> None:
+    """One group of columns of equal length, in their order.
+
+    `scale` names the column that is the coordinate of the others; a table with a two-part index has none.
+    """
+    group = file.create_group(name, track_order=True)
+    _describe(group, description=schema.DESCRIPTIONS[name], checksum=schema.table_checksum(table))
+    for column, (values, unit, doc) in table.items():
+        values = np.asarray(values)
+        values = _utf8(values.tolist()) if values.dtype.kind in "OUT" else values
+        packing = {"compression": "gzip", "shuffle": True} if values.nbytes > COMPRESS_ABOVE_BYTES else {}
+        _describe(
+            group.create_dataset(column, data=values, track_times=False, **packing),
+            unit=unit,
+            description=doc,
+        )
+    if scale:
+        group[scale].make_scale(scale)
+        for column in table:
+            if column != scale:
+                group[column].dims[0].attach_scale(group[scale])
+
+
+def _describe(item: h5py.Group | h5py.Dataset, **texts: str | list[str]) -> None:
+    """Attach texts to a file, group or dataset."""
+    for name, text in texts.items():
+        item.attrs[name] = _utf8(text)
+
+
+def _utf8(text: str | list[str]) -> np.ndarray:
+    """A text or texts as HDF5 strings of fixed length (see the head of this file)."""
+    values = np.array([t.encode() for t in text] if isinstance(text, list) else text.encode(), dtype="S")
+    return values.astype(h5py.string_dtype("utf-8", max(values.dtype.itemsize, 1)))
+
+
+def replace_file(path: str | Path, data: bytes) -> None:
+    """Give a file new content at once or not at all, even if the job or the machine dies meanwhile.
+
+    The content is written to `path + ".tmp"` (a leftover of a killed job is replaced), forced to disk and renamed.
+    """
+    path = Path(os.path.realpath(path))  # a link to another file system stays a link
+    aside = path.with_name(path.name + ".tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(aside, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(aside, path)
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    finally:
+        with contextlib.suppress(OSError):
+            aside.unlink()
+    with contextlib.suppress(OSError):  # not every file system lets a folder be forced to disk
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def check_writable(path: str | Path, overwrite: bool = False) -> None:
+    """Raise InputError unless `write_run(path, ...)` could work now. Leaves nothing behind.
+
+    Missing folders are fine: `write_run` makes them.
+    """
+    path = Path(os.path.realpath(path))
+    try:
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, "it is a directory")
+        if path.exists() and not overwrite:
+            raise InputError(
+                str(path), "exists already", "remove it, allow overwriting, or choose another name"
+            )
+        if path.exists() and not os.access(path, os.W_OK):
+            raise PermissionError(errno.EACCES, "it is write-protected")
+        with contextlib.suppress(FileNotFoundError):
+            os.lstat(
+                path.with_name(path.name + ".tmp")
+            )  # the name itself: too long, under a file, not reachable
+        folder = next(parent for parent in path.parents if parent.exists())
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise _unwritable(path, error) from error
+
+
+_WAYS_OUT = {
+    errno.EISDIR: "name a file inside it",
+    errno.ENOSPC: "free some space or choose another place",
+    errno.EDQUOT: "free some space or choose another place",
+    errno.EACCES: "choose a place where you may write",
+    errno.EPERM: "choose a place where you may write",
+    errno.EROFS: "choose a place where you may write",
+}
+
+
+def _unwritable(path: Path, error: OSError) -> HpctripError:
+    """One clear line. A disk that fills up during the run is no fault of the input, anything else is."""
+    fault = Fault(
+        str(path), f"cannot be written: {error.strerror}", _WAYS_OUT.get(error.errno, "choose another place")
+    )
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
+        return HpctripError(str(fault))
+    return InputError(faults=[fault])
+
+
+class Recorder:
+    """Keeps the results file up to date while a run goes on, for at most 2 % of its wall time.
+
+    The first `record` writes, so that a bad place shows early; later ones write when enough time has passed since the
+    last write; `close` writes. `clock` is the wall clock, in seconds.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        meta: Mapping[str, Any],
+        sites: Table,
+        clock: Callable[[], float] = time.perf_counter,
+    ):
+        self._path = path
+        self._meta = {"created_utc": _now_utc(), **meta}
+        self._sites = sites
+        self._clock = clock
+        self._due = -float("inf")
+
+    def record(self, history: History) -> bool:
+        """Write a snapshot if one is due; says whether it did. Raises as `write_run`."""
+        if self._clock() < self._due:
+            return False
+        self._write(history, {})
+        return True
+
+    def close(self, history: History, final_meta: Mapping[str, Any]) -> None:
+        """Write the last snapshot. `final_meta` says how it ended: `status`, `stop_reason`, `params_digest`."""
+        self._write(history, final_meta)
+
+    def _write(self, history: History, final_meta: Mapping[str, Any]) -> None:
+        start = self._clock()
+        write_run(self._path, {**self._meta, **final_meta, "updated_utc": _now_utc()}, self._sites, history)
+        end = self._clock()
+        self._due = end + WRITE_SHARE * (end - start)
+
+
+def _now_utc() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

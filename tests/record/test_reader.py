@@ -1,0 +1,142 @@
+"""Whatever a file holds, reading it gives frames or one clear line."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from hpctrip.base.errors import InputError
+from hpctrip.record.reader import open_run, open_runs, read_traces
+from hpctrip.record.verify import verify
+from hpctrip.record.writer import image
+
+SHARED_TRACES = Path(__file__).parents[2].parent / "shared/data/powerdata2019"
+
+
+def test_a_run_is_tidy_frames_with_units(run_file):
+    run = open_run(run_file)
+    assert list(run.rounds["clock_s"]) == [21.0, 52.0, 93.0]
+    assert run.rounds.attrs["units"]["clock_s"] == "s"
+    assert "simulated" in run.rounds.attrs["descriptions"]["clock_s"]
+    third = run.cohorts[run.cohorts["round"] == 3]
+    assert list(third["site"]) == [3, 2, 1, 0]  # the policy's order is kept
+    assert list(run.sites["domain"]) == [f"cella_pdu{i}" for i in range(5)]
+    assert run.input["policy"]["kind"] == "powertrip" and "[policy]" in run.input_toml
+    assert run.meta["hosts"] == ["node1", "node1", "node2"] and run.meta["synthetic_data"] is True
+    assert run.time_to_accuracy_s == 52.0
+
+
+def test_files_folders_and_patterns_name_runs_once_each(run_file, tmp_path):
+    deeper = tmp_path / "seed2" / "other.h5"
+    deeper.parent.mkdir()
+    deeper.write_bytes(run_file.read_bytes())
+    (tmp_path / "other.h5.tmp").write_bytes(b"leftover")
+    runs = open_runs([run_file, tmp_path, str(tmp_path / "*.h5")])
+    assert [run.path for run in runs] == [run_file, deeper]
+
+
+def test_one_report_names_every_file_that_cannot_be_read(run_file, tmp_path):
+    (tmp_path / "text.h5").write_text("not HDF5")
+    with pytest.raises(InputError) as caught:
+        open_runs([run_file, tmp_path / "text.h5", tmp_path / "none*.h5"])
+    report = str(caught.value).splitlines()
+    assert len(report) == 2
+    assert "none*.h5: names no results file" in report[0]
+    assert "text.h5: is not an HDF5 file" in report[1]
+
+
+def test_no_pattern_at_all_is_reported():
+    with pytest.raises(InputError, match="no file was named"):
+        open_runs([])
+
+
+def test_what_is_no_results_file_is_named(run_file, tmp_path):
+    with pytest.raises(InputError, match="No such file"):
+        open_run(tmp_path / "absent.h5")
+    with pytest.raises(InputError, match="Is a directory"):
+        open_run(tmp_path)
+    with h5py.File(tmp_path / "foreign.h5", "w") as file:
+        file["numbers"] = [1, 2, 3]
+    with pytest.raises(InputError, match="is not an hpctrip results file"):
+        open_run(tmp_path / "foreign.h5")
+    with h5py.File(run_file, "r+") as file:
+        file.attrs["format_version"] = 99
+    with pytest.raises(InputError, match="format version 99"):
+        open_run(run_file)
+
+
+def test_a_missing_column_is_named_when_the_rows_are_asked_for(run_file):
+    with h5py.File(run_file, "r+") as file:
+        del file["rounds/efficiency"]
+    run = open_run(run_file)
+    assert "efficiency" not in run.rounds
+    with pytest.raises(InputError, match="/rounds/efficiency: is missing"):
+        run.history()
+
+
+def test_columns_of_unequal_length_are_damage(run_file):
+    with h5py.File(run_file, "r+") as file:
+        del file["sites/distance_m"]
+        file["sites/distance_m"] = np.ones(4)
+        file["sites/distance_m"].attrs.update(unit="m", description="distance")
+    with pytest.raises(InputError, match="is damaged"):
+        open_run(run_file)
+
+
+def test_a_size_that_no_stored_data_could_fill_is_not_allocated(run_file):
+    with h5py.File(run_file, "r+") as file:
+        file["sites"].create_dataset("huge", shape=(10**13,), dtype="f8", chunks=(1000,))
+    with pytest.raises(InputError, match="impossible shape"):
+        open_run(run_file)
+
+
+def test_a_file_cut_anywhere_is_one_clear_line(run_file):
+    whole = run_file.read_bytes()
+    for length in np.random.default_rng(0).integers(0, len(whole), 25):
+        run_file.write_bytes(whole[:length])
+        with pytest.raises(InputError) as caught:
+            open_run(run_file)
+        assert str(run_file) in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("num_rounds", "num_changes"), [(3, 40), (600, 15)])
+def test_a_changed_byte_is_noticed_or_without_effect(
+    num_rounds, num_changes, meta, fake_sites, fake_history, tmp_path
+):
+    whole, path = image(meta, fake_sites(5), fake_history(num_rounds, 2)), tmp_path / "run.h5"
+    rng, noticed = np.random.default_rng(1), 0
+    path.write_bytes(whole)
+    sound = open_run(path)
+    for offset in rng.integers(0, len(whole), num_changes):
+        changed = bytearray(whole)
+        changed[offset] ^= int(rng.integers(1, 256))
+        path.write_bytes(changed)
+        try:
+            run = open_run(path)
+        except InputError:
+            noticed += 1
+            continue
+        if verify(run):
+            noticed += 1
+        else:
+            assert run.meta == sound.meta
+            for name, frame in run.tables.items():
+                assert frame.equals(sound.tables[name])
+    assert noticed > 0
+
+
+@pytest.mark.skipif(not SHARED_TRACES.is_dir(), reason="shared/data/powerdata2019 is not here")
+def test_real_traces_come_as_one_long_frame():
+    frame = read_traces(SHARED_TRACES / "cella_pdu6.csv.gz", column="measured")
+    assert list(frame) == ["time_s", "cell", "domain", "utilisation"]
+    assert len(frame) == 8928 and frame["time_s"].iloc[1] == 300.0
+    assert set(frame["domain"]) == {"cella_pdu6"} and not frame.attrs["synthetic"]
+
+
+def test_traces_that_do_not_exist_are_reported(tmp_path):
+    with pytest.raises(InputError, match=os.path.basename(tmp_path)):
+        read_traces(tmp_path)

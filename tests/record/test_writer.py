@@ -1,0 +1,227 @@
+"""A results file is whole at every moment, whatever happens to the job or to the disk."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import h5py
+import pytest
+
+from hpctrip.base.errors import HpctripError, InputError
+from hpctrip.record import writer
+from hpctrip.record.reader import open_run
+from hpctrip.record.verify import verify
+from hpctrip.record.writer import Recorder, check_writable, image, write_run
+from hpctrip.sim.rounds import History
+
+
+def test_equal_runs_give_equal_bytes(meta, fake_sites, fake_history):
+    first = image(meta, fake_sites(5), fake_history(3, 5))
+    assert image(meta, fake_sites(5), fake_history(3, 5)) == first
+    write = "from conftest import *; from conftest import _sites, _history; from hpctrip.record.writer import image; "
+    write += "sys.stdout.buffer.write(image(META, _sites(5), _history(3, 5)))"
+    again = subprocess.run(  # another process, whose sets and dictionaries have another order
+        [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); {write}"],
+        env=os.environ | {"PYTHONHASHSEED": "12345"},
+        capture_output=True,
+    )
+    assert again.stdout == first, again.stderr.decode()
+    assert image(meta, fake_sites(5), fake_history(2, 5)) != first
+
+
+def test_the_file_explains_itself_to_any_hdf5_tool(run_file):
+    with h5py.File(run_file) as file:
+        assert file.attrs["format"] == b"hpctrip run"
+        assert list(file["rounds"])[:3] == ["round", "clock_start_s", "clock_s"]
+        clock = file["rounds/clock_s"]
+        assert clock.attrs["unit"] == b"s"
+        assert clock.attrs["description"] == b"simulated time at the round's end"
+        assert clock.dims[0]["round"] == file["rounds/round"]
+        assert file["sites/distance_m"].dims[0]["site"] == file["sites/site"]
+        assert file["rounds_sites"].attrs["description"].endswith(b"index: round, site")
+
+
+def test_a_run_without_a_round_is_a_sound_file(meta, fake_sites, tmp_path):
+    write_run(tmp_path / "run.h5", meta, fake_sites(5), History())
+    assert verify(open_run(tmp_path / "run.h5")) == []
+
+
+def test_attributes_may_be_longer_than_64_kib(meta, fake_sites, tmp_path):
+    more = {"hosts": [f"nœud{i}" for i in range(10_000)], "command": "é" * 100_000}
+    write_run(tmp_path / "run.h5", meta | more, fake_sites(5), History())
+    assert open_run(tmp_path / "run.h5").meta.items() >= more.items()
+
+
+def test_an_attribute_of_the_wrong_type_is_a_programming_error(meta, fake_sites):
+    with pytest.raises(TypeError, match=r"seed is 1\.5, not a int"):
+        image(meta | {"seed": 1.5}, fake_sites(5), History())
+
+
+_KILLS_WRITERS = """
+import os, random, signal, sys, time
+sys.path.insert(0, sys.argv[2])
+from conftest import META, _history, _sites
+from hpctrip.record.reader import open_run
+from hpctrip.record.verify import verify
+from hpctrip.record.writer import image, replace_file
+path = sys.argv[1]
+images = [image(META | {"seed": seed}, _sites(20), _history(100 + seed, 20)) for seed in range(2)]
+replace_file(path, images[0])
+for trial in range(10):
+    child = os.fork()
+    while child == 0:
+        for content in images:
+            replace_file(path, content)
+    time.sleep(random.Random(trial).uniform(0.005, 0.03))
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    run = open_run(path)
+    assert verify(run) == [] and len(run.rounds) == 100 + run.meta["seed"]
+    print("whole")
+"""
+
+
+def test_a_job_killed_at_any_moment_leaves_a_whole_file(tmp_path):
+    arguments = [str(tmp_path / "run.h5"), str(Path(__file__).parent)]
+    done = subprocess.run([sys.executable, "-c", _KILLS_WRITERS, *arguments], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["whole"] * 10
+
+
+def test_the_leftover_of_a_killed_job_is_replaced(meta, fake_sites, tmp_path):
+    leftover = tmp_path / "run.h5.tmp"
+    leftover.write_bytes(b"half a file")
+    write_run(tmp_path / "run.h5", meta, fake_sites(5), History())
+    assert os.listdir(tmp_path) == ["run.h5"]
+
+
+def test_a_full_disk_leaves_the_earlier_file_and_nothing_else(
+    meta, fake_sites, fake_history, run_file, monkeypatch
+):
+    def full(fd):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    before = run_file.read_bytes()
+    monkeypatch.setattr(writer.os, "fsync", full)
+    with pytest.raises(HpctripError, match="No space left on device; free some space") as caught:
+        write_run(run_file, meta, fake_sites(5), fake_history(4, 5))
+    assert str(run_file) in str(caught.value) and not isinstance(caught.value, InputError)
+    assert run_file.read_bytes() == before
+    assert os.listdir(run_file.parent) == ["run.h5"]
+
+
+@pytest.fixture
+def tiny_disk(tmp_path):
+    """A file system of 64 KiB, where root may mount one."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)]
+    if (
+        not hasattr(os, "geteuid")
+        or os.geteuid() != 0
+        or subprocess.run(mount, capture_output=True).returncode != 0
+    ):
+        pytest.skip("needs the right to mount a tmpfs")
+    yield disk
+    subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_a_really_full_disk_leaves_the_earlier_file_and_nothing_else(
+    meta, fake_sites, fake_history, tiny_disk
+):
+    path = tiny_disk / "run.h5"
+    path.write_bytes(b"the earlier file")
+    with pytest.raises(HpctripError, match="No space left on device"):
+        write_run(path, meta, fake_sites(5), fake_history(300, 5))
+    assert path.read_bytes() == b"the earlier file"
+    assert os.listdir(tiny_disk) == ["run.h5"]
+
+
+def test_missing_folders_are_made_but_only_when_writing(meta, fake_sites, tmp_path):
+    path = tmp_path / "new" / "deeper" / "run.h5"
+    check_writable(path)
+    assert os.listdir(tmp_path) == []
+    write_run(path, meta, fake_sites(5), History())
+    assert open_run(path).meta["seed"] == 7
+
+
+def _folder(tmp_path):
+    return tmp_path
+
+
+def _under_a_file(tmp_path):
+    (tmp_path / "file").write_text("")
+    return tmp_path / "file" / "run.h5"
+
+
+def _long_name(tmp_path):
+    return tmp_path / ("x" * 300)
+
+
+def _no_file_system_for_files(tmp_path):
+    return Path("/proc/hpctrip/run.h5")
+
+
+@pytest.mark.parametrize("place", [_folder, _under_a_file, _long_name, _no_file_system_for_files])
+def test_a_place_that_cannot_be_written_is_one_clear_line(place, meta, fake_sites, tmp_path):
+    path = place(tmp_path)
+    before = sorted(tmp_path.rglob("*"))
+    for attempt in (lambda: check_writable(path), lambda: write_run(path, meta, fake_sites(5), History())):
+        with pytest.raises(InputError, match="cannot be written") as caught:
+            attempt()
+        assert str(path) in str(caught.value) and "\n" not in str(caught.value)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_without_the_right_to_write_is_reported(tmp_path):
+    tmp_path.chmod(0o500)
+    with pytest.raises(InputError, match="choose a place where you may write"):
+        check_writable(tmp_path / "run.h5")
+
+
+def test_an_existing_file_needs_the_word_overwrite(run_file):
+    with pytest.raises(InputError, match="exists already"):
+        check_writable(run_file)
+    check_writable(run_file, overwrite=True)
+    assert os.listdir(run_file.parent) == ["run.h5"]
+
+
+class _Clock:
+    """Wall time in which writing takes one second, as `write_run` is replaced by one that advances it."""
+
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+def test_a_recorder_spends_two_percent_of_the_time_on_writing(fake_history, fake_sites, monkeypatch):
+    clock, written = _Clock(), []
+
+    def write(path, meta, sites, history):
+        clock.now += 1.0
+        written.append((len(history), meta["status"]))
+
+    monkeypatch.setattr(writer, "write_run", write)
+    recorder = Recorder("run.h5", {"status": "running"}, fake_sites(5), clock)
+    for number in range(1, 121):
+        clock.now += 1.0  # a round takes a second
+        recorder.record(fake_history(1, 5) if number == 1 else History(fake_history(1, 5).rows * number))
+    recorder.close(History(), {"status": "finished"})
+    assert written == [(1, "running"), (51, "running"), (101, "running"), (0, "finished")]
+
+
+def test_a_recorder_says_when_the_run_began_and_how_it_ended(meta, fake_sites, fake_history, tmp_path):
+    recorder = Recorder(tmp_path / "run.h5", meta | {"status": "running"}, fake_sites(5))
+    assert recorder.record(fake_history(1, 5))
+    assert open_run(tmp_path / "run.h5").meta["status"] == "running"
+    recorder.close(fake_history(3, 5), {"status": "failed", "stop_reason": "rank 2 raised an error"})
+    run = open_run(tmp_path / "run.h5")
+    assert run.meta["stop_reason"] == "rank 2 raised an error"
+    assert len(run.rounds) == 3 and run.time_to_accuracy_s == 52.0
+    assert run.meta["created_utc"] <= run.meta["updated_utc"]
