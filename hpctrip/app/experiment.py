@@ -159,7 +159,7 @@ class Run:
             and len(cohort)
             and np.issubdtype(cohort.dtype, np.integer)
             and len(np.unique(cohort)) == len(cohort)
-            and 0 <= cohort.min()
+            and cohort.min() >= 0
             and cohort.max() < len(self.world)
         ):
             raise InputError(
@@ -212,7 +212,7 @@ class Run:
 
     # 4. where the model lives
 
-    def step(self, params: torch.Tensor, total: torch.Tensor, plan: Plan) -> torch.Tensor:
+    def step(self, params: torch.Tensor, plan: Plan, total: torch.Tensor) -> torch.Tensor:
         """The new global model (Eq. 2), by the server optimiser."""
         return self.experiment.server.step(params, self.slots, mean_update(total), plan.round)
 

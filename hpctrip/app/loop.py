@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 
@@ -17,17 +18,15 @@ def train(run: Run, observe: Callable[[State, torch.Tensor], None]) -> tuple[Sta
     ranks, state = run.ranks, State()
     params = run.initial_params  # equal everywhere: drawn from the seed
     while True:
-        plan = ranks.lead(lambda: run.plan(state))  # 1. who trains, or that it is over
+        plan = ranks.lead(partial(run.plan, state))  # 1. who trains, or that it is over
         if plan is None:
             return state, params
-        partial = run.train_hosted(params, plan)  # 2. my blocks of sites, on my device
+        before = params
+        hosted = run.train_hosted(before, plan)  # 2. my blocks of sites, on my device
         with run.wall.phase(
             "exchange"
         ):  # 3. sum of p_i delta_i; the new model where it lives, then to all (Eq. 2)
-            before = params
-            params, tail = ranks.combine(
-                partial.vector, len(params), lambda total: run.step(before, total, plan)
-            )
+            params, tail = ranks.combine(hosted.vector, len(before), partial(run.step, before, plan))
         counts = ranks.total(run.evaluate_hosted(params, plan))  # 4. integer counts: correct, seen
         if ranks.is_aggregator:
             state = run.advance(

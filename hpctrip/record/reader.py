@@ -132,7 +132,7 @@ def _check_format(path: Path, file: h5py.File) -> None:
 
 
 def _read(path: Path, file: h5py.File) -> Run:
-    meta = _attributes(file)
+    meta = {name: _plain(value) for name, value in file.attrs.items()}
     for name in ("format", "format_version"):
         del meta[name]
     checksum = meta.pop("checksum", "")
@@ -150,13 +150,6 @@ def _read(path: Path, file: h5py.File) -> Run:
         cohorts=_frame(file["rounds_sites"]),
         candidates=_frame(file["candidates"]),
     )
-
-
-def _attributes(item: h5py.File | h5py.Group | h5py.Dataset) -> dict[str, Any]:
-    attributes = {name: _plain(value) for name, value in item.attrs.items()}
-    if not all(isinstance(name, str) for name in attributes):  # h5py gives bytes for a name that is no UTF-8
-        raise ValueError(f"{item.name} has attributes with unreadable names")
-    return attributes
 
 
 def _plain(value: Any) -> Any:
@@ -182,12 +175,10 @@ def _values(dataset: h5py.Dataset) -> np.ndarray:
 
 
 def _frame(group: h5py.Group) -> pd.DataFrame:
-    frame = pd.DataFrame({name: _values(dataset) for name, dataset in group.items()})
-    attributes = {
-        name: (_plain(d.attrs["unit"]), _plain(d.attrs["description"])) for name, d in group.items()
-    }
-    frame.attrs["units"] = {name: unit for name, (unit, _) in attributes.items()}
-    frame.attrs["descriptions"] = {name: description for name, (_, description) in attributes.items()}
+    columns = {name: group[name] for name in group}  # not items(), which gives None for what cannot be read
+    frame = pd.DataFrame({name: _values(dataset) for name, dataset in columns.items()})
+    for key, attribute in (("units", "unit"), ("descriptions", "description")):
+        frame.attrs[key] = {name: _plain(dataset.attrs[attribute]) for name, dataset in columns.items()}
     frame.attrs["checksum"] = _plain(group.attrs["checksum"])
     return frame
 

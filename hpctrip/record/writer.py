@@ -8,9 +8,9 @@ The image of the file is built in memory (rounds are small next to a model: 10,0
 compression) and goes to disk as plain bytes. So HDF5 never meets a full disk, on which it cannot even close a file, and
 equal tables give equal bytes.
 
-The format is that of HDF5 1.10 (2016), because its metadata carry checksums, and texts have a fixed length, because HDF5
-keeps others in a heap that has none: with either of the older ways, some files with one changed byte made the library
-crash or hang instead of raising an error.
+The format is that of HDF5 1.10 (2016), because its metadata carry checksums, and texts have a fixed length, because
+HDF5 keeps others in a heap that has none: otherwise some files with one changed byte made the library crash or hang
+instead of raising an error.
 """
 
 from __future__ import annotations

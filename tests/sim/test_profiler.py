@@ -71,4 +71,4 @@ def test_noise_has_a_name_and_not_a_history(world):
 def test_noisy_power_stays_a_fraction_and_noisy_delay_positive(world):
     for seed in range(50):
         seen = Profiler(power_noise=5.0, delay_noise=3.0).view(world, 0.0, History(), np.ones(2), seed)
-        assert ((0 <= seen.power_fraction) & (seen.power_fraction <= 1)).all() and (seen.comm_s > 0).all()
+        assert ((seen.power_fraction >= 0) & (seen.power_fraction <= 1)).all() and (seen.comm_s > 0).all()

@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -62,7 +64,7 @@ def test_the_integral_of_power_over_the_elapsed_time_is_the_work(table, start_s,
     edges = np.arange(0, 60) * STEP_S + STEP_S
     for site, end_s in enumerate(start_s + compute_s):
         times = np.unique(np.concatenate([[start_s, end_s], edges[(edges > start_s) & (edges < end_s)]]))
-        done = sum((b - a) * power((a + b) / 2)[site] for a, b in zip(times, times[1:], strict=False))
+        done = sum((b - a) * power((a + b) / 2)[site] for a, b in pairwise(times))
         assert done == pytest.approx(work_s[site], rel=1e-9)
 
 
