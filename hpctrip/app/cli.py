@@ -135,17 +135,30 @@ def export(path: str, folder: str) -> None:
 
 @cli.command()
 @click.argument("paths", nargs=-1, required=True, metavar="FILE.h5...")
-def verify(paths: tuple[str, ...]) -> None:
-    """Check results files: schema, checksums, clock arithmetic. Exit code 2 where one is wrong."""
+@click.option("--no-replay", is_flag=True, help="Check the file against itself only (quick).")
+@click.option("--plugins", is_flag=True, help="Run the plug-ins that a file's input names: they are code.")
+def verify(paths: tuple[str, ...], no_replay: bool, plugins: bool) -> None:
+    """Check results files. Exit code 2 where one is wrong.
+
+    Each file is checked against itself (schema, checksums, clock arithmetic), then its simulated half is replayed from
+    its stored input: the world, what was seen, the cohorts, who arrived, and the clock.
+    """
     from hpctrip.base.errors import InputError
     from hpctrip.record.reader import open_runs
     from hpctrip.record.verify import verify as faults_of
 
     faults = []
     for run_ in open_runs(paths):
-        found = faults_of(run_)
+        found, how = faults_of(run_), "not replayed"
+        if not found and not no_replay:
+            from hpctrip.app.replay import NotReplayable, replay
+
+            try:
+                found, how = replay(run_, plugins), f"{len(run_.rounds)} rounds replayed"
+            except NotReplayable as reason:
+                how = f"not replayed: {reason}"
         faults += found
-        click.echo(f"{run_.path}: {'ok' if not found else f'{len(found)} fault(s)'}")
+        click.echo(f"{run_.path}: {f'ok, {how}' if not found else f'{len(found)} fault(s)'}")
     if faults:
         raise InputError(faults=faults)
 
