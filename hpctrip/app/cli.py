@@ -164,6 +164,40 @@ def verify(paths: tuple[str, ...], no_replay: bool, plugins: bool) -> None:
 
 
 @cli.command()
+@click.argument("paths", nargs=2, metavar="A.h5 B.h5")
+def diff(paths: tuple[str, str]) -> None:
+    """Say where two runs part, and in what. Exit code 0: equal, 1: different, 2: a file cannot be read.
+
+    Wall times, machines and ranks do not count.
+    """
+    from hpctrip.record.diff import diff as differences
+    from hpctrip.record.reader import open_run
+
+    a, b = map(open_run, paths)
+    lines = differences(a, b)
+    for line in lines or [f"equal: {len(a.rounds)} rounds, model digest {a.meta.get('params_digest', '')}"]:
+        click.echo(line)
+    if lines:
+        raise click.exceptions.Exit(1)
+
+
+@cli.command()
+@click.argument("out", metavar="OUT.h5")
+@click.argument("paths", nargs=-1, required=True, metavar="FILE.h5...")
+def merge(out: str, paths: tuple[str, ...]) -> None:
+    """Gather results files, e.g. of a sweep, in one table: a row a run, with the input keys that differ.
+
+    Writes OUT.h5 (group /runs) and OUT.csv.
+    """
+    from hpctrip.record.merge import write_merged
+    from hpctrip.record.reader import open_runs
+
+    runs = open_runs(paths, besides=out)
+    for written in write_merged(out, runs):
+        click.echo(f"{written}: {len(runs)} runs")
+
+
+@cli.command()
 @click.argument("data", type=click.Choice(["emnist"]))
 @click.argument("folder", metavar="FOLDER")
 def fetch(data: str, folder: str) -> None:
@@ -208,9 +242,9 @@ def main() -> None:
     from hpctrip.ranks.base import launched_rank
 
     try:
-        cli(standalone_mode=False)
-    except click.exceptions.Exit as end:
-        sys.exit(end.exit_code)
+        sys.exit(
+            cli(standalone_mode=False)
+        )  # click returns the code of an Exit, and None where there was none
     except click.ClickException as error:
         if launched_rank() == 0:
             error.show()

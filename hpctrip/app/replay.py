@@ -1,7 +1,7 @@
 """Replays the simulated half of a finished run from its own file: world, views, cohorts, arrivals and the clock.
 
-Nothing is trained. What training contributed (accuracies, measured wall times) is taken from the record; everything that
-follows from the input and the history is computed anew, by the code that the run itself used.
+Nothing is trained. What training contributed (accuracies, measured wall times) is taken from the record;
+everything that follows from the input and the history is computed anew, by the code that the run itself used.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class NotReplayable(Exception):
 def replay(run: Run, plugins: bool = False) -> list[Fault]:
     """Every recorded number of the simulated half that its input does not lead to; empty: the run is confirmed.
 
-    `plugins` allows importing the plug-ins that the input names: they are code. Raises NotReplayable where the run needs
-    what is not here: its plug-ins, its power traces, an input that this version understands.
+    `plugins` allows importing the plug-ins that the input names: they are code. Raises NotReplayable where the run
+    needs what is not here: its plug-ins, its power traces, an input that this version understands.
     """
     if run.input.get("plugins") and not plugins:
         raise NotReplayable("its input names plug-ins, which are code: --plugins runs them")
