@@ -65,6 +65,31 @@ def check(paths: tuple[str, ...], overrides: tuple[str, ...]) -> None:
 
 
 @cli.command()
+@click.argument("paths", nargs=-1, metavar="[FILE.toml]...")
+@_overrides
+@click.option("-n", "num_ranks", type=click.IntRange(1, 100_000), default=1, help="Ranks, rank 0 included.")
+@click.option("--rounds", type=click.IntRange(1, 10_000), default=10, help="Rounds to look ahead.")
+@click.option(
+    "--samples-per-second",
+    type=click.FloatRange(0, min_open=True),
+    help="Speed of a host; absent: a few batches are trained here.",
+)
+def plan(
+    paths: tuple[str, ...],
+    overrides: tuple[str, ...],
+    num_ranks: int,
+    rounds: int,
+    samples_per_second: float | None,
+) -> None:
+    """Say what a run would do and cost on so many ranks, and what is wrong with it, without running it."""
+    from rich.console import Console
+
+    from hpctrip.app.plan import plan as report
+
+    Console(highlight=False).print(report(paths, overrides, num_ranks, rounds, samples_per_second))
+
+
+@cli.command()
 def policies() -> None:
     """List the policies and their keys."""
     from hpctrip.sim.policies import POLICIES

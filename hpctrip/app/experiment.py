@@ -176,7 +176,7 @@ class Run:
         diverged, wall nanoseconds and the mean loss in fixed point, then the training nanoseconds of every rank:
         [k + k + k + size]."""
         k, rank = len(plan.cohort), self.ranks.rank
-        partial = PartialSum(len(params), 3 * k + self.ranks.size, self.device)
+        partial = PartialSum(len(params), self.num_tail(plan), self.device)
         tail = torch.zeros(len(partial.tail), dtype=torch.int64)
         with self.wall.phase("train"):
             began = time.perf_counter_ns()
@@ -200,6 +200,10 @@ class Run:
             tail[3 * k + rank] = time.perf_counter_ns() - began
         partial.tail.copy_(tail)
         return partial
+
+    def num_tail(self, plan: Plan) -> int:
+        """T: counters that travel with the sum."""
+        return 3 * len(plan.cohort) + self.ranks.size
 
     def order(self, site: int, round: int) -> np.ndarray:
         """Training samples in the order in which the site visits them this round, [num_visits]."""
