@@ -61,6 +61,7 @@ def check(paths: tuple[str, ...], overrides: tuple[str, ...]) -> None:
 
     experiment = read_input(paths, overrides).experiment
     experiment.policy.check(len(experiment.sites.distances_m(experiment.seed)))
+    experiment.faults.check(experiment.timing)
     click.echo(tomli_w.dumps(_without_none(resolved(experiment))), nl=False)
 
 
@@ -174,16 +175,16 @@ def verify(paths: tuple[str, ...], no_replay: bool, plugins: bool) -> None:
 
     faults = []
     for run_ in open_runs(paths):
-        found, how = faults_of(run_), "not replayed"
+        found, but = faults_of(run_), ", not replayed" if no_replay else ""
         if not found and not no_replay:
             from hpctrip.app.replay import NotReplayable, replay
 
             try:
-                found, how = replay(run_, plugins), f"{len(run_.rounds)} rounds replayed"
+                found = replay(run_, plugins)
             except NotReplayable as reason:
-                how = f"not replayed: {reason}"
+                but = f", but not replayed: {reason}"
         faults += found
-        click.echo(f"{run_.path}: {f'ok, {how}' if not found else f'{len(found)} fault(s)'}")
+        click.echo(f"{run_.path}: {f'ok{but}' if not found else f'{len(found)} fault(s)'}")
     if faults:
         raise InputError(faults=faults)
 
@@ -267,9 +268,8 @@ def main() -> None:
     from hpctrip.ranks.base import launched_rank
 
     try:
-        sys.exit(
-            cli(standalone_mode=False)
-        )  # click returns the code of an Exit, and None where there was none
+        if code := cli(standalone_mode=False):  # click returns the code of an Exit
+            sys.exit(code)
     except click.ClickException as error:
         if launched_rank() == 0:
             error.show()

@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 
 import numpy as np
 import torch
@@ -120,21 +119,12 @@ class Run:
             min(len(task.test), experiment.evaluate.max_samples or len(task.test)),
             experiment.evaluate.batch_size,
         )
-
-    @cached_property
-    def world(self) -> World:
-        """The simulated world; only the aggregator looks at it."""
-        e = self.experiment
-        payload_bytes = 4.0 * len(self.initial_params)
-        return World.build(
-            e.sites, e.network, e.power, e.throughput, e.timing, payload_bytes, self.seed, e.faults
-        )
-
-    @cached_property
-    def simulation(self) -> Simulation:
-        """The world and who decides in it; only the aggregator's."""
-        e = self.experiment
-        return Simulation(self.world, e.profiler, e.policy, self.num_visits, self.seed)
+        if ranks.is_aggregator:  # nobody else looks at the simulated world
+            e, payload_bytes = experiment, 4.0 * len(self.initial_params)
+            self.world = World.build(
+                e.sites, e.network, e.power, e.throughput, e.timing, payload_bytes, self.seed, e.faults
+            )
+            self.simulation = Simulation(self.world, e.profiler, e.policy, self.num_visits, self.seed)
 
     # 1. the aggregator's decision
 

@@ -55,7 +55,7 @@ class Simulation:
         ):
             raise InputError(
                 f"policy {self.policy.kind!r}",
-                f"chose {cohort!r} in round {round}",
+                f"chose {' '.join(np.array2string(cohort, threshold=10).split())} in round {round}",
                 f"a cohort is a non-empty array of distinct site indices from 0 to {len(self.world) - 1}",
             )
         return replace(decision, cohort=cohort.astype(np.int64))
