@@ -21,6 +21,7 @@ from hpctrip.base.units import Seconds
 from hpctrip.learn.aggregate import SERVERS
 from hpctrip.learn.partition import PARTITIONS
 from hpctrip.learn.workloads import WORKLOADS
+from hpctrip.sim.faults import Faults
 from hpctrip.sim.network import Network
 from hpctrip.sim.policies import POLICIES
 from hpctrip.sim.power import POWER_MODELS
@@ -110,6 +111,7 @@ class Experiment(Component):
     power: POWER_MODELS.field() = Field(default_factory=dict, validate_default=True)
     throughput: THROUGHPUT_MODELS.field() = Field(default_factory=dict, validate_default=True)
     timing: Timing = Timing()
+    faults: Faults = Faults()
     profiler: Profiler = Profiler()
     policy: POLICIES.field() = Field(default_factory=dict, validate_default=True)
     workload: WORKLOADS.field() = Field(default_factory=dict, validate_default=True)

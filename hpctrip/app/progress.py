@@ -54,14 +54,16 @@ class Progress:
         row = state.history.last
         assert row is not None
         accuracy = f"{row.accuracy:.4f}" if row.eval_seen else "      "
+        arrived = "" if row.num_arrived == row.num_sites else f" ({row.num_arrived} arrived)"
         if self.bar.disable:
             self.console.print(
-                f"round {row.round:4d}  k {row.num_sites:3d}  accuracy {accuracy}  clock {row.clock_s / HOUR_S:7.3f} h"
+                f"round {row.round:4d}  k {row.num_sites:3d}{arrived}  accuracy {accuracy}"
+                f"  clock {row.clock_s / HOUR_S:7.3f} h"
                 f"  (+{row.makespan_s:.1f} s: compute {row.straggler_compute_s:.1f} + wan {row.straggler_comm_s:.1f})"
                 f"  wall {row.wall_s:.2f} s"
             )
         else:
-            line = f"k {row.num_sites}  accuracy {accuracy}  clock {row.clock_s / HOUR_S:.3f} h"
+            line = f"k {row.num_sites}{arrived}  accuracy {accuracy}  clock {row.clock_s / HOUR_S:.3f} h"
             self.bar.update(self.task, completed=row.round, line=line)
 
     def finished(self, state: State, digest: str) -> None:

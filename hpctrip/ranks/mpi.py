@@ -104,7 +104,7 @@ class MpiRanks:
         device = partial.device
         total = self.total(partial.cpu().numpy())
         if total is not None:
-            params = step(torch.from_numpy(total[:num_params]).to(device)).cpu().contiguous()
+            params = step(torch.from_numpy(total).to(device)).cpu().contiguous()
         else:
             params = torch.empty(num_params, dtype=torch.float32)
         _wait(self.comm.Ibcast(params.numpy()))
