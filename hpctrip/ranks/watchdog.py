@@ -126,6 +126,7 @@ class Watchdog:
         self._ranks, self._limits, self._end = ranks, limits, end
         self._known: dict[int, Beat] = {}
         self._stop = threading.Event()
+        self._told = False  # another rank has spoken for all
         self._names = [hostname()]
         self._addresses: list[tuple[str, int]] = []
         self._beat_s = min(1.0, limits.silent_s / BEATS)
@@ -169,7 +170,7 @@ class Watchdog:
             here = HERE
             self._known[rank] = Beat(here.phase, here.round, here.waits, here.since, now)
             problem, blamed = verdict(rank, size, self._known, now, self._limits)
-            if problem and not self._stop.is_set():
+            if problem and not self._told and not self._stop.is_set():
                 self._bark(problem, blamed, now)
 
     def _tell(self, word: str, to: Iterable[int]) -> None:
@@ -195,6 +196,7 @@ class Watchdog:
             if token != self._token:
                 continue
             if word == "stacks":
+                self._told = True
                 self._stacks()
             elif word == "bye":
                 self._known.pop(rank, None)

@@ -99,7 +99,15 @@ def unpack(data: bytes, place: str) -> Checkpoint:
         )
     try:
         return _parse(memoryview(body))
-    except (ValueError, KeyError, TypeError, AttributeError, struct.error, RecursionError) as error:
+    except (
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        OverflowError,
+        MemoryError,
+        struct.error,
+    ) as error:
         raise InputError(place, f"is malformed ({' '.join(str(error).split())})", _RESTORE) from error
 
 
