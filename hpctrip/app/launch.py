@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from hpctrip.app.config import Input, Tables, WatchdogLimits, resolve
+from hpctrip.app.config import Experiment, Input, Tables, WatchdogLimits, resolve
 from hpctrip.app.desk import Desk, Keeper
 from hpctrip.app.experiment import Run, State, stopped
 from hpctrip.app.loop import train
@@ -49,7 +49,7 @@ def launch(begin: Callable[[], Start]) -> None:
         given = resolve(tables)
         experiment = given.experiment
         with (
-            with_transport(first_ranks, experiment.ranks.transport) as ranks,
+            together(first_ranks, lambda: with_transport(first_ranks, experiment.ranks.transport)) as ranks,
             _watchdog(ranks, experiment.watchdog),
             listening(experiment.interrupt.signals),
         ):
@@ -57,15 +57,13 @@ def launch(begin: Callable[[], Start]) -> None:
             ranks.lead(lambda: experiment.workload.prepare_data(experiment.seed))
             if ranks.local_host == 0:  # a cache on a node's own disk has to be filled there too
                 experiment.workload.prepare_data(experiment.seed)
-            device = choose_device(experiment.ranks.device, ranks)
-            task = experiment.workload.task(experiment.seed)
-            run = together(ranks, lambda: Run(experiment, task, ranks, device))
+            run = together(ranks, lambda: _build(experiment, ranks))
             params = run.initial_params  # equal everywhere: drawn from the seed
             if resumed:
                 params, slots = ranks.lead(lambda: _fitting(run, begun[0]))
-                params = params.to(device)
+                params = params.to(run.device)
                 run.slots.copy_(slots)
-            hosts = ranks.gather((hostname(), _device_name(device)))
+            hosts = ranks.gather((hostname(), _device_name(run.device)))
             if not begun:
                 _, params = train(run, State(), params, None)
                 ranks.lead(partial(Desk.finish, None, None, params))
@@ -137,6 +135,11 @@ def _changes(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]
     for name in before.keys() & now.keys():
         if before[name] != now[name]:
             yield f"warning: {name} was {before[name]}, is {now[name]}: the last bits of the numbers may differ"
+
+
+def _build(experiment: Experiment, ranks: Ranks) -> Run:
+    device = choose_device(experiment.ranks.device, ranks)
+    return Run(experiment, experiment.workload.task(experiment.seed), ranks, device)
 
 
 def _device_name(device: torch.device) -> str:
