@@ -40,14 +40,37 @@ _overrides = click.option(
 @_overrides
 @click.option("--out", metavar="FILE.h5", help="Results file (default: results/NAME-TIME.h5).")
 @click.option("--overwrite", is_flag=True, help="Replace the results file if it exists.")
-def run(paths: tuple[str, ...], overrides: tuple[str, ...], out: str | None, overwrite: bool) -> None:
+@click.option("--resume", is_flag=True, help="Go on from the checkpoint beside --out, if there is one.")
+def run(
+    paths: tuple[str, ...], overrides: tuple[str, ...], out: str | None, overwrite: bool, resume: bool
+) -> None:
     """Train one scenario: TOML files merged left to right; none: a demonstration on embedded data.
 
     Under mpirun or srun rank 0 is the aggregator and every other rank hosts a share of the sites.
     """
     from hpctrip.app.launch import launch
+    from hpctrip.app.resume import start_new, start_or_resume
 
-    launch(paths, overrides, out, overwrite)
+    if resume:
+        launch(lambda: start_or_resume(paths, overrides, out))
+    else:
+        launch(lambda: start_new(paths, overrides, out, overwrite))
+
+
+@cli.command()
+@click.argument("source", metavar="FILE.h5")
+@click.argument("paths", nargs=-1, metavar="[FILE.toml]...")
+@_overrides
+@click.option("--out", metavar="FILE.h5", help="Write another results file (default: go on with FILE.h5).")
+def resume(source: str, paths: tuple[str, ...], overrides: tuple[str, ...], out: str | None) -> None:
+    """Go on with a run that ended early, on any number of ranks, or one whose stop rules change.
+
+    FILE.h5 is its results file, or one of the two checkpoints beside it (FILE.h5.ckpt0, FILE.h5.ckpt1).
+    """
+    from hpctrip.app.launch import launch
+    from hpctrip.app.resume import start_resumed
+
+    launch(lambda: start_resumed(source, paths, overrides, out))
 
 
 @cli.command()
@@ -136,7 +159,9 @@ def keys(section: str | None) -> None:
 
 @cli.command()
 @click.argument("paths", nargs=-1, required=True, metavar="FILE.h5...")
-@click.option("--status", is_flag=True, help="Print only the status: running, finished or failed.")
+@click.option(
+    "--status", is_flag=True, help="Print only the status: running, finished, interrupted or failed."
+)
 def show(paths: tuple[str, ...], status: bool) -> None:
     """Summarise results files."""
     from rich.console import Console

@@ -95,6 +95,56 @@ class Stop(Component):
     """Stop after so much wall time."""
 
 
+class Checkpointing(Component):
+    """When the state is written beside the results file, to be resumed from; nothing here changes a result."""
+
+    enabled: bool = True
+    """Write checkpoints at all."""
+    every_s: Seconds = Field(60.0, ge=0)
+    """Wall time between two."""
+    max_fraction: float = Field(0.005, gt=0, le=1)
+    """Writing waits longer than every_s where it would take more than this fraction of the wall time."""
+    every_rounds: int | None = Field(None, ge=1)
+    """Write after every so many rounds too, whatever it costs."""
+
+
+class Interrupt(Component):
+    """When a run leaves early to be resumed: checkpoint, exit code 85. Nothing here changes a result."""
+
+    signals: list[Literal["SIGUSR1", "SIGUSR2", "SIGTERM", "SIGHUP", "SIGINT"]] = ["SIGUSR2", "SIGTERM"]
+    """Signals that mean it, at any rank: the round in progress ends, then the run leaves."""
+    margin_rounds: int = Field(3, ge=0)
+    """Leave when less than so many rounds' time (and that of two checkpoints) is left of the job, as
+    SLURM_JOB_END_TIME or job_s says."""
+    job_s: Seconds | None = Field(None, gt=0)
+    """Wall time that this job may take, where no Slurm says it."""
+
+
+class WatchdogLimits(Component):
+    """After how long a rank counts as stuck, which ends the job; nothing here changes a result."""
+
+    enabled: bool = True
+    """Watch at all."""
+    silent_s: Seconds = Field(60.0, ge=1)
+    """No sign of life of a rank (stopped, swapped out, its machine gone)."""
+    limit_s: Seconds = Field(1800.0, gt=0)
+    """A rank is busy with the same phase; the keys below say it of one phase."""
+    start_s: Seconds | None = Field(None, gt=0)
+    """Preparing data and model."""
+    train_s: Seconds | None = Field(None, gt=0)
+    """Training one block of sites."""
+    exchange_s: Seconds | None = Field(None, gt=0)
+    """Applying the summed update."""
+    evaluate_s: Seconds | None = Field(None, gt=0)
+    """Evaluating a rank's share of the held-out data."""
+    record_s: Seconds | None = Field(None, gt=0)
+    """Planning a round; writing the results file and a checkpoint."""
+
+    def busy_s(self, phase: str) -> float:
+        """The limit of one phase."""
+        return getattr(self, f"{phase}_s", None) or self.limit_s
+
+
 class Experiment(Component):
     """One run: the whole input file."""
 
@@ -122,6 +172,9 @@ class Experiment(Component):
     ranks: RanksInput = RanksInput()
     evaluate: Evaluate = Evaluate()
     stop: Stop = Stop()
+    checkpoint: Checkpointing = Checkpointing()
+    interrupt: Interrupt = Interrupt()
+    watchdog: WatchdogLimits = WatchdogLimits()
 
 
 _DEFAULT_KINDS = {
@@ -162,6 +215,11 @@ def read_input(paths: Iterable[str] = (), overrides: Iterable[str] = ()) -> Inpu
     for layer in [*layers, _read_overrides(overrides)]:
         tables = merge(tables, layer)
     return resolve(tables)
+
+
+def read_layers(paths: Iterable[str], overrides: Iterable[str]) -> list[Tables]:
+    """The tables of every file and of the -o lines, to be merged left to right over others."""
+    return [*map(_read_file, paths), _read_overrides(overrides)]
 
 
 def resolve(tables: Tables) -> Input:

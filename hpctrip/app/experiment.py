@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import torch
 
-from hpctrip.app.config import Experiment
+from hpctrip.app.config import Experiment, Stop
+from hpctrip.app.signals import received
 from hpctrip.base.errors import DivergedError
 from hpctrip.base.rng import stream
 from hpctrip.learn.aggregate import PartialSum, finite_loss, mean_update
@@ -22,6 +23,7 @@ from hpctrip.learn.params import flatten
 from hpctrip.learn.workloads.base import Task
 from hpctrip.ranks.base import Ranks
 from hpctrip.ranks.placement import cut, place
+from hpctrip.ranks.watchdog import HERE
 from hpctrip.sim.policies.base import Decision
 from hpctrip.sim.rounds import CohortRound, History, RoundRow, Status
 from hpctrip.sim.simulation import Simulation
@@ -88,6 +90,9 @@ class Run:
         self.experiment, self.task, self.ranks, self.device = experiment, task, ranks, device
         self.seed = experiment.seed
         self.wall = Wall()
+        self.signals = np.zeros(
+            ranks.size, dtype=np.int64
+        )  # what every rank had received by the last round's end
         train, workload = experiment.train, experiment.workload
         self.work = LocalWork(
             lr=train.lr or workload.lr,
@@ -173,6 +178,7 @@ class Run:
             for block, host in zip(plan.blocks, plan.block_hosts, strict=True):
                 if self.ranks.hosts[host] != rank:
                     continue
+                HERE.enter("train", plan.round)  # the watchdog's limit is one block's
                 sites = [
                     SiteWork(int(site), self.order(int(site), plan.round)) for site in plan.cohort[block]
                 ]
@@ -222,13 +228,16 @@ class Run:
     # 5. every host's slice of the evaluation
 
     def evaluate_hosted(self, params: torch.Tensor, plan: Plan) -> np.ndarray:
-        """[3 + size] int64: correct, seen, fixed-point loss; then the evaluation nanoseconds of every rank."""
-        counts = np.zeros(3 + self.ranks.size, dtype=np.int64)
+        """[3 + size + size] int64: correct, seen, fixed-point loss; then of every rank the evaluation nanoseconds and
+        the signal that it has received."""
+        size = self.ranks.size
+        counts = np.zeros(3 + 2 * size, dtype=np.int64)
         if plan.evaluate and self.ranks.rank in self.ranks.hosts:
             began = time.perf_counter_ns()
             hosted = self.eval_batches[self.ranks.hosts.index(self.ranks.rank) :: len(self.ranks.hosts)]
             counts[:3] = evaluate(self.task, self.model, params, hosted).values.numpy()
             counts[3 + self.ranks.rank] = time.perf_counter_ns() - began
+        counts[3 + size + self.ranks.rank] = received()
         return counts
 
     # 6. the aggregator's record
@@ -280,7 +289,7 @@ class Run:
             wall_s=self.wall.total_s,
             train_wall_s=float(hosts_wall_s.max()),
             exchange_wall_s=max(0.0, self.wall.phases["exchange"] - self._waited_s(hosts_wall_s)),
-            evaluate_wall_s=float(counts[3:].max() / 1e9),
+            evaluate_wall_s=float(counts[3 : 3 + self.ranks.size].max() / 1e9),
             idle_fraction=float(1 - hosts_wall_s.mean() / hosts_wall_s.max()) if hosts_wall_s.max() else 0.0,
             cohort=CohortRound(
                 site=cohort,
@@ -295,25 +304,29 @@ class Run:
             ),
             candidates=self._candidates,
         )
-        after = State(plan.round, clock_s, state.history.appended(row))
-        return replace(after, stop_reason=self._stop_reason(after))
+        self.signals = counts[3 + self.ranks.size :]
+        return stopped(State(plan.round, clock_s, state.history.appended(row)), self.experiment.stop)
 
     def _waited_s(self, hosts_wall_s: np.ndarray) -> float:
         """How much of rank 0's time in the exchange was only waiting for the slowest host to finish training."""
         return float(hosts_wall_s.max()) if self.ranks.hosts.start > 0 else 0.0
 
-    def _stop_reason(self, state: State) -> str:
-        stop, row = self.experiment.stop, state.history.last
-        assert row is not None
-        if stop.target_accuracy is not None and row.accuracy >= stop.target_accuracy:
-            return f"target accuracy {stop.target_accuracy:g} reached"
-        if row.round >= stop.max_rounds:
-            return f"max_rounds = {stop.max_rounds}"
-        if stop.max_clock_s is not None and row.clock_s >= stop.max_clock_s:
-            return f"max_clock_s = {stop.max_clock_s:g}"
-        if stop.max_wall_s is not None and sum(r.wall_s for r in state.history.rows) >= stop.max_wall_s:
-            return f"max_wall_s = {stop.max_wall_s:g}"
-        return ""
+
+def stopped(state: State, stop: Stop) -> State:
+    """The state with the reason to end after it, if any rule gives one."""
+    row = state.history.last
+    if row is None:
+        return state
+    reason = ""
+    if stop.target_accuracy is not None and row.accuracy >= stop.target_accuracy:
+        reason = f"target accuracy {stop.target_accuracy:g} reached"
+    elif row.round >= stop.max_rounds:
+        reason = f"max_rounds = {stop.max_rounds}"
+    elif stop.max_clock_s is not None and row.clock_s >= stop.max_clock_s:
+        reason = f"max_clock_s = {stop.max_clock_s:g}"
+    elif stop.max_wall_s is not None and sum(r.wall_s for r in state.history.rows) >= stop.max_wall_s:
+        reason = f"max_wall_s = {stop.max_wall_s:g}"
+    return replace(state, stop_reason=reason)
 
 
 def _weighted_mean(values: np.ndarray, weights: np.ndarray) -> float:

@@ -3,80 +3,143 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from datetime import datetime
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 
-from hpctrip.app.config import Experiment, Input, read_input, resolve
-from hpctrip.app.experiment import Run, State
+from hpctrip.app.config import Experiment, Input, Tables, WatchdogLimits, resolve
+from hpctrip.app.desk import Desk, Keeper
+from hpctrip.app.experiment import Run, State, stopped
 from hpctrip.app.loop import train
 from hpctrip.app.progress import Progress
-from hpctrip.learn.params import digest
+from hpctrip.app.resume import Start, state_of
+from hpctrip.app.signals import Interruption, listening
+from hpctrip.base.errors import InputError
 from hpctrip.ranks.base import Ranks, hostname, open_ranks, together, with_transport
 from hpctrip.ranks.device import choose_device
+from hpctrip.ranks.watchdog import Limits, Watchdog
+from hpctrip.record.checkpoint import Generations
 from hpctrip.record.environment import environment
-from hpctrip.record.writer import Recorder, check_writable
+from hpctrip.record.writer import Recorder
 
 
-def launch(paths: Iterable[str], overrides: Iterable[str], out: str | None, overwrite: bool) -> None:
-    """Read the input, train, write the results file. Every rank calls it; rank 0 reports.
+def launch(begin: Callable[[], Start]) -> None:
+    """Find out where to start, train, write the results file. Every rank calls it; rank 0 reports.
 
-    Raises InputError for bad input (on rank 0; the other ranks end quietly) and DivergedError.
+    `begin` is called at rank 0. Raises InputError for bad input (on rank 0; the other ranks end quietly),
+    DivergedError, and InterruptedRun (everywhere in its quiet form) where the run is to be resumed.
     """
     with open_ranks() as first_ranks:
-        tables = first_ranks.lead(lambda: read_input(paths, overrides).tables)
+        begun: list[Start] = []  # stays at rank 0: a checkpoint's history is of no use elsewhere
+
+        def announce() -> tuple[Tables, bool, bool]:
+            begun.append(begin())
+            return begun[0].tables, begun[0].checkpoint is not None, begun[0].finished
+
+        tables, resumed, finished = first_ranks.lead(announce)
+        if finished:
+            for start in begun:
+                print(f"{start.path} is finished already")
+            return
         given = resolve(tables)
         experiment = given.experiment
-        with together(first_ranks, lambda: with_transport(first_ranks, experiment.ranks.transport)) as ranks:
-            path = ranks.lead(lambda: _results_path(out, experiment.name, overwrite))
+        with (
+            together(first_ranks, lambda: with_transport(first_ranks, experiment.ranks.transport)) as ranks,
+            _watchdog(ranks, experiment.watchdog),
+            listening(experiment.interrupt.signals),
+        ):
             torch.set_num_threads(experiment.ranks.threads)
             ranks.lead(lambda: experiment.workload.prepare_data(experiment.seed))
             if ranks.local_host == 0:  # a cache on a node's own disk has to be filled there too
                 experiment.workload.prepare_data(experiment.seed)
             run = together(ranks, lambda: _build(experiment, ranks))
+            params = run.initial_params  # equal everywhere: drawn from the seed
+            if resumed:
+                params, slots = ranks.lead(lambda: _fitting(run, begun[0]))
+                params = params.to(run.device)
+                run.slots.copy_(slots)
             hosts = ranks.gather((hostname(), _device_name(run.device)))
-            if not ranks.is_aggregator:
-                train(run, lambda state, params: None)
+            if not begun:
+                _, params = train(run, State(), params, None)
+                ranks.lead(partial(Desk.finish, None, None, params))
                 return
-            meta = _meta(run, given, ranks, hosts or [])
-            recorder = Recorder(path, meta, _site_columns(run))
-            state = State()
-            with Progress(run, path) as progress:
+            _lead(run, given, begun[0], hosts or [], params)
 
-                def observe(after: State, params: torch.Tensor) -> None:
-                    nonlocal state
-                    state = after
-                    recorder.record(state.history)
-                    progress.round(state)
 
-                try:
-                    state, params = train(run, observe)
-                except BaseException as error:
-                    reason = f"{type(error).__name__}: {error}".splitlines()[0]
-                    if state.history.rows:
-                        recorder.close(state.history, {"status": "failed", "stop_reason": reason})
-                    raise
-                final = {
-                    "status": "finished",
-                    "stop_reason": state.stop_reason,
-                    "params_digest": digest(params),
-                }
-                recorder.close(state.history, final)
-            progress.finished(state, final["params_digest"])
+def _lead(run: Run, given: Input, start: Start, hosts: list[tuple[str, str]], params: torch.Tensor) -> None:
+    """Rank 0's part from the first round on."""
+    ranks, experiment, saved = run.ranks, run.experiment, start.checkpoint
+    state = State() if saved is None else stopped(state_of(saved, experiment), experiment.stop)
+    meta = _meta(run, given, ranks, hosts)
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    before = saved.about if saved else {}
+    nodes = ", ".join(dict.fromkeys(host for host, _ in hosts))
+    about = {
+        "created_utc": before.get("created_utc", now),
+        "starts": [
+            *before.get("starts", []),
+            f"after round {state.round}: {now}, {ranks.size} rank(s) on {nodes}",
+        ],
+        "made_with": {
+            name: str(meta[name]) for name in ("engine", "hpctrip_version", "torch_version", "numpy_version")
+        }
+        | {"devices": ", ".join(sorted({device for _, device in hosts[ranks.hosts.start :]}))},
+    }
+    meta |= {name: about[name] for name in ("created_utc", "starts")}
+    files = Generations(start.path, start.source)
+    if saved is None:
+        files.clear()  # of the run that this one replaces
+    keeper = Keeper(experiment.checkpoint, files, given.toml, about, state.round)
+    interruption = Interruption(experiment.interrupt, start.path, [host for host, _ in hosts])
+    with Progress(run, start.path) as progress:
+        for note in (*start.notes, *_changes(before.get("made_with", {}), about["made_with"])):
+            progress.say(note)
+        recorder = Recorder(start.path, meta, _site_columns(run))
+        desk = Desk(run, recorder, keeper, interruption, progress)
+        try:
+            state, params = train(run, state, params, desk)
+        except BaseException as error:
+            desk.failed(error)
+            raise
+        ranks.lead(partial(desk.finish, state, params))
+
+
+def _watchdog(ranks: Ranks, limits: WatchdogLimits) -> AbstractContextManager[object]:
+    return (
+        Watchdog(ranks, Limits(limits.silent_s, limits.busy_s), ranks.abort)
+        if limits.enabled
+        else nullcontext()
+    )
+
+
+def _fitting(run: Run, start: Start) -> tuple[torch.Tensor, torch.Tensor]:
+    """The checkpoint's parameters [P] and slots [num_slots, P]; InputError where the model has other shapes."""
+    assert start.checkpoint is not None
+    params, slots = start.checkpoint.params, start.checkpoint.slots
+    if params.shape != run.initial_params.shape or slots.shape != tuple(run.slots.shape):
+        raise InputError(
+            str(start.source),
+            f"holds {params.shape} parameters and {slots.shape} slots, the model has "
+            f"{tuple(run.initial_params.shape)} and {tuple(run.slots.shape)}",
+            "resume with the hpctrip that wrote it",
+        )
+    return torch.from_numpy(params), torch.from_numpy(slots)
+
+
+def _changes(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
+    for name in before.keys() & now.keys():
+        if before[name] != now[name]:
+            yield f"warning: {name} was {before[name]}, is {now[name]}: the last bits of the numbers may differ"
 
 
 def _build(experiment: Experiment, ranks: Ranks) -> Run:
     device = choose_device(experiment.ranks.device, ranks)
     return Run(experiment, experiment.workload.task(experiment.seed), ranks, device)
-
-
-def _results_path(out: str | None, name: str, overwrite: bool) -> str:
-    path = out or f"results/{name}-{datetime.now():%Y%m%d-%H%M%S}.h5"
-    check_writable(path, overwrite)
-    return path
 
 
 def _device_name(device: torch.device) -> str:

@@ -2,34 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
 import torch
 
+from hpctrip.app.desk import Desk
 from hpctrip.app.experiment import Run, State
+from hpctrip.ranks.watchdog import HERE
 
 
-def train(run: Run, observe: Callable[[State, torch.Tensor], None]) -> tuple[State, torch.Tensor]:
-    """Train until a stop rule fires. Returns the final state (meaningful at rank 0) and the global model [P].
+def train(run: Run, state: State, params: torch.Tensor, desk: Desk | None) -> tuple[State, torch.Tensor]:
+    """Train on from `state` and the global model `params` [P], equal everywhere, until it is time to stop.
 
-    `observe(state, params)` is called at rank 0 after every round.
+    `desk` is what rank 0 does around the rounds; None elsewhere. Returns the last state (meaningful at rank 0) and
+    the global model [P].
     """
-    ranks, state = run.ranks, State()
-    params = run.initial_params  # equal everywhere: drawn from the seed
+    ranks, round = run.ranks, state.round
     while True:
-        plan = ranks.lead(partial(run.plan, state))  # 1. who trains, or that it is over
+        HERE.enter("record", round)
+        turn = ranks.lead(partial(Desk.turn, desk, state))  # 1. who trains, or that it is over
+        if turn.save:
+            slots = ranks.collect(run.slots)
+            if desk:
+                desk.save(state, params, slots)
+        plan = turn.plan
         if plan is None:
             return state, params
-        before = params
+        before, round = params, plan.round
+        HERE.enter("train", round)
         hosted = run.train_hosted(before, plan)  # 2. my blocks of sites, on my device
+        HERE.enter("exchange", round)
         with run.wall.phase(
             "exchange"
         ):  # 3. sum of p_i delta_i; the new model where it lives, then to all (Eq. 2)
             params, tail = ranks.combine(hosted.vector, len(before), partial(run.step, before, plan))
+        HERE.enter("evaluate", round)
         counts = ranks.total(run.evaluate_hosted(params, plan))  # 4. integer counts: correct, seen
-        if ranks.is_aggregator:
-            state = run.advance(
-                state, plan, params - before, tail, counts
-            )  # 5. the virtual clock (Eqs. 3-7), one row
-            observe(state, params)  # 6. the results file, the progress line
+        if desk:
+            # 5. the virtual clock (Eqs. 3-7), one row
+            state = run.advance(state, plan, params - before, tail, counts)
+            desk.observe(state)  # 6. the results file, the progress line

@@ -66,7 +66,11 @@ class Progress:
             line = f"k {row.num_sites}{arrived}  accuracy {accuracy}  clock {row.clock_s / HOUR_S:.3f} h"
             self.bar.update(self.task, completed=row.round, line=line)
 
-    def finished(self, state: State, digest: str) -> None:
+    def say(self, line: str) -> None:
+        """One more line."""
+        self.console.print(line, markup=False)
+
+    def finished(self, state: State, digest: str, checkpoint_wall_s: float) -> None:
         """The closing lines."""
         rows, target = state.history.rows, self.run.experiment.stop.target_accuracy
         self.console.print(
@@ -88,7 +92,10 @@ class Progress:
         idle = sum(row.idle_fraction * row.train_wall_s for row in rows) / max(
             sum(r.train_wall_s for r in rows), 1e-9
         )
-        self.console.print(f"wall time {total:.1f} s ({phases}); hosts idle {idle:.0%} of the training phase")
+        self.console.print(
+            f"wall time {total:.1f} s ({phases}); hosts idle {idle:.0%} of the training phase; "
+            f"checkpoints {checkpoint_wall_s:.2f} s ({checkpoint_wall_s / max(total, 1e-9):.2%})"
+        )
         self.console.print(f"model digest {digest}")
         self.console.print(f"results: {self.path}", markup=False)
 

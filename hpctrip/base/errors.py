@@ -2,7 +2,8 @@
 
 HpctripError                 anything that hpctrip itself reports; one clear text, no traceback needed
 ├── InputError               the user's input is wrong: exit code 2
-└── DivergedError            training left the finite numbers: exit code 3
+├── DivergedError            training left the finite numbers: exit code 3
+└── InterruptedRun           a signal, a stop file or the end of the job: exit code 85, to be resumed
 """
 
 from __future__ import annotations
@@ -47,3 +48,9 @@ class DivergedError(HpctripError):
     """An update is not finite, or too large for the fixed-point sum; names the site and the round."""
 
     exit_code = 3
+
+
+class InterruptedRun(HpctripError):
+    """The run left early and on request, after a checkpoint: exit code 85 asks a job script to start it again."""
+
+    exit_code = 85

@@ -57,6 +57,15 @@ class Ranks(Protocol):
         rank. The summed tail [T] is returned at rank 0, None elsewhere."""
         ...
 
+    def collect(self, slots: torch.Tensor) -> torch.Tensor | None:
+        """The state of the server step [num_slots, P], brought from where `step` is applied to rank 0; None
+        elsewhere."""
+        ...
+
+    def abort(self, code: int) -> None:
+        """End all ranks at once with this exit code. The one method that any thread may call."""
+        ...
+
     def total(self, counts: np.ndarray) -> np.ndarray | None:
         """Sum of the ranks' int64 counters at rank 0; None elsewhere."""
         ...

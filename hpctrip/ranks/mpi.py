@@ -15,6 +15,7 @@ import torch
 
 from hpctrip.base.errors import HpctripError, InputError
 from hpctrip.ranks.base import EndedByAggregator, hostname, hosts_of
+from hpctrip.ranks.watchdog import HERE
 
 try:
     import mpi4py
@@ -95,7 +96,8 @@ class MpiRanks:
 
     def gather(self, value: Any) -> list[Any] | None:
         """One small object per rank, at rank 0."""
-        return self.comm.gather(value)
+        with HERE.waiting():
+            return self.comm.gather(value)
 
     def combine(
         self, partial: torch.Tensor, num_params: int, step: Callable[[torch.Tensor], torch.Tensor]
@@ -109,6 +111,15 @@ class MpiRanks:
             params = torch.empty(num_params, dtype=torch.float32)
         _wait(self.comm.Ibcast(params.numpy()))
         return params.to(device), None if total is None else total[num_params:]
+
+    def collect(self, slots: torch.Tensor) -> torch.Tensor | None:
+        """Rank 0 steps, so it has them."""
+        return slots if self.is_aggregator else None
+
+    def abort(self, code: int) -> None:
+        """MPI_Abort. MPI wants calls from the main thread only; this one does not return, and kills even a rank that
+        is stopped (SIGKILL by the launcher)."""
+        self.comm.Abort(code)
 
     def total(self, counts: np.ndarray) -> np.ndarray | None:
         """Integer sum at rank 0."""
@@ -132,12 +143,13 @@ class MpiRanks:
         else:
             report = f"{who} failed and ends the job\n{''.join(traceback.format_exception(error))}"
         print(report, file=sys.stderr, flush=True)
-        self.comm.Abort(code)
+        self.abort(code)
 
 
 def _wait(request: MPI.Request) -> None:
     """Complete a non-blocking collective without taking a core: from 20 us between looks up to 1 ms."""
     pause_s = 20e-6
-    while not request.Test():
-        time.sleep(pause_s)
-        pause_s = min(1.5 * pause_s, 1e-3)
+    with HERE.waiting():
+        while not request.Test():
+            time.sleep(pause_s)
+            pause_s = min(1.5 * pause_s, 1e-3)

@@ -75,6 +75,15 @@ class NcclRanks(MpiRanks):
             dist.destroy_process_group(self.group)
             self.group = None
 
+    def collect(self, slots: torch.Tensor) -> torch.Tensor | None:
+        """The hosts step, each with the same slots; the first sends its own to rank 0."""
+        first = self.hosts[0]
+        if self.is_aggregator and self.size > 1 and slots.numel():
+            _wait(self.comm.Irecv(slots.numpy(), source=first))
+        elif self.rank == first and self.size > 1 and slots.numel():
+            _wait(self.comm.Isend(slots.cpu().numpy(), dest=0))
+        return slots if self.is_aggregator else None
+
 
 def _free_address() -> str:
     """host:port of this machine that nobody listens on."""

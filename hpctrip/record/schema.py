@@ -55,10 +55,11 @@ class Attribute(NamedTuple):
 
 
 ATTRIBUTES: dict[str, Attribute] = {
-    "status": Attribute("running", "running, finished or failed"),
+    "status": Attribute("running", "running, finished, failed or interrupted (to be resumed)"),
     "stop_reason": Attribute("", "the rule that ended the run"),
     "scenario": Attribute("", "name of the scenario"),
     "command": Attribute("", "command line"),
+    "starts": Attribute([], "every start of the run: the round it went on from, when, and on how many ranks"),
     "folder": Attribute("", "working folder of rank 0"),
     "created_utc": Attribute("", "wall time at the start, ISO 8601"),
     "updated_utc": Attribute("", "wall time of this snapshot, ISO 8601"),

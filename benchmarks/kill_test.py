@@ -1,0 +1,228 @@
+"""The kill test: SIGKILL to a random rank at a random moment, resumed on another number of ranks, until it is finished.
+
+    python benchmarks/kill_test.py --runs 100 --seed 1
+
+Every run must end with the digest, the clock, the cohorts and the accuracies of a run that nobody disturbed, and at
+no time may its results file or all of its checkpoints be unreadable. A moment is either some time within a round, on
+any rank, or a step in writing a file, on rank 0: half of it written, not yet forced to disk, not yet renamed, just
+renamed. Prints the counts; exit code 1 where any run fails.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+import click
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from hpctrip.record import checkpoint
+from hpctrip.record.reader import Run, open_run
+from hpctrip.record.verify import verify
+
+ROUNDS = 8
+SCENARIO = {
+    "name": '"killed"',
+    "sites.num_sites": "6",
+    "workload.train_samples": "120",
+    "workload.test_samples": "100",
+    "stop.target_accuracy": "1.0",
+    "stop.max_rounds": str(ROUNDS),
+    "checkpoint.every_rounds": "1",
+    "watchdog.silent_s": "60",
+}
+SERVERS = {
+    "fedavg": {},
+    "momentum": {"server.kind": '"fedavg"', "server.momentum": "0.9", "server.nesterov": "true"},
+    "fedadam": {"server.kind": '"fedadam"'},
+}
+STEPS = ("half", "fsync", "replace", "renamed")
+MEASURED = {"wall_s", "train_wall_s", "exchange_wall_s", "evaluate_wall_s", "idle_fraction"}
+"""Columns that no two runs share."""
+
+
+def suicide(plan: dict) -> None:
+    """Arrange for this process to kill itself at the planned moment; called in the rank, before hpctrip starts."""
+    from hpctrip.ranks.base import launched_rank
+
+    if launched_rank() != plan["rank"]:
+        return
+
+    def die() -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    if plan["moment"] == "round":
+        from hpctrip.ranks.watchdog import HERE
+
+        def wait() -> None:
+            while HERE.round < plan["round"]:
+                time.sleep(0.002)
+            time.sleep(plan["delay_s"])
+            die()
+
+        threading.Thread(target=wait, daemon=True).start()
+        return
+    replace, fsync, seen = os.replace, os.fsync, Counter()
+
+    def is_it(path: str) -> bool:
+        seen[plan["step"]] += plan["file"] in path
+        return plan["file"] in path and seen[plan["step"]] == plan["nth"]
+
+    def hit_fsync(number: int) -> None:
+        path = os.readlink(f"/proc/self/fd/{number}")
+        if plan["step"] in ("half", "fsync") and is_it(path):
+            if plan["step"] == "half":
+                os.ftruncate(number, os.fstat(number).st_size // 2)
+            die()
+        fsync(number)
+
+    def hit_replace(source: str, target: str) -> None:
+        hit = plan["step"] in ("replace", "renamed") and is_it(str(target))
+        if hit and plan["step"] == "replace":
+            die()
+        replace(source, target)
+        if hit:
+            die()
+
+    os.replace, os.fsync = hit_replace, hit_fsync
+
+
+def launch(num_ranks: int, out: Path, server: str, plan: dict | None, limit_s: float = 300) -> int:
+    """Start or resume the run; the exit code. A negative one: it hung."""
+    settings = [
+        word for key, value in {**SCENARIO, **SERVERS[server]}.items() for word in ("-o", f"{key}={value}")
+    ]
+    command = [sys.executable, __file__] if plan else [sys.executable, "-m", "hpctrip"]
+    command += ["run", "--resume", "--out", str(out), *settings]
+    if num_ranks > 1:
+        command = ["mpirun", "-n", str(num_ranks), *command]
+    environment = {
+        **os.environ,
+        "HPCTRIP_KILL": json.dumps(plan),
+        "PYTHONPATH": str(Path(__file__).parents[1]),
+    }
+    with open(out.with_suffix(".log"), "ab") as log:
+        log.write(f"--- {num_ranks} rank(s), plan {plan}\n".encode())
+        log.flush()
+        try:
+            return subprocess.run(
+                command, env=environment, stdout=log, stderr=log, timeout=limit_s, cwd=out.parent
+            ).returncode
+        except subprocess.TimeoutExpired:
+            return -1000
+
+
+def plan_of(rng: random.Random, num_ranks: int) -> dict:
+    """A random rank at a random moment; half of the time rank 0 in the middle of a file."""
+    if rng.random() < 0.5:
+        file = rng.choice([".h5.tmp", ".ckpt"])
+        step = rng.choice(STEPS)
+        if file == ".h5.tmp" and step in ("replace", "renamed"):
+            file = ".h5"
+        return {"rank": 0, "moment": "write", "file": file, "step": step, "nth": rng.randint(1, 4)}
+    return {
+        "rank": rng.randrange(num_ranks),
+        "moment": "round",
+        "round": rng.randint(1, ROUNDS - 1),
+        "delay_s": rng.uniform(0, 0.3),
+    }
+
+
+def difference(run: Run, other: Run) -> str:
+    """The first thing in which two runs differ and must not; "" where there is none."""
+    for name in ("params_digest", "status", "stop_reason"):
+        if run.meta[name] != other.meta[name]:
+            return f"{name}: {run.meta[name]} instead of {other.meta[name]}"
+    for table in ("rounds", "cohorts", "candidates"):
+        one, two = getattr(run, table), getattr(other, table)
+        for column in two:
+            if column in MEASURED:
+                continue
+            if not np.array_equal(one[column], two[column], equal_nan=two[column].dtype.kind == "f"):
+                return f"/{table}/{column}"
+    return ""
+
+
+def survives(
+    rng: random.Random, folder: Path, index: int, references: dict[str, Run], counts: Counter
+) -> str:
+    """One run, killed once or twice; what went wrong, or ""."""
+    server, out = rng.choice(list(SERVERS)), folder / f"run{index}.h5"
+    num_ranks = rng.randint(1, 4)
+    for _ in range(rng.choice([1, 1, 2])):
+        plan = plan_of(rng, num_ranks)
+        code = launch(num_ranks, out, server, plan)
+        if code == -1000:
+            return "hung after the kill"
+        counts["killed" if code else "finished before the kill"] += 1
+        if code:
+            moment = (
+                "within a round"
+                if plan["moment"] == "round"
+                else f"writing {plan['file'].replace('.tmp', '')}"
+            )
+            counts[f"  rank {'0' if plan['rank'] == 0 else '> 0'}, {moment}"] += 1
+        if out.exists() and (faults := verify(open_run(out))):
+            return f"results file after a kill: {faults[0]}"
+        checkpoint.newest(out)  # raises where there are some but none is whole
+        num_ranks = rng.choice([n for n in range(1, 5) if n != num_ranks])
+    code = launch(num_ranks, out, server, None)
+    if code:
+        return f"resumed on {num_ranks} rank(s): exit code {code}"
+    if faults := verify(open_run(out)):
+        return f"results file: {faults[0]}"
+    return difference(open_run(out), references[server])
+
+
+@click.command()
+@click.option("--runs", default=100, show_default=True)
+@click.option("--seed", default=1, show_default=True)
+@click.option("--folder", type=click.Path(path_type=Path), help="Keep files and logs there.")
+def main(runs: int, seed: int, folder: Path | None) -> None:
+    """Kill runs and resume them."""
+    rng, counts, failures = random.Random(seed), Counter(), []
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = folder or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        references = {}
+        for server in SERVERS:
+            path = folder / f"undisturbed_{server}.h5"
+            if launch(1, path, server, None):
+                sys.exit(f"the undisturbed run fails:\n{path.with_suffix('.log').read_text()}")
+            references[server] = open_run(path)
+        for index in range(runs):
+            try:
+                problem = survives(rng, folder, index, references, counts)
+            except Exception as error:
+                problem = f"{type(error).__name__}: {error}"
+            if problem:
+                failures.append(f"run {index}: {problem}")
+                print(failures[-1], f"(log: {folder / f'run{index}.log'})", flush=True)
+            elif (index + 1) % 10 == 0:
+                print(f"{index + 1} runs, {len(failures)} failures", flush=True)
+    print(f"runs {runs}, same digest, clock, cohorts and accuracies as undisturbed: {runs - len(failures)}")
+    for name, count in sorted(counts.items(), key=lambda item: item[0].startswith(" ")):
+        print(f"{name}: {count}")
+    sys.exit(bool(failures))
+
+
+if __name__ == "__main__":
+    kill = json.loads(os.environ.pop("HPCTRIP_KILL", "null"))
+    if kill:
+        suicide(kill)
+        from hpctrip.app.cli import main as hpctrip
+
+        hpctrip()
+    else:
+        main()

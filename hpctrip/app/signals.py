@@ -1,0 +1,91 @@
+"""When to leave early: a signal at any rank, a stop file, the end of the job's time. Handlers only set a flag."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType
+
+from hpctrip.app.config import Interrupt
+from hpctrip.sim.rounds import History
+
+RECENT_ROUNDS = 5
+"""The slowest of so many last rounds is what the next one is taken to last."""
+
+_received = 0
+
+
+def received() -> int:
+    """Number of the last signal of interest that this process received; 0: none."""
+    return _received
+
+
+def _note(number: int, frame: FrameType | None) -> None:
+    global _received
+    _received = number
+
+
+@contextmanager
+def listening(names: Iterable[str]) -> Iterator[None]:
+    """Within the body these signals only set the flag that `received` tells."""
+    global _received
+    _received = 0
+    before = {number: signal.signal(number, _note) for number in map(signal.Signals.__getitem__, names)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def stop_file(results: str | Path) -> Path:
+    """The file whose existence ends a run: `touch run.h5.stop`."""
+    return Path(f"{results}.stop")
+
+
+class Interruption:
+    """Rank 0's judgement after every round: should the run leave now, to be resumed?"""
+
+    def __init__(
+        self,
+        rules: Interrupt,
+        results: str | Path,
+        hosts: Sequence[str],
+        now: Callable[[], float] = time.time,
+    ):
+        """`hosts` are the host names of the ranks; `now` is the time in seconds since 1970."""
+        self._rules, self._hosts, self._now = rules, hosts, now
+        self._stop_file = stop_file(results)
+        self._ends_at = job_ends_at(rules, now())
+
+    def reason(self, signals: Sequence[int], history: History, checkpoint_s: float) -> str:
+        """Why to leave, or "". `signals` [ranks] are what the ranks had received by the last round's end,
+        `checkpoint_s` is what writing a checkpoint takes."""
+        for rank, number in enumerate([received() or signals[0], *signals[1:]]):
+            if number:
+                return f"{signal.Signals(number).name} received by rank {rank} on {self._hosts[rank]}"
+        if self._stop_file.exists():
+            return f"stop file {self._stop_file}"
+        recent_s = max((row.wall_s for row in history.rows[-RECENT_ROUNDS:]), default=0.0)
+        needed_s = self._rules.margin_rounds * recent_s + 2 * checkpoint_s
+        left_s = self._ends_at - self._now()
+        if left_s < needed_s:
+            rounds = self._rules.margin_rounds
+            return (
+                f"the job ends in {left_s:.0f} s, {rounds} rounds and two checkpoints take {needed_s:.0f} s"
+            )
+        return ""
+
+
+def job_ends_at(rules: Interrupt, now: float) -> float:
+    """Time in seconds since 1970 when this job is ended from outside; infinite where nobody says."""
+    ends = [float("inf")]
+    if rules.job_s is not None:
+        ends.append(now + rules.job_s)
+    with suppress(KeyError, ValueError):
+        ends.append(float(os.environ["SLURM_JOB_END_TIME"]))
+    return min(ends)

@@ -1,0 +1,67 @@
+#!/bin/bash
+# PowerTrip in pieces: a job that leaves with a checkpoint before its time is up, and puts itself into the queue again.
+# From the top of the repository:
+#
+#     sbatch slurm/requeue.sh                                                        # inputs/emnist_dynamic.toml
+#     sbatch --time=00:30:00 --ntasks=5 --gpus=4 slurm/requeue.sh inputs/fig12_trace.toml -o seed=3
+#
+# Options of sbatch win over the lines below; what follows the script goes to hpctrip. All pieces have one job id, so
+# they share results/NAME_ID.h5 and its checkpoints. What happens when:
+#
+# time limit                         hpctrip leaves some rounds before it, or at the latest when USR2 comes
+# scancel --batch --signal=USR2 ID   leaves at once: the round ends, checkpoint, requeue
+# scancel ID                         ends for good; `python -m hpctrip resume results/NAME_ID.h5` goes on by hand
+# preemption, node failure           Slurm requeues by itself; goes on from the last checkpoint
+# touch results/NAME_ID.h5.stop      leaves with a checkpoint and is not requeued
+#
+# HPCTRIP_MAX_REQUEUES  after so many pieces (default 100) the job gives up: a run that gets nowhere must not go round
+#                       for ever
+#
+#SBATCH --job-name=hpctrip
+#SBATCH --output=slurm-%x-%j.out
+#SBATCH --open-mode=append      # the pieces' logs follow one another
+#SBATCH --requeue
+#SBATCH --signal=B:USR2@120     # to this script; 120 s must hold a round and a checkpoint
+#SBATCH --time=04:00:00
+#SBATCH --ntasks=41
+#SBATCH --gpus=40
+#SBATCH --exclusive
+#SBATCH --distribution=cyclic
+#SBATCH --mem=0
+set -euo pipefail
+
+restarts=${SLURM_RESTART_COUNT:-0}
+file=results/${SLURM_JOB_NAME}_$SLURM_JOB_ID.h5
+(($# > 0)) || set -- inputs/emnist_dynamic.toml
+
+source slurm/launch.sh
+
+# To leave, the stop file: every launcher hands on other signals (srun USR2 but not TERM, Hydra's mpirun TERM but not
+# USR2, of which it dies), and none reaches ranks that are still importing torch. The ranks run in the background, as
+# bash would run a trap only after a child in the foreground.
+(launch --out "$file" --resume "$@") &
+ranks=$!
+told=
+trap 'told=yes; touch "$file.stop"' USR2
+code=0
+wait "$ranks" || code=$?
+if [[ -n $told ]]; then   # the signal has ended that wait
+    code=0
+    wait "$ranks" || code=$?
+    rm -f "$file.stop"
+    ((code != 2)) || code=85   # it came before the first round
+fi
+
+if ((code != 85)); then
+    exit "$code"
+elif [[ -e $file.stop ]]; then
+    echo "requeue.sh: stopped by $file.stop; remove it and submit again, or resume, to go on"
+elif [[ $(squeue --noheader --jobs="$SLURM_JOB_ID" --format=%T) != RUNNING ]]; then
+    echo "requeue.sh: cancelled or preempted"   # a requeue would undo scancel
+elif ((restarts >= ${HPCTRIP_MAX_REQUEUES:-100})); then
+    echo "requeue.sh: given up after $restarts requeues (HPCTRIP_MAX_REQUEUES)" >&2
+    exit 85
+else
+    echo "requeue.sh: requeued, $((${HPCTRIP_MAX_REQUEUES:-100} - restarts - 1)) more to come at most"
+    scontrol requeue "$SLURM_JOB_ID"
+fi

@@ -1,0 +1,288 @@
+"""A run that stopped goes on to the same bits as one that never did; here in one process, ranks in test_survive."""
+
+import dataclasses
+import errno
+import json
+import os
+import signal
+import time
+
+import numpy as np
+import pytest
+
+from hpctrip.app import launch as launching
+from hpctrip.app import signals
+from hpctrip.app.config import Checkpointing, Interrupt
+from hpctrip.app.desk import Keeper
+from hpctrip.app.experiment import State
+from hpctrip.app.resume import start_new, start_or_resume, start_resumed
+from hpctrip.app.signals import Interruption, listening, received, stop_file
+from hpctrip.base.errors import HpctripError, InputError, InterruptedRun
+from hpctrip.record import writer
+from hpctrip.record.checkpoint import Generations, newest
+from hpctrip.record.reader import open_run
+from hpctrip.record.verify import verify
+from hpctrip.sim.rounds import History
+
+TINY = [
+    "sites.num_sites=6",
+    "workload.train_samples=120",
+    "workload.test_samples=100",
+    "stop.target_accuracy=1.0",
+    "checkpoint.every_rounds=1",
+    "watchdog.enabled=false",
+]
+MEASURED = {"wall_s", "train_wall_s", "exchange_wall_s", "evaluate_wall_s", "idle_fraction"}
+
+
+def settings(*lines, rounds=4):
+    return [*TINY, f"stop.max_rounds={rounds}", *lines]
+
+
+def run(out, *lines, rounds=4, **how):
+    launching.launch(lambda: start_new([], settings(*lines, rounds=rounds), str(out), False, **how))
+    return open_run(out)
+
+
+def resume(source, *lines, rounds=4, to=None):
+    launching.launch(
+        lambda: start_resumed(str(source), [], [*lines, f"stop.max_rounds={rounds}"], to and str(to))
+    )
+    return open_run(to or source)
+
+
+def again(out, *lines, rounds=4):
+    """The command that starts, goes on and ends."""
+    launching.launch(lambda: start_or_resume([], settings(*lines, rounds=rounds), str(out)))
+    return open_run(out)
+
+
+def assert_same(found, expected):
+    assert verify(found) == []
+    for name in ("params_digest", "status", "stop_reason"):
+        assert found.meta[name] == expected.meta[name]
+    for one, two in zip(found.tables.values(), expected.tables.values(), strict=True):
+        for column in set(two) - MEASURED:
+            equal_nan = two[column].dtype.kind == "f"
+            assert np.array_equal(one[column], two[column], equal_nan=equal_nan), column
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    return run(tmp_path_factory.mktemp("undisturbed") / "run.h5")
+
+
+@pytest.mark.parametrize("server", ["fedavg", "momentum", "fedadam"])
+def test_in_two_parts_or_in_one_a_run_ends_with_the_same_bits(tmp_path, undisturbed, server):
+    lines = {"fedavg": [], "momentum": ["server.momentum=0.9"], "fedadam": ["server.kind=fedadam"]}[server]
+    whole = run(tmp_path / "whole.h5", *lines) if lines else undisturbed
+    half = run(tmp_path / "half.h5", *lines, rounds=2)
+    assert half.meta["stop_reason"] == "max_rounds = 2"
+    assert_same(resume(tmp_path / "half.h5"), whole)
+    starts = open_run(tmp_path / "half.h5").meta["starts"]
+    assert len(starts) == 2 and starts[1].startswith("after round 2: ")
+    assert half.meta["created_utc"] == open_run(tmp_path / "half.h5").meta["created_utc"]
+
+
+def test_rows_before_the_checkpoint_keep_their_wall_times_and_rows_beyond_it_are_dropped(tmp_path):
+    out = tmp_path / "run.h5"
+    long = run(out, rounds=3)
+    resumed = resume(f"{out}.ckpt1", rounds=2, to=tmp_path / "short.h5")  # ckpt0: round 3, ckpt1: round 2
+    assert len(resumed.rounds) == 2
+    assert resumed.rounds["wall_s"].tolist() == long.rounds["wall_s"].tolist()[:2]
+    assert len(open_run(out).rounds) == 3  # the run that was resumed from stays as it was
+
+
+def test_the_evaluation_that_only_the_last_round_gets_is_not_there_once_the_run_goes_on(tmp_path):
+    whole = run(tmp_path / "whole.h5", "evaluate.every_rounds=2")
+    run(tmp_path / "half.h5", "evaluate.every_rounds=2", rounds=3)
+    assert_same(resume(tmp_path / "half.h5"), whole)
+
+
+def test_a_damaged_generation_is_named_and_the_one_before_it_is_used(tmp_path, undisturbed, capsys):
+    out = tmp_path / "run.h5"
+    run(out, rounds=3)
+    last = tmp_path / "run.h5.ckpt0"
+    last.write_bytes(last.read_bytes()[:-100])
+    assert_same(resume(out), undisturbed)
+    told = capsys.readouterr().out
+    assert "run.h5.ckpt0: is damaged" in told and "going on after round 2" in told
+
+
+def test_what_differs_is_named_and_only_stop_rules_and_how_it_runs_may(tmp_path, undisturbed):
+    out = tmp_path / "run.h5"
+    run(out, rounds=2)
+    with pytest.raises(InputError) as caught:
+        resume(out, "seed=1", "policy.kind=static", "policy.k=3", "ranks.threads=2")
+    assert {fault.place for fault in caught.value.faults} >= {"seed", "policy.kind", "ranks.threads"}
+    free = ["label=new", "checkpoint.every_rounds=3", "interrupt.margin_rounds=1", "ranks.transport=serial"]
+    assert_same(resume(out, *free), undisturbed)
+
+
+def test_the_same_command_starts_goes_on_and_does_nothing_more(tmp_path, undisturbed, capsys):
+    out = tmp_path / "run.h5"
+    again(out, rounds=2)
+    assert_same(again(out), undisturbed)
+    capsys.readouterr()
+    before = out.read_bytes()
+    again(out)
+    assert out.read_bytes() == before and "is finished already" in capsys.readouterr().out
+    with pytest.raises(InputError, match="seed: is 5, but 0 in"):
+        again(out, "seed=5")
+
+
+def test_the_same_command_without_checkpoints_begins_again_unless_it_is_finished(tmp_path, undisturbed):
+    out, off = tmp_path / "run.h5", "checkpoint.enabled=false"
+    run(out, off, rounds=2)
+    assert newest(out)[0] is None
+    found = again(out, off, rounds=2)
+    assert found.meta["starts"] == open_run(out).meta["starts"]
+    given = {"input_toml": found.input_toml, "input_json": json.dumps(found.input)}
+    meta = {**found.meta, **given, "status": "failed"}
+    writer.write_run(out, meta, {"site": (np.arange(6), "1", "site")}, History())
+    assert_same(again(out, off), undisturbed)
+
+
+def test_a_new_run_does_not_trample_on_checkpoints(tmp_path):
+    out = tmp_path / "run.h5"
+    run(out, rounds=1)
+    out.unlink()
+    with pytest.raises(InputError, match=r"run.h5.ckpt0: exists already; resume from it"):
+        run(out)
+    launching.launch(lambda: start_new([], settings("seed=3", rounds=1), str(out), True))
+    assert "seed = 3" in newest(out)[0].input_toml and not (tmp_path / "run.h5.ckpt1").exists()
+
+
+def test_a_signal_ends_the_run_after_its_round_with_a_checkpoint(tmp_path, undisturbed, monkeypatch):
+    out = tmp_path / "run.h5"
+    record = launching.Recorder.record
+
+    def signalled(self, history):
+        if len(history) == 2:
+            os.kill(os.getpid(), signal.SIGUSR2)
+        return record(self, history)
+
+    monkeypatch.setattr(launching.Recorder, "record", signalled)
+    with pytest.raises(InterruptedRun, match="after round 2: SIGUSR2 received by rank 0") as caught:
+        run(out, "checkpoint.every_rounds=100")
+    assert caught.value.exit_code == 85
+    assert open_run(out).meta["status"] == "interrupted" and newest(out)[0].round == 2
+    monkeypatch.undo()
+    assert_same(resume(out), undisturbed)
+
+
+def test_a_stop_file_ends_the_run_and_stops_the_next_one_until_it_is_removed(tmp_path, monkeypatch):
+    out = tmp_path / "run.h5"
+    monkeypatch.setattr(launching, "Recorder", _touching(stop_file(out)))
+    with pytest.raises(InterruptedRun, match=r"after round 1: stop file .*run.h5.stop"):
+        run(out)
+    with pytest.raises(InputError, match=r"run.h5.stop: asks runs .* to stop; remove it"):
+        again(out)
+    stop_file(out).unlink()
+    monkeypatch.undo()
+    assert again(out).meta["status"] == "finished"
+
+
+def _touching(file):
+    class Touching(writer.Recorder):
+        def record(self, history):
+            file.touch()
+            return super().record(history)
+
+    return Touching
+
+
+@pytest.mark.parametrize("what", [".h5", ".ckpt"])
+def test_a_full_disk_ends_the_run_with_one_line_and_nothing_written_before_is_lost(
+    tmp_path, undisturbed, monkeypatch, what
+):
+    out = tmp_path / "run.h5"
+    replace = os.replace
+
+    def full(source, target):
+        if what in str(target)[-6:] and newest(out)[0] and newest(out)[0].round == 2:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        replace(source, target)
+
+    monkeypatch.setattr(writer, "WRITE_SHARE", 0)
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(
+        HpctripError, match="cannot be written: No space left on device; free some space"
+    ) as caught:
+        run(out)
+    assert caught.value.exit_code == 1 and verify(open_run(out)) == []
+    assert len(open_run(out).rounds) >= 2
+    monkeypatch.undo()
+    assert_same(resume(out), undisturbed)
+
+
+def test_checkpoints_keep_within_their_share_of_the_wall_time(tmp_path, fake_rows):
+    now = [0.0]
+
+    class SlowDisk(Generations):
+        def write(self, checkpoint):
+            now[0] += 2.0
+            return tmp_path
+
+    rules = Checkpointing(every_s=10, max_fraction=0.01)
+    keeper = Keeper(rules, SlowDisk(tmp_path / "run.h5"), "", {}, 0, lambda: now[0])
+    saved = []
+    for state in fake_rows(1000):
+        now[0] += 1.0
+        if keeper.due(state, over=False):
+            keeper.save(state, *_no_arrays())
+            saved.append(state.round)
+    assert saved == [10, 210, 410, 610, 810]  # the first after every_s; a cost of 2 s is 1 % of 200 s
+    assert keeper.due(state, over=True)
+
+
+def _no_arrays():
+    import torch
+
+    return torch.zeros(1), torch.zeros(0, 1, dtype=torch.float64)
+
+
+@pytest.fixture
+def fake_rows(undisturbed):
+    row = undisturbed.history().last
+
+    def states(number):
+        for round in range(1, number + 1):
+            yield State(round, row.clock_s, History((dataclasses.replace(row, round=round),)))
+
+    return states
+
+
+def test_a_run_leaves_while_the_job_still_has_time_for_a_few_rounds(tmp_path, undisturbed, monkeypatch):
+    monkeypatch.setenv("SLURM_JOB_END_TIME", "1000")
+    now = [0.0]
+    rows = undisturbed.history()
+    slowest_s = max(row.wall_s for row in rows.rows)
+    judge = Interruption(Interrupt(margin_rounds=3), tmp_path / "run.h5", ["here"], lambda: now[0])
+    now[0] = 1000 - 3 * slowest_s - 20.001
+    assert judge.reason([0], rows, checkpoint_s=10.0) == ""
+    now[0] += 0.002
+    assert judge.reason([0], rows, checkpoint_s=10.0).startswith("the job ends in 2")
+    own = Interruption(Interrupt(job_s=50), tmp_path / "run.h5", ["here"], lambda: now[0])
+    assert own.reason([0], History(), 0.0) == ""
+    now[0] += 51
+    assert own.reason([0], History(), 0.0).startswith("the job ends in")
+
+
+def test_a_signal_at_another_rank_is_named_with_its_host(tmp_path):
+    judge = Interruption(Interrupt(), tmp_path / "run.h5", ["a", "b", "c"])
+    why = judge.reason([0, 0, signal.SIGTERM], History(), 0.0)
+    assert why == "SIGTERM received by rank 2 on c"
+
+
+def test_handlers_only_set_a_flag_and_are_put_back():
+    before = signal.getsignal(signal.SIGUSR2)
+    with listening(["SIGUSR2"]):
+        assert received() == 0
+        os.kill(os.getpid(), signal.SIGUSR2)
+        time.sleep(0.01)
+        assert received() == signal.SIGUSR2
+    assert signal.getsignal(signal.SIGUSR2) is before
+    with listening(["SIGUSR2"]):
+        assert received() == 0
+    assert signals.received() == 0

@@ -1,0 +1,147 @@
+"""A checkpoint proves itself whole or is not used; two generations make sure that one of them is."""
+
+import dataclasses
+import hashlib
+import os
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hpctrip.base.errors import InputError
+from hpctrip.record import checkpoint as checkpoints
+from hpctrip.record.checkpoint import Checkpoint, Generations, newest, pack, read, unpack
+from hpctrip.sim.rounds import History
+
+
+@pytest.fixture(scope="session")
+def state(fake_history):
+    def make(rounds=3, num_slots=1):
+        history = fake_history(rounds, 5)
+        return Checkpoint(
+            round=rounds,
+            clock_s=history.last.clock_s if history.last else 0.0,
+            stop_reason="",
+            history=history,
+            params=np.arange(7, dtype=np.float32) / 3,
+            slots=np.arange(7 * num_slots, dtype=np.float64).reshape(num_slots, 7) / 7,
+            input_toml='name = "made-up"\n',
+            about={"starts": ["after round 0: today, 3 ranks"]},
+        )
+
+    return make
+
+
+def same(one, two):
+    """Equal in every bit, NaNs included: the bytes of a checkpoint are a function of what it holds."""
+    return pack(one) == pack(two)
+
+
+@pytest.mark.parametrize("num_slots", [0, 1, 2])
+def test_what_is_read_is_what_was_written(tmp_path, state, num_slots):
+    written = state(num_slots=num_slots)
+    found = read(Generations(tmp_path / "run.h5").write(written))
+    assert same(found, written)
+    assert found.params.tobytes() == written.params.tobytes() and found.slots.shape == (num_slots, 7)
+    assert found.history.last.cohort.site.tolist() == written.history.last.cohort.site.tolist()
+    assert found.about == written.about and found.clock_s == written.clock_s
+
+
+def test_a_round_without_candidates_or_evaluation_comes_back_as_it_was(state):
+    one = state()
+    odd = dataclasses.replace(one.history.last, candidates=None, accuracy=float("nan"), eval_seen=0)
+    one = dataclasses.replace(one, history=History((*one.history.rows[:-1], odd)))
+    row = unpack(pack(one), "it").history.last
+    assert row.candidates is None and np.isnan(row.accuracy) and row.eval_seen == 0
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_no_flipped_bit_and_no_truncation_goes_unnoticed(state, data):
+    whole = pack(state())
+    if data.draw(st.booleans(), label="truncate"):
+        damaged = whole[: data.draw(st.integers(0, len(whole) - 1))]
+    else:
+        at, bit = data.draw(st.integers(0, len(whole) - 1)), data.draw(st.integers(0, 7))
+        damaged = whole[:at] + bytes([whole[at] ^ (1 << bit)]) + whole[at + 1 :]
+    with pytest.raises(InputError, match=r"^run.h5.ckpt0: "):
+        unpack(damaged, "run.h5.ckpt0")
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_a_header_that_lies_under_a_right_checksum_is_an_error_and_no_traceback(state, data):
+    body = bytearray(pack(state())[:-32])
+    for _ in range(data.draw(st.integers(1, 4))):
+        body[data.draw(st.integers(8, min(len(body), 900) - 1))] = data.draw(st.integers(0, 255))
+    forged = bytes(body) + hashlib.blake2b(body, digest_size=32).digest()
+    try:
+        unpack(forged, "forged")
+    except InputError as error:
+        assert "forged" in str(error)
+
+
+def test_a_later_layout_is_refused_by_its_number(state):
+    body = b"HPCTRIP\x09" + pack(state())[8:-32]
+    with pytest.raises(InputError, match="has layout 9; this hpctrip reads layout 1"):
+        unpack(body + hashlib.blake2b(body, digest_size=32).digest(), "new")
+
+
+def test_generations_alternate_and_the_newest_is_found_by_its_round(tmp_path, state):
+    out = tmp_path / "run.h5"
+    files = Generations(out)
+    names = [files.write(state(rounds)).name for rounds in (1, 2, 3)]
+    assert names == ["run.h5.ckpt0", "run.h5.ckpt1", "run.h5.ckpt0"]
+    found, path, faults = newest(out)
+    assert (found.round, path.name, faults) == (3, "run.h5.ckpt0", [])
+
+
+def test_a_damaged_newest_is_named_and_the_one_before_is_used_and_kept(tmp_path, state):
+    out = tmp_path / "run.h5"
+    files = Generations(out)
+    files.write(state(1))
+    hurt = files.write(state(2))
+    hurt.write_bytes(hurt.read_bytes()[:-1])
+    found, path, faults = newest(out)
+    assert found.round == 1 and path.name == "run.h5.ckpt0"
+    assert len(faults) == 1 and "run.h5.ckpt1: is damaged" in faults[0]
+    assert Generations(out, kept=path).write(state(2)) == hurt  # the good one is not the one written over
+    assert newest(out)[0].round == 2
+
+
+def test_two_damaged_generations_are_an_error_that_names_both_and_none_at_all_is_none(tmp_path, state):
+    out = tmp_path / "run.h5"
+    assert newest(out) == (None, None, [])
+    files = Generations(out)
+    for rounds in (1, 2):
+        files.write(state(rounds)).write_bytes(b"HPCTRIP\x01")
+    with pytest.raises(InputError) as caught:
+        newest(out)
+    assert "ckpt0: is damaged" in str(caught.value) and "ckpt1: is damaged" in str(caught.value)
+
+
+@pytest.mark.parametrize("step", ["fsync", "replace"])
+def test_dying_while_writing_leaves_the_newest_as_it_was(tmp_path, state, monkeypatch, step):
+    class Killed(BaseException):
+        pass
+
+    def die(*_):
+        raise Killed
+
+    out = tmp_path / "run.h5"
+    files = Generations(out)
+    for rounds in (1, 2):
+        files.write(state(rounds))
+    monkeypatch.setattr(os, step, die)
+    with pytest.raises(Killed):
+        files.write(state(3))
+    assert newest(out)[0].round == 2
+
+
+def test_what_holds_no_checkpoint_is_said_so(tmp_path, run_file):
+    with pytest.raises(InputError, match="is not an hpctrip checkpoint"):
+        read(run_file)
+    with pytest.raises(InputError, match="cannot be read: No such file"):
+        read(tmp_path / "absent.ckpt0")
+    assert checkpoints.MAGIC not in run_file.read_bytes()
