@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 
 import numpy as np
 import torch
@@ -123,13 +122,11 @@ class Run:
             min(len(task.test), experiment.evaluate.max_samples or len(task.test)),
             experiment.evaluate.batch_size,
         )
-
-    @cached_property
-    def world(self) -> World:
-        """The simulated world; only the aggregator looks at it."""
-        e = self.experiment
-        payload_bytes = 4.0 * len(self.initial_params)
-        return World.build(e.sites, e.network, e.power, e.throughput, e.timing, payload_bytes, self.seed)
+        if ranks.is_aggregator:  # nobody else looks at the simulated world
+            e, payload_bytes = experiment, 4.0 * len(self.initial_params)
+            self.world = World.build(
+                e.sites, e.network, e.power, e.throughput, e.timing, payload_bytes, self.seed
+            )
 
     # 1. the aggregator's decision
 
@@ -169,7 +166,7 @@ class Run:
         ):
             raise InputError(
                 f"policy {self.experiment.policy.kind!r}",
-                f"chose {cohort!r} in round {state.round + 1}",
+                f"chose {' '.join(np.array2string(cohort, threshold=10).split())} in round {state.round + 1}",
                 f"a cohort is a non-empty array of distinct site indices from 0 to {len(self.world) - 1}",
             )
         return replace(decision, cohort=cohort.astype(np.int64))

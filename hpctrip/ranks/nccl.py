@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable
+from types import TracebackType
 
 import numpy as np
 import torch
@@ -73,6 +74,15 @@ class NcclRanks(MpiRanks):
         elif self.rank == first and self.size > 1 and slots.numel():
             _wait(self.comm.Isend(slots.cpu().numpy(), dest=0))
         return slots if self.is_aggregator else None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """As over MPI; then the hosts leave their group."""
+        super().__exit__(kind, error, trace)
+        if self.group is not None:
+            dist.destroy_process_group(self.group)
+            self.group = None
 
 
 def _free_address() -> str:

@@ -33,7 +33,7 @@ class Stacked:
     bring its own stacked forward, `model.stacked_forward(weights, x)`; every other one is mapped with torch.func.vmap.
 
     The host decides nothing on the device's numbers: shapes are fixed, sites with fewer batches are masked, and the
-    host waits once, at the block's end, for the mean losses. So a step could be captured in a CUDA graph as it is.
+    host waits once, at the block's end, for the mean losses: what a CUDA graph of a step needs (not yet tried).
     """
 
     name = "stacked"

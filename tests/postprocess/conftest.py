@@ -1,0 +1,133 @@
+"""Small results files written with the real writer, so small that their times can be checked by hand."""
+
+import json
+import sys
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+import pytest
+
+from hpctrip.base.units import HOUR_S, MILE_M
+from hpctrip.record.schema import Column
+from hpctrip.record.writer import write_run
+from hpctrip.sim.rounds import Candidates, CohortRound, History, RoundRow
+
+SCRIPTS = Path(__file__).parents[2] / "postprocess"
+sys.path.insert(0, str(SCRIPTS))  # the scripts are no package: each runs from its own folder
+
+
+@pytest.fixture(autouse=True)
+def small_pictures(monkeypatch):
+    """A twentieth of the pixels: drawing them is what these tests would spend their time on."""
+    import common  # noqa: F401  (sets the style, once)
+
+    monkeypatch.setitem(matplotlib.rcParams, "savefig.dpi", 60)
+
+
+def row(number, start_h, end_h, k, accuracy, vote=0) -> RoundRow:
+    """One round of the sites 0..k-1; two thirds of its time is computing."""
+    seconds = (end_h - start_h) * HOUR_S
+    sites = np.arange(k)
+    ones = np.ones(k)
+    cohort = CohortRound(sites, 100 * (sites + 1), ones, ones, ones, ones, ones, ones)
+    weighed = np.array([max(1, vote - 1), max(1, vote)])
+    return RoundRow(
+        round=number,
+        clock_start_s=start_h * HOUR_S,
+        clock_s=end_h * HOUR_S,
+        makespan_s=seconds,
+        num_sites=k,
+        voted_num_sites=vote,
+        straggler=k - 1,
+        straggler_compute_s=seconds * 2 / 3,
+        straggler_comm_s=seconds / 3,
+        num_samples=100 * k,
+        accuracy=accuracy,
+        eval_correct=0 if np.isnan(accuracy) else round(1000 * accuracy),
+        eval_seen=0 if np.isnan(accuracy) else 1000,
+        eval_loss=1.0,
+        train_loss=1.0,
+        efficiency=0.0,
+        update_norm=1.0,
+        wall_s=4.0,
+        train_wall_s=2.0,
+        exchange_wall_s=0.5,
+        evaluate_wall_s=0.5,
+        idle_fraction=0.25,
+        cohort=cohort,
+        candidates=Candidates(weighed, ones[:1].repeat(2), ones[:1].repeat(2), np.array([0.1, 0.2]))
+        if vote
+        else None,
+    )
+
+
+@pytest.fixture
+def make_run(tmp_path):
+    """Write `name`.h5: rounds of `hours` each with cohorts `k` and accuracies; returns the path as text."""
+
+    def make(
+        name,
+        policy="powertrip",
+        k=(2, 4, 6),
+        accuracy=(0.2, 0.3, 0.5),
+        hours=1.0,
+        seed=0,
+        votes=None,
+        target=0.45,
+        label="",
+        policy_keys=None,
+        update_bytes=1.5e9,
+        power_fraction=1.0,
+        ranks=1,
+        synthetic=True,
+    ):
+        miles = np.array([0.0, 100, 500, 1000, 2000, 4000, 8000, 10000])
+        bandwidth_bps = 1e9 * np.minimum(1, 1000 / np.maximum(miles, 1))
+        distance_m = miles * MILE_M
+        values = {
+            "site": np.arange(8),
+            "distance_m": distance_m,
+            "bandwidth_bps": bandwidth_bps,
+            "delay_s": distance_m / 2e8 + 8 * update_bytes / bandwidth_bps,
+            "num_samples": 100 * np.arange(1, 9),
+            "compute_s": np.full(8, 60.0),
+            "power_fraction": np.linspace(0.2, 1.0, 8),
+        }
+        rounds = [
+            row(i + 1, i * hours, (i + 1) * hours, k_, a, vote)
+            for i, (k_, a, vote) in enumerate(zip(k, accuracy, votes or [0] * len(k), strict=True))
+        ]
+        merged = {
+            "name": name,
+            "seed": seed,
+            "network": {"update_bytes": update_bytes},
+            "power": {"kind": "constant", "fraction": power_fraction},
+            "policy": {"kind": policy, **(policy_keys or {})},
+            "ranks": {"threads": ranks},
+        }
+        meta = {
+            "scenario": name,
+            "label": label,
+            "status": "finished",
+            "stop_reason": "max_rounds = 3",
+            "policy": policy,
+            "seed": seed,
+            "update_bytes": update_bytes,
+            "target_accuracy": target,
+            "params_digest": "0123456789abcdef0123456789abcdef",
+            "data_source": "glyphs rendered from fonts",
+            "synthetic_data": synthetic,
+            "synthetic_power": synthetic,
+            "num_ranks": ranks,
+            "transport": "serial",
+            "engine": "loop",
+            "input_json": json.dumps(merged),
+        }
+        path = tmp_path / f"{name}.h5"
+        write_run(
+            path, meta, {name: Column(v, "1", name) for name, v in values.items()}, History(tuple(rounds))
+        )
+        return str(path)
+
+    return make

@@ -1,0 +1,169 @@
+"""Each thing that verify promises to notice, changed alone in a sound file."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import h5py
+import numpy as np
+import pytest
+
+from hpctrip.record import schema
+from hpctrip.record.reader import open_run
+from hpctrip.record.verify import verify
+from hpctrip.record.writer import write_run
+from hpctrip.sim.rounds import History
+
+
+def test_a_sound_file_has_no_faults(run_file):
+    assert verify(open_run(run_file)) == []
+
+
+@pytest.fixture
+def faults_after(fake_history, fake_sites, meta, tmp_path):
+    """What verify says of three rounds whose second is changed by `change` (written anew: all checksums fit)."""
+
+    def faults(change, **more_meta):
+        first, second, third = fake_history(3, 5).rows
+        write_run(
+            tmp_path / "run.h5", meta | more_meta, fake_sites(5), History((first, change(second), third))
+        )
+        return [
+            str(fault).removeprefix(f"{tmp_path / 'run.h5'}: ")
+            for fault in verify(open_run(tmp_path / "run.h5"))
+        ]
+
+    return faults
+
+
+def _cohort(**columns):
+    return lambda row: replace(row, cohort=replace(row.cohort, **columns))
+
+
+# the second round: clock 21 to 52 s, cohort [2, 1, 0] computes 30, 20, 10 s and communicates 1 s each, 303 samples
+CHANGES = {
+    "num_sites is 2, its cohort has 3": lambda row: replace(row, num_sites=2),
+    "num_samples is 302, its cohort's sum is 303": lambda row: replace(row, num_samples=302),
+    "accuracy is 0.21, 20 of 100 correct is 0.2": lambda row: replace(
+        row, accuracy=0.21, efficiency=0.11 / 31
+    ),
+    "straggler 4 is not in its cohort": lambda row: replace(row, straggler=4),
+    "straggler 1 is not the site that finished last": lambda row: replace(row, straggler=1),
+    "straggler_compute_s is 29, its cohort says 30": lambda row: replace(row, straggler_compute_s=29.0),
+    "straggler_comm_s is 2, its cohort says 1": lambda row: replace(row, straggler_comm_s=2.0),
+    "voted_num_sites is 3, its candidates vote for 2": lambda row: replace(row, voted_num_sites=3),
+    "voted_num_sites is 2 without candidates": lambda row: replace(row, candidates=None),
+    "candidate k = 3: efficiency is not gain / round_s": lambda row: replace(
+        row, candidates=replace(row.candidates, efficiency=np.array([0.02, 0.04, 0.03]))
+    ),
+    "efficiency is 0.5, the gain per second is 0.00322581": lambda row: replace(row, efficiency=0.5),
+    "site 1 is in its cohort more than once": _cohort(site=np.array([2, 1, 1])),
+    "its cohort has site 5; sites are 0 to 4": _cohort(site=np.array([2, 1, 5])),
+}
+
+
+@pytest.mark.parametrize("fault", CHANGES)
+def test_one_changed_value_is_one_fault(fault, faults_after):
+    found = faults_after(CHANGES[fault])
+    assert f"round 2: {fault}" in found
+    assert all(text.startswith(("round 2: ", "round 3: efficiency")) for text in found)
+
+
+def test_a_clock_that_jumps_is_noticed_on_both_sides(faults_after):
+    found = faults_after(lambda row: replace(row, clock_s=53.0))
+    assert "round 2: clock_s is 53, not clock_start_s + makespan_s" in found
+    assert "round 3: clock_start_s is 52, the round before ended at 53" in found
+
+
+def test_the_makespan_follows_the_clock_that_the_input_names(faults_after):
+    """Compute 30, 20, 10 s; communication 1, 1, 25 s: one straggler takes 35 s, max plus max 55 s."""
+    comm_s = np.array([1.0, 1.0, 25.0])
+    changed = {"straggler": 0, "straggler_compute_s": 10.0, "straggler_comm_s": 25.0}
+
+    def change(row):
+        return replace(row, cohort=replace(row.cohort, comm_s=comm_s), **changed)
+
+    def makespans(found):
+        return [text for text in found if "makespan_s is" in text]
+
+    assert makespans(faults_after(change)) == [
+        "round 2: makespan_s is 31, the cohort's times give 35 (clock straggler)"
+    ]
+    timing = {"input_json": json.dumps({"timing": {"clock": "max-plus-max"}})}
+    assert "round 2: makespan_s is 31, the cohort's times give 55 (clock max-plus-max)" in faults_after(
+        change, **timing
+    )
+
+
+def test_rounds_that_do_not_count_from_one_are_noticed(faults_after):
+    assert faults_after(lambda row: replace(row, round=1)) == ["/rounds/round: does not count from 1 to 3"]
+
+
+def test_a_round_without_evaluation_has_no_accuracy(faults_after):
+    unevaluated = {"eval_seen": 0, "eval_correct": 0, "efficiency": float("nan")}
+    found = faults_after(lambda row: replace(row, **unevaluated))
+    assert "round 2: accuracy is 0.2, 0 of 0 correct is nan" in found
+    found = faults_after(lambda row: replace(row, accuracy=float("nan"), **unevaluated))
+    assert found == ["round 3: efficiency is 0.00243902, the gain per second is 0.00277778"]  # 0.2 in 72 s
+
+
+def _edit(path, edit):
+    with h5py.File(path, "r+") as file:
+        edit(file)
+    return [str(fault) for fault in verify(open_run(path))]
+
+
+def test_an_edited_value_does_not_match_the_checksum(run_file):
+    def edit(file):
+        file["rounds/update_norm"][1] = 2.0
+
+    assert f"{run_file}: /rounds: does not match its checksum" in _edit(run_file, edit)[0]
+
+
+def test_an_edited_unit_of_a_site_column_does_not_match_the_checksum(run_file):
+    def edit(file):
+        file["sites/distance_m"].attrs["unit"] = np.bytes_(b"mi")
+
+    assert "/sites: does not match its checksum" in _edit(run_file, edit)[0]
+
+
+def test_an_edited_attribute_does_not_match_the_checksum(run_file):
+    def edit(file):
+        file.attrs["time_to_accuracy_s"] = 1.0
+
+    assert "attributes or input do not match their checksum" in _edit(run_file, edit)[0]
+
+
+def test_a_missing_attribute_is_named(run_file):
+    def edit(file):
+        del file.attrs["engine"]
+
+    assert f"{run_file}: attribute engine: is missing" in _edit(run_file, edit)
+
+
+@pytest.mark.parametrize(
+    ("values", "unit", "fault"),
+    [
+        (None, "", "/rounds/clock_s: is missing"),
+        (np.ones(3, dtype="f4"), "s", "/rounds/clock_s: has type float32, not float64"),
+        (np.array([21.0, 52.0, 93.0]), "h", "/rounds/clock_s: has the unit 'h', not 's'"),
+    ],
+)
+def test_a_column_that_departs_from_the_schema_is_named(values, unit, fault, run_file):
+    def edit(file):
+        del file["rounds/clock_s"]
+        if values is not None:
+            file["rounds/clock_s"] = values
+            file["rounds/clock_s"].attrs.update(unit=np.bytes_(unit), description=np.bytes_("clock"))
+
+    assert any(fault in found for found in _edit(run_file, edit))
+
+
+def test_a_wrong_time_to_accuracy_is_noticed_behind_a_fitting_checksum(run_file):
+    run = open_run(run_file)
+    meta = run.meta | {"time_to_accuracy_s": 21.0}
+    wrong = replace(run, meta=meta, checksum=schema.meta_checksum(meta, run.input_toml, run.input))
+    assert [str(fault) for fault in verify(wrong)] == [
+        f"{run_file}: time_to_accuracy_s: is 21, the rounds say 52"
+    ]
