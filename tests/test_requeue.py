@@ -78,7 +78,7 @@ def cluster(tmp_path):
             state = next(word for word in words if word.startswith("JobState=")).removeprefix("JobState=")
             if what(log(job), state):
                 return log(job)
-            assert time.monotonic() < deadline, f"{state}\n{log(job)}"
+            assert not over(log(job), state) and time.monotonic() < deadline, f"{state}\n{log(job)}"
             time.sleep(0.5)
 
     def result(job):

@@ -10,10 +10,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import tomli_w
-from pydantic import Field, ValidationError
+from pydantic import BeforeValidator, Field, ValidationError
 
 from hpctrip.base.component import Component, Registry, registry_of, unknown_name
 from hpctrip.base.errors import Fault, InputError
@@ -82,11 +82,16 @@ class Evaluate(Component):
     """Samples per batch; batches have fixed boundaries, so that results do not depend on the ranks."""
 
 
+def _none(value: Any) -> Any:
+    """TOML has no null."""
+    return None if value == "none" else value
+
+
 class Stop(Component):
     """Which rule ends the run; the first to fire is recorded."""
 
-    target_accuracy: float | None = Field(0.45, gt=0, le=1)
-    """Stop at this held-out accuracy: its time is the time-to-accuracy."""
+    target_accuracy: Annotated[float | None, BeforeValidator(_none)] = Field(0.45, gt=0, le=1)
+    """Stop at this held-out accuracy: its time is the time-to-accuracy. "none": no target."""
     max_rounds: int = Field(500, ge=1)
     """Stop after so many rounds."""
     max_clock_s: Seconds | None = Field(None, gt=0)

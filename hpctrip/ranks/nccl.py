@@ -55,7 +55,7 @@ class NcclRanks(MpiRanks):
         first = self.hosts[0]
         if self.group is not None:
             dist.all_reduce(partial, group=self.group)
-            params, tail = step(partial), partial[num_params:].cpu().numpy()
+            params, tail = step(partial[:num_params]), partial[num_params:].cpu().numpy()
             if self.size > 1 and self.rank == first:
                 _wait(self.comm.Isend(params.cpu().numpy(), dest=0))
                 _wait(self.comm.Isend(tail, dest=0))
@@ -66,15 +66,6 @@ class NcclRanks(MpiRanks):
         _wait(self.comm.Irecv(tail, source=first))
         return params.to(partial.device), tail
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """As over MPI; then the hosts leave their group."""
-        super().__exit__(kind, error, trace)
-        if self.group is not None:
-            dist.destroy_process_group(self.group)
-            self.group = None
-
     def collect(self, slots: torch.Tensor) -> torch.Tensor | None:
         """The hosts step, each with the same slots; the first sends its own to rank 0."""
         first = self.hosts[0]
@@ -83,6 +74,15 @@ class NcclRanks(MpiRanks):
         elif self.rank == first and self.size > 1 and slots.numel():
             _wait(self.comm.Isend(slots.cpu().numpy(), dest=0))
         return slots if self.is_aggregator else None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """As over MPI; then the hosts leave their group."""
+        super().__exit__(kind, error, trace)
+        if self.group is not None:
+            dist.destroy_process_group(self.group)
+            self.group = None
 
 
 def _free_address() -> str:

@@ -132,7 +132,8 @@ class Watchdog:
         self._beat_s = min(1.0, limits.silent_s / BEATS)
 
     def __enter__(self) -> Watchdog:
-        faulthandler.enable()  # a crash in C code shows its stacks too
+        with contextlib.suppress(OSError, ValueError):  # where standard error is no file, as in a notebook
+            faulthandler.enable()  # a crash in C code shows its stacks too
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._socket.bind(("", 0))
         ranks = self._ranks
