@@ -16,7 +16,7 @@ class _DefaultsToRun(click.Group):
     """`hpctrip FILE.toml` means `hpctrip run FILE.toml`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if not args or (args[0] not in self.commands and args[0] not in ("--help", "--version")):
+        if not args or (args[0] not in self.commands and args[0] not in ("--help", "-h", "--version")):
             args = ["run", *args]
         return super().parse_args(ctx, args)
 
@@ -111,9 +111,13 @@ def workloads() -> None:
 def keys(section: str | None) -> None:
     """List every key of the input file, or those of one SECTION."""
     from hpctrip.app.config import Experiment
-    from hpctrip.base.component import Component, registry_of
+    from hpctrip.base.component import Component, registry_of, unknown_name
 
     Experiment.model_rebuild(force=True)
+    if section not in (None, *Experiment.model_fields):
+        raise click.BadParameter(
+            f"{section!r} is no section; {unknown_name(section, Experiment.model_fields)}"
+        )
     for name, field in Experiment.model_fields.items():
         if section not in (None, name):
             continue

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import sys
 import tomllib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
@@ -39,7 +40,7 @@ class Train(Component):
     """Learning rate."""
     batch_size: int | None = Field(None, ge=1)
     """Samples in one step."""
-    local_epochs: float | None = Field(None, gt=0)
+    local_epochs: float | None = Field(None, gt=0, le=1000)
     """Passes over its shard that a site makes in a round; a fraction visits that share of a fresh shuffle."""
     momentum: float = Field(0.0, ge=0, lt=1)
     """SGD momentum, started anew every round."""
@@ -65,7 +66,7 @@ class RanksInput(Component):
     """auto: mpi under a launcher, else serial."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """auto: the node's GPUs where there are any."""
-    threads: int = Field(1, ge=1)
+    threads: int = Field(1, ge=1, le=1024)
     """torch threads per rank. Fixed by the input, not by the machine, as kernels may round differently with the number
     of threads; ranks, not threads, are how cores are used (measured: two ranks of one thread beat one of two)."""
 
@@ -101,7 +102,7 @@ class Experiment(Component):
     """Names the scenario and the results file."""
     label: str | None = None
     """How figures call this run; absent: its policy."""
-    seed: int = Field(0, ge=0)
+    seed: int = Field(0, ge=0, lt=2**63)
     """Every random stream derives from it."""
     plugins: list[str] = []
     """Python files to import first: they add policies, power models or workloads of your own."""
@@ -121,6 +122,13 @@ class Experiment(Component):
     ranks: RanksInput = RanksInput()
     evaluate: Evaluate = Evaluate()
     stop: Stop = Stop()
+
+
+_DEFAULT_KINDS = {
+    name: registry.default
+    for name, field in Experiment.model_fields.items()
+    if (registry := registry_of(field)) is not None
+}
 
 
 @dataclass(frozen=True)
@@ -174,12 +182,9 @@ def merge(below: Tables, above: Tables) -> Tables:
     merged = dict(below)
     for key, value in above.items():
         old = merged.get(key)
-        if (
-            isinstance(value, dict)
-            and isinstance(old, dict)
-            and value.get("kind", old.get("kind")) == old.get("kind")
-        ):
-            merged[key] = merge(old, value)
+        if isinstance(value, dict) and isinstance(old, dict):
+            kind = old.get("kind", _DEFAULT_KINDS.get(key))
+            merged[key] = merge(old, value) if value.get("kind", kind) == kind else value
         else:
             merged[key] = value
     return merged
@@ -195,7 +200,7 @@ def validate(tables: Tables) -> Experiment:
     try:
         return Experiment.model_validate(tables)
     except ValidationError as error:
-        raise InputError(faults=[_fault(detail, tables) for detail in error.errors()]) from None
+        raise InputError(faults=_one_per_place(map(_fault, error.errors()))) from None
 
 
 def resolved(component: Component) -> Tables:
@@ -253,17 +258,30 @@ def _import_plugin(path: str) -> None:
     if not Path(path).is_file():
         raise InputError(place, "no such file", "give the path of a Python file")
     spec = importlib.util.spec_from_file_location(f"hpctrip_plugin_{Path(path).stem}", path)
-    assert (
-        spec is not None and spec.loader is not None
-    )  # spec_from_file_location fails on other suffixes only
+    if spec is None or spec.loader is None:
+        raise InputError(place, "not a Python file", "its name must end in .py")
     module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = (
+        module  # where pydantic looks up annotations and docstrings of the file's classes
+    )
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise InputError(place, f"fails when imported: {type(error).__name__}: {error}") from None
 
 
-def _fault(detail: Any, tables: Tables) -> Fault:
+def _one_per_place(faults: Iterable[Fault]) -> list[Fault]:
+    """pydantic reports a value that fits no member of a union once for every member."""
+    places: dict[str, Fault] = {}
+    for fault in faults:
+        first = places.get(fault.place)
+        places[fault.place] = (
+            replace(first, problem=f"{first.problem}, or {fault.problem}") if first else fault
+        )
+    return list(places.values())
+
+
+def _fault(detail: Any) -> Fault:
     """One pydantic error as place, problem and way out."""
     path, owner = _locate(detail["loc"])
     place, value = ".".join(path), detail.get("input")

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from hpctrip.app.config import Input, read_input, resolve
+from hpctrip.app.config import Experiment, Input, read_input, resolve
 from hpctrip.app.experiment import Run, State
 from hpctrip.app.loop import train
 from hpctrip.app.progress import Progress
@@ -30,16 +30,14 @@ def launch(paths: Iterable[str], overrides: Iterable[str], out: str | None, over
         tables = first_ranks.lead(lambda: read_input(paths, overrides).tables)
         given = resolve(tables)
         experiment = given.experiment
-        with with_transport(first_ranks, experiment.ranks.transport) as ranks:
+        with together(first_ranks, lambda: with_transport(first_ranks, experiment.ranks.transport)) as ranks:
             path = ranks.lead(lambda: _results_path(out, experiment.name, overwrite))
             torch.set_num_threads(experiment.ranks.threads)
             ranks.lead(lambda: experiment.workload.prepare_data(experiment.seed))
             if ranks.local_host == 0:  # a cache on a node's own disk has to be filled there too
                 experiment.workload.prepare_data(experiment.seed)
-            device = choose_device(experiment.ranks.device, ranks)
-            task = experiment.workload.task(experiment.seed)
-            run = together(ranks, lambda: Run(experiment, task, ranks, device))
-            hosts = ranks.gather((hostname(), _device_name(device)))
+            run = together(ranks, lambda: _build(experiment, ranks))
+            hosts = ranks.gather((hostname(), _device_name(run.device)))
             if not ranks.is_aggregator:
                 train(run, lambda state, params: None)
                 return
@@ -68,6 +66,11 @@ def launch(paths: Iterable[str], overrides: Iterable[str], out: str | None, over
                 }
                 recorder.close(state.history, final)
             progress.finished(state, final["params_digest"])
+
+
+def _build(experiment: Experiment, ranks: Ranks) -> Run:
+    device = choose_device(experiment.ranks.device, ranks)
+    return Run(experiment, experiment.workload.task(experiment.seed), ranks, device)
 
 
 def _results_path(out: str | None, name: str, overwrite: bool) -> str:

@@ -126,9 +126,12 @@ class MpiRanks:
         if error is None or getattr(error, "agreed", False) or isinstance(error, EndedByAggregator):
             return
         code = error.exit_code if isinstance(error, HpctripError) else 1
-        head = f"hpctrip: rank {self.rank} on {hostname()} failed and ends the job"
-        text = str(error) if isinstance(error, HpctripError) else "".join(traceback.format_exception(error))
-        print(f"{head}\n{text}", file=sys.stderr, flush=True)
+        who = f"hpctrip: rank {self.rank} on {hostname()}"
+        if isinstance(error, HpctripError):
+            report = "\n".join(f"{who}: {line}" for line in str(error).splitlines())
+        else:
+            report = f"{who} failed and ends the job\n{''.join(traceback.format_exception(error))}"
+        print(report, file=sys.stderr, flush=True)
         self.comm.Abort(code)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable
+from types import TracebackType
 
 import numpy as np
 import torch
@@ -64,6 +65,15 @@ class NcclRanks(MpiRanks):
         _wait(self.comm.Irecv(params.numpy(), source=first))
         _wait(self.comm.Irecv(tail, source=first))
         return params.to(partial.device), tail
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """As over MPI; then the hosts leave their group."""
+        super().__exit__(kind, error, trace)
+        if self.group is not None:
+            dist.destroy_process_group(self.group)
+            self.group = None
 
 
 def _free_address() -> str:

@@ -26,7 +26,7 @@ class SiteLaw(Component):
 
 
 class _Drawn(SiteLaw):
-    num_sites: int = Field(100, ge=1)
+    num_sites: int = Field(100, ge=1, le=10_000_000)
     """Number of sites N."""
     min_distance_m: Metres = Field(100 * MILE_M, ge=0)
     """Distance of the nearest possible site."""

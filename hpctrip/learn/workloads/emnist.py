@@ -66,9 +66,9 @@ class Emnist(Workload):
     split: Literal["byclass", "bymerge", "balanced", "letters", "digits", "mnist"] = "byclass"
     """EMNIST's official split: 62, 47, 47, 26, 10, 10 classes. With glyphs it chooses the characters and merges cases
     alike, with the frequencies that `glyphs.frequencies` says."""
-    train_samples: int | None = Field(None, ge=1)
+    train_samples: int | None = Field(None, ge=1, le=100_000_000)
     """Number of training samples: a random subset drawn from the run's seed. None: all (of glyphs, 60,000)."""
-    test_samples: int | None = Field(None, ge=1)
+    test_samples: int | None = Field(None, ge=1, le=100_000_000)
     """Number of test samples, likewise. None: all (of glyphs, 10,000)."""
     model: Literal["light", "leaf"] = "light"
     """`light`: 3x3 convolutions with 16 and 32 channels, 128 hidden units (0.21 M parameters with 62 classes);

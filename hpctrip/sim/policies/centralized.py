@@ -13,8 +13,10 @@ from hpctrip.sim.rounds import History
 
 @POLICIES.add
 class Centralized(Policy):
-    """One site at distance 0 with P capped (Sec. 5.1: at 25, 50, 100 %). Plain SGD over all the data: Eq. 2 over a
-    cohort of one adds that site's update unchanged."""
+    """One site at distance 0 that holds all the data, its power capped (Sec. 5.1: at 25, 50, 100 %).
+
+    Plain SGD over all the data: Eq. 2 over a cohort of one adds that site's update unchanged.
+    """
 
     kind = "centralized"
     power_fraction: float = Field(0.25, gt=0, le=1)

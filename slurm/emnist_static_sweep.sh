@@ -1,0 +1,41 @@
+#!/bin/bash
+# Time-to-accuracy against a fixed cohort size (the paper's Fig. 8): one array task, and one file, per (k, seed).
+# From the top of the repository:
+#
+#     sbatch slurm/emnist_static_sweep.sh                                            # k = 10..100, ten seeds: 100 tasks
+#     HPCTRIP_KS="10 40 70" HPCTRIP_SEEDS="1 2" sbatch --array=0-5 --ntasks=3 --gpus=0 slurm/emnist_static_sweep.sh
+#
+# Array index i means k = KS[i / number of seeds], seed = SEEDS[i modulo number of seeds]. A task whose file is
+# finished already ends at once, so submitting the sweep again does only what is missing. Options of sbatch win over
+# the lines below; what follows the script goes to hpctrip.
+#
+# HPCTRIP_KS, HPCTRIP_SEEDS  the two lists; --array must then be 0 to (number of ks) x (number of seeds) - 1
+# HPCTRIP_SWEEP              folder of the results inside results/; default fig08_static_sweep
+#
+#SBATCH --job-name=fig08_static_sweep
+#SBATCH --output=slurm-%x-%A_%a.out
+#SBATCH --time=04:00:00
+#SBATCH --array=0-99
+#SBATCH --nodes=1
+#SBATCH --ntasks=5              # the aggregator and one host per GPU
+#SBATCH --gpus=4
+set -euo pipefail
+
+read -ra ks <<< "${HPCTRIP_KS:-10 20 30 40 50 60 70 80 90 100}"
+read -ra seeds <<< "${HPCTRIP_SEEDS:-0 1 2 3 4 5 6 7 8 9}"
+index=$SLURM_ARRAY_TASK_ID
+tasks=$((${#ks[@]} * ${#seeds[@]}))
+if ((index >= tasks)); then
+    echo "array index $index: ${#ks[@]} ks x ${#seeds[@]} seeds need --array=0-$((tasks - 1))" >&2
+    exit 2
+fi
+k=${ks[index / ${#seeds[@]}]}
+seed=${seeds[index % ${#seeds[@]}]}
+file=results/${HPCTRIP_SWEEP:-fig08_static_sweep}/static_k${k}_seed${seed}.h5
+
+source slurm/launch.sh
+if [[ $(python -m hpctrip show --status "$file" 2>/dev/null) == finished ]]; then
+    echo "$file is finished already"
+    exit 0
+fi
+launch inputs/fig08_static_sweep.toml -o policy.k="$k" -o seed="$seed" --out "$file" --overwrite "$@"

@@ -1,0 +1,46 @@
+# Sourced by the scripts of this folder: `launch ARGUMENTS...` runs `python -m hpctrip ARGUMENTS...` on all ranks of the
+# surrounding Slurm job. Two variables of the user's environment:
+#
+# HPCTRIP_VENV      virtual environment to use; default: the active one, else .venv, else the python on PATH
+# HPCTRIP_LAUNCHER  how to start ranks, e.g. "srun --mpi=pmix_v4" or "mpirun"; default: the first below that works
+#
+# Clusters with modules: load the MPI that mpi4py was built with, before sbatch or here, e.g.
+# module load python/3.11 openmpi cuda
+
+venv=${HPCTRIP_VENV:-${VIRTUAL_ENV:-.venv}}
+if [[ -f $venv/bin/activate ]]; then
+    source "$venv/bin/activate"
+elif [[ -n ${HPCTRIP_VENV:-} ]]; then
+    echo "launch.sh: HPCTRIP_VENV=$HPCTRIP_VENV is not a virtual environment" >&2
+    exit 2
+fi
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}   # a rank has one core; its threads would fight for those of the others
+
+launch() {
+    choose_launcher
+    echo "job $SLURM_JOB_ID on $SLURM_JOB_NODELIST: $launcher -n $SLURM_NTASKS python -m hpctrip $*"
+    exec $launcher -n "$SLURM_NTASKS" python -m hpctrip "$@"
+}
+
+# Under a launcher that does not fit the MPI library every rank believes to be alone. So each is tried, which takes a
+# second, until rank 0 sees all the others. What the wrong ones complain about is of interest only if none fits.
+choose_launcher() {
+    local candidates=("srun --mpi=pmix" "srun --mpi=pmi2" mpirun)
+    [[ -z ${HPCTRIP_LAUNCHER:-} ]] || candidates=("$HPCTRIP_LAUNCHER")
+    local count_ranks="from mpi4py.MPI import COMM_WORLD as world; world.rank or print(world.size)"
+    local complaints seen
+    complaints=$(mktemp)
+    for launcher in "${candidates[@]}"; do
+        echo "$launcher:" >> "$complaints"
+        seen=$(timeout 120 $launcher -n "$SLURM_NTASKS" python -c "$count_ranks" 2>> "$complaints" | xargs) || true
+        if [[ $seen == "$SLURM_NTASKS" ]]; then
+            rm "$complaints"
+            return
+        fi
+        echo "rank 0 counts ${seen:-no} ranks, not $SLURM_NTASKS" >> "$complaints"
+    done
+    cat "$complaints" >&2
+    rm "$complaints"
+    echo "launch.sh: no launcher joins $SLURM_NTASKS ranks; set HPCTRIP_LAUNCHER. $(srun --mpi=list 2>&1)" >&2
+    exit 1
+}

@@ -1,0 +1,376 @@
+"""Bad input ends with exit code 2, one clear line per fault, no traceback, and no file left behind."""
+
+from __future__ import annotations
+
+import gzip
+import struct
+
+import numpy as np
+import pytest
+import torch
+
+from hpctrip.sim.policies import POLICIES
+
+
+def o(*lines):
+    return [part for line in lines for part in ("-o", line)]
+
+
+def written(path, content):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+# Values and names: {name: (-o lines, fragments of the one line that reports it)}
+
+VALUES = {
+    "an unknown key": (["sites.num_sitse=10"], ["sites.num_sitse: unknown key", "did you mean 'num_sites'?"]),
+    "an unknown table": (["netwrok.round_trip=true"], ["netwrok: unknown key", "did you mean 'network'?"]),
+    "an unknown key of a nested table": (
+        ["workload.glyphs.nose=0.1"],
+        ["workload.glyphs.nose: unknown key", "did you mean 'noise'?"],
+    ),
+    "a key of another policy": (["policy.kind=all", "policy.k=3"], ["policy.k: unknown key"]),
+    "a misspelt policy": (
+        ["policy.kind=powertrp"],
+        ["policy.kind = 'powertrp': unknown policy", "did you mean 'powertrip'?"],
+    ),
+    "a misspelt workload": (["workload.kind=mnist"], ["workload.kind = 'mnist': unknown workload", "emnist"]),
+    "a policy that is a number": (["policy.kind=3"], ["policy.kind = ", "unknown policy"]),
+    "a policy that is a list": (["policy.kind=[1]"], ["policy.kind = ", "unknown policy"]),
+    "a table that is a number": (["sites=3"], ["sites = 3: must be a table", "[sites]"]),
+    "a plain table that is a text": (["train=fast"], ["train = 'fast': must be a table", "[train]"]),
+    "a text for a number": (["policy.kind=static", "policy.k=many"], ["policy.k = 'many'", "integer"]),
+    "a fraction for a count": (["evaluate.every_rounds=1.5"], ["evaluate.every_rounds = 1.5", "integer"]),
+    "true for a count": (["seed=true"], ["seed = True", "integer"]),
+    "a number for a text": (["name=3"], ["name = 3", "string"]),
+    "a name that is a path": (["name=a/b"], ["name = 'a/b'"]),
+    "a quantity in an unknown unit": (
+        ['network.near_bandwidth_bps="1 Gb"'],
+        ["network.near_bandwidth_bps = '1 Gb'", "Gbit/s"],
+    ),
+    "a size in an unknown unit": (
+        ['network.update_bytes="1.5 XB"'],
+        ["network.update_bytes = '1.5 XB'", "GB"],
+    ),
+    "a negative size": (["network.update_bytes=-1"], ["network", "update_bytes = -1 is below 0"]),
+    "k above N": (
+        ["policy.kind=static", "policy.k=11"],
+        ["policy.k = 11: there are only 10 sites", "use 1 to 10"],
+    ),
+    "k of 0": (["policy.kind=random", "policy.k=0"], ["policy.k = 0", "greater than or equal to 1"]),
+    "alpha of 0": (["partition.alpha=0"], ["partition.alpha = 0", "0.000001"]),
+    "a negative learning rate": (["train.lr=-0.1"], ["train.lr = -0.1", "greater than 0"]),
+    "a learning rate that is not a number": (["train.lr=nan"], ["train.lr = nan", "finite"]),
+    "an infinite time": (["stop.max_clock_s=inf"], ["stop.max_clock_s = inf", "finite"]),
+    "an infinite time with a unit": (['stop.max_clock_s="1e400 h"'], ["stop.max_clock_s", "finite"]),
+    "an accuracy above 1": (
+        ["stop.target_accuracy=45"],
+        ["stop.target_accuracy = 45", "less than or equal to 1"],
+    ),
+    "a momentum of 1": (["server.momentum=1"], ["server.momentum = 1", "less than 1"]),
+    "a huge seed": (
+        ["seed=9223372036854775808"],
+        ["seed = 9223372036854775808", "less than 9223372036854775808"],
+    ),
+    "a huge number of sites": (["sites.num_sites=1000000000000000"], ["sites.num_sites = 1000000000000000"]),
+    "an endless number of sites": ([f"sites.num_sites={10**30}"], [f"sites.num_sites = {10**30}"]),
+    "a huge number of samples": (
+        [f"workload.train_samples={10**15}"],
+        [f"workload.train_samples = {10**15}"],
+    ),
+    "a huge number of threads": ([f"ranks.threads={10**10}"], [f"ranks.threads = {10**10}"]),
+    "a huge number of epochs": (
+        ["train.local_epochs=1e15"],
+        ["train.local_epochs = 1000000000000000.0", "1000"],
+    ),
+    "more sites than samples": (
+        ["sites.num_sites=500"],
+        ["partition: 400 training samples cannot be shared out to 500 sites"],
+    ),
+    "more samples per site than there are": (
+        ["partition.samples_per_site=41"],
+        ["partition.samples_per_site", "410", "400", "at most 40"],
+    ),
+    "owners that the data lack": (["partition.kind=natural"], ["partition.kind: 'natural'", "use iid"]),
+    "a radius that holds no site": (
+        ["policy.kind=fixed-radius", 'policy.radius_m="1 mi"'],
+        ["policy.radius_m = 1 mi: no site lies inside", "the nearest is at"],
+    ),
+    "no power for ever": (
+        ["power.kind=constant", "power.fraction=0.5", "throughput.kind=gpus", "throughput.num_gpus=1"],
+        ["power: ", "site(s) of the cohort have no power", "raise the power fractions"],
+    ),
+    "a trace that ends": (
+        ["power.kind=trace", "power.at_end=raise", "timing.seconds_per_sample=1e6"],
+        ["power.at_end: simulated time", "past the end of the power trace", 'at_end = "wrap"'],
+    ),
+    "no such plug-in": (["plugins=['nowhere.py']"], ["plugins: 'nowhere.py': no such file"]),
+    "a plug-in that is no path": (["plugins=[3]"], ["plugins"]),
+    "plug-ins that are a text": (["plugins='my.py'"], ["plugins = 'my.py'", "list"]),
+    "an engine that does not exist": (["engine.name=fast"], ["engine.name = 'fast'", "'stacked'"]),
+}
+if not torch.cuda.is_available():
+    VALUES["a GPU that is not there"] = (["ranks.device=cuda"], ['ranks.device = "cuda"', "no CUDA device"])
+
+
+# Files and command lines: {name: (arguments made in a folder, fragments of the one line)}
+
+
+FAR = "distance_mi\n5\nfar\n"
+
+
+def toml(content):
+    return lambda folder: [written(folder / "input.toml", content)]
+
+
+def trace(content, name="cella_pdu1.csv"):
+    def make(folder):
+        path = written(folder / "traces" / name, content)
+        return o("power.kind=trace", f"power.path={path.parent}")
+
+    return make
+
+
+def cut_trace(folder):
+    rows = "".join(f"{600_000_000 + 300_000_000 * i},a,pdu1,0.6,0.5\n" for i in range(2000))
+    whole = gzip.compress(f"time,cell,pdu,measured_power_util,production_power_util\n{rows}".encode())
+    return trace(whole[: len(whole) // 2], "cella_pdu1.csv.gz")(folder)
+
+
+def idx(shape, content):
+    """The bytes of an IDX file of unsigned bytes."""
+    return bytes([0, 0, 8, len(shape)]) + struct.pack(f">{len(shape)}I", *shape) + content
+
+
+def emnist(damage):
+    """A folder of tiny EMNIST files, which `damage(folder)` spoils."""
+
+    def make(folder):
+        folder = folder / "emnist"
+        for part, n in (("train", 400), ("test", 200)):
+            images, labels = np.zeros((n, 28, 28), np.uint8), np.arange(n, dtype=np.uint8) % 62
+            stem = f"emnist-byclass-{part}"
+            images_file = written(folder / f"{stem}-images-idx3-ubyte.gz", b"")
+            images_file.write_bytes(gzip.compress(idx(images.shape, images.tobytes())))
+            written(folder / f"{stem}-labels-idx1-ubyte", idx(labels.shape, labels.tobytes()))
+        damage(folder)
+        return o(f"workload.data={folder}")
+
+    return make
+
+
+IMAGES, LABELS = "emnist-byclass-train-images-idx3-ubyte.gz", "emnist-byclass-train-labels-idx1-ubyte"
+
+
+def cut_images(folder):
+    (folder / IMAGES).write_bytes((folder / IMAGES).read_bytes()[:-20])
+
+
+def swapped(folder):
+    (folder / LABELS).write_bytes(gzip.decompress((folder / IMAGES).read_bytes()))
+
+
+def plugin(body):
+    """A plug-in file; with a policy whose `select` has this body, or as it is where it defines no policy."""
+
+    def make(folder):
+        policy = (
+            "import numpy as np\n"
+            "from hpctrip.sim.policies.base import POLICIES, Decision, Policy\n"
+            "@POLICIES.add\n"
+            "class Mine(Policy):\n"
+            '    """A policy of my own."""\n'
+            '    kind = "mine"\n'
+            "    def select(self, sites, history, rng):\n"
+            f"        return Decision({body.removeprefix('cohort: ')})\n"
+        )
+        mine = body.startswith("cohort: ")
+        path = written(folder / "my plug-in.py", policy if mine else body)
+        return o(f"plugins=[{str(path)!r}]", *(["policy.kind=mine"] if mine else []))
+
+    return make
+
+
+FILES = {
+    "a missing file": (lambda folder: ["nowhere.toml"], ["nowhere.toml: no such file"]),
+    "a misspelt command": (lambda folder: ["chekc"], ["chekc: no such file"]),
+    "a folder for a file": (lambda folder: [folder], ["cannot be read (Is a directory)"]),
+    "a file that is no TOML": (toml("[sites\n"), ["input.toml: not valid TOML", "line 1"]),
+    "a file that is no text": (
+        toml(b'name = "\xff\xfe"\n'),
+        ["input.toml: cannot be read (not a UTF-8 text)"],
+    ),
+    "an override without =": (lambda folder: o("policy.k"), ["-o policy.k: not of the form key=value"]),
+    "an override without a key": (lambda folder: o("=5"), ["-o =5: not of the form key=value"]),
+    "an override with a broken key": (lambda folder: o("policy..k=5"), ["-o policy..k=5: not of the form"]),
+    "no such EMNIST folder": (
+        lambda folder: o(f"workload.data={folder / 'nowhere'}"),
+        ["workload.data: there is no directory", "nowhere", "fetch emnist"],
+    ),
+    "a missing EMNIST file": (
+        emnist(lambda folder: (folder / LABELS).unlink()),
+        ["workload.data: ", f"lacks {LABELS}[.gz]"],
+    ),
+    "a truncated IDX gzip": (emnist(cut_images), [IMAGES, "the file is truncated", "fetch the file again"]),
+    "an IDX file with the wrong magic": (
+        emnist(swapped),
+        [LABELS, "magic number is 0x00000803, expected 0x00000801"],
+    ),
+    "more samples than the files have": (
+        lambda folder: [*emnist(lambda _: None)(folder), *o("workload.train_samples=401")],
+        ["workload.train_samples: 401, but", "has 400"],
+    ),
+    "no such trace": (
+        lambda folder: o("power.kind=trace", "power.path=nowhere"),
+        ["nowhere: no such file or folder", "traces/SOURCES.md"],
+    ),
+    "an empty trace": (trace(""), ["cella_pdu1.csv: the file is empty"]),
+    "a trace without rows": (
+        trace("time,cell,pdu,measured_power_util,production_power_util\n"),
+        ["cella_pdu1.csv: no rows"],
+    ),
+    "a truncated trace": (cut_trace, ["cella_pdu1.csv.gz: truncated or damaged gzip"]),
+    "a table of sites that is not there": (
+        lambda folder: o("sites.kind=csv", "sites.path=nowhere.csv"),
+        ["sites.path = 'nowhere.csv': no such file"],
+    ),
+    "a table of sites with a text for a number": (
+        lambda folder: o("sites.kind=csv", f"sites.path={written(folder / 'sites.csv', FAR)}"),
+        ["sites.csv", "row 3", "'far'"],
+    ),
+    "a table of sites without its path": (lambda folder: o("sites.kind=csv"), ["sites.path: Field required"]),
+    "an output under a file": (
+        lambda folder: ["--out", written(folder / "file", "") / "run.h5"],
+        ["run.h5: cannot be written: Not a directory"],
+    ),
+    "an output that is a folder": (
+        lambda folder: ["--out", folder],
+        ["cannot be written: it is a directory", "name a file inside it"],
+    ),
+    "an output that exists": (
+        lambda folder: ["--out", written(folder / "old.h5", "precious")],
+        ["old.h5: exists already"],
+    ),
+    "a name too long for a file": (
+        lambda folder: ["--out", "x" * 300],
+        ["cannot be written: File name too long"],
+    ),
+    "a plug-in that raises": (
+        plugin("1 / 0"),
+        ["my plug-in.py': fails when imported: ZeroDivisionError: division by zero"],
+    ),
+    "a plug-in that is no Python": (plugin("def"), ["my plug-in.py': fails when imported: SyntaxError"]),
+    "a plug-in that exits": (
+        plugin("raise SystemExit(0)"),
+        ["my plug-in.py': fails when imported: SystemExit"],
+    ),
+    "a plug-in with another suffix": (
+        lambda folder: o(f"plugins=['{written(folder / 'my.txt', '')}']"),
+        ["my.txt': ", "not a Python file"],
+    ),
+    "a plug-in that takes a name": (
+        plugin(
+            "from hpctrip.sim.policies.base import POLICIES, Policy\n"
+            "class Mine(Policy):\n    kind = 'static'\n"
+            "POLICIES.add(Mine)\n"
+        ),
+        ["fails when imported: ValueError: policy Mine: kind 'static' is", "already taken"],
+    ),
+    "an empty cohort": (plugin("cohort: []"), ["policy 'mine': chose [] in round 1", "from 0 to 9"]),
+    "a cohort with a site twice": (plugin("cohort: [3, 3]"), ["policy 'mine': chose [3 3] in round 1"]),
+    "a cohort out of range": (plugin("cohort: [3, 10]"), ["policy 'mine': chose [ 3 10] in round 1"]),
+    "a cohort of floats": (
+        plugin("cohort: np.array([1.0, 2.0])"),
+        ["policy 'mine': chose [1. 2.] in round 1"],
+    ),
+    "a mask for a cohort": (plugin("cohort: sites.power_fraction > 0.5"), ["policy 'mine': chose ["]),
+    "a cohort of the wrong shape": (
+        plugin("cohort: np.zeros((200, 2), int)"),
+        ["policy 'mine': chose [[0 0]"],
+    ),
+}
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """An empty working folder; policies that plug-ins register vanish with the test."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(POLICIES, "_classes", dict(POLICIES._classes))
+    return tmp_path
+
+
+def files_in(folder):
+    return {path.relative_to(folder): path.stat().st_size for path in folder.rglob("*") if path.is_file()}
+
+
+def check_report(ended, fragments, lines=1):
+    assert ended.code == 2, ended
+    assert len(ended.err.splitlines()) == len(ended.report) == lines, ended.err
+    for fragment in fragments:
+        assert fragment in ended.err
+    assert "Traceback" not in ended.err + ended.out
+    assert "[Errno" not in ended.err and "pydantic" not in ended.err
+
+
+@pytest.mark.parametrize("case", VALUES)
+def test_a_bad_value_is_reported_in_one_line(case, folder, hpctrip, tiny):
+    lines, fragments = VALUES[case]
+    check_report(hpctrip(tiny, *o(*lines)), fragments)
+    assert not files_in(folder)
+
+
+@pytest.mark.parametrize("case", FILES)
+def test_a_bad_file_is_reported_in_one_line(case, folder, hpctrip, tiny):
+    make, fragments = FILES[case]
+    args = make(folder)
+    before = files_in(folder)
+    check_report(hpctrip("run", tiny, *args), fragments)
+    assert files_in(folder) == before
+
+
+def test_all_faults_are_reported_at_once(folder, hpctrip, tiny):
+    ended = hpctrip(tiny, *o("sites.num_sitse=10", "policy.kind=powertrp", "train.lr=0"))
+    check_report(ended, ["sites.num_sitse", "'powertrp'", "train.lr = 0"], lines=3)
+    assert not files_in(folder)
+
+
+def test_an_unknown_option_is_a_usage_error(folder, hpctrip, tiny):
+    ended = hpctrip(tiny, "--ouput", "x.h5")
+    assert ended.code == 2 and "--ouput" in ended.err and "--out" in ended.err
+    assert "Traceback" not in ended.err and not files_in(folder)
+
+
+@pytest.mark.parametrize(
+    ("lines", "fragment"),
+    [
+        (["sites.num_sitse=10"], "did you mean 'num_sites'?"),
+        (["power.kind=trace", "power.path=nowhere"], "nowhere: no such file or folder"),
+    ],
+)
+def test_a_process_of_its_own_says_the_same(lines, fragment, folder, launch, tiny):
+    check_report(launch(0, tiny, *o(*lines), "--out", folder / "run.h5"), [fragment])
+    assert not files_in(folder)
+
+
+RANKS = {
+    "k above N": (o("policy.kind=static", "policy.k=11"), "policy.k = 11: there are only 10 sites"),
+    "a missing trace": (o("power.kind=trace", "power.path=nowhere"), "nowhere: no such file or folder"),
+    "one process asked for": (
+        o("ranks.transport=serial"),
+        'ranks.transport = "serial": 3 ranks were launched',
+    ),
+    "an unknown option": (["--ouput"], "No such option"),
+}
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("case", RANKS)
+def test_many_ranks_report_once(case, folder, launch, tiny):
+    args, fragment = RANKS[case]
+    ended = launch(3, tiny, *args, "--out", folder / "run.h5")
+    assert ended.code == 2, ended
+    assert ended.err.count(fragment) == 1, ended.err
+    assert "Traceback" not in ended.err and "Abort" not in ended.err
+    assert not files_in(folder)

@@ -1,0 +1,149 @@
+"""The commands, as a user types them."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+
+import h5py
+import pandas as pd
+import pytest
+
+import hpctrip as package
+from hpctrip.learn.workloads import WORKLOADS
+from hpctrip.sim.policies import POLICIES
+
+
+@pytest.fixture(scope="module")
+def run_file(trained):
+    return trained("stop.max_rounds=2").path
+
+
+def test_help_names_every_command(hpctrip):
+    for flag in ("--help", "-h"):
+        ended = hpctrip(flag)
+        assert ended.code == 0
+        for command in ("run", "check", "policies", "workloads", "keys", "show", "export", "verify", "fetch"):
+            assert re.search(rf"^  {command} ", ended.out, re.MULTILINE)
+
+
+@pytest.mark.parametrize("command", ["run", "check", "keys", "show", "export", "verify", "fetch"])
+def test_every_command_has_help(command, hpctrip):
+    ended = hpctrip(command, "--help")
+    assert ended.code == 0 and re.match(rf"Usage: .*hpctrip {command} ", ended.out)
+
+
+def test_version(hpctrip):
+    assert hpctrip("--version").out.strip() == f"hpctrip, version {package.__version__}"
+
+
+def test_policies_and_workloads_list_what_is_registered(hpctrip):
+    for command, registry in (("policies", POLICIES), ("workloads", WORKLOADS)):
+        ended = hpctrip(command)
+        assert ended.code == 0
+        for kind, component in registry.items():
+            assert re.search(rf"^{kind}: \S", ended.out, re.MULTILINE)
+            for key in component.model_fields:
+                assert re.search(rf"^    {key}\b.*: \S", ended.out, re.MULTILINE), key
+
+
+def test_keys_describes_every_key(hpctrip):
+    everything = hpctrip("keys")
+    assert everything.code == 0
+    undescribed = [line for line in everything.out.splitlines() if re.match(r"( {4})?\w+.*:\s*$", line)]
+    assert not undescribed
+    one = hpctrip("keys", "stop")
+    assert "target_accuracy" in one.out and "num_sites" not in one.out
+
+
+def test_keys_of_a_misspelt_section_are_a_usage_error(hpctrip):
+    ended = hpctrip("keys", "polcy")
+    assert ended.code == 2 and "did you mean 'policy'?" in ended.err
+
+
+def test_a_run_reports_its_rounds_its_end_and_its_file(hpctrip, tiny, tmp_path):
+    ended = hpctrip(tiny, "--out", tmp_path / "new folder" / "run.h5")  # no command: run
+    assert ended.code == 0 and not ended.err
+    lines = ended.out.splitlines()
+    assert lines[0].startswith(f"hpctrip {package.__version__}: tiny, seed 0")
+    assert sum(line.startswith("round ") for line in lines) == 3
+    assert any(line.startswith("stopped: max_rounds = 3, after 3 rounds") for line in lines)
+    assert any(line.startswith("time to accuracy 1: not reached") for line in lines)
+    assert lines[-1] == f"results: {tmp_path / 'new folder' / 'run.h5'}"
+    assert "(synthetic" in ended.out
+    assert [path.name for path in (tmp_path / "new folder").iterdir()] == ["run.h5"]
+
+
+def test_without_out_the_file_is_named_after_scenario_and_time(hpctrip, tiny, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert hpctrip("run", tiny, "-o", "stop.max_rounds=1").code == 0
+    (path,) = (tmp_path / "results").iterdir()
+    assert re.fullmatch(r"tiny-\d{8}-\d{6}\.h5", path.name)
+
+
+def test_an_old_file_is_replaced_only_when_asked(hpctrip, tiny, run_file, tmp_path):
+    old = shutil.copy(run_file, tmp_path / "old.h5")
+    before = old.read_bytes()
+    args = ("run", tiny, "-o", "stop.max_rounds=1", "--out", old)
+    assert hpctrip(*args).code == 2 and old.read_bytes() == before
+    assert hpctrip(*args, "--overwrite").code == 0 and old.read_bytes() != before
+
+
+def test_check_prints_values_in_force_and_refuses_what_run_refuses(hpctrip, tiny):
+    ended = hpctrip("check", tiny)
+    assert ended.code == 0 and "num_sites = 10" in ended.out and 'kind = "dirichlet"' in ended.out
+    ended = hpctrip("check", tiny, "-o", "policy.kind=random", "-o", "policy.k=11")
+    assert ended.code == 2 and "there are only 10 sites" in ended.err
+
+
+def test_show_is_one_screen(hpctrip, run_file):
+    ended = hpctrip("show", run_file)
+    assert ended.code == 0 and len(ended.out.splitlines()) < 40
+    with h5py.File(run_file) as file:
+        assert file.attrs["params_digest"].decode() in ended.out.replace("\n", "")
+    assert "finished: max_rounds = 2" in ended.out
+
+
+def test_show_status_is_one_word_a_file(hpctrip, run_file):
+    assert hpctrip("show", "--status", run_file, run_file.parent).out == "finished\n"
+    ended = hpctrip("show", "--status", "nowhere.h5")
+    assert ended.code == 2 and "nowhere.h5: names no results file" in ended.err
+
+
+def test_export_writes_the_tables(hpctrip, run_file, tmp_path):
+    ended = hpctrip("export", run_file, tmp_path)
+    assert ended.code == 0
+    assert {path.name for path in tmp_path.iterdir()} == {
+        *(f"{table}.csv" for table in ("sites", "rounds", "rounds_sites", "candidates")),
+        "meta.json",
+    }
+    assert len(pd.read_csv(tmp_path / "rounds.csv")) == 2
+    assert json.loads((tmp_path / "meta.json").read_text())["meta"]["scenario"] == "tiny"
+
+
+def test_verify_passes_a_sound_file_and_fails_a_changed_one(hpctrip, run_file, tmp_path):
+    assert hpctrip("verify", run_file).out == f"{run_file}: ok\n"
+    changed = shutil.copy(run_file, tmp_path / "changed.h5")
+    with h5py.File(changed, "r+") as file:
+        file["rounds/clock_s"][1] += 1
+    ended = hpctrip("verify", changed)
+    assert ended.code == 2 and "/rounds: does not match its checksum" in ended.err
+    assert "fault(s)" in ended.out and "Traceback" not in ended.err
+
+
+@pytest.mark.parametrize(
+    "args", [["show"], ["export", "run.h5"], ["verify"], ["fetch", "mnist", "x"], ["check", "--no-such"]]
+)
+def test_wrong_usage_exits_with_2(args, hpctrip):
+    ended = hpctrip(*args)
+    assert ended.code == 2 and re.match(r"Usage: .*hpctrip \w+ ", ended.err)
+
+
+def test_a_reader_that_leaves_early_is_no_error(launch):
+    """As in `hpctrip keys | head`."""
+    process = launch.start(0, "keys")
+    process.stdout.close()
+    err = process.stderr.read()
+    process.wait(timeout=100)
+    assert "Traceback" not in err, err

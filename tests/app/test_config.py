@@ -1,0 +1,196 @@
+"""Input files: merged left to right, `-o` lines on top, validated once; what is stored repeats the run."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from hpctrip.app.config import Experiment, merge, read_input
+from hpctrip.base.errors import InputError
+from hpctrip.sim.policies import POLICIES
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def files(tmp_path):
+    """`files(text, ...)`: paths of TOML files with these contents."""
+
+    def write(*texts):
+        paths = [tmp_path / f"{number}.toml" for number in range(len(texts))]
+        for path, text in zip(paths, texts, strict=True):
+            path.write_text(text)
+        return [str(path) for path in paths]
+
+    return write
+
+
+@pytest.fixture
+def own_policies(monkeypatch):
+    """What plug-ins register is forgotten after the test."""
+    monkeypatch.setattr(POLICIES, "_classes", dict(POLICIES._classes))
+
+
+def test_later_files_win_key_by_key():
+    below = {"seed": 1, "sites": {"num_sites": 40, "exponent": 2.0}}
+    above = {"seed": 2, "sites": {"num_sites": 50}, "name": "x"}
+    assert merge(below, above) == {"seed": 2, "sites": {"num_sites": 50, "exponent": 2.0}, "name": "x"}
+    assert below["sites"]["num_sites"] == 40  # merging makes a new table
+
+
+def test_a_changed_kind_replaces_the_table():
+    static = {"policy": {"kind": "static", "k": 5}}
+    assert merge(static, {"policy": {"kind": "all"}}) == {"policy": {"kind": "all"}}
+    assert merge(static, {"policy": {"kind": "static"}}) == static
+    assert merge(static, {"policy": {"k": 6}}) == {"policy": {"kind": "static", "k": 6}}
+
+
+def test_naming_the_default_kind_changes_nothing():
+    below = {"sites": {"num_sites": 40}}  # of the default kind, powerlaw
+    assert merge(below, {"sites": {"kind": "powerlaw"}}) == {"sites": {"num_sites": 40, "kind": "powerlaw"}}
+    assert merge(below, {"sites": {"kind": "uniform"}}) == {"sites": {"kind": "uniform"}}
+
+
+@pytest.mark.parametrize(
+    "lines", [("policy.kind=static", "policy.k=3"), ("policy.k=3", "policy.kind=static")]
+)
+def test_the_order_of_overrides_of_one_table_does_not_matter(lines, files):
+    given = read_input(files('[policy]\nkind = "powertrip"\n'), lines)
+    assert given.tables["policy"] == {"kind": "static", "k": 3}
+
+
+def test_the_last_override_of_one_key_wins(files):
+    assert read_input(files(""), ["seed=1", "seed=2"]).experiment.seed == 2
+
+
+@pytest.mark.parametrize(
+    ("line", "table"),
+    [
+        ("policy.kind=all", {"policy": {"kind": "all"}}),
+        ('policy.kind="all"', {"policy": {"kind": "all"}}),
+        (" policy.kind = all ", {"policy": {"kind": "all"}}),
+        ("network.update_bytes=1.5 GB", {"network": {"update_bytes": "1.5 GB"}}),
+        ("workload.data=/data/a=b", {"workload": {"data": "/data/a=b"}}),
+        ("network.round_trip=true", {"network": {"round_trip": True}}),
+        ("evaluate={every_rounds=2, batch_size=50}", {"evaluate": {"every_rounds": 2, "batch_size": 50}}),
+    ],
+)
+def test_an_override_is_a_line_of_toml_or_a_bare_text(line, table, files):
+    assert read_input(files(""), [line]).tables == table
+
+
+def test_without_a_file_the_embedded_scenario_is_used():
+    assert read_input().experiment.name == "demo"
+    assert read_input([], ["seed=7"]).experiment.sites.num_sites == 40
+
+
+def test_an_empty_file_is_all_defaults(files):
+    experiment = read_input(files("")).experiment
+    assert experiment == Experiment()
+    assert (experiment.policy.kind, experiment.power.kind, len(experiment.sites.distances_m(0))) == (
+        "powertrip",
+        "uniform",
+        100,
+    )
+
+
+def test_units_reach_the_components_as_si(files):
+    network = read_input(
+        files('network = {update_bytes = "2 GB", near_distance_m = "10 mi"}\n')
+    ).experiment.network
+    assert network.update_bytes == 2e9 and network.near_distance_m == pytest.approx(16093.44)
+
+
+def test_the_error_names_the_file_that_is_wrong(files):
+    good, bad = files("seed = 1\n", "seed = \n")
+    with pytest.raises(InputError, match=re.escape(f"{bad}: not valid TOML")):
+        read_input([good, bad])
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "inputs").glob("*.toml")), ids=lambda path: path.stem)
+def test_every_scenario_in_inputs_is_valid_and_named_like_its_file(path):
+    experiment = read_input([str(path)]).experiment
+    assert experiment.name == path.stem.replace("_", "-")
+    experiment.policy.check(len(experiment.sites.distances_m(experiment.seed)))
+
+
+def test_the_stored_input_repeats_the_run(trained, hpctrip, tmp_path):
+    run = trained("seed=3", "policy.kind=random", "policy.k=3", "partition.kind=iid")
+    stored, again = tmp_path / "stored.toml", tmp_path / "again.h5"
+    stored.write_text(run.input_toml)
+    ended = hpctrip("run", stored, "--out", again)
+    assert ended.code == 0, ended.err
+    assert f"model digest {run.meta['params_digest']}" in ended.out
+    assert run.input["policy"] == {"kind": "random", "k": 3} and run.input["seed"] == 3
+
+
+def test_what_check_prints_is_an_input_that_means_the_same(hpctrip, tiny, tmp_path):
+    printed = hpctrip("check", tiny, "-o", "policy.kind=static", "-o", "policy.k=4")
+    assert printed.code == 0, printed.err
+    everything = tmp_path / "everything.toml"
+    everything.write_text(printed.out)
+    assert tomllib.loads(printed.out)["policy"]["k"] == 4
+    given = read_input([str(tiny)], ["policy.kind=static", "policy.k=4"])
+    assert read_input([str(everything)]).experiment == given.experiment
+
+
+def test_centralized_is_a_world_of_its_own(tiny):
+    given = read_input([str(tiny)], ["policy.kind=centralized", "policy.power_fraction=0.5"])
+    e = given.experiment
+    assert e.sites.distances_m(e.seed).tolist() == [0.0]
+    assert e.power.kind == "constant" and e.power.fraction == 0.5
+    assert e.network.update_bytes == 0 and e.train.local_epochs == 0.01
+    assert given.tables["sites"] == {"num_sites": 10}  # stored as it was given
+
+
+def test_centralized_trains_one_site_on_all_the_data(trained):
+    run = trained("policy.kind=centralized", "policy.rounds_per_epoch=4")
+    assert run.sites["num_samples"].tolist() == [400] and run.rounds["num_samples"].tolist() == [100] * 3
+    assert run.cohorts["comm_s"].tolist() == [0.0] * 3
+    # 100 samples x 0.02 s at a quarter of the power
+    assert run.rounds["makespan_s"].tolist() == pytest.approx([8.0] * 3)
+
+
+NEAREST = '''
+from __future__ import annotations
+
+from pydantic import Field
+
+from hpctrip.base.units import Metres
+from hpctrip.sim.policies import POLICIES, Decision, Policy
+
+
+@POLICIES.add
+class Nearest(Policy):
+    """The k nearest sites."""
+
+    kind = "nearest"
+    k: int = Field(2, ge=1)
+    """Cohort size."""
+    at_most_m: Metres = 1e9
+    """None beyond."""
+
+    def select(self, sites, history, rng):
+        return Decision(sites.distance_m.argsort()[: self.k])
+'''
+
+
+def test_a_policy_of_ones_own_is_one_file(own_policies, trained, tmp_path):
+    (tmp_path / "nearest.py").write_text(NEAREST)
+    run = trained(
+        f"plugins=['{tmp_path / 'nearest.py'}']", "policy.kind=nearest", "policy.at_most_m='9e5 km'"
+    )
+    nearest = run.sites["distance_m"].argsort()[:2].tolist()
+    assert run.cohorts["site"].tolist() == nearest * 3
+    assert run.input["policy"] == {"kind": "nearest", "k": 2, "at_most_m": 9e8}
+
+
+def test_a_plug_in_is_validated_like_any_other(own_policies, tiny, tmp_path):
+    (tmp_path / "nearest.py").write_text(NEAREST)
+    plugins = f"plugins=['{tmp_path / 'nearest.py'}']"
+    with pytest.raises(InputError, match=r"policy.k = 0: must be greater than or equal to 1"):
+        read_input([str(tiny)], [plugins, "policy.kind=nearest", "policy.k=0"])
+    assert POLICIES["nearest"].model_fields["k"].description == "Cohort size."

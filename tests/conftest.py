@@ -1,0 +1,188 @@
+"""Running hpctrip from tests: in this process, in another one, or on ranks. Nothing outlives its test."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+TIMEOUT_S = 280
+"""Of one launch; a run of these tests takes seconds, but the cores may be busy."""
+
+
+def overrides(*lines: str) -> list[str]:
+    """`-o` arguments."""
+    return [part for line in lines for part in ("-o", line)]
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def report(self) -> list[str]:
+        """The lines that hpctrip itself wrote to stderr."""
+        return [line for line in self.err.splitlines() if line.startswith("hpctrip: ")]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def machine(tmp_path_factory):
+    """One thread per process, and a cache of prepared data for this session: glyphs are rendered once."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OMP_NUM_THREADS", "1")
+        patch.setenv("HPCTRIP_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory):
+    """A file with the smallest run that uses every part: ten sites, three rounds, a target that is never reached."""
+    path = tmp_path_factory.mktemp("inputs") / "tiny.toml"
+    path.write_text(
+        """
+        name = "tiny"
+        sites.num_sites = 10
+        workload.train_samples = 400
+        workload.test_samples = 200
+        stop.target_accuracy = 1
+        stop.max_rounds = 3
+        """
+    )
+    return path
+
+
+@pytest.fixture(scope="session")
+def hpctrip():
+    """`hpctrip(*args) -> Ended`: the real command line, in this process."""
+
+    def run(*args: str) -> Ended:
+        from hpctrip.app.cli import main
+
+        out, err = io.StringIO(), io.StringIO()
+        with (
+            pytest.MonkeyPatch.context() as patch,
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+        ):
+            patch.setattr(sys, "argv", ["hpctrip", *map(str, args)])
+            try:
+                main()
+                code = 0
+            except SystemExit as end:
+                code = end.code
+        return Ended(code, out.getvalue(), err.getvalue())
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def trained(hpctrip, tiny, tmp_path_factory):
+    """`trained(*lines) -> Run`: the tiny scenario with these `-o` lines on top, trained in this process."""
+    from hpctrip.record.reader import open_run
+
+    def run(*lines: str):
+        path = tmp_path_factory.mktemp("run") / "run.h5"
+        ended = hpctrip("run", tiny, *overrides(*lines), "--out", path)
+        assert ended.code == 0, ended.err
+        return open_run(path)
+
+    return run
+
+
+def processes_of(pid: int) -> list[int]:
+    """A process and all below it, the eldest first. MPI's launchers put ranks into sessions of their own, so a process
+    group does not hold them."""
+    parents = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
+    found = [pid]
+    for above in found:  # grows while it is walked
+        found += [child for child, parent in parents.items() if parent == above]
+    return found
+
+
+class Launcher:
+    """`launch(n, *args) -> Ended`: `mpirun -n N python -m hpctrip ARGS`; `start` returns at once, as Popen.
+
+    `script` runs another Python file instead. n = 0 starts one process without mpirun. A launch that takes longer than
+    `timeout` is killed with all its ranks and fails its test.
+    """
+
+    def __init__(self) -> None:
+        beside = Path(sys.executable).with_name("mpirun")
+        self.mpirun = str(beside) if beside.exists() else shutil.which("mpirun")
+
+    def start(self, n: int, *args: str, script: Path | None = None, env: dict[str, str] | None = None):
+        command = [sys.executable, str(script)] if script else [sys.executable, "-m", "hpctrip"]
+        if n:
+            command = [*self._launch(n), *command]
+        path = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]  # hpctrip need not be installed
+        return subprocess.Popen(
+            [*command, *map(str, args)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(path), **(env or {})},
+        )
+
+    @staticmethod
+    def kill(process: subprocess.Popen) -> None:
+        """SIGKILL to a launched command and everything that it started."""
+        for pid in processes_of(process.pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    @staticmethod
+    def ranks(process: subprocess.Popen) -> list[int]:
+        """Process ids of the running ranks, rank 0 first: the launcher numbers them in their environment."""
+        numbered = {}
+        for pid in processes_of(process.pid):
+            with contextlib.suppress(OSError):
+                pairs = (line.partition("=") for line in Path(f"/proc/{pid}/environ").read_text().split("\0"))
+                own = {name: value for name, _, value in pairs}
+                rank = own.get("PMI_RANK", own.get("OMPI_COMM_WORLD_RANK"))
+                if rank is not None:
+                    numbered[int(rank)] = pid
+        return [numbered[rank] for rank in sorted(numbered)]
+
+    def _launch(self, n: int) -> list[str]:
+        if not self.mpirun:
+            pytest.skip("no mpirun on this machine")
+        version = subprocess.run([self.mpirun, "--version"], capture_output=True, text=True).stdout
+        open_mpi = ["--allow-run-as-root", "--oversubscribe"] if "Open MPI" in version else []
+        return [self.mpirun, *open_mpi, "-n", str(n)]
+
+    def __call__(self, n: int, *args: str, timeout: float = TIMEOUT_S, **options) -> Ended:
+        process = self.start(n, *args, **options)
+        try:
+            out, err = process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            self.kill(process)
+            out, err = process.communicate()
+            pytest.fail(f"still running after {timeout} s: {process.args}\n{out}\n{err}")
+        except BaseException:
+            self.kill(process)
+            raise
+        return Ended(process.returncode, out, err)
+
+
+@pytest.fixture(scope="session")
+def launch():
+    """Real processes: see `Launcher`."""
+    return Launcher()

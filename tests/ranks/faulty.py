@@ -1,0 +1,56 @@
+"""A plug-in that breaks rank $FAULTY_RANK down in the second round, and notes the time in $FAULTY_FILE."""
+
+import dataclasses
+import os
+import time
+from pathlib import Path
+from typing import ClassVar
+
+from hpctrip.learn.workloads import WORKLOADS
+from hpctrip.learn.workloads.emnist import Emnist
+from hpctrip.ranks.base import launched_rank
+from hpctrip.sim.policies import POLICIES
+from hpctrip.sim.policies.powertrip import PowerTrip
+
+BATCHES_OF_A_ROUND = 4
+"""What the host of rank 3 of 5 trains: two of ten sites, two batches each. The next one is in the second round."""
+
+
+def break_down() -> None:
+    Path(os.environ["FAULTY_FILE"]).write_text(str(time.time()))
+    raise RuntimeError("broken on purpose")
+
+
+def is_faulty() -> bool:
+    return launched_rank() == int(os.environ["FAULTY_RANK"])
+
+
+@POLICIES.add
+class FaultyPolicy(PowerTrip):
+    """Breaks the aggregator."""
+
+    kind = "faulty"
+
+    def select(self, sites, history, rng):
+        if len(history) == 1 and is_faulty():
+            break_down()
+        return super().select(sites, history, rng)
+
+
+@WORKLOADS.add
+class FaultyWorkload(Emnist):
+    """Breaks a host in the midst of its training."""
+
+    kind: ClassVar[str] = "faulty"
+
+    def task(self, seed):
+        task = super().task(seed)
+        calls = []
+
+        def prepare(images):
+            calls.append(len(images))
+            if len(calls) > BATCHES_OF_A_ROUND and is_faulty():
+                break_down()
+            return task.prepare(images)
+
+        return dataclasses.replace(task, prepare=prepare)

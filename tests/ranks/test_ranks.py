@@ -1,0 +1,193 @@
+"""One seed gives one result on any number of ranks, whatever carries it; a rank that fails ends the job at once."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import time
+from pathlib import Path
+
+import pytest
+
+from hpctrip.record.reader import open_run
+from hpctrip.record.schema import TABLES
+
+HERE = Path(__file__).parent
+ENDS_WITHIN_S = 30
+"""A failing rank ends the job in less than 10 s on an idle machine; this is for one whose cores are all taken."""
+
+SCENARIO = (
+    # sites of different size, a server with memory, rounds without evaluation, batches that do not divide
+    "partition.balanced=false",
+    "server.momentum=0.5",
+    "evaluate.every_rounds=2",
+    "evaluate.batch_size=30",
+    "stop.max_rounds=5",
+)
+STACKED = (*SCENARIO, "engine.name=stacked", "engine.sites_per_block=4", "stop.max_rounds=2")
+FEW_SITES = (*SCENARIO, "sites.num_sites=3")
+
+
+def facts(run):
+    """Everything in a results file that must not depend on where it was made: all but wall time, to the bit."""
+    found = {"digest": run.meta["params_digest"], "stop": run.meta["stop_reason"]}
+    for table, names in TABLES.items():
+        for name in names:
+            if "wall" not in name and name != "idle_fraction":
+                found[f"{table}/{name}"] = run.tables[table][name].to_numpy().tobytes()
+    return found
+
+
+def arguments(lines):
+    return [part for line in lines for part in ("-o", line)]
+
+
+@pytest.fixture(scope="module")
+def serial(trained):
+    return trained(*SCENARIO)
+
+
+def test_the_scenario_says_something(serial):
+    assert len(serial.rounds) == 5 and serial.meta["num_ranks"] == 1 and serial.meta["transport"] == "serial"
+    assert serial.rounds["accuracy"].isna().tolist() == [True, False, True, False, False]
+    assert serial.sites["num_samples"].nunique() > 5
+    assert serial.rounds["num_sites"].max() > 4  # more sites than hosts
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("n", [1, 2, 3, 5])
+def test_the_result_is_the_same_to_the_bit_on_any_number_of_ranks(n, serial, launch, tiny, tmp_path):
+    path = tmp_path / "run.h5"
+    ended = launch(n, tiny, *arguments(SCENARIO), "--out", path)
+    assert ended.code == 0, ended.err
+    run = open_run(path)
+    assert run.meta["num_ranks"] == n and run.meta["transport"] == ("mpi" if n > 1 else "serial")
+    assert f"model digest {serial.meta['params_digest']}" in ended.out
+    assert facts(run) == facts(serial)
+
+
+@pytest.fixture(scope="module")
+def on_five(launch, tiny, tmp_path_factory):
+    """What five ranks saw of every transport, and the runs that they made."""
+    folder = tmp_path_factory.mktemp("five")
+    runs = {
+        "stacked": arguments(STACKED),
+        "nccl": arguments((*SCENARIO, "ranks.transport=nccl")),
+        "few sites": arguments(FEW_SITES),
+    }
+    lines = [
+        shlex.join(["run", str(tiny), *args, "--out", str(folder / f"{name}.h5")])
+        for name, args in runs.items()
+    ]
+    env = {"HPCTRIP_TORCH_BACKEND": "gloo"}
+    ended = launch(5, folder, *lines, script=HERE / "on_ranks.py", env=env)
+    assert ended.code == 0, ended.err
+    return folder
+
+
+@pytest.mark.mpi
+def test_stacked_blocks_of_four_give_the_same_bits_on_five_ranks(on_five, trained):
+    run = open_run(on_five / "stacked.h5")
+    assert run.meta["engine"] == "stacked" and run.meta["num_ranks"] == 5
+    assert facts(run) == facts(trained(*STACKED))
+
+
+@pytest.mark.mpi
+def test_the_nccl_transport_gives_the_same_bits_as_mpi(on_five, serial):
+    """Over gloo, which exercises every line but the backend's own on machines without GPUs."""
+    run = open_run(on_five / "nccl.h5")
+    assert run.meta["transport"] == "nccl"
+    assert facts(run) == facts(serial)
+
+
+@pytest.mark.mpi
+def test_hosts_without_a_block_do_no_harm(on_five, trained):
+    assert facts(open_run(on_five / "few sites.h5")) == facts(trained(*FEW_SITES))
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("transport", ["mpi", "nccl"])
+def test_every_transport_keeps_the_contract(transport, on_five):
+    first, *others = [json.loads((on_five / f"{transport}-{rank}.json").read_text()) for rank in range(5)]
+    for rank, seen in enumerate([first, *others]):
+        assert seen["hosts"] == [1, 2, 3, 4]
+        assert seen["local_host"] == max(0, rank - 1)
+        assert seen["told"] == [1, 0, 1, 2]
+        # ranks 1 + 2 + 3 + 4 = 10, 4 x 2^40, -10; halved by the step
+        assert seen["params"] == [5.0, 2.0**41, -5.0] and seen["dtype"] == "torch.float32"
+    assert first["is_aggregator"] and first["errors"] == ["policy.k: too large"] * 2
+    assert first["gathered"] == [0, 1, 4, 9, 16]
+    assert first["tail"] == [4, 100] and first["total"] == [5, 10]
+    for seen in others:
+        assert not seen["is_aggregator"] and seen["errors"] == [2, 2]
+        assert seen["gathered"] is seen["tail"] is seen["total"] is None
+
+
+def test_one_process_keeps_the_contract(launch, tmp_path):
+    ended = launch(0, tmp_path, script=HERE / "on_ranks.py")
+    assert ended.code == 0, ended.err
+    seen = json.loads((tmp_path / "serial-0.json").read_text())
+    assert seen["is_aggregator"] and seen["hosts"] == [0] and seen["gathered"] == [0]
+    assert seen["errors"] == ["policy.k: too large"] * 2
+    assert seen["params"] == [0.0, 2.0**39, 0.0] and seen["tail"] == [1, 0] and seen["total"] == [1, 0]
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize(("rank", "kind"), [(3, "workload"), (0, "policy")])
+def test_a_rank_that_raises_ends_the_job_with_its_traceback(rank, kind, launch, tiny, tmp_path, capsys):
+    raised, out = tmp_path / "raised", tmp_path / "run.h5"
+    lines = [f"plugins=['{HERE / 'faulty.py'}']", "stop.max_rounds=1000"]
+    lines += ["policy.kind=faulty"] if kind == "policy" else ["policy.kind=all"]
+    faulty = tmp_path / "faulty.toml"  # a file, because a changed kind drops the keys of the workload below
+    faulty.write_text('[workload]\nkind = "faulty"\ntrain_samples = 400\ntest_samples = 200\n')
+    ended = launch(
+        5,
+        tiny,
+        *([faulty] if kind == "workload" else []),
+        *arguments(lines),
+        "--out",
+        out,
+        env={"FAULTY_RANK": str(rank), "FAULTY_FILE": str(raised)},
+    )
+    took_s = time.time() - float(raised.read_text())
+    with capsys.disabled():
+        print(f" [the job ended {took_s:.1f} s after rank {rank} had raised] ", end="")
+    assert ended.code != 0
+    assert f"hpctrip: rank {rank} on " in ended.err and "failed and ends the job" in ended.err
+    assert "Traceback" in ended.err and "RuntimeError: broken on purpose" in ended.err
+    assert ended.err.count("Traceback") == 1
+    assert took_s < ENDS_WITHIN_S
+    run = open_run(out)
+    assert len(run.rounds) >= 1
+    if rank == 0:  # who writes the file can say so there
+        assert run.meta["status"] == "failed" and "broken on purpose" in run.meta["stop_reason"]
+
+
+@pytest.mark.mpi
+def test_diverged_training_is_one_line_that_names_site_and_round(launch, tiny, tmp_path):
+    ended = launch(3, tiny, "-o", "train.lr=1e30", "--out", tmp_path / "run.h5")
+    assert ended.code == 3, ended.err
+    assert "Traceback" not in ended.err
+    lines = [line for line in ended.err.splitlines() if line.startswith("hpctrip: ")]
+    assert len(lines) == 1, ended.err
+    assert "hpctrip: rank " in lines[0] and "round 1: the update's largest entry" in lines[0]
+    assert "site " in lines[0] and "lower train.lr" in lines[0]
+    assert not (tmp_path / "run.h5.tmp").exists()
+
+
+def test_diverged_training_in_one_process_is_one_line_too(hpctrip, tiny, tmp_path):
+    ended = hpctrip("run", tiny, "-o", "train.lr=1e30", "--out", tmp_path / "run.h5")
+    assert ended.code == 3 and len(ended.report) == len(ended.err.splitlines()) == 1
+    assert "round 1: the update's largest entry" in ended.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_ranks_that_mpi_does_not_see_are_a_fault(launch, tiny, tmp_path):
+    """As when the mpirun of one MPI starts an mpi4py of another: three processes, each alone."""
+    pytest.importorskip("mpi4py.MPI", exc_type=ImportError)
+    ended = launch(0, tiny, "--out", tmp_path / "run.h5", env={"PMI_SIZE": "3"})
+    assert ended.code == 2 and len(ended.report) == 1, ended.err
+    assert (
+        "the launcher started 3 ranks, but MPI sees only 1" in ended.err and "use the mpirun of" in ended.err
+    )
+    assert list(tmp_path.iterdir()) == []
