@@ -7,17 +7,16 @@ Shapes: N sites, M outages. Everything is a function of the seed, the simulated 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol, Self
 
 import numpy as np
-import pandas as pd
 from pydantic import Field, model_validator
 
 from hpctrip.base.component import Component
 from hpctrip.base.errors import InputError
 from hpctrip.base.rng import stream
 from hpctrip.base.units import Seconds
+from hpctrip.sim.csv import numbers, read_table
 from hpctrip.sim.timing import Timing
 
 
@@ -178,17 +177,12 @@ class FaultSchedule:
 
 def _read_outages(path: str, num_sites: int) -> ListedOutages:
     place = f"faults.outages = {path!r}"
-    if not Path(path).is_file():
-        raise InputError(place, "no such file", "give a CSV file with the columns site, start_s, end_s")
-    try:
-        table = pd.read_csv(path)
-    except (pd.errors.ParserError, pd.errors.EmptyDataError, ValueError, OSError) as error:
-        raise InputError(place, f"not a readable CSV file ({error})") from None
+    table = read_table(path, place, "the columns site, start_s, end_s")
     columns = {}
     for name in ("site", "start_s", "end_s"):
         if name not in table:
             raise InputError(place, f"no column {name} among: {', '.join(map(str, table.columns))}")
-        columns[name] = pd.to_numeric(table[name], errors="coerce").to_numpy(dtype=np.float64)
+        columns[name] = numbers(table, name)
     site, start_s, end_s = columns["site"], columns["start_s"], columns["end_s"]
     wrong = {
         "site": ~((site >= 0) & (site < num_sites) & (site == np.floor(site))),
