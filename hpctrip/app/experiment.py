@@ -185,7 +185,7 @@ class Run:
         point, then the training nanoseconds of every rank: [k + k + size]."""
         k, rank = len(plan.cohort), self.ranks.rank
         partial = PartialSum(len(params), 2 * k + self.ranks.size, self.device)
-        tail = torch.zeros(len(partial.tail), dtype=torch.int64)
+        tail = np.zeros(len(partial.tail), dtype=np.int64)
         with self.wall.phase("train"):
             began = time.perf_counter_ns()
             for block, host in zip(plan.blocks, plan.block_hosts, strict=True):
@@ -201,7 +201,7 @@ class Run:
                     tail[position] = int(update.wall_s * 1e9)
                     tail[k + position] = int(float(update.mean_loss) * _LOSS_POINT)
             tail[2 * k + rank] = time.perf_counter_ns() - began
-        partial.tail.copy_(tail)
+        partial.tail.copy_(torch.from_numpy(tail))
         return partial
 
     def order(self, site: int, round: int) -> np.ndarray:
