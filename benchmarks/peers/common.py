@@ -73,7 +73,9 @@ class Shape:
 SHAPES = {
     "W1": Shape(20, 20, 400, (5, (32, 64), 512)),
     "W1s": Shape(20, 20, 400, (3, (16, 32), 128)),
-    "W4": Shape(1000, 1000, 20, (3, (8, 16), 32)),  # half the channels of W1s: what a site costs beyond its steps
+    "W4": Shape(
+        1000, 1000, 20, (3, (8, 16), 32)
+    ),  # half the channels of W1s: what a site costs beyond its steps
     "FLUTE": Shape(3400, 10, 200, None),
 }
 
