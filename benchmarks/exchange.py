@@ -17,6 +17,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -28,7 +29,6 @@ from torch import nn
 
 from hpctrip.app.config import resolve
 from hpctrip.app.experiment import Run, State
-from hpctrip.app.loop import train
 from hpctrip.learn.aggregate import PartialSum
 from hpctrip.learn.engines.base import SiteUpdate, SiteWork
 from hpctrip.learn.workloads.base import WORKLOADS, Dataset, Task, Workload
@@ -83,15 +83,21 @@ def program(ranks: MpiRanks, rounds: int, folder: str) -> tuple[Callable[[], Non
     experiment = resolve(tables).experiment
     run = Run(experiment, experiment.workload.task(0), ranks, torch.device("cpu"))
     run.engine = NoTraining()
-    run._stop_reason = lambda state: (
-        "enough" if state.round == rounds else ""
-    )  # before the round that evaluates
     plan = pickle.dumps((0, run.plan(State())))
 
     def rounds_of_the_program() -> None:
         sites = {"site": (np.arange(hosts), "1", "site index")}
         recorder = Recorder(Path(folder) / "run.h5", {"target_accuracy": 0.5}, sites)
-        train(run, lambda state, params: recorder.record(state.history) and None)
+        state, params = State(), run.initial_params
+        for _ in range(rounds):  # the steps of app.loop
+            plan, before = ranks.lead(partial(run.plan, state)), params
+            hosted = run.train_hosted(before, plan)
+            with run.wall.phase("exchange"):
+                params, tail = ranks.combine(hosted.vector, len(before), partial(run.step, before, plan))
+            counts = ranks.total(run.evaluate_hosted(params, plan))
+            if ranks.is_aggregator:
+                state = run.advance(state, plan, params - before, tail, counts)
+                recorder.record(state.history)
 
     return rounds_of_the_program, len(run.initial_params), len(plan)
 

@@ -59,17 +59,19 @@ class Wall:
     """Wall seconds by phase of the round in progress."""
 
     def __init__(self) -> None:
+        self._ended = time.perf_counter()
         self.start()
 
     def start(self) -> None:
-        """A new round begins."""
+        """A new round begins. The time since the last one's `end` went into recording it."""
         self.phases: dict[str, float] = {}
         self._began = time.perf_counter()
+        self.record_s = self._began - self._ended
 
-    @property
-    def total_s(self) -> float:
-        """Wall time since `start`."""
-        return time.perf_counter() - self._began
+    def end(self) -> float:
+        """Wall time since `start`; the round is over."""
+        self._ended = time.perf_counter()
+        return self._ended - self._began
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -88,6 +90,8 @@ class Run:
         self.experiment, self.task, self.ranks, self.device = experiment, task, ranks, device
         self.seed = experiment.seed
         self.wall = Wall()
+        self.rank_wall_s = np.zeros((2, ranks.size))
+        """At rank 0: seconds that every rank has spent in training and in evaluation."""
         train, workload = experiment.train, experiment.workload
         self.work = LocalWork(
             lr=train.lr or workload.lr,
@@ -249,6 +253,7 @@ class Run:
         accuracy = correct / seen if seen else math.nan
         clock_s = state.clock_s + timing.makespan_s
         hosts_wall_s = rank_wall_s[self.ranks.hosts.start :]
+        self.rank_wall_s += rank_wall_s, counts[3 : 3 + self.ranks.size] / 1e9
         row = RoundRow(
             round=plan.round,
             clock_start_s=state.clock_s,
@@ -267,11 +272,12 @@ class Run:
             train_loss=float((losses * visits).sum() / visits.sum()),
             efficiency=_efficiency(state.history, accuracy, clock_s),
             update_norm=float(torch.linalg.vector_norm(change)),
-            wall_s=self.wall.total_s,
+            wall_s=self.wall.end(),
             train_wall_s=float(hosts_wall_s.max()),
             exchange_wall_s=max(0.0, self.wall.phases["exchange"] - self._waited_s(hosts_wall_s)),
             evaluate_wall_s=float(counts[3:].max() / 1e9),
             idle_fraction=float(1 - hosts_wall_s.mean() / hosts_wall_s.max()) if hosts_wall_s.max() else 0.0,
+            record_wall_s=self.wall.record_s if state.history.rows else 0.0,
             cohort=CohortRound(
                 site=cohort,
                 num_samples=visits,
@@ -286,6 +292,24 @@ class Run:
         )
         after = State(plan.round, clock_s, state.history.appended(row))
         return replace(after, stop_reason=self._stop_reason(after))
+
+    def rank_phases(self, history: History) -> list[str]:
+        """One line a rank: its wall seconds by phase over the rounds since this process started.
+
+        The exchange and its bookkeeping is everyone's; what no phase accounts for is waiting for others.
+        """
+        rows = history.rows
+        total_s = sum(row.wall_s + row.record_wall_s for row in rows)
+        exchange_s, record_s = (
+            sum(getattr(row, f"{p}_wall_s") for row in rows) for p in ("exchange", "record")
+        )
+        lines = []
+        for rank, (train_s, evaluate_s) in enumerate(self.rank_wall_s.T):
+            phases = {"train": train_s, "exchange": exchange_s, "evaluate": evaluate_s}
+            phases["record"] = record_s if rank == 0 else 0.0
+            phases["idle"] = max(0.0, total_s - sum(phases.values()))
+            lines.append(f"rank {rank}: " + ", ".join(f"{name} {s:.2f} s" for name, s in phases.items()))
+        return lines
 
     def _waited_s(self, hosts_wall_s: np.ndarray) -> float:
         """How much of rank 0's time in the exchange was only waiting for the slowest host to finish training."""

@@ -65,6 +65,7 @@ def launch(paths: Iterable[str], overrides: Iterable[str], out: str | None, over
                     "status": "finished",
                     "stop_reason": state.stop_reason,
                     "params_digest": digest(params),
+                    "rank_phases": run.rank_phases(state.history),
                 }
                 recorder.close(state.history, final)
             progress.finished(state, final["params_digest"])
