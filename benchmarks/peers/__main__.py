@@ -126,7 +126,7 @@ def contenders(
 
 def run_once(command: list[str], report: Path) -> tuple[list[float], float]:
     """Seconds of every round after the first, and the peak memory in MB of all its processes together."""
-    env = os.environ | {"PEERS_PARAMS": str(report.with_suffix(".npy")), "RAY_DEDUP_LOGS": "0"}
+    env = os.environ | {"PEERS_PARAMS": str(report.with_suffix(".npy")), "RAY_worker_niceness": "0"}
     env |= {"FLWR_TELEMETRY_ENABLED": "0", "RAY_USAGE_STATS_ENABLED": "0", "PYTHONUNBUFFERED": "1"}
     env["PYTHONPATH"] = str(ROOT) if command[0] == "mpirun" else ""
     command = [part.replace("REPORT", str(report)) for part in command]

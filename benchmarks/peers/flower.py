@@ -1,8 +1,8 @@
 """Flower's simulation engine (Ray) with one worker a core: flower.py CASE REPORT ROUNDS WORKERS.
 
 At its best: parameters travel as one array, a worker keeps its model and its data, the clients' own evaluation is off
-and the server, alone at that time, evaluates with all cores. It looks for replies every 5 ms and not every 100 ms, as
-it does by default.
+and the server, alone at that time, evaluates with all cores. Ray's workers run at normal priority (by default they give
+way to everything else on the machine).
 """
 
 from __future__ import annotations
@@ -72,7 +72,6 @@ def main(folder: str, report_path: str, num_rounds: str, num_workers: str) -> No
 
     @server_app.main()
     def serve(grid: Grid, context: Context) -> None:
-        grid.pull_interval = 0.005
         while len(list(grid.get_node_ids())) < case.shape.num_sites:
             time.sleep(0.1)
         model, report = case.shape.build_model(), Report(report_path)

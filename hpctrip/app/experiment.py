@@ -99,6 +99,7 @@ class Run:
             momentum=train.momentum,
             weight_decay=train.weight_decay,
             prox_mu=train.prox_mu,
+            precision=experiment.engine.precision,
         )
         self.local_epochs = train.local_epochs or workload.local_epochs
         engine, why = choose(experiment.engine.name, device)

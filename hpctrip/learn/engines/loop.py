@@ -10,7 +10,7 @@ import torch
 
 from hpctrip.learn.engines.base import LocalWork, SiteUpdate, SiteWork
 from hpctrip.learn.engines.sgd import AutogradStep, Step
-from hpctrip.learn.engines.tensors import resident
+from hpctrip.learn.engines.tensors import allow_tf32, resident
 from hpctrip.learn.params import num_params
 
 if TYPE_CHECKING:  # workloads bring their models, and these their steps: the engines stand below both
@@ -33,6 +33,7 @@ class Loop:
         model = task.build_model().to(device).train()
         fused_step = getattr(model, "fused_step", lambda loss, work: None)
         self.step: Step = fused_step(task.loss, work) or AutogradStep(model, task.loss, work)
+        allow_tf32(work.precision)
         self.delta = torch.empty(num_params(model), device=device)
 
     def train(self, params: torch.Tensor, sites: list[SiteWork]) -> Iterator[SiteUpdate]:

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from hpctrip.learn.engines.base import LocalWork
-from hpctrip.learn.engines.tensors import channels_last
+from hpctrip.learn.engines.tensors import autocast, channels_last
 
 
 class Step:
@@ -70,7 +70,8 @@ class AutogradStep(Step):
 
     def __call__(self, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """Forward, backward, update: gradients are taken, not accumulated, so nothing has to be cleared."""
-        loss = self.loss(self.model(inputs), labels)
+        with autocast(self.work.precision, inputs.device):
+            loss = self.loss(self.model(inputs), labels)
         self._update(torch.autograd.grad(loss, self.weights))
         return loss.detach()
 
