@@ -55,6 +55,9 @@ class Engine(Component):
 
     name: Literal["auto", "loop", "stacked"] = "auto"
     """loop: one site after another (a CPU's best). stacked: a block at once (GPUs). auto: by device."""
+    precision: Literal["float32", "tf32", "bfloat16"] = "float32"
+    """Of matrix products and convolutions in training; anything but float32 changes results, in the third digit or so.
+    tf32 is a GPU's and does nothing on a CPU."""
     sites_per_block: int | None = Field(None, ge=1)
     """Sites in one block, the unit of placement; absent: 1 for loop, 32 for stacked. Never depends on the ranks."""
 

@@ -61,17 +61,19 @@ class Wall:
     """Wall seconds by phase of the round in progress."""
 
     def __init__(self) -> None:
+        self._ended = time.perf_counter()
         self.start()
 
     def start(self) -> None:
-        """A new round begins."""
+        """A new round begins. The time since the last one's `end` went into recording it."""
         self.phases: dict[str, float] = {}
         self._began = time.perf_counter()
+        self.record_s = self._began - self._ended
 
-    @property
-    def total_s(self) -> float:
-        """Wall time since `start`."""
-        return time.perf_counter() - self._began
+    def end(self) -> float:
+        """Wall time since `start`; the round is over."""
+        self._ended = time.perf_counter()
+        return self._ended - self._began
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -90,9 +92,12 @@ class Run:
         self.experiment, self.task, self.ranks, self.device = experiment, task, ranks, device
         self.seed = experiment.seed
         self.wall = Wall()
-        self.signals = np.zeros(
-            ranks.size, dtype=np.int64
-        )  # what every rank had received by the last round's end
+        self.signals = np.zeros(ranks.size, dtype=np.int64)
+        """At rank 0: what every rank had received by the last round's end."""
+        self.rank_wall_s = np.zeros((2, ranks.size))
+        """At rank 0: seconds that every rank has spent in training and in evaluation."""
+        self.num_rounds = 0
+        """At rank 0: rounds since this process started; a resumed run has more."""
         train, workload = experiment.train, experiment.workload
         self.work = LocalWork(
             lr=train.lr or workload.lr,
@@ -100,6 +105,7 @@ class Run:
             momentum=train.momentum,
             weight_decay=train.weight_decay,
             prox_mu=train.prox_mu,
+            precision=experiment.engine.precision,
         )
         self.local_epochs = train.local_epochs or workload.local_epochs
         engine, why = choose(experiment.engine.name, device)
@@ -172,7 +178,7 @@ class Run:
         [k + k + k + size]."""
         k, rank = len(plan.cohort), self.ranks.rank
         partial = PartialSum(len(params), self.num_tail(plan), self.device)
-        tail = torch.zeros(len(partial.tail), dtype=torch.int64)
+        tail = np.zeros(len(partial.tail), dtype=np.int64)
         with self.wall.phase("train"):
             began = time.perf_counter_ns()
             for block, host in zip(plan.blocks, plan.block_hosts, strict=True):
@@ -194,7 +200,7 @@ class Run:
                         tail[position] = 1
                     tail[k + position] = int(update.wall_s * 1e9)
             tail[3 * k + rank] = time.perf_counter_ns() - began
-        partial.tail.copy_(tail)
+        partial.tail.copy_(torch.from_numpy(tail))
         return partial
 
     def num_tail(self, plan: Plan) -> int:
@@ -267,6 +273,8 @@ class Run:
         accuracy = correct / seen if seen else math.nan
         clock_s = state.clock_s + timing.makespan_s
         hosts_wall_s = rank_wall_s[self.ranks.hosts.start :]
+        self.num_rounds += 1
+        self.rank_wall_s += rank_wall_s, counts[3 : 3 + self.ranks.size] / 1e9
         row = RoundRow(
             round=plan.round,
             clock_start_s=state.clock_s,
@@ -286,11 +294,12 @@ class Run:
             train_loss=_weighted_mean(losses[arrived], visits[arrived]),
             efficiency=_efficiency(state.history, accuracy, clock_s),
             update_norm=float(torch.linalg.vector_norm(change)),
-            wall_s=self.wall.total_s,
+            wall_s=self.wall.end(),
             train_wall_s=float(hosts_wall_s.max()),
             exchange_wall_s=max(0.0, self.wall.phases["exchange"] - self._waited_s(hosts_wall_s)),
             evaluate_wall_s=float(counts[3 : 3 + self.ranks.size].max() / 1e9),
             idle_fraction=float(1 - hosts_wall_s.mean() / hosts_wall_s.max()) if hosts_wall_s.max() else 0.0,
+            record_wall_s=self.wall.record_s if self.num_rounds > 1 else 0.0,
             cohort=CohortRound(
                 site=cohort,
                 num_samples=visits,
@@ -306,6 +315,24 @@ class Run:
         )
         self.signals = counts[3 + self.ranks.size :]
         return stopped(State(plan.round, clock_s, state.history.appended(row)), self.experiment.stop)
+
+    def rank_phases(self, history: History) -> list[str]:
+        """One line a rank: its wall seconds by phase over the rounds since this process started.
+
+        The exchange and its bookkeeping is everyone's; what no phase accounts for is waiting for others.
+        """
+        rows = history.rows[len(history) - self.num_rounds :]
+        total_s = sum(row.wall_s + row.record_wall_s for row in rows)
+        exchange_s, record_s = (
+            sum(getattr(row, f"{p}_wall_s") for row in rows) for p in ("exchange", "record")
+        )
+        lines = []
+        for rank, (train_s, evaluate_s) in enumerate(self.rank_wall_s.T):
+            phases = {"train": train_s, "exchange": exchange_s, "evaluate": evaluate_s}
+            phases["record"] = record_s if rank == 0 else 0.0
+            phases["idle"] = max(0.0, total_s - sum(phases.values()))
+            lines.append(f"rank {rank}: " + ", ".join(f"{name} {s:.2f} s" for name, s in phases.items()))
+        return lines
 
     def _waited_s(self, hosts_wall_s: np.ndarray) -> float:
         """How much of rank 0's time in the exchange was only waiting for the slowest host to finish training."""

@@ -87,7 +87,7 @@ class Progress:
         total = sum(row.wall_s for row in rows)
         phases = ", ".join(
             f"{name} {sum(getattr(row, f'{name}_wall_s') for row in rows):.1f}"
-            for name in ("train", "exchange", "evaluate")
+            for name in ("train", "exchange", "evaluate", "record")
         )
         idle = sum(row.idle_fraction * row.train_wall_s for row in rows) / max(
             sum(r.train_wall_s for r in rows), 1e-9
@@ -96,6 +96,8 @@ class Progress:
             f"wall time {total:.1f} s ({phases}); hosts idle {idle:.0%} of the training phase; "
             f"checkpoints {checkpoint_wall_s:.2f} s ({checkpoint_wall_s / max(total, 1e-9):.2%})"
         )
+        for line in self.run.rank_phases(state.history):
+            self.console.print(line)
         self.console.print(f"model digest {digest}")
         self.console.print(f"results: {self.path}", markup=False)
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 
-def column(doc: str, unit: str = "1", dtype: str = "f8") -> Any:
+def column(doc: str, unit: str = "1", dtype: str = "f8", **default: Any) -> Any:
     """A field that becomes one column of the results file, with its unit and description."""
-    return field(metadata={"doc": doc, "unit": unit, "dtype": dtype})
+    return field(metadata={"doc": doc, "unit": unit, "dtype": dtype}, **default)
 
 
 @dataclass(frozen=True)
@@ -93,6 +93,9 @@ class RoundRow:
     exchange_wall_s: float = column("wall time of exchanging and applying updates, rank 0", "s")
     evaluate_wall_s: float = column("wall time of evaluation, slowest rank", "s")
     idle_fraction: float = column("share of the hosts' training phase spent waiting for the slowest", "1")
+    record_wall_s: float = column(
+        "wall time of recording the round before this one, rank 0", "s", default=0.0
+    )
     cohort: CohortRound = field(repr=False, default=None)  # type: ignore[assignment]
     candidates: Candidates | None = field(repr=False, default=None)
 
