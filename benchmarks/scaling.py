@@ -4,9 +4,9 @@
 
 Runs the program itself (mpirun, hosts + 1 ranks; one process where there is one host) on synthetic glyphs with the
 light CNN and reads its results files; the first round warms up. Strong: the same sites on more hosts. Weak: so many
-sites on every host. The phases are of the median round: training on the slowest host, exchange, evaluation, recording,
-and the share of their training phase that hosts wait. Ceilings: a large matrix product and a copy by as many processes
-as there are hosts, a message between two ranks, and NCCL's all-reduce where there are several GPUs.
+sites on every host. The phases are of the median round: training on the slowest host, exchange, evaluation,
+recording, and the share of their training phase that hosts wait. Ceilings: a large matrix product and a copy by as
+many processes as there are hosts, a message between two ranks, and NCCL's all-reduce where there are several GPUs.
 """
 
 from __future__ import annotations

@@ -132,8 +132,9 @@ class Watchdog:
         self._beat_s = min(1.0, limits.silent_s / BEATS)
 
     def __enter__(self) -> Watchdog:
-        with contextlib.suppress(OSError, ValueError):  # where standard error is no file, as in a notebook
-            faulthandler.enable()  # a crash in C code shows its stacks too
+        if not faulthandler.is_enabled():
+            with contextlib.suppress(OSError, RuntimeError):  # a stderr that is no file, or none
+                faulthandler.enable()  # a crash in C code shows its stacks too
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._socket.bind(("", 0))
         ranks = self._ranks

@@ -1,6 +1,5 @@
 """Who is stuck, told from the last that was heard of every rank."""
 
-import faulthandler
 import threading
 import time
 
@@ -74,7 +73,6 @@ def test_time_spent_waiting_is_not_counted_as_the_phases():
 def test_one_process_stuck_alone_shows_its_stacks_and_ends(capfd, monkeypatch):
     ended = threading.Event()
     monkeypatch.setattr(watchdog, "STACKS_S", 0)
-    monkeypatch.setattr(faulthandler, "enable", lambda: None)  # pytest has its own
     HERE.enter("train", 4)
     with Watchdog(SerialRanks(), Limits(1.0, lambda phase: 0.2), lambda code: ended.set()):
         assert ended.wait(20)
