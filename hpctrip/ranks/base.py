@@ -113,7 +113,7 @@ def launched_size() -> int:
     for name in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE"):
         if name in os.environ:
             return int(os.environ[name])
-    # srun sets SLURM_PROCID in every task; a plain process inside an sbatch script has none
+    # srun tells every task the size of its step; the batch script itself, although it has a SLURM_PROCID, none
     if "SLURM_PROCID" in os.environ and "SLURM_STEP_NUM_TASKS" in os.environ:
         return int(os.environ["SLURM_STEP_NUM_TASKS"])
     return 1
