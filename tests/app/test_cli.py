@@ -72,7 +72,7 @@ def test_a_run_reports_its_rounds_its_end_and_its_file(hpctrip, tiny, tmp_path):
     assert any(line.startswith("time to accuracy 1: not reached") for line in lines)
     assert lines[-1] == f"results: {tmp_path / 'new folder' / 'run.h5'}"
     assert "(synthetic" in ended.out
-    assert [path.name for path in (tmp_path / "new folder").iterdir()] == ["run.h5", "run.h5.ckpt0"]
+    assert {path.name for path in (tmp_path / "new folder").iterdir()} == {"run.h5", "run.h5.ckpt0"}
 
 
 def test_without_out_the_file_is_named_after_scenario_and_time(hpctrip, tiny, tmp_path, monkeypatch):
