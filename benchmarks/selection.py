@@ -37,7 +37,7 @@ def history(num_sites: int, rounds: int = 50) -> History:
     """Rounds of a tenth of the sites, as far as policies look at them."""
     k = max(1, num_sites // 10)
     known = dict.fromkeys(RoundRow.__dataclass_fields__, 0.0) | {"candidates": None}
-    cohort = CohortRound(np.arange(k), *[np.zeros(k)] * 7)
+    cohort = CohortRound(np.arange(k), *[np.zeros(k)] * 8)
     return History(
         tuple(
             RoundRow(

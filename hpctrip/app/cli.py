@@ -84,7 +84,33 @@ def check(paths: tuple[str, ...], overrides: tuple[str, ...]) -> None:
 
     experiment = read_input(paths, overrides).experiment
     experiment.policy.check(len(experiment.sites.distances_m(experiment.seed)))
+    experiment.faults.check(experiment.timing)
     click.echo(tomli_w.dumps(_without_none(resolved(experiment))), nl=False)
+
+
+@cli.command()
+@click.argument("paths", nargs=-1, metavar="[FILE.toml]...")
+@_overrides
+@click.option("-n", "num_ranks", type=click.IntRange(1, 100_000), default=1, help="Ranks, rank 0 included.")
+@click.option("--rounds", type=click.IntRange(1, 10_000), default=10, help="Rounds to look ahead.")
+@click.option(
+    "--samples-per-second",
+    type=click.FloatRange(0, min_open=True),
+    help="Speed of a host; absent: a few batches are trained here.",
+)
+def plan(
+    paths: tuple[str, ...],
+    overrides: tuple[str, ...],
+    num_ranks: int,
+    rounds: int,
+    samples_per_second: float | None,
+) -> None:
+    """Say what a run would do and cost on so many ranks, and what is wrong with it, without running it."""
+    from rich.console import Console
+
+    from hpctrip.app.plan import plan as report
+
+    Console(highlight=False).print(report(paths, overrides, num_ranks, rounds, samples_per_second))
 
 
 @cli.command()
@@ -164,19 +190,66 @@ def export(path: str, folder: str) -> None:
 
 @cli.command()
 @click.argument("paths", nargs=-1, required=True, metavar="FILE.h5...")
-def verify(paths: tuple[str, ...]) -> None:
-    """Check results files: schema, checksums, clock arithmetic. Exit code 2 where one is wrong."""
+@click.option("--no-replay", is_flag=True, help="Check the file against itself only (quick).")
+@click.option("--plugins", is_flag=True, help="Run the plug-ins that a file's input names: they are code.")
+def verify(paths: tuple[str, ...], no_replay: bool, plugins: bool) -> None:
+    """Check results files. Exit code 2 where one is wrong.
+
+    Each file is checked against itself (schema, checksums, clock arithmetic), then its simulated half is replayed from
+    its stored input: the world, what was seen, the cohorts, who arrived, and the clock.
+    """
     from hpctrip.base.errors import InputError
     from hpctrip.record.reader import open_runs
     from hpctrip.record.verify import verify as faults_of
 
     faults = []
     for run_ in open_runs(paths):
-        found = faults_of(run_)
+        found, but = faults_of(run_), ", not replayed" if no_replay else ""
+        if not found and not no_replay:
+            from hpctrip.app.replay import NotReplayable, replay
+
+            try:
+                found = replay(run_, plugins)
+            except NotReplayable as reason:
+                but = f", but not replayed: {reason}"
         faults += found
-        click.echo(f"{run_.path}: {'ok' if not found else f'{len(found)} fault(s)'}")
+        click.echo(f"{run_.path}: {f'ok{but}' if not found else f'{len(found)} fault(s)'}")
     if faults:
         raise InputError(faults=faults)
+
+
+@cli.command()
+@click.argument("paths", nargs=2, metavar="A.h5 B.h5")
+def diff(paths: tuple[str, str]) -> None:
+    """Say where two runs part, and in what. Exit code 0: equal, 1: different, 2: a file cannot be read.
+
+    Wall times, machines and ranks do not count.
+    """
+    from hpctrip.record.diff import diff as differences
+    from hpctrip.record.reader import open_run
+
+    a, b = map(open_run, paths)
+    lines = differences(a, b)
+    for line in lines or [f"equal: {len(a.rounds)} rounds, model digest {a.meta.get('params_digest', '')}"]:
+        click.echo(line)
+    if lines:
+        raise click.exceptions.Exit(1)
+
+
+@cli.command()
+@click.argument("out", metavar="OUT.h5")
+@click.argument("paths", nargs=-1, required=True, metavar="FILE.h5...")
+def merge(out: str, paths: tuple[str, ...]) -> None:
+    """Gather results files, e.g. of a sweep, in one table: a row a run, with the input keys that differ.
+
+    Writes OUT.h5 (group /runs) and OUT.csv.
+    """
+    from hpctrip.record.merge import write_merged
+    from hpctrip.record.reader import open_runs
+
+    runs = open_runs(paths, besides=out)
+    for written in write_merged(out, runs):
+        click.echo(f"{written}: {len(runs)} runs")
 
 
 @cli.command()
@@ -224,9 +297,8 @@ def main() -> None:
     from hpctrip.ranks.base import launched_rank
 
     try:
-        cli(standalone_mode=False)
-    except click.exceptions.Exit as end:
-        sys.exit(end.exit_code)
+        if code := cli(standalone_mode=False):  # click returns the code of an Exit
+            sys.exit(code)
     except click.ClickException as error:
         if launched_rank() == 0:
             error.show()

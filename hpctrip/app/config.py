@@ -10,10 +10,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import tomli_w
-from pydantic import Field, ValidationError
+from pydantic import BeforeValidator, Field, ValidationError
 
 from hpctrip.base.component import Component, Registry, registry_of, unknown_name
 from hpctrip.base.errors import Fault, InputError
@@ -21,6 +21,7 @@ from hpctrip.base.units import Seconds
 from hpctrip.learn.aggregate import SERVERS
 from hpctrip.learn.partition import PARTITIONS
 from hpctrip.learn.workloads import WORKLOADS
+from hpctrip.sim.faults import Faults
 from hpctrip.sim.network import Network
 from hpctrip.sim.policies import POLICIES
 from hpctrip.sim.power import POWER_MODELS
@@ -54,6 +55,9 @@ class Engine(Component):
 
     name: Literal["auto", "loop", "stacked"] = "auto"
     """loop: one site after another (a CPU's best). stacked: a block at once (GPUs). auto: by device."""
+    precision: Literal["float32", "tf32", "bfloat16"] = "float32"
+    """Of matrix products and convolutions in training; anything but float32 changes results, in the third digit or so.
+    tf32 is a GPU's and does nothing on a CPU."""
     sites_per_block: int | None = Field(None, ge=1)
     """Sites in one block, the unit of placement; absent: 1 for loop, 32 for stacked. Never depends on the ranks."""
 
@@ -81,11 +85,16 @@ class Evaluate(Component):
     """Samples per batch; batches have fixed boundaries, so that results do not depend on the ranks."""
 
 
+def _none(value: Any) -> Any:
+    """TOML has no null."""
+    return None if value == "none" else value
+
+
 class Stop(Component):
     """Which rule ends the run; the first to fire is recorded."""
 
-    target_accuracy: float | None = Field(0.45, gt=0, le=1)
-    """Stop at this held-out accuracy: its time is the time-to-accuracy."""
+    target_accuracy: Annotated[float | None, BeforeValidator(_none)] = Field(0.45, gt=0, le=1)
+    """Stop at this held-out accuracy: its time is the time-to-accuracy. "none": no target."""
     max_rounds: int = Field(500, ge=1)
     """Stop after so many rounds."""
     max_clock_s: Seconds | None = Field(None, gt=0)
@@ -160,6 +169,7 @@ class Experiment(Component):
     power: POWER_MODELS.field() = Field(default_factory=dict, validate_default=True)
     throughput: THROUGHPUT_MODELS.field() = Field(default_factory=dict, validate_default=True)
     timing: Timing = Timing()
+    faults: Faults = Faults()
     profiler: Profiler = Profiler()
     policy: POLICIES.field() = Field(default_factory=dict, validate_default=True)
     workload: WORKLOADS.field() = Field(default_factory=dict, validate_default=True)

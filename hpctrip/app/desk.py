@@ -118,6 +118,7 @@ class Desk:
         """Close the files. Raises InterruptedRun where the run is to be resumed, and what kept a file from being
         written."""
         final = {"status": "finished", "stop_reason": state.stop_reason, "params_digest": digest(params)}
+        final["rank_phases"] = self._run.rank_phases(state.history)
         if self._failure:
             final |= {"status": "failed", "stop_reason": str(self._failure)}
         elif self._interrupted:

@@ -13,9 +13,9 @@ import torch
 
 from hpctrip.app.config import Experiment, Stop
 from hpctrip.app.signals import received
-from hpctrip.base.errors import InputError
+from hpctrip.base.errors import DivergedError
 from hpctrip.base.rng import stream
-from hpctrip.learn.aggregate import PartialSum, mean_update
+from hpctrip.learn.aggregate import PartialSum, finite_loss, mean_update
 from hpctrip.learn.engines import choose
 from hpctrip.learn.engines.base import LocalWork, SiteWork
 from hpctrip.learn.evaluate import Counts, eval_batches, evaluate
@@ -25,7 +25,8 @@ from hpctrip.ranks.base import Ranks
 from hpctrip.ranks.placement import cut, place
 from hpctrip.ranks.watchdog import HERE
 from hpctrip.sim.policies.base import Decision
-from hpctrip.sim.rounds import CohortRound, History, RoundRow
+from hpctrip.sim.rounds import CohortRound, History, RoundRow, Status
+from hpctrip.sim.simulation import Simulation
 from hpctrip.sim.world import World
 
 _LOSS_POINT = 2.0**20  # training losses travel as integers of this resolution, so that their sum has no order
@@ -48,9 +49,9 @@ class Plan:
     round: int
     cohort: np.ndarray
     weights: np.ndarray
-    """p_i (Eq. 1), sum 1."""
+    """p_i (Eq. 1) over the sites whose updates arrive, sum 1; 0 for the others. All 0 where none arrives."""
     blocks: list[np.ndarray]
-    """Positions into the cohort."""
+    """Positions into the cohort of the sites whose updates arrive: nobody else is trained."""
     block_hosts: np.ndarray
     """Host (index into ranks.hosts) of every block."""
     evaluate: bool
@@ -60,17 +61,19 @@ class Wall:
     """Wall seconds by phase of the round in progress."""
 
     def __init__(self) -> None:
+        self._ended = time.perf_counter()
         self.start()
 
     def start(self) -> None:
-        """A new round begins."""
+        """A new round begins. The time since the last one's `end` went into recording it."""
         self.phases: dict[str, float] = {}
         self._began = time.perf_counter()
+        self.record_s = self._began - self._ended
 
-    @property
-    def total_s(self) -> float:
-        """Wall time since `start`."""
-        return time.perf_counter() - self._began
+    def end(self) -> float:
+        """Wall time since `start`; the round is over."""
+        self._ended = time.perf_counter()
+        return self._ended - self._began
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -89,9 +92,12 @@ class Run:
         self.experiment, self.task, self.ranks, self.device = experiment, task, ranks, device
         self.seed = experiment.seed
         self.wall = Wall()
-        self.signals = np.zeros(
-            ranks.size, dtype=np.int64
-        )  # what every rank had received by the last round's end
+        self.signals = np.zeros(ranks.size, dtype=np.int64)
+        """At rank 0: what every rank had received by the last round's end."""
+        self.rank_wall_s = np.zeros((2, ranks.size))
+        """At rank 0: seconds that every rank has spent in training and in evaluation."""
+        self.num_rounds = 0
+        """At rank 0: rounds since this process started; a resumed run has more."""
         train, workload = experiment.train, experiment.workload
         self.work = LocalWork(
             lr=train.lr or workload.lr,
@@ -99,6 +105,7 @@ class Run:
             momentum=train.momentum,
             weight_decay=train.weight_decay,
             prox_mu=train.prox_mu,
+            precision=experiment.engine.precision,
         )
         self.local_epochs = train.local_epochs or workload.local_epochs
         engine, why = choose(experiment.engine.name, device)
@@ -114,6 +121,7 @@ class Run:
         )
         distances = experiment.sites.distances_m(self.seed)
         experiment.policy.check(len(distances))
+        experiment.faults.check(experiment.timing)
         self.shards = experiment.partition.split(
             task.train.labels, task.train.groups, num_sites=len(distances), seed=self.seed
         )
@@ -125,8 +133,9 @@ class Run:
         if ranks.is_aggregator:  # nobody else looks at the simulated world
             e, payload_bytes = experiment, 4.0 * len(self.initial_params)
             self.world = World.build(
-                e.sites, e.network, e.power, e.throughput, e.timing, payload_bytes, self.seed
+                e.sites, e.network, e.power, e.throughput, e.timing, payload_bytes, self.seed, e.faults
             )
+            self.simulation = Simulation(self.world, e.profiler, e.policy, self.num_visits, self.seed)
 
     # 1. the aggregator's decision
 
@@ -139,55 +148,37 @@ class Run:
         decision = self.decide(state)
         cohort = decision.cohort
         self._candidates = decision.candidates
+        self._work_s = self.simulation.work_s(state.history)
+        self._timing = self.world.round_timing(round, state.clock_s, cohort, self._work_s)
+        arrive = np.flatnonzero(self._timing.status == Status.ARRIVED)
         visits = self.num_visits[cohort].astype(np.float64)
         samples = self.experiment.server.weights == "samples"
-        weights = visits / visits.sum() if samples else np.full(len(cohort), 1 / len(cohort))
-        blocks = cut(cohort, self.sites_per_block)
+        weights = np.zeros(len(cohort))
+        weights[arrive] = (
+            visits[arrive] / visits[arrive].sum()
+            if samples
+            else np.full(len(arrive), 1 / max(1, len(arrive)))
+        )
+        blocks = [arrive[block] for block in cut(cohort[arrive], self.sites_per_block)]
         costs = np.array([visits[block].sum() for block in blocks])
         every, last = self.experiment.evaluate.every_rounds, self.experiment.stop.max_rounds
         evaluated = round % every == 0 or round == last
         return Plan(round, cohort, weights, blocks, place(costs, len(self.ranks.hosts)), evaluated)
 
     def decide(self, state: State) -> Decision:
-        """What the policy chooses after `state`, checked: a cohort is a non-empty set of distinct sites."""
-        self._work_s = self.work_s(state.history)
-        profiler = self.experiment.profiler
-        self._view = profiler.view(self.world, state.clock_s, state.history, self._work_s, self.seed)
-        rng = stream(self.seed, "policy", state.round + 1)
-        decision = self.experiment.policy.select(self._view, state.history, rng)
-        cohort = np.asarray(decision.cohort)
-        if not (
-            cohort.ndim == 1
-            and len(cohort)
-            and np.issubdtype(cohort.dtype, np.integer)
-            and len(np.unique(cohort)) == len(cohort)
-            and cohort.min() >= 0
-            and cohort.max() < len(self.world)
-        ):
-            raise InputError(
-                f"policy {self.experiment.policy.kind!r}",
-                f"chose {' '.join(np.array2string(cohort, threshold=10).split())} in round {state.round + 1}",
-                f"a cohort is a non-empty array of distinct site indices from 0 to {len(self.world) - 1}",
-            )
-        return replace(decision, cohort=cohort.astype(np.int64))
-
-    def work_s(self, history: History) -> np.ndarray:
-        """c_i: seconds of one round of local work at full power, [N]; measured ones as far as known."""
-        timing = self.experiment.timing
-        seconds_per_sample = timing.seconds_per_sample
-        if timing.compute == "measured" and history.last is not None:
-            cohort = history.last.cohort
-            seconds_per_sample = float(cohort.train_wall_s.sum() / cohort.num_samples.sum())
-        return seconds_per_sample * self.num_visits
+        """What the policy chooses after `state`."""
+        self._view = self.simulation.view(state.clock_s, state.history)
+        return self.simulation.decide(self._view, state.history)
 
     # 2., 3. what every host does
 
     def train_hosted(self, params: torch.Tensor, plan: Plan) -> PartialSum:
-        """Train this rank's blocks. The tail holds, per site of the cohort, wall nanoseconds and the mean loss in fixed
-        point, then the training nanoseconds of every rank: [k + k + size]."""
+        """Train this rank's blocks. The tail holds, per site of the cohort, whether its update was left out because it
+        diverged, wall nanoseconds and the mean loss in fixed point, then the training nanoseconds of every rank:
+        [k + k + k + size]."""
         k, rank = len(plan.cohort), self.ranks.rank
-        partial = PartialSum(len(params), 2 * k + self.ranks.size, self.device)
-        tail = torch.zeros(len(partial.tail), dtype=torch.int64)
+        partial = PartialSum(len(params), self.num_tail(plan), self.device)
+        tail = np.zeros(len(partial.tail), dtype=np.int64)
         with self.wall.phase("train"):
             began = time.perf_counter_ns()
             for block, host in zip(plan.blocks, plan.block_hosts, strict=True):
@@ -198,14 +189,23 @@ class Run:
                     SiteWork(int(site), self.order(int(site), plan.round)) for site in plan.cohort[block]
                 ]
                 for position, update in zip(block, self.engine.train(params, sites), strict=True):
-                    partial.add(
-                        update.delta, float(plan.weights[position]), f"site {update.site}, round {plan.round}"
-                    )
-                    tail[position] = int(update.wall_s * 1e9)
-                    tail[k + position] = int(float(update.mean_loss) * _LOSS_POINT)
-            tail[2 * k + rank] = time.perf_counter_ns() - began
-        partial.tail.copy_(tail)
+                    place = f"site {update.site}, round {plan.round}"
+                    try:
+                        loss = finite_loss(update.mean_loss, place)
+                        partial.add(update.delta, float(plan.weights[position]), place)
+                        tail[2 * k + position] = int(loss * _LOSS_POINT)
+                    except DivergedError:
+                        if self.experiment.server.on_diverged == "stop":
+                            raise
+                        tail[position] = 1
+                    tail[k + position] = int(update.wall_s * 1e9)
+            tail[3 * k + rank] = time.perf_counter_ns() - began
+        partial.tail.copy_(torch.from_numpy(tail))
         return partial
+
+    def num_tail(self, plan: Plan) -> int:
+        """T: counters that travel with the sum."""
+        return 3 * len(plan.cohort) + self.ranks.size
 
     def order(self, site: int, round: int) -> np.ndarray:
         """Training samples in the order in which the site visits them this round, [num_visits]."""
@@ -216,8 +216,20 @@ class Run:
     # 4. where the model lives
 
     def step(self, params: torch.Tensor, plan: Plan, total: torch.Tensor) -> torch.Tensor:
-        """The new global model (Eq. 2), by the server optimiser."""
-        return self.experiment.server.step(params, self.slots, mean_update(total), plan.round)
+        """The new global model (Eq. 2), by the server optimiser, from the sum over all ranks [P + T]. Unchanged, and
+        the optimiser too, where no update arrived.
+
+        Where sites were left out, the others' mean is that over their own weights: p_i / sum of the p_j left.
+        """
+        num_params, k = len(params), len(plan.cohort)
+        update = mean_update(total[:num_params])
+        dropped = total[num_params : num_params + k].cpu().numpy() > 0
+        left = float(plan.weights[~dropped].sum())
+        if left == 0:
+            return params
+        if dropped.any():
+            update /= left
+        return self.experiment.server.step(params, self.slots, update, plan.round)
 
     # 5. every host's slice of the evaluation
 
@@ -244,23 +256,32 @@ class Run:
         `change` [P] is what the round did to the global model; `tail` and `counts` are the sums over all ranks.
         """
         k, cohort = len(plan.cohort), plan.cohort
-        wall_s, losses, rank_wall_s = tail[:k] / 1e9, tail[k : 2 * k] / _LOSS_POINT, tail[2 * k :] / 1e9
-        work_s = self._work_s
+        dropped, wall_s, losses, rank_wall_s = np.split(tail, [k, 2 * k, 3 * k])
+        wall_s, losses, rank_wall_s = wall_s / 1e9, losses / _LOSS_POINT, rank_wall_s / 1e9
+        timing = self._timing
         if self.experiment.timing.compute == "measured":
-            work_s = work_s.copy()
+            work_s = self._work_s.copy()
             work_s[cohort] = wall_s
-        timing = self.world.round_timing(state.clock_s, cohort, work_s)
-        visits = self.num_visits[cohort]
+            timing = self.world.round_timing(plan.round, state.clock_s, cohort, work_s)
+        status = np.where(dropped > 0, Status.DIVERGED, timing.status)
+        arrived = status == Status.ARRIVED
+        if dropped.any() and not arrived.any():
+            raise DivergedError(f"round {plan.round}: the update of every site diverged; lower train.lr")
+        losses[~arrived] = math.nan
+        visits = np.where(timing.status == Status.ARRIVED, self.num_visits[cohort], 0)
         correct, seen = int(counts[0]), int(counts[1])
         accuracy = correct / seen if seen else math.nan
         clock_s = state.clock_s + timing.makespan_s
         hosts_wall_s = rank_wall_s[self.ranks.hosts.start :]
+        self.num_rounds += 1
+        self.rank_wall_s += rank_wall_s, counts[3 : 3 + self.ranks.size] / 1e9
         row = RoundRow(
             round=plan.round,
             clock_start_s=state.clock_s,
             clock_s=clock_s,
             makespan_s=timing.makespan_s,
             num_sites=k,
+            num_arrived=int(arrived.sum()),
             voted_num_sites=self._candidates.vote if self._candidates else 0,
             straggler=int(cohort[timing.straggler]),
             straggler_compute_s=float(timing.compute_s[timing.straggler]),
@@ -270,14 +291,15 @@ class Run:
             eval_correct=correct,
             eval_seen=seen,
             eval_loss=Counts(counts).mean_loss if seen else math.nan,
-            train_loss=float((losses * visits).sum() / visits.sum()),
+            train_loss=_weighted_mean(losses[arrived], visits[arrived]),
             efficiency=_efficiency(state.history, accuracy, clock_s),
             update_norm=float(torch.linalg.vector_norm(change)),
-            wall_s=self.wall.total_s,
+            wall_s=self.wall.end(),
             train_wall_s=float(hosts_wall_s.max()),
             exchange_wall_s=max(0.0, self.wall.phases["exchange"] - self._waited_s(hosts_wall_s)),
             evaluate_wall_s=float(counts[3 : 3 + self.ranks.size].max() / 1e9),
             idle_fraction=float(1 - hosts_wall_s.mean() / hosts_wall_s.max()) if hosts_wall_s.max() else 0.0,
+            record_wall_s=self.wall.record_s if self.num_rounds > 1 else 0.0,
             cohort=CohortRound(
                 site=cohort,
                 num_samples=visits,
@@ -287,11 +309,30 @@ class Run:
                 comm_s=timing.comm_s,
                 train_loss=losses,
                 train_wall_s=wall_s,
+                status=status,
             ),
             candidates=self._candidates,
         )
         self.signals = counts[3 + self.ranks.size :]
         return stopped(State(plan.round, clock_s, state.history.appended(row)), self.experiment.stop)
+
+    def rank_phases(self, history: History) -> list[str]:
+        """One line a rank: its wall seconds by phase over the rounds since this process started.
+
+        The exchange and its bookkeeping is everyone's; what no phase accounts for is waiting for others.
+        """
+        rows = history.rows[len(history) - self.num_rounds :]
+        total_s = sum(row.wall_s + row.record_wall_s for row in rows)
+        exchange_s, record_s = (
+            sum(getattr(row, f"{p}_wall_s") for row in rows) for p in ("exchange", "record")
+        )
+        lines = []
+        for rank, (train_s, evaluate_s) in enumerate(self.rank_wall_s.T):
+            phases = {"train": train_s, "exchange": exchange_s, "evaluate": evaluate_s}
+            phases["record"] = record_s if rank == 0 else 0.0
+            phases["idle"] = max(0.0, total_s - sum(phases.values()))
+            lines.append(f"rank {rank}: " + ", ".join(f"{name} {s:.2f} s" for name, s in phases.items()))
+        return lines
 
     def _waited_s(self, hosts_wall_s: np.ndarray) -> float:
         """How much of rank 0's time in the exchange was only waiting for the slowest host to finish training."""
@@ -313,6 +354,11 @@ def stopped(state: State, stop: Stop) -> State:
     elif stop.max_wall_s is not None and sum(r.wall_s for r in state.history.rows) >= stop.max_wall_s:
         reason = f"max_wall_s = {stop.max_wall_s:g}"
     return replace(state, stop_reason=reason)
+
+
+def _weighted_mean(values: np.ndarray, weights: np.ndarray) -> float:
+    """NaN of nothing."""
+    return float((values * weights).sum() / weights.sum()) if len(values) else math.nan
 
 
 def _efficiency(history: History, accuracy: float, clock_s: float) -> float:

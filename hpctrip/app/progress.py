@@ -54,14 +54,16 @@ class Progress:
         row = state.history.last
         assert row is not None
         accuracy = f"{row.accuracy:.4f}" if row.eval_seen else "      "
+        arrived = "" if row.num_arrived == row.num_sites else f" ({row.num_arrived} arrived)"
         if self.bar.disable:
             self.console.print(
-                f"round {row.round:4d}  k {row.num_sites:3d}  accuracy {accuracy}  clock {row.clock_s / HOUR_S:7.3f} h"
+                f"round {row.round:4d}  k {row.num_sites:3d}{arrived}  accuracy {accuracy}"
+                f"  clock {row.clock_s / HOUR_S:7.3f} h"
                 f"  (+{row.makespan_s:.1f} s: compute {row.straggler_compute_s:.1f} + wan {row.straggler_comm_s:.1f})"
                 f"  wall {row.wall_s:.2f} s"
             )
         else:
-            line = f"k {row.num_sites}  accuracy {accuracy}  clock {row.clock_s / HOUR_S:.3f} h"
+            line = f"k {row.num_sites}{arrived}  accuracy {accuracy}  clock {row.clock_s / HOUR_S:.3f} h"
             self.bar.update(self.task, completed=row.round, line=line)
 
     def say(self, line: str) -> None:
@@ -85,7 +87,7 @@ class Progress:
         total = sum(row.wall_s for row in rows)
         phases = ", ".join(
             f"{name} {sum(getattr(row, f'{name}_wall_s') for row in rows):.1f}"
-            for name in ("train", "exchange", "evaluate")
+            for name in ("train", "exchange", "evaluate", "record")
         )
         idle = sum(row.idle_fraction * row.train_wall_s for row in rows) / max(
             sum(r.train_wall_s for r in rows), 1e-9
@@ -94,6 +96,8 @@ class Progress:
             f"wall time {total:.1f} s ({phases}); hosts idle {idle:.0%} of the training phase; "
             f"checkpoints {checkpoint_wall_s:.2f} s ({checkpoint_wall_s / max(total, 1e-9):.2%})"
         )
+        for line in self.run.rank_phases(state.history):
+            self.console.print(line)
         self.console.print(f"model digest {digest}")
         self.console.print(f"results: {self.path}", markup=False)
 

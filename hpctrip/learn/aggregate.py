@@ -50,6 +50,17 @@ class PartialSum:
         self._sum += self._integer.copy_(self._scaled.round_())
 
 
+def finite_loss(mean_loss: float, place: str) -> float:
+    """The loss as it is. DivergedError names `place` where it is not a usable number."""
+    loss = float(mean_loss)
+    if not abs(loss) < LARGEST_UPDATE:
+        raise DivergedError(
+            f"{place}: the mean training loss is {loss:g} (bound {LARGEST_UPDATE:g}): training diverged; "
+            "lower train.lr"
+        )
+    return loss
+
+
 def mean_update(total: torch.Tensor) -> torch.Tensor:
     """Averaged update, float64 [P], from the summed fixed-point vector [P]."""
     return total.to(torch.float64) / FIXED_POINT
@@ -60,6 +71,9 @@ class Server(Component):
 
     weights: Literal["samples", "uniform"] = "samples"
     """p_i: proportional to the site's samples (Eq. 1), or equal."""
+    on_diverged: Literal["stop", "drop"] = "stop"
+    """When a site's update is not finite or beyond the fixed-point range: stop the run, or leave that update out of the
+    round. A round in which every update diverged stops the run in any case."""
     lr: float = Field(1.0, gt=0)
     """Server learning rate; 1 adds the averaged update as it is (Eq. 2)."""
 

@@ -10,7 +10,7 @@ from torch import nn
 from torch.func import functional_call
 
 from hpctrip.learn.engines.tensors import channels_last, resident, views
-from hpctrip.learn.workloads.base import Task
+from hpctrip.learn.workloads.base import Dataset, Task
 
 LOSS_SCALE = 2**20
 """The loss sum is held in units of 2^-20, about 1e-6, rounded once per batch."""
@@ -50,17 +50,30 @@ def evaluate(task: Task, model: nn.Module, params: torch.Tensor, slices: Iterabl
     """
     device = params.device
     model = model.to(device).eval()
-    inputs, labels = resident(task.test.inputs, "cpu"), resident(task.test.labels, "cpu")
+    inputs, labels = _test_data(task.test, device)
     with torch.inference_mode():
         weights = {name: channels_last(weight) for name, weight in views(model, params).items()}
         total = torch.zeros(3, dtype=torch.int64, device=device)
         for batch in slices:
-            y = labels[batch].to(device)
-            outputs = functional_call(model, weights, (task.prepare(inputs[batch].to(device)),))
+            y = labels[batch]
+            outputs = functional_call(model, weights, (task.prepare(inputs[batch]),))
             correct = (outputs.argmax(-1) == y).sum()
             seen = torch.full_like(correct, y.numel())
             total += torch.stack([correct, seen, _fixed_point(task.loss(outputs, y), y.numel())])
     return Counts(total.cpu())
+
+
+def _test_data(data: Dataset, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+    """Inputs and labels on the device. A GPU gets its copy once, and keeps it; a CPU's stay where they are mapped."""
+    key = id(data), str(device)
+    if key not in _kept:
+        _kept.clear()
+        _kept[key] = data, (resident(data.inputs, device), resident(data.labels, device))
+    return _kept[key][1]
+
+
+_kept: dict[tuple[int, str], tuple[Dataset, tuple[torch.Tensor, torch.Tensor]]] = {}
+"""The last test set, by its identity and device; the set itself is held so that its identity stays its own."""
 
 
 def _fixed_point(mean_loss: torch.Tensor, count: int) -> torch.Tensor:

@@ -53,8 +53,8 @@ class Ranks(Protocol):
     def combine(
         self, partial: torch.Tensor, num_params: int, step: Callable[[torch.Tensor], torch.Tensor]
     ) -> tuple[torch.Tensor, np.ndarray | None]:
-        """Sum the ranks' int64 vectors [P + T], apply `step` to the first P, hand the new float32 parameters [P] to
-        every rank. The summed tail [T] is returned at rank 0, None elsewhere."""
+        """Sum the ranks' int64 vectors [P + T], apply `step` to the sum, hand the new float32 parameters [P] to every
+        rank. The summed tail [T] is returned at rank 0, None elsewhere."""
         ...
 
     def collect(self, slots: torch.Tensor) -> torch.Tensor | None:

@@ -55,7 +55,7 @@ class NcclRanks(MpiRanks):
         first = self.hosts[0]
         if self.group is not None:
             dist.all_reduce(partial, group=self.group)
-            params, tail = step(partial[:num_params]), partial[num_params:].cpu().numpy()
+            params, tail = step(partial), partial[num_params:].cpu().numpy()
             if self.size > 1 and self.rank == first:
                 _wait(self.comm.Isend(params.cpu().numpy(), dest=0))
                 _wait(self.comm.Isend(tail, dest=0))

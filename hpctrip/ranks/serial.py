@@ -36,7 +36,7 @@ class SerialRanks:
         self, partial: torch.Tensor, num_params: int, step: Callable[[torch.Tensor], torch.Tensor]
     ) -> tuple[torch.Tensor, np.ndarray]:
         """The sum is the partial sum."""
-        return step(partial[:num_params]), partial[num_params:].cpu().numpy()
+        return step(partial), partial[num_params:].cpu().numpy()
 
     def collect(self, slots: torch.Tensor) -> torch.Tensor:
         """They are here."""

@@ -183,15 +183,16 @@ def _frame(group: h5py.Group) -> pd.DataFrame:
     return frame
 
 
-def open_runs(patterns: Iterable[str | Path]) -> list[Run]:
-    """Read every results file that files, folders (searched to any depth) and glob patterns name, each once.
+def open_runs(patterns: Iterable[str | Path], besides: str | Path = "") -> list[Run]:
+    """Read every results file that files, folders (searched to any depth) and glob patterns name, each once; `besides`
+    is passed over where a folder or pattern happens to hold it.
 
     Raises one InputError with everything that is wrong: a pattern that names nothing, a file that cannot be read.
     """
     paths: dict[Path, None] = {}
     faults: list[Fault] = []
     for pattern in map(str, patterns):
-        found = _expand(pattern)
+        found = [path for path in _expand(pattern) if path.absolute() != Path(besides).absolute()]
         paths |= dict.fromkeys(found)
         if not found:
             suffixes = " or ".join(SUFFIXES)

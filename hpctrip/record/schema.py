@@ -74,6 +74,9 @@ ATTRIBUTES: dict[str, Attribute] = {
     "transport": Attribute("", "how ranks exchange vectors"),
     "engine": Attribute("", "how a block of sites is trained"),
     "hosts": Attribute([], "host name of every rank"),
+    "rank_phases": Attribute(
+        [], "wall seconds of every rank by phase: train, exchange, evaluate, record, idle"
+    ),
     "devices": Attribute([], "device name of every rank"),
     "hpctrip_version": Attribute("", "version of hpctrip"),
     "git_commit": Attribute("", "commit of the source tree (empty: not a git checkout)"),

@@ -11,7 +11,7 @@ from hpctrip.base.errors import Fault
 from hpctrip.record import schema
 from hpctrip.record.reader import Run
 from hpctrip.record.schema import Column
-from hpctrip.sim.rounds import History, RoundRow
+from hpctrip.sim.rounds import History, RoundRow, Status
 
 RELATIVE_TOLERANCE = 1e-9
 """Recomputed float64 numbers may differ in the last digits, as sums depend on their order."""
@@ -27,10 +27,11 @@ def verify(run: Run) -> list[Fault]:
         return faults
     history = run.history()
     clock = run.input.get("timing", {}).get("clock", "straggler")
+    deadline_s = run.input.get("faults", {}).get("deadline_s") or math.inf
     for row in history.rows:
         faults += [
             Fault(f"{run.path}: round {row.round}", problem)
-            for check in (_cohort, _samples, _makespan(clock), _accuracy, _vote)
+            for check in (_cohort, _samples, _makespan(clock, deadline_s), _accuracy, _vote)
             for problem in check(row)
         ]
     return [*faults, *_over_time(run, history)]
@@ -80,6 +81,11 @@ def _cohort(row: RoundRow) -> Iterator[str]:
     sites = row.cohort.site
     if row.num_sites != len(sites):
         yield f"num_sites is {row.num_sites}, its cohort has {len(sites)}"
+    arrived = int((row.cohort.status == Status.ARRIVED).sum())
+    if row.num_arrived != arrived:
+        yield f"num_arrived is {row.num_arrived}, in its cohort {arrived} arrived"
+    for site in sites[~np.isin(row.cohort.status, list(Status))]:
+        yield f"site {site} has an unknown status"
     unique, counts = np.unique(sites, return_counts=True)
     for site in unique[counts > 1]:
         yield f"site {site} is in its cohort more than once"
@@ -91,22 +97,32 @@ def _samples(row: RoundRow) -> Iterator[str]:
         yield f"num_samples is {row.num_samples}, its cohort's sum is {total}"
 
 
-def _makespan(clock: str) -> Callable[[RoundRow], Iterator[str]]:
-    """Eq. 7 in the reading that the input names: only "straggler" takes both parts from one site."""
+def _makespan(clock: str, deadline_s: float) -> Callable[[RoundRow], Iterator[str]]:
+    """Eq. 7 in the reading that the input names (only "straggler" takes both parts from one site), and the deadline:
+    it is the round's length where somebody is missing or nobody could be asked."""
 
     def check(row: RoundRow) -> Iterator[str]:
         compute_s, comm_s = row.cohort.compute_s, row.cohort.comm_s
         if not len(compute_s):
             yield "its cohort is empty"
             return
-        finish_s = compute_s + comm_s
-        expected = finish_s.max() if clock == "straggler" else compute_s.max() + comm_s.max()
+        finish_s, status = compute_s + comm_s, row.cohort.status
+        late = (status != Status.OUT) & (finish_s > deadline_s)
+        for site in row.cohort.site[late != (status == Status.LATE)]:
+            yield f"site {site}: its times and the deadline of {deadline_s:g} s contradict its status"
+        asked = status != Status.OUT
+        if not asked.any() or np.isin(status, (Status.LATE, Status.LOST)).any():
+            expected = deadline_s
+        elif clock == "straggler":
+            expected = min(finish_s[asked].max(), deadline_s)
+        else:
+            expected = min(compute_s[asked].max() + comm_s[asked].max(), deadline_s)
         if _differ(row.makespan_s, expected):
             yield f"makespan_s is {row.makespan_s:g}, the cohort's times give {expected:g} (clock {clock})"
         at = np.flatnonzero(row.cohort.site == row.straggler)
         if not len(at):
             yield f"straggler {row.straggler} is not in its cohort"
-        elif _differ(finish_s[at[0]], finish_s.max()):
+        elif asked.any() and _differ(finish_s[at[0]], finish_s[asked].max()):
             yield f"straggler {row.straggler} is not the site that finished last"
         else:
             for name, found, values in (

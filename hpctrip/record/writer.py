@@ -81,19 +81,21 @@ def image(meta: Mapping[str, Any], sites: Table, history: History) -> bytes:
         _describe(group, description=schema.DESCRIPTIONS["input"])
         for name, text in texts.items():
             group.create_dataset(name, data=_utf8(text), track_times=False)
-        _write_table(file, "sites", {name: Column(*column) for name, column in sites.items()}, scale="site")
+        columns = {name: Column(*column) for name, column in sites.items()}
+        write_table(file, "sites", columns, schema.DESCRIPTIONS["sites"], scale="site")
         for name, table in schema.tables(history).items():
-            _write_table(file, name, table, scale="round" if name == "rounds" else None)
+            scale = "round" if name == "rounds" else None
+            write_table(file, name, table, schema.DESCRIPTIONS[name], scale)
     return buffer.getvalue()
 
 
-def _write_table(file: h5py.File, name: str, table: Table, scale: str | None) -> None:
+def write_table(file: h5py.File, name: str, table: Table, doc: str, scale: str | None = None) -> None:
     """One group of columns of equal length, in their order.
 
     `scale` names the column that is the coordinate of the others; a table with a two-part index has none.
     """
     group = file.create_group(name, track_order=True)
-    _describe(group, description=schema.DESCRIPTIONS[name], checksum=schema.table_checksum(table))
+    _describe(group, description=doc, checksum=schema.table_checksum(table))
     for column, (values, unit, doc) in table.items():
         values = np.asarray(values)
         values = _utf8(values.tolist()) if values.dtype.kind in "OUT" else values

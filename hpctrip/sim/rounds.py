@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
+from enum import IntEnum
 from typing import Any
 
 import numpy as np
 
 
-def column(doc: str, unit: str = "1", dtype: str = "f8") -> Any:
+def column(doc: str, unit: str = "1", dtype: str = "f8", **default: Any) -> Any:
     """A field that becomes one column of the results file, with its unit and description."""
-    return field(metadata={"doc": doc, "unit": unit, "dtype": dtype})
+    return field(metadata={"doc": doc, "unit": unit, "dtype": dtype}, **default)
 
 
 @dataclass(frozen=True)
@@ -28,18 +29,39 @@ class Candidates:
         return int(self.k[np.argmax(self.efficiency)])
 
 
+class Status(IntEnum):
+    """What became of a site's update."""
+
+    ARRIVED = 0
+    OUT = 1
+    """The site could not be reached at the round's start: it was neither asked nor waited for."""
+    LATE = 2
+    """It was not back at the deadline."""
+    LOST = 3
+    """The WAN lost it."""
+    DIVERGED = 4
+    """It came, but was no usable number (server.on_diverged = "drop")."""
+
+
 @dataclass(frozen=True)
 class CohortRound:
     """What every site of the cohort did in one round, as arrays [k] in the policy's order."""
 
     site: np.ndarray = column("site index", "1", "i8")
-    num_samples: np.ndarray = column("samples that the site trained on", "samples", "i8")
+    num_samples: np.ndarray = column(
+        "samples that the site trained on (0: its update was not to arrive)", "samples", "i8"
+    )
     power_fraction: np.ndarray = column("true power fraction P_i at the round's start", "1")
     seen_power_fraction: np.ndarray = column("power fraction that the profiler believed", "1")
-    compute_s: np.ndarray = column("simulated compute time", "s")
+    compute_s: np.ndarray = column("simulated compute time (inf: not done by the deadline)", "s")
     comm_s: np.ndarray = column("simulated communication time L_i (Eq. 3)", "s")
-    train_loss: np.ndarray = column("mean training loss over the site's local steps", "1")
+    train_loss: np.ndarray = column("mean training loss over the site's local steps (NaN: not trained)", "1")
     train_wall_s: np.ndarray = column("wall time that training this site took on its rank", "s")
+    status: np.ndarray = column(
+        "what became of its update: 0 arrived, 1 out at the start, 2 late, 3 lost by the WAN, 4 diverged",
+        "1",
+        "i8",
+    )
 
 
 @dataclass(frozen=True)
@@ -51,6 +73,7 @@ class RoundRow:
     clock_s: float = column("simulated time at the round's end", "s")
     makespan_s: float = column("simulated duration of the round (Eq. 7)", "s")
     num_sites: int = column("cohort size k", "sites", "i8")
+    num_arrived: int = column("sites whose updates were averaged", "sites", "i8")
     voted_num_sites: int = column(
         "k* that the efficiency search voted for (0: policy has no search)", "sites", "i8"
     )
@@ -70,6 +93,9 @@ class RoundRow:
     exchange_wall_s: float = column("wall time of exchanging and applying updates, rank 0", "s")
     evaluate_wall_s: float = column("wall time of evaluation, slowest rank", "s")
     idle_fraction: float = column("share of the hosts' training phase spent waiting for the slowest", "1")
+    record_wall_s: float = column(
+        "wall time of recording the round before this one, rank 0", "s", default=0.0
+    )
     cohort: CohortRound = field(repr=False, default=None)  # type: ignore[assignment]
     candidates: Candidates | None = field(repr=False, default=None)
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Self
 
 import numpy as np
-import pandas as pd
 from pydantic import Field, model_validator
 
 from hpctrip.base.component import Component, Registry
 from hpctrip.base.errors import InputError
 from hpctrip.base.rng import stream
 from hpctrip.base.units import MILE_M, Metres
+from hpctrip.sim.csv import numbers, read_table
 
 SITES = Registry("sites", default="powerlaw")
 
@@ -107,24 +106,19 @@ class CsvSites(SiteLaw):
     def distances_m(self, seed: int) -> np.ndarray:
         """The file's rows in order; InputError names the file and the row that is wrong."""
         place = f"sites.path = {self.path!r}"
-        if not Path(self.path).is_file():
-            raise InputError(place, "no such file", "give the path of a CSV file with a distance_mi column")
-        try:
-            table = pd.read_csv(self.path)
-        except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
-            raise InputError(place, f"not a readable CSV file ({error})") from None
+        table = read_table(self.path, place, "a column distance_mi or distance_m")
         for name, metres in {"distance_m": 1.0, "distance_mi": MILE_M}.items():
             if name in table:
-                values = pd.to_numeric(table[name], errors="coerce").to_numpy(dtype=float) * metres
+                values = numbers(table, name) * metres
                 break
         else:
             columns = ", ".join(map(str, table.columns))
             raise InputError(place, f"no column distance_m or distance_mi among: {columns}")
-        bad = np.flatnonzero(~(values >= 0))
+        bad = np.flatnonzero(~((values >= 0) & np.isfinite(values)))
         if len(values) == 0:
             raise InputError(place, "no rows: at least one site is needed")
         if len(bad):
             raise InputError(
-                place, f"row {bad[0] + 2}: {table[name][bad[0]]!r} is not a distance of 0 or more"
+                place, f"row {bad[0] + 2}: '{table[name].iloc[bad[0]]}' is not a distance of 0 or more"
             )
         return values

@@ -14,8 +14,10 @@ from pydantic import Field
 
 from hpctrip.base.component import Component
 from hpctrip.base.errors import InputError
+from hpctrip.sim.rounds import Status
 
 _LONGEST_ROUND_S = 10 * 365 * 86400.0  # ten simulated years without finishing means no power, not patience
+_MOST_STEPS = 250_000  # 2.4 years of five-minute steps, a few seconds of looking; finer steps end sooner
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,8 @@ class RoundTiming:
     makespan_s: float
     straggler: int
     """Position in the cohort of the site that finished last."""
+    status: np.ndarray
+    """What became of each site's update: a `hpctrip.sim.rounds.Status`."""
 
 
 class Timing(Component):
@@ -52,12 +56,16 @@ class Timing(Component):
         work_s: np.ndarray,
         total_work_s: float,
         comm_s: np.ndarray,
+        next_change_s: Callable[[float], float] | None = None,
+        deadline_s: float = np.inf,
     ) -> RoundTiming:
         """Timing of the round that starts at `start_s`.
 
         `fraction(t)` is the cohort's power [k], constant within steps of `step_s`; `work_s` is c_i [k];
-        `total_work_s` is W, the sum of c_i over all N sites; `comm_s` is L_i [k].
-        Raises InputError when a site has no power for ten simulated years.
+        `total_work_s` is W, the sum of c_i over all N sites; `comm_s` is L_i [k]. `next_change_s(t)` is the next time
+        at which power changes besides the steps. Who is not back after `deadline_s` is late (compute inf where the work
+        was not even done by then); the round then lasts that long. Raises InputError where nobody sets a deadline and
+        a site has no power for ten simulated years.
         """
         if self.clock == "mean-power":
             rate, work = lambda t: fraction(t).mean(keepdims=True), work_s.mean(keepdims=True)
@@ -65,39 +73,55 @@ class Timing(Component):
             rate, work = lambda t: fraction(t).sum(keepdims=True), np.array([total_work_s])
         else:
             rate, work = fraction, work_s
-        step_s = np.inf if self.power == "frozen" else step_s
-        compute_s = np.broadcast_to(elapsed_s(rate, step_s, start_s, work), comm_s.shape)
+        if self.power == "frozen":
+            step_s, next_change_s = np.inf, None
+        done_s = elapsed_s(rate, step_s, start_s, work, next_change_s, deadline_s)
+        compute_s = np.broadcast_to(done_s, comm_s.shape)
         total_s = compute_s + comm_s
         makespan_s = total_s.max() if self.clock == "straggler" else compute_s.max() + comm_s.max()
-        return RoundTiming(compute_s, comm_s, float(makespan_s), int(total_s.argmax()))
+        status = np.where(total_s > deadline_s, Status.LATE, Status.ARRIVED)
+        return RoundTiming(
+            compute_s, comm_s, float(min(makespan_s, deadline_s)), int(total_s.argmax()), status
+        )
 
 
 def elapsed_s(
-    rate: Callable[[float], np.ndarray], step_s: float, start_s: float, work_s: np.ndarray
+    rate: Callable[[float], np.ndarray],
+    step_s: float,
+    start_s: float,
+    work_s: np.ndarray,
+    next_change_s: Callable[[float], float] | None = None,
+    horizon_s: float = np.inf,
 ) -> np.ndarray:
-    """Seconds [m] after which the integral of rate_i(t) dt from `start_s` reaches work_i.
+    """Seconds [m] after which the integral of rate_i(t) dt from `start_s` reaches work_i; inf where that is beyond
+    `horizon_s`.
 
-    `rate(t)` is constant within each step [j * step_s, (j + 1) * step_s); `step_s` may be inf.
+    `rate(t)` is constant within each step [j * step_s, (j + 1) * step_s), `step_s` may be inf, and between the times
+    that `next_change_s(t)`, the first change after t, names besides.
     """
     left = np.array(work_s, dtype=np.float64)
     elapsed = np.zeros_like(left)
     step, now_s = (0, start_s) if np.isinf(step_s) else (int(start_s // step_s), start_s)
-    while True:
-        # `now_s` lies on a step's edge after the first turn; asking at the middle is safe from its rounding
-        end_s = np.inf if np.isinf(step_s) else (step + 1) * step_s
-        power = rate(now_s if np.isinf(end_s) else (step + 0.5) * step_s)
+    for _ in range(_MOST_STEPS):
+        # `now_s` lies on an edge after the first turn; asking at the middle is safe from its rounding
+        step_end_s = np.inf if np.isinf(step_s) else (step + 1) * step_s
+        end_s = min(step_end_s, next_change_s(now_s)) if next_change_s else step_end_s
+        power = rate(now_s if np.isinf(end_s) else (now_s + end_s) / 2)
         span_s = end_s - now_s
         with np.errstate(divide="ignore", invalid="ignore"):
             needed = np.where(left > 0, left / power, 0.0)
         done = needed <= span_s if np.isfinite(span_s) else np.isfinite(needed)
         elapsed += np.where(done, needed, span_s)
         if done.all():
-            return elapsed
+            return np.where(elapsed > horizon_s, np.inf, elapsed)
+        if end_s - start_s >= horizon_s < np.inf:
+            return np.where(done & (elapsed <= horizon_s), elapsed, np.inf)
         if end_s - start_s > _LONGEST_ROUND_S:
-            raise InputError(
-                "power",
-                f"{int((~done).sum())} site(s) of the cohort have no power for the rest of the simulation",
-                "raise the power fractions, or let throughput.kind use less power per GPU",
-            )
+            break
         left = np.where(done, 0.0, left - power * span_s)
-        step, now_s = step + 1, end_s
+        step, now_s = step + int(end_s == step_end_s), end_s
+    raise InputError(
+        "power",
+        f"{int((~done).sum())} site(s) of the cohort have no power for the rest of the simulation",
+        "raise the power fractions, let throughput.kind use less power per GPU, or set faults.deadline_s",
+    )

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hpctrip.sim.faults import NO_FAULTS, Faults, FaultSchedule
 from hpctrip.sim.network import Network
 from hpctrip.sim.power import PowerModel, PowerSupply
+from hpctrip.sim.rounds import Status
 from hpctrip.sim.sites import SiteLaw
 from hpctrip.sim.throughput import Throughput
 from hpctrip.sim.timing import RoundTiming, Timing
@@ -26,6 +28,7 @@ class World:
     throughput: Throughput
     network: Network
     timing: Timing
+    faults: FaultSchedule
 
     @classmethod
     def build(
@@ -37,6 +40,7 @@ class World:
         timing: Timing,
         payload_bytes: float,
         seed: int,
+        faults: Faults = NO_FAULTS,
     ) -> World:
         """The world of one seed. `payload_bytes` is M where the network says "auto"."""
         distance_m = sites.distances_m(seed)
@@ -51,22 +55,48 @@ class World:
             throughput,
             network,
             timing,
+            faults.schedule(len(distance_m), seed),
         )
 
     def __len__(self) -> int:
         return len(self.distance_m)
 
     def power_fraction(self, clock_s: float) -> np.ndarray:
-        """P_i(t): share of its full throughput that each site's power allows, [N]."""
-        return self.throughput.fraction(self.supply.fraction(clock_s))
+        """P_i(t): share of its full throughput that each site's power allows, [N]; 0 where a site is out."""
+        fraction = self.throughput.fraction(self.supply.fraction(clock_s))
+        return np.where(self.faults.outages.down(clock_s), 0.0, fraction)
 
-    def round_timing(self, start_s: float, cohort: np.ndarray, work_s: np.ndarray) -> RoundTiming:
-        """Simulated timing of a round of `cohort` [k]; `work_s` is c_i of all sites [N]."""
-        return self.timing.round_timing(
-            lambda t: self.power_fraction(t)[cohort],
+    def round_timing(self, round: int, start_s: float, cohort: np.ndarray, work_s: np.ndarray) -> RoundTiming:
+        """Simulated timing of round number `round` with `cohort` [k]; `work_s` is c_i of all sites [N].
+
+        Who is out at the start is not asked; where anybody who was asked is missing at the deadline, or nobody could
+        be asked, the round lasts until the deadline.
+        """
+        k, deadline_s = len(cohort), self.faults.deadline_s
+        asked = np.flatnonzero(~self.faults.outages.down(start_s)[cohort])
+        compute_s, comm_s = np.full(k, np.inf), self.delay_s[cohort].copy()
+        status = np.full(k, int(Status.OUT))
+        if len(asked) == 0:
+            return RoundTiming(compute_s, comm_s, deadline_s, 0, status)
+        sites = cohort[asked]
+        lost, extra_s = self.faults.wan(round)
+        timing = self.timing.round_timing(
+            lambda t: self.power_fraction(t)[sites],
             self.supply.step_s,
             start_s,
-            work_s[cohort],
+            work_s[sites],
             float(work_s.sum()),
-            self.network.contended_s(self.delay_s[cohort], self.update_bytes),
+            self.network.contended_s(self.delay_s[sites], self.update_bytes) + extra_s[sites],
+            lambda t: self.faults.outages.next_change_s(t, sites),
+            deadline_s,
+        )
+        compute_s[asked], comm_s[asked] = timing.compute_s, timing.comm_s
+        status[asked] = np.where(lost[sites] & (timing.status == Status.ARRIVED), Status.LOST, timing.status)
+        missing = np.isin(status, (Status.LATE, Status.LOST)).any()
+        return RoundTiming(
+            compute_s,
+            comm_s,
+            deadline_s if missing else timing.makespan_s,
+            int(asked[timing.straggler]),
+            status,
         )

@@ -30,7 +30,7 @@ def row(number, start_h, end_h, k, accuracy, vote=0) -> RoundRow:
     seconds = (end_h - start_h) * HOUR_S
     sites = np.arange(k)
     ones = np.ones(k)
-    cohort = CohortRound(sites, 100 * (sites + 1), ones, ones, ones, ones, ones, ones)
+    cohort = CohortRound(sites, 100 * (sites + 1), *[ones] * 6, np.zeros(k, dtype=np.int64))
     weighed = np.array([max(1, vote - 1), max(1, vote)])
     return RoundRow(
         round=number,
@@ -38,6 +38,7 @@ def row(number, start_h, end_h, k, accuracy, vote=0) -> RoundRow:
         clock_s=end_h * HOUR_S,
         makespan_s=seconds,
         num_sites=k,
+        num_arrived=k,
         voted_num_sites=vote,
         straggler=k - 1,
         straggler_compute_s=seconds * 2 / 3,

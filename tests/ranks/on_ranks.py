@@ -34,7 +34,7 @@ def seen(ranks: Ranks) -> dict:
     # three parameters and a tail of two; the aggregator among others has nothing to add
     hosts_sites = rank in ranks.hosts
     partial = torch.tensor([rank, 2**40, -rank, 1, 10 * rank]) * hosts_sites
-    params, tail = ranks.combine(partial, 3, lambda total: total.to(torch.float32) / 2)
+    params, tail = ranks.combine(partial, 3, lambda total: total[:3].to(torch.float32) / 2)
     total = ranks.total(np.array([1, rank], dtype=np.int64))
     return {
         "is_aggregator": ranks.is_aggregator,

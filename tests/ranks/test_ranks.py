@@ -170,7 +170,7 @@ def test_diverged_training_is_one_line_that_names_site_and_round(launch, tiny, t
     assert "Traceback" not in ended.err
     lines = [line for line in ended.err.splitlines() if line.startswith("hpctrip: ")]
     assert len(lines) == 1, ended.err
-    assert "hpctrip: rank " in lines[0] and "round 1: the update's largest entry" in lines[0]
+    assert "hpctrip: rank " in lines[0] and "round 1: the mean training loss is nan" in lines[0]
     assert "site " in lines[0] and "lower train.lr" in lines[0]
     assert not (tmp_path / "run.h5.tmp").exists()
 
@@ -178,7 +178,7 @@ def test_diverged_training_is_one_line_that_names_site_and_round(launch, tiny, t
 def test_diverged_training_in_one_process_is_one_line_too(hpctrip, tiny, tmp_path):
     ended = hpctrip("run", tiny, "-o", "train.lr=1e30", "--out", tmp_path / "run.h5")
     assert ended.code == 3 and len(ended.report) == len(ended.err.splitlines()) == 1
-    assert "round 1: the update's largest entry" in ended.err
+    assert "round 1: the mean training loss is nan" in ended.err
     assert list(tmp_path.iterdir()) == []
 
 

@@ -48,6 +48,7 @@ def _history(num_rounds: int, num_sites: int) -> History:
             comm_s=np.ones(k),
             train_loss=np.full(k, 2.0),
             train_wall_s=np.full(k, 0.01),
+            status=np.zeros(k, dtype=np.int64),
         )
         gain, round_s = np.array([0.1, 0.2, 0.2]), np.array([5.0, 5.0, 5.0])
         makespan_s = 10.0 * k + 1.0
@@ -57,6 +58,7 @@ def _history(num_rounds: int, num_sites: int) -> History:
             clock_s=clock_s + makespan_s,
             makespan_s=makespan_s,
             num_sites=k,
+            num_arrived=k,
             voted_num_sites=2,
             straggler=k - 1,
             straggler_compute_s=10.0 * k,

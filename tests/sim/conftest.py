@@ -27,7 +27,7 @@ def history():
         rows = []
         for number, (k, vote, accuracy) in enumerate(rounds, start=1):
             zeros = np.zeros(k)
-            cohort = CohortRound(np.arange(k), zeros, zeros, zeros, zeros, zeros, zeros, zeros)
+            cohort = CohortRound(np.arange(k), *[zeros] * 8)
             known = dict.fromkeys(RoundRow.__dataclass_fields__, 0.0)
             known |= {"round": number, "clock_start_s": 100.0 * (number - 1), "clock_s": 100.0 * number}
             known |= {

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from hpctrip.sim.faults import Faults
 from hpctrip.sim.network import Network
 from hpctrip.sim.profiler import Profiler
 from hpctrip.sim.rounds import History
@@ -27,7 +28,15 @@ def world():
     bandwidth = network.bandwidth_bps(distance_m)
     delay_s = network.delay_s(distance_m, bandwidth, 1.5e9)
     return World(
-        distance_m, bandwidth, delay_s, 1.5e9, Ramp(), THROUGHPUT_MODELS["linear"](), network, Timing()
+        distance_m,
+        bandwidth,
+        delay_s,
+        1.5e9,
+        Ramp(),
+        THROUGHPUT_MODELS["linear"](),
+        network,
+        Timing(),
+        Faults().schedule(2, seed=0),
     )
 
 

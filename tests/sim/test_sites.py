@@ -63,3 +63,12 @@ def test_a_wrong_csv_is_one_clear_line(tmp_path, text, complaint):
 def test_a_missing_csv_is_named():
     with pytest.raises(InputError, match="no such file"):
         CsvSites(path="nowhere.csv").distances_m(0)
+
+
+@pytest.mark.parametrize("row", ["s,100,150", "s,inf"])
+def test_a_row_that_does_not_fit_its_header_is_refused(tmp_path, row):
+    # pandas takes surplus fields for an index and shifts the columns; an infinite distance gave infinite times
+    path = tmp_path / "sites.csv"
+    path.write_text(f"name,distance_mi\n{row}\n")
+    with pytest.raises(InputError):
+        SITES["csv"](path=str(path)).distances_m(0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 import torch
@@ -20,6 +20,8 @@ class LocalWork:
     weight_decay: float = 0.0
     prox_mu: float = 0.0
     """FedProx: mu/2 ||w - w_global||^2 is added to the loss."""
+    precision: Literal["float32", "tf32", "bfloat16"] = "float32"
+    """Of matrix products and convolutions; weights, updates and sums stay float32. TF32 is a GPU's."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ import torch
 
 from hpctrip.learn.engines.base import LocalWork, SiteUpdate, SiteWork
 from hpctrip.learn.engines.sgd import AutogradStep, Step
-from hpctrip.learn.engines.tensors import resident
+from hpctrip.learn.engines.tensors import allow_tf32, resident
+from hpctrip.learn.params import num_params
 
 if TYPE_CHECKING:  # workloads bring their models, and these their steps: the engines stand below both
     from hpctrip.learn.workloads.base import Task
@@ -32,16 +33,17 @@ class Loop:
         model = task.build_model().to(device).train()
         fused_step = getattr(model, "fused_step", lambda loss, work: None)
         self.step: Step = fused_step(task.loss, work) or AutogradStep(model, task.loss, work)
+        allow_tf32(work.precision)
+        self.delta = torch.empty(num_params(model), device=device)
 
     def train(self, params: torch.Tensor, sites: list[SiteWork]) -> Iterator[SiteUpdate]:
         """Train every site of the block from `params` [num_params]; a site without visits has delta 0 and loss 0."""
-        delta = torch.empty_like(params)
         for site in sites:
             began = time.perf_counter()
             self.step.start(params)
             mean_loss = self._epochs(site)
-            self.step.finish(params, delta)
-            yield SiteUpdate(site.site, delta, mean_loss, wall_s=time.perf_counter() - began)
+            self.step.finish(params, self.delta)
+            yield SiteUpdate(site.site, self.delta, mean_loss, wall_s=time.perf_counter() - began)
 
     def _epochs(self, site: SiteWork) -> float:
         """Visit the site's samples in order, in batches; the mean loss at the time of the visit."""

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from hpctrip.learn.engines.base import LocalWork
-from hpctrip.learn.engines.tensors import channels_last
+from hpctrip.learn.engines.tensors import autocast, channels_last
 
 
 class Step:
@@ -21,6 +21,7 @@ class Step:
     def __init__(self, weights: list[torch.Tensor]):
         self.weights = weights
         """The local model in the order of `model.parameters()`, its elements in the same order, its layout free."""
+        self._views: dict[str, tuple[torch.Tensor, list[torch.Tensor]]] = {}
 
     def __call__(self, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """Train on one batch: prepared inputs [B, ...], labels [B, ...] -> mean loss, a scalar tensor."""
@@ -29,19 +30,24 @@ class Step:
     @torch.no_grad()
     def start(self, params: torch.Tensor) -> None:
         """Begin a site: the local model becomes the global one, `params` [num_params]. Leaves nothing of the last."""
-        for weight, start in zip(self.weights, self._split(params), strict=True):
+        for weight, start in zip(self.weights, self._split("params", params), strict=True):
             weight.copy_(start)
 
     @torch.no_grad()
     def finish(self, params: torch.Tensor, delta: torch.Tensor) -> None:
         """End a site: write local minus global parameters into `delta` [num_params]."""
-        for weight, start, out in zip(self.weights, self._split(params), self._split(delta), strict=True):
+        starts, outs = self._split("params", params), self._split("delta", delta)
+        for weight, start, out in zip(self.weights, starts, outs, strict=True):
             torch.sub(weight, start, out=out)
 
-    def _split(self, flat: torch.Tensor) -> list[torch.Tensor]:
-        """Views of the flat vector in the weights' shapes."""
-        chunks = flat.split([weight.numel() for weight in self.weights])
-        return [chunk.view(weight.shape) for weight, chunk in zip(self.weights, chunks, strict=True)]
+    def _split(self, role: str, flat: torch.Tensor) -> list[torch.Tensor]:
+        """Views of the flat vector in the weights' shapes. The last of each role is kept: a round's sites share two
+        vectors, and making the views takes as long as filling them where models are tiny."""
+        if role not in self._views or self._views[role][0] is not flat:
+            chunks = flat.split([weight.numel() for weight in self.weights])
+            views = [chunk.view(weight.shape) for weight, chunk in zip(self.weights, chunks, strict=True)]
+            self._views[role] = flat, views
+        return self._views[role][1]
 
 
 class AutogradStep(Step):
@@ -58,13 +64,14 @@ class AutogradStep(Step):
     def start(self, params: torch.Tensor) -> None:
         """Begin a site at the global model, at rest."""
         super().start(params)
-        self.anchor = self._split(params)
+        self.anchor = self._split("params", params)
         for velocity in self.velocity:
             velocity.zero_()
 
     def __call__(self, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """Forward, backward, update: gradients are taken, not accumulated, so nothing has to be cleared."""
-        loss = self.loss(self.model(inputs), labels)
+        with autocast(self.work.precision, inputs.device):
+            loss = self.loss(self.model(inputs), labels)
         self._update(torch.autograd.grad(loss, self.weights))
         return loss.detach()
 

@@ -6,6 +6,7 @@ stacked weights leave the cache). Shapes: S sites of the block, T steps of the l
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -18,10 +19,14 @@ from torch import nn
 from torch.func import functional_call, vmap
 
 from hpctrip.learn.engines.base import LocalWork, SiteUpdate, SiteWork
-from hpctrip.learn.engines.tensors import resident, views
+from hpctrip.learn.engines.replay import called, captured
+from hpctrip.learn.engines.tensors import allow_tf32, autocast, resident, views
+from hpctrip.learn.params import num_params
 
 if TYPE_CHECKING:  # workloads bring their models, and these their steps: the engines stand below both
     from hpctrip.learn.workloads.base import Task
+
+log = logging.getLogger(__name__)
 
 
 class Stacked:
@@ -33,7 +38,12 @@ class Stacked:
     bring its own stacked forward, `model.stacked_forward(weights, x)`; every other one is mapped with torch.func.vmap.
 
     The host decides nothing on the device's numbers: shapes are fixed, sites with fewer batches are masked, and the
-    host waits once, at the block's end, for the mean losses: what a CUDA graph of a step needs (not yet tried).
+    host waits once, at the end, for the mean losses. So on a GPU one step is captured in a CUDA graph for each number
+    of sites, and replayed. Numbers of sites are rounded up to powers of two there, with sites that visit nothing, so
+    that cohorts of any size need few graphs.
+
+    `width` is how many sites train at once; where a GPU's memory turns out too small for that, it is halved for good
+    and the sites are trained again: what has run out is memory, not the job.
     """
 
     name = "stacked"
@@ -45,59 +55,141 @@ class Stacked:
         self.model = task.build_model().to(device).train()
         self.forward = getattr(self.model, "stacked_forward", None) or partial(_mapped_forward, self.model)
         self.losses = vmap(vmap(_sample_loss(task.loss)))
+        on_gpu = self.device.type == "cuda"
+        self.runner: Callable = captured if on_gpu else called
+        self.round_up = on_gpu
+        self.width: int | None = None
+        self.stacks: dict[int, Stack] = {}
+        allow_tf32(work.precision)
 
     def train(self, params: torch.Tensor, sites: list[SiteWork]) -> Iterator[SiteUpdate]:
         """Train every site of the block from `params` [num_params]; a site without visits has delta 0 and loss 0."""
-        if not sites:
-            return
-        began = time.perf_counter()
-        schedule = Schedule.of(sites, self.work.batch_size, self.device)
-        anchor = views(self.model, params.detach())
-        # clone() and not contiguous(), which would hand out the global weights themselves where S is 1.
-        weights = {
-            name: w.expand(len(sites), *w.shape).clone().requires_grad_() for name, w in anchor.items()
-        }
-        velocity = {name: torch.zeros_like(w) for name, w in weights.items()} if self.work.momentum else {}
-        loss_sum = torch.zeros(len(sites), dtype=torch.float64, device=self.device)
-        for index, weight in zip(schedule.index, schedule.weight, strict=True):
-            self._step(weights, velocity, anchor, loss_sum, index, weight)
-        num_visits = [len(site.order) for site in sites]
-        with torch.no_grad():
-            deltas = torch.cat([(w - anchor[name]).flatten(1) for name, w in weights.items()], dim=1)
-        loss_sums = loss_sum.tolist()  # the host waits here for the device
-        wall_s = (time.perf_counter() - began) / max(1, sum(num_visits))
-        for site, delta, total, visits in zip(sites, deltas, loss_sums, num_visits, strict=True):
-            yield SiteUpdate(site.site, delta, total / max(1, visits), wall_s * visits)
+        first = 0
+        while first < len(sites):
+            if self.width is None:
+                self.width = self._plan_width(params, sites)
+            chunk = sites[first : first + self.width]
+            try:
+                updates = self._train_together(params, chunk)
+            except torch.cuda.OutOfMemoryError:
+                if self.width == 1:
+                    raise
+                self.width = (min(self.width, len(chunk)) + 1) // 2
+                self.stacks.clear()
+                if self.device.type == "cuda":
+                    torch.cuda.empty_cache()
+                log.warning("GPU memory is full: %d sites train at once from now on", self.width)
+                continue
+            yield from updates
+            first += len(chunk)
 
-    def _step(
-        self,
-        weights: dict[str, torch.Tensor],
-        velocity: dict[str, torch.Tensor],
-        anchor: dict[str, torch.Tensor],
-        loss_sum: torch.Tensor,
-        index: torch.Tensor,
-        weight: torch.Tensor,
-    ) -> None:
-        """One SGD step of every site, in place: index [S, B] says which samples, weight [S, B] what each counts."""
-        batch = index.flatten()
-        x = self.task.prepare(self.inputs.index_select(0, batch)).unflatten(0, index.shape)
-        y = self.labels.index_select(0, batch).unflatten(0, index.shape)
-        losses = self.losses(self.forward(weights, x), y)  # [S, B]
-        gradients = torch.autograd.grad((losses * weight).sum(), list(weights.values()))
+    def _train_together(self, params: torch.Tensor, sites: list[SiteWork]) -> list[SiteUpdate]:
+        began = time.perf_counter()
+        num_sites = 1 << (len(sites) - 1).bit_length() if self.round_up else len(sites)
+        if num_sites not in self.stacks:
+            self.stacks[num_sites] = Stack(self, num_sites)
+        stack = self.stacks[num_sites]
+        schedule = Schedule.of(sites, num_sites, self.work.batch_size, self.device)
+        deltas = stack.train(params.detach(), schedule)
+        loss_sums = stack.loss_sum.tolist()  # the host waits here for the device
+        num_visits = [len(site.order) for site in sites]
+        wall_s = (time.perf_counter() - began) / max(1, sum(num_visits))
+        return [
+            SiteUpdate(site.site, delta, total / max(1, visits), wall_s * visits)
+            for site, delta, total, visits in zip(sites, deltas, loss_sums, num_visits, strict=False)
+        ]
+
+    def _plan_width(self, params: torch.Tensor, sites: list[SiteWork]) -> int:
+        """How many sites to train at once: all, or as many as the GPU's free memory holds, by two measured steps."""
+        if self.device.type != "cuda":
+            return max(1, len(sites))
+        peaks = []
+        for num_sites in (1, 2):
+            torch.cuda.reset_peak_memory_stats(self.device)
+            before = torch.cuda.memory_allocated(self.device)
+            brief = [
+                SiteWork(site.site, site.order[: self.work.batch_size]) for site in sites[:1] * num_sites
+            ]
+            stack = Stack(self, num_sites, called)
+            stack.train(params.detach(), Schedule.of(brief, num_sites, self.work.batch_size, self.device))
+            peaks.append(torch.cuda.max_memory_allocated(self.device) - before)
+            del stack
+        free, _ = torch.cuda.mem_get_info(self.device)
+        width = sites_that_fit(peaks, free)
+        log.info("a site takes %.1f MB of the GPU, %.1f GB are free: up to %d at once",
+                 (peaks[1] - peaks[0]) / 1e6, free / 1e9, width)  # fmt: skip
+        return width
+
+
+def sites_that_fit(peak_bytes: list[int], free_bytes: int) -> int:
+    """How many sites train at once in `free_bytes`, given the peaks measured with one and with two of them.
+
+    A fifth stays free: allocators fragment, and a graph's memory pool rounds up. At least 1, at most 2^16.
+    """
+    per_site = max(1, peak_bytes[1] - peak_bytes[0])
+    common = max(0, peak_bytes[0] - per_site)
+    return min(max(1, int((0.8 * free_bytes - common) // per_site)), 1 << 16)
+
+
+class Stack:
+    """The tensors of S sites that train together, and the step that advances all of them; made once, used often."""
+
+    def __init__(self, engine: Stacked, num_sites: int, runner: Callable | None = None):
+        self.engine, work, device = engine, engine.work, engine.device
+        self.flat = torch.zeros(num_params(engine.model), device=device)
+        """The global model; `anchor` are its views."""
+        self.anchor = views(engine.model, self.flat)
+        self.weights = {
+            name: torch.zeros(num_sites, *w.shape, device=device).requires_grad_()
+            for name, w in self.anchor.items()
+        }
+        self.velocity = {
+            name: torch.zeros_like(w, requires_grad=False)
+            for name, w in self.weights.items()
+            if work.momentum
+        }
+        self.loss_sum = torch.zeros(num_sites, dtype=torch.float64, device=device)
+        self.index = torch.zeros(num_sites, work.batch_size, dtype=torch.int64, device=device)
+        self.weight = torch.zeros(num_sites, work.batch_size, device=device)
+        self.run = (runner or engine.runner)(self._step)
+
+    @torch.no_grad()
+    def train(self, params: torch.Tensor, schedule: Schedule) -> torch.Tensor:
+        """Updates [S, num_params] of the sites of the schedule; `loss_sum` [S] then holds their losses."""
+        self.flat.copy_(params)
+        for name, w in self.weights.items():
+            w.copy_(self.anchor[name].expand(w.shape))
+        for tensor in (*self.velocity.values(), self.loss_sum):
+            tensor.zero_()
+        for index, weight in zip(schedule.index, schedule.weight, strict=True):
+            self.index.copy_(index)
+            self.weight.copy_(weight)
+            self.run()
+        return torch.cat([(w - self.anchor[name]).flatten(1) for name, w in self.weights.items()], dim=1)
+
+    @torch.enable_grad()
+    def _step(self) -> None:
+        """One SGD step of every site, in place: `index` [S, B] says which samples, `weight` [S, B] what each counts."""
+        engine, batch = self.engine, self.index.flatten()
+        x = engine.task.prepare(engine.inputs.index_select(0, batch)).unflatten(0, self.index.shape)
+        y = engine.labels.index_select(0, batch).unflatten(0, self.index.shape)
+        with autocast(engine.work.precision, engine.device):
+            losses = engine.losses(engine.forward(self.weights, x), y)  # [S, B]
+        gradients = torch.autograd.grad((losses * self.weight).sum(), list(self.weights.values()))
         with torch.no_grad():
-            real = weight > 0
-            loss_sum += torch.where(real, losses, 0).sum(1)
+            real = self.weight > 0
+            self.loss_sum += torch.where(real, losses, 0).sum(1)
             active = real.any(1)
-            for (name, w), gradient in zip(weights.items(), gradients, strict=True):
-                update = self._update(w, gradient, velocity.get(name), anchor[name])
+            for (name, w), gradient in zip(self.weights.items(), gradients, strict=True):
+                update = self._update(w, gradient, self.velocity.get(name), self.anchor[name])
                 # A mask, not a factor 0: a site that has finished keeps its weights even if its update is NaN.
-                w.sub_(torch.where(_like(active, w), update, 0), alpha=self.work.lr)
+                w.sub_(torch.where(_like(active, w), update, 0), alpha=engine.work.lr)
 
     def _update(
         self, w: torch.Tensor, gradient: torch.Tensor, velocity: torch.Tensor | None, anchor: torch.Tensor
     ) -> torch.Tensor:
         """What SGD subtracts, before the learning rate; torch.optim.SGD's rule with dampening 0, and FedProx's pull."""
-        work = self.work
+        work = self.engine.work
         if work.prox_mu:
             gradient = gradient.add(w - anchor, alpha=work.prox_mu)
         if work.weight_decay:
@@ -116,10 +208,12 @@ class Schedule:
     """[T, S, B] float32: 1 / (number of real samples in the batch), 0 for padding, so that sums are means."""
 
     @classmethod
-    def of(cls, sites: list[SiteWork], batch_size: int, device: torch.device | str) -> Schedule:
-        """The schedule of a block, uploaded at once."""
+    def of(
+        cls, sites: list[SiteWork], num_sites: int, batch_size: int, device: torch.device | str
+    ) -> Schedule:
+        """The schedule of a block, uploaded at once; up to `num_sites` there follow sites that visit nothing."""
         num_steps = max(-(-len(site.order) // batch_size) for site in sites)
-        index = np.zeros((len(sites), num_steps * batch_size), dtype=np.int64)
+        index = np.zeros((num_sites, num_steps * batch_size), dtype=np.int64)
         weight = np.zeros(index.shape, dtype=np.float32)
         for row, order in enumerate(site.order for site in sites):
             visits, ragged = len(order), len(order) % batch_size
@@ -127,7 +221,7 @@ class Schedule:
             index[row, visits:] = order[-1] if visits else 0
             weight[row, : visits - ragged] = 1 / batch_size
             weight[row, visits - ragged : visits] = 1 / max(1, ragged)
-        shape = (len(sites), num_steps, batch_size)
+        shape = (num_sites, num_steps, batch_size)
         return cls(*(torch.from_numpy(a.reshape(shape)).to(device).transpose(0, 1) for a in (index, weight)))
 
 

@@ -23,6 +23,19 @@ def views(model: nn.Module, flat: torch.Tensor) -> dict[str, torch.Tensor]:
     return {name: chunk.view(shape) for (name, shape), chunk in zip(shapes.items(), chunks, strict=True)}
 
 
+def autocast(precision: str, device: torch.device) -> torch.autocast:
+    """The context of a forward pass in "bfloat16" (weights and updates stay float32); nothing for the others."""
+    return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bfloat16")
+
+
+def allow_tf32(precision: str) -> None:
+    """Let a GPU's matrix products and convolutions round to TF32 (10 bits) where "tf32" asks for it, else not at all.
+
+    PyTorch's own default allows it in convolutions.
+    """
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision == "tf32"
+
+
 def channels_last(weight: torch.Tensor) -> torch.Tensor:
     """A copy whose strides are channels-last where it has four dimensions (else contiguous).
 

@@ -34,7 +34,7 @@ class Centralized(Policy):
         return {
             "sites": {"kind": "uniform", "num_sites": 1, "min_distance_m": 0.0, "max_distance_m": 0.0},
             "power": {"kind": "constant", "fraction": self.power_fraction},
-            "partition": {"kind": "iid"},
+            "partition": {"kind": "iid", "samples_per_site": None},
             "network": {"update_bytes": 0.0, "aggregator_bandwidth_bps": None},
             "train": {"local_epochs": 1 / self.rounds_per_epoch},
         }

@@ -1,0 +1,31 @@
+"""The plain PyTorch loop, in one process of as many threads as there are cores: plain.py CASE REPORT ROUNDS."""
+
+from __future__ import annotations
+
+import sys
+
+import torch
+from common import Case, Report, accuracy, flat, load, train
+
+
+def main(folder: str, report_path: str, num_rounds: str) -> None:
+    """Train, average, evaluate."""
+    case = Case.open(folder)
+    shape, params = case.shape, case.params
+    model = shape.build_model()
+    report = Report(report_path)
+    for round in range(int(num_rounds)):
+        total = torch.zeros_like(params)
+        for position in range(shape.cohort):
+            load(model, params)
+            train(model, *case.site_data(round, position), shape)
+            total += flat(model)
+        params = total / shape.cohort
+        load(model, params)
+        accuracy(model, case.test)
+        report.round()
+    report.close(params)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,69 @@
+"""A plug-in of hpctrip: the case as a workload, and FedAvg that leaves the final parameters where others can compare.
+
+The models of the small CNN's shapes are hpctrip's own CNN (same weights in the same order), which brings its step.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+from functools import partial
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import torch.nn.functional as F
+
+sys.path.insert(0, str(Path(__file__).parent))
+from common import NUM_CLASSES, Case, prepare
+
+from hpctrip.learn.aggregate import SERVERS, FedAvg
+from hpctrip.learn.cnn import CNN
+from hpctrip.learn.workloads.base import WORKLOADS, Dataset, Task, Workload
+
+_kept = []
+
+
+@WORKLOADS.add
+class PeersCase(Workload):
+    """A case of benchmarks/peers: random pixels and labels (synthetic)."""
+
+    kind: ClassVar[str] = "peers"
+    lr: ClassVar[float] = 0.01
+    batch_size: ClassVar[int] = 20
+    local_epochs: ClassVar[int] = 1
+
+    folder: str
+    """The case."""
+
+    def task(self, seed: int) -> Task:
+        """Map the arrays."""
+        case = Case.open(self.folder)
+        train, test = (
+            Dataset(case.array(f"{part}_images"), case.array(f"{part}_labels")) for part in ("train", "test")
+        )
+        cnn = case.shape.cnn
+        model = partial(CNN, *cnn, num_classes=NUM_CLASSES) if cnn else case.shape.build_model
+        return Task(
+            train, test, NUM_CLASSES, model, prepare, F.cross_entropy, "random pixels", synthetic=True
+        )
+
+
+@SERVERS.add
+class KeptFedAvg(FedAvg):
+    """FedAvg; at the end of the process the newest parameters go to $PEERS_PARAMS, outside of every measured round."""
+
+    kind = "fedavg-kept"
+
+    def step(self, params, slots, update, round):
+        """As FedAvg."""
+        after = super().step(params, slots, update, round)
+        _kept[:] = [after]
+        return after
+
+
+@atexit.register
+def _save() -> None:
+    if _kept and "PEERS_PARAMS" in os.environ:
+        np.save(os.environ["PEERS_PARAMS"], _kept[0].cpu().numpy())

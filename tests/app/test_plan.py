@@ -1,0 +1,103 @@
+"""`plan` tells before a run what the run then does."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from hpctrip.app import plan as planning
+from hpctrip.app.config import read_input
+from hpctrip.app.experiment import Run
+from hpctrip.sim.policies import POLICIES
+
+
+@pytest.fixture(scope="module")
+def planned(tiny):
+    """`planned(ranks, *lines)`: the tiny scenario's parts for so many ranks."""
+    import torch
+
+    def build(num_ranks, *lines):
+        experiment = read_input([tiny], lines).experiment
+        task = experiment.workload.task(experiment.seed)
+        return Run(experiment, task, planning.PlannedRanks(num_ranks), torch.device("cpu"))
+
+    return build
+
+
+@pytest.mark.parametrize("policy", sorted(set(POLICIES) - {"centralized"}))
+def test_the_planned_rounds_are_the_rounds_of_the_run(planned, trained, policy):
+    lines = [f'policy.kind="{policy}"', "faults.deadline_s=18", "faults.lost_fraction=0.2"]
+    lines += ["policy.k=4"] if policy in ("random", "static") else []
+    run = trained(*lines)
+    for ahead, (_, row) in zip(planning.forecast(planned(1, *lines), 9), run.rounds.iterrows(), strict=True):
+        cohort = run.cohorts[run.cohorts["round"] == row["round"]]
+        assert ahead.plan.cohort.tolist() == cohort["site"].tolist()
+        assert ahead.timing.status.tolist() == cohort["status"].tolist()
+        assert ahead.clock_s == row["clock_s"]
+
+
+def test_the_placement_is_that_of_the_real_ranks(planned):
+    run = planned(4, "policy.kind=all")
+    ahead = planning.forecast(run, 1)[0]
+    assert (
+        ahead.sites.sum() == 10 and ahead.blocks.tolist() == ahead.sites.tolist()
+    )  # the loop's blocks are sites
+    assert ahead.samples.sum() == run.num_visits.sum()
+    assert sorted(ahead.sites) == [3, 3, 4]
+
+
+def test_the_exchange_is_what_the_ranks_exchange(planned):
+    run = planned(4, "policy.kind=all")
+    ahead = planning.forecast(run, 1)[0]
+    sent = planning.exchanged_bytes(run, ahead.plan)
+    num_params = len(run.initial_params)
+    assert sent["up"] == run.train_hosted(run.initial_params, ahead.plan).vector.nbytes
+    assert sent["up"] == 8 * (num_params + 3 * 10 + 4) and sent["down"] == 4 * num_params
+    assert planning.exchanged_bytes(planned(1), ahead.plan)["up"] == 0
+
+
+def test_wall_time_follows_from_the_busiest_host(planned):
+    run = planned(3, "policy.kind=all")
+    rounds = planning.forecast(run, 2)
+    walls = planning.wall_s(run, rounds, planning.Speed(100.0, np.inf, "as given"))
+    assert walls == pytest.approx([200 / 100] * 2)  # 400 samples on two hosts
+
+
+def test_a_momentum_costs_a_velocity_and_a_slot(planned):
+    plain, heavy = planned(2), planned(2, "train.momentum=0.9", "server.momentum=0.9")
+    p = len(plain.initial_params)
+    a, b = (planning.memory_bytes(run, planning.forecast(run, 1)[0].plan) for run in (plain, heavy))
+    assert b["engine"] - a["engine"] == 4 * p and b["model"] - a["model"] == 8 * p
+
+
+def test_the_report_warns_of_what_is_probably_not_meant(hpctrip, tiny):
+    lines = ("train.batch_size=500", "stop.target_accuracy=0.02")
+    options = [part for line in lines for part in ("-o", line)]
+    ended = hpctrip("plan", tiny, "-n", 41, "--samples-per-second", 1000, "--rounds", 2, *options)
+    assert ended.code == 0
+    text = re.sub(r"\s+", " ", ended.out)
+    for warning in (
+        "40 hosts, but at most 7 blocks",
+        "10 of 10 shards have fewer samples (least 40) than one batch of 500",
+        "near chance",
+        "accuracy is read on 200 samples",
+        "the paper does not state it",
+        "the data are synthetic",
+        "the power is synthetic",
+    ):
+        assert warning in text, text
+
+
+def test_a_speed_is_measured_where_none_is_given(hpctrip, tiny):
+    ended = hpctrip("plan", tiny)
+    assert ended.code == 0 and "measured here in" in re.sub(r"\s+", " ", ended.out)
+
+
+@pytest.mark.parametrize(
+    "args", [["-n", "0"], ["--samples-per-second", "0"], ["-o", "policy.k=3"], ["nothing.toml"]]
+)
+def test_bad_input_is_refused(hpctrip, args):
+    ended = hpctrip("plan", *args)
+    assert ended.code == 2 and "Traceback" not in ended.err

@@ -1,0 +1,112 @@
+"""`verify` replays the simulated half of a run from its own file."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from hpctrip.app.replay import NotReplayable, replay
+from hpctrip.record.reader import open_run
+from hpctrip.record.schema import Column
+from hpctrip.record.verify import verify
+from hpctrip.record.writer import write_run
+from hpctrip.sim.policies import POLICIES
+from hpctrip.sim.rounds import History
+
+CLOCKS = ("straggler", "max-plus-max", "mean-power", "aggregate-throughput")
+
+
+@pytest.mark.parametrize("policy", sorted(POLICIES))
+def test_every_policy_can_be_replayed(trained, policy):
+    k = ("policy.k=3",) if policy in ("random", "static") else ()
+    run = trained(f"policy.kind={policy}", *k)
+    assert verify(run) == [] and replay(run) == []
+
+
+@pytest.mark.parametrize("clock", CLOCKS)
+@pytest.mark.parametrize(
+    "faults", [(), ("faults.deadline_s=18", "faults.lost_fraction=0.3", "faults.mtbf_s=60")]
+)
+def test_every_reading_of_the_clock_is_recomputed(trained, clock, faults):
+    run = trained(f"timing.clock={clock}", "profiler.power_noise=0.1", "power.kind=trace", *faults)
+    assert verify(run) == [] and replay(run) == []
+
+
+def test_measured_compute_times_are_taken_from_the_record(trained):
+    assert replay(trained("timing.compute=measured")) == []
+
+
+@pytest.fixture
+def forged(trained, tmp_path):
+    """`forged(change, **meta)`: what verify and replay say of a sound run whose second round is changed by `change`,
+    written anew so that every checksum fits."""
+    run = trained("stop.max_rounds=3")
+
+    def faults(change, **sites):
+        first, second, third = run.history().rows
+        units, docs = run.sites.attrs["units"], run.sites.attrs["descriptions"]
+        table = {c: Column(run.sites[c].to_numpy(), units[c], docs[c]) for c in run.sites}
+        table |= {c: table[c]._replace(values=change_) for c, change_ in sites.items()}
+        meta = run.meta | {"input_toml": run.input_toml, "input_json": json.dumps(run.input)}
+        write_run(tmp_path / "forged.h5", meta, table, History((first, change(second), third)))
+        again = open_run(tmp_path / "forged.h5")
+        return [str(fault) for fault in verify(again)], [str(fault) for fault in replay(again)]
+
+    return faults
+
+
+def test_a_cohort_that_the_policy_would_not_choose_is_noticed(forged):
+    def other_order(row):
+        order = np.arange(row.num_sites)[::-1]
+        columns = {name: getattr(row.cohort, name)[order] for name in row.cohort.__dataclass_fields__}
+        return replace(row, cohort=replace(row.cohort, **columns))
+
+    sound, told = forged(other_order)
+    assert sound == []
+    assert any("round 2: its cohort" in fault and "'powertrip' chooses" in fault for fault in told)
+
+
+def test_a_time_that_the_world_does_not_give_is_noticed(forged):
+    def slower(row):
+        cohort = replace(
+            row.cohort, comm_s=row.cohort.comm_s + np.where(row.cohort.site == row.straggler, 0, 0.5)
+        )
+        return replace(row, cohort=cohort)
+
+    sound, told = forged(slower)
+    assert sound == [] and any("comm_s is" in fault and "recomputed" in fault for fault in told)
+
+
+def test_power_that_the_world_does_not_have_is_noticed(forged):
+    def weaker(row):
+        return replace(row, cohort=replace(row.cohort, power_fraction=row.cohort.power_fraction / 2))
+
+    sound, told = forged(weaker)
+    assert sound == [] and "power_fraction" in told[0]
+
+
+def test_sites_that_the_input_does_not_lead_to_are_noticed(forged):
+    sound, told = forged(lambda row: row, distance_m=np.full(10, 1e6))
+    assert sound == [] and "distance_m" in told[0]
+
+
+def test_plugins_are_code_and_run_only_when_asked_for(hpctrip, tiny, tmp_path):
+    flag, plugin, out = tmp_path / "imported", tmp_path / "mine.py", tmp_path / "run.h5"
+    plugin.write_text(f"open({str(flag)!r}, 'w').close()\n")
+    assert hpctrip("run", tiny, "-o", f"plugins=['{plugin}']", "--out", out).code == 0
+    flag.unlink()
+    ended = hpctrip("verify", out)
+    assert ended.code == 0 and "but not replayed" in ended.out and "--plugins" in ended.out
+    assert not flag.exists()
+    ended = hpctrip("verify", out, "--plugins")
+    assert ended.out == f"{out}: ok\n" and flag.exists()
+
+
+def test_a_run_whose_power_traces_are_gone_says_so(trained, tmp_path):
+    run = trained()
+    gone = replace(run, input=run.input | {"power": {"kind": "trace", "path": str(tmp_path / "no")}})
+    with pytest.raises(NotReplayable, match="no such file"):
+        replay(gone)

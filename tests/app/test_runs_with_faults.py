@@ -1,0 +1,116 @@
+"""Faults of the simulated world and diverging sites, in whole runs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from hpctrip.learn.engines.loop import Loop
+from hpctrip.record.diff import diff
+from hpctrip.record.verify import verify
+from hpctrip.sim.rounds import Status
+
+FAULTS = ("faults.deadline_s=18", "faults.mtbf_s=90", "faults.mttr_s=40", "faults.lost_fraction=0.25")
+
+# recorded before there were faults
+GOLDEN_CLOCK_S = [14.18095149996393, 35.72917149176942, 57.27739148357491]
+
+
+def test_a_deadline_that_nobody_misses_changes_no_bit(trained):
+    plain, bound = trained(), trained("faults.deadline_s=1e6")
+    assert diff(plain, bound) == ["input: faults.deadline_s: None | 1000000.0"]
+
+
+def test_the_clock_without_faults_is_that_of_before_there_were_faults(trained):
+    assert trained().rounds["clock_s"].tolist() == GOLDEN_CLOCK_S
+
+
+def test_faults_are_recorded_per_site_and_only_who_arrives_is_trained(trained):
+    run = trained("stop.max_rounds=8", *FAULTS)
+    assert verify(run) == []
+    cohorts, arrived = run.cohorts, run.cohorts["status"] == Status.ARRIVED
+    assert {Status.ARRIVED, Status.LOST, Status.LATE} <= set(cohorts["status"])
+    assert (cohorts["num_samples"] > 0).equals(arrived) and cohorts["train_loss"].notna().equals(arrived)
+    assert (run.rounds["makespan_s"] <= 18).all()
+    assert (run.rounds["num_arrived"] == arrived.groupby(cohorts["round"]).sum().to_numpy()).all()
+
+
+@pytest.mark.mpi
+def test_faults_and_dropped_sites_do_not_depend_on_the_number_of_ranks(launch, tiny, tmp_path, trained):
+    from hpctrip.record.reader import open_run
+
+    lines = ("stop.max_rounds=6", *FAULTS)
+    options = [part for line in lines for part in ("-o", line)]
+    assert launch(3, "run", tiny, *options, "--out", tmp_path / "three.h5").code == 0
+    assert diff(trained(*lines), open_run(tmp_path / "three.h5")) == []
+
+
+@pytest.mark.parametrize("server", ["fedavg", "fedadam"])
+def test_a_round_in_which_nobody_arrives_leaves_the_model_as_it_was(trained, server):
+    run = trained(
+        f"server.kind={server}", "faults.deadline_s=18", "faults.lost_fraction=1", "stop.max_rounds=2"
+    )
+    assert verify(run) == []
+    assert run.rounds["makespan_s"].tolist() == [18, 18] and run.rounds["num_arrived"].tolist() == [0, 0]
+    assert run.rounds["update_norm"].tolist() == [0, 0] and run.rounds["train_loss"].isna().all()
+    assert run.rounds["accuracy"].nunique() == 1
+
+
+@pytest.fixture
+def diverging(monkeypatch):
+    """`diverging(sites)`: those sites send back updates that are not numbers."""
+    honest = Loop.train
+
+    def install(sites):
+        def train(self, params, work):
+            for update in honest(self, params, work):
+                if update.site in sites:
+                    update.delta[0] = torch.nan
+                yield update
+
+        monkeypatch.setattr(Loop, "train", train)
+
+    return install
+
+
+def test_a_diverging_site_stops_the_run_and_is_named(hpctrip, tiny, tmp_path, diverging):
+    diverging({3})
+    ended = hpctrip("run", tiny, "-o", "policy.kind=all", "--out", tmp_path / "run.h5")
+    assert ended.code == 3 and "site 3, round 1" in ended.err
+
+
+def test_a_diverging_site_can_be_left_out(trained, diverging):
+    """The others then weigh as if they had been the whole cohort: compared with a run that loses exactly that site."""
+    diverging({3})
+    dropped = trained("policy.kind=all", "server.on_diverged=drop", "stop.max_rounds=1")
+    assert verify(dropped) == []
+    status = dropped.cohorts.set_index("site")["status"]
+    assert status[3] == Status.DIVERGED and (status.drop(3) == Status.ARRIVED).all()
+    assert dropped.rounds["num_arrived"].tolist() == [9]
+    assert np.isnan(dropped.cohorts.set_index("site")["train_loss"][3])
+
+
+def test_leaving_out_equals_never_having_arrived(trained, diverging, tmp_path):
+    table = tmp_path / "outages.csv"
+    table.write_text("site,start_s,end_s\n3,0,1e9\n")
+    lines = ("policy.kind=all", "stop.max_rounds=2", "server.on_diverged=drop", "faults.deadline_s=1e6")
+    without = trained(*lines, f"faults.outages='{table}'")
+    diverging({3})
+    dropped = trained(*lines)
+    assert dropped.rounds["accuracy"].tolist() == without.rounds["accuracy"].tolist()
+    assert dropped.rounds["update_norm"].tolist() == pytest.approx(
+        without.rounds["update_norm"].tolist(), rel=1e-5
+    )
+
+
+def test_a_round_in_which_every_site_diverges_stops_in_any_case(hpctrip, tiny, tmp_path, diverging):
+    diverging(set(range(10)))
+    ended = hpctrip("run", tiny, "-o", "server.on_diverged=drop", "--out", tmp_path / "run.h5")
+    assert ended.code == 3 and "round 1: the update of every site diverged" in ended.err
+
+
+def test_deadlines_need_a_clock_that_is_known_beforehand(hpctrip, tiny):
+    for command in ("check", "run", "plan"):
+        ended = hpctrip(command, tiny, "-o", "faults.deadline_s=9", "-o", "timing.compute=measured")
+        assert ended.code == 2 and "who misses a deadline" in ended.err

@@ -1,0 +1,109 @@
+"""What the fuzz tests share: the command line in this process, and ways to spoil a file."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import signal
+import sys
+from dataclasses import dataclass
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+
+from hpctrip.app.cli import main
+
+EXAMPLES = int(os.environ.get("HPCTRIP_FUZZ", "15"))
+"""Examples per test. The long run: HPCTRIP_FUZZ=1000 pytest tests/fuzz -s (about 6,000 examples)."""
+HANG_S = 60
+COUNTS: dict[str, dict[int, int]] = {}
+"""{test: {exit code: how often}}, printed at the end."""
+
+many = settings(
+    max_examples=EXAMPLES,
+    deadline=None,
+    suppress_health_check=[
+        HealthCheck.too_slow,
+        HealthCheck.data_too_large,
+        HealthCheck.function_scoped_fixture,
+    ],
+)
+
+
+@dataclass(frozen=True)
+class Ended:
+    code: int
+    out: str
+    err: str
+
+
+def hpctrip(*args: object) -> Ended:
+    """Run a command in this process. Whatever but an exit code leaves it is a bug, and so is taking a minute."""
+
+    def hangs(*_: object) -> None:
+        raise TimeoutError(f"still running after {HANG_S} s: {args}")
+
+    out, err = io.StringIO(), io.StringIO()
+    argv, sys.argv = sys.argv, ["hpctrip", *map(str, args)]
+    before = signal.signal(signal.SIGALRM, hangs)
+    signal.alarm(HANG_S)
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            main()
+        code = 0
+    except SystemExit as end:
+        code = end.code or 0
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+        sys.argv = argv
+    return Ended(code, out.getvalue(), err.getvalue())
+
+
+def accepted_or_refused(test: str, *args: object, also: tuple[int, ...] = ()) -> Ended:
+    """Run; demand exit code 0, or 2 with a clear text, or one of `also`; count it."""
+    ended = hpctrip(*args)
+    counts = COUNTS.setdefault(test, {})
+    counts[ended.code] = counts.get(ended.code, 0) + 1
+    assert ended.code in (0, 2, *also), (args, ended)
+    assert "Traceback" not in ended.err
+    if ended.code == 2:
+        lines = ended.err.splitlines()
+        assert lines and (lines[0].startswith(("hpctrip: ", "Usage: "))), ended.err
+        assert max(map(len, lines)) < 2000, "an error is read by a person"
+    return ended
+
+
+_NASTY = [
+    b"", b"\x00", b"\xff", b"\n", b"\r\n", b",", b'"', b"-1", b"0", b"1e999", b"nan", b"inf", b"-inf", b"[", b"]",
+    b"=", b"#", b"99999999999999999999", b"1.5", b"true", b"\xef\xbb\xbf", b"'", b"  ", b"\x1f\x8b", b"1e-320",
+]  # fmt: skip
+
+
+@st.composite
+def spoiled(draw, original: bytes) -> bytes:
+    """The original with one to four wounds: bytes changed, cut, doubled, moved, or replaced by something nasty."""
+    data, gentle = bytearray(original), draw(st.booleans())  # gentle: nothing changes its length
+    for _ in range(draw(st.integers(1, 4))):
+        start = draw(st.integers(0, max(0, len(data) - 1)))
+        end = min(
+            len(data), start + draw(st.integers(0, 1) | st.integers(0, 40) | st.integers(0, len(original)))
+        )
+        kind = draw(st.sampled_from(["flip", "nasty", "insert", "cut", "double", "truncate", "random"]))
+        kind = "flip" if gentle else kind
+        if kind == "flip" and start < len(data):
+            data[start] ^= 1 << draw(st.integers(0, 7))
+        elif kind == "nasty":
+            data[start:end] = draw(st.sampled_from(_NASTY))
+        elif kind == "insert":
+            data[start:start] = draw(st.sampled_from(_NASTY))
+        elif kind == "cut":
+            del data[start:end]
+        elif kind == "double":
+            data[start:start] = data[start:end]
+        elif kind == "truncate":
+            del data[start:]
+        else:
+            data[start:end] = draw(st.binary(max_size=max(1, end - start)))
+    return bytes(data)

@@ -1,0 +1,114 @@
+"""The stacked engine on a small GPU, without one: chunks, back-off, rounding up, replay, precision."""
+
+import logging
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from hpctrip.learn.cnn import CNN
+from hpctrip.learn.engines.base import LocalWork, SiteWork
+from hpctrip.learn.engines.loop import Loop
+from hpctrip.learn.engines.replay import called
+from hpctrip.learn.engines.stacked import Stacked, sites_that_fit
+from hpctrip.learn.params import flatten
+
+WORK = LocalWork(lr=0.1, batch_size=8, momentum=0.5)
+SITES = [SiteWork(site, np.random.default_rng(site).integers(60, size=3 + 7 * site)) for site in range(5)]
+
+
+@pytest.fixture
+def task(synthetic_task):
+    torch.manual_seed(1)
+    return synthetic_task(lambda: CNN(3, (4, 6), 16, num_classes=5))
+
+
+def deltas(engine, params):
+    return torch.stack([update.delta.clone() for update in engine.train(params, SITES)])
+
+
+def test_where_memory_runs_out_fewer_sites_train_at_once_and_the_result_stays(task, caplog):
+    params, engine, tried = flatten(task.build_model()), Stacked(task, WORK), []
+    expected, together = deltas(Stacked(task, WORK), params), engine._train_together
+
+    def on_a_small_gpu(params, sites):
+        tried.append(len(sites))
+        if len(sites) > 2:
+            raise torch.cuda.OutOfMemoryError("made up by the test")
+        return together(params, sites)
+
+    engine._train_together = on_a_small_gpu
+    with caplog.at_level(logging.WARNING):
+        torch.testing.assert_close(deltas(engine, params), expected, rtol=1e-3, atol=1e-5)
+    assert tried == [5, 3, 2, 2, 1]
+    assert "2 sites train at once from now on" in caplog.text
+    deltas(engine, params)
+    assert tried[5:] == [2, 2, 1]
+
+
+def test_a_gpu_too_small_for_one_site_is_an_error(task):
+    engine = Stacked(task, WORK)
+
+    def full(params, sites):
+        raise torch.cuda.OutOfMemoryError("made up by the test")
+
+    engine._train_together = full
+    with pytest.raises(torch.cuda.OutOfMemoryError):
+        deltas(engine, flatten(task.build_model()))
+
+
+def test_a_step_is_prepared_once_for_each_rounded_number_of_sites_and_then_replayed(task):
+    params, engine, prepared, replayed = flatten(task.build_model()), Stacked(task, WORK), [], []
+    expected = deltas(Stacked(task, WORK), params)
+
+    def counting(step):
+        prepared.append(step.__self__.index.shape[0])
+        return lambda: (replayed.append(1), step())
+
+    engine.runner, engine.round_up = counting, True
+    for _ in range(2):
+        torch.testing.assert_close(deltas(engine, params), expected, rtol=1e-3, atol=1e-5)
+    list(engine.train(params, SITES[:4])), list(engine.train(params, SITES[:3]))
+    assert prepared == [8, 4]
+    longest = [-(-len(sites[-1].order) // 8) for sites in (SITES, SITES, SITES[:4], SITES[:3])]
+    assert len(replayed) == sum(longest)
+
+
+def test_memory_is_planned_from_two_measured_steps():
+    # 10 for all sites, 5 for each: 0.8 * 200 = 160 holds 10 + 30 * 5
+    assert sites_that_fit([15, 20], 200) == 30
+    assert sites_that_fit([15, 20], 0) == 1
+    assert sites_that_fit([15, 15], 10**12) == 2**16
+
+
+@pytest.mark.parametrize("engine", [Loop, Stacked])
+def test_bfloat16_trains_nearly_the_same_model(engine, task):
+    params = flatten(task.build_model())
+    exact, rounded = (
+        deltas(engine(task, replace(WORK, momentum=0.0, precision=p)), params)
+        for p in ("float32", "bfloat16")
+    )
+    assert rounded.dtype == torch.float32 and not torch.equal(rounded, exact)
+    assert (rounded - exact).norm() < 0.1 * exact.norm()
+
+
+def test_tf32_is_off_unless_asked_for(task):
+    Stacked(task, replace(WORK, precision="tf32"))
+    assert torch.backends.cudnn.allow_tf32 and torch.backends.cuda.matmul.allow_tf32
+    Stacked(task, WORK)
+    assert not (torch.backends.cudnn.allow_tf32 or torch.backends.cuda.matmul.allow_tf32)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_captured_step_trains_the_same_model_as_a_called_one(task):
+    params, results = flatten(task.build_model()).cuda(), []
+    for runner in (None, called):
+        engine = Stacked(task, WORK, "cuda")
+        engine.runner = runner or engine.runner
+        results += [deltas(engine, params), deltas(engine, params)]
+    for result in results[1:]:
+        torch.testing.assert_close(result, results[0], rtol=1e-3, atol=1e-5)
+    torch.testing.assert_close(
+        results[0].cpu(), deltas(Stacked(task, WORK), params.cpu()), rtol=1e-2, atol=1e-4
+    )

@@ -1,0 +1,60 @@
+"""`merge` gathers the runs of a sweep in one table."""
+
+from __future__ import annotations
+
+import json
+
+import h5py
+import pandas as pd
+import pytest
+
+from hpctrip.base.errors import InputError
+from hpctrip.record.merge import write_merged
+from hpctrip.record.reader import open_runs
+from hpctrip.record.writer import write_run
+
+
+@pytest.fixture
+def sweep(fake_history, fake_sites, meta, tmp_path):
+    """Four runs: k = 10 and 20, seeds 0 and 1, the last one killed after a round."""
+    for number, (seed, k) in enumerate([(1, 20), (0, 20), (1, 10), (0, 10)]):
+        given = {"seed": seed, "policy": {"kind": "static", "k": k}, "label": None}
+        killed = {"status": "running", "stop_reason": ""} if number == 3 else {}
+        rounds = fake_history(1 if number == 3 else 3, 5)
+        more = {"seed": seed, "input_json": json.dumps(given), "params_digest": f"{number:02}"}
+        write_run(tmp_path / f"run{number}.h5", meta | more | killed, fake_sites(5), rounds)
+    return tmp_path
+
+
+def test_a_row_a_run_with_the_keys_that_vary(sweep):
+    paths = write_merged(sweep / "all.h5", open_runs([sweep]))
+    assert [path.name for path in paths] == ["all.h5", "all.csv"]
+    table = pd.read_csv(sweep / "all.csv", dtype={"params_digest": str})
+    assert table["input.policy.k"].tolist() == [10, 10, 20, 20] and table["seed"].tolist() == [0, 1, 0, 1]
+    assert table["status"].tolist() == ["running", "finished", "finished", "finished"]
+    assert table["num_rounds"].tolist() == [1, 3, 3, 3]
+    assert table["time_to_accuracy_s"].fillna(-1).tolist() == [-1, 52, 52, 52]
+    assert table["params_digest"].tolist() == ["03", "02", "01", "00"]
+    assert "input.policy.kind" not in table and "input.label" not in table
+
+
+def test_the_hdf5_table_explains_itself_and_equals_the_csv(sweep):
+    write_merged(sweep / "all.h5", open_runs([sweep]))
+    csv = pd.read_csv(sweep / "all.csv")
+    with h5py.File(sweep / "all.h5") as file:
+        assert set(file["runs"]) == set(csv)
+        assert file["runs/time_to_accuracy_s"].attrs["unit"].decode() == "s"
+        assert file["runs/clock_s"][()].tolist() == csv["clock_s"].tolist()
+
+
+def test_merging_again_passes_over_the_table_and_replaces_it(sweep):
+    for _ in range(2):
+        write_merged(sweep / "all.h5", open_runs([sweep], besides=sweep / "all.h5"))
+    assert len(pd.read_csv(sweep / "all.csv")) == 4
+
+
+def test_a_results_file_is_never_overwritten(sweep):
+    before = (sweep / "run0.h5").read_bytes()
+    with pytest.raises(InputError, match="no merged table"):
+        write_merged(sweep / "run0.h5", open_runs([sweep / "run1.h5"]))
+    assert (sweep / "run0.h5").read_bytes() == before

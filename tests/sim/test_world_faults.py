@@ -1,0 +1,162 @@
+"""Outages, lost and late updates, and the deadline, on worlds that a person can check by hand."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from hpctrip.base.errors import InputError
+from hpctrip.sim.faults import Faults, ListedOutages, RandomOutages
+from hpctrip.sim.network import Network
+from hpctrip.sim.power import POWER_MODELS
+from hpctrip.sim.profiler import Profiler
+from hpctrip.sim.rounds import History, Status
+from hpctrip.sim.sites import SITES
+from hpctrip.sim.throughput import THROUGHPUT_MODELS
+from hpctrip.sim.timing import Timing
+from hpctrip.sim.world import World
+
+ALL = np.arange(3)
+WORK_S = np.array([10.0, 20.0, 30.0])
+
+
+def world(tmp_path=None, outages="", timing=None, **faults):
+    """Three fully powered sites with 10, 20 and 30 s of work and 1 s of communication each."""
+    if outages:
+        (tmp_path / "outages.csv").write_text("site,start_s,end_s\n" + outages)
+        faults["outages"] = str(tmp_path / "outages.csv")
+    return World.build(
+        SITES["uniform"](num_sites=3, min_distance_m=2e8, max_distance_m=2e8),
+        Network(update_bytes=0.0),
+        POWER_MODELS["constant"](fraction=1.0),
+        THROUGHPUT_MODELS["linear"](),
+        timing or Timing(),
+        0.0,
+        0,
+        Faults(**faults),
+    )
+
+
+def names(timing):
+    return [Status(s).name for s in timing.status]
+
+
+def test_without_faults_everybody_arrives_and_the_slowest_sets_the_length():
+    timing = world().round_timing(1, 0.0, ALL, WORK_S)
+    assert names(timing) == ["ARRIVED"] * 3 and timing.makespan_s == 31 and timing.straggler == 2
+
+
+def test_who_misses_the_deadline_costs_the_deadline_and_not_more():
+    timing = world(deadline_s=25.0).round_timing(1, 0.0, ALL, WORK_S)
+    assert names(timing) == ["ARRIVED", "ARRIVED", "LATE"]
+    assert timing.makespan_s == 25 and timing.compute_s == pytest.approx([10, 20, np.inf])
+
+
+def test_a_deadline_that_nobody_misses_changes_nothing():
+    free, bound = (
+        world().round_timing(1, 0.0, ALL, WORK_S),
+        world(deadline_s=31.0).round_timing(1, 0.0, ALL, WORK_S),
+    )
+    assert (free.compute_s == bound.compute_s).all() and free.makespan_s == bound.makespan_s
+
+
+def test_a_site_that_goes_out_in_mid_round_goes_on_when_it_returns(tmp_path):
+    pause = world(tmp_path, "0,4,9.5\n0,20,30\n", deadline_s=100.0)
+    assert pause.round_timing(1, 0.0, ALL, WORK_S).compute_s == pytest.approx([15.5, 20, 30])
+    short = world(tmp_path, "0,4,9.5\n", deadline_s=16.0).round_timing(1, 0.0, ALL, WORK_S)
+    assert names(short) == ["LATE", "LATE", "LATE"] and short.makespan_s == 16
+
+
+def test_a_site_that_is_out_at_the_start_is_not_waited_for(tmp_path):
+    out = world(tmp_path, "2,0,1000\n", deadline_s=100.0)
+    timing = out.round_timing(1, 0.0, ALL, WORK_S)
+    assert (
+        names(timing) == ["ARRIVED", "ARRIVED", "OUT"] and timing.makespan_s == 21 and timing.straggler == 1
+    )
+    assert out.power_fraction(0.0) == pytest.approx([1, 1, 0])
+    assert Profiler().view(out, 0.0, History(), WORK_S, 0).power_fraction == pytest.approx([1, 1, 0])
+    assert names(out.round_timing(1, 1000.0, ALL, WORK_S))[2] == "ARRIVED"  # it returns at 1000
+
+
+def test_a_round_that_can_reach_nobody_costs_the_deadline(tmp_path):
+    dark = world(tmp_path, "0,0,50\n1,0,50\n2,0,50\n", deadline_s=40.0)
+    timing = dark.round_timing(1, 0.0, ALL, WORK_S)
+    assert names(timing) == ["OUT"] * 3 and timing.makespan_s == 40
+
+
+def test_lost_updates_cost_the_deadline_although_their_sites_were_quick():
+    timing = world(deadline_s=50.0, lost_fraction=1.0).round_timing(1, 0.0, ALL, WORK_S)
+    assert names(timing) == ["LOST"] * 3 and timing.makespan_s == 50
+    assert timing.compute_s == pytest.approx([10, 20, 30])
+
+
+def test_late_updates_take_longer_on_the_wan():
+    timing = world(late_fraction=1.0, late_s=60.0).round_timing(1, 0.0, ALL, WORK_S)
+    assert (timing.comm_s > 1).all() and timing.makespan_s == (timing.compute_s + timing.comm_s).max()
+
+
+def test_the_luck_of_a_site_depends_on_seed_round_and_site_alone():
+    faults = Faults(deadline_s=9.0, lost_fraction=0.5, late_fraction=0.5)
+    lost, extra_s = faults.schedule(1000, seed=1).wan(7)
+    again = faults.schedule(1000, seed=1).wan(7)
+    assert (lost == again[0]).all() and (extra_s == again[1]).all()
+    assert lost.mean() == pytest.approx(0.5, abs=0.06) and (extra_s > 0).mean() == pytest.approx(
+        0.5, abs=0.06
+    )
+    assert (lost != faults.schedule(1000, seed=1).wan(8)[0]).any()
+
+
+def test_random_outages_have_the_means_they_are_given():
+    outages = RandomOutages(200, mtbf_s=3000.0, mttr_s=1000.0, seed=0)
+    down = np.mean([outages.down(t) for t in np.arange(20_000, 120_000, 500.0)])
+    assert down == pytest.approx(1000 / 4000, abs=0.02)
+    assert not outages.down(0.0).any()
+
+
+@given(st.lists(st.floats(0, 1e5), min_size=1, max_size=20))
+def test_random_outages_are_the_same_in_whatever_order_they_are_asked_for(times):
+    one, other = (RandomOutages(3, 600.0, 60.0, seed=5) for _ in range(2))
+    for t in times:
+        one.down(t)
+    for t in sorted(times, reverse=True):
+        assert (one.down(t) == other.down(t)).all()
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.integers(0, 50), st.integers(1, 50)), max_size=8),
+    st.integers(0, 99),
+)
+def test_between_two_changes_nothing_changes(listed, at):
+    site, start, length = np.array(listed, dtype=np.int64).reshape(-1, 3).T
+    outages = ListedOutages(3, site, start.astype(float), (start + length).astype(float))
+    until = min(outages.next_change_s(at, ALL), 200.0)
+    assert until > at
+    for t in np.linspace(at, until, 7, endpoint=False):
+        assert (outages.down(t) == outages.down(at)).all()
+
+
+@pytest.mark.parametrize(
+    ("rows", "problem"),
+    [
+        ("3,0,1\n", "row 2: site is '3'"),
+        ("0,0,1\n0.5,0,1\n", "row 3: site is '0.5'"),
+        ("0,5,5\n", "row 2: start_s is '5'"),
+        ("0,-1,5\n", "row 2: start_s is '-1'"),
+        ("0,1,inf\n", "row 2: end_s is 'inf'"),
+        ("0,x,5\n", "row 2: start_s is 'x'"),
+    ],
+)
+def test_a_wrong_outage_is_named_with_its_row(tmp_path, rows, problem):
+    with pytest.raises(InputError, match=problem):
+        world(tmp_path, rows, deadline_s=1.0)
+
+
+def test_who_would_wait_forever_is_told_so():
+    for faults in ({"mtbf_s": 600.0}, {"outages": "x.csv"}, {"lost_fraction": 0.1}):
+        with pytest.raises(ValidationError, match="wait forever"):
+            Faults(**faults)
+    with pytest.raises(ValidationError, match="exclude each other"):
+        Faults(deadline_s=1.0, mtbf_s=600.0, outages="x.csv")
+    with pytest.raises(InputError, match="before the training"):
+        Faults(deadline_s=1.0).check(Timing(compute="measured"))
