@@ -18,7 +18,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -198,5 +197,5 @@ class Generations:
     def clear(self) -> None:
         """Remove what an earlier run left under these names."""
         for path in self._paths:
-            if path.exists():
-                os.unlink(path)
+            path.unlink(missing_ok=True)
+            path.with_name(path.name + ".tmp").unlink(missing_ok=True)
