@@ -222,12 +222,12 @@ def measure(
     return pd.DataFrame(rows, columns=["shape", "contender", "turn", "seconds", "peak_mb"])
 
 
-def table(rounds: pd.DataFrame) -> Table:
+def table(rounds: pd.DataFrame, limits: dict[str, dict[str, float]]) -> Table:
     """Medians, how the others compare with hpctrip's loop, and the acceptance lines."""
     result = Table("shape", "contender", "median s", "min s", "loop's share", "limit", "peak MB")
     for (shape, name), group in rounds.groupby(["shape", "contender"], sort=False):
         ours = rounds[(rounds["shape"] == shape) & (rounds["contender"] == OURS)]["seconds"].median()
-        median, limit = group["seconds"].median(), LIMITS.get(shape, {}).get(name)
+        median, limit = group["seconds"].median(), limits.get(shape, {}).get(name)
         share = ours / median
         verdict = "" if limit is None else f"{limit:g} " + ("met" if share <= limit else "NOT MET")
         numbers = f"{median:.3f}", f"{group['seconds'].min():.3f}", f"{share:.2f}", verdict
@@ -282,7 +282,7 @@ def main(shapes: str, only: str, turns: int, rounds: int, hosts: int, small: boo
     out.mkdir(parents=True, exist_ok=True)
     result.to_csv(out / "rounds.csv", index=False)
     picture(result, out / "peers.png")
-    Console().print(table(result))
+    Console().print(table(result, {} if small else LIMITS))
     click.echo(
         f"{', '.join(PEERS.values())}, torch {torch.__version__}; {hosts} hosts on {os.cpu_count()} cores, "
         f"load at the start {load:.1f}; {turns * rounds} rounds each; {time.time() - began:.0f} s in all; {out}"
