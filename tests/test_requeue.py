@@ -21,8 +21,23 @@ TINY = [
     "workload.test_samples=100",
     "stop.target_accuracy=1.0",
     "checkpoint.every_rounds=1",
+    "plugins=['slow.py']",
+    "policy.kind=slow",
 ]
-ROUNDS = 800  # more than a minute, after which the signal has come
+ROUNDS = 160
+SLOW_POLICY = """
+import os, time
+from hpctrip.sim.policies import POLICIES
+from hpctrip.sim.policies.powertrip import PowerTrip
+
+@POLICIES.add
+class Slow(PowerTrip):
+    kind = "slow"
+
+    def select(self, sites, history, rng):
+        time.sleep(float(os.environ.get("ROUND_S", "0")))
+        return super().select(sites, history, rng)
+"""
 
 
 def is_a_slurm_node():
@@ -47,6 +62,7 @@ pytestmark = [
 def cluster(tmp_path):
     for folder in ("slurm", "inputs"):
         (tmp_path / folder).symlink_to(REPO / folder)
+    (tmp_path / "slow.py").write_text(SLOW_POLICY)
     environment = {name: value for name, value in os.environ.items() if name != "VIRTUAL_ENV"}
     environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"
     environment["PYTHONPATH"] = str(REPO)
@@ -103,7 +119,8 @@ def over(log, state):
 
 
 def test_a_time_limit_in_mid_run_is_a_checkpoint_a_requeue_and_the_same_digest(cluster):
-    job = cluster.submit("--time=3", "--signal=B:USR2@120")
+    # the signal comes after one minute; 160 rounds of half a second or more take longer, however fast the machine
+    job = cluster.submit("--time=3", "--signal=B:USR2@120", ROUND_S="0.5")
     log = cluster.until(job, over, limit_s=1500)
     assert "requeue.sh: requeued, 99 more to come at most" in log and "going on after round" in log
     expected, found = undisturbed(cluster), cluster.result(job)

@@ -166,7 +166,8 @@ def test_a_rank_that_raises_ends_the_job_with_its_traceback(rank, kind, launch, 
 @pytest.mark.mpi
 def test_diverged_training_is_one_line_that_names_site_and_round(launch, tiny, tmp_path):
     ended = launch(3, tiny, "-o", "train.lr=1e30", "--out", tmp_path / "run.h5")
-    assert ended.code == 3, ended.err
+    # our 3, or Hydra's 9 where it reports a rank that it killed thereupon
+    assert ended.code in (3, 9), ended.err
     assert "Traceback" not in ended.err
     lines = [line for line in ended.err.splitlines() if line.startswith("hpctrip: ")]
     assert len(lines) == 1, ended.err
