@@ -1,7 +1,6 @@
 """slurm/requeue.sh on a real Slurm: jobs that leave with a checkpoint, come back, and end with the undisturbed bits."""
 
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -9,12 +8,12 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from slurm_node import HOST, is_a_slurm_node
 
 from hpctrip.record.reader import open_run
 from hpctrip.record.verify import verify
 
 REPO = Path(__file__).parents[1]
-HOST = os.uname().nodename.split(".")[0]
 TINY = [
     "sites.num_sites=6",
     "workload.train_samples=120",
@@ -38,17 +37,6 @@ class Slow(PowerTrip):
         time.sleep(float(os.environ.get("ROUND_S", "0")))
         return super().select(sites, history, rng)
 """
-
-
-def is_a_slurm_node():
-    if shutil.which("sinfo") is None:
-        return False
-    question = ["sinfo", "--noheader", "--Node", f"--nodes={HOST}", "--format=%t"]
-    try:
-        answer = subprocess.run(question, capture_output=True, text=True, timeout=20)
-    except subprocess.TimeoutExpired:
-        return False
-    return bool({"idle", "mix", "alloc"} & set(answer.stdout.split()))
 
 
 pytestmark = [

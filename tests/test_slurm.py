@@ -1,7 +1,6 @@
 """The scripts of slurm/, submitted to a real Slurm of which this machine is a node, scaled down by sbatch's options."""
 
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -9,23 +8,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from slurm_node import HOST, is_a_slurm_node
 
 REPO = Path(__file__).parents[1]
-HOST = os.uname().nodename.split(".")[0]
 SMALL = ["stop.max_rounds=2", "sites.num_sites=4", "workload.train_samples=400", "workload.test_samples=100"]
 TINY = [word for setting in SMALL for word in ("-o", setting)]
-
-
-def is_a_slurm_node() -> bool:
-    """The temporary folder of a test is on this machine only, so the job has to run here."""
-    if shutil.which("sinfo") is None:
-        return False
-    question = ["sinfo", "--noheader", "--Node", f"--nodes={HOST}", "--format=%t"]
-    try:
-        answer = subprocess.run(question, capture_output=True, text=True, timeout=20)
-    except subprocess.TimeoutExpired:
-        return False
-    return bool({"idle", "mix", "alloc"} & set(answer.stdout.split()))
 
 
 pytestmark = [

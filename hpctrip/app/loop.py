@@ -32,13 +32,12 @@ def train(run: Run, state: State, params: torch.Tensor, desk: Desk | None) -> tu
         HERE.enter("train", round)
         hosted = run.train_hosted(before, plan)  # 2. my blocks of sites, on my device
         HERE.enter("exchange", round)
-        with run.wall.phase(
-            "exchange"
-        ):  # 3. sum of p_i delta_i; the new model where it lives, then to all (Eq. 2)
+        # 3. sum of p_i delta_i; the new model where it lives, then to all (Eq. 2)
+        with run.wall.phase("exchange"):
             params, tail = ranks.combine(hosted.vector, len(before), partial(run.step, before, plan))
         HERE.enter("evaluate", round)
         counts = ranks.total(run.evaluate_hosted(params, plan))  # 4. integer counts: correct, seen
         if desk:
-            # 5. the virtual clock (Eqs. 3-7), one row
+            # 5. the virtual clock (Eqs. 3-7), one row; 6. the results file, the progress line
             state = run.advance(state, plan, params - before, tail, counts)
-            desk.observe(state)  # 6. the results file, the progress line
+            desk.observe(state)
