@@ -31,11 +31,12 @@ from rich.console import Console
 from rich.table import Table
 
 from hpctrip.app.config import read_input
-from hpctrip.app.experiment import Run, State
+from hpctrip.app.experiment import Run
 from hpctrip.base.rng import stream
 from hpctrip.learn.workloads.base import cache_dir
 from hpctrip.ranks.serial import SerialRanks
 from hpctrip.record.reader import open_run
+from hpctrip.sim.rounds import History
 
 HERE, ROOT = Path(__file__).parent, Path(__file__).parents[2]
 PEERS = {"flower": "flwr[simulation]==1.41.0", "pfl": "pfl[pytorch]==0.6.0"}
@@ -92,9 +93,11 @@ def write_case(folder: Path, name: str, shape: Shape, num_rounds: int) -> None:
     experiment = read_input([str(path)]).experiment
     run = Run(experiment, experiment.workload.task(0), SerialRanks(), torch.device("cpu"))
     np.save(folder / "params.npy", run.initial_params.numpy())
-    orders = [
-        [run.order(int(site), r + 1) for site in run.decide(State(round=r)).cohort] for r in range(num_rounds)
-    ]
+    view = run.simulation.view(0.0, History())  # steady power: what the run itself will see in every round
+    orders = []
+    for r in range(1, num_rounds + 1):  # by the round's own stream: no history is needed to know who is drawn
+        cohort = experiment.policy.select(view, History(), stream(run.seed, "policy", r)).cohort
+        orders.append([run.order(int(site), r) for site in cohort])
     np.save(folder / "orders.npy", np.array(orders))
 
 

@@ -148,17 +148,12 @@ class Run:
         decision = self.decide(state)
         cohort = decision.cohort
         self._candidates = decision.candidates
-        self._work_s = self.simulation.work_s(state.history)
-        self._timing = self.world.round_timing(round, state.clock_s, cohort, self._work_s)
+        self._timing = self.world.round_timing(round, state.clock_s, cohort, self._view.compute_s)
         arrive = np.flatnonzero(self._timing.status == Status.ARRIVED)
         visits = self.num_visits[cohort].astype(np.float64)
-        samples = self.experiment.server.weights == "samples"
+        shares = visits[arrive] if self.experiment.server.weights == "samples" else np.ones(len(arrive))
         weights = np.zeros(len(cohort))
-        weights[arrive] = (
-            visits[arrive] / visits[arrive].sum()
-            if samples
-            else np.full(len(arrive), 1 / max(1, len(arrive)))
-        )
+        weights[arrive] = shares / shares.sum()
         blocks = [arrive[block] for block in cut(cohort[arrive], self.sites_per_block)]
         costs = np.array([visits[block].sum() for block in blocks])
         every, last = self.experiment.evaluate.every_rounds, self.experiment.stop.max_rounds
@@ -260,7 +255,7 @@ class Run:
         wall_s, losses, rank_wall_s = wall_s / 1e9, losses / _LOSS_POINT, rank_wall_s / 1e9
         timing = self._timing
         if self.experiment.timing.compute == "measured":
-            work_s = self._work_s.copy()
+            work_s = self._view.compute_s.copy()
             work_s[cohort] = wall_s
             timing = self.world.round_timing(plan.round, state.clock_s, cohort, work_s)
         status = np.where(dropped > 0, Status.DIVERGED, timing.status)

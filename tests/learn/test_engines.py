@@ -5,6 +5,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.nn.utils import vector_to_parameters
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from hpctrip.learn.cnn import CNN
@@ -12,7 +13,7 @@ from hpctrip.learn.cnn_step import CNNStep
 from hpctrip.learn.engines import ENGINES, choose
 from hpctrip.learn.engines.base import LocalWork, SiteWork
 from hpctrip.learn.engines.sgd import AutogradStep
-from hpctrip.learn.params import bind, flatten
+from hpctrip.learn.params import flatten
 
 WORKS = {
     "plain": LocalWork(lr=0.1, batch_size=8),
@@ -26,7 +27,7 @@ WORKS = {
 def reference(task, work, params, order):
     """The obvious loop: the delta and the mean loss of one site."""
     model = task.build_model()
-    bind(model, params.clone())
+    vector_to_parameters(params.clone(), [p for p in model.parameters() if p.requires_grad])
     start = [p.detach().clone() for p in model.parameters()]
     optimizer = torch.optim.SGD(
         model.parameters(), lr=work.lr, momentum=work.momentum, weight_decay=work.weight_decay
