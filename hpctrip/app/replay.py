@@ -19,7 +19,6 @@ from hpctrip.sim.policies.base import Decision, SiteView
 from hpctrip.sim.rounds import History, RoundRow, Status
 from hpctrip.sim.simulation import Simulation
 from hpctrip.sim.timing import RoundTiming
-from hpctrip.sim.world import World
 
 
 class NotReplayable(Exception):
@@ -45,8 +44,7 @@ def replay(run: Run, plugins: bool = False) -> list[Fault]:
 
 def _simulation(run: Run, experiment: Experiment) -> Simulation:
     """The run's world, built anew; the sizes of the shards are those of its file, so no data are needed."""
-    e, payload_bytes = experiment, 4.0 * run.meta.get("num_params", 0)
-    world = World.build(e.sites, e.network, e.power, e.throughput, e.timing, payload_bytes, e.seed, e.faults)
+    e, world = experiment, experiment.world(run.meta.get("num_params", 1))
     local_epochs = e.train.local_epochs or e.workload.local_epochs
     visits = np.array([math.ceil(samples * local_epochs) for samples in run.sites.get("num_samples", [])])
     if len(visits) != len(world):
