@@ -19,7 +19,7 @@ from hpctrip.base.units import GB
 from hpctrip.learn.aggregate import PartialSum, finite_loss, mean_update
 from hpctrip.learn.compression import Compressor
 from hpctrip.learn.engines import choose
-from hpctrip.learn.engines.base import LocalWork, SiteWork
+from hpctrip.learn.engines.base import SiteWork
 from hpctrip.learn.evaluate import Counts, eval_batches, evaluate
 from hpctrip.learn.params import flatten
 from hpctrip.learn.workloads.base import Task
@@ -99,16 +99,7 @@ class Run:
         """At rank 0: seconds that every rank has spent in training and in evaluation."""
         self.num_rounds = 0
         """At rank 0: rounds since this process started; a resumed run has more."""
-        train, workload = experiment.train, experiment.workload
-        self.work = LocalWork(
-            lr=train.lr or workload.lr,
-            batch_size=train.batch_size or workload.batch_size,
-            momentum=train.momentum,
-            weight_decay=train.weight_decay,
-            prox_mu=train.prox_mu,
-            precision=experiment.engine.precision,
-        )
-        self.local_epochs = train.local_epochs or workload.local_epochs
+        self.work = experiment.train.local_work(experiment.workload, experiment.engine.precision)
         engine, why = choose(experiment.engine.name, device)
         self.engine = engine(task, self.work, device)
         self.engine_choice = f"engine {engine.name} ({why})"
@@ -126,7 +117,8 @@ class Run:
         self.shards = experiment.partition.split(
             task.train.labels, task.train.groups, num_sites=len(distances), seed=self.seed
         )
-        self.num_visits = np.array([math.ceil(len(shard) * self.local_epochs) for shard in self.shards])
+        self.num_samples = np.array([len(shard) for shard in self.shards])
+        self.num_visits = experiment.train.num_visits(self.num_samples, experiment.workload)
         self.compressor = Compressor(experiment.compression, self.seed)
         self.homes = (
             homes(self.num_visits, self.sites_per_block, len(ranks.hosts))
@@ -163,22 +155,23 @@ class Run:
         self._candidates = decision.candidates
         self._timing = self.world.round_timing(round, state.clock_s, cohort, self._view.compute_s)
         arrive = np.flatnonzero(self._timing.status == Status.ARRIVED)
-        visits = self.num_visits[cohort].astype(np.float64)
-        shares = visits[arrive] if self.experiment.server.weights == "samples" else np.ones(len(arrive))
+        samples = self.num_samples[cohort[arrive]].astype(np.float64)
+        shares = samples if self.experiment.server.weights == "samples" else np.ones(len(arrive))
         weights = np.zeros(len(cohort))
         weights[arrive] = shares / shares.sum()
-        blocks, block_hosts = self.place(cohort[arrive], visits[arrive])
+        blocks, block_hosts = self.place(cohort[arrive])
         every, last = self.experiment.evaluate.every_rounds, self.experiment.stop.max_rounds
         evaluated = round % every == 0 or round == last
         return Plan(round, cohort, weights, [arrive[block] for block in blocks], block_hosts, evaluated)
 
-    def place(self, sites: np.ndarray, costs: np.ndarray) -> tuple[list[np.ndarray], np.ndarray]:
-        """Blocks (positions into `sites`) and the host of each, for sites with these costs."""
+    def place(self, sites: np.ndarray) -> tuple[list[np.ndarray], np.ndarray]:
+        """Blocks of the sites that train, as positions into `sites`, and the host of each."""
         if self.homes is not None:
             blocks = cut_at_home(sites, self.sites_per_block)
             return blocks, self.homes[[sites[block[0]] for block in blocks]]
         blocks = cut(sites, self.sites_per_block)
-        return blocks, place(np.array([costs[block].sum() for block in blocks]), len(self.ranks.hosts))
+        costs = np.array([self.num_visits[sites[block]].sum() for block in blocks])
+        return blocks, place(costs, len(self.ranks.hosts))
 
     def decide(self, state: State) -> Decision:
         """What the policy chooses after `state`."""
@@ -226,8 +219,9 @@ class Run:
     def order(self, site: int, round: int) -> np.ndarray:
         """Training samples in the order in which the site visits them this round, [num_visits]."""
         shard, rng = self.shards[site], stream(self.seed, "order", round, site)
-        epochs = [shard[rng.permutation(len(shard))] for _ in range(math.ceil(self.local_epochs))]
-        return np.concatenate(epochs)[: self.num_visits[site]]
+        num_visits = self.num_visits[site]
+        epochs = [shard[rng.permutation(len(shard))] for _ in range(math.ceil(num_visits / len(shard)))]
+        return np.concatenate(epochs)[:num_visits]
 
     # 4. where the model lives
 

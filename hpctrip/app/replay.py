@@ -6,7 +6,6 @@ everything that follows from the input and the history is computed anew, by the 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -45,8 +44,7 @@ def replay(run: Run, plugins: bool = False) -> list[Fault]:
 def _simulation(run: Run, experiment: Experiment) -> Simulation:
     """The run's world, built anew; the sizes of the shards are those of its file, so no data are needed."""
     e, world = experiment, experiment.world(run.meta.get("num_params", 1))
-    local_epochs = e.train.local_epochs or e.workload.local_epochs
-    visits = np.array([math.ceil(samples * local_epochs) for samples in run.sites.get("num_samples", [])])
+    visits = e.train.num_visits(run.sites.get("num_samples", np.zeros(0)), e.workload)
     if len(visits) != len(world):
         raise InputError("sites", f"the input leads to {len(world)}, the file has sizes of {len(visits)}")
     return Simulation(world, e.profiler, e.policy, visits, e.seed)
