@@ -13,16 +13,17 @@ from hpctrip.learn.compression.base import COMPRESSIONS, Compression, in_buckets
 
 @COMPRESSIONS.add
 class QSGD(Compression):
-    """Stochastic quantisation (Alistarh et al. 2017, Sec. 3.1): v_i becomes ||v|| sgn(v_i) l / s, where ||v|| is its
-    bucket's 2-norm and l one of the two integers around s |v_i| / ||v||, drawn so that the mean is v_i.
+    """Stochastic quantisation to few levels of a bucket's 2-norm, right on average (Alistarh et al. 2017, Sec. 3.1).
 
-    The squared error of a bucket of n is at most min(n / s^2, sqrt(n) / s) ||v||^2 on average (Lemma 3.1). The paper's
-    Elias code would be shorter still; entries here have a fixed length.
+    v_i becomes ||v|| sgn(v_i) l / s, where ||v|| is the 2-norm of its bucket and l one of the two integers around
+    s |v_i| / ||v||, drawn so that the mean is v_i. The squared error of a bucket of n is at most
+    min(n / s^2, sqrt(n) / s) ||v||^2 on average (Lemma 3.1). The paper's Elias code would be shorter still; here
+    entries have a fixed length.
     """
 
     kind = "qsgd"
     levels: int = Field(7, ge=1, le=127)
-    """s: an entry takes one of 2 s + 1 values. 1: 2 bits (as TernGrad), 7: 4 bits, 127: 8 bits."""
+    """s: an entry takes one of 2 s + 1 values. 1: 2 bits, 7: 4 bits, 127: 8 bits."""
     bucket_size: int = Field(128, ge=1)
     """n: consecutive entries that share a norm. Fewer mean less noise, and 32 / n more bits an entry."""
 
