@@ -47,6 +47,7 @@ SERVERS = {
     "fedavg": {},
     "momentum": {"server.kind": '"fedavg"', "server.momentum": "0.9", "server.nesterov": "true"},
     "fedadam": {"server.kind": '"fedadam"'},
+    "top-k": {"compression.kind": '"top-k"'},
 }
 STEPS = ("half", "fsync", "replace", "renamed")
 MEASURED = {name for name in columns(RoundRow) if name.endswith("wall_s")} | {"idle_fraction", "train_wall_s"}

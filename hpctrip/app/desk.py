@@ -56,7 +56,9 @@ class Keeper:
         paced = waited_s >= max(rules.every_s, self.cost_s / rules.max_fraction)
         return over or paced or (rules.every_rounds is not None and rounds >= rules.every_rounds)
 
-    def save(self, state: State, params: torch.Tensor, slots: torch.Tensor) -> None:
+    def save(
+        self, state: State, params: torch.Tensor, slots: torch.Tensor, residuals: Mapping[int, torch.Tensor]
+    ) -> None:
         """Write a checkpoint. Raises HpctripError where it cannot be written; the one before is then intact."""
         start = self._clock()
         self._files.write(
@@ -67,6 +69,7 @@ class Keeper:
                 history=state.history,
                 params=params.cpu().numpy(),
                 slots=slots.cpu().numpy(),
+                residuals={site: row.cpu().numpy() for site, row in residuals.items()},
                 input_toml=self._input_toml,
                 about=self._about,
             )
@@ -98,10 +101,12 @@ class Desk:
         over = bool(state.stop_reason or self._interrupted or self._failure)
         return Turn(None if over else self._run.plan(state), self._keeper.due(state, over))
 
-    def save(self, state: State, params: torch.Tensor, slots: torch.Tensor) -> None:
+    def save(
+        self, state: State, params: torch.Tensor, slots: torch.Tensor, residuals: Mapping[int, torch.Tensor]
+    ) -> None:
         """Write a checkpoint."""
         try:
-            self._keeper.save(state, params, slots)
+            self._keeper.save(state, params, slots, residuals)
         except HpctripError as error:
             self._failure = self._failure or error
 

@@ -22,9 +22,9 @@ def train(run: Run, state: State, params: torch.Tensor, desk: Desk | None) -> tu
         HERE.enter("record", round)
         turn = ranks.lead(partial(Desk.turn, desk, state))  # 1. who trains, or that it is over
         if turn.save:
-            slots = ranks.collect(run.slots)
+            slots, residuals = ranks.collect(run.slots), ranks.gather_rows(run.compressor.residuals)
             if desk:
-                desk.save(state, params, slots)
+                desk.save(state, params, slots, residuals)
         plan = turn.plan
         if plan is None:
             return state, params

@@ -26,8 +26,9 @@ from rich.text import Text
 
 from hpctrip.app.config import read_input
 from hpctrip.app.experiment import Plan, Run, State
-from hpctrip.base.units import GB, HOUR_S
+from hpctrip.base.units import HOUR_S
 from hpctrip.learn.aggregate import PartialSum
+from hpctrip.learn.compression import Compressor
 from hpctrip.learn.engines.base import SiteWork
 from hpctrip.learn.evaluate import evaluate
 from hpctrip.learn.workloads.base import cache_dir
@@ -157,7 +158,7 @@ def probe(run: Run) -> Speed:
     params, batch = run.initial_params, run.work.batch_size
     block = [int(site) for site in np.argsort(-run.num_visits, kind="stable")[: run.sites_per_block]]
     orders = [run.order(site, 1) for site in block]
-    partial = PartialSum(len(params), 0, run.device)
+    partial, compressor = PartialSum(len(params), 0, run.device), Compressor(run.experiment.compression, 0)
 
     def train(num_batches: int) -> tuple[int, float]:
         """(samples, seconds)."""
@@ -165,7 +166,8 @@ def probe(run: Run) -> Speed:
         began = time.perf_counter()
         for update in run.engine.train(params, sites):
             # at full cost; what the update is does not matter here, not even whether it diverged
-            partial.add(update.delta.nan_to_num(0, 0, 0).clamp(-1, 1), 0.0, "probe")
+            usable = update.delta.nan_to_num(0, 0, 0).clamp(-1, 1)
+            partial.add(compressor(update.site, 0, usable), 0.0, "probe")
         return sum(len(site.order) for site in sites), time.perf_counter() - began
 
     first = run.eval_batches[:1]
@@ -206,18 +208,22 @@ def memory_bytes(run: Run, planned: Plan) -> dict[str, int]:
     sum: the int64 vector 8 (P + T), a float64 and an int64 scratch vector of 8 P.
     engine: 4 P each for weights, gradients, update and, with momentum, velocity; the stacked engine holds S of each.
     data: training set, on a GPU its own copy, on CPUs one memory-mapped copy a node.
-    aggregator: model, the received sum and its own of 8 (P + T), and two float64 vectors of 8 P in the server's step.
+    residuals: 4 P for each of the host's sites that keeps one (the fullest host).
+    aggregator: model, the received sum and its own of 8 (P + T), and two float64 vectors of 8 P in the server's step;
+    while a checkpoint is written, the residuals of all sites.
     """
     p, t = len(run.initial_params), run.num_tail(planned)
     model = 12 * p + 8 * p * len(run.slots)
     copies = run.sites_per_block if run.engine.name == "stacked" else 1
     data = run.task.train.inputs.nbytes + run.task.train.labels.nbytes
+    sites_at = np.zeros(1, dtype=np.int64) if run.homes is None else np.bincount(run.homes)
     return {
         "model": model,
         "sum": 8 * (p + t) + 16 * p,
         "engine": copies * 4 * p * (4 if run.work.momentum else 3),
         "data": data,
-        "aggregator": model + 16 * (p + t) + 16 * p,
+        "residuals": 4 * p * int(sites_at.max()),
+        "aggregator": model + 16 * (p + t) + 16 * p + 4 * p * int(sites_at.sum()),
     }
 
 
@@ -290,9 +296,11 @@ def report(run: Run, rounds: list[PlannedRound], speed: Speed) -> Group:
         "model": f"{len(run.initial_params):,} parameters",
         "exchange": f"per rank and round: {_size(bytes_['up'])} up, {_size(bytes_['down'])} down, "
         f"{_size(bytes_['counters'] + bytes_['plan'])} of counters and plan",
-        "simulated WAN": f"updates of {run.world.update_bytes / GB:g} GB",
+        "simulated WAN": f"updates of {run.updates}",
         "memory, a host": ", ".join(
-            f"{name} {_size(memory[name])}" for name in ("model", "sum", "engine", "data")
+            f"{name} {_size(memory[name])}"
+            for name in ("model", "sum", "engine", "data", "residuals")
+            if memory[name]
         )
         + f"; besides: activations, and the process itself (this one: {_size(own)})",
         "memory, aggregator": _size(memory["aggregator"]) if run.ranks.size > 1 else "as the host",

@@ -39,15 +39,20 @@ class PartialSum:
 
         The check comes before the cast: rint(nan) as an integer is silently a number.
         """
-        low, high = torch.aminmax(delta)
-        largest = float(torch.maximum(-low, high))
-        if not largest < LARGEST_UPDATE:
+        found = largest(delta)
+        if not found < LARGEST_UPDATE:
             raise DivergedError(
-                f"{place}: the update's largest entry is {largest:g} (bound {LARGEST_UPDATE:g}): training diverged; "
+                f"{place}: the update's largest entry is {found:g} (bound {LARGEST_UPDATE:g}): training diverged; "
                 "lower train.lr"
             )
         torch.mul(self._scaled.copy_(delta), weight * FIXED_POINT, out=self._scaled)
         self._sum += self._integer.copy_(self._scaled.round_())
+
+
+def largest(delta: torch.Tensor) -> float:
+    """Largest magnitude in an update [P]; NaN where there is one."""
+    low, high = torch.aminmax(delta)
+    return float(torch.maximum(-low, high))
 
 
 def finite_loss(mean_loss: float, place: str) -> float:

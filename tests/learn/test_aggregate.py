@@ -92,3 +92,13 @@ def test_every_server_leaves_its_argument_alone_and_returns_float32(kind):
     assert (
         after.dtype == torch.float32 and torch.equal(params, torch.ones(3)) and not torch.equal(after, params)
     )
+
+
+def test_fedadam_remembers_both_moments():
+    """Two steps of Reddi et al. 2021, Algorithm 2, written out."""
+    server, first, second, params = FedAdam(lr=0.1, tau=0.5), 0.0, 0.25, torch.zeros(3, dtype=torch.float64)
+    for update in UPDATES[:2]:
+        first = 0.9 * first + 0.1 * update
+        second = 0.99 * second + 0.01 * update**2
+        params = params + 0.1 * first / (second**0.5 + 0.5)
+    assert torch.allclose(steps(server, UPDATES[:2]).double(), params, atol=1e-7)

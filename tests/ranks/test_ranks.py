@@ -25,6 +25,7 @@ SCENARIO = (
     "stop.max_rounds=5",
 )
 STACKED = (*SCENARIO, "engine.name=stacked", "engine.sites_per_block=4", "stop.max_rounds=2")
+TOP_K = (*SCENARIO, "compression.kind=top-k", "compression.fraction=0.05", "engine.sites_per_block=2")
 FEW_SITES = (*SCENARIO, "sites.num_sites=3")
 
 
@@ -74,6 +75,7 @@ def on_five(launch, tiny, tmp_path_factory):
         "stacked": arguments(STACKED),
         "nccl": arguments((*SCENARIO, "ranks.transport=nccl")),
         "few sites": arguments(FEW_SITES),
+        "top-k": arguments((*TOP_K, "ranks.transport=nccl")),
     }
     lines = [
         shlex.join(["run", str(tiny), *args, "--out", str(folder / f"{name}.h5")])
@@ -100,6 +102,26 @@ def test_the_nccl_transport_gives_the_same_bits_as_mpi(on_five, serial):
     assert facts(run) == facts(serial)
 
 
+@pytest.fixture(scope="module")
+def with_residuals(trained):
+    return trained(*TOP_K)
+
+
+@pytest.mark.mpi
+def test_residuals_kept_at_home_give_the_same_bits_on_five_ranks(on_five, with_residuals):
+    assert facts(open_run(on_five / "top-k.h5")) == facts(with_residuals)
+
+
+@pytest.mark.mpi
+def test_residuals_move_with_their_sites_from_three_ranks_to_two(with_residuals, launch, tiny, tmp_path):
+    path, lines = tmp_path / "run.h5", (*TOP_K, "checkpoint.every_rounds=1")
+    first = launch(3, tiny, *arguments((*lines, "stop.max_rounds=2")), "--out", path)
+    assert first.code == 0, first.err
+    second = launch(2, "resume", path, *arguments(["stop.max_rounds=5", "ranks.transport=nccl"]))
+    assert second.code == 0, second.err
+    assert facts(open_run(path)) == facts(with_residuals)
+
+
 @pytest.mark.mpi
 def test_hosts_without_a_block_do_no_harm(on_five, trained):
     assert facts(open_run(on_five / "few sites.h5")) == facts(trained(*FEW_SITES))
@@ -118,9 +140,13 @@ def test_every_transport_keeps_the_contract(transport, on_five):
     assert first["is_aggregator"] and first["errors"] == ["policy.k: too large"] * 2
     assert first["gathered"] == [0, 1, 4, 9, 16]
     assert first["tail"] == [4, 100] and first["total"] == [5, 10]
+    assert first["rows"] == {"2": [1.5] * 3, "4": [2.5] * 3, "6": [3.5] * 3, "8": [4.5] * 3}
+    for rank, seen in enumerate([first, *others]):
+        before = {1: 4, 2: 1, 3: 2, 4: 3}.get(rank)
+        assert seen["given"] == ({str(2 * before): [before + 0.5] * 3} if before else {})
     for seen in others:
         assert not seen["is_aggregator"] and seen["errors"] == [2, 2]
-        assert seen["gathered"] is seen["tail"] is seen["total"] is None
+        assert seen["gathered"] is seen["tail"] is seen["total"] is seen["rows"] is None
 
 
 def test_one_process_keeps_the_contract(launch, tmp_path):
@@ -129,6 +155,7 @@ def test_one_process_keeps_the_contract(launch, tmp_path):
     seen = json.loads((tmp_path / "serial-0.json").read_text())
     assert seen["is_aggregator"] and seen["hosts"] == [0] and seen["gathered"] == [0]
     assert seen["errors"] == ["policy.k: too large"] * 2
+    assert seen["rows"] == seen["given"] == {"0": [0.5] * 3}
     assert seen["params"] == [0.0, 2.0**39, 0.0] and seen["tail"] == [1, 0] and seen["total"] == [1, 0]
 
 

@@ -17,7 +17,7 @@ from hpctrip.sim.rounds import History
 
 @pytest.fixture(scope="session")
 def state(fake_history):
-    def make(rounds=3, num_slots=1):
+    def make(rounds=3, num_slots=1, residuals=None):
         history = fake_history(rounds, 5)
         return Checkpoint(
             round=rounds,
@@ -27,6 +27,7 @@ def state(fake_history):
             params=np.arange(7, dtype=np.float32) / 3,
             slots=np.arange(7 * num_slots, dtype=np.float64).reshape(num_slots, 7) / 7,
             input_toml='name = "made-up"\n',
+            residuals=residuals or {},
             about={"starts": ["after round 0: today, 3 ranks"]},
         )
 
@@ -46,6 +47,15 @@ def test_what_is_read_is_what_was_written(tmp_path, state, num_slots):
     assert found.params.tobytes() == written.params.tobytes() and found.slots.shape == (num_slots, 7)
     assert found.history.last.cohort.site.tolist() == written.history.last.cohort.site.tolist()
     assert found.about == written.about and found.clock_s == written.clock_s
+
+
+def test_residuals_come_back_by_their_site_and_a_checkpoint_without_is_as_it_ever_was(state):
+    rows = {12: np.arange(7, dtype=np.float32), 3: -np.ones(7, dtype=np.float32)}
+    written = state(residuals=rows)
+    found = unpack(pack(written), "it")
+    assert same(found, written) and sorted(found.residuals) == [3, 12]
+    assert all(found.residuals[site].tobytes() == row.tobytes() for site, row in rows.items())
+    assert unpack(pack(state()), "it").residuals == {} and b"residuals" not in pack(state())
 
 
 def test_a_round_without_candidates_or_evaluation_comes_back_as_it_was(state):
