@@ -1,6 +1,7 @@
 """The kill test: SIGKILL to a random rank at a random moment, resumed on another number of ranks, until it is finished.
 
     python benchmarks/kill_test.py --runs 100 --seed 1
+    python benchmarks/kill_test.py --runs 30 --folder DIR     # in parts: --runs 60, 100 with the same folder go on
 
 Every run must end with the digest, the clock, the cohorts and the accuracies of a run that nobody disturbed, and at
 no time may its results file or all of its checkpoints be unreadable. A moment is either some time within a round, on
@@ -177,6 +178,8 @@ def survives(
         if out.exists() and (faults := verify(open_run(out))):
             return f"results file after a kill: {faults[0]}"
         checkpoint.newest(out)  # raises where there are some but none is whole
+        counts["results files read after a kill"] += out.exists()
+        counts["checkpoints read after a kill"] += any(file.exists() for file in checkpoint.generations(out))
         num_ranks = rng.choice([n for n in range(1, 5) if n != num_ranks])
     code = launch(num_ranks, out, server, None)
     if code:
@@ -189,10 +192,13 @@ def survives(
 @click.command()
 @click.option("--runs", default=100, show_default=True)
 @click.option("--seed", default=1, show_default=True)
-@click.option("--folder", type=click.Path(path_type=Path), help="Keep files and logs there.")
+@click.option(
+    "--folder",
+    type=click.Path(path_type=Path),
+    help="Keep files, logs and counts there, and go on from them.",
+)
 def main(runs: int, seed: int, folder: Path | None) -> None:
     """Kill runs and resume them."""
-    rng, counts, failures = random.Random(seed), Counter(), []
     with tempfile.TemporaryDirectory() as temporary:
         folder = folder or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
@@ -202,17 +208,23 @@ def main(runs: int, seed: int, folder: Path | None) -> None:
             if launch(1, path, server, None):
                 sys.exit(f"the undisturbed run fails:\n{path.with_suffix('.log').read_text()}")
             references[server] = open_run(path)
-        for index in range(runs):
+        journal = folder / f"runs_seed{seed}.jsonl"  # a line per run: [what went wrong, counts]
+        journal.touch()
+        for index in range(len(journal.read_text().splitlines()), runs):
+            rng, counts = random.Random(f"{seed}, {index}"), Counter()
             try:
                 problem = survives(rng, folder, index, references, counts)
             except Exception as error:
                 problem = f"{type(error).__name__}: {error}"
             if problem:
-                failures.append(f"run {index}: {problem}")
-                print(failures[-1], f"(log: {folder / f'run{index}.log'})", flush=True)
-            elif (index + 1) % 10 == 0:
-                print(f"{index + 1} runs, {len(failures)} failures", flush=True)
-    print(f"runs {runs}, same digest, clock, cohorts and accuracies as undisturbed: {runs - len(failures)}")
+                print(f"run {index}: {problem} (log: {folder / f'run{index}.log'})", flush=True)
+            with open(journal, "a") as file:
+                print(json.dumps([problem, counts]), file=file)
+        lines = [json.loads(line) for line in journal.read_text().splitlines()]
+    failures = sum(bool(problem) for problem, _ in lines)
+    counts = sum((Counter(counts) for _, counts in lines), Counter())
+    survived = len(lines) - failures
+    print(f"runs {len(lines)}, same digest, clock, cohorts and accuracies as undisturbed: {survived}")
     for name, count in sorted(counts.items(), key=lambda item: item[0].startswith(" ")):
         print(f"{name}: {count}")
     sys.exit(bool(failures))
