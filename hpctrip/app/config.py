@@ -12,15 +12,18 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import numpy as np
 import tomli_w
-from pydantic import BeforeValidator, Field, ValidationError
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from hpctrip.base.component import Component, Registry, registry_of, unknown_name
 from hpctrip.base.errors import Fault, InputError
 from hpctrip.base.units import Seconds
 from hpctrip.learn.aggregate import SERVERS
+from hpctrip.learn.engines.base import LocalWork
 from hpctrip.learn.partition import PARTITIONS
 from hpctrip.learn.workloads import WORKLOADS
+from hpctrip.learn.workloads.base import Workload
 from hpctrip.sim.faults import Faults
 from hpctrip.sim.network import Network
 from hpctrip.sim.policies import POLICIES
@@ -42,12 +45,61 @@ class Train(Component):
     """Samples in one step."""
     local_epochs: float | None = Field(None, gt=0, le=1000)
     """Passes over its shard that a site makes in a round; a fraction visits that share of a fresh shuffle."""
+    local_steps: int | None = Field(None, ge=1, le=1_000_000)
+    """Steps that every site makes in a round, however large its shard, instead of epochs (DiLoCo's H)."""
+    optimizer: Literal["sgd", "adamw"] | None = None
+    """A site's optimiser, started anew every round."""
     momentum: float = Field(0.0, ge=0, lt=1)
-    """SGD momentum, started anew every round."""
-    weight_decay: float = Field(0.0, ge=0)
-    """L2 penalty."""
+    """Of SGD."""
+    beta1: float = Field(0.9, ge=0, lt=1)
+    """Decay of AdamW's first moment."""
+    beta2: float = Field(0.999, ge=0, lt=1)
+    """Decay of AdamW's second moment."""
+    eps: float = Field(1e-8, gt=0)
+    """Added to the root of AdamW's second moment."""
+    weight_decay: float | None = Field(None, ge=0)
+    """An L2 penalty in SGD, decoupled from the gradient in AdamW."""
     prox_mu: float = Field(0.0, ge=0)
     """FedProx: mu/2 ||w - w_global||^2 is added to the site's loss (Li et al. 2020)."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Train:
+        if self.local_steps is not None and self.local_epochs is not None:
+            raise ValueError(
+                f"local_steps = {self.local_steps} and local_epochs = {self.local_epochs:g}: give one"
+            )
+        return self
+
+    def local_work(self, workload: Workload, precision: str) -> LocalWork:
+        """What a site does in a round of this workload. Raises InputError where options exclude each other."""
+        optimizer = self.optimizer or workload.optimizer
+        if self.momentum and optimizer != "sgd":
+            raise InputError(
+                f"train.momentum = {self.momentum:g}",
+                f"the optimiser is {optimizer}, which has none",
+                'set train.beta1, or train.optimizer = "sgd"',
+            )
+        decay = workload.weight_decay if self.weight_decay is None else self.weight_decay
+        return LocalWork(
+            lr=self.lr or workload.lr,
+            batch_size=self.batch_size or workload.batch_size,
+            optimizer=optimizer,
+            momentum=self.momentum,
+            beta1=self.beta1,
+            beta2=self.beta2,
+            eps=self.eps,
+            weight_decay=decay,
+            prox_mu=self.prox_mu,
+            precision=precision,
+        )
+
+    def num_visits(self, num_samples: np.ndarray, workload: Workload) -> np.ndarray:
+        """Samples that each site visits in a round, [N] int64, from those that it holds, [N]."""
+        num_samples = np.asarray(num_samples, dtype=np.int64)
+        if self.local_steps is not None:
+            steps = self.local_steps * (self.batch_size or workload.batch_size)
+            return np.where(num_samples > 0, steps, 0)
+        return np.ceil(num_samples * (self.local_epochs or workload.local_epochs)).astype(np.int64)
 
 
 class Engine(Component):

@@ -17,7 +17,7 @@ from hpctrip.base.errors import DivergedError
 from hpctrip.base.rng import stream
 from hpctrip.learn.aggregate import PartialSum, finite_loss, mean_update
 from hpctrip.learn.engines import choose
-from hpctrip.learn.engines.base import LocalWork, SiteWork
+from hpctrip.learn.engines.base import SiteWork
 from hpctrip.learn.evaluate import Counts, eval_batches, evaluate
 from hpctrip.learn.params import flatten
 from hpctrip.learn.workloads.base import Task
@@ -98,16 +98,7 @@ class Run:
         """At rank 0: seconds that every rank has spent in training and in evaluation."""
         self.num_rounds = 0
         """At rank 0: rounds since this process started; a resumed run has more."""
-        train, workload = experiment.train, experiment.workload
-        self.work = LocalWork(
-            lr=train.lr or workload.lr,
-            batch_size=train.batch_size or workload.batch_size,
-            momentum=train.momentum,
-            weight_decay=train.weight_decay,
-            prox_mu=train.prox_mu,
-            precision=experiment.engine.precision,
-        )
-        self.local_epochs = train.local_epochs or workload.local_epochs
+        self.work = experiment.train.local_work(experiment.workload, experiment.engine.precision)
         engine, why = choose(experiment.engine.name, device)
         self.engine = engine(task, self.work, device)
         self.engine_choice = f"engine {engine.name} ({why})"
@@ -125,7 +116,8 @@ class Run:
         self.shards = experiment.partition.split(
             task.train.labels, task.train.groups, num_sites=len(distances), seed=self.seed
         )
-        self.num_visits = np.array([math.ceil(len(shard) * self.local_epochs) for shard in self.shards])
+        self.num_samples = np.array([len(shard) for shard in self.shards])
+        self.num_visits = experiment.train.num_visits(self.num_samples, experiment.workload)
         self.eval_batches = eval_batches(
             min(len(task.test), experiment.evaluate.max_samples or len(task.test)),
             experiment.evaluate.batch_size,
@@ -150,12 +142,12 @@ class Run:
         self._candidates = decision.candidates
         self._timing = self.world.round_timing(round, state.clock_s, cohort, self._view.compute_s)
         arrive = np.flatnonzero(self._timing.status == Status.ARRIVED)
-        visits = self.num_visits[cohort].astype(np.float64)
-        shares = visits[arrive] if self.experiment.server.weights == "samples" else np.ones(len(arrive))
+        samples = self.num_samples[cohort[arrive]].astype(np.float64)
+        shares = samples if self.experiment.server.weights == "samples" else np.ones(len(arrive))
         weights = np.zeros(len(cohort))
         weights[arrive] = shares / shares.sum()
         blocks = [arrive[block] for block in cut(cohort[arrive], self.sites_per_block)]
-        costs = np.array([visits[block].sum() for block in blocks])
+        costs = np.array([self.num_visits[cohort[block]].sum() for block in blocks])
         every, last = self.experiment.evaluate.every_rounds, self.experiment.stop.max_rounds
         evaluated = round % every == 0 or round == last
         return Plan(round, cohort, weights, blocks, place(costs, len(self.ranks.hosts)), evaluated)
@@ -205,8 +197,9 @@ class Run:
     def order(self, site: int, round: int) -> np.ndarray:
         """Training samples in the order in which the site visits them this round, [num_visits]."""
         shard, rng = self.shards[site], stream(self.seed, "order", round, site)
-        epochs = [shard[rng.permutation(len(shard))] for _ in range(math.ceil(self.local_epochs))]
-        return np.concatenate(epochs)[: self.num_visits[site]]
+        num_visits = self.num_visits[site]
+        epochs = [shard[rng.permutation(len(shard))] for _ in range(math.ceil(num_visits / len(shard)))]
+        return np.concatenate(epochs)[:num_visits]
 
     # 4. where the model lives
 

@@ -6,7 +6,6 @@ everything that follows from the input and the history is computed anew, by the 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -47,8 +46,7 @@ def _simulation(run: Run, experiment: Experiment) -> Simulation:
     """The run's world, built anew; the sizes of the shards are those of its file, so no data are needed."""
     e, payload_bytes = experiment, 4.0 * run.meta.get("num_params", 0)
     world = World.build(e.sites, e.network, e.power, e.throughput, e.timing, payload_bytes, e.seed, e.faults)
-    local_epochs = e.train.local_epochs or e.workload.local_epochs
-    visits = np.array([math.ceil(samples * local_epochs) for samples in run.sites.get("num_samples", [])])
+    visits = e.train.num_visits(run.sites.get("num_samples", np.zeros(0)), e.workload)
     if len(visits) != len(world):
         raise InputError("sites", f"the input leads to {len(world)}, the file has sizes of {len(visits)}")
     return Simulation(world, e.profiler, e.policy, visits, e.seed)

@@ -40,7 +40,7 @@ class CNN(nn.Module):
     def fused_step(self, loss: Callable, work: LocalWork) -> CNNStep | None:
         """The hand-written step for plain SGD on cross-entropy, or None: the loop engine then uses autograd."""
         options = work.momentum or work.weight_decay or work.prox_mu or work.precision == "bfloat16"
-        if loss is not F.cross_entropy or options:
+        if loss is not F.cross_entropy or work.optimizer != "sgd" or options:
             return None
         return CNNStep(self, work.lr, work.batch_size)
 

@@ -85,6 +85,14 @@ VALUES = {
         ["train.local_epochs=1e15"],
         ["train.local_epochs = 1000000000000000.0", "1000"],
     ),
+    "epochs and steps": (
+        ["train.local_epochs=2", "train.local_steps=5"],
+        ["train", "local_steps = 5 and local_epochs = 2: give one"],
+    ),
+    "momentum of AdamW": (
+        ["train.optimizer=adamw", "train.momentum=0.9"],
+        ["train.momentum = 0.9: the optimiser is adamw, which has none", "train.beta1"],
+    ),
     "more sites than samples": (
         ["sites.num_sites=500"],
         ["partition: 400 training samples cannot be shared out to 500 sites"],

@@ -143,6 +143,14 @@ def test_local_epochs_scale_visits_and_work(epochs, visits, sound):
     assert run.sites["compute_s"].tolist() == pytest.approx([visits * 0.02] * 10)
 
 
+def test_a_fixed_number_of_steps_is_the_same_work_at_every_site(sound):
+    """Steps go round and round a small shard; Eq. 1 still weighs a site by the samples that it holds."""
+    run = sound("train.local_steps=3", "train.batch_size=32", "policy.kind=all", "partition.balanced=false")
+    assert run.cohorts["num_samples"].unique().tolist() == [96]  # = 3 * 32 visits
+    assert run.sites["num_samples"].nunique() > 1
+    assert run.sites["compute_s"].tolist() == pytest.approx([96 * 0.02] * 10)
+
+
 def test_half_epochs_visit_other_samples_every_round():
     """The order is a fresh shuffle of the shard, cut off; two epochs are two whole shuffles."""
     from hpctrip.app.config import read_input
@@ -175,6 +183,8 @@ def test_every_server_optimiser_runs(kind, sound):
         ("train.prox_mu=0.1",),
         ("train.momentum=0.9", "train.weight_decay=0.001"),
         ("train.batch_size=7",),
+        ("train.optimizer=adamw", "train.lr=0.001"),
+        ("train.local_steps=3",),
         ("engine.name=stacked", "engine.sites_per_block=3"),
         ("workload.split=digits",),
     ],

@@ -1,4 +1,4 @@
-"""Both engines do what a plain nn.Module + torch.optim.SGD loop does."""
+"""Both engines do what a plain loop of nn.Module and torch.optim does."""
 
 import numpy as np
 import pytest
@@ -21,6 +21,17 @@ WORKS = {
     "weight decay": LocalWork(lr=0.1, batch_size=8, weight_decay=0.1),
     "prox": LocalWork(lr=0.1, batch_size=8, prox_mu=0.5),
     "all": LocalWork(lr=0.05, batch_size=8, momentum=0.5, weight_decay=0.1, prox_mu=0.5),
+    "adamw": LocalWork(lr=0.01, batch_size=8, optimizer="adamw"),
+    "adamw, all": LocalWork(
+        lr=0.01,
+        batch_size=8,
+        optimizer="adamw",
+        beta1=0.8,
+        beta2=0.95,
+        eps=1e-4,
+        weight_decay=0.1,
+        prox_mu=0.5,
+    ),
 }
 
 
@@ -29,9 +40,12 @@ def reference(task, work, params, order):
     model = task.build_model()
     vector_to_parameters(params.clone(), [p for p in model.parameters() if p.requires_grad])
     start = [p.detach().clone() for p in model.parameters()]
-    optimizer = torch.optim.SGD(
-        model.parameters(), lr=work.lr, momentum=work.momentum, weight_decay=work.weight_decay
-    )
+    common = {"lr": work.lr, "weight_decay": work.weight_decay}
+    if work.optimizer == "adamw":
+        betas = (work.beta1, work.beta2)
+        optimizer = torch.optim.AdamW(model.parameters(), betas=betas, eps=work.eps, **common)
+    else:
+        optimizer = torch.optim.SGD(model.parameters(), momentum=work.momentum, **common)
     loss_sum = 0.0
     for first in range(0, len(order), work.batch_size):
         batch = order[first : first + work.batch_size]

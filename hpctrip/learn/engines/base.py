@@ -12,12 +12,20 @@ import torch
 
 @dataclass(frozen=True)
 class LocalWork:
-    """What every site does in a round: minibatch SGD over its visiting order."""
+    """What every site does in a round: minibatch steps over its visiting order, by a local optimiser started anew."""
 
     lr: float
     batch_size: int
+    optimizer: Literal["sgd", "adamw"] = "sgd"
     momentum: float = 0.0
+    """Of SGD."""
+    beta1: float = 0.9
+    beta2: float = 0.999
+    """Decay of AdamW's first and second moment."""
+    eps: float = 1e-8
+    """Added to the root of AdamW's second moment."""
     weight_decay: float = 0.0
+    """An L2 penalty in SGD, decoupled from the gradient in AdamW."""
     prox_mu: float = 0.0
     """FedProx: mu/2 ||w - w_global||^2 is added to the loss."""
     precision: Literal["float32", "tf32", "bfloat16"] = "float32"

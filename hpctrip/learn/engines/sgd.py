@@ -1,4 +1,4 @@
-"""One site's local SGD, step by step: the contract of a step, and the general one for any model, by autograd.
+"""One site's local training, step by step: the contract of a step, and the general one for any model, by autograd.
 
 The local model lives in `weights`, tensors in whatever memory layout trains fastest; the global model and the delta
 are flat vectors (see learn.params). `start` and `finish` convert, once per site.
@@ -12,11 +12,12 @@ import torch
 from torch import nn
 
 from hpctrip.learn.engines.base import LocalWork
+from hpctrip.learn.engines.rules import RULES
 from hpctrip.learn.engines.tensors import autocast, channels_last
 
 
 class Step:
-    """Base of all steps. `step(inputs, labels)` makes one SGD step and returns the batch's mean loss before it."""
+    """Base of all steps. `step(inputs, labels)` makes one step and returns the mean loss before it."""
 
     def __init__(self, weights: list[torch.Tensor]):
         self.weights = weights
@@ -51,22 +52,21 @@ class Step:
 
 
 class AutogradStep(Step):
-    """The general step: any model, any loss, every option of LocalWork. Same rule as torch.optim.SGD, dampening 0."""
+    """The general step: any model, any loss, every option of LocalWork."""
 
     def __init__(self, model: nn.Module, loss: Callable, work: LocalWork):
         self.model, self.loss, self.work = model, loss, work
         for p in model.parameters():
             p.data = channels_last(p.data)
         super().__init__([p for p in model.parameters() if p.requires_grad])
-        self.velocity = [torch.zeros_like(weight) for weight in self.weights] if work.momentum else []
+        self.rule = RULES[work.optimizer](self.weights, work)
 
     @torch.no_grad()
     def start(self, params: torch.Tensor) -> None:
-        """Begin a site at the global model, at rest."""
+        """Begin a site at the global model, its optimiser at rest."""
         super().start(params)
         self.anchor = self._split("params", params)
-        for velocity in self.velocity:
-            velocity.zero_()
+        self.rule.start()
 
     def __call__(self, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """Forward, backward, update: gradients are taken, not accumulated, so nothing has to be cleared."""
@@ -77,13 +77,10 @@ class AutogradStep(Step):
 
     @torch.no_grad()
     def _update(self, gradients: tuple[torch.Tensor, ...]) -> None:
-        work = self.work
+        work, rule = self.work, self.rule
+        rule.begin_step()
         # Not in place: autograd may return one tensor for two parameters.
         for i, (weight, gradient) in enumerate(zip(self.weights, gradients, strict=True)):
             if work.prox_mu:
                 gradient = gradient.add(weight - self.anchor[i], alpha=work.prox_mu)
-            if work.weight_decay:
-                gradient = gradient.add(weight, alpha=work.weight_decay)
-            if work.momentum:
-                gradient = self.velocity[i].mul_(work.momentum).add_(gradient)
-            weight.sub_(gradient, alpha=work.lr)
+            weight.sub_(rule.direction(i, weight, gradient), alpha=work.lr)

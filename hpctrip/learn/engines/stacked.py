@@ -20,6 +20,7 @@ from torch.func import functional_call, vmap
 
 from hpctrip.learn.engines.base import LocalWork, SiteUpdate, SiteWork
 from hpctrip.learn.engines.replay import called, captured
+from hpctrip.learn.engines.rules import RULES
 from hpctrip.learn.engines.tensors import allow_tf32, autocast, resident, views
 from hpctrip.learn.params import num_params
 
@@ -143,11 +144,7 @@ class Stack:
             name: torch.zeros(num_sites, *w.shape, device=device).requires_grad_()
             for name, w in self.anchor.items()
         }
-        self.velocity = {
-            name: torch.zeros_like(w, requires_grad=False)
-            for name, w in self.weights.items()
-            if work.momentum
-        }
+        self.rule = RULES[work.optimizer](list(self.weights.values()), work)
         self.loss_sum = torch.zeros(num_sites, dtype=torch.float64, device=device)
         self.index = torch.zeros(num_sites, work.batch_size, dtype=torch.int64, device=device)
         self.weight = torch.zeros(num_sites, work.batch_size, device=device)
@@ -159,8 +156,8 @@ class Stack:
         self.flat.copy_(params)
         for name, w in self.weights.items():
             w.copy_(self.anchor[name].expand(w.shape))
-        for tensor in (*self.velocity.values(), self.loss_sum):
-            tensor.zero_()
+        self.rule.start()
+        self.loss_sum.zero_()
         for index, weight in zip(schedule.index, schedule.weight, strict=True):
             self.index.copy_(index)
             self.weight.copy_(weight)
@@ -169,7 +166,7 @@ class Stack:
 
     @torch.enable_grad()
     def _step(self) -> None:
-        """One SGD step of every site, in place: `index` [S, B] says which samples, `weight` [S, B] what each counts."""
+        """One step of every site, in place: `index` [S, B] says which samples, `weight` [S, B] what each counts."""
         engine, batch = self.engine, self.index.flatten()
         x = engine.task.prepare(engine.inputs.index_select(0, batch)).unflatten(0, self.index.shape)
         y = engine.labels.index_select(0, batch).unflatten(0, self.index.shape)
@@ -180,22 +177,14 @@ class Stack:
             real = self.weight > 0
             self.loss_sum += torch.where(real, losses, 0).sum(1)
             active = real.any(1)
-            for (name, w), gradient in zip(self.weights.items(), gradients, strict=True):
-                update = self._update(w, gradient, self.velocity.get(name), self.anchor[name])
+            # Every site still active is at the same step; what the rule keeps for a finished one, nobody reads.
+            self.rule.begin_step()
+            for i, ((name, w), gradient) in enumerate(zip(self.weights.items(), gradients, strict=True)):
+                if engine.work.prox_mu:
+                    gradient = gradient.add(w - self.anchor[name], alpha=engine.work.prox_mu)
+                update = self.rule.direction(i, w, gradient)
                 # A mask, not a factor 0: a site that has finished keeps its weights even if its update is NaN.
                 w.sub_(torch.where(_like(active, w), update, 0), alpha=engine.work.lr)
-
-    def _update(
-        self, w: torch.Tensor, gradient: torch.Tensor, velocity: torch.Tensor | None, anchor: torch.Tensor
-    ) -> torch.Tensor:
-        """What SGD subtracts, before the learning rate; torch.optim.SGD's rule with dampening 0, and FedProx's pull."""
-        work = self.engine.work
-        if work.prox_mu:
-            gradient = gradient.add(w - anchor, alpha=work.prox_mu)
-        if work.weight_decay:
-            gradient = gradient.add(w, alpha=work.weight_decay)
-        # The velocity of a finished site goes on changing; nobody reads it.
-        return gradient if velocity is None else velocity.mul_(work.momentum).add_(gradient)
 
 
 @dataclass(frozen=True)

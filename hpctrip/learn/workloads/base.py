@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
@@ -48,6 +49,12 @@ class Task:
 
 class Workload(Component):
     """Base of all workloads. Class attributes `lr`, `batch_size`, `local_epochs` are the paper's (Table 2)."""
+
+    lr: ClassVar[float]
+    batch_size: ClassVar[int]
+    local_epochs: ClassVar[float]
+    optimizer: ClassVar[Literal["sgd", "adamw"]] = "sgd"
+    weight_decay: ClassVar[float] = 0.0
 
     def prepare_data(self, seed: int) -> None:
         """Do once per node whatever `task` would repeat per rank (render, decompress): safe to call in every process.

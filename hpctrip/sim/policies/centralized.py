@@ -36,5 +36,5 @@ class Centralized(Policy):
             "power": {"kind": "constant", "fraction": self.power_fraction},
             "partition": {"kind": "iid", "samples_per_site": None},
             "network": {"update_bytes": 0.0, "aggregator_bandwidth_bps": None},
-            "train": {"local_epochs": 1 / self.rounds_per_epoch},
+            "train": {"local_epochs": 1 / self.rounds_per_epoch, "local_steps": None},
         }
