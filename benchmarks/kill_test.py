@@ -161,20 +161,23 @@ def survives(
 ) -> str:
     """One run, killed once or twice; what went wrong, or ""."""
     server, out = rng.choice(list(SERVERS)), folder / f"run{index}.h5"
-    num_ranks = rng.randint(1, 4)
-    for _ in range(rng.choice([1, 1, 2])):
+    num_ranks, kills = rng.randint(1, 4), rng.choice([1, 1, 2])
+    while kills:
         plan = plan_of(rng, num_ranks)
         code = launch(num_ranks, out, server, plan)
         if code == -1000:
             return "hung after the kill"
-        counts["killed" if code else "finished before the kill"] += 1
-        if code:
-            moment = (
-                "within a round"
-                if plan["moment"] == "round"
-                else f"writing {plan['file'].replace('.tmp', '')}"
-            )
-            counts[f"  rank {'0' if plan['rank'] == 0 else '> 0'}, {moment}"] += 1
+        if not code:  # it finished before the planned moment: begin again
+            counts["finished before the kill, done again"] += 1
+            for file in (out, *checkpoint.generations(out)):
+                file.unlink(missing_ok=True)
+            continue
+        kills -= 1
+        counts["killed"] += 1
+        moment = (
+            "within a round" if plan["moment"] == "round" else f"writing {plan['file'].replace('.tmp', '')}"
+        )
+        counts[f"  rank {'0' if plan['rank'] == 0 else '> 0'}, {moment}"] += 1
         if out.exists() and (faults := verify(open_run(out))):
             return f"results file after a kill: {faults[0]}"
         checkpoint.newest(out)  # raises where there are some but none is whole

@@ -165,7 +165,7 @@ def probe(run: Run) -> Speed:
         began = time.perf_counter()
         for update in run.engine.train(params, sites):
             # at full cost; what the update is does not matter here, not even whether it diverged
-            partial.add(update.delta.nan_to_num(0, 0, 0).clamp(-1, 1), 0.0, "probe")
+            partial.add(update.delta.nan_to_num(0, 0, 0).clamp(-1, 1), 0.0)
         return sum(len(site.order) for site in sites), time.perf_counter() - began
 
     first = run.eval_batches[:1]
