@@ -199,7 +199,7 @@ def wall_s(run: Run, rounds: list[PlannedRound], speed: Speed, bandwidth_bps: fl
 
 def exchange_s(run: Run, planned: Plan, bandwidth_bps: float) -> float:
     """Predicted wall time of one exchange. A reduction and a broadcast of a long vector each send its bytes about twice
-    over a rank's link, whatever the number of ranks (Rabenseifner's and van de Geijn's algorithms; Thakur et al. 2005)."""
+    over a rank's link, whatever the number of ranks (Rabenseifner's and van de Geijn's algorithms)."""
     sent = exchanged_bytes(run, planned)
     return 2 * 8 * (sent["up"] + sent["down"]) / bandwidth_bps
 
