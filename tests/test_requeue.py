@@ -171,19 +171,26 @@ def test_usr2_from_scancel_a_stop_file_and_scancel_each_end_a_job_in_their_way(c
     assert cluster.result(cancelled).meta["status"] == "finished"
 
 
-def test_preempted_jobs_leave_within_the_grace_time_and_come_back_to_the_same_digest(cluster, undisturbed):
-    if "spare" not in cluster.run("sinfo", "--noheader", "--format=%R"):
-        pytest.skip("this Slurm has no partitions `spare` and `urgent` of which one preempts the other")
-    launchers = ("mpirun", "srun --mpi=pmi2")
-    spare = ["--partition=spare", "--cpus-per-task=12", "--time=60"]  # two jobs of 24 of the node's 64 CPUs
-    jobs = [cluster.submit(*spare, HPCTRIP_LAUNCHER=launcher) for launcher in launchers]
+def test_preempted_jobs_leave_within_the_grace_time_if_any_and_come_back_to_the_same_digest(
+    cluster, undisturbed
+):
+    if not {"spare", "scraps", "urgent"} <= set(cluster.run("sinfo", "--noheader", "--format=%R").split()):
+        pytest.skip("this Slurm has no partitions of .ci/slurm_up, of which one preempts others")
+    small = ["--cpus-per-task=9", "--time=60"]  # three jobs of 18 of the node's 64 CPUs
+    warned = [
+        cluster.submit("--partition=spare", *small, HPCTRIP_LAUNCHER=launcher)
+        for launcher in ("mpirun", "srun --mpi=pmi2")
+    ]
+    jobs = [*warned, cluster.submit("--partition=scraps", *small)]
     for job in jobs:
         cluster.until(job, lambda log, state: "round    2" in log)
-    urgent = ["--partition=urgent", "--ntasks=56", "--output=urgent.out", "--wrap=echo urgent; sleep 1"]
+    urgent = ["--partition=urgent", "--ntasks=60", "--output=urgent.out", "--wrap=echo urgent; sleep 1"]
     cluster.run("sbatch", *urgent)
-    for job in jobs:
-        log = cluster.until(job, lambda log, state: state == "PENDING")
+    logs = [cluster.until(job, lambda log, state: state == "PENDING") for job in jobs]
+    for log in logs[:2]:
         assert "SIGTERM received by rank" in log and log.count("hpctrip: interrupted after round") == 1
+        assert "requeue.sh: requeued" in log
+    assert "requeue.sh: requeued" not in logs[2]  # Slurm did
     for job in jobs:
         assert_went_on_to_the_undisturbed_bits(cluster, job, undisturbed)
     assert (cluster.folder / "urgent.out").read_text() == "urgent\n"
