@@ -20,7 +20,7 @@ from hpctrip.record.verify import verify
 
 REPO = Path(__file__).parents[1]
 ROUNDS = 75
-"""A second each, while a job is slow: longer than the one minute of the job with a time limit."""
+"""A second each, while a job is slow: longer than it takes until a time limit is told."""
 ENDLESS = 100_000
 LINES = [
     "sites.num_sites=6",
@@ -119,7 +119,7 @@ def cluster(tmp_path_factory):
 @pytest.fixture(scope="module", autouse=True)
 def limited(cluster):
     """A job whose time limit comes in mid-run, while the other tests are busy."""
-    return cluster.submit("--time=1", "--signal=B:USR2@20")  # Slurm sends it up to 30 s earlier
+    return cluster.submit("--time=2", "--signal=B:USR2@80")  # after 10 to 40 s: Slurm looks every 30 s
 
 
 @pytest.fixture(scope="module")
