@@ -41,6 +41,15 @@ test_samples = 20
 [stop]
 max_rounds = 2
 """
+SMALL_WORKLOADS = {
+    "speech": {
+        "train_samples": 60,
+        "test_samples": 20,
+        "depth": 1,
+        "chirps": {"num_speakers": 8, "num_words": 4},
+    },
+}
+"""What makes the others as small."""
 PLAN = ("plan", "--samples-per-second", 100, "--rounds", 2)
 
 
@@ -86,7 +95,8 @@ def wild_inputs(draw):
         registry, owner = registry_of(field), field.annotation
         if registry is not None:
             kind = draw(st.sampled_from(sorted(registry)))
-            table = {"kind": kind} | (table if kind == table.get("kind", registry.default) else {})
+            same = kind == table.get("kind", registry.default)
+            table = {"kind": kind} | (table if same else SMALL_WORKLOADS.get(kind, {}))
             owner = registry[kind]
         elif not (isinstance(owner, type) and issubclass(owner, Component)):
             tables[name] = draw(VALUES)

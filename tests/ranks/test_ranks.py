@@ -29,6 +29,21 @@ FAULTY_WORKLOAD = '[workload]\nkind = "faulty"\ntrain_samples = 400\ntest_sample
 STACKED = (*SCENARIO, "engine.name=stacked", "engine.sites_per_block=4", "stop.max_rounds=2")
 TOP_K = (*SCENARIO, "compression.kind=top-k", "compression.fraction=0.05", "engine.sites_per_block=2")
 FEW_SITES = (*SCENARIO, "sites.num_sites=3")
+SPEECH = (
+    "workload.kind=speech",
+    "workload.depth=2",
+    "workload.chirps={num_words=3, num_speakers=8, repetitions=1}",
+    "partition.kind=natural",
+    "sites.num_sites=6",
+    "policy.kind=all",
+    "train.batch_size=2",
+    "stop.max_rounds=2",
+)
+WORKLOADS = {
+    "speech": SPEECH,
+    "speech stacked": (*SPEECH, "engine.name=stacked", "engine.sites_per_block=2"),
+}
+"""Every other workload and engine, as small as it gets."""
 
 
 def facts(run):
@@ -70,23 +85,55 @@ def test_the_result_is_the_same_to_the_bit_on_any_number_of_ranks(n, serial, lau
 
 
 @pytest.fixture(scope="module")
-def on_five(launch, tiny, tmp_path_factory):
+def on_ranks(launch, tiny, tmp_path_factory):
+    """`on_ranks(n, runs)`: one launch that makes several runs (name -> `-o` lines); the folder of their files."""
+
+    def launched(n, runs):
+        folder = tmp_path_factory.mktemp("ranks")
+        lines = [
+            shlex.join(["run", str(tiny), *arguments(lines), "--out", str(folder / f"{name}.h5")])
+            for name, lines in runs.items()
+        ]
+        env = {"HPCTRIP_TORCH_BACKEND": "gloo"}
+        ended = launch(n, folder, *lines, script=HERE / "on_ranks.py", env=env)
+        assert ended.code == 0, ended.err
+        return folder
+
+    return launched
+
+
+@pytest.fixture(scope="module")
+def on_five(on_ranks):
     """What five ranks saw of every transport, and the runs that they made."""
-    folder = tmp_path_factory.mktemp("five")
     runs = {
-        "stacked": arguments(STACKED),
-        "nccl": arguments((*SCENARIO, "ranks.transport=nccl")),
-        "few sites": arguments(FEW_SITES),
-        "top-k": arguments((*TOP_K, "ranks.transport=nccl")),
+        "stacked": STACKED,
+        "nccl": (*SCENARIO, "ranks.transport=nccl"),
+        "few sites": FEW_SITES,
+        "top-k": (*TOP_K, "ranks.transport=nccl"),
     }
-    lines = [
-        shlex.join(["run", str(tiny), *args, "--out", str(folder / f"{name}.h5")])
-        for name, args in runs.items()
-    ]
-    env = {"HPCTRIP_TORCH_BACKEND": "gloo"}
-    ended = launch(5, folder, *lines, script=HERE / "on_ranks.py", env=env)
+    return on_ranks(5, runs | WORKLOADS)
+
+
+@pytest.fixture(scope="module")
+def workloads_on_one(trained):
+    return {name: facts(trained(*lines)) for name, lines in WORKLOADS.items()}
+
+
+@pytest.mark.mpi
+def test_every_workload_gives_the_same_bits_on_two_three_and_five_ranks(on_ranks, on_five, workloads_on_one):
+    for folder in (on_ranks(2, WORKLOADS), on_ranks(3, WORKLOADS), on_five):
+        for name, expected in workloads_on_one.items():
+            assert facts(open_run(folder / f"{name}.h5")) == expected, name
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_every_workload_resumes_to_the_same_bits(name, workloads_on_one, hpctrip, tiny, tmp_path):
+    path, lines = tmp_path / "run.h5", WORKLOADS[name]
+    ended = hpctrip("run", tiny, *arguments(lines), "-o", "stop.max_rounds=1", "--out", path)
     assert ended.code == 0, ended.err
-    return folder
+    ended = hpctrip("resume", path, "-o", "stop.max_rounds=2")
+    assert ended.code == 0, ended.err
+    assert facts(open_run(path)) == workloads_on_one[name]
 
 
 @pytest.mark.mpi
