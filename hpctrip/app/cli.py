@@ -98,19 +98,28 @@ def check(paths: tuple[str, ...], overrides: tuple[str, ...]) -> None:
     type=click.FloatRange(0, min_open=True),
     help="Speed of a host; absent: a few batches are trained here.",
 )
+@click.option(
+    "--gbit-per-second",
+    type=click.FloatRange(0, min_open=True),
+    default=10,
+    show_default=True,
+    help="Bandwidth of a rank's link to the others.",
+)
 def plan(
     paths: tuple[str, ...],
     overrides: tuple[str, ...],
     num_ranks: int,
     rounds: int,
     samples_per_second: float | None,
+    gbit_per_second: float,
 ) -> None:
     """Say what a run would do and cost on so many ranks, and what is wrong with it, without running it."""
     from rich.console import Console
 
     from hpctrip.app.plan import plan as report
 
-    Console(highlight=False).print(report(paths, overrides, num_ranks, rounds, samples_per_second))
+    planned = report(paths, overrides, num_ranks, rounds, samples_per_second, gbit_per_second * 1e9)
+    Console(highlight=False).print(planned)
 
 
 @cli.command()
@@ -253,15 +262,30 @@ def merge(out: str, paths: tuple[str, ...]) -> None:
 
 
 @cli.command()
-@click.argument("data", type=click.Choice(["emnist"]))
+@click.argument("data", type=click.Choice(["emnist", "shakespeare", "speech"]))
 @click.argument("folder", metavar="FOLDER")
 def fetch(data: str, folder: str) -> None:
-    """Download a public data set into FOLDER and check it."""
-    from hpctrip.learn.workloads.fetch import fetch_emnist
+    """Download a public data set into FOLDER and check it; goes on where an earlier try stopped."""
+    from hpctrip.learn.workloads.fetch import SOURCES
+    from hpctrip.learn.workloads.fetch import fetch as download
 
-    for path in fetch_emnist(folder):
-        click.echo(path)
-    click.echo(f"train on it with: -o workload.data={folder}")
+    paths = download(SOURCES[data], folder)
+    click.echo(f"{len(paths):,} file(s) in {folder}")
+    click.echo(f"train on them with: -o workload.kind={data} -o workload.data={folder}")
+
+
+@cli.command()
+@click.argument("paths", nargs=-1, metavar="[FILE.toml]...")
+@_overrides
+def prepare(paths: tuple[str, ...], overrides: tuple[str, ...]) -> None:
+    """Prepare the data of an input once, ahead of its runs, e.g. on a login node that shares $HPCTRIP_CACHE."""
+    from hpctrip.app.config import read_input
+    from hpctrip.learn.workloads.base import cache_dir
+
+    experiment = read_input(paths, overrides).experiment
+    experiment.workload.prepare_data(experiment.seed)
+    click.echo(experiment.workload.task(experiment.seed).source)
+    click.echo(f"prepared in {cache_dir()}")
 
 
 def _list(registry: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""What rank 0 tells the person or the log: a bar on a terminal, one line a round elsewhere."""
+"""What rank 0 tells the person or the log: a bar on a terminal, one line a round elsewhere and under a launcher."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rich.progress import Progress as Bar
 
 import hpctrip
 from hpctrip.app.experiment import Run, State
-from hpctrip.base.units import GB, HOUR_S
+from hpctrip.base.units import HOUR_S
 from hpctrip.record.schema import time_to_accuracy_s
 
 
@@ -17,7 +17,9 @@ class Progress:
 
     def __init__(self, run: Run, path: str):
         self.run, self.path = run, path
-        self.console = Console(highlight=False, soft_wrap=True)
+        # Under a launcher always lines: Open MPI gives a rank a pseudo-terminal even where its own output is a file.
+        force_terminal = False if run.ranks.size > 1 else None
+        self.console = Console(highlight=False, soft_wrap=True, force_terminal=force_terminal)
         stop = run.experiment.stop
         self.bar = Bar(
             TextColumn("{task.description}"),
@@ -41,7 +43,7 @@ class Progress:
         for line in (
             f"hpctrip {hpctrip.__version__}: {e.name}, seed {e.seed}, {target}, at most {e.stop.max_rounds} rounds",
             f"policy {policy} over {len(run.world)} sites, power {power}{made_up}, "
-            f"updates of {run.world.update_bytes / GB:g} GB on the simulated WAN",
+            f"updates of {run.updates} on the simulated WAN",
             f"data: {run.task.source}",
             f"{run.ranks.size} rank(s), {hosts} host(s), transport {run.ranks.name}, {run.engine_choice}",
         ):
