@@ -89,7 +89,10 @@ class Wall:
 class Run:
     """The parts of one experiment on one rank. Methods are the steps of app.loop, in its order."""
 
-    def __init__(self, experiment: Experiment, task: Task, ranks: Ranks, device: torch.device):
+    def __init__(
+        self, experiment: Experiment, task: Task, ranks: Ranks, device: torch.device, hosts_kind: str = "cpu"
+    ):
+        """`device` is this rank's; `hosts_kind` is the kind that the hosts train on, which decides about the engine."""
         self.experiment, self.task, self.ranks, self.device = experiment, task, ranks, device
         self.seed = experiment.seed
         self.wall = Wall()
@@ -100,7 +103,7 @@ class Run:
         self.num_rounds = 0
         """At rank 0: rounds since this process started; a resumed run has more."""
         self.work = experiment.train.local_work(experiment.workload, experiment.engine.precision)
-        engine, why = choose(experiment.engine.name, device)
+        engine, why = choose(experiment.engine.name, hosts_kind)
         self.engine = engine(task, self.work, device)
         self.engine_choice = f"engine {engine.name} ({why})"
         self.sites_per_block = experiment.engine.sites_per_block or (1 if self.engine.name == "loop" else 32)
