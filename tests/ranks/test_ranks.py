@@ -25,7 +25,7 @@ SCENARIO = (
     "stop.max_rounds=5",
 )
 STACKED = (*SCENARIO, "engine.name=stacked", "engine.sites_per_block=4", "stop.max_rounds=2")
-TOP_K = (*SCENARIO, "compression.kind=top-k", "compression.fraction=0.05", "engine.sites_per_block=2")
+TOP_K = (*SCENARIO, "policy.kind=all", "engine.sites_per_block=2", "compression.kind=top-k")
 FEW_SITES = (*SCENARIO, "sites.num_sites=3")
 
 
