@@ -16,7 +16,7 @@ from hpctrip.app.signals import received
 from hpctrip.base.errors import DivergedError
 from hpctrip.base.rng import stream
 from hpctrip.base.units import GB
-from hpctrip.learn.aggregate import PartialSum, finite_loss, mean_update
+from hpctrip.learn.aggregate import LARGEST_UPDATE, PartialSum, mean_update
 from hpctrip.learn.compression import Compressor
 from hpctrip.learn.engines import choose
 from hpctrip.learn.engines.base import SiteWork
@@ -197,15 +197,11 @@ class Run:
                     SiteWork(int(site), self.order(int(site), plan.round)) for site in plan.cohort[block]
                 ]
                 for position, update in zip(block, self.engine.train(params, sites), strict=True):
-                    place = f"site {update.site}, round {plan.round}"
-                    try:
-                        loss = finite_loss(update.mean_loss, place)
-                        decoded = self.compressor(update.site, plan.round, update.delta)
-                        partial.add(decoded, float(plan.weights[position]), place)
+                    site, loss, weight = update.site, float(update.mean_loss), float(plan.weights[position])
+                    usable = abs(loss) < LARGEST_UPDATE
+                    if usable and partial.add(self.compressor(site, plan.round, update.delta), weight):
                         tail[2 * k + position] = int(loss * _LOSS_POINT)
-                    except DivergedError:
-                        if self.experiment.server.on_diverged == "stop":
-                            raise
+                    else:
                         tail[position] = 1
                     tail[k + position] = int(update.wall_s * 1e9)
             tail[3 * k + rank] = time.perf_counter_ns() - began
@@ -275,6 +271,13 @@ class Run:
             timing = self.world.round_timing(plan.round, state.clock_s, cohort, work_s)
         status = np.where(dropped > 0, Status.DIVERGED, timing.status)
         arrived = status == Status.ARRIVED
+        if dropped.any() and self.experiment.server.on_diverged == "stop":
+            first, *others = cohort[dropped > 0]
+            more = f" (and {len(others)} more)" if others else ""
+            raise DivergedError(
+                f"site {first}{more}, round {plan.round}: the training loss or an entry of the update is not finite "
+                f"or beyond {LARGEST_UPDATE:g}: training diverged; lower train.lr"
+            )
         if dropped.any() and not arrived.any():
             raise DivergedError(f"round {plan.round}: the update of every site diverged; lower train.lr")
         losses[~arrived] = math.nan

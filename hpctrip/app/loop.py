@@ -39,5 +39,4 @@ def train(run: Run, state: State, params: torch.Tensor, desk: Desk | None) -> tu
         counts = ranks.total(run.evaluate_hosted(params, plan))  # 4. integer counts: correct, seen
         if desk:
             # 5. the virtual clock (Eqs. 3-7), one row; 6. the results file, the progress line
-            state = run.advance(state, plan, params - before, tail, counts)
-            desk.observe(state)
+            state = desk.advance(state, plan, params - before, tail, counts)

@@ -230,6 +230,10 @@ FILES = {
         lambda folder: [*emnist(lambda _: None)(folder), *o("workload.train_samples=401")],
         ["workload.train_samples: 401, but", "has 400"],
     ),
+    "an archive of clips that is none": (
+        lambda folder: o("workload.kind=speech", f"workload.data={written(folder / 'clips.tar', 'x' * 700)}"),
+        ["clips.tar: not a whole tar archive", "fetch the file again"],
+    ),
     "no such trace": (
         lambda folder: o("power.kind=trace", "power.path=nowhere"),
         ["nowhere: no such file or folder", "traces/SOURCES.md"],

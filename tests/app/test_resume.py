@@ -161,6 +161,12 @@ def test_the_same_command_without_checkpoints_begins_again_unless_it_is_finished
     assert_same(again(out, off), undisturbed)
 
 
+def test_runs_that_start_together_without_a_name_do_not_share_a_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    paths = {start_new([], settings(), None, False).path for _ in range(3)}
+    assert len(paths) == 3 and all(path.startswith("results/demo-") for path in paths)
+
+
 def test_a_new_run_does_not_trample_on_checkpoints(tmp_path):
     out = tmp_path / "run.h5"
     run(out, rounds=1)

@@ -3,6 +3,9 @@
 import dataclasses
 import hashlib
 import os
+import pickle
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +15,7 @@ from hypothesis import strategies as st
 from hpctrip.base.errors import InputError
 from hpctrip.record import checkpoint as checkpoints
 from hpctrip.record.checkpoint import Checkpoint, Generations, newest, pack, read, unpack
+from hpctrip.record.reader import open_run
 from hpctrip.sim.rounds import History
 
 
@@ -147,6 +151,28 @@ def test_dying_while_writing_leaves_the_newest_as_it_was(tmp_path, state, monkey
     with pytest.raises(Killed):
         files.write(state(3))
     assert newest(out)[0].round == 2
+
+
+def test_reading_a_file_executes_nothing(tmp_path, state, run_file):
+    path = tmp_path / "run.h5.ckpt0"
+    path.write_bytes(pack(state(3)))
+    watching, seen = [], []
+
+    def hook(event, arguments):
+        if watching and event in ("exec", "compile", "import", "pickle.find_class", "marshal.loads"):
+            seen.append((event, str(arguments)[:80]))
+
+    def reading():
+        read(path), open_run(run_file).history()
+
+    reading()  # what is imported late is imported now
+    sys.addaudithook(hook)  # for as long as Python runs: there is no way to take it back
+    watching.append(True)
+    reading()
+    assert seen == []
+    pickle.loads(pickle.dumps(Path()))
+    watching.clear()
+    assert "pickle.find_class" in dict(seen)
 
 
 def test_what_holds_no_checkpoint_is_said_so(tmp_path, run_file):
