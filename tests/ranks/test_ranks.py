@@ -27,7 +27,7 @@ SCENARIO = (
 )
 FAULTY_WORKLOAD = '[workload]\nkind = "faulty"\ntrain_samples = 400\ntest_samples = 200\n'
 STACKED = (*SCENARIO, "engine.name=stacked", "engine.sites_per_block=4", "stop.max_rounds=2")
-TOP_K = (*SCENARIO, "compression.kind=top-k", "compression.fraction=0.05", "engine.sites_per_block=2")
+TOP_K = (*SCENARIO, "policy.kind=all", "engine.sites_per_block=2", "compression.kind=top-k")
 FEW_SITES = (*SCENARIO, "sites.num_sites=3")
 SPEECH = (
     "workload.kind=speech",
