@@ -253,15 +253,15 @@ def merge(out: str, paths: tuple[str, ...]) -> None:
 
 
 @cli.command()
-@click.argument("data", type=click.Choice(["emnist"]))
+@click.argument("data", type=click.Choice(["emnist", "shakespeare"]))
 @click.argument("folder", metavar="FOLDER")
 def fetch(data: str, folder: str) -> None:
     """Download a public data set into FOLDER and check it."""
-    from hpctrip.learn.workloads.fetch import fetch_emnist
+    from hpctrip.learn.workloads.fetch import FETCHERS
 
-    for path in fetch_emnist(folder):
+    for path in FETCHERS[data](folder):
         click.echo(path)
-    click.echo(f"train on it with: -o workload.data={folder}")
+    click.echo(f"train on it with: -o workload.kind={data} -o workload.data={folder}")
 
 
 def _list(registry: Mapping[str, Any]) -> None:

@@ -3,11 +3,15 @@ import io
 import threading
 import zipfile
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 
 import pytest
 
+from hpctrip.app.cli import cli
 from hpctrip.base.errors import InputError
-from hpctrip.learn.workloads.fetch import fetch_emnist
+from hpctrip.learn.workloads.fetch import FETCHERS, SHAKESPEARE_SHA256, fetch_emnist, fetch_shakespeare
+
+SHARED = Path(__file__).parents[2].parent / "shared/data/shakespeare/tinyshakespeare_input.txt"
 
 
 def archive(members):
@@ -124,3 +128,22 @@ def test_a_destination_that_is_a_file_is_refused_before_the_download(tmp_path):
     assert "cannot be stored here (File exists)" in refused(
         tmp_path / "emnist", "http://127.0.0.1:9/never-asked"
     )
+
+
+def test_the_text_of_shakespeare_is_put_into_the_directory_under_its_name(serve, tmp_path):
+    text = b"First Citizen:\nBefore we proceed any further, hear me speak.\n"
+    (path,) = fetch_shakespeare(tmp_path / "plays", serve(text), md5(text), progress=False)
+    assert path == tmp_path / "plays/tinyshakespeare.txt" and path.read_bytes() == text
+    with pytest.raises(InputError, match=r"its hash is not sha256:86c4.*or download the file elsewhere"):
+        fetch_shakespeare(tmp_path / "other", serve(text), progress=False)
+    assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.skipif(not SHARED.exists(), reason="no tinyshakespeare_input.txt in ../shared/data/shakespeare")
+def test_the_checksum_is_that_of_the_text_in_circulation():
+    assert "sha256:" + hashlib.sha256(SHARED.read_bytes()).hexdigest() == SHAKESPEARE_SHA256
+
+
+def test_the_command_line_offers_every_data_set_that_can_be_fetched():
+    (argument, _) = cli.commands["fetch"].params
+    assert list(argument.type.choices) == sorted(FETCHERS)

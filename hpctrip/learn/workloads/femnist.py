@@ -105,12 +105,12 @@ class Femnist(Workload):
         else:
             pages = _read(files["all"]) if files else self.glyphs.pages(seed)
             halves = [_split(page, stream(seed, "femnist/split", i)) for i, page in enumerate(pages)]
-            by_part = dict(zip(PARTS, zip(*halves, strict=True), strict=True))
+            by_part = {part: [half[i] for half in halves] for i, part in enumerate(PARTS)}
         arrays = {}
         for part, limit in zip(PARTS, (self.train_samples, self.test_samples), strict=True):
-            images, labels = map(np.concatenate, zip(*by_part[part], strict=True))
-            if not len(labels):
+            if not any(len(labels) for _, labels in by_part[part]):
                 raise InputError("workload.data", f"{self._path()} has no {part} samples", "give more data")
+            images, labels = map(np.concatenate, zip(*by_part[part], strict=True))
             kept = subset(self.kind, part, limit, len(labels), self.data, seed)
             groups = np.repeat(np.arange(len(by_part[part])), [len(page[1]) for page in by_part[part]])
             arrays |= {f"{part}_images": images[kept], f"{part}_labels": labels[kept].astype(np.int64)}

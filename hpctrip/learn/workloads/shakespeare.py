@@ -123,13 +123,13 @@ class Shakespeare(Workload):
         }
         if "all" in spoken:
             halves = [split_by_time(cut) for cut in kept.values()]
-            by_part = dict(zip(PARTS, zip(*halves, strict=True), strict=True)) if halves else {}
+            by_part = {part: [half[i] for half in halves] for i, part in enumerate(PARTS)}
         else:
-            by_part = {"train": tuple(kept.values()), "test": tuple(spoken["test"].values())}
+            by_part = {"train": list(kept.values()), "test": list(spoken["test"].values())}
         arrays = {"roles": np.array([len(kept), len(whole) - len(kept)])}
         stride = self.stride or (1 if self.predict == "last" else WINDOW)
         for part in PARTS:
-            cuts = [cut[::stride] for cut in by_part.get(part, ())]
+            cuts = [cut[::stride] for cut in by_part[part]]
             num_windows = sum(map(len, cuts))
             if not num_windows:
                 raise InputError(
