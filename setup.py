@@ -33,7 +33,6 @@ setup(
         "rich>=13.0",  # progress bar and tables
         "pooch>=1.8",  # downloads with checksums
         "requests>=2.28",  # pooch's transport, whose errors we name
-        "tqdm>=4.60",  # pooch's progress bar
         "filelock>=3.12",  # several jobs preparing one cache
         "matplotlib>=3.8",  # figures; its DejaVu, STIX and Computer Modern fonts are the glyphs data
         "pillow>=10.0",  # glyph rendering

@@ -253,15 +253,30 @@ def merge(out: str, paths: tuple[str, ...]) -> None:
 
 
 @cli.command()
-@click.argument("data", type=click.Choice(["emnist", "shakespeare"]))
+@click.argument("data", type=click.Choice(["emnist", "shakespeare", "speech"]))
 @click.argument("folder", metavar="FOLDER")
 def fetch(data: str, folder: str) -> None:
-    """Download a public data set into FOLDER and check it."""
-    from hpctrip.learn.workloads.fetch import FETCHERS
+    """Download a public data set into FOLDER and check it; goes on where an earlier try stopped."""
+    from hpctrip.learn.workloads.fetch import SOURCES
+    from hpctrip.learn.workloads.fetch import fetch as download
 
-    for path in FETCHERS[data](folder):
-        click.echo(path)
-    click.echo(f"train on it with: -o workload.kind={data} -o workload.data={folder}")
+    paths = download(SOURCES[data], folder)
+    click.echo(f"{len(paths):,} file(s) in {folder}")
+    click.echo(f"train on them with: -o workload.kind={data} -o workload.data={folder}")
+
+
+@cli.command()
+@click.argument("paths", nargs=-1, metavar="[FILE.toml]...")
+@_overrides
+def prepare(paths: tuple[str, ...], overrides: tuple[str, ...]) -> None:
+    """Prepare the data of an input once, ahead of its runs, e.g. on a login node that shares $HPCTRIP_CACHE."""
+    from hpctrip.app.config import read_input
+    from hpctrip.learn.workloads.base import cache_dir
+
+    experiment = read_input(paths, overrides).experiment
+    experiment.workload.prepare_data(experiment.seed)
+    click.echo(experiment.workload.task(experiment.seed).source)
+    click.echo(f"prepared in {cache_dir()}")
 
 
 def _list(registry: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""What rank 0 tells the person or the log: a bar on a terminal, one line a round elsewhere."""
+"""What rank 0 tells the person or the log: a bar on a terminal, one line a round elsewhere and under a launcher."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ class Progress:
 
     def __init__(self, run: Run, path: str):
         self.run, self.path = run, path
-        self.console = Console(highlight=False, soft_wrap=True)
+        # Under a launcher always lines: Open MPI gives a rank a pseudo-terminal even where its own output is a file.
+        force_terminal = False if run.ranks.size > 1 else None
+        self.console = Console(highlight=False, soft_wrap=True, force_terminal=force_terminal)
         stop = run.experiment.stop
         self.bar = Bar(
             TextColumn("{task.description}"),

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 import hpctrip as package
+from hpctrip.app.cli import cli
 from hpctrip.learn.workloads import WORKLOADS
 from hpctrip.sim.policies import POLICIES
 
@@ -24,11 +25,11 @@ def test_help_names_every_command(hpctrip):
     for flag in ("--help", "-h"):
         ended = hpctrip(flag)
         assert ended.code == 0
-        for command in ("run", "check", "policies", "workloads", "keys", "show", "export", "verify", "fetch"):
+        for command in cli.commands:
             assert re.search(rf"^  {command} ", ended.out, re.MULTILINE)
 
 
-@pytest.mark.parametrize("command", ["run", "check", "keys", "show", "export", "verify", "fetch"])
+@pytest.mark.parametrize("command", cli.commands)
 def test_every_command_has_help(command, hpctrip):
     ended = hpctrip(command, "--help")
     assert ended.code == 0 and re.match(rf"Usage: .*hpctrip {command} ", ended.out)
@@ -138,6 +139,14 @@ def test_verify_passes_a_sound_file_and_fails_a_changed_one(hpctrip, run_file, t
 def test_wrong_usage_exits_with_2(args, hpctrip):
     ended = hpctrip(*args)
     assert ended.code == 2 and re.match(r"Usage: .*hpctrip \w+ ", ended.err)
+
+
+def test_prepare_fills_the_cache_and_names_the_data(hpctrip, tmp_path, monkeypatch):
+    monkeypatch.setenv("HPCTRIP_CACHE", str(tmp_path))
+    sizes = "workload.train_samples=20", "workload.test_samples=10"
+    ended = hpctrip("prepare", *(f"-o{size}" for size in sizes))
+    assert ended.code == 0 and "glyphs (synthetic" in ended.out and "20 training" in ended.out
+    assert len(list(tmp_path.rglob("train_images.npy"))) == 1
 
 
 def test_a_reader_that_leaves_early_is_no_error(launch):

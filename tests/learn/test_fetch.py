@@ -1,17 +1,15 @@
 import hashlib
 import io
+import tarfile
 import threading
 import zipfile
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from pathlib import Path
 
 import pytest
 
-from hpctrip.app.cli import cli
 from hpctrip.base.errors import InputError
-from hpctrip.learn.workloads.fetch import FETCHERS, SHAKESPEARE_SHA256, fetch_emnist, fetch_shakespeare
-
-SHARED = Path(__file__).parents[2].parent / "shared/data/shakespeare/tinyshakespeare_input.txt"
+from hpctrip.learn.workloads.fetch import SOURCES, Source, fetch
 
 
 def archive(members):
@@ -40,9 +38,20 @@ def serve():
     """Start a loopback server that answers with `content`, announcing `length` bytes; returns its address."""
     servers = []
 
-    def start(content, length=None, status=200):
+    def start(content, length=None, status=200, name="gzip.zip", ranges=False, asked=None):
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self):
+                wanted = self.headers.get("Range")
+                if asked is not None:
+                    asked.append(wanted)
+                if ranges and wanted:
+                    first = int(wanted.removeprefix("bytes=").removesuffix("-"))
+                    rest = content[first:]
+                    self.send_response(206 if rest else 416)
+                    self.send_header("Content-Length", str(len(rest)))
+                    self.end_headers()
+                    self.wfile.write(rest)
+                    return
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(content) if length is None else length))
                 self.end_headers()
@@ -54,7 +63,7 @@ def serve():
         server = HTTPServer(("127.0.0.1", 0), Handler)
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         servers.append(server)
-        return f"http://127.0.0.1:{server.server_port}/gzip.zip"
+        return f"http://127.0.0.1:{server.server_port}/{name}"
 
     yield start
     for server in servers:
@@ -62,17 +71,21 @@ def serve():
         server.server_close()
 
 
-def refused(destination, url, known_hash="md5:" + "0" * 32):
+def emnist(url, known_hash="md5:" + "0" * 32):
+    return replace(SOURCES["emnist"], url=url, known_hash=known_hash)
+
+
+def refused(destination, *source):
     """The report of a fetch that must fail."""
     with pytest.raises(InputError) as error:
-        fetch_emnist(destination, url, known_hash, progress=False)
+        fetch(emnist(*source), destination, progress=False)
     assert error.value.faults[0].way_out
     return str(error.value)
 
 
 def test_the_files_of_the_archive_are_put_flat_into_the_directory(serve, tmp_path):
     directory = tmp_path / "new" / "emnist"
-    files = fetch_emnist(directory, serve(OFFICIAL_LAYOUT), md5(OFFICIAL_LAYOUT), progress=False)
+    files = fetch(emnist(serve(OFFICIAL_LAYOUT), md5(OFFICIAL_LAYOUT)), directory, progress=False)
     assert sorted(directory.iterdir()) == files
     assert [path.name for path in files] == [
         "emnist-byclass-train-images-idx3-ubyte.gz",
@@ -82,8 +95,11 @@ def test_the_files_of_the_archive_are_put_flat_into_the_directory(serve, tmp_pat
 
 
 def test_progress_is_shown_only_on_request(serve, tmp_path, capsys):
-    fetch_emnist(tmp_path, serve(OFFICIAL_LAYOUT), md5(OFFICIAL_LAYOUT), progress=True)
-    assert "100%" in capsys.readouterr().err
+    source = emnist(serve(OFFICIAL_LAYOUT), md5(OFFICIAL_LAYOUT))
+    fetch(source, tmp_path / "quiet", progress=False)
+    assert capsys.readouterr().err == ""
+    fetch(source, tmp_path / "shown", progress=True)
+    assert f"{len(OFFICIAL_LAYOUT)}/{len(OFFICIAL_LAYOUT)} bytes" in capsys.readouterr().err
 
 
 def test_a_wrong_checksum_leaves_nothing_behind(serve, tmp_path):
@@ -98,10 +114,57 @@ def test_a_wrong_checksum_leaves_the_files_that_were_there(serve, tmp_path):
     assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"mine"]
 
 
-def test_an_interrupted_download_is_one_clear_report(serve, tmp_path):
-    url = serve(OFFICIAL_LAYOUT[:100], length=len(OFFICIAL_LAYOUT))
-    assert url in refused(tmp_path / "emnist", url, md5(OFFICIAL_LAYOUT))
-    assert list(tmp_path.iterdir()) == []
+def test_an_interrupted_download_goes_on_where_it_stopped(serve, tmp_path):
+    content = archive({"emnist-large": bytes(200_000)})
+    cut = serve(content[:150_000], length=len(content))
+    report = refused(tmp_path / "emnist", cut, md5(content))
+    assert (
+        cut in report and "the download failed after 131,072 bytes, which are kept" in report
+    )  # whole chunks
+    asked = []
+    whole = serve(content, ranges=True, asked=asked)
+    files = fetch(emnist(whole, md5(content)), tmp_path / "emnist", progress=False)
+    assert asked == ["bytes=131072-"]
+    assert sorted((tmp_path / "emnist").iterdir()) == files  # nothing partial is left
+
+
+@pytest.mark.parametrize("ranges", [True, False], ids=["which has no more", "which begins anew"])
+def test_a_download_that_is_all_there_already_is_finished_by_any_server(ranges, serve, tmp_path):
+    (tmp_path / ".fetch-partial").write_bytes(OFFICIAL_LAYOUT)
+    source = emnist(serve(OFFICIAL_LAYOUT, ranges=ranges), md5(OFFICIAL_LAYOUT))
+    assert len(fetch(source, tmp_path, progress=False)) == 2
+
+
+def test_a_damaged_part_is_not_kept(serve, tmp_path):
+    (tmp_path / ".fetch-partial").write_bytes(b"x" * 100)
+    url = serve(OFFICIAL_LAYOUT, ranges=True)
+    assert "its hash is not" in refused(tmp_path, url, md5(OFFICIAL_LAYOUT))
+    assert len(fetch(emnist(url, md5(OFFICIAL_LAYOUT)), tmp_path, progress=False)) == 2
+
+
+def test_an_archive_of_folders_keeps_them(serve, tmp_path):
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as content:
+        for name in ("./yes/a_nohash_0.wav", "./testing_list.txt"):
+            member = tarfile.TarInfo(name)
+            member.size = 4
+            content.addfile(member, io.BytesIO(b"data"))
+    url = serve(buffer.getvalue(), name="speech.tar.gz")
+    source = replace(SOURCES["speech"], url=url, known_hash=md5(buffer.getvalue()))
+    files = fetch(source, tmp_path, progress=False)
+    assert files == [tmp_path / "testing_list.txt", tmp_path / "yes" / "a_nohash_0.wav"]
+
+
+def test_a_single_file_is_stored_under_its_name(serve, tmp_path):
+    source = Source("a text", serve(b"words"), md5(b"words"), 5, file_name="words.txt")
+    assert fetch(source, tmp_path, progress=False) == [tmp_path / "words.txt"]
+    assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"words"]
+
+
+def test_an_archive_cannot_write_elsewhere(serve, tmp_path):
+    content = archive({"../emnist-evil": b"x", "emnist-good": b"x"})
+    files = fetch(emnist(serve(content), md5(content)), tmp_path / "emnist", progress=False)
+    assert [path.name for path in files] == ["emnist-good"] and len(list(tmp_path.rglob("*evil*"))) == 0
 
 
 def test_a_refused_connection_is_named_as_such(serve, tmp_path):
@@ -116,7 +179,10 @@ def test_a_page_that_is_not_there_is_named_as_such(serve, tmp_path):
 
 @pytest.mark.parametrize(
     ("content", "complaint"),
-    [(b"<html>not a zip</html>", "not a readable zip"), (archive({"readme.txt": b"x"}), "holds no emnist-")],
+    [
+        (b"<html>not a zip</html>", "not a readable archive"),
+        (archive({"readme.txt": b"x"}), "holds no emnist-"),
+    ],
 )
 def test_an_archive_of_something_else_is_refused(serve, tmp_path, content, complaint):
     assert complaint in refused(tmp_path / "emnist", serve(content), md5(content))
@@ -128,22 +194,3 @@ def test_a_destination_that_is_a_file_is_refused_before_the_download(tmp_path):
     assert "cannot be stored here (File exists)" in refused(
         tmp_path / "emnist", "http://127.0.0.1:9/never-asked"
     )
-
-
-def test_the_text_of_shakespeare_is_put_into_the_directory_under_its_name(serve, tmp_path):
-    text = b"First Citizen:\nBefore we proceed any further, hear me speak.\n"
-    (path,) = fetch_shakespeare(tmp_path / "plays", serve(text), md5(text), progress=False)
-    assert path == tmp_path / "plays/tinyshakespeare.txt" and path.read_bytes() == text
-    with pytest.raises(InputError, match=r"its hash is not sha256:86c4.*or download the file elsewhere"):
-        fetch_shakespeare(tmp_path / "other", serve(text), progress=False)
-    assert not (tmp_path / "other").exists()
-
-
-@pytest.mark.skipif(not SHARED.exists(), reason="no tinyshakespeare_input.txt in ../shared/data/shakespeare")
-def test_the_checksum_is_that_of_the_text_in_circulation():
-    assert "sha256:" + hashlib.sha256(SHARED.read_bytes()).hexdigest() == SHAKESPEARE_SHA256
-
-
-def test_the_command_line_offers_every_data_set_that_can_be_fetched():
-    (argument, _) = cli.commands["fetch"].params
-    assert list(argument.type.choices) == sorted(FETCHERS)

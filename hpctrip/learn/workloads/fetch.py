@@ -1,109 +1,158 @@
-"""Fetch public data sets: download with a checksum, unpack, put in place."""
+"""Fetch a public data set: download with a checksum, go on where an earlier try stopped, unpack, put in place."""
 
 from __future__ import annotations
 
 import contextlib
 import shutil
+import tarfile
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterator
-from pathlib import Path, PurePosixPath
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import pooch
 import requests  # comes with pooch, which lets its exceptions through
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
 from hpctrip.base.errors import InputError
+from hpctrip.base.units import GB
 
-OFFICIAL_URL = "https://biometrics.nist.gov/cs_links/EMNIST/gzip.zip"
-"""NIST's archive of all six splits as gzipped IDX files, 562 MB."""
-OFFICIAL_MD5 = "md5:58c8d27c78d21e728a6bc7b3cc06412e"
 
-SHAKESPEARE_URL = "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt"
-"""1.1 MB of plays in blocks of `ROLE:` and its lines, 309 roles; the text is in the public domain."""
-SHAKESPEARE_SHA256 = "sha256:86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed"
+@dataclass(frozen=True)
+class Source:
+    """Where a data set comes from, and which of its files are wanted."""
+
+    title: str
+    url: str
+    known_hash: str
+    """"<algorithm>:<hex digits>" of the downloaded file."""
+    stored_bytes: float
+    """Of the wanted files; while unpacking, up to three times as much is taken."""
+    wanted: str = "*"
+    """Glob pattern of the wanted files' names, at any depth of the archive."""
+    file_name: str = ""
+    """The downloaded file is not an archive but the data, stored under this name."""
+    keeps_folders: bool = False
+    """Keep the archive's folders; else the wanted files lie flat in the destination."""
+
+
+SOURCES = {
+    "emnist": Source(
+        "EMNIST",
+        "https://biometrics.nist.gov/cs_links/EMNIST/gzip.zip",  # all six splits as gzipped IDX files
+        "md5:58c8d27c78d21e728a6bc7b3cc06412e",
+        0.6 * GB,
+        wanted="emnist-*",
+    ),
+    "shakespeare": Source(
+        "tinyshakespeare",
+        "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt",
+        "sha256:86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed",
+        0.0012 * GB,
+        file_name="tinyshakespeare.txt",
+    ),
+    "speech": Source(
+        "Speech Commands v2",
+        "http://download.tensorflow.org/data/speech_commands_v0.02.tar.gz",
+        "sha256:af14739ee7dc311471de98f5f9d2c9191b18aedfe957f4a6ff791c709868ff58",
+        3.8 * GB,
+        keeps_folders=True,
+    ),
+}
+"""The public data sets that `hpctrip fetch` knows, by the workload that trains on them."""
 
 _TIMEOUT_S = 30  # of silence
+_CHUNK_BYTES = 2**16
+_PARTIAL = ".fetch-partial"
 
 
-def fetch_emnist(
-    destination: str | Path,
-    url: str = OFFICIAL_URL,
-    known_hash: str = OFFICIAL_MD5,
-    progress: bool = True,
-) -> list[Path]:
-    """Download the archive and put its `emnist-*` files into `destination`; returns their paths, sorted.
+def fetch(source: Source, destination: str | Path, progress: bool = True) -> list[Path]:
+    """Download the source and put its wanted files into `destination`; returns their paths, sorted.
 
-    `known_hash` is "<algorithm>:<hex digits>". Only whole files of a verified archive are put in place, and replace
-    older ones. Raises InputError when the archive cannot be had, is not the expected one, or cannot be stored.
+    What an interrupted download has brought stays in `destination` and the next try goes on from there. Unpacking
+    happens in a temporary folder inside `destination` (so that putting in place is a rename); only whole files of a
+    verified download are put in place, and replace older ones. Raises InputError when the download cannot be had, is
+    not the expected one, or cannot be stored.
     """
-    by_hand = "or download the archive elsewhere and unpack its emnist-*-ubyte.gz files there"
-    room = "it takes 1.2 GB while unpacking, 0.6 GB afterwards"
-    with _aside(destination, "EMNIST", room) as folder:
-        archive = _download(url, known_hash, folder, progress, by_hand)
-        return _put(_unpack(archive, folder / "files", url, by_hand), folder.parent)
-
-
-def fetch_shakespeare(
-    destination: str | Path,
-    url: str = SHAKESPEARE_URL,
-    known_hash: str = SHAKESPEARE_SHA256,
-    progress: bool = True,
-) -> list[Path]:
-    """Download tinyshakespeare, as `tinyshakespeare.txt` in `destination`. Otherwise as `fetch_emnist`.
-
-    LEAF's own Shakespeare and FEMNIST files are not published: LEAF's scripts make them.
-    """
-    with _aside(destination, "tinyshakespeare", "it takes 1.1 MB") as folder:
-        by_hand = "or download the file elsewhere and put it there as tinyshakespeare.txt"
-        text = _download(url, known_hash, folder, progress, by_hand)
-        return _put([text.rename(folder / "tinyshakespeare.txt")], folder.parent)
-
-
-FETCHERS = {"emnist": fetch_emnist, "shakespeare": fetch_shakespeare}
-"""By the workload that trains on the data."""
-
-
-@contextlib.contextmanager
-def _aside(destination: str | Path, name: str, room: str) -> Iterator[Path]:
-    """A temporary folder inside `destination`, so that putting in place is a rename. Where that stays empty and was
-    not there before, it is removed. InputError where the data cannot be stored."""
     destination = Path(destination).expanduser().resolve()
     created = not destination.exists()
     try:
         destination.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".fetch-", dir=destination) as folder:
-            yield Path(folder)
+        with tempfile.TemporaryDirectory(prefix=".fetch-", dir=destination) as aside:
+            downloaded = _download(source, Path(aside), destination / _PARTIAL, progress)
+            if source.file_name:
+                return [downloaded.replace(destination / source.file_name)]
+            return _put_in_place(source, _unpack(source, downloaded, Path(aside) / "files"), destination)
     except OSError as error:
         raise InputError(
             str(destination),
-            f"{name} cannot be stored here ({error.strerror or error})",
-            f"{room}: make room or choose another directory",
+            f"{source.title} cannot be stored here ({error.strerror or error})",
+            f"it takes {3 * source.stored_bytes / GB:.2g} GB while unpacking, {source.stored_bytes / GB:.2g} GB "
+            "afterwards: make room or choose another directory",
         ) from None
     finally:
         if created:
-            with contextlib.suppress(OSError):  # not empty: all went well
+            with contextlib.suppress(OSError):  # not empty: all went well, or a part is kept for the next try
                 destination.rmdir()
 
 
-def _put(files: list[Path], destination: Path) -> list[Path]:
-    """The files in their place, sorted."""
-    return sorted(path.replace(destination / path.name) for path in files)
-
-
-def _download(url: str, known_hash: str, folder: Path, progress: bool, by_hand: str) -> Path:
-    """The verified file in `folder`; `by_hand` says what to do where it cannot be had."""
-    downloader = pooch.HTTPDownloader(progressbar=progress, timeout=_TIMEOUT_S, chunk_size=2**20)
+def _download(source: Source, folder: Path, partial: Path, progress: bool) -> Path:
+    """The verified download in `folder`."""
+    name = source.url.rsplit("/", 1)[-1]  # its ending says how to unpack it
+    downloader = _resuming(partial, source.title, progress)
+    pooch.get_logger().setLevel("WARNING")  # it would announce the temporary file's name
     try:
-        return Path(pooch.retrieve(url, known_hash, fname="download", path=folder, downloader=downloader))
+        return Path(
+            pooch.retrieve(source.url, source.known_hash, fname=name, path=folder, downloader=downloader)
+        )
     except requests.RequestException as error:
-        raise InputError(url, f"the download failed ({_cause(error)})", f"try again, {by_hand}") from None
+        kept = f" after {partial.stat().st_size:,} bytes, which are kept" if partial.exists() else ""
+        raise InputError(
+            source.url,
+            f"the download failed{kept} ({_cause(error)})",
+            f"this machine needs a way to {source.url.split('/')[2]}: try again, or {_by_hand(source)}",
+        ) from None
     except ValueError:  # pooch: the hash of the downloaded file is not known_hash
         raise InputError(
-            url,
-            f"the downloaded file is not the expected one: its hash is not {known_hash}",
-            f"the download was cut short or the server's file has changed: try again, {by_hand}",
+            source.url,
+            f"the downloaded file is not the expected one: its hash is not {source.known_hash}",
+            f"the download was damaged or the server's file has changed: try again, or {_by_hand(source)}",
         ) from None
+
+
+def _resuming(partial: Path, title: str, progress: bool) -> Callable[[str, str, Any], None]:
+    """A downloader for pooch that goes on from `partial`, where an earlier try has left one."""
+
+    def download(url: str, output_file: str, _: Any) -> None:
+        have = partial.stat().st_size if partial.exists() else 0
+        headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={have}-"} if have else {})
+        with requests.get(url, headers=headers, stream=True, timeout=_TIMEOUT_S) as answer:
+            if answer.status_code != requests.codes.requested_range_not_satisfiable:  # else: all is here
+                answer.raise_for_status()
+                if answer.status_code != requests.codes.partial_content:
+                    have = 0  # a server that begins anew
+                length = answer.headers.get("Content-Length")
+                columns = (
+                    TextColumn("{task.description}"),
+                    BarColumn(),
+                    DownloadColumn(),
+                    TransferSpeedColumn(),
+                )
+                with (
+                    partial.open("ab" if have else "wb") as file,
+                    Progress(*columns, console=Console(stderr=True), disable=not progress) as bar,
+                ):
+                    task = bar.add_task(title, total=have + int(length) if length else None, completed=have)
+                    for chunk in answer.iter_content(_CHUNK_BYTES):
+                        file.write(chunk)
+                        bar.advance(task, len(chunk))
+        partial.replace(output_file)
+
+    return download
 
 
 def _cause(error: BaseException) -> str:
@@ -113,19 +162,28 @@ def _cause(error: BaseException) -> str:
     return str(getattr(error, "strerror", None) or error)
 
 
-def _unpack(archive: Path, folder: Path, url: str, by_hand: str) -> list[Path]:
-    """The `emnist-*` files of the archive, unpacked flat into `folder`."""
-    folder.mkdir()
+def _by_hand(source: Source) -> str:
+    what = "put it" if source.file_name else f"unpack its {source.wanted} files"
+    return f"download it elsewhere and {what} there"
+
+
+def _unpack(source: Source, archive: Path, folder: Path) -> Path:
+    """The archive, unpacked into `folder`; members that lie outside of it are refused or left out."""
     try:
-        with zipfile.ZipFile(archive) as content:
-            for member in content.infolist():
-                name = PurePosixPath(member.filename).name
-                if name.startswith("emnist-") and not member.is_dir():
-                    with content.open(member) as source, (folder / name).open("wb") as target:
-                        shutil.copyfileobj(source, target)
-    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
-        raise InputError(url, f"not a readable zip archive ({error})", by_hand) from None
-    paths = list(folder.iterdir())
+        # zipfile leaves such members out by itself; tarfile does when told so
+        shutil.unpack_archive(archive, folder, filter=None if archive.suffix == ".zip" else "data")
+    except (shutil.ReadError, zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError) as error:
+        raise InputError(source.url, f"not a readable archive ({error})", _by_hand(source)) from None
+    return folder
+
+
+def _put_in_place(source: Source, unpacked: Path, destination: Path) -> list[Path]:
+    paths = [path for path in sorted(unpacked.rglob(source.wanted)) if path.is_file()]
     if not paths:
-        raise InputError(url, "the archive holds no emnist-* files", "check the address")
-    return paths
+        raise InputError(source.url, f"the archive holds no {source.wanted} files", "check the address")
+    placed = []
+    for path in paths:
+        target = destination / (path.relative_to(unpacked) if source.keeps_folders else path.name)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        placed.append(path.replace(target))
+    return sorted(placed)
