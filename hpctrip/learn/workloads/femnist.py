@@ -26,6 +26,7 @@ from hpctrip.learn.workloads.limits import subset
 from hpctrip.learn.workloads.writers import Writers
 
 TRAIN_FRACTION = 0.9  # of each writer's samples, the default of LEAF's scripts
+_WAY_OUT = 'make them with LEAF\'s data/femnist/preprocess.sh, or set workload.data = "glyphs"'
 _Page = tuple[
     np.ndarray, np.ndarray
 ]  # of one writer: images [n, 28, 28] uint8, white on black, and labels [n]
@@ -92,7 +93,7 @@ class Femnist(Workload):
         if self.data == "glyphs":
             settings |= {"glyphs (synthetic)": self.glyphs.model_dump(), "renderer": renderer()}
         else:
-            files = leaf_json.parts(self._path())
+            files = leaf_json.parts(self._path(), (".json",), _WAY_OUT)
             settings["files"] = {part: fingerprints(paths) for part, paths in files.items()}
         if "train" not in files or settings["limits"] != [None, None]:
             settings["seed"] = seed

@@ -60,26 +60,24 @@ def users(path: Path, content: dict[str, Any]) -> Iterator[User]:
         yield user
 
 
-def parts(data: Path, suffixes: tuple[str, ...] = (".json",)) -> dict[str, list[Path]]:
+def parts(data: Path, suffixes: tuple[str, ...], way_out: str) -> dict[str, list[Path]]:
     """The files of a data set, sorted: under "train" and "test" where it has such folders, else all, under "all".
 
     `data` is a file, or a folder that holds files, or LEAF's folders `train` and `test`, or `all_data`. Files end in
-    one of `suffixes`, or that and `.gz`.
+    one of `suffixes`, or that and `.gz`. `way_out` says how to come by such files where there are none.
     """
     if data.is_file():
         return {"all": [data]}
     if not data.exists():
-        raise InputError(
-            "workload.data", f"there is no file or folder {data}", "give the path of the data set"
-        )
+        raise InputError("workload.data", f"there is no file or folder {data}", way_out)
     train_test = [data / part for part in ("train", "test")]
     if any(folder.is_dir() for folder in train_test):
-        return {folder.name: _files(folder, suffixes) for folder in train_test}
+        return {folder.name: _files(folder, suffixes, way_out) for folder in train_test}
     folder = data / "all_data" if (data / "all_data").is_dir() else data
-    return {"all": _files(folder, suffixes)}
+    return {"all": _files(folder, suffixes, way_out)}
 
 
-def _files(folder: Path, suffixes: tuple[str, ...]) -> list[Path]:
+def _files(folder: Path, suffixes: tuple[str, ...], way_out: str) -> list[Path]:
     endings = tuple(f"{suffix}{gz}" for suffix in suffixes for gz in ("", ".gz"))
     try:
         found = sorted(path for path in folder.iterdir() if path.name.endswith(endings) and path.is_file())
@@ -88,5 +86,5 @@ def _files(folder: Path, suffixes: tuple[str, ...]) -> list[Path]:
             str(folder), f"cannot be read ({error.strerror})", "LEAF writes both train/ and test/"
         ) from None
     if not found:
-        raise InputError(str(folder), f"no files {', '.join(endings)}", "give the path of the data set")
+        raise InputError(str(folder), f"no files {', '.join(endings)}", way_out)
     return found

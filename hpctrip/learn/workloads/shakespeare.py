@@ -35,6 +35,7 @@ TRAIN_FRACTION = 0.8  # of each role's text, as in McMahan et al. 2017
 _CODES = np.full(256, len(ALPHABET) - 1, np.uint8)
 _CODES[[ord(symbol) for symbol in ALPHABET]] = np.arange(len(ALPHABET))
 _SUFFIXES = (".json", ".txt")
+_WAY_OUT = 'fetch a text with `python -m hpctrip fetch shakespeare DIR`, or set workload.data = "sentences"'
 
 
 @WORKLOADS.add
@@ -105,7 +106,7 @@ class Shakespeare(Workload):
             settings |= {"sentences (synthetic)": self.sentences.model_dump(), "version": VERSION}
             settings["seed"] = seed
             return cached.prepared("shakespeare", settings, lambda: self._arrays({}, seed))
-        files = leaf_json.parts(self._path(), _SUFFIXES)
+        files = leaf_json.parts(self._path(), _SUFFIXES, _WAY_OUT)
         settings["files"] = {part: fingerprints(paths) for part, paths in files.items()}
         if self.train_samples or self.test_samples:
             settings["seed"] = seed
