@@ -36,6 +36,8 @@ setup(
         "filelock>=3.12",  # several jobs preparing one cache
         "matplotlib>=3.8",  # figures; its DejaVu, STIX and Computer Modern fonts are the glyphs data
         "pillow>=10.0",  # glyph rendering
+        "soundfile>=0.12",  # wav and flac; its wheels bring libsndfile
+        "threadpoolctl>=3.1",  # keeps BLAS to one thread where we have our own
     ],
     extras_require={
         "mpich": ["mpich>=4.2"],  # a complete MPI with mpirun, for machines that have none

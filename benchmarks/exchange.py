@@ -138,7 +138,7 @@ def reductions(comm: MPI.Comm, num_params: int = 1_690_046, repeats: int = 5) ->
             began = time.perf_counter()
             if name == "int64":
                 partial = PartialSum(num_params, 0, torch.device("cpu"))
-                partial.add(delta, 0.5, "here")
+                partial.add(delta, 0.5)
                 mine = partial.vector.numpy()
             else:
                 mine = torch.zeros(num_params, dtype=getattr(torch, name)).add_(delta, alpha=0.5).numpy()

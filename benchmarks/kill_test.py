@@ -1,6 +1,7 @@
 """The kill test: SIGKILL to a random rank at a random moment, resumed on another number of ranks, until it is finished.
 
     python benchmarks/kill_test.py --runs 100 --seed 1
+    python benchmarks/kill_test.py --runs 30 --folder DIR     # in parts: --runs 60, 100 with the same folder go on
 
 Every run must end with the digest, the clock, the cohorts and the accuracies of a run that nobody disturbed, and at
 no time may its results file or all of its checkpoints be unreadable. A moment is either some time within a round, on
@@ -47,6 +48,7 @@ SERVERS = {
     "fedavg": {},
     "momentum": {"server.kind": '"fedavg"', "server.momentum": "0.9", "server.nesterov": "true"},
     "fedadam": {"server.kind": '"fedadam"'},
+    "top-k": {"compression.kind": '"top-k"'},
 }
 STEPS = ("half", "fsync", "replace", "renamed")
 MEASURED = {name for name in columns(RoundRow) if name.endswith("wall_s")} | {"idle_fraction", "train_wall_s"}
@@ -160,23 +162,28 @@ def survives(
 ) -> str:
     """One run, killed once or twice; what went wrong, or ""."""
     server, out = rng.choice(list(SERVERS)), folder / f"run{index}.h5"
-    num_ranks = rng.randint(1, 4)
-    for _ in range(rng.choice([1, 1, 2])):
+    num_ranks, kills = rng.randint(1, 4), rng.choice([1, 1, 2])
+    while kills:
         plan = plan_of(rng, num_ranks)
         code = launch(num_ranks, out, server, plan)
         if code == -1000:
             return "hung after the kill"
-        counts["killed" if code else "finished before the kill"] += 1
-        if code:
-            moment = (
-                "within a round"
-                if plan["moment"] == "round"
-                else f"writing {plan['file'].replace('.tmp', '')}"
-            )
-            counts[f"  rank {'0' if plan['rank'] == 0 else '> 0'}, {moment}"] += 1
+        if not code:  # it finished before the planned moment: begin again
+            counts["finished before the kill, done again"] += 1
+            for file in (out, *checkpoint.generations(out)):
+                file.unlink(missing_ok=True)
+            continue
+        kills -= 1
+        counts["killed"] += 1
+        moment = (
+            "within a round" if plan["moment"] == "round" else f"writing {plan['file'].replace('.tmp', '')}"
+        )
+        counts[f"  rank {'0' if plan['rank'] == 0 else '> 0'}, {moment}"] += 1
         if out.exists() and (faults := verify(open_run(out))):
             return f"results file after a kill: {faults[0]}"
         checkpoint.newest(out)  # raises where there are some but none is whole
+        counts["results files read after a kill"] += out.exists()
+        counts["checkpoints read after a kill"] += any(file.exists() for file in checkpoint.generations(out))
         num_ranks = rng.choice([n for n in range(1, 5) if n != num_ranks])
     code = launch(num_ranks, out, server, None)
     if code:
@@ -189,10 +196,13 @@ def survives(
 @click.command()
 @click.option("--runs", default=100, show_default=True)
 @click.option("--seed", default=1, show_default=True)
-@click.option("--folder", type=click.Path(path_type=Path), help="Keep files and logs there.")
+@click.option(
+    "--folder",
+    type=click.Path(path_type=Path),
+    help="Keep files, logs and counts there, and go on from them.",
+)
 def main(runs: int, seed: int, folder: Path | None) -> None:
     """Kill runs and resume them."""
-    rng, counts, failures = random.Random(seed), Counter(), []
     with tempfile.TemporaryDirectory() as temporary:
         folder = folder or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
@@ -202,17 +212,23 @@ def main(runs: int, seed: int, folder: Path | None) -> None:
             if launch(1, path, server, None):
                 sys.exit(f"the undisturbed run fails:\n{path.with_suffix('.log').read_text()}")
             references[server] = open_run(path)
-        for index in range(runs):
+        journal = folder / f"runs_seed{seed}.jsonl"  # a line per run: [what went wrong, counts]
+        journal.touch()
+        for index in range(len(journal.read_text().splitlines()), runs):
+            rng, counts = random.Random(f"{seed}, {index}"), Counter()
             try:
                 problem = survives(rng, folder, index, references, counts)
             except Exception as error:
                 problem = f"{type(error).__name__}: {error}"
             if problem:
-                failures.append(f"run {index}: {problem}")
-                print(failures[-1], f"(log: {folder / f'run{index}.log'})", flush=True)
-            elif (index + 1) % 10 == 0:
-                print(f"{index + 1} runs, {len(failures)} failures", flush=True)
-    print(f"runs {runs}, same digest, clock, cohorts and accuracies as undisturbed: {runs - len(failures)}")
+                print(f"run {index}: {problem} (log: {folder / f'run{index}.log'})", flush=True)
+            with open(journal, "a") as file:
+                print(json.dumps([problem, counts]), file=file)
+        lines = [json.loads(line) for line in journal.read_text().splitlines()]
+    failures = sum(bool(problem) for problem, _ in lines)
+    counts = sum((Counter(counts) for _, counts in lines), Counter())
+    survived = len(lines) - failures
+    print(f"runs {len(lines)}, same digest, clock, cohorts and accuracies as undisturbed: {survived}")
     for name, count in sorted(counts.items(), key=lambda item: item[0].startswith(" ")):
         print(f"{name}: {count}")
     sys.exit(bool(failures))

@@ -6,8 +6,8 @@
 #     HPCTRIP_KS="10 40 70" HPCTRIP_SEEDS="1 2" sbatch --array=0-5 --ntasks=3 --gpus=0 slurm/emnist_static_sweep.sh
 #
 # Array index i means k = KS[i / number of seeds], seed = SEEDS[i modulo number of seeds]. A task whose file is
-# finished already ends at once, so submitting the sweep again does only what is missing. Options of sbatch win over
-# the lines below; what follows the script goes to hpctrip.
+# finished already ends at once, one that was killed goes on from its checkpoint: submitting the sweep again does only
+# what is missing. Options of sbatch win over the lines below; what follows the script goes to hpctrip.
 #
 # HPCTRIP_KS, HPCTRIP_SEEDS  the two lists; --array must then be 0 to (number of ks) x (number of seeds) - 1
 # HPCTRIP_SWEEP              folder of the results inside results/; default fig08_static_sweep
@@ -38,4 +38,4 @@ if [[ $(python -m hpctrip show --status "$file" 2>/dev/null) == finished ]]; the
     echo "$file is finished already"
     exit 0
 fi
-launch inputs/fig08_static_sweep.toml -o policy.k="$k" -o seed="$seed" --out "$file" --overwrite "$@"
+launch inputs/fig08_static_sweep.toml -o policy.k="$k" -o seed="$seed" --out "$file" --resume "$@"

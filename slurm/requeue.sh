@@ -11,7 +11,8 @@
 # time limit                         hpctrip leaves some rounds before it, or at the latest when USR2 comes
 # scancel --batch --signal=USR2 ID   leaves at once: the round ends, checkpoint, requeue
 # scancel ID                         ends for good; `python -m hpctrip resume results/NAME_ID.h5` goes on by hand
-# preemption, node failure           Slurm requeues by itself; goes on from the last checkpoint
+# preemption with a grace time       SIGTERM reaches the ranks: the round ends, checkpoint, requeue
+# preemption at once, node failure   Slurm requeues by itself; goes on from the last checkpoint
 # touch results/NAME_ID.h5.stop      leaves with a checkpoint and is not requeued
 #
 # HPCTRIP_MAX_REQUEUES  after so many pieces (default 100) the job gives up: a run that gets nowhere must not go round

@@ -1,9 +1,14 @@
-"""slurm/requeue.sh on a real Slurm: jobs that leave with a checkpoint, come back, and end with the undisturbed bits."""
+"""slurm/requeue.sh on a real Slurm: jobs that leave with a checkpoint, come back, and end with the undisturbed bits.
+
+Jobs spend their time waiting (for Slurm, and in rounds slowed down by a policy of ours), so they run side by side.
+"""
 
 import os
+import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,7 +19,10 @@ from hpctrip.record.reader import open_run
 from hpctrip.record.verify import verify
 
 REPO = Path(__file__).parents[1]
-TINY = [
+ROUNDS = 75
+"""A second each, while a job is slow: longer than it takes until a time limit is told."""
+ENDLESS = 100_000
+LINES = [
     "sites.num_sites=6",
     "workload.train_samples=120",
     "workload.test_samples=100",
@@ -23,7 +31,6 @@ TINY = [
     "plugins=['slow.py']",
     "policy.kind=slow",
 ]
-ROUNDS = 160
 SLOW_POLICY = """
 import os, time
 from hpctrip.sim.policies import POLICIES
@@ -34,23 +41,26 @@ class Slow(PowerTrip):
     kind = "slow"
 
     def select(self, sites, history, rng):
-        time.sleep(float(os.environ.get("ROUND_S", "0")))
+        job = os.environ.get("SLURM_JOB_ID")
+        if job and not os.path.exists(f"hurry{job}"):
+            time.sleep(1)
         return super().select(sites, history, rng)
 """
 
 
 pytestmark = [
     pytest.mark.slurm,
-    pytest.mark.timeout(1800),  # Slurm itself holds a requeued job back for two minutes
+    pytest.mark.timeout(900),
     pytest.mark.skipif(not is_a_slurm_node(), reason="no Slurm here with this machine as a node"),
 ]
 
 
-@pytest.fixture
-def cluster(tmp_path):
-    for folder in ("slurm", "inputs"):
-        (tmp_path / folder).symlink_to(REPO / folder)
-    (tmp_path / "slow.py").write_text(SLOW_POLICY)
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("requeue")
+    for name in ("slurm", "inputs"):
+        (folder / name).symlink_to(REPO / name)
+    (folder / "slow.py").write_text(SLOW_POLICY)
     environment = {name: value for name, value in os.environ.items() if name != "VIRTUAL_ENV"}
     environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"
     environment["PYTHONPATH"] = str(REPO)
@@ -58,46 +68,64 @@ def cluster(tmp_path):
 
     def run(*command, **variables):
         done = subprocess.run(
-            command, cwd=tmp_path, env=environment | variables, capture_output=True, text=True, timeout=600
+            command, cwd=folder, env=environment | variables, capture_output=True, text=True, timeout=600
         )
         assert done.returncode == 0, f"{' '.join(map(str, command))}\n{done.stdout}{done.stderr}"
         return done.stdout
 
     def submit(*options, rounds=ROUNDS, **variables):
-        small = ["--parsable", f"--nodelist={HOST}", "--gpus=0", "--ntasks=2"]
-        lines = [word for line in [*TINY, f"stop.max_rounds={rounds}"] for word in ("-o", line)]
+        """A job; not alone on the node, although the script asks for that."""
+        small = ["--parsable", f"--nodelist={HOST}", "--gpus=0", "--ntasks=2", "--exclusive=user"]
+        lines = [word for line in [*LINES, f"stop.max_rounds={rounds}"] for word in ("-o", line)]
         script = ["slurm/requeue.sh", "inputs/smoke.toml", *lines]
-        jobs.append(run("sbatch", *small, *options, *script, HPCTRIP_LAUNCHER="mpirun", **variables).strip())
+        variables = {"HPCTRIP_LAUNCHER": "mpirun"} | variables
+        jobs.append(run("sbatch", *small, *options, *script, **variables).strip())
         return jobs[-1]
 
+    def hurry(job):
+        """From now on its rounds are not slowed down."""
+        (folder / f"hurry{job}").touch()
+
     def log(job):
-        path = tmp_path / f"slurm-hpctrip-{job}.out"
+        path = folder / f"slurm-hpctrip-{job}.out"
         return path.read_text() if path.exists() else ""
 
-    def until(job, what, limit_s=900):
+    def facts(job):
+        words = run("scontrol", "show", "job", job).split()
+        return dict(word.split("=", 1) for word in words if "=" in word)
+
+    def until(job, what, limit_s=600):
         """Wait until `what(log, state)` holds."""
         deadline = time.monotonic() + limit_s
         while True:
-            words = run("scontrol", "show", "job", job).split()
-            state = next(word for word in words if word.startswith("JobState=")).removeprefix("JobState=")
+            state = facts(job)["JobState"]
             if what(log(job), state):
                 return log(job)
             assert not over(log(job), state) and time.monotonic() < deadline, f"{state}\n{log(job)}"
-            time.sleep(0.5)
+            time.sleep(0.3)
 
     def result(job):
-        found = open_run(tmp_path / f"results/hpctrip_{job}.h5")
+        found = open_run(folder / f"results/hpctrip_{job}.h5")
         assert verify(found) == []
         return found
 
-    yield SimpleNamespace(run=run, submit=submit, until=until, result=result, folder=tmp_path)
+    yield SimpleNamespace(
+        run=run, submit=submit, hurry=hurry, facts=facts, until=until, result=result, folder=folder
+    )
     for job in jobs:
         subprocess.run(["scancel", job], capture_output=True)
 
 
-def undisturbed(cluster, rounds=ROUNDS):
+@pytest.fixture(scope="module", autouse=True)
+def limited(cluster):
+    """A job whose time limit comes in mid-run, while the other tests are busy."""
+    return cluster.submit("--time=2", "--signal=B:USR2@80")  # after 10 to 40 s: Slurm looks every 30 s
+
+
+@pytest.fixture(scope="module")
+def undisturbed(cluster):
     out = cluster.folder / "undisturbed.h5"
-    lines = [word for line in [*TINY, f"stop.max_rounds={rounds}"] for word in ("-o", line)]
+    lines = [word for line in [*LINES, f"stop.max_rounds={ROUNDS}"] for word in ("-o", line)]
     cluster.run(sys.executable, "-m", "hpctrip", "run", "inputs/smoke.toml", "--out", str(out), *lines)
     return open_run(out)
 
@@ -106,43 +134,82 @@ def over(log, state):
     return state in ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT")
 
 
-def test_a_time_limit_in_mid_run_is_a_checkpoint_a_requeue_and_the_same_digest(cluster):
-    # the signal comes after one minute; 160 rounds of half a second or more take longer, however fast the machine
-    job = cluster.submit("--time=3", "--signal=B:USR2@120", ROUND_S="0.5")
-    log = cluster.until(job, over, limit_s=1500)
-    assert "requeue.sh: requeued, 99 more to come at most" in log and "going on after round" in log
-    expected, found = undisturbed(cluster), cluster.result(job)
+def assert_went_on_to_the_undisturbed_bits(cluster, job, undisturbed):
+    cluster.until(job, lambda log, state: "going on after round" in log)
+    cluster.hurry(job)
+    cluster.until(job, over)
+    found = cluster.result(job)
     assert found.meta["status"] == "finished" and len(found.meta["starts"]) > 1
-    assert found.meta["params_digest"] == expected.meta["params_digest"]
-    assert found.rounds["clock_s"].tolist() == expected.rounds["clock_s"].tolist()
+    assert int(cluster.facts(job)["Restarts"]) >= 1
+    assert found.meta["params_digest"] == undisturbed.meta["params_digest"]
+    assert found.rounds["clock_s"].tolist() == undisturbed.rounds["clock_s"].tolist()
 
 
-def test_usr2_from_scancel_requeues_until_the_countdown_is_over(cluster):
-    job = cluster.submit("--time=60", rounds=100_000, HPCTRIP_MAX_REQUEUES="0")
-    cluster.until(job, lambda log, state: "round    2" in log)
-    cluster.run("scancel", "--batch", "--signal=USR2", job)
-    log = cluster.until(job, over)
+def test_usr2_from_scancel_a_stop_file_and_scancel_each_end_a_job_in_their_way(cluster):
+    told, stopped = (cluster.submit("--time=60", rounds=ENDLESS, HPCTRIP_MAX_REQUEUES="0") for _ in range(2))
+    cancelled = cluster.submit("--time=60", rounds=ENDLESS)
+    for job in (told, stopped, cancelled):
+        cluster.until(job, lambda log, state: "round    2" in log)
+    cluster.run("scancel", "--batch", "--signal=USR2", told)
+    (cluster.folder / f"results/hpctrip_{stopped}.h5.stop").touch()
+    cluster.run("scancel", cancelled)
+
+    log = cluster.until(told, over)
     assert "interrupted after round" in log and "given up after 0 requeues" in log
-    assert cluster.result(job).meta["status"] == "interrupted"
+    assert cluster.result(told).meta["status"] == "interrupted"
 
-
-def test_a_stop_file_is_a_checkpoint_and_no_requeue(cluster):
-    job = cluster.submit("--time=60", rounds=100_000)
-    cluster.until(job, lambda log, state: "round    2" in log)
-    (cluster.folder / f"results/hpctrip_{job}.h5.stop").touch()
-    log = cluster.until(job, over)
+    log = cluster.until(stopped, over)
     assert "requeue.sh: stopped by" in log and "requeued" not in log
-    assert cluster.result(job).meta["status"] == "interrupted"
+    assert cluster.result(stopped).meta["status"] == "interrupted"
 
-
-def test_scancel_ends_the_job_for_good_and_a_resume_by_hand_goes_on(cluster):
-    job = cluster.submit("--time=60", rounds=100_000)
-    cluster.until(job, lambda log, state: "round    3" in log)
-    cluster.run("scancel", job)
-    cluster.until(job, lambda log, state: state == "CANCELLED")
+    cluster.until(cancelled, lambda log, state: state == "CANCELLED")
     time.sleep(8)  # the batch script has KillWait to do something foolish
-    assert cluster.run("squeue", "--noheader", f"--jobs={job}") == ""
-    out = cluster.folder / f"results/hpctrip_{job}.h5"
+    assert cluster.run("squeue", "--noheader", f"--jobs={cancelled}") == ""
+    out = cluster.folder / f"results/hpctrip_{cancelled}.h5"
     before = len(open_run(out).rounds)
     cluster.run(sys.executable, "-m", "hpctrip", "resume", str(out), "-o", f"stop.max_rounds={before + 3}")
-    assert cluster.result(job).meta["status"] == "finished"
+    assert cluster.result(cancelled).meta["status"] == "finished"
+
+
+def test_preempted_jobs_leave_within_the_grace_time_if_any_and_come_back_to_the_same_digest(
+    cluster, undisturbed
+):
+    if not {"spare", "scraps", "urgent"} <= set(cluster.run("sinfo", "--noheader", "--format=%R").split()):
+        pytest.skip("this Slurm has no partitions of .ci/slurm_up, of which one preempts others")
+    small = ["--cpus-per-task=9", "--time=60"]  # three jobs of 18 of the node's 64 CPUs
+    warned = [
+        cluster.submit("--partition=spare", *small, HPCTRIP_LAUNCHER=launcher)
+        for launcher in ("mpirun", "srun --mpi=pmi2")
+    ]
+    jobs = [*warned, cluster.submit("--partition=scraps", *small)]
+    for job in jobs:
+        cluster.until(job, lambda log, state: "round    2" in log)
+    urgent = ["--partition=urgent", "--ntasks=60", "--output=urgent.out", "--wrap=echo urgent; sleep 1"]
+    cluster.run("sbatch", *urgent)
+    logs = [cluster.until(job, lambda log, state: state == "PENDING") for job in jobs]
+    for log in logs[:2]:
+        assert "SIGTERM received by rank" in log and log.count("hpctrip: interrupted after round") == 1
+        assert "requeue.sh: requeued" in log
+    assert "requeue.sh: requeued" not in logs[2]  # Slurm did
+    for job in jobs:
+        assert_went_on_to_the_undisturbed_bits(cluster, job, undisturbed)
+    assert (cluster.folder / "urgent.out").read_text() == "urgent\n"
+
+
+def test_a_time_limit_in_mid_run_is_a_checkpoint_a_requeue_and_the_same_digest(cluster, limited, undisturbed):
+    assert_went_on_to_the_undisturbed_bits(cluster, limited, undisturbed)
+    assert "requeue.sh: requeued, 99 more to come at most" in cluster.until(limited, over)
+
+
+def test_after_the_loss_of_its_node_a_job_goes_on_from_its_last_checkpoint(cluster, undisturbed):
+    job = cluster.submit("--time=60")
+    cluster.until(job, lambda log, state: "round    2" in log)
+    processes = [line.split()[0] for line in cluster.run("scontrol", "listpids", job).splitlines()[1:]]
+    cluster.run("scontrol", "update", f"nodename={HOST}", "state=down", "reason=lost")
+    for number in processes:  # nobody on a node that is lost says goodbye
+        with suppress(ProcessLookupError):
+            os.kill(int(number), signal.SIGKILL)
+    log = cluster.until(job, lambda log, state: state == "PENDING")
+    assert "DUE TO NODE FAILURE" in log and "interrupted after round" not in log and "requeued" not in log
+    subprocess.run(["scontrol", "update", f"nodename={HOST}", "state=resume"])  # if it is not back already
+    assert_went_on_to_the_undisturbed_bits(cluster, job, undisturbed)

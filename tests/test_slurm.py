@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from types import SimpleNamespace
 
+import pandas as pd
 import pytest
 from slurm_node import HOST, is_a_slurm_node
 
@@ -44,7 +45,7 @@ def cluster(tmp_path):
         assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}{done.stderr}"
         return done.stdout
 
-    def submit(*arguments, **variables):
+    def submit(*arguments, states=frozenset({"COMPLETED"}), **variables):
         """What the job, or all jobs of an array, wrote. `sbatch --wait` would look every half a minute only."""
         job = run("sbatch", "--parsable", f"--nodelist={HOST}", "--gpus=0", *arguments, **variables).strip()
         deadline = time.monotonic() + 240
@@ -53,10 +54,8 @@ def cluster(tmp_path):
                 run("scancel", job)
                 pytest.fail(f"job {job} not done in time\n{output(job)}")
             time.sleep(0.3)
-        states = {
-            word for word in run("scontrol", "show", "job", job).split() if word.startswith("JobState=")
-        }
-        assert states == {"JobState=COMPLETED"}, output(job)
+        words = run("scontrol", "show", "job", job).split()
+        assert {word[9:] for word in words if word.startswith("JobState=")} == states, output(job)
         return output(job)
 
     def output(job):
@@ -70,7 +69,7 @@ def cluster(tmp_path):
         answer = run(sys.executable, "-m", "hpctrip", "show", "--status", *map(str, files)) if files else ""
         return dict(zip([str(file.relative_to(folder)) for file in files], answer.split(), strict=True))
 
-    return SimpleNamespace(submit=submit, results=results)
+    return SimpleNamespace(run=run, submit=submit, results=results, folder=tmp_path)
 
 
 @pytest.mark.parametrize("launcher", ["srun --mpi=pmi2", "mpirun"])
@@ -86,10 +85,49 @@ def test_ranks_that_would_each_be_alone_are_refused_before_anything_runs(cluster
     assert cluster.results() == {}
 
 
-def test_a_sweep_finds_a_launcher_leaves_a_file_per_k_and_seed_and_skips_them_the_second_time(cluster):
-    sweep = ["--ntasks=2", "--array=0-1", "slurm/emnist_static_sweep.sh", *TINY]
+DIES_ONCE = """
+import os, signal
+from pathlib import Path
+from hpctrip.sim.policies import POLICIES
+from hpctrip.sim.policies.static import Static
+
+@POLICIES.add
+class DiesOnce(Static):
+    kind = "dies-once"
+
+    def select(self, sites, history, rng):
+        here = Path("died" + os.environ.get("SLURM_ARRAY_TASK_ID", "0"))
+        if here.name == "died1" and len(history) == 2 and not here.exists():
+            here.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().select(sites, history, rng)
+"""
+
+
+def test_a_sweep_with_a_killed_task_skips_what_is_finished_goes_on_with_the_rest_and_merges(cluster):
+    (cluster.folder / "dies.py").write_text(DIES_ONCE)
+    lines = ["policy.kind=dies-once", "plugins=['dies.py']", "checkpoint.every_rounds=1", "stop.max_rounds=4"]
+    lines += ["watchdog.silent_s=5"]  # srun leaves the other ranks of a killed one alone
+    settings = [*TINY, *(word for line in lines for word in ("-o", line))]
+    sweep = ["--ntasks=2", "--array=0-1", "slurm/emnist_static_sweep.sh", *settings]
     lists = {"HPCTRIP_KS": "2", "HPCTRIP_SEEDS": "7 8", "HPCTRIP_SWEEP": "try", "HPCTRIP_LAUNCHER": ""}
-    cluster.submit(*sweep, **lists)
-    assert cluster.results() == {"try/static_k2_seed7.h5": "finished", "try/static_k2_seed8.h5": "finished"}
+    files = ["try/static_k2_seed7.h5", "try/static_k2_seed8.h5"]
+    cluster.submit(*sweep, states={"COMPLETED", "FAILED"}, **lists)
+    assert cluster.results() == dict(zip(files, ["finished", "running"], strict=True))
+
     log = cluster.submit(*sweep, **lists)
-    assert log.count("is finished already") == 2 and "python -m hpctrip" not in log
+    assert f"results/{files[0]} is finished already" in log and log.count("python -m hpctrip") == 1
+    assert f"going on after round 1, from results/{files[1]}.ckpt" in log
+    assert cluster.results() == dict.fromkeys(files, "finished")
+
+    hpctrip = [sys.executable, "-m", "hpctrip"]
+    for seed in (7, 8):
+        given = ["inputs/fig08_static_sweep.toml", *settings, "-o", "policy.k=2", "-o", f"seed={seed}"]
+        cluster.run(*hpctrip, *given, "--out", f"undisturbed/static_k2_seed{seed}.h5")
+    tables = []
+    for folder in ("results/try", "undisturbed"):
+        cluster.run(*hpctrip, "merge", f"{folder}.h5", folder)
+        table = pd.read_csv(cluster.folder / f"{folder}.csv").drop(columns=["path", "wall_s"])
+        tables.append(table)
+    pd.testing.assert_frame_equal(*tables)
+    assert tables[0]["num_rounds"].tolist() == [4, 4] and tables[0]["params_digest"].nunique() == 2

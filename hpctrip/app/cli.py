@@ -98,19 +98,28 @@ def check(paths: tuple[str, ...], overrides: tuple[str, ...]) -> None:
     type=click.FloatRange(0, min_open=True),
     help="Speed of a host; absent: a few batches are trained here.",
 )
+@click.option(
+    "--gbit-per-second",
+    type=click.FloatRange(0, min_open=True),
+    default=10,
+    show_default=True,
+    help="Bandwidth of a rank's link to the others.",
+)
 def plan(
     paths: tuple[str, ...],
     overrides: tuple[str, ...],
     num_ranks: int,
     rounds: int,
     samples_per_second: float | None,
+    gbit_per_second: float,
 ) -> None:
     """Say what a run would do and cost on so many ranks, and what is wrong with it, without running it."""
     from rich.console import Console
 
     from hpctrip.app.plan import plan as report
 
-    Console(highlight=False).print(report(paths, overrides, num_ranks, rounds, samples_per_second))
+    planned = report(paths, overrides, num_ranks, rounds, samples_per_second, gbit_per_second * 1e9)
+    Console(highlight=False).print(planned)
 
 
 @cli.command()

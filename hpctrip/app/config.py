@@ -20,6 +20,7 @@ from hpctrip.base.component import Component, Registry, registry_of, unknown_nam
 from hpctrip.base.errors import Fault, InputError
 from hpctrip.base.units import Seconds
 from hpctrip.learn.aggregate import SERVERS
+from hpctrip.learn.compression import COMPRESSIONS
 from hpctrip.learn.engines.base import LocalWork
 from hpctrip.learn.partition import PARTITIONS
 from hpctrip.learn.workloads import WORKLOADS
@@ -32,6 +33,7 @@ from hpctrip.sim.profiler import Profiler
 from hpctrip.sim.sites import SITES
 from hpctrip.sim.throughput import THROUGHPUT_MODELS
 from hpctrip.sim.timing import Timing
+from hpctrip.sim.world import World
 
 Tables = dict[str, Any]
 
@@ -228,6 +230,7 @@ class Experiment(Component):
     partition: PARTITIONS.field() = Field(default_factory=dict, validate_default=True)
     train: Train = Train()
     server: SERVERS.field() = Field(default_factory=dict, validate_default=True)
+    compression: COMPRESSIONS.field() = Field(default_factory=dict, validate_default=True)
     engine: Engine = Engine()
     ranks: RanksInput = RanksInput()
     evaluate: Evaluate = Evaluate()
@@ -235,6 +238,20 @@ class Experiment(Component):
     checkpoint: Checkpointing = Checkpointing()
     interrupt: Interrupt = Interrupt()
     watchdog: WatchdogLimits = WatchdogLimits()
+
+    def world(self, num_params: int) -> World:
+        """The simulated world, for a model of so many parameters. Raises InputError where its files are unusable."""
+        return World.build(
+            self.sites,
+            self.network,
+            self.power,
+            self.throughput,
+            self.timing,
+            4.0 * num_params,
+            self.seed,
+            self.faults,
+            self.compression.sent_fraction(num_params),
+        )
 
 
 _DEFAULT_KINDS = {

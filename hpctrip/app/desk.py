@@ -8,13 +8,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 
 from hpctrip.app.config import Checkpointing
 from hpctrip.app.experiment import Plan, Run, State
 from hpctrip.app.progress import Progress
 from hpctrip.app.signals import Interruption
-from hpctrip.base.errors import HpctripError, InterruptedRun
+from hpctrip.base.errors import DivergedError, HpctripError, InterruptedRun
 from hpctrip.learn.params import digest
 from hpctrip.record.checkpoint import Checkpoint, Generations
 from hpctrip.record.writer import Recorder
@@ -56,7 +57,9 @@ class Keeper:
         paced = waited_s >= max(rules.every_s, self.cost_s / rules.max_fraction)
         return over or paced or (rules.every_rounds is not None and rounds >= rules.every_rounds)
 
-    def save(self, state: State, params: torch.Tensor, slots: torch.Tensor) -> None:
+    def save(
+        self, state: State, params: torch.Tensor, slots: torch.Tensor, residuals: Mapping[int, torch.Tensor]
+    ) -> None:
         """Write a checkpoint. Raises HpctripError where it cannot be written; the one before is then intact."""
         start = self._clock()
         self._files.write(
@@ -67,6 +70,7 @@ class Keeper:
                 history=state.history,
                 params=params.cpu().numpy(),
                 slots=slots.cpu().numpy(),
+                residuals={site: row.cpu().numpy() for site, row in residuals.items()},
                 input_toml=self._input_toml,
                 about=self._about,
             )
@@ -88,9 +92,12 @@ class Desk:
         self._last = State()
         self._interrupted = ""
         self._failure: HpctripError | None = None
+        self._diverged: DivergedError | None = None
 
     def turn(self, state: State) -> Turn:
-        """After every round: the next one, or the end."""
+        """After every round: the next one, or the end. Raises DivergedError where the last one had no result."""
+        if self._diverged:
+            raise self._diverged
         if not state.stop_reason and not self._failure:
             self._interrupted = self._interruption.reason(
                 self._run.signals, state.history, self._keeper.cost_s
@@ -98,21 +105,31 @@ class Desk:
         over = bool(state.stop_reason or self._interrupted or self._failure)
         return Turn(None if over else self._run.plan(state), self._keeper.due(state, over))
 
-    def save(self, state: State, params: torch.Tensor, slots: torch.Tensor) -> None:
+    def save(
+        self, state: State, params: torch.Tensor, slots: torch.Tensor, residuals: Mapping[int, torch.Tensor]
+    ) -> None:
         """Write a checkpoint."""
         try:
-            self._keeper.save(state, params, slots)
+            self._keeper.save(state, params, slots, residuals)
         except HpctripError as error:
             self._failure = self._failure or error
 
-    def observe(self, state: State) -> None:
-        """One more round is done: its row and its line."""
-        self._last = state
+    def advance(
+        self, state: State, plan: Plan, change: torch.Tensor, tail: np.ndarray, counts: np.ndarray
+    ) -> State:
+        """One more round is done: the state after it (see `Run.advance`), its row and its line. Where training diverged
+        there is no such state, and the next turn tells everyone."""
+        try:
+            state = self._last = self._run.advance(state, plan, change, tail, counts)
+        except DivergedError as error:
+            self._diverged = error
+            return state
         try:
             self._recorder.record(state.history)
         except HpctripError as error:
             self._failure = self._failure or error
         self._progress.round(state)
+        return state
 
     def finish(self, state: State, params: torch.Tensor) -> None:
         """Close the files. Raises InterruptedRun where the run is to be resumed, and what kept a file from being

@@ -15,19 +15,20 @@ from hpctrip.app.config import Experiment, Stop
 from hpctrip.app.signals import received
 from hpctrip.base.errors import DivergedError
 from hpctrip.base.rng import stream
-from hpctrip.learn.aggregate import PartialSum, finite_loss, mean_update
+from hpctrip.base.units import GB
+from hpctrip.learn.aggregate import LARGEST_UPDATE, PartialSum, mean_update
+from hpctrip.learn.compression import Compressor
 from hpctrip.learn.engines import choose
 from hpctrip.learn.engines.base import SiteWork
 from hpctrip.learn.evaluate import Counts, eval_batches, evaluate
 from hpctrip.learn.params import flatten
 from hpctrip.learn.workloads.base import Task
 from hpctrip.ranks.base import Ranks
-from hpctrip.ranks.placement import cut, place
+from hpctrip.ranks.placement import cut, cut_at_home, homes, place
 from hpctrip.ranks.watchdog import HERE
 from hpctrip.sim.policies.base import Decision
 from hpctrip.sim.rounds import CohortRound, History, RoundRow, Status
 from hpctrip.sim.simulation import Simulation
-from hpctrip.sim.world import World
 
 _LOSS_POINT = 2.0**20  # training losses travel as integers of this resolution, so that their sum has no order
 
@@ -118,16 +119,28 @@ class Run:
         )
         self.num_samples = np.array([len(shard) for shard in self.shards])
         self.num_visits = experiment.train.num_visits(self.num_samples, experiment.workload)
+        self.compressor = Compressor(experiment.compression, self.seed)
+        self.homes = (
+            homes(self.num_visits, self.sites_per_block, len(ranks.hosts))
+            if experiment.compression.keeps_residual
+            else None
+        )
+        """Host of every site [N] where sites keep a residual at their host; None: any host, placed every round."""
         self.eval_batches = eval_batches(
             min(len(task.test), experiment.evaluate.max_samples or len(task.test)),
             experiment.evaluate.batch_size,
         )
         if ranks.is_aggregator:  # nobody else looks at the simulated world
-            e, payload_bytes = experiment, 4.0 * len(self.initial_params)
-            self.world = World.build(
-                e.sites, e.network, e.power, e.throughput, e.timing, payload_bytes, self.seed, e.faults
-            )
+            e, self.world = experiment, experiment.world(len(self.initial_params))
             self.simulation = Simulation(self.world, e.profiler, e.policy, self.num_visits, self.seed)
+
+    @property
+    def updates(self) -> str:
+        """The size of an update on the simulated WAN, in words; at rank 0."""
+        rule, size = self.experiment.compression, f"{self.world.update_bytes / GB:g} GB"
+        fraction = rule.sent_fraction(len(self.initial_params))
+        whole = f"{self.world.model_bytes / GB:g} GB"
+        return size if fraction == 1 else f"{size} ({rule.kind}: {fraction:.2%} of {whole})"
 
     # 1. the aggregator's decision
 
@@ -146,11 +159,19 @@ class Run:
         shares = samples if self.experiment.server.weights == "samples" else np.ones(len(arrive))
         weights = np.zeros(len(cohort))
         weights[arrive] = shares / shares.sum()
-        blocks = [arrive[block] for block in cut(cohort[arrive], self.sites_per_block)]
-        costs = np.array([self.num_visits[cohort[block]].sum() for block in blocks])
+        blocks, block_hosts = self.place(cohort[arrive])
         every, last = self.experiment.evaluate.every_rounds, self.experiment.stop.max_rounds
         evaluated = round % every == 0 or round == last
-        return Plan(round, cohort, weights, blocks, place(costs, len(self.ranks.hosts)), evaluated)
+        return Plan(round, cohort, weights, [arrive[block] for block in blocks], block_hosts, evaluated)
+
+    def place(self, sites: np.ndarray) -> tuple[list[np.ndarray], np.ndarray]:
+        """Blocks of the sites that train, as positions into `sites`, and the host of each."""
+        if self.homes is not None:
+            blocks = cut_at_home(sites, self.sites_per_block)
+            return blocks, self.homes[[sites[block[0]] for block in blocks]]
+        blocks = cut(sites, self.sites_per_block)
+        costs = np.array([self.num_visits[sites[block]].sum() for block in blocks])
+        return blocks, place(costs, len(self.ranks.hosts))
 
     def decide(self, state: State) -> Decision:
         """What the policy chooses after `state`."""
@@ -176,14 +197,11 @@ class Run:
                     SiteWork(int(site), self.order(int(site), plan.round)) for site in plan.cohort[block]
                 ]
                 for position, update in zip(block, self.engine.train(params, sites), strict=True):
-                    place = f"site {update.site}, round {plan.round}"
-                    try:
-                        loss = finite_loss(update.mean_loss, place)
-                        partial.add(update.delta, float(plan.weights[position]), place)
+                    site, loss, weight = update.site, float(update.mean_loss), float(plan.weights[position])
+                    usable = abs(loss) < LARGEST_UPDATE
+                    if usable and partial.add(self.compressor(site, plan.round, update.delta), weight):
                         tail[2 * k + position] = int(loss * _LOSS_POINT)
-                    except DivergedError:
-                        if self.experiment.server.on_diverged == "stop":
-                            raise
+                    else:
                         tail[position] = 1
                     tail[k + position] = int(update.wall_s * 1e9)
             tail[3 * k + rank] = time.perf_counter_ns() - began
@@ -253,6 +271,13 @@ class Run:
             timing = self.world.round_timing(plan.round, state.clock_s, cohort, work_s)
         status = np.where(dropped > 0, Status.DIVERGED, timing.status)
         arrived = status == Status.ARRIVED
+        if dropped.any() and self.experiment.server.on_diverged == "stop":
+            first, *others = cohort[dropped > 0]
+            more = f" (and {len(others)} more)" if others else ""
+            raise DivergedError(
+                f"site {first}{more}, round {plan.round}: the training loss or an entry of the update is not finite "
+                f"or beyond {LARGEST_UPDATE:g}: training diverged; lower train.lr"
+            )
         if dropped.any() and not arrived.any():
             raise DivergedError(f"round {plan.round}: the update of every site diverged; lower train.lr")
         losses[~arrived] = math.nan

@@ -63,6 +63,12 @@ def launch(begin: Callable[[], Start]) -> None:
                 params, slots = ranks.lead(lambda: _fitting(run, begun[0]))
                 params = params.to(run.device)
                 run.slots.copy_(slots)
+                if run.homes is not None:
+                    kept = _residuals(begun[0]) if begun else None
+                    run.compressor.residuals = {
+                        site: row.to(run.device)
+                        for site, row in ranks.scatter_rows(kept, np.array(ranks.hosts)[run.homes]).items()
+                    }
             hosts = ranks.gather((hostname(), _device_name(run.device)))
             if not begun:
                 _, params = train(run, State(), params, None)
@@ -120,15 +126,30 @@ def _watchdog(ranks: Ranks, limits: WatchdogLimits) -> AbstractContextManager[ob
 def _fitting(run: Run, start: Start) -> tuple[torch.Tensor, torch.Tensor]:
     """The checkpoint's parameters [P] and slots [num_slots, P]; InputError where the model has other shapes."""
     assert start.checkpoint is not None
-    params, slots = start.checkpoint.params, start.checkpoint.slots
+    params, slots, residuals = start.checkpoint.params, start.checkpoint.slots, start.checkpoint.residuals
+    way_out = "resume with the hpctrip that wrote it"
     if params.shape != run.initial_params.shape or slots.shape != tuple(run.slots.shape):
         raise InputError(
             str(start.source),
             f"holds {params.shape} parameters and {slots.shape} slots, the model has "
             f"{tuple(run.initial_params.shape)} and {tuple(run.slots.shape)}",
-            "resume with the hpctrip that wrote it",
+            way_out,
         )
+    for site, row in residuals.items():
+        if not 0 <= site < len(run.shards) or row.shape != params.shape:
+            raise InputError(
+                str(start.source),
+                f"holds a residual of {row.shape} for site {site}; the model has {params.shape} parameters, sites are "
+                f"0 to {len(run.shards) - 1}",
+                way_out,
+            )
     return torch.from_numpy(params), torch.from_numpy(slots)
+
+
+def _residuals(start: Start) -> dict[int, torch.Tensor]:
+    """The checkpoint's residuals [P] by site."""
+    assert start.checkpoint is not None
+    return {site: torch.from_numpy(row) for site, row in start.checkpoint.residuals.items()}
 
 
 def _changes(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
@@ -162,6 +183,8 @@ def _meta(run: Run, given: Input, ranks: Ranks, hosts: list[tuple[str, str]]) ->
         "synthetic_data": run.task.synthetic,
         "synthetic_power": run.world.supply.synthetic,
         "update_bytes": run.world.update_bytes,
+        "compression": experiment.compression.kind,
+        "payload_bytes": experiment.compression.payload_bytes(len(run.initial_params)),
         "num_params": len(run.initial_params),
         "num_ranks": ranks.size,
         "transport": ranks.name,

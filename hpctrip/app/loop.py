@@ -22,9 +22,9 @@ def train(run: Run, state: State, params: torch.Tensor, desk: Desk | None) -> tu
         HERE.enter("record", round)
         turn = ranks.lead(partial(Desk.turn, desk, state))  # 1. who trains, or that it is over
         if turn.save:
-            slots = ranks.collect(run.slots)
+            slots, residuals = ranks.collect(run.slots), ranks.gather_rows(run.compressor.residuals)
             if desk:
-                desk.save(state, params, slots)
+                desk.save(state, params, slots, residuals)
         plan = turn.plan
         if plan is None:
             return state, params
@@ -39,5 +39,4 @@ def train(run: Run, state: State, params: torch.Tensor, desk: Desk | None) -> tu
         counts = ranks.total(run.evaluate_hosted(params, plan))  # 4. integer counts: correct, seen
         if desk:
             # 5. the virtual clock (Eqs. 3-7), one row; 6. the results file, the progress line
-            state = run.advance(state, plan, params - before, tail, counts)
-            desk.observe(state)
+            state = desk.advance(state, plan, params - before, tail, counts)

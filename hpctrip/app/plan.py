@@ -26,17 +26,21 @@ from rich.text import Text
 
 from hpctrip.app.config import read_input
 from hpctrip.app.experiment import Plan, Run, State
-from hpctrip.base.units import GB, HOUR_S
+from hpctrip.app.resume import default_path
+from hpctrip.base.units import HOUR_S
 from hpctrip.learn.aggregate import PartialSum
+from hpctrip.learn.compression import Compressor
 from hpctrip.learn.engines.base import SiteWork
 from hpctrip.learn.evaluate import evaluate
 from hpctrip.learn.workloads.base import cache_dir
 from hpctrip.ranks.base import hosts_of
 from hpctrip.ranks.device import choose_device
 from hpctrip.ranks.serial import SerialRanks
+from hpctrip.record import checkpoint as checkpoints
 from hpctrip.sim.rounds import Candidates, CohortRound, RoundRow, Status, columns
 from hpctrip.sim.timing import RoundTiming, Timing
 
+_EMPTY_FILE_BYTES = 40_000  # names, units, descriptions, input of a results file: 35 kB in the tests' one
 _PROBE_S = 1.0  # wall time that each of the probe's measurements aims at
 
 
@@ -81,8 +85,9 @@ def plan(
     num_ranks: int,
     num_rounds: int,
     samples_per_second: float | None,
+    bandwidth_bps: float,
 ) -> Group:
-    """The report. Raises InputError for bad input."""
+    """The report. `bandwidth_bps` is that of a rank's link to the others. Raises InputError for bad input."""
     experiment = read_input(paths, overrides).experiment
     torch.set_num_threads(experiment.ranks.threads)
     ranks = PlannedRanks(num_ranks)
@@ -91,7 +96,7 @@ def plan(
     run = Run(experiment, experiment.workload.task(experiment.seed), ranks, device)
     rounds = forecast(run, num_rounds)
     speed = probe(run) if samples_per_second is None else Speed(samples_per_second, math.inf, "as given")
-    return report(run, rounds, speed)
+    return report(run, rounds, speed, bandwidth_bps)
 
 
 def forecast(run: Run, num_rounds: int) -> list[PlannedRound]:
@@ -157,7 +162,7 @@ def probe(run: Run) -> Speed:
     params, batch = run.initial_params, run.work.batch_size
     block = [int(site) for site in np.argsort(-run.num_visits, kind="stable")[: run.sites_per_block]]
     orders = [run.order(site, 1) for site in block]
-    partial = PartialSum(len(params), 0, run.device)
+    partial, compressor = PartialSum(len(params), 0, run.device), Compressor(run.experiment.compression, 0)
 
     def train(num_batches: int) -> tuple[int, float]:
         """(samples, seconds)."""
@@ -165,7 +170,8 @@ def probe(run: Run) -> Speed:
         began = time.perf_counter()
         for update in run.engine.train(params, sites):
             # at full cost; what the update is does not matter here, not even whether it diverged
-            partial.add(update.delta.nan_to_num(0, 0, 0).clamp(-1, 1), 0.0, "probe")
+            usable = update.delta.nan_to_num(0, 0, 0).clamp(-1, 1)
+            partial.add(compressor(update.site, 0, usable), 0.0)
         return sum(len(site.order) for site in sites), time.perf_counter() - began
 
     first = run.eval_batches[:1]
@@ -179,11 +185,25 @@ def probe(run: Run) -> Speed:
     return Speed(samples / seconds, seen / (time.perf_counter() - began), where)
 
 
-def wall_s(run: Run, rounds: list[PlannedRound], speed: Speed) -> np.ndarray:
-    """Predicted wall time of every round: the busiest host trains, then evaluates its batches. Without the network."""
+def wall_s(run: Run, rounds: list[PlannedRound], speed: Speed, bandwidth_bps: float) -> np.ndarray:
+    """Predicted wall time of every round: the busiest host trains, the vectors are exchanged, the batches evaluated."""
     batches = math.ceil(len(run.eval_batches) / len(run.ranks.hosts))
     evaluation_s = batches * run.experiment.evaluate.batch_size / speed.evaluate_per_s
-    return np.array([r.samples.max() / speed.train_per_s + r.plan.evaluate * evaluation_s for r in rounds])
+    return np.array(
+        [
+            r.samples.max() / speed.train_per_s
+            + exchange_s(run, r.plan, bandwidth_bps)
+            + r.plan.evaluate * evaluation_s
+            for r in rounds
+        ]
+    )
+
+
+def exchange_s(run: Run, planned: Plan, bandwidth_bps: float) -> float:
+    """Predicted wall time of one exchange. A reduction and a broadcast of a long vector each send its bytes about twice
+    over a rank's link, whatever the number of ranks (Rabenseifner's and van de Geijn's algorithms)."""
+    sent = exchanged_bytes(run, planned)
+    return 2 * 8 * (sent["up"] + sent["down"]) / bandwidth_bps
 
 
 def exchanged_bytes(run: Run, planned: Plan) -> dict[str, int]:
@@ -206,27 +226,39 @@ def memory_bytes(run: Run, planned: Plan) -> dict[str, int]:
     sum: the int64 vector 8 (P + T), a float64 and an int64 scratch vector of 8 P.
     engine: 4 P each for weights, gradients, update and, with momentum, velocity; the stacked engine holds S of each.
     data: training set, on a GPU its own copy, on CPUs one memory-mapped copy a node.
-    aggregator: model, the received sum and its own of 8 (P + T), and two float64 vectors of 8 P in the server's step.
+    residuals: 4 P for each of the host's sites that keeps one (the fullest host).
+    aggregator: model, the received sum and its own of 8 (P + T), and two float64 vectors of 8 P in the server's step;
+    while a checkpoint is written, the residuals of all sites.
     """
     p, t = len(run.initial_params), run.num_tail(planned)
     model = 12 * p + 8 * p * len(run.slots)
     copies = run.sites_per_block if run.engine.name == "stacked" else 1
     data = run.task.train.inputs.nbytes + run.task.train.labels.nbytes
+    sites_at = np.zeros(1, dtype=np.int64) if run.homes is None else np.bincount(run.homes)
     return {
         "model": model,
         "sum": 8 * (p + t) + 16 * p,
         "engine": copies * 4 * p * (4 if run.work.momentum else 3),
         "data": data,
-        "aggregator": model + 16 * (p + t) + 16 * p,
+        "residuals": 4 * p * int(sites_at.max()),
+        "aggregator": model + 16 * (p + t) + 16 * p + 4 * p * int(sites_at.sum()),
     }
 
 
-def results_bytes(run: Run, rounds: list[PlannedRound]) -> int:
-    """Size of the results file after max_rounds rounds, before compression: 8 bytes a number."""
-    last = rounds[-1]
+def written_bytes(run: Run, rounds: list[PlannedRound]) -> dict[str, int]:
+    """Sizes after max_rounds rounds like the last of `rounds`: 8 bytes a number.
+
+    results: all rows and the table of sites, before compression, and what an empty file takes.
+    checkpoint: all rows, 4 P of the model and 8 P per slot of the server's optimiser. There are two of them.
+    """
+    last, p = rounds[-1], len(run.initial_params)
     per_site, per_candidate = len(columns(CohortRound)) + 1, len(columns(Candidates)) + 1
     a_round = len(columns(RoundRow)) + per_site * len(last.plan.cohort) + per_candidate * last.num_candidates
-    return 8 * (run.experiment.stop.max_rounds * a_round + 10 * len(run.world))
+    rows = 8 * run.experiment.stop.max_rounds * a_round
+    return {
+        "results": rows + 8 * 10 * len(run.world) + _EMPTY_FILE_BYTES,
+        "checkpoint": rows + 4 * p + 8 * p * len(run.slots),
+    }
 
 
 def warnings(run: Run, rounds: list[PlannedRound]) -> list[str]:
@@ -273,14 +305,15 @@ def warnings(run: Run, rounds: list[PlannedRound]) -> list[str]:
     return found
 
 
-def report(run: Run, rounds: list[PlannedRound], speed: Speed) -> Group:
+def report(run: Run, rounds: list[PlannedRound], speed: Speed, bandwidth_bps: float) -> Group:
     """All of it, for a person."""
     e, last = run.experiment, rounds[-1]
     walls, bytes_, memory = (
-        wall_s(run, rounds, speed),
+        wall_s(run, rounds, speed, bandwidth_bps),
         exchanged_bytes(run, last.plan),
         memory_bytes(run, last.plan),
     )
+    results, written = default_path(e.name, "TIME"), written_bytes(run, rounds)
     rest = max(0, e.stop.max_rounds - len(rounds))
     own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     facts = {
@@ -289,10 +322,13 @@ def report(run: Run, rounds: list[PlannedRound], speed: Speed) -> Group:
         + (", rank 0 is the aggregator" if run.ranks.size > 1 else " that is aggregator too"),
         "model": f"{len(run.initial_params):,} parameters",
         "exchange": f"per rank and round: {_size(bytes_['up'])} up, {_size(bytes_['down'])} down, "
-        f"{_size(bytes_['counters'] + bytes_['plan'])} of counters and plan",
-        "simulated WAN": f"updates of {run.world.update_bytes / GB:g} GB",
+        f"{_size(bytes_['counters'] + bytes_['plan'])} of counters and plan; "
+        f"{exchange_s(run, last.plan, bandwidth_bps):.2g} s a round at {bandwidth_bps / 1e9:g} Gbit/s",
+        "simulated WAN": f"updates of {run.updates}",
         "memory, a host": ", ".join(
-            f"{name} {_size(memory[name])}" for name in ("model", "sum", "engine", "data")
+            f"{name} {_size(memory[name])}"
+            for name in ("model", "sum", "engine", "data", "residuals")
+            if memory[name]
         )
         + f"; besides: activations, and the process itself (this one: {_size(own)})",
         "memory, aggregator": _size(memory["aggregator"]) if run.ranks.size > 1 else "as the host",
@@ -300,9 +336,14 @@ def report(run: Run, rounds: list[PlannedRound], speed: Speed) -> Group:
         + (f", {speed.evaluate_per_s:,.0f} evaluated" if math.isfinite(speed.evaluate_per_s) else "")
         + f" ({speed.origin})",
         "wall time": f"{walls.sum():.1f} s for {len(rounds)} rounds, "
-        f"{_duration(walls.sum() + rest * walls[-1])} for max_rounds = {e.stop.max_rounds}; without the network",
-        "written": f"results/{e.name}-TIME.h5: at most {_size(results_bytes(run, rounds))} after max_rounds; "
-        f"prepared data in {cache_dir()}",
+        f"{_duration(walls.sum() + rest * walls[-1])} for max_rounds = {e.stop.max_rounds}",
+        "written": f"{results}: at most {_size(written['results'])} after max_rounds; "
+        + (
+            f"{' and '.join(checkpoints.SUFFIXES)} beside it: {_size(written['checkpoint'])} each; "
+            if e.checkpoint.enabled
+            else "no checkpoints; "
+        )
+        + f"prepared data in {cache_dir()}",
     }
     head = Table(show_header=False, box=None, pad_edge=False)
     head.add_column(style="dim", no_wrap=True)

@@ -8,7 +8,7 @@ from rich.progress import Progress as Bar
 
 import hpctrip
 from hpctrip.app.experiment import Run, State
-from hpctrip.base.units import GB, HOUR_S
+from hpctrip.base.units import HOUR_S
 from hpctrip.record.schema import time_to_accuracy_s
 
 
@@ -43,7 +43,7 @@ class Progress:
         for line in (
             f"hpctrip {hpctrip.__version__}: {e.name}, seed {e.seed}, {target}, at most {e.stop.max_rounds} rounds",
             f"policy {policy} over {len(run.world)} sites, power {power}{made_up}, "
-            f"updates of {run.world.update_bytes / GB:g} GB on the simulated WAN",
+            f"updates of {run.updates} on the simulated WAN",
             f"data: {run.task.source}",
             f"{run.ranks.size} rank(s), {hosts} host(s), transport {run.ranks.name}, {run.engine_choice}",
         ):

@@ -18,7 +18,6 @@ from hpctrip.sim.policies.base import Decision, SiteView
 from hpctrip.sim.rounds import History, RoundRow, Status
 from hpctrip.sim.simulation import Simulation
 from hpctrip.sim.timing import RoundTiming
-from hpctrip.sim.world import World
 
 
 class NotReplayable(Exception):
@@ -44,8 +43,7 @@ def replay(run: Run, plugins: bool = False) -> list[Fault]:
 
 def _simulation(run: Run, experiment: Experiment) -> Simulation:
     """The run's world, built anew; the sizes of the shards are those of its file, so no data are needed."""
-    e, payload_bytes = experiment, 4.0 * run.meta.get("num_params", 0)
-    world = World.build(e.sites, e.network, e.power, e.throughput, e.timing, payload_bytes, e.seed, e.faults)
+    e, world = experiment, experiment.world(run.meta.get("num_params", 1))
     visits = e.train.num_visits(run.sites.get("num_samples", np.zeros(0)), e.workload)
     if len(visits) != len(world):
         raise InputError("sites", f"the input leads to {len(world)}, the file has sizes of {len(visits)}")

@@ -55,12 +55,18 @@ class Start:
 def start_new(paths: Iterable[str], overrides: Iterable[str], out: str | None, overwrite: bool) -> Start:
     """A run from the beginning. Raises InputError for bad input and where files are in the way."""
     given = read_input(paths, overrides)
-    path = out or f"results/{given.experiment.name}-{datetime.now():%Y%m%d-%H%M%S}.h5"
+    path = out or default_path(given.experiment.name, f"{datetime.now():%Y%m%d-%H%M%S-%f}")
     check_writable(path, overwrite)
     for file in checkpoints.generations(path):
         if file.exists() and not overwrite:
             raise InputError(str(file), "exists already", "resume from it, or allow overwriting")
     return _unless_told_to_stop(Start(given.tables, path))
+
+
+def default_path(name: str, time: str) -> str:
+    """The results file of a scenario for which none is named. Down to microseconds, `time` keeps runs apart that start
+    together: jobs of an array, say."""
+    return f"results/{name}-{time}.h5"
 
 
 def start_resumed(source: str, paths: Iterable[str], overrides: Iterable[str], out: str | None) -> Start:

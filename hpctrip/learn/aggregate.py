@@ -11,7 +11,6 @@ import torch
 from pydantic import Field
 
 from hpctrip.base.component import Component, Registry
-from hpctrip.base.errors import DivergedError
 
 # A weighted update p_i * delta_i is summed as the integer rint(p_i * delta_i * 2^40): integer addition is associative,
 # so any grouping of sites over ranks gives the same bits (a float64 reduce was seen to differ between 2, 3 and 5
@@ -34,31 +33,23 @@ class PartialSum:
         self._scaled = torch.empty(num_params, dtype=torch.float64, device=device)
         self._integer = torch.empty(num_params, dtype=torch.int64, device=device)
 
-    def add(self, delta: torch.Tensor, weight: float, place: str) -> None:
-        """Add weight * delta; `delta` is float32 [P]. DivergedError names `place` where it is not a usable number.
+    def add(self, delta: torch.Tensor, weight: float) -> bool:
+        """Add weight * delta; `delta` is float32 [P]. False, and nothing is added, where training diverged: an entry is
+        not finite or beyond LARGEST_UPDATE.
 
         The check comes before the cast: rint(nan) as an integer is silently a number.
         """
-        low, high = torch.aminmax(delta)
-        largest = float(torch.maximum(-low, high))
-        if not largest < LARGEST_UPDATE:
-            raise DivergedError(
-                f"{place}: the update's largest entry is {largest:g} (bound {LARGEST_UPDATE:g}): training diverged; "
-                "lower train.lr"
-            )
+        if not largest(delta) < LARGEST_UPDATE:
+            return False
         torch.mul(self._scaled.copy_(delta), weight * FIXED_POINT, out=self._scaled)
         self._sum += self._integer.copy_(self._scaled.round_())
+        return True
 
 
-def finite_loss(mean_loss: float, place: str) -> float:
-    """The loss as it is. DivergedError names `place` where it is not a usable number."""
-    loss = float(mean_loss)
-    if not abs(loss) < LARGEST_UPDATE:
-        raise DivergedError(
-            f"{place}: the mean training loss is {loss:g} (bound {LARGEST_UPDATE:g}): training diverged; "
-            "lower train.lr"
-        )
-    return loss
+def largest(delta: torch.Tensor) -> float:
+    """Largest magnitude in an update [P]; NaN where there is one."""
+    low, high = torch.aminmax(delta)
+    return float(torch.maximum(-low, high))
 
 
 def mean_update(total: torch.Tensor) -> torch.Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Protocol, TypeVar
 
@@ -60,6 +60,16 @@ class Ranks(Protocol):
     def collect(self, slots: torch.Tensor) -> torch.Tensor | None:
         """The state of the server step [num_slots, P], brought from where `step` is applied to rank 0; None
         elsewhere."""
+        ...
+
+    def gather_rows(self, rows: Mapping[int, torch.Tensor]) -> Mapping[int, torch.Tensor] | None:
+        """What each host keeps of its own, float32 rows by distinct keys, all at rank 0; None elsewhere."""
+        ...
+
+    def scatter_rows(
+        self, rows: Mapping[int, torch.Tensor] | None, homes: np.ndarray
+    ) -> dict[int, torch.Tensor]:
+        """The inverse: `rows` at rank 0 (None elsewhere) to the rank that `homes` [keys] names for each key."""
         ...
 
     def abort(self, code: int) -> None:

@@ -6,7 +6,7 @@ import pickle
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -128,6 +128,37 @@ class MpiRanks:
     def collect(self, slots: torch.Tensor) -> torch.Tensor | None:
         """Rank 0 steps, so it has them."""
         return slots if self.is_aggregator else None
+
+    def gather_rows(self, rows: Mapping[int, torch.Tensor]) -> dict[int, torch.Tensor] | None:
+        """Who has which is told first; then row after row, so that nobody but rank 0 holds more than one copy."""
+        kept = self.gather({key: len(row) for key, row in rows.items()})
+        if kept is None:
+            for row in rows.values():
+                _wait(self.comm.Isend(row.cpu().numpy(), dest=0))
+            return None
+        found = dict(rows)
+        for rank, lengths in enumerate(kept[1:], start=1):
+            for key, length in lengths.items():
+                found[key] = torch.empty(length)
+                _wait(self.comm.Irecv(found[key].numpy(), source=rank))
+        return found
+
+    def scatter_rows(
+        self, rows: Mapping[int, torch.Tensor] | None, homes: np.ndarray
+    ) -> dict[int, torch.Tensor]:
+        """As `gather_rows`, the other way round."""
+        lengths = self.lead(lambda: {key: len(row) for key, row in (rows or {}).items()})
+        found = {}
+        for key, length in lengths.items():
+            home = int(homes[key])
+            if rows is not None and home != self.rank:
+                _wait(self.comm.Isend(rows[key].numpy(), dest=home))
+            elif rows is not None:
+                found[key] = rows[key]
+            elif home == self.rank:
+                found[key] = torch.empty(length)
+                _wait(self.comm.Irecv(found[key].numpy(), source=0))
+        return found
 
     def abort(self, code: int) -> None:
         """MPI_Abort. MPI wants calls from the main thread only; this one does not return, and kills even a rank that

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -41,6 +41,16 @@ class SerialRanks:
     def collect(self, slots: torch.Tensor) -> torch.Tensor:
         """They are here."""
         return slots
+
+    def gather_rows(self, rows: Mapping[int, torch.Tensor]) -> Mapping[int, torch.Tensor]:
+        """They are here."""
+        return rows
+
+    def scatter_rows(
+        self, rows: Mapping[int, torch.Tensor] | None, homes: np.ndarray
+    ) -> dict[int, torch.Tensor]:
+        """They stay here."""
+        return dict(rows or {})
 
     def abort(self, code: int) -> None:
         """End this process, whatever its main thread does."""

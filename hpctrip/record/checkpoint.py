@@ -38,6 +38,7 @@ SUFFIXES = (".ckpt0", ".ckpt1")
 
 _DTYPES = {"<f4", "<f8", "<i8"}
 _DIGEST_BYTES = 32
+_RESIDUALS = "residuals"
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +55,8 @@ class Checkpoint:
     """State of the server optimiser, float64 [num_slots, P]."""
     input_toml: str
     """The merged input of the run."""
+    residuals: Mapping[int, np.ndarray] = field(default_factory=dict)
+    """What compression has lost so far of each site's updates, float32 [P] by site; empty where it keeps none."""
     about: Mapping[str, Any] = field(default_factory=dict)
     """What the results file goes on saying (`created_utc`, `starts`) and what the run was made with."""
 
@@ -61,6 +64,7 @@ class Checkpoint:
 def pack(checkpoint: Checkpoint) -> bytes:
     """The bytes of the file; equal checkpoints give equal bytes."""
     arrays = {"params": _little(checkpoint.params), "slots": _little(checkpoint.slots)}
+    arrays |= {f"{_RESIDUALS}/{site}": _little(row) for site, row in sorted(checkpoint.residuals.items())}
     for table, names in schema.tables(checkpoint.history).items():
         arrays |= {f"{table}/{name}": _little(column.values) for name, column in names.items()}
     header = json.dumps(
@@ -128,6 +132,7 @@ def _parse(body: memoryview) -> Checkpoint:
         arrays.setdefault(table, {})[name] = values
     if end != len(body):
         raise ValueError(f"{len(body)} bytes, not {end}")
+    residuals = {int(site): row for site, row in arrays.pop(_RESIDUALS, {}).items()}
     state, history = arrays.pop(""), schema.history_of(arrays)
     checkpoint = Checkpoint(
         round=header["round"],
@@ -136,6 +141,7 @@ def _parse(body: memoryview) -> Checkpoint:
         history=history,
         params=state["params"],
         slots=state["slots"],
+        residuals=residuals,
         input_toml=header["input_toml"],
         about=header["about"],
     )

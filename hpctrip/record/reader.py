@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,8 +29,9 @@ _EXPANSION = 1032
 class Run:
     """One results file in memory.
 
-    Every frame has `attrs`: "units" and "descriptions" ({column: text}) and "checksum" as stored in the file.
-    A column that the file lacks is missing here too: `schema_faults` names it.
+    Every frame has `attrs`: "units" and "descriptions" ({column: text}) and "checksum" as stored in the file, and
+    "added": the columns that came after the hpctrip that wrote it, which hold their default. Any other column that the
+    file lacks is missing here too: `schema_faults` names it.
     """
 
     path: Path
@@ -108,6 +109,12 @@ def open_run(path: str | Path) -> Run:
             return _read(path, file)
     except InputError:
         raise
+    except BlockingIOError as error:
+        raise InputError(
+            str(path),
+            "is locked by another program",
+            "set HDF5_USE_FILE_LOCKING=FALSE: results files are replaced whole, so reading one needs no lock",
+        ) from error
     except (
         Exception
     ) as error:  # on a damaged file h5py raises nearly anything: OSError, KeyError, MemoryError...
@@ -145,10 +152,10 @@ def _read(path: Path, file: h5py.File) -> Run:
         checksum=checksum,
         input_toml=_text(file["input/toml"]),
         input=json.loads(_text(file["input/json"])),
-        sites=_frame(file["sites"]),
-        rounds=_frame(file["rounds"]),
-        cohorts=_frame(file["rounds_sites"]),
-        candidates=_frame(file["candidates"]),
+        sites=_frame(file["sites"], {}),
+        rounds=_frame(file["rounds"], schema.TABLES["rounds"]),
+        cohorts=_frame(file["rounds_sites"], schema.TABLES["rounds_sites"]),
+        candidates=_frame(file["candidates"], schema.TABLES["candidates"]),
     )
 
 
@@ -174,12 +181,17 @@ def _values(dataset: h5py.Dataset) -> np.ndarray:
     return values.astype(values.dtype.newbyteorder("="))
 
 
-def _frame(group: h5py.Group) -> pd.DataFrame:
+def _frame(group: h5py.Group, expected: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
     columns = {name: group[name] for name in group}  # not items(), which gives None for what cannot be read
     frame = pd.DataFrame({name: _values(dataset) for name, dataset in columns.items()})
     for key, attribute in (("units", "unit"), ("descriptions", "description")):
         frame.attrs[key] = {name: _plain(dataset.attrs[attribute]) for name, dataset in columns.items()}
     frame.attrs["checksum"] = _plain(group.attrs["checksum"])
+    added = {name: about for name, about in expected.items() if name not in columns and "default" in about}
+    for name, about in added.items():
+        frame[name] = np.full(len(frame), about["default"], dtype=about["dtype"])
+        frame.attrs["units"][name], frame.attrs["descriptions"][name] = about["unit"], about["doc"]
+    frame.attrs["added"] = list(added)
     return frame
 
 

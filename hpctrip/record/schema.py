@@ -31,7 +31,7 @@ class Column(NamedTuple):
 Table = Mapping[str, Column]
 
 _ROUND = {"round": columns(RoundRow)["round"]}
-TABLES: dict[str, dict[str, dict[str, str]]] = {
+TABLES: dict[str, dict[str, dict[str, Any]]] = {
     "rounds": columns(RoundRow),
     "rounds_sites": _ROUND | columns(CohortRound),
     "candidates": _ROUND | columns(Candidates),

@@ -56,7 +56,13 @@ def summary(run: Run) -> dict[str, str]:
         "model digest": meta["params_digest"] or "not known",
         "hpctrip": meta["hpctrip_version"] + (commit if meta["git_commit"] else ""),
         "written": f"{meta['updated_utc']}, started {meta['created_utc']}",
+        **_added(run),
     }
+
+
+def _added(run: Run) -> dict[str, str]:
+    names = [f"{table}/{name}" for table, frame in run.tables.items() for name in frame.attrs["added"]]
+    return {"not recorded": f"{', '.join(names)}: the file is older"} if names else {}
 
 
 def _progress(rounds: pd.DataFrame) -> dict[str, str]:

@@ -15,7 +15,8 @@ class Network(Component):
     """WAN constants. L_i = d_i / v + M / B_i (Eq. 3); the cohort's communication time is the largest L_i (Eq. 4)."""
 
     update_bytes: Bytes | Literal["auto"] = 1.5 * GB
-    """M: bytes of one update on the simulated WAN; "auto": the real payload of the model; 0: no transfer time."""
+    """M: bytes of one uncompressed update on the simulated WAN; "auto": the real payload of the model; 0: no transfer
+    time. [compression] shortens it on its way up."""
     bandwidth_law: Literal["capped-inverse", "inverse", "linear"] = "capped-inverse"
     """B(d): near * min(1, near_distance / d); near * near_distance / d; or a straight line from near at 0 to far."""
     near_bandwidth_bps: BitsPerSecond = Field(1e9, gt=0)
@@ -29,7 +30,7 @@ class Network(Component):
     propagation_m_per_s: float = Field(2e8, gt=0)
     """v: speed of light in fibre."""
     round_trip: bool = False
-    """Count the model's way down as well as the update's way up: twice Eq. 3."""
+    """Count the model's way down as well as the update's way up: twice Eq. 3 (the model is never compressed)."""
     aggregator_bandwidth_bps: BitsPerSecond | None = Field(None, gt=0)
     """The aggregator's own link, shared by the cohort: no transfer ends before all k M / B_agg have passed it."""
 
@@ -55,14 +56,17 @@ class Network(Component):
             return inverse
         return np.minimum(self.near_bandwidth_bps, inverse)
 
-    def delay_s(self, distance_m: np.ndarray, bandwidth_bps: np.ndarray, update_bytes: float) -> np.ndarray:
-        """L_i of a site that has the aggregator's link to itself, [N] s (Eq. 3)."""
-        one_way = distance_m / self.propagation_m_per_s + 8 * update_bytes / bandwidth_bps
-        return 2 * one_way if self.round_trip else one_way
+    def delay_s(
+        self, distance_m: np.ndarray, bandwidth_bps: np.ndarray, up_bytes: float, down_bytes: float
+    ) -> np.ndarray:
+        """L_i of a site that has the aggregator's link to itself, [N] s (Eq. 3); a round trip adds the way down."""
+        propagation_s = distance_m / self.propagation_m_per_s
+        up_s = propagation_s + 8 * up_bytes / bandwidth_bps
+        return up_s + (propagation_s + 8 * down_bytes / bandwidth_bps) if self.round_trip else up_s
 
-    def contended_s(self, delay_s: np.ndarray, update_bytes: float) -> np.ndarray:
+    def contended_s(self, delay_s: np.ndarray, up_bytes: float, down_bytes: float) -> np.ndarray:
         """L_i [k] of a whole cohort, given each alone: the shared aggregator link can only slow them."""
         if self.aggregator_bandwidth_bps is None:
             return delay_s
-        shared_s = len(delay_s) * 8 * update_bytes / self.aggregator_bandwidth_bps
-        return np.maximum(delay_s, 2 * shared_s if self.round_trip else shared_s)
+        shared_bytes = up_bytes + down_bytes if self.round_trip else up_bytes
+        return np.maximum(delay_s, len(delay_s) * 8 * shared_bytes / self.aggregator_bandwidth_bps)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from enum import IntEnum
 from typing import Any
 
@@ -100,9 +100,14 @@ class RoundRow:
     candidates: Candidates | None = field(repr=False, default=None)
 
 
-def columns(cls: type) -> dict[str, dict[str, str]]:
-    """{name: {doc, unit, dtype}} of a row class: the one source of the results file's schema."""
-    return {f.name: dict(f.metadata) for f in fields(cls) if f.metadata}
+def columns(cls: type) -> dict[str, dict[str, Any]]:
+    """{name: {doc, unit, dtype}} of a row class: the one source of the results file's schema. A column that came later
+    has a `default` too, which stands where older files lack it."""
+    return {
+        f.name: dict(f.metadata) | ({} if f.default is MISSING else {"default": f.default})
+        for f in fields(cls)
+        if f.metadata
+    }
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,9 @@ class World:
     delay_s: np.ndarray
     """L_i of each site alone (Eq. 3)."""
     update_bytes: float
+    """M as it travels up: compressed."""
+    model_bytes: float
+    """What travels down in a round trip: M uncompressed."""
     supply: PowerSupply
     throughput: Throughput
     network: Network
@@ -41,16 +44,20 @@ class World:
         payload_bytes: float,
         seed: int,
         faults: Faults = NO_FAULTS,
+        sent_fraction: float = 1.0,
     ) -> World:
-        """The world of one seed. `payload_bytes` is M where the network says "auto"."""
+        """The world of one seed. `payload_bytes` is M where the network says "auto"; `sent_fraction` is the share of M
+        that compression leaves for the way up."""
         distance_m = sites.distances_m(seed)
         bandwidth_bps = network.bandwidth_bps(distance_m)
-        update_bytes = payload_bytes if network.update_bytes == "auto" else network.update_bytes
+        model_bytes = float(payload_bytes if network.update_bytes == "auto" else network.update_bytes)
+        update_bytes = model_bytes * sent_fraction
         return cls(
             distance_m,
             bandwidth_bps,
-            network.delay_s(distance_m, bandwidth_bps, update_bytes),
-            float(update_bytes),
+            network.delay_s(distance_m, bandwidth_bps, update_bytes, model_bytes),
+            update_bytes,
+            model_bytes,
             power.supply(len(distance_m), seed),
             throughput,
             network,
@@ -86,7 +93,8 @@ class World:
             start_s,
             work_s[sites],
             float(work_s.sum()),
-            self.network.contended_s(self.delay_s[sites], self.update_bytes) + extra_s[sites],
+            self.network.contended_s(self.delay_s[sites], self.update_bytes, self.model_bytes)
+            + extra_s[sites],
             lambda t: self.faults.outages.next_change_s(t, sites),
             deadline_s,
         )

@@ -255,6 +255,10 @@ FILES = {
             "use natural or iid",
         ],
     ),
+    "an archive of clips that is none": (
+        lambda folder: o("workload.kind=speech", f"workload.data={written(folder / 'clips.tar', 'x' * 700)}"),
+        ["clips.tar: not a whole tar archive", "fetch the file again"],
+    ),
     "no such trace": (
         lambda folder: o("power.kind=trace", "power.path=nowhere"),
         ["nowhere: no such file or folder", "traces/SOURCES.md"],

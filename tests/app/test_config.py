@@ -138,10 +138,13 @@ def test_what_check_prints_is_an_input_that_means_the_same(hpctrip, tiny, tmp_pa
 
 
 def test_centralized_is_a_world_of_its_own(tiny):
-    given = read_input([str(tiny)], ["policy.kind=centralized", "policy.power_fraction=0.5"])
+    given = read_input(
+        [str(tiny)], ["policy.kind=centralized", "policy.power_fraction=0.5", "compression.kind=top-k"]
+    )
     e = given.experiment
     assert e.sites.distances_m(e.seed).tolist() == [0.0]
     assert e.power.kind == "constant" and e.power.fraction == 0.5
+    assert e.compression.kind == "none"
     assert e.network.update_bytes == 0 and e.train.local_epochs == 0.01
     assert given.tables["sites"] == {"num_sites": 10}  # stored as it was given
 

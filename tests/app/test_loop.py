@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from hpctrip.learn.aggregate import SERVERS
+from hpctrip.learn.compression import COMPRESSIONS
 from hpctrip.learn.partition import PARTITIONS
 from hpctrip.record.verify import verify
 from hpctrip.sim.policies import POLICIES
@@ -173,6 +174,11 @@ def test_half_epochs_visit_other_samples_every_round():
 @pytest.mark.parametrize("kind", SERVERS)
 def test_every_server_optimiser_runs(kind, sound):
     sound(f"server.kind={kind}")
+
+
+@pytest.mark.parametrize("kind", set(COMPRESSIONS) - {"none"})
+def test_every_compression_runs_and_makes_a_difference(kind, sound, tiny_run):
+    assert sound(f"compression.kind={kind}").meta["params_digest"] != tiny_run.meta["params_digest"]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -61,8 +62,21 @@ def test_the_exchange_is_what_the_ranks_exchange(planned):
 def test_wall_time_follows_from_the_busiest_host(planned):
     run = planned(3, "policy.kind=all")
     rounds = planning.forecast(run, 2)
-    walls = planning.wall_s(run, rounds, planning.Speed(100.0, np.inf, "as given"))
-    assert walls == pytest.approx([200 / 100] * 2)  # 400 samples on two hosts
+    speed = planning.Speed(100.0, np.inf, "as given")
+    assert planning.wall_s(run, rounds, speed, np.inf) == pytest.approx(
+        [200 / 100] * 2
+    )  # 400 samples on two hosts
+    # a vector of int64 up and one of float32 down, each twice over a link of a million bits per second
+    exchange_s = 2 * 8 * (8 * (len(run.initial_params) + 3 * 10 + 3) + 4 * len(run.initial_params)) / 1e6
+    assert planning.wall_s(run, rounds, speed, 1e6) == pytest.approx([2 + exchange_s] * 2)
+
+
+def test_what_will_be_written_is_what_the_run_writes(planned, trained):
+    lines = ("policy.kind=all", "server.momentum=0.9")
+    run, done = planned(1, *lines), trained(*lines)
+    sizes = planning.written_bytes(run, planning.forecast(run, 3))
+    assert 0 <= Path(f"{done.path}.ckpt0").stat().st_size - sizes["checkpoint"] < 30_000  # its header
+    assert 0 <= sizes["results"] - done.path.stat().st_size < 20_000
 
 
 def test_a_momentum_costs_a_velocity_and_a_slot(planned):

@@ -19,7 +19,7 @@ from hpctrip.app.resume import start_new, start_or_resume, start_resumed
 from hpctrip.app.signals import Interruption, listening, received, stop_file
 from hpctrip.base.errors import HpctripError, InputError, InterruptedRun
 from hpctrip.record import writer
-from hpctrip.record.checkpoint import Generations, newest
+from hpctrip.record.checkpoint import Generations, newest, pack
 from hpctrip.record.reader import open_run
 from hpctrip.record.verify import verify
 from hpctrip.sim.rounds import History, RoundRow, columns
@@ -72,9 +72,17 @@ def undisturbed(tmp_path_factory):
     return run(tmp_path_factory.mktemp("undisturbed") / "run.h5")
 
 
-@pytest.mark.parametrize("server", ["fedavg", "momentum", "fedadam"])
-def test_in_two_parts_or_in_one_a_run_ends_with_the_same_bits(tmp_path, undisturbed, server):
-    lines = {"fedavg": [], "momentum": ["server.momentum=0.9"], "fedadam": ["server.kind=fedadam"]}[server]
+LEARNERS = {
+    "fedavg": [],
+    "momentum": ["server.momentum=0.9"],
+    "fedadam": ["server.kind=fedadam"],
+    "error feedback": ["compression.kind=top-k"],
+}
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_in_two_parts_or_in_one_a_run_ends_with_the_same_bits(tmp_path, undisturbed, learner):
+    lines = LEARNERS[learner]
     whole = run(tmp_path / "whole.h5", *lines) if lines else undisturbed
     half = run(tmp_path / "half.h5", *lines, rounds=2)
     assert half.meta["stop_reason"] == "max_rounds = 2"
@@ -115,6 +123,16 @@ def test_a_damaged_generation_is_named_and_the_one_before_it_is_used(tmp_path, u
     assert "run.h5.ckpt0: is damaged" in told and "going on after round 2" in told
 
 
+def test_residuals_that_do_not_fit_the_run_are_refused(tmp_path):
+    out = tmp_path / "run.h5"
+    run(out, "compression.kind=top-k", rounds=1)
+    found, path, _ = newest(out)
+    assert set(found.residuals) == set(found.history.last.cohort.site)
+    path.write_bytes(pack(dataclasses.replace(found, residuals={6: found.params})))
+    with pytest.raises(InputError, match=r"for site 6; the model has .* parameters, sites are 0 to 5"):
+        resume(out)
+
+
 def test_what_differs_is_named_and_only_stop_rules_and_how_it_runs_may(tmp_path, undisturbed):
     out = tmp_path / "run.h5"
     run(out, rounds=2)
@@ -147,6 +165,12 @@ def test_the_same_command_without_checkpoints_begins_again_unless_it_is_finished
     meta = {**found.meta, **given, "status": "failed"}
     writer.write_run(out, meta, {"site": (np.arange(6), "1", "site")}, History())
     assert_same(again(out, off), undisturbed)
+
+
+def test_runs_that_start_together_without_a_name_do_not_share_a_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    paths = {start_new([], settings(), None, False).path for _ in range(3)}
+    assert len(paths) == 3 and all(path.startswith("results/demo-") for path in paths)
 
 
 def test_a_new_run_does_not_trample_on_checkpoints(tmp_path):
@@ -245,7 +269,7 @@ def test_checkpoints_keep_within_their_share_of_the_wall_time(tmp_path, fake_row
 def _no_arrays():
     import torch
 
-    return torch.zeros(1), torch.zeros(0, 1, dtype=torch.float64)
+    return torch.zeros(1), torch.zeros(0, 1, dtype=torch.float64), {}
 
 
 @pytest.fixture

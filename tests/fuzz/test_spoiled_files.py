@@ -1,11 +1,12 @@
 """Spoiled files of every sort that hpctrip reads: accepted for what they say, or refused with exit code 2 and a clear
 text; never a traceback, a hang, or a wrong result taken for a right one.
 
-A new sort of file, e.g. a checkpoint, is one more test here: spoil it, give it to the commands that read it, and
-compare what was accepted with the original.
+A new sort of file is one more test here: spoil it, give it to the commands that read it, and compare what was accepted
+with the original.
 """
 
 import gzip
+import hashlib
 import os
 import shutil
 import struct
@@ -21,8 +22,10 @@ from hypothesis import strategies as st
 
 from hpctrip.app.config import Experiment, known_keys
 from hpctrip.base.component import Component, registry_of
+from hpctrip.record import checkpoint
 from hpctrip.record.diff import diff
 from hpctrip.record.reader import open_run
+from hpctrip.record.verify import verify
 
 SMALL = """
 name = "fuzz"
@@ -38,6 +41,15 @@ test_samples = 20
 [stop]
 max_rounds = 2
 """
+SMALL_WORKLOADS = {
+    "speech": {
+        "train_samples": 60,
+        "test_samples": 20,
+        "depth": 1,
+        "chirps": {"num_speakers": 8, "num_words": 4},
+    },
+}
+"""What makes the others as small."""
 PLAN = ("plan", "--samples-per-second", 100, "--rounds", 2)
 
 
@@ -83,7 +95,8 @@ def wild_inputs(draw):
         registry, owner = registry_of(field), field.annotation
         if registry is not None:
             kind = draw(st.sampled_from(sorted(registry)))
-            table = {"kind": kind} | (table if kind == table.get("kind", registry.default) else {})
+            same = kind == table.get("kind", registry.default)
+            table = {"kind": kind} | (table if same else SMALL_WORKLOADS.get(kind, {}))
             owner = registry[kind]
         elif not (isinstance(owner, type) and issubclass(owner, Component)):
             tables[name] = draw(VALUES)
@@ -237,3 +250,50 @@ def test_a_spoiled_results_file(folder, results, data):
         assert shown.code == 0
         assert diff(open_run(sound), open_run(path)) == []
         assert repr(open_run(sound).meta) == repr(open_run(path).meta)  # NaN is like itself
+
+
+# checkpoints, and results files to go on with
+
+BESIDE = ("", *checkpoint.SUFFIXES)
+EVERY_ROUND = ("-o", "checkpoint.every_rounds=1", "-o", "watchdog.enabled=false")
+
+
+@pytest.fixture(scope="module")
+def digest(folder, cache):
+    """Of four rounds in one piece. Beside it lies of3.h5, a run that stopped after three."""
+    for rounds in (3, 4):
+        options = (*EVERY_ROUND, "-o", f"stop.max_rounds={rounds}", "--out", folder / f"of{rounds}.h5")
+        assert hpctrip("run", folder / "small.toml", *options).code == 0
+    return open_run(folder / "of4.h5").meta["params_digest"]
+
+
+def resealed(data):
+    """With the checksum of what it now holds: past the seal, the parser's own checks are all there is."""
+    return data[:-32] + hashlib.blake2b(data[:-32], digest_size=32).digest()
+
+
+@many
+@given(data=st.data())
+def test_resuming_beside_spoiled_checkpoints_and_results(folder, digest, data):
+    path, reseal = folder / "resumed.h5", data.draw(st.booleans())
+    given = data.draw(st.sampled_from(BESIDE))
+    victims = data.draw(st.sets(st.sampled_from(BESIDE), min_size=1))
+    whole = set()
+    for suffix in BESIDE:
+        original = content = Path(f"{folder}/of3.h5{suffix}").read_bytes()
+        if suffix in victims:
+            content = data.draw(spoiled(original))
+            content = resealed(content) if reseal and suffix else content
+        whole |= {suffix} if content == original else set()
+        Path(f"{path}{suffix}").write_bytes(content)
+    name, also = ("resealed", (3,)) if reseal else ("resume", ())
+    ended = accepted_or_refused(name, "resume", f"{path}{given}", "-o", "stop.max_rounds=4", also=also)
+    if not reseal:
+        possible = given in whole if given else bool(whole - {""})
+        assert ended.code == (0 if possible else 2)
+        if possible:
+            found = open_run(path)
+            assert verify(found) == [] and found.meta["params_digest"] == digest
+    if ended.code == 2:
+        for suffix in whole:
+            assert Path(f"{path}{suffix}").read_bytes() == Path(f"{folder}/of3.h5{suffix}").read_bytes()

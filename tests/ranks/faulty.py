@@ -1,4 +1,5 @@
-"""A plug-in that breaks rank $FAULTY_RANK down in the second round, and notes the time in $FAULTY_FILE."""
+"""A plug-in that breaks rank $FAULTY_RANK down in the second round, and notes the time in $FAULTY_FILE; with
+$FAULTY_NAN its training diverges instead."""
 
 import dataclasses
 import os
@@ -50,6 +51,8 @@ class FaultyWorkload(Emnist):
         def prepare(images):
             calls.append(len(images))
             if len(calls) > BATCHES_OF_A_ROUND and is_faulty():
+                if "FAULTY_NAN" in os.environ:
+                    return task.prepare(images) * float("nan")
                 break_down()
             return task.prepare(images)
 

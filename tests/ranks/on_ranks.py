@@ -36,6 +36,11 @@ def seen(ranks: Ranks) -> dict:
     partial = torch.tensor([rank, 2**40, -rank, 1, 10 * rank]) * hosts_sites
     params, tail = ranks.combine(partial, 3, lambda total: total[:3].to(torch.float32) / 2)
     total = ranks.total(np.array([1, rank], dtype=np.int64))
+    # a row for every host, whose key is twice its rank, brought to rank 0 and given to the next host
+    gathered = ranks.gather_rows({2 * rank: torch.full((3,), rank + 0.5)} if hosts_sites else {})
+    homes = np.zeros(2 * ranks.size, dtype=np.int64)
+    homes[2 * np.array(ranks.hosts)] = np.roll(ranks.hosts, -1)
+    given = ranks.scatter_rows(gathered, homes)
     return {
         "is_aggregator": ranks.is_aggregator,
         "hosts": list(ranks.hosts),
@@ -46,6 +51,8 @@ def seen(ranks: Ranks) -> dict:
         "params": params.tolist(),
         "dtype": str(params.dtype),
         "tail": None if tail is None else tail.tolist(),
+        "rows": None if gathered is None else {key: row.tolist() for key, row in gathered.items()},
+        "given": {key: row.tolist() for key, row in given.items()},
         "total": None if total is None else total.tolist(),
     }
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from hpctrip.record.checkpoint import newest
 from hpctrip.record.reader import open_run
 from hpctrip.record.schema import TABLES
 
@@ -24,8 +25,25 @@ SCENARIO = (
     "evaluate.batch_size=30",
     "stop.max_rounds=5",
 )
+FAULTY_WORKLOAD = '[workload]\nkind = "faulty"\ntrain_samples = 400\ntest_samples = 200\n'
 STACKED = (*SCENARIO, "engine.name=stacked", "engine.sites_per_block=4", "stop.max_rounds=2")
+TOP_K = (*SCENARIO, "compression.kind=top-k", "compression.fraction=0.05", "engine.sites_per_block=2")
 FEW_SITES = (*SCENARIO, "sites.num_sites=3")
+SPEECH = (
+    "workload.kind=speech",
+    "workload.depth=2",
+    "workload.chirps={num_words=3, num_speakers=8, repetitions=1}",
+    "partition.kind=natural",
+    "sites.num_sites=6",
+    "policy.kind=all",
+    "train.batch_size=2",
+    "stop.max_rounds=2",
+)
+WORKLOADS = {
+    "speech": SPEECH,
+    "speech stacked": (*SPEECH, "engine.name=stacked", "engine.sites_per_block=2"),
+}
+"""Every other workload and engine, as small as it gets."""
 
 
 def facts(run):
@@ -80,22 +98,55 @@ def test_the_result_is_the_same_to_the_bit_on_any_number_of_ranks(
 
 
 @pytest.fixture(scope="module")
-def on_five(launch, tiny, tmp_path_factory):
+def on_ranks(launch, tiny, tmp_path_factory):
+    """`on_ranks(n, runs)`: one launch that makes several runs (name -> `-o` lines); the folder of their files."""
+
+    def launched(n, runs):
+        folder = tmp_path_factory.mktemp("ranks")
+        lines = [
+            shlex.join(["run", str(tiny), *arguments(lines), "--out", str(folder / f"{name}.h5")])
+            for name, lines in runs.items()
+        ]
+        env = {"HPCTRIP_TORCH_BACKEND": "gloo"}
+        ended = launch(n, folder, *lines, script=HERE / "on_ranks.py", env=env)
+        assert ended.code == 0, ended.err
+        return folder
+
+    return launched
+
+
+@pytest.fixture(scope="module")
+def on_five(on_ranks):
     """What five ranks saw of every transport, and the runs that they made."""
-    folder = tmp_path_factory.mktemp("five")
     runs = {
-        "stacked": arguments(STACKED),
-        "nccl": arguments((*SCENARIO, "ranks.transport=nccl")),
-        "few sites": arguments(FEW_SITES),
+        "stacked": STACKED,
+        "nccl": (*SCENARIO, "ranks.transport=nccl"),
+        "few sites": FEW_SITES,
+        "top-k": (*TOP_K, "ranks.transport=nccl"),
     }
-    lines = [
-        shlex.join(["run", str(tiny), *args, "--out", str(folder / f"{name}.h5")])
-        for name, args in runs.items()
-    ]
-    env = {"HPCTRIP_TORCH_BACKEND": "gloo"}
-    ended = launch(5, folder, *lines, script=HERE / "on_ranks.py", env=env)
+    return on_ranks(5, runs | WORKLOADS)
+
+
+@pytest.fixture(scope="module")
+def workloads_on_one(trained):
+    return {name: facts(trained(*lines)) for name, lines in WORKLOADS.items()}
+
+
+@pytest.mark.mpi
+def test_every_workload_gives_the_same_bits_on_two_three_and_five_ranks(on_ranks, on_five, workloads_on_one):
+    for folder in (on_ranks(2, WORKLOADS), on_ranks(3, WORKLOADS), on_five):
+        for name, expected in workloads_on_one.items():
+            assert facts(open_run(folder / f"{name}.h5")) == expected, name
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_every_workload_resumes_to_the_same_bits(name, workloads_on_one, hpctrip, tiny, tmp_path):
+    path, lines = tmp_path / "run.h5", WORKLOADS[name]
+    ended = hpctrip("run", tiny, *arguments(lines), "-o", "stop.max_rounds=1", "--out", path)
     assert ended.code == 0, ended.err
-    return folder
+    ended = hpctrip("resume", path, "-o", "stop.max_rounds=2")
+    assert ended.code == 0, ended.err
+    assert facts(open_run(path)) == workloads_on_one[name]
 
 
 @pytest.mark.mpi
@@ -111,6 +162,26 @@ def test_the_nccl_transport_gives_the_same_bits_as_mpi(on_five, serial):
     run = open_run(on_five / "nccl.h5")
     assert run.meta["transport"] == "nccl"
     assert facts(run) == facts(serial)
+
+
+@pytest.fixture(scope="module")
+def with_residuals(trained):
+    return trained(*TOP_K)
+
+
+@pytest.mark.mpi
+def test_residuals_kept_at_home_give_the_same_bits_on_five_ranks(on_five, with_residuals):
+    assert facts(open_run(on_five / "top-k.h5")) == facts(with_residuals)
+
+
+@pytest.mark.mpi
+def test_residuals_move_with_their_sites_from_three_ranks_to_two(with_residuals, launch, tiny, tmp_path):
+    path, lines = tmp_path / "run.h5", (*TOP_K, "checkpoint.every_rounds=1")
+    first = launch(3, tiny, *arguments((*lines, "stop.max_rounds=2")), "--out", path)
+    assert first.code == 0, first.err
+    second = launch(2, "resume", path, *arguments(["stop.max_rounds=5", "ranks.transport=nccl"]))
+    assert second.code == 0, second.err
+    assert facts(open_run(path)) == facts(with_residuals)
 
 
 @pytest.mark.mpi
@@ -131,9 +202,13 @@ def test_every_transport_keeps_the_contract(transport, on_five):
     assert first["is_aggregator"] and first["errors"] == ["policy.k: too large"] * 2
     assert first["gathered"] == [0, 1, 4, 9, 16]
     assert first["tail"] == [4, 100] and first["total"] == [5, 10]
+    assert first["rows"] == {"2": [1.5] * 3, "4": [2.5] * 3, "6": [3.5] * 3, "8": [4.5] * 3}
+    for rank, seen in enumerate([first, *others]):
+        before = {1: 4, 2: 1, 3: 2, 4: 3}.get(rank)
+        assert seen["given"] == ({str(2 * before): [before + 0.5] * 3} if before else {})
     for seen in others:
         assert not seen["is_aggregator"] and seen["errors"] == [2, 2]
-        assert seen["gathered"] is seen["tail"] is seen["total"] is None
+        assert seen["gathered"] is seen["tail"] is seen["total"] is seen["rows"] is None
 
 
 def test_one_process_keeps_the_contract(launch, tmp_path):
@@ -142,6 +217,7 @@ def test_one_process_keeps_the_contract(launch, tmp_path):
     seen = json.loads((tmp_path / "serial-0.json").read_text())
     assert seen["is_aggregator"] and seen["hosts"] == [0] and seen["gathered"] == [0]
     assert seen["errors"] == ["policy.k: too large"] * 2
+    assert seen["rows"] == seen["given"] == {"0": [0.5] * 3}
     assert seen["params"] == [0.0, 2.0**39, 0.0] and seen["tail"] == [1, 0] and seen["total"] == [1, 0]
 
 
@@ -152,7 +228,7 @@ def test_a_rank_that_raises_ends_the_job_with_its_traceback(rank, kind, launch, 
     lines = [f"plugins=['{HERE / 'faulty.py'}']", "stop.max_rounds=1000"]
     lines += ["policy.kind=faulty"] if kind == "policy" else ["policy.kind=all"]
     faulty = tmp_path / "faulty.toml"  # a file, because a changed kind drops the keys of the workload below
-    faulty.write_text('[workload]\nkind = "faulty"\ntrain_samples = 400\ntest_samples = 200\n')
+    faulty.write_text(FAULTY_WORKLOAD)
     ended = launch(
         5,
         tiny,
@@ -177,22 +253,26 @@ def test_a_rank_that_raises_ends_the_job_with_its_traceback(rank, kind, launch, 
 
 
 @pytest.mark.mpi
-def test_diverged_training_is_one_line_that_names_site_and_round(launch, tiny, tmp_path):
-    ended = launch(3, tiny, "-o", "train.lr=1e30", "--out", tmp_path / "run.h5")
-    # our 3, or Hydra's 9 where it reports a rank that it killed thereupon
-    assert ended.code in (3, 9), ended.err
-    assert "Traceback" not in ended.err
-    lines = [line for line in ended.err.splitlines() if line.startswith("hpctrip: ")]
-    assert len(lines) == 1, ended.err
-    assert "hpctrip: rank " in lines[0] and "round 1: the mean training loss is nan" in lines[0]
-    assert "site " in lines[0] and "lower train.lr" in lines[0]
-    assert not (tmp_path / "run.h5.tmp").exists()
+def test_training_that_diverges_on_one_host_ends_all_with_one_line_and_the_last_good_checkpoint(
+    launch, tiny, tmp_path
+):
+    out, faulty = tmp_path / "run.h5", tmp_path / "faulty.toml"
+    faulty.write_text(FAULTY_WORKLOAD)
+    lines = [f"plugins=['{HERE / 'faulty.py'}']", "policy.kind=all", "checkpoint.every_rounds=1"]
+    env = {"FAULTY_RANK": "3", "FAULTY_NAN": "yes"}
+    ended = launch(5, tiny, faulty, *arguments(lines), "--out", out, env=env)
+    assert ended.code == 3 and "Traceback" not in ended.err, ended.err
+    (line,) = ended.report
+    assert "hpctrip: site " in line and "(and 1 more), round 2: the training loss or an entry" in line
+    run = open_run(out)
+    assert run.meta["status"] == "failed" and run.meta["stop_reason"].startswith("DivergedError: site ")
+    assert len(run.rounds) == 1 and newest(out)[0].round == 1
 
 
 def test_diverged_training_in_one_process_is_one_line_too(hpctrip, tiny, tmp_path):
     ended = hpctrip("run", tiny, "-o", "train.lr=1e30", "--out", tmp_path / "run.h5")
     assert ended.code == 3 and len(ended.report) == len(ended.err.splitlines()) == 1
-    assert "round 1: the mean training loss is nan" in ended.err
+    assert "round 1: the training loss or an entry of the update is not finite" in ended.err
     assert list(tmp_path.iterdir()) == []
 
 

@@ -3,6 +3,9 @@
 import dataclasses
 import hashlib
 import os
+import pickle
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,12 +15,13 @@ from hypothesis import strategies as st
 from hpctrip.base.errors import InputError
 from hpctrip.record import checkpoint as checkpoints
 from hpctrip.record.checkpoint import Checkpoint, Generations, newest, pack, read, unpack
+from hpctrip.record.reader import open_run
 from hpctrip.sim.rounds import History
 
 
 @pytest.fixture(scope="session")
 def state(fake_history):
-    def make(rounds=3, num_slots=1):
+    def make(rounds=3, num_slots=1, residuals=None):
         history = fake_history(rounds, 5)
         return Checkpoint(
             round=rounds,
@@ -27,6 +31,7 @@ def state(fake_history):
             params=np.arange(7, dtype=np.float32) / 3,
             slots=np.arange(7 * num_slots, dtype=np.float64).reshape(num_slots, 7) / 7,
             input_toml='name = "made-up"\n',
+            residuals=residuals or {},
             about={"starts": ["after round 0: today, 3 ranks"]},
         )
 
@@ -46,6 +51,15 @@ def test_what_is_read_is_what_was_written(tmp_path, state, num_slots):
     assert found.params.tobytes() == written.params.tobytes() and found.slots.shape == (num_slots, 7)
     assert found.history.last.cohort.site.tolist() == written.history.last.cohort.site.tolist()
     assert found.about == written.about and found.clock_s == written.clock_s
+
+
+def test_residuals_come_back_by_their_site_and_a_checkpoint_without_is_as_it_ever_was(state):
+    rows = {12: np.arange(7, dtype=np.float32), 3: -np.ones(7, dtype=np.float32)}
+    written = state(residuals=rows)
+    found = unpack(pack(written), "it")
+    assert same(found, written) and sorted(found.residuals) == [3, 12]
+    assert all(found.residuals[site].tobytes() == row.tobytes() for site, row in rows.items())
+    assert unpack(pack(state()), "it").residuals == {} and b"residuals" not in pack(state())
 
 
 def test_a_round_without_candidates_or_evaluation_comes_back_as_it_was(state):
@@ -137,6 +151,28 @@ def test_dying_while_writing_leaves_the_newest_as_it_was(tmp_path, state, monkey
     with pytest.raises(Killed):
         files.write(state(3))
     assert newest(out)[0].round == 2
+
+
+def test_reading_a_file_executes_nothing(tmp_path, state, run_file):
+    path = tmp_path / "run.h5.ckpt0"
+    path.write_bytes(pack(state(3)))
+    watching, seen = [], []
+
+    def hook(event, arguments):
+        if watching and event in ("exec", "compile", "import", "pickle.find_class", "marshal.loads"):
+            seen.append((event, str(arguments)[:80]))
+
+    def reading():
+        read(path), open_run(run_file).history()
+
+    reading()  # what is imported late is imported now
+    sys.addaudithook(hook)  # for as long as Python runs: there is no way to take it back
+    watching.append(True)
+    reading()
+    assert seen == []
+    pickle.loads(pickle.dumps(Path()))
+    watching.clear()
+    assert "pickle.find_class" in dict(seen)
 
 
 def test_what_holds_no_checkpoint_is_said_so(tmp_path, run_file):

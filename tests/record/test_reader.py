@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import h5py
@@ -10,9 +13,12 @@ import numpy as np
 import pytest
 
 from hpctrip.base.errors import InputError
+from hpctrip.record import schema
+from hpctrip.record.diff import diff
 from hpctrip.record.reader import open_run, open_runs, read_traces
+from hpctrip.record.show import summary
 from hpctrip.record.verify import verify
-from hpctrip.record.writer import image
+from hpctrip.record.writer import image, write_run
 
 SHARED_TRACES = Path(__file__).parents[2].parent / "shared/data/powerdata2019"
 
@@ -67,6 +73,36 @@ def test_what_is_no_results_file_is_named(run_file, tmp_path):
         file.attrs["format_version"] = 99
     with pytest.raises(InputError, match="format version 99"):
         open_run(run_file)
+
+
+def test_a_locked_file_is_said_to_be_locked_and_read_where_hdf5_is_told_not_to_lock(run_file):
+    show = [sys.executable, "-m", "hpctrip", "show", "--status", str(run_file)]
+    with open(run_file, "r+b") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(InputError, match="is locked by another program; set HDF5_USE_FILE_LOCKING=FALSE"):
+            open_run(run_file)
+        told = subprocess.run(show, env=os.environ | {"HDF5_USE_FILE_LOCKING": "FALSE"}, capture_output=True)
+    assert told.returncode == 0 and told.stdout
+
+
+def test_a_file_older_than_a_column_is_read_with_its_default_and_checked_as_it_was_written(
+    monkeypatch, meta, fake_sites, fake_history, tmp_path
+):
+    old, new = tmp_path / "old.h5", tmp_path / "new.h5"
+    write_run(new, meta, fake_sites(5), fake_history(3, 5))
+    with monkeypatch.context() as patch:
+        known = {name: about for name, about in schema.TABLES["rounds"].items() if name != "record_wall_s"}
+        patch.setitem(schema.TABLES, "rounds", known)
+        write_run(old, meta, fake_sites(5), fake_history(3, 5))
+    run = open_run(old)
+    assert run.rounds["record_wall_s"].tolist() == [0.0] * 3 and verify(run) == []
+    assert len(run.history()) == 3 and diff(run, open_run(new)) == []
+    assert summary(run)["not recorded"] == "rounds/record_wall_s: the file is older"
+    with h5py.File(new, "r+") as file:
+        del file["rounds/record_wall_s"]
+    assert [str(fault).split(";")[0] for fault in verify(open_run(new))] == [
+        f"{new}: /rounds: does not match its checksum"
+    ]
 
 
 def test_a_missing_column_is_named_when_the_rows_are_asked_for(run_file):

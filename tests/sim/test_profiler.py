@@ -26,11 +26,12 @@ class Ramp:
 def world():
     network, distance_m = Network(), np.array([1e6, 5e6])
     bandwidth = network.bandwidth_bps(distance_m)
-    delay_s = network.delay_s(distance_m, bandwidth, 1.5e9)
+    delay_s = network.delay_s(distance_m, bandwidth, 1.5e9, 1.5e9)
     return World(
         distance_m,
         bandwidth,
         delay_s,
+        1.5e9,
         1.5e9,
         Ramp(),
         THROUGHPUT_MODELS["linear"](),

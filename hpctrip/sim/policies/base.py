@@ -25,7 +25,7 @@ class SiteView:
     compute_s: np.ndarray
     """c_i, seconds of one round of local work at full power."""
     update_bytes: float
-    """M, the simulated payload of one update, in bytes."""
+    """M, the simulated payload of one update as it travels up (compressed), in bytes."""
 
     def __len__(self) -> int:
         return len(self.power_fraction)

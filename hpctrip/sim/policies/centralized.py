@@ -36,5 +36,6 @@ class Centralized(Policy):
             "power": {"kind": "constant", "fraction": self.power_fraction},
             "partition": {"kind": "iid", "samples_per_site": None},
             "network": {"update_bytes": 0.0, "aggregator_bandwidth_bps": None},
+            "compression": {"kind": "none"},  # no WAN, nothing to compress for
             "train": {"local_epochs": 1 / self.rounds_per_epoch, "local_steps": None},
         }

@@ -1,0 +1,73 @@
+"""The contract of update compression, and what a host does with it. Shapes: P parameters."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from hpctrip.base.component import Component, Registry
+from hpctrip.base.rng import stream
+from hpctrip.learn.aggregate import LARGEST_UPDATE, largest
+
+
+class Compression(Component):
+    """Base of update compressions: a lossy encoding of an update on its way up, from a site to the aggregator.
+
+    The model's way down is not compressed. Encodings have a fixed length, so the size of a payload follows from P.
+    """
+
+    @property
+    def keeps_residual(self) -> bool:
+        """Error feedback: does a site keep what its encodings lost and add it to its next update?"""
+        return False
+
+    def payload_bytes(self, num_params: int) -> float:
+        """Size of an encoded update of `num_params` parameters."""
+        raise NotImplementedError
+
+    def roundtrip(self, delta: torch.Tensor, rng: np.random.Generator) -> torch.Tensor:
+        """What the aggregator decodes, float32 [P], on the device of `delta` [P], which is not changed.
+
+        An update that is not finite decodes to one that is not finite: the sum is where it is refused.
+        """
+        raise NotImplementedError
+
+    def sent_fraction(self, num_params: int) -> float:
+        """Size of the payload relative to the float32 update."""
+        return self.payload_bytes(num_params) / (4 * num_params)
+
+
+COMPRESSIONS = Registry("update compression", default="none")
+
+
+class Compressor:
+    """What a host does to the updates of the sites that it trains, and the residuals that these sites keep."""
+
+    def __init__(self, rule: Compression, seed: int):
+        self.rule, self.seed = rule, seed
+        self.residuals: dict[int, torch.Tensor] = {}
+        """What the encodings of every site that has trained here lost so far, [P]; empty without error feedback."""
+
+    def __call__(self, site: int, round: int, delta: torch.Tensor) -> torch.Tensor:
+        """What the aggregator decodes of the site's update `delta` [P].
+
+        Random numbers come from the stream (seed, "compression", round, site). With error feedback (Stich et al. 2018;
+        Karimireddy et al. 2019, Algorithm 1): send C(e + delta), keep e + delta - C(e + delta) as the next e.
+        """
+        rng = stream(self.seed, "compression", round, site)
+        if not self.rule.keeps_residual:
+            return self.rule.roundtrip(delta, rng)
+        if not largest(delta) < LARGEST_UPDATE:
+            return delta  # will be refused; the residual outlives the round and must not hold any of it
+        if site not in self.residuals:
+            self.residuals[site] = torch.zeros_like(delta)
+        residual = self.residuals[site].add_(delta)
+        sent = self.rule.roundtrip(residual, rng)
+        residual.sub_(sent)
+        return sent
+
+
+def in_buckets(delta: torch.Tensor, bucket_size: int) -> torch.Tensor:
+    """[num_buckets, bucket_size]: consecutive entries of `delta` [P], the last bucket filled up with zeros."""
+    return F.pad(delta, (0, -len(delta) % bucket_size)).view(-1, bucket_size)

@@ -1,0 +1,232 @@
+"""The speech workload: Speech Commands v2 (Warden 2018), one spoken word a second, and KWT-1 (paper, Table 2).
+
+The data are the published clips, read from a folder or an archive, or `chirps`: synthetic words of synthetic speakers,
+so that a first run needs no download.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import pandas as pd
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+
+from hpctrip.base.errors import InputError
+from hpctrip.base.rng import stream
+from hpctrip.learn.kwt import KWT
+from hpctrip.learn.workloads import cached
+from hpctrip.learn.workloads.base import WORKLOADS, Dataset, Task, Workload
+from hpctrip.learn.workloads.chirps import Chirps
+from hpctrip.learn.workloads.limits import subset
+from hpctrip.learn.workloads.speech_files import (
+    LISTS,
+    TESTING,
+    VALIDATION,
+    Clips,
+    fingerprint,
+    read_clips,
+    speaker_of,
+    word_of,
+)
+from hpctrip.sim.csv import read_table
+
+PARTS = ("train", "test")
+_VERSION = 1  # of the prepared data: raise it with any change that alters them
+
+
+@WORKLOADS.add
+class Speech(Workload):
+    """Spoken words (Speech Commands v2), or synthetic chirps, as MFCCs, and the Keyword Transformer KWT-1."""
+
+    kind: ClassVar[str] = "speech"
+    lr: ClassVar[float] = 0.001
+    batch_size: ClassVar[int] = 16
+    local_epochs: ClassVar[int] = 1
+    optimizer: ClassVar[Literal["adamw"]] = "adamw"
+    weight_decay: ClassVar[float] = 0.1  # of KWT; the paper's Table 2 states none
+
+    data: str = Field("chirps", min_length=1)
+    """`"chirps"`: synthetic words of synthetic speakers, no download; else a folder of `word/speaker_nohash_n.wav` (or
+    .flac), or a tar archive of one, compressed or not."""
+    words: list[str] | None = Field(None, min_length=2)
+    """The words to tell apart, which are the classes in this order. None: all that there are, sorted (35 in the whole
+    set). The others' clips are left out."""
+    split: Literal["official", "speaker"] = "official"
+    """`official`: tested on the clips in testing_list.txt, trained on those in neither list; `speaker`: all clips are
+    used, `test_fraction` of the speakers, drawn from the run's seed, is held out for testing. In both no speaker is on
+    two sides. Chirps are always split by speaker."""
+    test_fraction: float = Field(0.2, gt=0, lt=1)
+    """Speakers held out where the split is by speaker."""
+    client_map: str | None = Field(None, min_length=1)
+    """A CSV file with the columns `file` (word_speaker_nohash_n.wav) and `client`, gzipped or not: the natural owner of
+    a training clip is then its client; clips without one are not trained on. None: the owner is the speaker."""
+    train_samples: int | None = Field(None, ge=1, le=100_000_000)
+    """Number of training clips: a random subset drawn from the run's seed. None: all."""
+    test_samples: int | None = Field(None, ge=1, le=100_000_000)
+    """Number of test clips, likewise. None: all."""
+    depth: int = Field(12, ge=1, le=24)
+    """Transformer blocks: 12 is KWT-1; fewer train faster and are no longer that model."""
+    chirps: Chirps = Chirps()
+    """How the synthetic words are made; ignored with data from files."""
+
+    def prepare_data(self, seed: int) -> None:
+        """Compute the features into the cache, once per node. Raises InputError naming what is missing or damaged."""
+        self._folder(seed)
+
+    def task(self, seed: int) -> Task:
+        """The memory-mapped features and KWT-1; prepares the data first where nobody has."""
+        folder = self._folder(seed)
+        train, test = (
+            Dataset(*(cached.load(folder, f"{part}_{array}") for array in ("inputs", "labels", "groups")))
+            for part in PARTS
+        )
+        num_classes = len(cached.load(folder, "words"))
+        (note,) = cached.load(folder, "note").tolist()
+        owners = len(np.unique(train.groups))
+        sizes = (
+            f"{num_classes} words, {len(train):,} training clips of {owners:,} "
+            f"{'clients' if self.client_map else 'speakers'}, {len(test):,} test clips of other speakers{note}"
+        )
+        return Task(
+            train=train,
+            test=test,
+            num_classes=num_classes,
+            build_model=partial(KWT, num_classes, self.depth),
+            prepare=torch.Tensor.float,
+            loss=F.cross_entropy,
+            source=f"chirps (synthetic words of synthetic speakers, not Speech Commands): {sizes}"
+            if self._synthetic
+            else f"files in Speech Commands' layout from {self._source()}: {sizes}",
+            synthetic=self._synthetic,
+        )
+
+    @property
+    def _synthetic(self) -> bool:
+        return self.data == "chirps"
+
+    def _folder(self, seed: int) -> Path:
+        """The folder of the prepared arrays. Its key holds everything that they depend on."""
+        settings: dict[str, Any] = {
+            "version": _VERSION,
+            "words": self.words,
+            "limits": [self.train_samples, self.test_samples],
+        }
+        if self._synthetic:
+            settings |= {"chirps (synthetic)": self.chirps.model_dump()}
+        else:
+            settings |= {
+                "source": str(self._source()),
+                "files": fingerprint(self._source()),
+                "split": self.split,
+            }
+        if self._synthetic or self.split == "speaker":
+            settings["test_fraction"] = self.test_fraction
+        if self.client_map is not None:
+            way_out = "give a CSV file with the columns file and client"
+            settings["client_map"] = fingerprint(_existing("workload.client_map", self.client_map, way_out))
+        if self._synthetic or self.split == "speaker" or settings["limits"] != [None, None]:
+            settings["seed"] = seed
+        return cached.prepared("speech", settings, lambda: self._arrays(seed))
+
+    def _arrays(self, seed: int) -> dict[str, np.ndarray]:
+        """For both parts `{part}_inputs` [num_samples, 98, 40] float16, `{part}_labels` and `{part}_groups`
+        [num_samples] int64; then `words`, `note`, and the `mean` and `deviation` [40] that the inputs were freed of.
+
+        Every coefficient is standardised over all training clips, which the first linear layer could undo: KWT's
+        released code leaves them as they are, but their scales differ by two orders.
+        """
+        clips = self._clips(seed)
+        words = self.words or sorted({word_of(name) for name in clips.names})
+        labels = np.array([words.index(word_of(name)) for name in clips.names])
+        owners, unowned = self._owners(clips.names)
+        parts, absent = self._parts(clips, seed)
+        parts["train"] &= owners >= 0
+        arrays = {"words": np.array(words), "note": np.array([unowned + absent])}
+        for part, mask in parts.items():
+            rows = self._rows(part, mask, clips.names, seed)
+            arrays[f"{part}_inputs"] = clips.features[rows]
+            arrays[f"{part}_labels"], arrays[f"{part}_groups"] = labels[rows], owners[rows]
+        mean = arrays["train_inputs"].mean((0, 1), dtype=np.float64).astype(np.float32)
+        deviation = arrays["train_inputs"].std((0, 1), dtype=np.float64).clip(1e-6).astype(np.float32)
+        for part in parts:
+            inputs = arrays[f"{part}_inputs"]
+            inputs -= mean
+            inputs /= deviation
+            arrays[f"{part}_inputs"] = inputs.astype(np.float16)
+        return arrays | {"mean": mean, "deviation": deviation}
+
+    def _clips(self, seed: int) -> Clips:
+        return (
+            self.chirps.draw(self.words, seed) if self._synthetic else read_clips(self._source(), self.words)
+        )
+
+    def _owners(self, names: list[str]) -> tuple[np.ndarray, str]:
+        """[num_clips] int64 the owner of each clip, -1 where it has none, and what to say of those that have none."""
+        if self.client_map is None:
+            return np.unique([speaker_of(name) for name in names], return_inverse=True)[1], ""
+        table = read_table(self.client_map, "workload.client_map", "the columns file and client")
+        missing = {"file", "client"} - set(table.columns)
+        if missing:
+            raise InputError(
+                self.client_map, f"has no column {', '.join(sorted(missing))}", "name its columns so"
+            )
+        stems = table["file"].astype(str).str.rpartition(".")[0].str.replace("_", "/", n=1)
+        client_of = dict(zip(stems, pd.factorize(table["client"])[0], strict=True))
+        owners = np.array([client_of.get(name, -1) for name in names], dtype=np.int64)
+        return owners, f"; {(owners < 0).sum():,} clips have no client"
+
+    def _parts(self, clips: Clips, seed: int) -> tuple[dict[str, np.ndarray], str]:
+        """For both parts [num_clips] bool, which clips are in it, and what to say of listed clips that are absent."""
+        if self._synthetic or self.split == "speaker":
+            speakers = np.unique([speaker_of(name) for name in clips.names])
+            num_held = max(1, round(self.test_fraction * len(speakers)))
+            held = set(stream(seed, "speech/held_out").permutation(speakers)[:num_held].tolist())
+            is_test = np.array([speaker_of(name) in held for name in clips.names])
+            return {"train": ~is_test, "test": is_test}, ""
+        if TESTING not in clips.lists:
+            raise InputError(
+                str(self._source()),
+                f"there is no {TESTING} in it or beside it",
+                'or set workload.split = "speaker"',
+            )
+        listed = {
+            name: np.array([clip in clips.lists.get(name, ()) for clip in clips.names]) for name in LISTS
+        }
+        wanted = {word_of(name) for name in clips.names}
+        named = sum(word_of(name) in wanted for names in clips.lists.values() for name in names)
+        absent = named - sum(int(there.sum()) for there in listed.values())
+        note = f"; {absent:,} listed clips are not there" if absent else ""
+        return {"train": ~(listed[TESTING] | listed[VALIDATION]), "test": listed[TESTING]}, note
+
+    def _rows(self, part: str, mask: np.ndarray, names: list[str], seed: int) -> np.ndarray:
+        """The clips of a part in an order that mixes words and depends on the names alone, a random subset where a
+        limit asks so. Mixed, because `evaluate.max_samples` takes the first."""
+        rows = np.flatnonzero(mask)
+        if not len(rows):
+            raise InputError(
+                f"workload.split = {self.split!r}",
+                f"leaves no clip for the {part} part, of {len(names):,} in {self.data}",
+                "use the other split, or other words",
+            )
+        limit = self.train_samples if part == "train" else self.test_samples
+        rows = rows[subset(self.kind, part, limit, len(rows), self.data, seed)]
+        return np.array(sorted(rows, key=lambda row: hashlib.blake2b(names[row].encode()).digest()))
+
+    def _source(self) -> Path:
+        """The folder or archive. Raises InputError where there is none."""
+        way_out = 'fetch it with `python -m hpctrip fetch speech DIR`, or set workload.data = "chirps"'
+        return _existing("workload.data", self.data, way_out)
+
+
+def _existing(key: str, value: str, way_out: str) -> Path:
+    """The path that an input key names. Raises InputError where nothing is there."""
+    path = Path(value).expanduser().resolve()
+    if not path.exists():
+        raise InputError(key, f"there is no file or folder {path}", way_out)
+    return path

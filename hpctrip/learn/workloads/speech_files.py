@@ -1,0 +1,211 @@
+"""Speech Commands as it is published: word/speaker_nohash_n.wav (or .flac), in a folder or in a tar archive.
+
+Two lists say which clips are for testing and for validation. They name .wav files and are matched without the suffix,
+so clips that were converted keep their split. `_background_noise_`, and whatever else begins with _ or ., is no word.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import lzma
+import tarfile
+import zlib
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+import soundfile
+from rich.console import Console
+from rich.progress import Progress
+from threadpoolctl import threadpool_limits
+
+from hpctrip.base.component import unknown_name
+from hpctrip.base.errors import InputError
+from hpctrip.learn.mfcc import SAMPLE_RATE, WINDOW, mfcc
+
+TESTING, VALIDATION = LISTS = ("testing_list.txt", "validation_list.txt")
+SUFFIXES = (".wav", ".flac")
+_LAYOUT = "<word>/<speaker>_nohash_<n>.wav (or .flac)"
+_CHUNK = 2048  # files in memory at once: 64 MB
+
+
+@dataclass(frozen=True)
+class Clips:
+    """What a source holds of the words asked for, in the order of the names."""
+
+    names: list[str]
+    """`word/speaker_nohash_n`, without the suffix."""
+    features: np.ndarray
+    """[num_clips, 98, 40] float32, see learn.mfcc."""
+    lists: dict[str, frozenset[str]]
+    """What each list that is there names, likewise without suffixes."""
+
+
+def word_of(name: str) -> str:
+    """`word/speaker_nohash_n` -> the word."""
+    return name.partition("/")[0]
+
+
+def speaker_of(name: str) -> str:
+    """`word/speaker_nohash_n` -> the speaker."""
+    return name.partition("/")[2].partition("_nohash_")[0]
+
+
+def fingerprint(source: Path) -> dict[str, list[int]]:
+    """What tells a changed source without opening its files: size and time of the archive and of the lists, or of the
+    folder's folders (whose times tell that files came, went or were renamed, not that one was changed in place)."""
+    if source.is_dir():
+        paths = [path for path in source.iterdir() if path.is_dir() or path.name in LISTS]
+    else:
+        paths = [source, *(path for path in map(source.with_name, LISTS) if path.is_file())]
+    return {path.name: [(stat := path.stat()).st_size, stat.st_mtime_ns] for path in sorted(paths)}
+
+
+def check_words(words: Sequence[str] | None, known: Collection[str], source: str) -> None:
+    """Raises InputError where a word is asked for twice, or is not among those that the source has."""
+    for word in words or ():
+        if words.count(word) > 1:
+            raise InputError("workload.words", f"{word!r} is named twice", "name every word once")
+        if word not in known:
+            raise InputError("workload.words", f"{word!r} is not in {source}", unknown_name(word, known))
+
+
+def read_clips(source: Path, words: Sequence[str] | None) -> Clips:
+    """Read and transform every clip of these words (None: all), on all cores, with a progress bar on a terminal.
+
+    Raises InputError that names the file that is damaged, of another rate, stereo, empty or too long, the word that has
+    no clips, or the archive that ends too early.
+    """
+    seen: set[str] = set()
+    lists: dict[str, frozenset[str]] = {}
+    found: dict[str, np.ndarray] = {}
+    files = _files(source, lambda word: seen.add(word) or words is None or word in words)
+    console = Console(stderr=True)
+    with (
+        Progress(console=console, disable=not console.is_terminal) as bar,
+        ThreadPoolExecutor() as pool,  # threads: decoding, FFT and products run outside Python's lock
+        threadpool_limits(1, "blas"),  # its own threads wait for each other: four times the CPU time
+    ):
+        task = bar.add_task(f"features of {source.name}", total=1.0)
+        while chunk := list(islice(files, _CHUNK)):
+            clips = [file for file in chunk if file.name not in LISTS]
+            lists |= {file.name: _listed(file) for file in chunk if file.name in LISTS}
+            found |= zip((clip.name for clip in clips), pool.map(_features, clips), strict=True)
+            bar.update(task, completed=chunk[-1].fraction)
+    check_words(words, seen, str(source))
+    if not found:
+        raise InputError(str(source), f"holds no clips {_LAYOUT}", "give the folder or archive that does")
+    names = sorted(found)
+    return Clips(names, np.stack([found[name] for name in names]), lists)
+
+
+@dataclass(frozen=True)
+class _File:
+    """One clip or list, read."""
+
+    place: str
+    """How to speak of it."""
+    name: str
+    """`word/speaker_nohash_n` of a clip, the file's name of a list."""
+    content: bytes
+    fraction: float
+    """Of the source, what has been read with it."""
+
+
+def _files(source: Path, wanted: Callable[[str], bool]) -> Iterator[_File]:
+    try:
+        yield from _of_folder(source, wanted) if source.is_dir() else _of_archive(source, wanted)
+    except OSError as error:
+        place = str(error.filename or source)
+        raise InputError(
+            place, f"cannot be read ({error.strerror or error})", "check the path and permissions"
+        ) from None
+
+
+def _of_folder(source: Path, wanted: Callable[[str], bool]) -> Iterator[_File]:
+    folders = sorted(path for path in source.iterdir() if path.is_dir() and path.name[0] not in "_.")
+    for done, folder in enumerate(folders, 1):
+        if not wanted(folder.name):
+            continue
+        for path in sorted(folder.iterdir()):
+            if path.suffix in SUFFIXES and path.name[0] != ".":
+                name = _clip_name(str(path), folder.name, path.stem)
+                yield _File(str(path), name, path.read_bytes(), done / len(folders))
+    yield from _lists(source)
+
+
+def _of_archive(source: Path, wanted: Callable[[str], bool]) -> Iterator[_File]:
+    """Members in their order, read once: a compressed archive cannot be read out of order. Lists may lie beside it;
+    those inside come later and win."""
+    size = source.stat().st_size
+    yield from _lists(source.parent)
+    try:
+        with source.open("rb") as raw, tarfile.open(fileobj=raw) as archive:
+            for member in archive:
+                *_, word, file = ("", *PurePosixPath(member.name).parts)[-2:]
+                is_clip = PurePosixPath(file).suffix in SUFFIXES and word[:1] not in ("", "_", ".")
+                if not member.isfile() or not (
+                    file in LISTS or (is_clip and file[0] != "." and wanted(word))
+                ):
+                    continue
+                place = f"{source}: {member.name}"
+                name = file if file in LISTS else _clip_name(place, word, PurePosixPath(file).stem)
+                yield _File(place, name, archive.extractfile(member).read(), raw.tell() / size)
+            if archive.fileobj is raw:  # gzip and its like find out by themselves
+                raw.seek(archive.offset)
+                if raw.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
+                    raise tarfile.ReadError("no end mark")
+    except (tarfile.TarError, EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError) as error:
+        problem = str(error).splitlines()[0]
+        raise InputError(
+            str(source), f"not a whole tar archive ({problem})", "copy or fetch the file again"
+        ) from None
+
+
+def _lists(folder: Path) -> Iterator[_File]:
+    for path in map(folder.joinpath, LISTS):
+        if path.is_file():
+            yield _File(str(path), path.name, path.read_bytes(), 0.0)
+
+
+def _clip_name(place: str, word: str, stem: str) -> str:
+    speaker, nohash, _ = stem.partition("_nohash_")
+    if not (speaker and nohash):
+        raise InputError(place, "the name says no speaker", f"clips are named {_LAYOUT}; rename or remove it")
+    return f"{word}/{stem}"
+
+
+def _listed(file: _File) -> frozenset[str]:
+    return frozenset(
+        line.strip().rpartition(".")[0]
+        for line in file.content.decode("utf-8", "replace").splitlines()
+        if line.strip()
+    )
+
+
+def _features(file: _File) -> np.ndarray:
+    """[98, 40] float32. Clips shorter than a second are padded with zeros at their end; what is longer, or shorter than
+    one window, is an error: it is not a clip of one word."""
+    try:
+        samples, rate = soundfile.read(io.BytesIO(file.content), dtype="float64", always_2d=True)
+    except (soundfile.SoundFileError, RuntimeError, ValueError) as error:
+        reason = str(error).rpartition(": ")[2].rstrip(".") if file.content else "the file is empty"
+        raise InputError(
+            file.place, f"cannot be decoded ({reason})", "copy or fetch the file again, or remove it"
+        ) from None
+    length, channels = samples.shape
+    for wrong, problem in (
+        (rate != SAMPLE_RATE, f"{rate:,} samples a second, expected {SAMPLE_RATE:,}"),
+        (channels != 1, f"{channels} channels, expected one"),
+        (
+            not WINDOW <= length <= SAMPLE_RATE,
+            f"{length:,} samples, expected {WINDOW:,} to {SAMPLE_RATE:,} (30 ms to 1 s)",
+        ),
+    ):
+        if wrong:
+            raise InputError(file.place, problem, "convert it, or remove it")
+    return mfcc(samples[:, 0])

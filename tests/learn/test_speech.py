@@ -1,0 +1,303 @@
+import gzip
+import io
+import struct
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from hpctrip.base.errors import InputError
+from hpctrip.learn.mfcc import mfcc
+from hpctrip.learn.workloads import WORKLOADS, cached
+from hpctrip.learn.workloads.chirps import Chirps
+from hpctrip.learn.workloads.speech import Speech
+
+SHARED = Path(__file__).parents[2].parent / "shared/data/speech_commands"
+SPEAKERS = ("0a0a", "1b1b", "2c2c", "3d3d", "4e4e")
+SECOND = np.sin(np.arange(16_000) / 16_000 * 2 * np.pi * 440)
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("HPCTRIP_CACHE", str(folder))
+    return folder
+
+
+def sound(samples=SECOND, rate=16_000, format="WAV"):
+    """The bytes of a sound file."""
+    buffer = io.BytesIO()
+    soundfile.write(buffer, samples, rate, format=format)
+    return buffer.getvalue()
+
+
+@pytest.fixture
+def published(tmp_path):
+    """Write a tiny set in the published layout: two words, said once by five speakers of different loudness; the first
+    speaker is on the testing list, the second on that for validation, and so are clips that are not there."""
+
+    def write(suffix="wav", name="set"):
+        folder = tmp_path / name
+        for word in ("yes", "no", "_background_noise_"):
+            (folder / word).mkdir(parents=True, exist_ok=True)
+            for loud, speaker in enumerate(SPEAKERS, 1):
+                content = sound(SECOND * loud / 10, format=suffix.upper())
+                (folder / word / f"{speaker}_nohash_0.{suffix}").write_bytes(content)
+        for list_name, speaker in (("testing_list.txt", "0a0a"), ("validation_list.txt", "1b1b")):
+            clips = [f"{word}/{who}_nohash_0.wav" for word in ("yes", "no") for who in (speaker, "ffff")]
+            (folder / list_name).write_text("\n".join(clips) + "\n")
+        return folder
+
+    return write
+
+
+def archive(folder, path, mode="w"):
+    with tarfile.open(path, mode) as tar:
+        tar.add(folder, arcname="speech_commands_v0.02")
+    return path
+
+
+def task_of(data, **options):
+    return Speech(data=str(data), **options).task(seed=0)
+
+
+def test_the_hyper_parameters_are_those_of_table_2():
+    speech = WORKLOADS["speech"]
+    assert (speech.lr, speech.batch_size, speech.local_epochs) == (0.001, 16, 1)
+    assert (speech.optimizer, speech.weight_decay) == ("adamw", 0.1)
+    assert Speech().depth == 12  # KWT-1, whose size is counted in test_kwt.py
+
+
+def test_the_official_split_keeps_its_lists_apart_and_counts_what_is_not_there(published):
+    task = task_of(published())
+    assert task.num_classes == 2
+    assert sorted(task.test.labels.tolist()) == [0, 1]  # one speaker said both words
+    assert len(task.train) == 6 and len(np.unique(task.train.groups)) == 3  # not the one for validation
+    assert not set(task.train.groups.tolist()) & set(task.test.groups.tolist())
+    assert "6 training clips of 3 speakers, 2 test clips of other speakers" in task.source
+    assert "4 listed clips are not there" in task.source
+    assert not task.synthetic
+
+
+@pytest.mark.parametrize("suffix", ["wav", "flac"])
+@pytest.mark.parametrize("mode", ["w", "w:gz"])
+def test_an_archive_is_the_same_data_as_its_folder_and_lists_may_lie_beside_it(
+    mode, suffix, published, tmp_path
+):
+    folder = published(suffix)
+    expected = task_of(folder)
+    assert _same(task_of(archive(folder, tmp_path / "with lists.tar", mode)), expected)
+    (tmp_path / "apart").mkdir()
+    for name in ("testing_list.txt", "validation_list.txt"):
+        (folder / name).rename(tmp_path / "apart" / name)
+    assert _same(task_of(archive(folder, tmp_path / "apart" / "without.tar", mode)), expected)
+
+
+def _same(task, other):
+    return all(
+        np.array_equal(getattr(getattr(task, part), array), getattr(getattr(other, part), array))
+        for part in ("train", "test")
+        for array in ("inputs", "labels", "groups")
+    )
+
+
+def test_inputs_are_the_features_standardised_over_the_training_clips(published, cache):
+    task = task_of(published())
+    heard = [soundfile.read(io.BytesIO(sound(SECOND * loud / 10)))[0] for loud in (3, 4, 5)]
+    raw = np.stack([mfcc(clip) for clip in heard])
+    mean, deviation = raw.mean((0, 1)), raw.std((0, 1))
+    order = np.argsort(task.train.groups[task.train.labels == 1])  # of the word "yes", by speaker
+    found = task.train.inputs[task.train.labels == 1][order]
+    np.testing.assert_allclose(found, (raw - mean) / deviation, rtol=1e-3, atol=1e-3)
+
+
+def test_words_choose_the_classes_and_their_order(published):
+    folder = published()
+    (folder / "up").mkdir()
+    (folder / "up" / "9a9a_nohash_0.wav").write_bytes(sound())
+    task = task_of(folder, words=["yes", "no"])
+    loudest = task.train.inputs[:, 50, 0].argmax()
+    assert task.num_classes == 2 and len(task.train) == 6
+    assert set(task.train.labels.tolist()) == {0, 1} and task.train.labels[loudest] in (0, 1)
+    swapped = task_of(folder, words=["no", "yes"])
+    assert np.array_equal(swapped.train.labels, 1 - task.train.labels)
+    assert task_of(folder).num_classes == 3
+
+
+def test_the_split_by_speaker_holds_out_speakers_that_the_seed_decides(published):
+    workload = Speech(data=str(published()), split="speaker", test_fraction=0.4)
+    held = []
+    for seed in range(5):
+        task = workload.task(seed)
+        speakers = [set(np.unique(part.groups).tolist()) for part in (task.train, task.test)]
+        assert [len(s) for s in speakers] == [3, 2] and not speakers[0] & speakers[1]
+        assert (len(task.train), len(task.test)) == (6, 4)
+        held.append(speakers[1])
+    assert len({frozenset(h) for h in held}) > 1
+
+
+def test_a_client_map_says_who_owns_a_clip_and_clips_without_a_client_are_left_out(published, tmp_path):
+    table = tmp_path / "clients.csv.gz"
+    rows = [f"{word}_{who}_nohash_0.wav,7" for word in ("yes", "no") for who in SPEAKERS[2:4]]
+    table.write_bytes(gzip.compress("\n".join(["file,client", *rows]).encode()))
+    task = task_of(published(), client_map=str(table))
+    assert len(task.train) == 4 and len(np.unique(task.train.groups)) == 1
+    assert "4 training clips of 1 clients" in task.source and "6 clips have no client" in task.source
+
+
+def test_limits_take_a_random_subset(published):
+    task = task_of(published(), train_samples=3, test_samples=1)
+    assert (len(task.train), len(task.test)) == (3, 1)
+
+
+def test_an_interrupted_preparation_leaves_nothing_and_can_be_repeated(published, cache, monkeypatch):
+    folder, done = published(), []
+
+    def interrupted(clip):
+        done.append(clip)
+        if len(done) == 3:
+            raise KeyboardInterrupt
+        return mfcc(clip)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("hpctrip.learn.workloads.speech_files.mfcc", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            task_of(folder)
+    assert [p for p in cache.rglob("*") if p.is_dir()] == [cache / "speech"]
+    assert len(task_of(folder).train) == 6
+
+
+def test_features_are_computed_once_and_memory_mapped(published, monkeypatch):
+    folder = published()
+    task_of(folder)
+    monkeypatch.setattr("hpctrip.learn.workloads.speech_files.mfcc", None)
+    again = task_of(folder)
+    assert not again.train.inputs.flags.writeable and not again.train.inputs.flags.owndata
+
+
+def test_a_clip_that_came_is_seen(published):
+    folder = published()
+    assert len(task_of(folder).train) == 6
+    (folder / "yes" / "5f5f_nohash_1.wav").write_bytes(sound())
+    assert len(task_of(folder).train) == 7
+
+
+def refusal(data, **options):
+    with pytest.raises(InputError) as error:
+        Speech(data=str(data), **options).prepare_data(0)
+    (fault,) = error.value.faults
+    assert fault.way_out and "\n" not in str(fault)
+    return str(error.value)
+
+
+BAD_CLIPS = {
+    "another rate": (sound(rate=8000), "8,000 samples a second, expected 16,000"),
+    "stereo": (sound(np.stack([SECOND, SECOND], 1)), "2 channels, expected one"),
+    "too long": (sound(np.tile(SECOND, 2)), "32,000 samples, expected 480 to 16,000"),
+    "too short": (sound(SECOND[:479]), "479 samples, expected 480"),
+    "no samples": (sound(SECOND[:0]), "0 samples, expected 480"),
+    "zero bytes": (b"", "cannot be decoded (the file is empty)"),
+    "no sound": (b"RIFF" + struct.pack("<I", 99) + b"nonsense", "cannot be decoded ("),
+}
+
+
+@pytest.mark.parametrize(("content", "complaint"), BAD_CLIPS.values(), ids=BAD_CLIPS)
+@pytest.mark.parametrize("packed", [False, True], ids=["folder", "archive"])
+def test_a_bad_clip_is_one_line_with_its_name(content, complaint, packed, published, tmp_path, cache):
+    folder = published()
+    (folder / "yes" / "3d3d_nohash_0.wav").write_bytes(content)
+    report = refusal(archive(folder, tmp_path / "set.tar") if packed else folder)
+    assert "yes/3d3d_nohash_0.wav: " in report and complaint in report
+    assert [p for p in cache.rglob("*") if p.is_dir()] == [cache / "speech"]
+
+
+def test_a_truncated_flac_is_one_line_with_its_name(published):
+    folder = published("flac")
+    path = folder / "no" / "2c2c_nohash_0.flac"
+    path.write_bytes(path.read_bytes()[:-800])
+    assert f"{path}: " in refusal(folder)
+
+
+def test_clips_shorter_than_a_second_are_padded(published):
+    folder = published()
+    (folder / "yes" / "3d3d_nohash_0.wav").write_bytes(sound(SECOND[:9000]))
+    assert len(task_of(folder).train) == 6
+
+
+@pytest.mark.parametrize("mode", ["w", "w:gz"])
+def test_an_archive_cut_anywhere_is_one_line(mode, published, tmp_path):
+    path = archive(published(), tmp_path / "set.tar", mode)
+    whole = path.read_bytes()
+    with tarfile.open(path) as tar:
+        ends = [member.offset for member in tar][5:7] if mode == "w" else []
+    # in the midst of a file; where one header begins; in the midst of a header; before the end mark
+    for length in (*ends, len(whole) // 2, len(whole) // 2 + 100, *(end + 100 for end in ends)):
+        path.write_bytes(whole[:length])
+        assert f"{path}: not a whole tar archive" in refusal(path)
+
+
+def test_what_is_not_there_is_named_with_a_way_out(published, tmp_path):
+    folder = published()
+    assert "python -m hpctrip fetch speech" in refusal(tmp_path / "nowhere")
+    assert "'yess' is not in" in refusal(folder, words=["yess", "no"])
+    assert "did you mean 'yes'" in refusal(folder, words=["yess", "no"])
+    assert "'no' is named twice" in refusal(folder, words=["no", "yes", "no"])
+    assert "there is no file or folder" in refusal(folder, client_map=str(tmp_path / "none.csv"))
+    assert "train_samples: 7, but" in refusal(folder, train_samples=7)
+    (tmp_path / "wrong.csv").write_text("clip,owner\na,1\n")
+    assert "has no column client, file" in refusal(folder, client_map=str(tmp_path / "wrong.csv"))
+    (folder / "yes" / "hello.wav").write_bytes(sound())
+    assert "yes/hello.wav: the name says no speaker" in refusal(folder)
+    (tmp_path / "empty").mkdir()
+    assert "holds no clips" in refusal(tmp_path / "empty")
+    (tmp_path / "text.tar").write_text("not an archive")
+    assert "text.tar: not a whole tar archive" in refusal(tmp_path / "text.tar")
+
+
+def test_lists_that_leave_one_side_empty_are_refused(published):
+    folder = published()
+    everything = [f"{word}/{speaker}_nohash_0.wav\n" for word in ("yes", "no") for speaker in SPEAKERS]
+    (folder / "testing_list.txt").write_text("".join(everything))
+    assert "leaves no clip for the train part, of 10" in refusal(folder)
+    (folder / "testing_list.txt").write_text("yes/ffff_nohash_0.wav\n")
+    assert "leaves no clip for the test part, of 10" in refusal(folder)
+    (folder / "testing_list.txt").unlink()
+    assert "there is no testing_list.txt" in refusal(folder)
+
+
+def test_chirps_say_that_they_are_synthetic(cache):
+    task = Speech(chirps={"num_words": 3, "num_speakers": 5, "repetitions": 2}).task(0)
+    assert (len(task.train), len(task.test), task.num_classes) == (24, 6, 3)
+    assert task.synthetic and "synthetic" in task.source
+    assert len(np.unique(task.train.groups)) == 4
+    (settings,) = cache.glob("speech/*/settings.json")
+    assert "synthetic" in settings.read_text()
+
+
+def test_a_chirp_is_its_word_by_its_speaker_whoever_else_there_is():
+    few, more = (
+        Chirps(num_words=n, num_speakers=s, repetitions=1).draw(None, 0) for n, s in ((2, 2), (2, 3))
+    )
+    rows = [more.names.index(name) for name in few.names]
+    assert np.array_equal(more.features[rows], few.features)
+    assert not np.array_equal(
+        Chirps(num_words=2, num_speakers=2, repetitions=1).draw(None, 1).features, few.features
+    )
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="needs shared/data/speech_commands")
+def test_the_real_clips_can_be_read():
+    (path,) = SHARED.glob("*.tar")
+    task = task_of(path, words=["backward", "visual"], split="speaker")
+    assert task.num_classes == 2 and len(task.train) + len(task.test) > 10
+    assert task.train.inputs.shape[1:] == (98, 40)
+    assert abs(task.train.inputs.astype(np.float32).std() - 1) < 0.01
+
+
+def test_prepared_arrays_are_whole(published, cache):
+    task_of(published())
+    (folder,) = (p for p in (cache / "speech").iterdir() if p.is_dir())
+    assert cached.load(folder, "words").tolist() == ["no", "yes"]
+    assert cached.load(folder, "mean").shape == cached.load(folder, "deviation").shape == (40,)
