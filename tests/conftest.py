@@ -64,6 +64,36 @@ def tiny(tmp_path_factory):
     return path
 
 
+TINY_WORKLOADS = {
+    "shakespeare": (
+        "workload.kind=shakespeare",
+        "workload.predict=every",
+        "workload.stride=16",
+        "workload.sentences={roles = 12, characters = 1500}",
+        "partition.kind=natural",
+    ),
+    "femnist": (
+        "workload.kind=femnist",
+        "workload.glyphs={writers = 12, samples = 100}",
+        "partition.kind=natural",
+    ),
+}
+"""Lines that make the tiny scenario one of another workload: 12 sites' worth of natural owners, a step or two each."""
+
+
+@pytest.fixture(scope="session")
+def tiny_workloads():
+    """For each workload but the default one, the lines of its tiny scenario."""
+    common = ("workload.train_samples=240", "workload.test_samples=100")
+    return {kind: (*lines, *common) for kind, lines in TINY_WORKLOADS.items()}
+
+
+@pytest.fixture(params=TINY_WORKLOADS)
+def tiny_workload(request, tiny_workloads):
+    """The lines of one of them after the other."""
+    return tiny_workloads[request.param]
+
+
 @pytest.fixture(scope="session")
 def hpctrip():
     """`hpctrip(*args) -> Ended`: the real command line, in this process."""

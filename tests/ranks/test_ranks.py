@@ -72,16 +72,29 @@ def test_the_scenario_says_something(serial):
     assert serial.rounds["num_sites"].max() > 4  # more sites than hosts
 
 
+@pytest.fixture(scope="module")
+def other_workloads(trained, tiny_workloads):
+    return {kind: trained(*lines) for kind, lines in tiny_workloads.items()}
+
+
 @pytest.mark.mpi
 @pytest.mark.parametrize("n", [1, 2, 3, 5])
-def test_the_result_is_the_same_to_the_bit_on_any_number_of_ranks(n, serial, launch, tiny, tmp_path):
-    path = tmp_path / "run.h5"
-    ended = launch(n, tiny, *arguments(SCENARIO), "--out", path)
+def test_the_result_is_the_same_to_the_bit_on_any_number_of_ranks(
+    n, serial, other_workloads, tiny_workloads, launch, tiny, tmp_path
+):
+    """Of every workload; one launch for all of them."""
+    lines = {"emnist": SCENARIO, **tiny_workloads}
+    runs = [
+        shlex.join(["run", str(tiny), *arguments(settings), "--out", str(tmp_path / f"{kind}.h5")])
+        for kind, settings in lines.items()
+    ]
+    ended = launch(n, tmp_path, *runs, script=HERE / "on_ranks.py")
     assert ended.code == 0, ended.err
-    run = open_run(path)
-    assert run.meta["num_ranks"] == n and run.meta["transport"] == ("mpi" if n > 1 else "serial")
-    assert f"model digest {serial.meta['params_digest']}" in ended.out
-    assert facts(run) == facts(serial)
+    for kind, expected in {"emnist": serial, **other_workloads}.items():
+        run = open_run(tmp_path / f"{kind}.h5")
+        assert run.meta["num_ranks"] == n and run.meta["transport"] == ("mpi" if n > 1 else "serial")
+        assert f"model digest {expected.meta['params_digest']}" in ended.out
+        assert facts(run) == facts(expected)
 
 
 @pytest.fixture(scope="module")
