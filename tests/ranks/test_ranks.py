@@ -39,7 +39,20 @@ SPEECH = (
     "train.batch_size=2",
     "stop.max_rounds=2",
 )
+LLM = (
+    "workload.kind=llm",
+    "workload.block_tokens=16",
+    "workload.pretrain_steps=2",
+    "workload.sentences={roles=6, characters=400}",
+    "partition.kind=natural",
+    "sites.num_sites=6",
+    "policy.kind=all",
+    "train.local_steps=2",
+    "evaluate.batch_size=7",
+    "stop.max_rounds=2",
+)
 WORKLOADS = {
+    "llm": LLM,
     "speech": SPEECH,
     "speech stacked": (*SPEECH, "engine.name=stacked", "engine.sites_per_block=2"),
 }
