@@ -3,9 +3,9 @@
     python benchmarks/engines.py [--model W1] [--sites 4] [--samples 400] [--repeats 5] [--device cpu]
 
 W1 is LEAF's CNN, W1s the light one, W2 LEAF's LSTM, which predicts every character. The data are synthetic (random
-pixels or characters, and labels). The contenders take turns, and on a CPU it is CPU time that is
-measured, so that a busy machine hurts less; still, read the ratios rather than the seconds. Before any time is
-compared, all must have trained the same models.
+pixels or characters, and labels). The contenders take turns, and on a CPU it is CPU time that is measured, so that a
+busy machine hurts less; still, read the ratios rather than the seconds. Before any time is compared, all must have
+trained the same models.
 """
 
 from __future__ import annotations

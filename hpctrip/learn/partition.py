@@ -35,8 +35,7 @@ class Partition(Component):
         """For each site the sorted indices [num_samples of the site] int64 of the samples that it owns, never empty.
 
         `labels` [n] int64, or [n, ...] where a sample holds several predictions; `groups` [n] int64 or None, see
-        `Dataset.groups`. Raises InputError, with the numbers,
-        where the samples do not suffice.
+        `Dataset.groups`. Raises InputError, with the numbers, where the samples do not suffice.
         """
         num_samples = len(labels)
         if num_samples < num_sites:

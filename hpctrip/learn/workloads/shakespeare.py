@@ -119,9 +119,7 @@ class Shakespeare(Workload):
             "all": {role: windows(encode(text)) for role, text in self.sentences.write(seed).items()}
         }
         whole = spoken["all"] if "all" in spoken else spoken["train"]
-        kept = {
-            role: cut for role, cut in whole.items() if len(cut) and len(cut) + WINDOW >= self.min_characters
-        }
+        kept = {role: cut for role, cut in whole.items() if len(cut) + WINDOW >= self.min_characters}
         if "all" in spoken:
             halves = [split_by_time(cut) for cut in kept.values()]
             by_part = {part: [half[i] for half in halves] for i, part in enumerate(PARTS)}
