@@ -4,8 +4,9 @@
 
 Installs Flower and pfl-research in environments of their own (once, in the cache folder), then lets the contenders
 take turns: in a turn each starts, makes one round that warms up and `--rounds` that count. A round is a whole one:
-train, aggregate, evaluate (hpctrip also records it). Before any time is compared, all must have ended with the
-same parameters. Prints medians, ratios and peak memory; writes rounds.csv and peers.png.
+train, aggregate, evaluate (hpctrip also records it). Before any time is compared, all must have ended the first round
+with the same parameters; how far they are apart after the last one is said too. Prints medians, ratios and peak
+memory; writes rounds.csv and peers.png.
 """
 
 from __future__ import annotations
@@ -46,7 +47,10 @@ LIMITS = {  # hpctrip's loop may take at most this share of the peer's round (CP
     "W4": {"flower": 0.1, "pfl": 0.5},
 }
 OURS = "hpctrip loop"
-TOLERANCE = 1e-2  # of the change that training made: float32 sums in another order
+TOLERANCE = 1e-2
+"""Of the change that the first round makes to the parameters. On W1 and W1s, sums in another order (channels-last, two
+threads) move it by up to 0.2 %; one of 20 sites that visits its samples backwards makes 2 %, one missing batch 3 %.
+Over more rounds rounding grows: where a maximum of pooling changes its place, a whole gradient moves."""
 
 
 def install(folder: Path, name: str) -> Path:
@@ -193,13 +197,14 @@ def _pss_kb(pid: int) -> int:
 def check_equal(reports: dict[str, Path], initial: np.ndarray) -> None:
     """All contenders have trained the same model, else there is nothing to compare."""
     results = {name: np.load(path.with_suffix(".npy")) for name, path in reports.items()}
-    first = next(iter(results))
-    change = np.linalg.norm(results[first] - initial)
-    for name, result in results.items():
-        difference = np.linalg.norm(result - results[first]) / change
-        if not (change > 0 and difference < TOLERANCE):
+    reference, *others = results
+    changes = np.linalg.norm(results[reference] - initial, axis=1)  # by the first round; by all
+    for name in others:
+        first, last = np.linalg.norm(results[name] - results[reference], axis=1) / changes
+        click.echo(f"{name} is {first:.2%} from {reference} after the first round, {last:.2%} after the last")
+        if not first < TOLERANCE:
             raise click.ClickException(
-                f"{name} ended {difference:.2%} of the training's change away from {first} (bound {TOLERANCE:.0%})"
+                f"{name} has trained another model (bound {TOLERANCE:.0%}): nothing to compare"
             )
 
 

@@ -79,13 +79,15 @@ def main(folder: str, report_path: str, num_rounds: str, num_workers: str) -> No
         def evaluate(server_round: int, arrays: ArrayRecord) -> MetricRecord:
             load(model, torch.from_numpy(arrays.to_numpy_ndarrays()[0]))
             result = MetricRecord({"accuracy": accuracy(model, case.test)})
-            report.round()
+            if server_round:
+                report.round(flat(model))
+            else:  # the evaluation of the initial model
+                report.start()
             return result
 
         initial = ArrayRecord([case.params.numpy()])
         Cohorts(case).start(grid, initial, num_rounds=int(num_rounds), evaluate_fn=evaluate)
-        report.seconds.pop(0)  # the evaluation before the first round
-        report.close(flat(model))
+        report.close()
 
     run_simulation(
         server_app,

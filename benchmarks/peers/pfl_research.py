@@ -51,13 +51,13 @@ class Stopwatch(TrainingProcessCallback):
         self.report = report
 
     def on_train_begin(self, *, model: PyTorchModel) -> Metrics:
-        """Forget the time before."""
-        self.report = Report(str(self.report.path))
+        """The first round begins."""
+        self.report.start()
         return Metrics()
 
     def after_central_iteration(self, aggregate_metrics, model, *, central_iteration):
         """A round is done."""
-        self.report.round()
+        self.report.round(flat(model.pytorch_model))
         return False, Metrics()
 
 
@@ -97,7 +97,9 @@ def main(folder: str, report_path: str, num_rounds: str) -> None:
         callbacks=[evaluation, stopwatch],
     )
     if os.environ["RANK"] == "0":
-        stopwatch.report.close(flat(model))
+        stopwatch.report.close()
+    sys.stdout.flush()
+    os._exit(0)  # one exit in five aborts otherwise, in the threads that gloo leaves behind
 
 
 if __name__ == "__main__":

@@ -23,8 +23,8 @@ def main(folder: str, report_path: str, num_rounds: str) -> None:
         params = total / shape.cohort
         load(model, params)
         accuracy(model, case.test)
-        report.round()
-    report.close(params)
+        report.round(params)
+    report.close()
 
 
 if __name__ == "__main__":

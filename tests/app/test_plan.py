@@ -86,6 +86,15 @@ def test_a_momentum_costs_a_velocity_and_a_slot(planned):
     assert b["engine"] - a["engine"] == 4 * p and b["model"] - a["model"] == 8 * p
 
 
+def test_what_is_frozen_takes_memory_but_does_not_travel(planned):
+    texts = "workload={kind='llm', block_tokens=16, pretrain_steps=0, sentences={roles=12, characters=400}}"
+    run = planned(2, texts, "partition.kind=natural")
+    ahead, p = planning.forecast(run, 1)[0].plan, len(run.initial_params)
+    assert p == 43_776
+    assert planning.memory_bytes(run, ahead)["model"] == 12 * p + 4 * 357_024
+    assert planning.exchanged_bytes(run, ahead)["down"] == 4 * p
+
+
 def test_the_report_warns_of_what_is_probably_not_meant(hpctrip, tiny):
     lines = ("train.batch_size=500", "stop.target_accuracy=0.02")
     options = [part for line in lines for part in ("-o", line)]
