@@ -251,15 +251,17 @@ def written_bytes(run: Run, rounds: list[PlannedRound]) -> dict[str, int]:
     """Sizes after max_rounds rounds like the last of `rounds`: 8 bytes a number.
 
     results: all rows and the table of sites, before compression, and what an empty file takes.
-    checkpoint: all rows, 4 P of the model and 8 P per slot of the server's optimiser. There are two of them.
+    checkpoint: all rows, 4 P of the model, 8 P per slot of the server's optimiser, and 4 P for each site that keeps a
+    residual. There are two of them.
     """
     last, p = rounds[-1], len(run.initial_params)
+    residuals = 4 * p * len(run.world) * run.experiment.compression.keeps_residual
     per_site, per_candidate = len(columns(CohortRound)) + 1, len(columns(Candidates)) + 1
     a_round = len(columns(RoundRow)) + per_site * len(last.plan.cohort) + per_candidate * last.num_candidates
     rows = 8 * run.experiment.stop.max_rounds * a_round
     return {
         "results": rows + 8 * 10 * len(run.world) + _EMPTY_FILE_BYTES,
-        "checkpoint": rows + 4 * p + 8 * p * len(run.slots),
+        "checkpoint": rows + 4 * p + 8 * p * len(run.slots) + residuals,
     }
 
 

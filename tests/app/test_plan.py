@@ -72,7 +72,7 @@ def test_wall_time_follows_from_the_busiest_host(planned):
 
 
 def test_what_will_be_written_is_what_the_run_writes(planned, trained):
-    lines = ("policy.kind=all", "server.momentum=0.9")
+    lines = ("policy.kind=all", "server.momentum=0.9", "compression.kind=top-k")
     run, done = planned(1, *lines), trained(*lines)
     sizes = planning.written_bytes(run, planning.forecast(run, 3))
     assert 0 <= Path(f"{done.path}.ckpt0").stat().st_size - sizes["checkpoint"] < 30_000  # its header
