@@ -4,6 +4,11 @@ from pathlib import Path
 
 from setuptools import find_packages, setup
 
+LLM = [
+    "transformers>=5.0",  # causal language models and their tokenizers
+    "peft>=0.18",  # LoRA adapters
+]
+
 here = Path(__file__).parent
 version = next(
     line.split('"')[1]
@@ -41,7 +46,8 @@ setup(
     ],
     extras_require={
         "mpich": ["mpich>=4.2"],  # a complete MPI with mpirun, for machines that have none
-        "test": ["pytest>=8", "pytest-timeout>=2.3", "hypothesis>=6.100"],
+        "llm": LLM,  # language models; nothing else imports them
+        "test": ["pytest>=8", "pytest-timeout>=2.3", "hypothesis>=6.100", *LLM],
     },
     entry_points={"console_scripts": ["hpctrip=hpctrip.app.cli:main"]},
 )

@@ -1,10 +1,11 @@
 """How long each engine takes for the sites of one round, against the plain nn.Module + SGD loop, on one thread.
 
-    python benchmarks/engines.py [--sites 4] [--samples 400] [--repeats 5] [--device cpu]
+    python benchmarks/engines.py [--model W1] [--sites 4] [--samples 400] [--repeats 5] [--device cpu]
 
-The data are synthetic (random pixels and labels). The contenders take turns, and on a CPU it is CPU time that is
-measured, so that a busy machine hurts less; still, read the ratios rather than the seconds. Before any time is
-compared, all must have trained the same models.
+W1 is LEAF's CNN, W1s the light one, W2 LEAF's LSTM, which predicts every character. The data are synthetic (random
+pixels or characters, and labels). The contenders take turns, and on a CPU it is CPU time that is measured, so that a
+busy machine hurts less; still, read the ratios rather than the seconds. Before any time is compared, all must have
+trained the same models.
 """
 
 from __future__ import annotations
@@ -26,11 +27,14 @@ from hpctrip.learn.engines import ENGINES
 from hpctrip.learn.engines.base import LocalWork, SiteWork
 from hpctrip.learn.engines.loop import Loop
 from hpctrip.learn.engines.sgd import AutogradStep
+from hpctrip.learn.lstm import CharLSTM
 from hpctrip.learn.params import flatten
 from hpctrip.learn.workloads.base import Dataset, Task
 from hpctrip.learn.workloads.emnist import normalise
+from hpctrip.learn.workloads.shakespeare import next_character_loss
 
 MODELS = {"W1": partial(CNN, 5, (32, 64), 512), "W1s": partial(CNN, 3, (16, 32), 128)}
+SHAPES = (*MODELS, "W2")
 WORK = LocalWork(lr=0.01, batch_size=20)
 
 
@@ -47,13 +51,13 @@ class PlainLoop:
         """The deltas [num_params] of the sites."""
         deltas = []
         for site in sites:
-            torch.nn.utils.vector_to_parameters(params.clone(), self.model.parameters())
-            optimizer = torch.optim.SGD(self.model.parameters(), lr=WORK.lr)
+            trained = [p for p in self.model.parameters() if p.requires_grad]
+            torch.nn.utils.vector_to_parameters(params.clone(), trained)
+            optimizer = torch.optim.SGD(trained, lr=WORK.lr)
             for batch in torch.from_numpy(site.order).to(self.device).split(WORK.batch_size):
                 optimizer.zero_grad()
-                F.cross_entropy(
-                    self.model(self.task.prepare(self.inputs[batch])), self.labels[batch]
-                ).backward()
+                outputs = self.model(self.task.prepare(self.inputs[batch]))
+                self.task.loss(outputs, self.labels[batch]).backward()
                 optimizer.step()
             deltas.append(flatten(self.model) - params)
         return deltas
@@ -73,15 +77,30 @@ def contenders(task: Task, device: str) -> dict[str, Callable]:
     }
 
 
+def random_task(shape: str, total: int, draw: np.random.Generator) -> Task:
+    """As many random samples as all sites visit, and the model."""
+    if shape == "W2":
+        data = Dataset(*(draw.integers(80, size=(total, 80)).astype(kind) for kind in (np.uint8, np.int64)))
+        build, prepare, loss, num_classes = (
+            partial(CharLSTM, 80, True),
+            torch.Tensor.long,
+            next_character_loss,
+            80,
+        )
+    else:
+        images = (draw.random((total, 28, 28)) ** 4 * 255).astype(np.uint8)
+        data = Dataset(images, draw.integers(62, size=total))
+        build, prepare, loss, num_classes = MODELS[shape], normalise, F.cross_entropy, 62
+    return Task(data, data, num_classes, build, prepare, loss, "random samples", synthetic=True)
+
+
 def measure(
     shape: str, num_sites: int, num_samples: int, repeats: int, device: str
 ) -> dict[str, list[float]]:
     """Seconds a round of each contender, `repeats` of each, after one round that warms up and checks the result."""
     draw = np.random.default_rng(0)
     total = num_sites * num_samples
-    images = (draw.random((total, 28, 28)) ** 4 * 255).astype(np.uint8)
-    data = Dataset(images, draw.integers(62, size=total))
-    task = Task(data, data, 62, MODELS[shape], normalise, F.cross_entropy, "random pixels", synthetic=True)
+    task = random_task(shape, total, draw)
     torch.manual_seed(0)
     params = flatten(task.build_model()).to(device)
     sites = [
@@ -102,16 +121,19 @@ def measure(
 
 
 @click.command(help=__doc__)
+@click.option(
+    "--model", "shapes", multiple=True, type=click.Choice(SHAPES), default=tuple(MODELS), show_default=True
+)
 @click.option("--sites", default=4, show_default=True, type=click.IntRange(1))
 @click.option("--samples", default=400, show_default=True, type=click.IntRange(1), help="Samples per site.")
 @click.option("--repeats", default=5, show_default=True, type=click.IntRange(1))
 @click.option("--device", default="cpu", show_default=True)
-def main(sites: int, samples: int, repeats: int, device: str) -> None:
+def main(shapes: tuple[str, ...], sites: int, samples: int, repeats: int, device: str) -> None:
     """Measure and print the table."""
     torch.set_num_threads(1)
     title = f"{sites} sites x {samples} synthetic samples, batch {WORK.batch_size}, {device}, one thread, n = {repeats}"
     table = Table("model", "engine", "median s", "min s", "median of plain", "min of plain", title=title)
-    for shape in MODELS:
+    for shape in shapes:
         seconds = measure(shape, sites, samples, repeats, device)
         plain = seconds["plain"]
         for name, times in seconds.items():

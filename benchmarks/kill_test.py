@@ -44,12 +44,13 @@ SCENARIO = {
     "checkpoint.every_rounds": "1",
     "watchdog.silent_s": "60",
 }
-SERVERS = {
+STATES = {
     "fedavg": {},
     "momentum": {"server.kind": '"fedavg"', "server.momentum": "0.9", "server.nesterov": "true"},
     "fedadam": {"server.kind": '"fedadam"'},
     "top-k": {"compression.kind": '"top-k"'},
 }
+"""What a checkpoint holds besides the model: nothing, slots of the server's optimiser, residuals of sites."""
 STEPS = ("half", "fsync", "replace", "renamed")
 MEASURED = {name for name in columns(RoundRow) if name.endswith("wall_s")} | {"idle_fraction", "train_wall_s"}
 """Columns that no two runs share."""
@@ -101,10 +102,10 @@ def suicide(plan: dict) -> None:
     os.replace, os.fsync = hit_replace, hit_fsync
 
 
-def launch(num_ranks: int, out: Path, server: str, plan: dict | None, limit_s: float = 300) -> int:
+def launch(num_ranks: int, out: Path, state: str, plan: dict | None, limit_s: float = 300) -> int:
     """Start or resume the run; the exit code. A negative one: it hung."""
     settings = [
-        word for key, value in {**SCENARIO, **SERVERS[server]}.items() for word in ("-o", f"{key}={value}")
+        word for key, value in {**SCENARIO, **STATES[state]}.items() for word in ("-o", f"{key}={value}")
     ]
     command = [sys.executable, __file__] if plan else [sys.executable, "-m", "hpctrip"]
     command += ["run", "--resume", "--out", str(out), *settings]
@@ -161,11 +162,11 @@ def survives(
     rng: random.Random, folder: Path, index: int, references: dict[str, Run], counts: Counter
 ) -> str:
     """One run, killed once or twice; what went wrong, or ""."""
-    server, out = rng.choice(list(SERVERS)), folder / f"run{index}.h5"
+    state, out = rng.choice(list(STATES)), folder / f"run{index}.h5"
     num_ranks, kills = rng.randint(1, 4), rng.choice([1, 1, 2])
     while kills:
         plan = plan_of(rng, num_ranks)
-        code = launch(num_ranks, out, server, plan)
+        code = launch(num_ranks, out, state, plan)
         if code == -1000:
             return "hung after the kill"
         if not code:  # it finished before the planned moment: begin again
@@ -185,12 +186,12 @@ def survives(
         counts["results files read after a kill"] += out.exists()
         counts["checkpoints read after a kill"] += any(file.exists() for file in checkpoint.generations(out))
         num_ranks = rng.choice([n for n in range(1, 5) if n != num_ranks])
-    code = launch(num_ranks, out, server, None)
+    code = launch(num_ranks, out, state, None)
     if code:
         return f"resumed on {num_ranks} rank(s): exit code {code}"
     if faults := verify(open_run(out)):
         return f"results file: {faults[0]}"
-    return difference(open_run(out), references[server])
+    return difference(open_run(out), references[state])
 
 
 @click.command()
@@ -207,11 +208,11 @@ def main(runs: int, seed: int, folder: Path | None) -> None:
         folder = folder or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
         references = {}
-        for server in SERVERS:
-            path = folder / f"undisturbed_{server}.h5"
-            if launch(1, path, server, None):
+        for state in STATES:
+            path = folder / f"undisturbed_{state}.h5"
+            if launch(1, path, state, None):
                 sys.exit(f"the undisturbed run fails:\n{path.with_suffix('.log').read_text()}")
-            references[server] = open_run(path)
+            references[state] = open_run(path)
         journal = folder / f"runs_seed{seed}.jsonl"  # a line per run: [what went wrong, counts]
         journal.touch()
         for index in range(len(journal.read_text().splitlines()), runs):

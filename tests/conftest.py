@@ -64,6 +64,56 @@ def tiny(tmp_path_factory):
     return path
 
 
+TINY_WORKLOADS = {
+    "shakespeare": (
+        "workload.kind=shakespeare",
+        "workload.predict=every",
+        "workload.stride=16",
+        "workload.sentences={roles = 12, characters = 1500}",
+        "workload.train_samples=240",
+        "workload.test_samples=100",
+        "partition.kind=natural",
+    ),
+    "femnist": (
+        "workload.kind=femnist",
+        "workload.glyphs={writers = 12, samples = 100}",
+        "workload.train_samples=240",
+        "workload.test_samples=100",
+        "partition.kind=natural",
+    ),
+    "speech": (
+        "workload.kind=speech",
+        "workload.depth=2",
+        "workload.chirps={num_words = 3, num_speakers = 13, repetitions = 1}",
+        "workload.train_samples=30",
+        "workload.test_samples=9",
+        "partition.kind=natural",
+        "train.batch_size=2",
+    ),
+    "llm": (
+        "workload.kind=llm",
+        "workload.block_tokens=16",
+        "workload.pretrain_steps=2",
+        "workload.sentences={roles = 12, characters = 400}",
+        "partition.kind=natural",
+        "train.local_steps=2",
+    ),
+}
+"""Lines that make the tiny scenario one of another workload: a natural owner for every site, a step or two each."""
+
+
+@pytest.fixture(scope="session")
+def tiny_workloads():
+    """For each workload but the default one, the lines of its tiny scenario."""
+    return TINY_WORKLOADS
+
+
+@pytest.fixture(params=TINY_WORKLOADS)
+def tiny_workload(request):
+    """The lines of one of them after the other."""
+    return TINY_WORKLOADS[request.param]
+
+
 @pytest.fixture(scope="session")
 def hpctrip():
     """`hpctrip(*args) -> Ended`: the real command line, in this process."""

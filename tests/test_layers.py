@@ -54,6 +54,7 @@ def test_mpi_and_torch_distributed_are_each_imported_in_their_own_files_only():
         ("hpctrip.sim.world", "torch mpi4py h5py"),
         ("hpctrip.sim.policies", "torch mpi4py h5py"),
         ("hpctrip.record.reader", "torch mpi4py"),
+        ("hpctrip.learn.workloads", "transformers peft"),
         ("hpctrip.app.cli", "torch mpi4py h5py pandas"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,6 +31,7 @@ from hpctrip.sim.policies.base import Decision
 from hpctrip.sim.rounds import CohortRound, History, RoundRow, Status
 from hpctrip.sim.simulation import Simulation
 
+_LARGEST_EXPONENT = math.log(sys.float_info.max)
 _LOSS_POINT = 2.0**20  # training losses travel as integers of this resolution, so that their sum has no order
 
 
@@ -103,7 +105,7 @@ class Run:
         self.num_rounds = 0
         """At rank 0: rounds since this process started; a resumed run has more."""
         self.work = experiment.train.local_work(experiment.workload, experiment.engine.precision)
-        engine, why = choose(experiment.engine.name, hosts_kind)
+        engine, why = choose(experiment.engine.name, hosts_kind, task.loop_only)
         self.engine = engine(task, self.work, device)
         self.engine_choice = f"engine {engine.name} ({why})"
         self.sites_per_block = experiment.engine.sites_per_block or (1 if self.engine.name == "loop" else 32)
@@ -287,6 +289,7 @@ class Run:
         visits = np.where(timing.status == Status.ARRIVED, self.num_visits[cohort], 0)
         correct, seen = int(counts[0]), int(counts[1])
         accuracy = correct / seen if seen else math.nan
+        loss = Counts(counts).mean_loss if seen else math.nan
         clock_s = state.clock_s + timing.makespan_s
         hosts_wall_s = rank_wall_s[self.ranks.hosts.start :]
         self.num_rounds += 1
@@ -306,7 +309,8 @@ class Run:
             accuracy=accuracy,
             eval_correct=correct,
             eval_seen=seen,
-            eval_loss=Counts(counts).mean_loss if seen else math.nan,
+            eval_loss=loss,
+            eval_perplexity=math.inf if loss > _LARGEST_EXPONENT else math.exp(loss),
             train_loss=_weighted_mean(losses[arrived], visits[arrived]),
             efficiency=_efficiency(state.history, accuracy, clock_s),
             update_norm=float(torch.linalg.vector_norm(change)),

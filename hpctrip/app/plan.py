@@ -223,7 +223,8 @@ def exchanged_bytes(run: Run, planned: Plan) -> dict[str, int]:
 def memory_bytes(run: Run, planned: Plan) -> dict[str, int]:
     """Peak bytes of arrays that a rank holds, by what they are.
 
-    model: 4 P each for the local copy, the old and the new global parameters; 8 P per slot of the server's optimiser.
+    model: 4 P each for the local copy, the old and the new global parameters; 8 P per slot of the server's optimiser;
+    frozen parameters once, as all models of a rank share them.
     sum: the int64 vector 8 (P + T), a float64 and an int64 scratch vector of 8 P.
     engine: 4 P each for weights, gradients, update and, with momentum, velocity; the stacked engine holds S of each.
     data: training set, on a GPU its own copy, on CPUs one memory-mapped copy a node.
@@ -232,7 +233,8 @@ def memory_bytes(run: Run, planned: Plan) -> dict[str, int]:
     while a checkpoint is written, the residuals of all sites.
     """
     p, t = len(run.initial_params), run.num_tail(planned)
-    model = 12 * p + 8 * p * len(run.slots)
+    frozen = sum(q.numel() * q.element_size() for q in run.model.parameters() if not q.requires_grad)
+    model = 12 * p + 8 * p * len(run.slots) + frozen
     copies = run.sites_per_block if run.engine.name == "stacked" else 1
     data = run.task.train.inputs.nbytes + run.task.train.labels.nbytes
     sites_at = np.zeros(1, dtype=np.int64) if run.homes is None else np.bincount(run.homes)
@@ -250,15 +252,17 @@ def written_bytes(run: Run, rounds: list[PlannedRound]) -> dict[str, int]:
     """Sizes after max_rounds rounds like the last of `rounds`: 8 bytes a number.
 
     results: all rows and the table of sites, before compression, and what an empty file takes.
-    checkpoint: all rows, 4 P of the model and 8 P per slot of the server's optimiser. There are two of them.
+    checkpoint: all rows, 4 P of the model, 8 P per slot of the server's optimiser, and 4 P for each site that keeps a
+    residual. There are two of them.
     """
     last, p = rounds[-1], len(run.initial_params)
+    residuals = 4 * p * len(run.world) * run.experiment.compression.keeps_residual
     per_site, per_candidate = len(columns(CohortRound)) + 1, len(columns(Candidates)) + 1
     a_round = len(columns(RoundRow)) + per_site * len(last.plan.cohort) + per_candidate * last.num_candidates
     rows = 8 * run.experiment.stop.max_rounds * a_round
     return {
         "results": rows + 8 * 10 * len(run.world) + _EMPTY_FILE_BYTES,
-        "checkpoint": rows + 4 * p + 8 * p * len(run.slots),
+        "checkpoint": rows + 4 * p + 8 * p * len(run.slots) + residuals,
     }
 
 

@@ -119,7 +119,12 @@ def state_of(checkpoint: Checkpoint, experiment: Experiment) -> State:
     evaluate, last = experiment.evaluate, experiment.stop.max_rounds
     if row is not None and row.eval_seen and row.round % evaluate.every_rounds and row.round != last:
         nothing = dict(
-            accuracy=math.nan, eval_correct=0, eval_seen=0, eval_loss=math.nan, efficiency=math.nan
+            accuracy=math.nan,
+            eval_correct=0,
+            eval_seen=0,
+            eval_loss=math.nan,
+            eval_perplexity=math.nan,
+            efficiency=math.nan,
         )
         history = History((*history.rows[:-1], replace(row, **nothing)))
     return State(checkpoint.round, checkpoint.clock_s, history)

@@ -55,11 +55,11 @@ class CNN(nn.Module):
             y = F.relu(F.max_pool2d(y.flatten(0, 1).permute(0, 3, 1, 2), 2))
             images = y.permute(0, 2, 3, 1).unflatten(0, x.shape[:2])
         x = images.movedim(-1, 2).flatten(2)
-        x = F.relu(_stacked_linear(x, weights["fc1.weight"], weights["fc1.bias"]))
-        return _stacked_linear(x, weights["fc2.weight"], weights["fc2.bias"])
+        x = F.relu(stacked_linear(x, weights["fc1.weight"], weights["fc1.bias"]))
+        return stacked_linear(x, weights["fc2.weight"], weights["fc2.bias"])
 
 
-def _stacked_linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+def stacked_linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
     """[S, B, I], [S, O, I], [S, O] -> [S, B, O]."""
     return torch.baddbmm(bias.unsqueeze(1), x, weight.transpose(1, 2))
 
@@ -69,5 +69,5 @@ def _stacked_convolution(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tens
     kernel = weight.shape[-1]
     padded = F.pad(x, [0, 0, *[kernel // 2] * 4])
     patches = padded.unfold(2, kernel, 1).unfold(3, kernel, 1)  # [S, B, Y, X, I, K, K]
-    y = _stacked_linear(patches.flatten(4).flatten(1, 3), weight.flatten(2), bias)
+    y = stacked_linear(patches.flatten(4).flatten(1, 3), weight.flatten(2), bias)
     return y.unflatten(1, x.shape[1:4])

@@ -34,8 +34,8 @@ class Partition(Component):
     ) -> list[np.ndarray]:
         """For each site the sorted indices [num_samples of the site] int64 of the samples that it owns, never empty.
 
-        `labels` [n] int64; `groups` [n] int64 or None, see `Dataset.groups`. Raises InputError, with the numbers,
-        where the samples do not suffice.
+        `labels` [n] int64, or [n, ...] where a sample holds several predictions; `groups` [n] int64 or None, see
+        `Dataset.groups`. Raises InputError, with the numbers, where the samples do not suffice.
         """
         num_samples = len(labels)
         if num_samples < num_sites:
@@ -67,6 +67,15 @@ class Partition(Component):
                 f"use at most {num_samples // num_sites:,}, or leave the key out to share out all",
             )
         return rng.permutation(num_samples)[:wanted]
+
+    def _by_one_label(self, labels: np.ndarray) -> None:
+        """Refuse samples of several predictions each: there is no one label to share them out by."""
+        if labels.ndim > 1:
+            raise InputError(
+                "partition.kind",
+                f"{self.kind!r} shares out by label, but each sample has {labels[0].size} labels",
+                "use natural or iid",
+            )
 
 
 @PARTITIONS.add
@@ -103,6 +112,7 @@ class Dirichlet(Partition):
 
     def owners(self, labels, groups, num_sites, rng):
         """Equal sizes, or sizes as they fall."""
+        self._by_one_label(labels)
         pool = self._pool(len(labels), num_sites, rng)
         _, label_of = np.unique(labels[pool], return_inverse=True)
         owner = np.full(len(labels), _NOBODY)
@@ -169,6 +179,7 @@ class Shards(Partition):
 
     def owners(self, labels, groups, num_sites, rng):
         """Shuffle the shards, deal them in turn."""
+        self._by_one_label(labels)
         pool = self._pool(len(labels), num_sites, rng)
         num_shards = num_sites * self.shards_per_site
         if num_shards > len(pool):

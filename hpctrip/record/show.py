@@ -75,10 +75,18 @@ def _progress(rounds: pd.DataFrame) -> dict[str, str]:
         "accuracy": f"{accuracy.iloc[-1]:.2%} last, {accuracy.max():.2%} best"
         if len(accuracy)
         else "not evaluated",
+        **_loss(rounds[["eval_loss", "eval_perplexity"]].dropna()),
         "cohort": f"{k.iloc[0]} sites first, {k.median():g} median, {k.iloc[-1]} last",
         "wall time": f"{rounds['wall_s'].sum():.1f} s: {phases}; "
         f"hosts idle for {rounds['idle_fraction'].mean():.0%} of training",
     }
+
+
+def _loss(evaluated: pd.DataFrame) -> dict[str, str]:
+    if evaluated.empty:
+        return {}
+    loss, perplexity = evaluated.iloc[-1]
+    return {"held-out loss": f"{loss:.4g} last (perplexity {perplexity:.4g})"}
 
 
 def _target(run: Run, target: float) -> dict[str, str]:

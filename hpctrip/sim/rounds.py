@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import MISSING, dataclass, field, fields
 from enum import IntEnum
 from typing import Any
@@ -95,6 +96,9 @@ class RoundRow:
     idle_fraction: float = column("share of the hosts' training phase spent waiting for the slowest", "1")
     record_wall_s: float = column(
         "wall time of recording the round before this one, rank 0", "s", default=0.0
+    )
+    eval_perplexity: float = column(
+        "exp(eval_loss); inf where that is too large for a number", "1", default=math.nan
     )
     cohort: CohortRound = field(repr=False, default=None)  # type: ignore[assignment]
     candidates: Candidates | None = field(repr=False, default=None)

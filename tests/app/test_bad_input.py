@@ -201,6 +201,8 @@ def plugin(body):
     return make
 
 
+CUT_SHORT = '{"users": [], "num_samples": []}'  # of LEAF's three keys the last lacks
+
 FILES = {
     "a missing file": (lambda folder: ["nowhere.toml"], ["nowhere.toml: no such file"]),
     "a misspelt command": (lambda folder: ["chekc"], ["chekc: no such file"]),
@@ -229,6 +231,29 @@ FILES = {
     "more samples than the files have": (
         lambda folder: [*emnist(lambda _: None)(folder), *o("workload.train_samples=401")],
         ["workload.train_samples: 401, but", "has 400"],
+    ),
+    "a file of LEAF's without its data": (
+        lambda folder: o(
+            "workload.kind=femnist",
+            f"workload.data={written(folder / 'leaf.json', CUT_SHORT)}",
+        ),
+        ["leaf.json: no 'user_data' that is a dict", "LEAF's scripts"],
+    ),
+    "no such texts": (
+        lambda folder: o("workload.kind=shakespeare", f"workload.data={folder / 'nowhere'}"),
+        ["workload.data: there is no file or folder", "nowhere", "fetch shakespeare"],
+    ),
+    "a partition by label of samples with many labels": (
+        lambda folder: o(
+            "workload.kind=shakespeare",
+            "workload.predict=every",
+            "workload.sentences={roles=6}",
+            "sites.num_sites=4",
+        ),
+        [
+            "partition.kind: 'dirichlet' shares out by label, but each sample has 80 labels",
+            "use natural or iid",
+        ],
     ),
     "an archive of clips that is none": (
         lambda folder: o("workload.kind=speech", f"workload.data={written(folder / 'clips.tar', 'x' * 700)}"),

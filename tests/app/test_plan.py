@@ -72,7 +72,7 @@ def test_wall_time_follows_from_the_busiest_host(planned):
 
 
 def test_what_will_be_written_is_what_the_run_writes(planned, trained):
-    lines = ("policy.kind=all", "server.momentum=0.9")
+    lines = ("policy.kind=all", "server.momentum=0.9", "compression.kind=top-k")
     run, done = planned(1, *lines), trained(*lines)
     sizes = planning.written_bytes(run, planning.forecast(run, 3))
     assert 0 <= Path(f"{done.path}.ckpt0").stat().st_size - sizes["checkpoint"] < 30_000  # its header
@@ -84,6 +84,15 @@ def test_a_momentum_costs_a_velocity_and_a_slot(planned):
     p = len(plain.initial_params)
     a, b = (planning.memory_bytes(run, planning.forecast(run, 1)[0].plan) for run in (plain, heavy))
     assert b["engine"] - a["engine"] == 4 * p and b["model"] - a["model"] == 8 * p
+
+
+def test_what_is_frozen_takes_memory_but_does_not_travel(planned):
+    texts = "workload={kind='llm', block_tokens=16, pretrain_steps=0, sentences={roles=12, characters=400}}"
+    run = planned(2, texts, "partition.kind=natural")
+    ahead, p = planning.forecast(run, 1)[0].plan, len(run.initial_params)
+    assert p == 43_776
+    assert planning.memory_bytes(run, ahead)["model"] == 12 * p + 4 * 357_024
+    assert planning.exchanged_bytes(run, ahead)["down"] == 4 * p
 
 
 def test_the_report_warns_of_what_is_probably_not_meant(hpctrip, tiny):

@@ -92,6 +92,14 @@ def test_in_two_parts_or_in_one_a_run_ends_with_the_same_bits(tmp_path, undistur
     assert half.meta["created_utc"] == open_run(tmp_path / "half.h5").meta["created_utc"]
 
 
+def test_so_does_a_run_of_every_other_workload(tmp_path, tiny_workload, tiny, trained, hpctrip):
+    half = tmp_path / "half.h5"
+    lines = (f"-o{line}" for line in (*tiny_workload, "stop.max_rounds=1"))
+    ended = hpctrip("run", tiny, *lines, "--out", half)
+    assert ended.code == 0, ended.err
+    assert_same(resume(half, rounds=2), trained(*tiny_workload, "stop.max_rounds=2"))
+
+
 def test_rows_before_the_checkpoint_keep_their_wall_times_and_rows_beyond_it_are_dropped(tmp_path):
     out = tmp_path / "run.h5"
     long = run(out, rounds=3)

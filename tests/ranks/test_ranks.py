@@ -27,23 +27,8 @@ SCENARIO = (
 )
 FAULTY_WORKLOAD = '[workload]\nkind = "faulty"\ntrain_samples = 400\ntest_samples = 200\n'
 STACKED = (*SCENARIO, "engine.name=stacked", "engine.sites_per_block=4", "stop.max_rounds=2")
-TOP_K = (*SCENARIO, "compression.kind=top-k", "compression.fraction=0.05", "engine.sites_per_block=2")
+TOP_K = (*SCENARIO, "policy.kind=all", "engine.sites_per_block=2", "compression.kind=top-k")
 FEW_SITES = (*SCENARIO, "sites.num_sites=3")
-SPEECH = (
-    "workload.kind=speech",
-    "workload.depth=2",
-    "workload.chirps={num_words=3, num_speakers=8, repetitions=1}",
-    "partition.kind=natural",
-    "sites.num_sites=6",
-    "policy.kind=all",
-    "train.batch_size=2",
-    "stop.max_rounds=2",
-)
-WORKLOADS = {
-    "speech": SPEECH,
-    "speech stacked": (*SPEECH, "engine.name=stacked", "engine.sites_per_block=2"),
-}
-"""Every other workload and engine, as small as it gets."""
 
 
 def facts(run):
@@ -72,21 +57,22 @@ def test_the_scenario_says_something(serial):
     assert serial.rounds["num_sites"].max() > 4  # more sites than hosts
 
 
-@pytest.mark.mpi
-@pytest.mark.parametrize("n", [1, 2, 3, 5])
-def test_the_result_is_the_same_to_the_bit_on_any_number_of_ranks(n, serial, launch, tiny, tmp_path):
-    path = tmp_path / "run.h5"
-    ended = launch(n, tiny, *arguments(SCENARIO), "--out", path)
-    assert ended.code == 0, ended.err
-    run = open_run(path)
-    assert run.meta["num_ranks"] == n and run.meta["transport"] == ("mpi" if n > 1 else "serial")
-    assert f"model digest {serial.meta['params_digest']}" in ended.out
-    assert facts(run) == facts(serial)
+@pytest.fixture(scope="module")
+def scenarios(tiny_workloads):
+    """Name -> `-o` lines: every workload, and KWT-1 and its AdamW in stacked blocks too."""
+    others = {name: (*lines, "stop.max_rounds=2") for name, lines in tiny_workloads.items()}
+    stacked = ("engine.name=stacked", "engine.sites_per_block=4")
+    return {"emnist": SCENARIO, **others, "speech stacked": (*others["speech"], *stacked)}
+
+
+@pytest.fixture(scope="module")
+def in_one_process(trained, scenarios):
+    return {name: trained(*lines) for name, lines in scenarios.items()}
 
 
 @pytest.fixture(scope="module")
 def on_ranks(launch, tiny, tmp_path_factory):
-    """`on_ranks(n, runs)`: one launch that makes several runs (name -> `-o` lines); the folder of their files."""
+    """`on_ranks(n, runs)`: one launch that makes several runs (name -> `-o` lines); how it ended and their folder."""
 
     def launched(n, runs):
         folder = tmp_path_factory.mktemp("ranks")
@@ -97,43 +83,35 @@ def on_ranks(launch, tiny, tmp_path_factory):
         env = {"HPCTRIP_TORCH_BACKEND": "gloo"}
         ended = launch(n, folder, *lines, script=HERE / "on_ranks.py", env=env)
         assert ended.code == 0, ended.err
-        return folder
+        return ended, folder
 
     return launched
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("n", [1, 2, 3, 5])
+def test_the_result_is_the_same_to_the_bit_on_any_number_of_ranks(n, on_ranks, scenarios, in_one_process):
+    """Of every workload; one launch for all of them."""
+    ended, folder = on_ranks(n, scenarios)
+    for name, expected in in_one_process.items():
+        run = open_run(folder / f"{name}.h5")
+        assert run.meta["num_ranks"] == n and run.meta["transport"] == ("mpi" if n > 1 else "serial")
+        assert f"model digest {expected.meta['params_digest']}" in ended.out
+        assert facts(run) == facts(expected), name
 
 
 @pytest.fixture(scope="module")
 def on_five(on_ranks):
     """What five ranks saw of every transport, and the runs that they made."""
-    runs = {
-        "stacked": STACKED,
-        "nccl": (*SCENARIO, "ranks.transport=nccl"),
-        "few sites": FEW_SITES,
-        "top-k": (*TOP_K, "ranks.transport=nccl"),
-    }
-    return on_ranks(5, runs | WORKLOADS)
-
-
-@pytest.fixture(scope="module")
-def workloads_on_one(trained):
-    return {name: facts(trained(*lines)) for name, lines in WORKLOADS.items()}
-
-
-@pytest.mark.mpi
-def test_every_workload_gives_the_same_bits_on_two_three_and_five_ranks(on_ranks, on_five, workloads_on_one):
-    for folder in (on_ranks(2, WORKLOADS), on_ranks(3, WORKLOADS), on_five):
-        for name, expected in workloads_on_one.items():
-            assert facts(open_run(folder / f"{name}.h5")) == expected, name
-
-
-@pytest.mark.parametrize("name", WORKLOADS)
-def test_every_workload_resumes_to_the_same_bits(name, workloads_on_one, hpctrip, tiny, tmp_path):
-    path, lines = tmp_path / "run.h5", WORKLOADS[name]
-    ended = hpctrip("run", tiny, *arguments(lines), "-o", "stop.max_rounds=1", "--out", path)
-    assert ended.code == 0, ended.err
-    ended = hpctrip("resume", path, "-o", "stop.max_rounds=2")
-    assert ended.code == 0, ended.err
-    assert facts(open_run(path)) == workloads_on_one[name]
+    return on_ranks(
+        5,
+        {
+            "stacked": STACKED,
+            "nccl": (*SCENARIO, "ranks.transport=nccl"),
+            "few sites": FEW_SITES,
+            "top-k": (*TOP_K, "ranks.transport=nccl"),
+        },
+    )[1]
 
 
 @pytest.mark.mpi

@@ -68,6 +68,7 @@ def _history(num_rounds: int, num_sites: int) -> History:
             eval_correct=10 * number,
             eval_seen=100,
             eval_loss=1.0,
+            eval_perplexity=np.e,
             train_loss=2.0,
             efficiency=0.1 / makespan_s,
             update_norm=1.0,

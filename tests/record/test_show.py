@@ -23,6 +23,7 @@ def test_the_summary_answers_the_usual_questions(run_file):
     assert facts["rounds"] == "3, 0.026 h simulated"
     assert facts["time to accuracy"] == "0.014 h to 20.00%, in round 2"
     assert facts["accuracy"] == "30.00% last, 30.00% best"
+    assert facts["held-out loss"] == "1 last (perplexity 2.718)"
     assert facts["cohort"] == "2 sites first, 3 median, 4 last"
     assert (
         facts["wall time"] == "1.5 s: train 0.9, exchange 0.3, evaluate 0.3; hosts idle for 25% of training"

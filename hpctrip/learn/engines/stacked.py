@@ -57,7 +57,7 @@ class Stacked:
         self.inputs = resident(task.train.inputs, device)
         self.labels = resident(task.train.labels, device)
         self.model = task.build_model().to(device).train()
-        self.forward = getattr(self.model, "stacked_forward", None) or partial(_mapped_forward, self.model)
+        self.forward = getattr(self.model, "stacked_forward", None) or partial(mapped_forward, self.model)
         self.losses = vmap(vmap(_sample_loss(task.loss)))
         on_gpu = self.device.type == "cuda"
         self.runner: Callable = captured if on_gpu else called
@@ -213,7 +213,7 @@ class Schedule:
         return cls(*(torch.from_numpy(a.reshape(shape)).to(device).transpose(0, 1) for a in (index, weight)))
 
 
-def _mapped_forward(model: nn.Module, weights: dict[str, torch.Tensor], x: torch.Tensor) -> torch.Tensor:
+def mapped_forward(model: nn.Module, weights: dict[str, torch.Tensor], x: torch.Tensor) -> torch.Tensor:
     """Parameters [S, ...] by name, x [S, B, ...] -> outputs [S, B, ...], for any model."""
     return vmap(lambda w, batch: functional_call(model, w, (batch,)))(weights, x)
 

@@ -18,12 +18,12 @@ import torch.nn.functional as F
 from pydantic import Field
 
 from hpctrip.base.errors import InputError
-from hpctrip.base.rng import stream
 from hpctrip.learn.cnn import CNN
 from hpctrip.learn.workloads import cached
 from hpctrip.learn.workloads.base import WORKLOADS, Dataset, Task, Workload
 from hpctrip.learn.workloads.glyphs import CHARACTERS, IMAGE_SIZE, Glyphs, renderer
 from hpctrip.learn.workloads.idx import read_pair
+from hpctrip.learn.workloads.limits import subset
 
 PARTS = ("train", "test")
 MEAN, STD = 0.1736, 0.3317
@@ -48,7 +48,7 @@ SPLITS: dict[str, tuple[str, ...]] = {
 _FIRST_LABEL = {"letters": 1}  # the files of this split count from 1, all others from 0
 _GLYPHS_SAMPLES = {"train": 60_000, "test": 10_000}  # where no limit is given: as many as MNIST
 _Load = Callable[[str, int], tuple[np.ndarray, np.ndarray]]  # (part, seed) -> images, labels
-_MODELS = {"light": (3, (16, 32), 128), "leaf": (5, (32, 64), 512)}
+MODELS = {"light": (3, (16, 32), 128), "leaf": (5, (32, 64), 512)}
 
 
 @WORKLOADS.add
@@ -94,7 +94,7 @@ class Emnist(Workload):
             train=train,
             test=test,
             num_classes=num_classes,
-            build_model=partial(CNN, *_MODELS[self.model], num_classes=num_classes),
+            build_model=partial(CNN, *MODELS[self.model], num_classes=num_classes),
             prepare=normalise,
             loss=F.cross_entropy,
             source=f"glyphs (synthetic characters rendered from fonts, not EMNIST): {sizes}"
@@ -157,18 +157,9 @@ class Emnist(Workload):
                 f"{first + num_classes - 1}",
                 "are these the files of another split?",
             )
-        limit = self._limit(part)
-        if limit is not None:
-            if limit > len(labels):
-                raise InputError(
-                    f"workload.{part}_samples",
-                    f"{limit:,}, but {label_file} has {len(labels):,}",
-                    "ask for fewer, or leave the key out for all",
-                )
-            kept = np.sort(stream(seed, f"emnist/{part}_samples").choice(len(labels), limit, replace=False))
-            images, labels = images[kept], labels[kept]
+        kept = subset(self.kind, part, self._limit(part), len(labels), str(label_file), seed)
         # EMNIST stores every image transposed (it was exported column by column).
-        return np.ascontiguousarray(images.transpose(0, 2, 1)), labels - np.uint8(first)
+        return np.ascontiguousarray(images[kept].transpose(0, 2, 1)), labels[kept] - np.uint8(first)
 
     def _directory(self) -> Path:
         return Path(self.data).expanduser().resolve()

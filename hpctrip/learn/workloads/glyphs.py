@@ -17,6 +17,7 @@ Shapes: G glyphs (font x character), F field size, S image size, B samples of on
 from __future__ import annotations
 
 import string
+from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
@@ -59,6 +60,25 @@ def renderer() -> str:
     return f"glyphs {_VERSION}, pillow {version('pillow')}, matplotlib {version('matplotlib')}"
 
 
+@dataclass(frozen=True)
+class Hand:
+    """What one writer does alike in all characters; by default nothing, and every character has its own font."""
+
+    font: int | None = None
+    """Index into FONTS."""
+    angle: float = 0.0
+    slant: float = 0.0
+    log_height: float = 0.0
+    log_width: float = 0.0
+    thickness: float = 0.0
+    """Added to the distortion's own draws for each character, in their units."""
+
+    @classmethod
+    def of(cls, rng: np.random.Generator) -> Hand:
+        """A random one: a font, and as much of its own as `distortion = 1` adds to each character."""
+        return cls(int(rng.integers(len(FONTS))), *rng.normal(0, [0.12, 0.2, 0.1, 0.1, 0.3]).tolist())
+
+
 class Glyphs(Component):
     """How the synthetic glyphs are drawn (used only with `data = "glyphs"`)."""
 
@@ -71,12 +91,12 @@ class Glyphs(Component):
     each of the three; `uniform`: every character equally frequent."""
 
     def draw(
-        self, num_samples: int, seed: int, part: str, among: str = CHARACTERS
+        self, num_samples: int, seed: int, part: str, among: str = CHARACTERS, hand: Hand = Hand()
     ) -> tuple[np.ndarray, np.ndarray]:
         """Images [num_samples, 28, 28] uint8, white on black, and characters [num_samples] uint8 (into CHARACTERS).
 
-        `part` ("train", "test") names the stream; only the characters in `among` are drawn. The first n samples are
-        the same whatever `num_samples` is.
+        `part` ("train", "test") names the stream; only the characters in `among` are drawn, all in this `hand`. The
+        first n samples are the same whatever `num_samples` is.
         """
         images = np.empty((num_samples, IMAGE_SIZE, IMAGE_SIZE), np.uint8)
         characters = np.empty(num_samples, np.uint8)
@@ -84,7 +104,7 @@ class Glyphs(Component):
         for chunk, start in enumerate(range(0, num_samples, _CHUNK)):
             rng = stream(seed, f"glyphs/{part}", chunk)
             drawn = rng.choice(len(CHARACTERS), size=_CHUNK, p=weights)
-            pictures = self._distorted(drawn, rng)
+            pictures = self._distorted(drawn, rng, hand)
             end = min(start + _CHUNK, num_samples)
             images[start:end], characters[start:end] = pictures[: end - start], drawn[: end - start]
         return images, characters
@@ -99,24 +119,27 @@ class Glyphs(Component):
         share *= [character in among for character in CHARACTERS]
         return share / share.sum()
 
-    def _distorted(self, characters: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """[B, S, S] uint8: each character in a random font, seen through a random smooth map."""
+    def _distorted(self, characters: np.ndarray, rng: np.random.Generator, hand: Hand) -> np.ndarray:
+        """[B, S, S] uint8: each character in a random font or the hand's, seen through a random smooth map."""
         num = len(characters)
-        glyphs = rng.integers(len(FONTS), size=num) * len(CHARACTERS) + characters
+        font = rng.integers(len(FONTS), size=num) if hand.font is None else hand.font
+        glyphs = font * len(CHARACTERS) + characters
         # Signed, in image pixels; the mean of a quarter pixel keeps the hairlines of thin fonts visible.
-        distances = _look_up(_distance_fields(), glyphs, self._coordinates(num, rng))
-        distances += 0.25 + rng.normal(0, 0.3, (num, 1, 1)).astype(np.float32) * self.distortion
+        distances = _look_up(_distance_fields(), glyphs, self._coordinates(num, rng, hand))
+        distances += (
+            0.25 + hand.thickness + rng.normal(0, 0.3, (num, 1, 1)).astype(np.float32) * self.distortion
+        )
         edge = rng.uniform(0.8, 2.0, (num, 1, 1)).astype(np.float32)  # image pixels from black to white
         ink = np.clip(0.5 + distances / edge, 0, 1)
         ink += rng.normal(0.0, 1.0, ink.shape).astype(np.float32) * self.noise
         return (np.clip(ink, 0, 1) * 255 + 0.5).astype(np.uint8)
 
-    def _coordinates(self, num: int, rng: np.random.Generator) -> np.ndarray:
+    def _coordinates(self, num: int, rng: np.random.Generator, hand: Hand) -> np.ndarray:
         """[2, B, S, S] float32: where in the field (row, column) each image pixel looks; affine, then elastic."""
         d = self.distortion
-        angle = rng.normal(0, 0.12, num) * d  # radians: about 7 degrees
-        slant = rng.normal(0, 0.2, num) * d
-        height, width = np.exp(rng.normal(0, 0.1, (2, num)) * d)
+        angle = rng.normal(0, 0.12, num) * d + hand.angle  # radians: about 7 degrees
+        slant = rng.normal(0, 0.2, num) * d + hand.slant
+        height, width = np.exp(rng.normal(0, 0.1, (2, num)) * d + [[hand.log_height], [hand.log_width]])
         shift = rng.normal(0, 0.9, (2, num, 1, 1)) * d
         elastic = rng.normal(0, 1.0, (2, num, _GRID, _GRID)) * d
 

@@ -6,18 +6,15 @@ is a big-endian 32-bit integer.
 
 from __future__ import annotations
 
-import gzip
 import math
-import zlib
 from pathlib import Path
 
 import numpy as np
 
 from hpctrip.base.errors import InputError
+from hpctrip.learn.workloads.files import FETCH_AGAIN, read_bytes
 
 _UNSIGNED_BYTE = 8
-_GZIP_MAGIC = b"\x1f\x8b"
-_FETCH_AGAIN = "copy or fetch the file again"
 
 
 def read_idx(path: Path, num_dimensions: int) -> np.ndarray:
@@ -25,7 +22,7 @@ def read_idx(path: Path, num_dimensions: int) -> np.ndarray:
 
     Raises InputError naming the file, what it holds and what it should hold.
     """
-    content = _content(path)
+    content = read_bytes(path)
     magic = bytes([0, 0, _UNSIGNED_BYTE, num_dimensions])
     if content[:4] != magic:
         raise InputError(
@@ -37,7 +34,7 @@ def read_idx(path: Path, num_dimensions: int) -> np.ndarray:
     header_bytes = 4 + 4 * num_dimensions
     if len(content) < header_bytes:
         raise InputError(
-            str(path), f"the header ends after {len(content)} of {header_bytes} bytes", _FETCH_AGAIN
+            str(path), f"the header ends after {len(content)} of {header_bytes} bytes", FETCH_AGAIN
         )
     shape = tuple(int(n) for n in np.frombuffer(content, ">u4", num_dimensions, offset=4))
     found, expected = len(content) - header_bytes, math.prod(shape)
@@ -45,7 +42,7 @@ def read_idx(path: Path, num_dimensions: int) -> np.ndarray:
         raise InputError(
             str(path),
             f"{found:,} bytes of data, expected {expected:,} for {' x '.join(map(str, shape))}",
-            _FETCH_AGAIN,
+            FETCH_AGAIN,
         )
     return np.frombuffer(content, np.uint8, offset=header_bytes).reshape(shape)
 
@@ -60,20 +57,3 @@ def read_pair(images: Path, labels: Path) -> tuple[np.ndarray, np.ndarray]:
             "use the two files of one and the same set",
         )
     return x, y
-
-
-def _content(path: Path) -> bytes:
-    """The whole file, decompressed where it is gzipped."""
-    try:
-        content = path.read_bytes()
-        return gzip.decompress(content) if content.startswith(_GZIP_MAGIC) else content
-    except EOFError:
-        raise InputError(
-            str(path), "the gzip stream ends too early: the file is truncated", _FETCH_AGAIN
-        ) from None
-    except (gzip.BadGzipFile, zlib.error) as error:
-        raise InputError(str(path), f"the gzip stream is damaged ({error})", _FETCH_AGAIN) from None
-    except OSError as error:
-        raise InputError(
-            str(path), f"cannot be read ({error.strerror})", "check the path and permissions"
-        ) from None

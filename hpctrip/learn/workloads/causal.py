@@ -1,0 +1,267 @@
+"""Causal language models as the engines train them: loaded or made here, with adapters, and their tokens.
+
+The only file that imports `transformers` and `peft`; import it only where they are installed.
+"""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+import transformers
+from peft import LoraConfig, get_peft_model
+from torch import nn
+from tqdm import tqdm
+from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM, PreTrainedModel
+
+from hpctrip.base.errors import InputError
+from hpctrip.base.rng import stream
+from hpctrip.learn.engines.stacked import mapped_forward
+from hpctrip.learn.params import flatten
+
+if TYPE_CHECKING:
+    from hpctrip.learn.workloads.llm import Lora
+
+TINY = {
+    "vocab_size": 256,
+    "hidden_size": 96,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 3,
+    "intermediate_size": 256,
+    "max_position_embeddings": 1_000_000,  # rotary: no table of this length
+    "tie_word_embeddings": True,
+}
+"""LlamaConfig of the tiny model: 357,024 parameters over bytes."""
+_TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.*", "*.tiktoken")
+_PRETRAIN_LR, _PRETRAIN_BATCH = 3e-3, 16
+
+# eager: on a CPU the only attention that torch.func.vmap maps without falling back to a loop over the sites; used
+# throughout, so that both engines compute the same.
+_ATTENTION = "eager"
+
+transformers.utils.logging.set_verbosity_error()  # its warnings are about generation and training loops of its own
+transformers.utils.logging.disable_progress_bar()
+
+
+class NextToken(nn.Module):
+    """Tokens [B, T] -> logits [B, T, V] of the token after each."""
+
+    def __init__(self, model: nn.Module):
+        super().__init__()
+        self.model = model
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        """No cache of keys and values: nothing is generated."""
+        return self.model(input_ids=tokens, use_cache=False).logits
+
+    def train(self, mode: bool = True) -> NextToken:
+        """Always in evaluation mode: a directory's model may have dropout, whose random numbers have no name here."""
+        return super().train(False)
+
+
+def next_token_loss(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """Mean cross-entropy of logits [B, T, V] and labels [B, T]."""
+    return F.cross_entropy(logits.flatten(0, 1), labels.flatten())
+
+
+class Builder:
+    """Models of one rank over one base: `Builder(base, lora)()` is a fresh one.
+
+    With adapters, all models share the base's frozen tensors, so that a rank holds them once.
+    """
+
+    def __init__(self, base: PreTrainedModel, lora: Lora | None):
+        self.base, self.lora = base, lora
+
+    def __call__(self) -> NextToken:
+        """Adapters draw their A from torch's global generator; B is 0, so a fresh model is the base."""
+        if self.lora is None:
+            return NextToken(copy.deepcopy(self.base)).train()
+        shared = {id(tensor): tensor for tensor in (*self.base.parameters(), *self.base.buffers())}
+        names = self.lora.target_modules
+        config = LoraConfig(
+            task_type="CAUSAL_LM",
+            r=self.lora.rank,
+            lora_alpha=self.lora.alpha,
+            lora_dropout=0.0,
+            target_modules=names or "all-linear",
+        )
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="fan_in_fan_out")  # peft sets it right for GPT-2
+            warnings.filterwarnings("ignore", category=FutureWarning)  # of transformers, at peft's use of it
+            try:
+                return NextToken(get_peft_model(copy.deepcopy(self.base, shared), config)).train()
+            except ValueError as error:
+                raise InputError(
+                    f"workload.lora.target_modules = {names}", _first_line(error), "leave it empty for all"
+                ) from None
+
+
+def why_not_stacked(build_model: Callable[[], nn.Module]) -> str:
+    """Why torch.func.vmap cannot map this model over sites; empty where it can: a tiny forward pass tells."""
+    with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = build_model()
+        weights = {
+            name: p.detach().expand(2, *p.shape) for name, p in model.named_parameters() if p.requires_grad
+        }
+        device = next(model.parameters()).device
+        try:
+            with torch.no_grad():
+                mapped_forward(model, weights, torch.zeros(2, 1, 2, dtype=torch.int64, device=device))
+        except Exception as error:  # whatever a model's own code or its kernels raise
+            return f"torch.func.vmap cannot map this model: {_first_line(error)}"
+    return ""
+
+
+def tiny_settings() -> dict[str, Any]:
+    """What the tiny model's weights depend on, besides the text."""
+    versions = {"torch": torch.__version__, "transformers": transformers.__version__}
+    return {"config": TINY, "lr": _PRETRAIN_LR, "batch": _PRETRAIN_BATCH} | versions
+
+
+def tiny(params: torch.Tensor | None = None) -> LlamaForCausalLM:
+    """The tiny model, with these weights [num_params], else random ones: the same in every run, as a file's are."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = LlamaForCausalLM._from_config(LlamaConfig(**TINY), attn_implementation=_ATTENTION)
+    if params is not None:
+        nn.utils.vector_to_parameters(params, model.parameters())
+    return model
+
+
+def pretrained(blocks: np.ndarray, num_steps: int) -> np.ndarray:
+    """Weights [num_params] float32 of the tiny model after so many steps of AdamW on blocks [N, block_tokens + 1].
+
+    On the CPU and on one thread, because kernels round differently with the number of threads.
+    """
+    model, rng = NextToken(tiny()), stream(0, "llm/pretraining")
+    optimizer = torch.optim.AdamW(model.parameters(), lr=_PRETRAIN_LR)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, _PRETRAIN_LR, total_steps=num_steps + 1)
+    num_threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        for _ in tqdm(range(num_steps), desc="pretraining the tiny model", leave=False, disable=None):
+            batch = torch.from_numpy(blocks[rng.integers(len(blocks), size=_PRETRAIN_BATCH)])
+            next_token_loss(model(batch[:, :-1]), batch[:, 1:]).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            schedule.step()
+    finally:
+        torch.set_num_threads(num_threads)
+    return flatten(model).numpy()
+
+
+def load(directory: Path, quantised: bool) -> PreTrainedModel:
+    """The model of a directory: frozen later, float32 or, `quantised`, its linear layers in 4 bits (NF4).
+
+    Reads safetensors only and runs no code of the directory's. Raises InputError where the model is not whole.
+    """
+    _check_directory(directory)
+    options: dict[str, Any] = {"dtype": torch.float32, "attn_implementation": _ATTENTION}
+    if quantised:
+        # QLoRA (Dettmers et al. 2023): NF4 with quantised constants, computing in bfloat16
+        options["quantization_config"] = transformers.BitsAndBytesConfig(
+            load_in_4bit=True,
+            bnb_4bit_quant_type="nf4",
+            bnb_4bit_use_double_quant=True,
+            bnb_4bit_compute_dtype=torch.bfloat16,
+        )
+        options["device_map"] = {"": torch.cuda.current_device()}
+    model, about = _read(
+        directory, AutoModelForCausalLM, use_safetensors=True, output_loading_info=True, **options
+    )
+    if about["missing_keys"] or about["mismatched_keys"]:
+        lacking = sorted(map(str, [*about["missing_keys"], *about["mismatched_keys"]]))
+        raise InputError(
+            "workload.model",
+            f"the weights in {directory} lack {len(lacking)} tensors of the model, e.g. {lacking[0]}",
+            "copy the whole directory of a causal language model",
+        )
+    return model
+
+
+def _check_directory(directory: Path) -> None:
+    way_out = 'give the directory of a model as save_pretrained writes it, or set workload.model = "tiny"'
+    if not directory.is_dir():
+        raise InputError("workload.model", f"there is no directory {directory}", way_out)
+    if not (directory / "config.json").is_file():
+        raise InputError("workload.model", f"{directory} lacks config.json", way_out)
+    if not any(
+        found for name in _TOKENIZERS for found in directory.glob(name)
+    ):  # else it is made without a vocabulary
+        raise InputError(
+            "workload.model", f"{directory} has no tokenizer, e.g. tokenizer.json", "copy it there as well"
+        )
+    if not any(directory.glob("*.safetensors")):
+        pickles = sorted(
+            path.name for pattern in ("*.bin", "*.pt", "*.pth") for path in directory.glob(pattern)
+        )
+        raise InputError(
+            "workload.model",
+            f"{directory} has no weights as .safetensors"
+            + (f", only {pickles[0]}: a pickle can run code, and is not read" if pickles else ""),
+            "convert them: model.save_pretrained(DIR, safe_serialization=True)" if pickles else way_out,
+        )
+
+
+def _read(directory: Path, auto: Any, **options: Any) -> Any:
+    try:
+        return auto.from_pretrained(directory, local_files_only=True, trust_remote_code=False, **options)
+    except (
+        Exception
+    ) as error:  # a damaged file, an architecture of its own, ...: transformers has no common base
+        raise InputError(
+            "workload.model",
+            f"{directory} cannot be loaded ({_first_line(error)})",
+            "check the files, or copy the directory again",
+        ) from None
+
+
+def check_fit(base: PreTrainedModel, block_tokens: int, num_tokens: int) -> None:
+    """Raise InputError where blocks are longer than the model takes, or its tokenizer has more tokens than it."""
+    longest = getattr(base.config, "max_position_embeddings", None)
+    if longest is not None and block_tokens > longest:
+        raise InputError(
+            f"workload.block_tokens = {block_tokens:,}", f"the model takes at most {longest:,}", "use fewer"
+        )
+    if num_tokens > base.config.vocab_size:
+        raise InputError(
+            "workload.model",
+            f"its tokenizer gave token {num_tokens - 1:,}, but the model knows {base.config.vocab_size:,} tokens",
+            "are tokenizer and model of one kind?",
+        )
+
+
+def encode_bytes(text: str) -> np.ndarray:
+    """The tiny model's tokens: the text's bytes, [num_tokens] uint8."""
+    return np.frombuffer(text.encode("utf-8", "replace"), np.uint8)
+
+
+def tokenizer_files(directory: Path) -> list[Path]:
+    """All files of the directory that hold no weights."""
+    _check_directory(directory)
+    weights = {".safetensors", ".bin", ".pt", ".pth"}
+    return sorted(path for path in directory.iterdir() if path.is_file() and path.suffix not in weights)
+
+
+def encoder(directory: Path) -> Callable[[str], np.ndarray]:
+    """Text -> tokens [num_tokens] by the directory's tokenizer, loaded when the first text comes; no special tokens."""
+    tokenizer = None
+
+    def encode(text: str) -> np.ndarray:
+        nonlocal tokenizer
+        tokenizer = tokenizer or _read(directory, AutoTokenizer)
+        return np.array(tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"], dtype=np.int64)
+
+    return encode
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -1,0 +1,145 @@
+"""The femnist workload: emnist's task and model on LEAF's FEMNIST files (Caldas et al. 2018), one writer = one owner.
+
+Embedded data are synthetic glyphs, drawn by writers with a hand of their own, so that a first run needs no download.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch.nn.functional as F
+from pydantic import Field
+
+from hpctrip.base.errors import InputError
+from hpctrip.base.rng import stream
+from hpctrip.learn.cnn import CNN
+from hpctrip.learn.workloads import cached, leaf_json
+from hpctrip.learn.workloads.base import WORKLOADS, Dataset, Task, Workload
+from hpctrip.learn.workloads.emnist import MODELS, PARTS, normalise
+from hpctrip.learn.workloads.files import fingerprints, json_object, read_text
+from hpctrip.learn.workloads.glyphs import CHARACTERS, IMAGE_SIZE, renderer
+from hpctrip.learn.workloads.limits import subset
+from hpctrip.learn.workloads.writers import Writers
+
+TRAIN_FRACTION = 0.9  # of each writer's samples, the default of LEAF's scripts
+_WAY_OUT = 'make them with LEAF\'s data/femnist/preprocess.sh, or set workload.data = "glyphs"'
+_Page = tuple[
+    np.ndarray, np.ndarray
+]  # of one writer: images [n, 28, 28] uint8, white on black, and labels [n]
+
+
+@WORKLOADS.add
+class Femnist(Workload):
+    """Handwritten characters by writer (LEAF's FEMNIST files), or synthetic writers, and the CNN of emnist."""
+
+    kind: ClassVar[str] = "femnist"
+    lr: ClassVar[float] = 0.01
+    batch_size: ClassVar[int] = 20
+    local_epochs: ClassVar[int] = 1
+
+    data: str = Field("glyphs", min_length=1)
+    """`"glyphs"`: synthetic characters by made-up writers, no download; else a JSON file of LEAF's, gzipped or not, or
+    a folder of them. Its folders `train` and `test` are used as they are; where there are none, nine tenths of each
+    writer's samples, drawn at random from the run's seed, are to train on."""
+    train_samples: int | None = Field(None, ge=1, le=100_000_000)
+    """Number of training samples: a random subset drawn from the run's seed. None: all."""
+    test_samples: int | None = Field(None, ge=1, le=100_000_000)
+    """Number of test samples, likewise. None: all."""
+    model: Literal["light", "leaf"] = "light"
+    """As for emnist: `light`, 0.21 M parameters; `leaf`, 1.69 M, LEAF's."""
+    glyphs: Writers = Writers()
+    """Who draws the synthetic glyphs, and how; ignored with data from files."""
+
+    def prepare_data(self, seed: int) -> None:
+        """Render or read into the cache, once per node. Raises InputError naming the file that is wrong."""
+        self._folder(seed)
+
+    def task(self, seed: int) -> Task:
+        """The memory-mapped data and the CNN; prepares the data first where nobody has."""
+        folder = self._folder(seed)
+        train, test = (
+            Dataset(*(cached.load(folder, f"{part}_{array}") for array in ("images", "labels", "groups")))
+            for part in PARTS
+        )
+        synthetic = self.data == "glyphs"
+        origin = (
+            "glyphs (synthetic characters by synthetic writers, not FEMNIST)"
+            if synthetic
+            else f"files in LEAF's format from {self._path()}"
+        )
+        num_writers = len(np.unique(train.groups))
+        return Task(
+            train=train,
+            test=test,
+            num_classes=len(CHARACTERS),
+            build_model=partial(CNN, *MODELS[self.model], num_classes=len(CHARACTERS)),
+            prepare=normalise,
+            loss=F.cross_entropy,
+            source=f"{origin}: {num_writers:,} writers, {len(train):,} training and {len(test):,} test samples",
+            synthetic=synthetic,
+        )
+
+    def _path(self) -> Path:
+        return Path(self.data).expanduser().resolve()
+
+    def _folder(self, seed: int) -> Path:
+        """The folder of the prepared arrays. Its key holds everything that they depend on."""
+        settings: dict[str, Any] = {"limits": [self.train_samples, self.test_samples]}
+        files: dict[str, list[Path]] = {}
+        if self.data == "glyphs":
+            settings |= {"glyphs (synthetic)": self.glyphs.model_dump(), "renderer": renderer()}
+        else:
+            files = leaf_json.parts(self._path(), (".json",), _WAY_OUT)
+            settings["files"] = {part: fingerprints(paths) for part, paths in files.items()}
+        if "train" not in files or settings["limits"] != [None, None]:
+            settings["seed"] = seed
+        return cached.prepared("femnist", settings, lambda: self._arrays(files, seed))
+
+    def _arrays(self, files: dict[str, list[Path]], seed: int) -> dict[str, np.ndarray]:
+        """`{part}_images` [num_samples, 28, 28] uint8, `{part}_labels` and `{part}_groups` [num_samples] int64."""
+        if "train" in files:
+            by_part = {part: list(_read(files[part])) for part in PARTS}
+        else:
+            pages = _read(files["all"]) if files else self.glyphs.pages(seed)
+            halves = [_split(page, stream(seed, "femnist/split", i)) for i, page in enumerate(pages)]
+            by_part = {part: [half[i] for half in halves] for i, part in enumerate(PARTS)}
+        arrays = {}
+        for part, limit in zip(PARTS, (self.train_samples, self.test_samples), strict=True):
+            if not any(len(labels) for _, labels in by_part[part]):
+                raise InputError("workload.data", f"{self._path()} has no {part} samples", "give more data")
+            images, labels = map(np.concatenate, zip(*by_part[part], strict=True))
+            kept = subset(self.kind, part, limit, len(labels), self.data, seed)
+            groups = np.repeat(np.arange(len(by_part[part])), [len(page[1]) for page in by_part[part]])
+            arrays |= {f"{part}_images": images[kept], f"{part}_labels": labels[kept].astype(np.int64)}
+            arrays[f"{part}_groups"] = groups[kept]
+        return arrays
+
+
+def _split(page: _Page, rng: np.random.Generator) -> tuple[_Page, _Page]:
+    """A writer's samples to train on, and those to test on, in random order."""
+    images, labels = page
+    order = rng.permutation(len(labels))
+    num_train = int(np.ceil(TRAIN_FRACTION * len(labels)))
+    (first, second) = order[:num_train], order[num_train:]
+    return (images[first], labels[first]), (images[second], labels[second])
+
+
+def _read(paths: Iterable[Path]) -> Iterator[_Page]:
+    """The writers of LEAF's files. LEAF's pixels go from 0 (ink) to 1 (paper), EMNIST's from 0 (paper) to 255."""
+    for path in paths:
+        for user in leaf_json.users(path, json_object(path, read_text(path))):
+            try:
+                paper = np.array(user.x, np.float32).reshape(len(user.x), IMAGE_SIZE**2)
+            except (ValueError, TypeError):
+                raise user.fault(f"a sample is not {IMAGE_SIZE**2} numbers") from None
+            if not ((paper >= 0) & (paper <= 1)).all():
+                raise user.fault("pixels below 0 (ink) or above 1 (paper)")
+            for label in user.y:
+                if type(label) is not int or not 0 <= label < len(CHARACTERS):
+                    raise user.fault(f"label {label!r}, expected 0 to {len(CHARACTERS) - 1}")
+            images = np.rint(255 * (1 - paper)).astype(np.uint8).reshape(-1, IMAGE_SIZE, IMAGE_SIZE)
+            yield images, np.array(user.y, np.int64)

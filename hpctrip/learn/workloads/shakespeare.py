@@ -1,0 +1,204 @@
+"""The shakespeare workload: the next character of a play, by speaking role, with a two-layer LSTM (paper, Table 2).
+
+The data are LEAF's files, or texts by role in two other formats, read from a file or a folder, or `sentences`:
+synthetic texts, so that a first run needs no download. One role is one natural owner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+
+from hpctrip.base.errors import InputError
+from hpctrip.learn.lstm import CharLSTM
+from hpctrip.learn.workloads import cached, leaf_json, roles
+from hpctrip.learn.workloads.base import WORKLOADS, Dataset, Task, Workload
+from hpctrip.learn.workloads.files import fingerprints, json_object, read_text
+from hpctrip.learn.workloads.limits import subset
+from hpctrip.learn.workloads.sentences import VERSION, Sentences
+
+PARTS = ("train", "test")
+WINDOW = 80
+"""Characters that the model sees before the one that it predicts."""
+ALPHABET = "\n !\"&'(),-.0123456789:;>?ABCDEFGHIJKLMNOPQRSTUVWXYZ[]abcdefghijklmnopqrstuvwxyz}"
+"""LEAF's 80 symbols, in its order. Any other character becomes the last one, as in LEAF's labels: its look-up says -1,
+which its one-hot rows count from the end."""
+TRAIN_FRACTION = 0.8  # of each role's text, as in McMahan et al. 2017
+
+_CODES = np.full(256, len(ALPHABET) - 1, np.uint8)
+_CODES[[ord(symbol) for symbol in ALPHABET]] = np.arange(len(ALPHABET))
+_SUFFIXES = (".json", ".txt")
+_WAY_OUT = 'fetch a text with `python -m hpctrip fetch shakespeare DIR`, or set workload.data = "sentences"'
+
+
+@WORKLOADS.add
+class Shakespeare(Workload):
+    """Next character of plays by speaking role (LEAF's files or texts), or synthetic sentences, and LEAF's LSTM."""
+
+    kind: ClassVar[str] = "shakespeare"
+    lr: ClassVar[float] = 0.8
+    batch_size: ClassVar[int] = 20
+    local_epochs: ClassVar[int] = 1
+
+    data: str = Field("sentences", min_length=1)
+    """`"sentences"`: synthetic text by made-up roles, no download; else a file, or a folder of files: LEAF's JSON (its
+    folders `train` and `test` are used as they are; else every role is split by time), JSON of the form {"play/ROLE":
+    text}, or plain text (.txt) in blocks of `ROLE:` and its lines. Each gzipped or not; several are put together."""
+    predict: Literal["last", "every"] = "last"
+    """Of a window of 80 characters, `last`: the one that follows it (LEAF); `every`: after each of the 80 the next one,
+    80 predictions for the same work, in loss and accuracy (McMahan et al. 2017). The model is the same."""
+    stride: int | None = Field(None, ge=1)
+    """Characters from the start of one window to the next. None: 1 with `last` (LEAF's), 80 with `every`: every
+    character is then predicted once."""
+    min_characters: int = Field(WINDOW + 1, ge=WINDOW + 1)
+    """Roles that speak fewer are left out. 81: those without a single window."""
+    train_samples: int | None = Field(None, ge=1, le=100_000_000)
+    """Number of training windows: a random subset drawn from the run's seed. None: all."""
+    test_samples: int | None = Field(None, ge=1, le=100_000_000)
+    """Number of test windows, likewise. None: all."""
+    sentences: Sentences = Sentences()
+    """How much synthetic text there is; ignored with data from files."""
+
+    def prepare_data(self, seed: int) -> None:
+        """Cut the texts into windows in the cache, once per node. Raises InputError naming the file that is wrong."""
+        self._folder(seed)
+
+    def task(self, seed: int) -> Task:
+        """The memory-mapped windows and the LSTM; prepares the data first where nobody has."""
+        folder = self._folder(seed)
+        train, test = (
+            Dataset(*(cached.load(folder, f"{part}_{array}") for array in ("inputs", "labels", "groups")))
+            for part in PARTS
+        )
+        num_roles, left_out = cached.load(folder, "roles").tolist()
+        synthetic = self.data == "sentences"
+        origin = (
+            "sentences (synthetic text, not Shakespeare's)" if synthetic else f"texts from {self._path()}"
+        )
+        short = (
+            f" ({left_out:,} with fewer than {self.min_characters} characters left out)" if left_out else ""
+        )
+        return Task(
+            train=train,
+            test=test,
+            num_classes=len(ALPHABET),
+            build_model=partial(CharLSTM, len(ALPHABET), every=self.predict == "every"),
+            prepare=torch.Tensor.long,
+            loss=next_character_loss,
+            source=f"{origin}: {num_roles:,} roles{short}, {len(train):,} training and {len(test):,} test windows",
+            synthetic=synthetic,
+        )
+
+    def _path(self) -> Path:
+        return Path(self.data).expanduser().resolve()
+
+    def _folder(self, seed: int) -> Path:
+        """The folder of the prepared arrays. Its key holds everything that they depend on."""
+        settings: dict[str, Any] = self.model_dump(exclude={"data", "sentences"})
+        if self.data == "sentences":
+            settings |= {"sentences (synthetic)": self.sentences.model_dump(), "version": VERSION}
+            settings["seed"] = seed
+            return cached.prepared("shakespeare", settings, lambda: self._arrays({}, seed))
+        files = leaf_json.parts(self._path(), _SUFFIXES, _WAY_OUT)
+        settings["files"] = {part: fingerprints(paths) for part, paths in files.items()}
+        if self.train_samples or self.test_samples:
+            settings["seed"] = seed
+        return cached.prepared("shakespeare", settings, lambda: self._arrays(files, seed))
+
+    def _arrays(self, files: dict[str, list[Path]], seed: int) -> dict[str, np.ndarray]:
+        """`{part}_inputs` [num_windows, 80] uint8 and `{part}_labels` [num_windows] or [num_windows, 80] int64 of both
+        parts, `{part}_groups` [num_windows] int64, and `roles`: how many there are, and how many were left out."""
+        spoken = {part: _windows_of(paths) for part, paths in files.items()} or {
+            "all": {role: windows(encode(text)) for role, text in self.sentences.write(seed).items()}
+        }
+        whole = spoken["all"] if "all" in spoken else spoken["train"]
+        kept = {role: cut for role, cut in whole.items() if len(cut) + WINDOW >= self.min_characters}
+        if "all" in spoken:
+            halves = [split_by_time(cut) for cut in kept.values()]
+            by_part = {part: [half[i] for half in halves] for i, part in enumerate(PARTS)}
+        else:
+            by_part = {"train": list(kept.values()), "test": list(spoken["test"].values())}
+        arrays = {"roles": np.array([len(kept), len(whole) - len(kept)])}
+        stride = self.stride or (1 if self.predict == "last" else WINDOW)
+        for part in PARTS:
+            cuts = [cut[::stride] for cut in by_part[part]]
+            num_windows = sum(map(len, cuts))
+            if not num_windows:
+                raise InputError(
+                    "workload.data",
+                    f"{self._path()} gives no {part} window of {WINDOW} characters and the next, of {len(whole):,} "
+                    f"roles ({len(kept):,} with at least {self.min_characters} characters)",
+                    "give longer texts, or lower workload.min_characters",
+                )
+            limit = self.train_samples if part == "train" else self.test_samples
+            index = subset(self.kind, part, limit, num_windows, str(self.data), seed)
+            both = np.concatenate(cuts)[index]
+            arrays[f"{part}_inputs"] = np.ascontiguousarray(both[:, :WINDOW])
+            arrays[f"{part}_labels"] = (both[:, 1:] if self.predict == "every" else both[:, WINDOW]).astype(
+                np.int64
+            )
+            arrays[f"{part}_groups"] = np.repeat(np.arange(len(cuts)), [len(cut) for cut in cuts])[index]
+        return arrays
+
+
+def next_character_loss(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """Mean cross-entropy of [..., 80] logits and [...] labels."""
+    return F.cross_entropy(logits.flatten(0, -2), labels.flatten())
+
+
+def encode(text: str) -> np.ndarray:
+    """[len(text)] uint8: the symbols' places in ALPHABET."""
+    code_points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
+    return _CODES[np.minimum(code_points, 255)]  # 255 is not in the alphabet
+
+
+def windows(symbols: np.ndarray) -> np.ndarray:
+    """[n, 81] view of a text [n + 80]: every window of 80 symbols and the one after it; n = 0 of a short text."""
+    if len(symbols) <= WINDOW:
+        return np.empty((0, WINDOW + 1), np.uint8)
+    return np.lib.stride_tricks.sliding_window_view(symbols, WINDOW + 1)
+
+
+def split_by_time(cut: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """A role's windows [n, 81], one character apart: the first 80 % to train on, and those after them that share no
+    character with any of these to test on; none in a short role."""
+    num_train = max(1, int(TRAIN_FRACTION * len(cut)))
+    return cut[:num_train], cut[num_train + WINDOW :]
+
+
+def _windows_of(paths: list[Path]) -> dict[str, np.ndarray]:
+    """The windows [n, 81] of every role in these files; what several files hold of a role is put together."""
+    found: dict[str, list[np.ndarray]] = {}
+    for path in paths:
+        for role, cut in _read(path):
+            found.setdefault(role, []).append(cut)
+    return {role: np.concatenate(cuts) if len(cuts) > 1 else cuts[0] for role, cuts in found.items()}
+
+
+def _read(path: Path) -> Iterator[tuple[str, np.ndarray]]:
+    """Role and windows [n, 81], from a file in any of the three formats: its content tells which."""
+    text = read_text(path)
+    if not text.lstrip().startswith("{"):
+        for role, speech in roles.from_text(path, text).items():
+            yield f"{path.stem}/{role}", windows(encode(speech))
+        return
+    content = json_object(path, text)
+    if not leaf_json.is_leaf(content):
+        for role, speech in roles.from_json(path, content).items():
+            yield role, windows(encode(speech))
+        return
+    for user in leaf_json.users(path, content):
+        for i, (x, y) in enumerate(zip(user.x, user.y, strict=True)):
+            if not (isinstance(x, str) and isinstance(y, str) and (len(x), len(y)) == (WINDOW, 1)):
+                raise user.fault(
+                    f"sample {i:,} is not a text of {WINDOW} characters and the one that follows it"
+                )
+        together = "".join(x + y for x, y in zip(user.x, user.y, strict=True))
+        yield user.name, encode(together).reshape(-1, WINDOW + 1)

@@ -1,0 +1,153 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hpctrip.base.errors import InputError
+from hpctrip.learn.params import num_params
+from hpctrip.learn.workloads import WORKLOADS
+from hpctrip.learn.workloads.emnist import Emnist
+from hpctrip.learn.workloads.femnist import Femnist
+from hpctrip.learn.workloads.glyphs import CHARACTERS, Glyphs
+from hpctrip.learn.workloads.idx import read_idx
+from hpctrip.learn.workloads.writers import Writers
+
+SHARED = Path(__file__).parents[2].parent / "shared/data/emnist"
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("HPCTRIP_CACHE", str(tmp_path / "cache"))
+
+
+def image(ink, at=(3, 20)):
+    """A white sheet, as LEAF writes it, with one pixel of ink."""
+    sheet = np.ones((28, 28))
+    sheet[at] = 1 - ink
+    return sheet.flatten().tolist()
+
+
+def leaf(**labels):
+    """A file of LEAF's: writer w's sample of label l has its pixel at row l // 8."""
+    data = {w: {"x": [image(0.6, (y // 8, 1)) for y in ys], "y": ys} for w, ys in labels.items()}
+    return {"users": list(data), "num_samples": [len(ys) for ys in labels.values()], "user_data": data}
+
+
+def written(path, content):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content))
+    return path
+
+
+def test_the_hyper_parameters_and_the_model_are_those_of_emnist():
+    femnist, emnist = WORKLOADS["femnist"], WORKLOADS["emnist"]
+    for name in ("lr", "batch_size", "local_epochs"):
+        assert getattr(femnist, name) == getattr(emnist, name)
+    small = {"glyphs": {"writers": 2, "samples": 20}, "model": "leaf"}
+    other = Emnist(train_samples=10, test_samples=10, model="leaf").task(0)
+    task = Femnist(**small).task(0)
+    assert num_params(task.build_model()) == num_params(other.build_model()) == 1_690_046
+    assert task.prepare is other.prepare
+
+
+def test_leafs_white_paper_becomes_the_black_of_emnist_and_writers_keep_their_samples(tmp_path):
+    written(tmp_path / "train/all_data_0_train.json", leaf(f0001_41=[0, 61], f0002_10=[10, 36, 9]))
+    written(tmp_path / "train/all_data_1_train.json", leaf(f0003_00=[35]))
+    written(tmp_path / "test/all_data_0_test.json", leaf(f0001_41=[5]))
+    task = Femnist(data=str(tmp_path)).task(0)
+    assert task.train.labels.tolist() == [0, 61, 10, 36, 9, 35]
+    assert "".join(CHARACTERS[y] for y in task.train.labels) == "0zAa9Z"
+    assert task.train.groups.tolist() == [0, 0, 1, 1, 1, 2]
+    assert task.test.labels.tolist() == [5]
+    rows = task.train.inputs[:, :, 1]
+    assert [int(row.argmax()) for row in rows] == [y // 8 for y in task.train.labels]
+    assert task.train.inputs.max() == 153 and task.train.inputs.sum() == 6 * 153  # 0.6 of 255; paper is 0
+    assert "3 writers, 6 training and 1 test samples" in task.source and not task.synthetic
+
+
+def test_without_folders_a_tenth_of_each_writers_samples_is_to_test_on(tmp_path):
+    path = written(tmp_path / "all_data.json", leaf(a=list(range(30)), b=list(range(20)), c=[7]))
+    one, other = (Femnist(data=str(path)).task(seed) for seed in (0, 1))
+    assert np.bincount(one.train.groups).tolist() == [27, 18, 1]
+    assert np.bincount(one.test.groups).tolist() == [3, 2]
+    both = sorted([*one.train.labels.tolist(), *one.test.labels.tolist()])
+    assert both == sorted([*range(30), *range(20), 7])
+    assert one.test.labels.tolist() != other.test.labels.tolist()
+
+
+BAD = {
+    "a pixel lacks": ({"x": [image(1)[1:]], "y": [3]}, "a sample is not 784 numbers"),
+    "a pixel is a text": ({"x": [["ink"] * 784], "y": [3]}, "a sample is not 784 numbers"),
+    "a sample is shorter than others": ({"x": [image(1), [0.5]], "y": [3, 4]}, "a sample is not 784 numbers"),
+    "pixels up to 255": ({"x": [image(-254)], "y": [3]}, "pixels below 0 (ink) or above 1 (paper)"),
+    "a pixel is not a number": (
+        {"x": [image(float("nan"))], "y": [3]},
+        "pixels below 0 (ink) or above 1 (paper)",
+    ),
+    "a label too large": ({"x": [image(1)], "y": [62]}, "label 62, expected 0 to 61"),
+    "a label that is a character": ({"x": [image(1)], "y": ["a"]}, "label 'a', expected 0 to 61"),
+    "more samples than labels": (
+        {"x": [image(1)] * 2, "y": [3]},
+        "num_samples is 1, but there are 2 x and 1 y",
+    ),
+}
+
+
+@pytest.mark.parametrize(("samples", "complaint"), BAD.values(), ids=BAD)
+def test_bad_samples_are_one_line_that_names_file_and_writer_and_leave_nothing_behind(
+    samples, complaint, tmp_path
+):
+    content = {"users": ["f7"], "num_samples": [len(samples["y"])], "user_data": {"f7": samples}}
+    path = written(tmp_path / "data/all_data_7.json", content)
+    with pytest.raises(InputError) as caught:
+        Femnist(data=str(path.parent)).prepare_data(0)
+    assert str(caught.value).startswith(f"{path}: user 'f7': {complaint}; ")
+    assert not list((tmp_path / "cache").rglob("*.npy"))
+
+
+def test_files_without_samples_are_refused(tmp_path):
+    path = written(tmp_path / "all_data.json", {"users": [], "num_samples": [], "user_data": {}})
+    with pytest.raises(InputError, match="has no train samples"):
+        Femnist(data=str(path)).prepare_data(0)
+    written(path, leaf(a=[]))
+    with pytest.raises(InputError, match="has no train samples"):
+        Femnist(data=str(path)).prepare_data(0)
+
+
+def test_synthetic_writers_are_called_so_and_the_first_stay_whatever_their_number():
+    task = Femnist(glyphs={"writers": 3, "samples": 40}).task(0)
+    assert task.synthetic and "synthetic writers, not FEMNIST): 3 writers" in task.source
+    three, two = (list(Writers(writers=n, samples=40).pages(0)) for n in (3, 2))
+    for (images, labels), (same_images, same_labels) in zip(three, two, strict=False):
+        assert np.array_equal(images, same_images) and np.array_equal(labels, same_labels)
+    assert all(20 <= len(labels) <= 80 for _, labels in three)
+
+
+def test_a_writer_has_a_hand_of_its_own():
+    """Without distortion and noise a writer draws a character always alike, and no two writers do."""
+    plain = {"distortion": 0, "noise": 0, "frequencies": "uniform"}
+    ink = []
+    for images, characters in Writers(writers=2, samples=600, **plain).pages(0):
+        sevens = images[characters == 7].astype(float)
+        assert np.abs(sevens - sevens.mean(0)).mean() < 12  # only the edge's softness varies
+        ink.append(sevens.mean(0))
+    assert np.abs(ink[0] - ink[1]).mean() > 12
+    anyone, characters = Glyphs(**plain).draw(600, 0, "train")
+    sevens = anyone[characters == 7].astype(float)
+    assert np.abs(sevens - sevens.mean(0)).mean() > 12
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="no files in EMNIST's layout in ../shared/data/emnist")
+def test_real_handwriting_goes_through_leafs_format_unchanged(tmp_path):
+    """Images in EMNIST's files, written as LEAF would; dealt to made-up writers, for these files know none."""
+    images = read_idx(SHARED / "emnist-byclass-test-images-idx3-ubyte.gz", 3)[:60].transpose(0, 2, 1)
+    labels = read_idx(SHARED / "emnist-byclass-test-labels-idx1-ubyte.gz", 1)[:60]
+    paper = (1 - images.reshape(60, -1) / 255).tolist()
+    data = {f"w{w}": {"x": paper[w::20], "y": labels[w::20].tolist()} for w in range(20)}
+    content = {"users": list(data), "num_samples": [3] * 20, "user_data": data}
+    for part in ("train", "test"):
+        written(tmp_path / part / "all_data_0.json", content)
+    train = Femnist(data=str(tmp_path)).task(0).train
+    order = [i for w in range(20) for i in range(w, 60, 20)]
+    assert np.array_equal(train.inputs, images[order]) and np.array_equal(train.labels, labels[order])

@@ -1,0 +1,389 @@
+"""The language models: what is cut from texts, what is trained, what is refused."""
+
+import gzip
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from pydantic import ValidationError
+
+from hpctrip.base.errors import InputError
+from hpctrip.learn.engines import ENGINES, choose
+from hpctrip.learn.engines.base import LocalWork, SiteWork
+from hpctrip.learn.evaluate import evaluate
+from hpctrip.learn.params import flatten
+from hpctrip.learn.workloads import llm
+from hpctrip.learn.workloads.llm import Llm, pack
+
+SHARED = Path(__file__).parents[2].parent / "shared/data/shakespeare"
+ADAPTERS = 3 * (4 * 8 * (96 + 96) + 3 * 8 * (96 + 256))
+"""Parameters of rank 8 on the seven linear layers of each of the tiny model's three blocks."""
+LINE = "It was the best of times, it was the worst of times. "
+
+
+@pytest.fixture(scope="session")
+def causal():
+    from hpctrip.learn.workloads import causal
+
+    return causal
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory):
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(autouse=True)
+def quick(cache, monkeypatch):
+    monkeypatch.setenv("HPCTRIP_CACHE", str(cache))
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session")
+def texts(tmp_path_factory):
+    """A JSON file of three owners."""
+    path = tmp_path_factory.mktemp("texts") / "texts.json"
+    path.write_text(json.dumps({name: (LINE + name) * 8 for name in ("Ann", "Bob", "Cyd")}))
+    return path
+
+
+@pytest.fixture
+def workload(causal, texts):
+    """`workload(**keys)`: quick to prepare."""
+    return lambda **keys: Llm(**{"data": str(texts), "block_tokens": 8, "pretrain_steps": 0} | keys)
+
+
+@pytest.fixture(scope="session")
+def directory(causal, tmp_path_factory):
+    """A directory as save_pretrained writes it: a GPT-2 with dropout, and a tokenizer of single characters."""
+    from tokenizers import Regex, Tokenizer, models, pre_tokenizers
+    from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+
+    symbols = [*"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ .,", "?"]
+    tokenizer = Tokenizer(models.WordLevel({s: n for n, s in enumerate(symbols)}, unk_token="?"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex("."), "isolated")
+    config = GPT2Config(
+        vocab_size=len(symbols),
+        n_positions=16,
+        n_embd=12,
+        n_layer=1,
+        n_head=2,
+        bos_token_id=0,
+        eos_token_id=0,
+    )
+    torch.manual_seed(3)
+    path = tmp_path_factory.mktemp("model")
+    GPT2LMHeadModel(config).save_pretrained(path)
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="?").save_pretrained(path)
+    return path
+
+
+@pytest.fixture
+def spoiled(directory, tmp_path):
+    """A copy of the directory, to be damaged."""
+    return Path(shutil.copytree(directory, tmp_path / "spoiled"))
+
+
+def refusal(act):
+    with pytest.raises(InputError) as error:
+        act()
+    return str(error.value)
+
+
+# Texts
+
+
+def test_a_text_of_ten_blocks_gives_one_to_the_base_and_holds_the_last_out():
+    arrays = pack([np.arange(21), np.arange(100, 121)], block_tokens=2, with_base=True)
+    assert arrays["base_blocks"].tolist() == [[0, 1, 2], [100, 101, 102]]
+    assert sorted(arrays["test_blocks"].tolist()) == [[18, 19, 20], [118, 119, 120]]
+    assert arrays["train_blocks"][:8, 0].tolist() == [2, 4, 6, 8, 10, 12, 14, 16]
+    assert arrays["train_groups"].tolist() == [0] * 8 + [1] * 8
+    for part in ("base", "test"):
+        assert (arrays[f"{part}_blocks"][:, 0] // 100 == arrays[f"{part}_groups"]).all()
+
+
+def test_without_pretraining_the_base_takes_nothing_and_short_texts_give_nothing():
+    arrays = pack([np.arange(21), np.arange(2)], block_tokens=2, with_base=False)
+    assert [len(arrays[f"{part}_blocks"]) for part in llm.PARTS] == [0, 9, 1]
+
+
+def test_every_token_of_a_block_predicts_the_next(workload):
+    train = workload().task(0).train
+    assert train.inputs.shape == train.labels.shape == (len(train), 8)
+    assert np.array_equal(train.inputs[:, 1:], train.labels[:, :-1])
+    assert bytes(train.inputs[0].astype(np.uint8)) == LINE[:8].encode()
+    assert bytes(train.labels[0].astype(np.uint8)) == LINE[1:9].encode()
+
+
+def test_owners_are_the_names_in_a_json_file_and_the_files_of_a_folder(workload, texts, tmp_path):
+    assert np.unique(workload().task(0).train.groups).tolist() == [0, 1, 2]
+    (tmp_path / "texts.json.gz").write_bytes(gzip.compress(texts.read_bytes()))
+    (tmp_path / "d.txt").write_text(LINE * 8)
+    (tmp_path / "notes.md").write_text("no text of ours")
+    task = workload(data=str(tmp_path)).task(0)
+    assert np.unique(task.train.groups).tolist() == [0, 1, 2, 3]
+    assert "texts from" in task.source and not task.synthetic
+
+
+def test_the_embedded_text_is_called_synthetic(workload):
+    task = workload(data="sentences", sentences={"roles": 3, "characters": 200}).task(0)
+    assert task.synthetic and "synthetic" in task.source
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "fragments"),
+    [
+        ("a.txt", "", ["a.txt: the text of 'a.txt' is empty"]),
+        ("a.txt", "short", ["the 1 text(s) with 5 characters give no block of 8 tokens", "81 tokens"]),
+        ("a.txt", b"\xff\xfe\xff", ["a.txt: not a UTF-8 text"]),
+        ("a.json", "{", ["a.json: not valid JSON"]),
+        ("a.json", "{}", ["a.json: no roles in it"]),
+        ("a.json", '{"Ann": 3}', ["a.json: 'Ann' holds a int"]),
+        ("a.json", '{"Ann": " "}', ["a.json: the text of 'Ann' is empty"]),
+        ("a.json.gz", gzip.compress(b'{"Ann": "text"}')[:-9], ["a.json.gz: the gzip stream ends too early"]),
+        ("a.md", "text", ["holds no .txt or .json file"]),
+    ],
+)
+def test_bad_texts_are_named(name, content, fragments, workload, tmp_path):
+    (tmp_path / name).write_bytes(content.encode() if isinstance(content, str) else content)
+    report = refusal(lambda: workload(data=str(tmp_path)).prepare_data(0))
+    assert len(report.splitlines()) == 1
+    for fragment in fragments:
+        assert fragment in report
+
+
+def test_texts_that_are_not_there_are_named(workload, tmp_path):
+    report = refusal(lambda: workload(data=str(tmp_path / "nowhere")).prepare_data(0))
+    assert f"there is no file or folder {tmp_path}/nowhere" in report and '"sentences"' in report
+
+
+# Models
+
+
+def test_only_adapters_are_trained_and_a_fresh_model_is_the_base(workload, causal):
+    task = workload().task(0)
+    models = [task.build_model() for _ in range(2)]
+    assert len(flatten(models[0])) == ADAPTERS == 43_776
+    tokens = torch.arange(16).view(2, 8)
+    torch.testing.assert_close(models[0](tokens), causal.tiny()(input_ids=tokens).logits)
+    a, b = (dict(model.named_parameters()) for model in models)
+    for name, p in a.items():
+        assert (p is b[name]) == (not p.requires_grad), name  # frozen tensors are held once
+    full = workload(adapter="full").task(0).build_model()
+    assert len(flatten(full)) == sum(p.numel() for p in causal.tiny().parameters()) == 357_024
+
+
+def test_rank_and_layers_are_the_inputs(workload):
+    lora = {"rank": 2, "target_modules": ["q_proj", "v_proj"]}
+    assert len(flatten(workload(lora=lora).task(0).build_model())) == 3 * 2 * 2 * (96 + 96)
+    report = refusal(lambda: workload(lora={"target_modules": ["nose"]}).task(0))
+    assert report.startswith("workload.lora.target_modules = ['nose']: ") and len(report.splitlines()) == 1
+
+
+def test_the_base_is_the_same_for_every_seed_and_pretraining_made_it_better(workload, causal):
+    pretrained = workload(pretrain_steps=15, adapter="full", block_tokens=4)
+    task = pretrained.task(0)
+    params = flatten(task.build_model())
+    assert torch.equal(params, flatten(pretrained.task(1).build_model()))
+    random = flatten(workload(adapter="full").task(0).build_model())
+    losses = [evaluate(task, task.build_model(), p, [slice(0, 5)]).mean_loss for p in (params, random)]
+    assert losses[0] < losses[1] - 1
+    assert "pretrained here for 15 steps" in task.source
+
+
+def test_adapters_differ_with_torchs_generator_only(workload):
+    task, drawn = workload().task(0), []
+    for seed in (1, 1, 2):
+        torch.manual_seed(seed)
+        drawn.append(flatten(task.build_model()))
+    assert torch.equal(drawn[0], drawn[1]) and not torch.equal(drawn[0], drawn[2])
+
+
+def test_a_saved_model_is_loaded_and_its_dropout_never_acts(workload, directory, causal):
+    from transformers import GPT2LMHeadModel
+
+    task = workload(model=str(directory)).task(0)
+    model = task.build_model().train()
+    tokens = torch.tensor(task.train.inputs[:2])
+    assert bytes(task.train.inputs[0].astype(np.uint8)) == bytes([34, 19, 52, 22, 0, 18, 52, 19])  # It was t
+    expected = GPT2LMHeadModel.from_pretrained(directory).eval()(input_ids=tokens).logits
+    for _ in range(2):
+        assert torch.allclose(model(tokens), expected, atol=1e-6)
+    assert task.num_classes == 56 and str(directory) in task.source
+
+
+WORK = LocalWork(lr=0.01, batch_size=4, optimizer="adamw")
+SITES = [SiteWork(site, np.random.default_rng(site).integers(50, size=3 + 4 * site)) for site in range(3)]
+
+
+@pytest.mark.parametrize("adapter", ["lora", "full"])
+@pytest.mark.parametrize("model", ["tiny", "directory"])
+def test_the_engines_agree_and_learn(model, adapter, workload, directory):
+    task = workload(adapter=adapter, model=str(directory) if model == "directory" else "tiny").task(0)
+    assert task.loop_only == ""
+    torch.manual_seed(0)
+    params = flatten(task.build_model())
+    losses, deltas = zip(
+        *[
+            zip(
+                *[(float(u.mean_loss), u.delta.clone()) for u in engine(task, WORK).train(params, SITES)],
+                strict=True,
+            )
+            for engine in (ENGINES["loop"], ENGINES["stacked"])
+        ],
+        strict=True,
+    )
+    assert losses[1] == pytest.approx(losses[0], rel=1e-4)
+    # AdamW's first steps are lr * sign(gradient): where a gradient is 0 but for rounding, its sign is chance.
+    for loop, stacked in zip(*deltas, strict=True):
+        assert (loop - stacked).norm() < 1e-3 * loop.norm()
+    assert losses[0][2] < losses[0][0]  # the longer a site trains, the lower its mean loss
+
+
+def test_what_vmap_cannot_map_is_left_to_the_loop_and_the_reason_is_said(causal):
+    class Impatient(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.ones(()))
+
+        def forward(self, tokens):
+            return tokens * self.weight if self.weight.item() > 0 else tokens
+
+    reason = causal.why_not_stacked(Impatient)
+    assert reason.startswith("torch.func.vmap cannot map this model: ") and len(reason.splitlines()) == 1
+    assert choose("auto", "cuda", reason) == (ENGINES["loop"], reason)
+    assert choose("loop", "cuda", reason)[0] is ENGINES["loop"]
+    assert f'engine.name = "stacked": {reason}' in refusal(lambda: choose("stacked", "cpu", reason))
+
+
+def test_a_run_carries_the_adapters_alone_and_records_the_perplexity(trained):
+    run = trained(
+        "workload={kind='llm', block_tokens=16, pretrain_steps=2, sentences={roles=10, characters=400}}",
+        "partition.kind=natural",
+        "network.update_bytes=auto",
+        "train.local_steps=1",
+        "stop.max_rounds=1",
+    )
+    assert run.meta["num_params"] == ADAPTERS and run.meta["update_bytes"] == 4 * ADAPTERS
+    assert np.allclose(run.rounds["eval_perplexity"], np.exp(run.rounds["eval_loss"]), rtol=1e-12)
+    assert "synthetic" in run.meta["data_source"] and "digest" in run.meta["data_source"]
+
+
+# Refusals
+
+
+def test_without_the_extra_one_line_says_how_to_install_it(monkeypatch, hpctrip, tmp_path):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    ended = hpctrip("-o", "workload.kind=llm", "-o", "partition.kind=natural", "--out", tmp_path / "run.h5")
+    assert ended.code == 2 and len(ended.err.splitlines()) == len(ended.report) == 1
+    assert ended.report[0].endswith("pip install -c constraints.txt -e '.[llm]'")
+    assert "transformers and peft not installed" in ended.err
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
+def test_four_bits_need_a_gpu(workload, directory):
+    report = refusal(lambda: workload(model=str(directory), adapter="qlora").prepare_data(0))
+    assert (
+        report.startswith('workload.adapter = "qlora": ') and "GPU" in report and 'adapter = "lora"' in report
+    )
+
+
+def test_four_bits_need_bitsandbytes(workload, directory, monkeypatch):
+    known = __import__("importlib.util").util.find_spec
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr(
+        "importlib.util.find_spec", lambda name: None if name == "bitsandbytes" else known(name)
+    )
+    report = refusal(lambda: workload(model=str(directory), adapter="qlora").prepare_data(0))
+    assert "pip install bitsandbytes" in report
+
+
+@pytest.mark.parametrize(
+    "keys", [{"adapter": "qlora"}, {"lora": {"rank": 0}}, {"block_tokens": 0}, {"adapter": "x"}]
+)
+def test_bad_keys_are_refused(keys):
+    with pytest.raises(ValidationError):
+        Llm(**keys)
+
+
+def without_config(folder):
+    (folder / "config.json").unlink()
+
+
+def only_a_pickle(folder):
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+
+
+def cut(folder):
+    path = folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def without_a_tensor(folder):
+    from safetensors.torch import load_file, save_file
+
+    tensors = load_file(folder / "model.safetensors")
+    tensors.pop(next(name for name in tensors if "c_fc.weight" in name))
+    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+
+
+def without_a_tokenizer(folder):
+    for path in folder.glob("tokenizer*"):
+        path.unlink()
+
+
+def with_code_of_its_own(folder):
+    config = json.loads((folder / "config.json").read_text())
+    auto_map = {"AutoConfig": "own.Config", "AutoModelForCausalLM": "own.Model"}
+    (folder / "config.json").write_text(json.dumps(config | {"model_type": "own", "auto_map": auto_map}))
+    (folder / "own.py").write_text("raise SystemExit('code of the directory was run')")
+
+
+@pytest.mark.parametrize(
+    ("damage", "fragment"),
+    [
+        (shutil.rmtree, "there is no directory"),
+        (without_config, "lacks config.json"),
+        (only_a_pickle, "only pytorch_model.bin: a pickle can run code, and is not read"),
+        (cut, "cannot be loaded ("),
+        (without_a_tensor, "lack 1 tensors of the model, e.g. transformer.h.0.mlp.c_fc.weight"),
+        (without_a_tokenizer, "has no tokenizer, e.g. tokenizer.json"),
+        (with_code_of_its_own, "cannot be loaded ("),
+    ],
+)
+def test_a_directory_that_is_not_whole_is_refused(damage, fragment, spoiled, workload):
+    damage(spoiled)
+    report = refusal(lambda: workload(model=str(spoiled)).task(0))
+    assert report.startswith("workload.model: ") and fragment in report and len(report.splitlines()) == 1
+    assert str(spoiled) in report
+
+
+def test_blocks_longer_than_the_model_takes_are_refused(workload, directory):
+    report = refusal(lambda: workload(model=str(directory), block_tokens=17).task(0))
+    assert report.startswith("workload.block_tokens = 17: the model takes at most 16")
+
+
+def test_a_tokenizer_of_another_model_is_refused(workload, spoiled, causal):
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    config = GPT2Config(
+        vocab_size=10, n_positions=16, n_embd=12, n_layer=1, n_head=2, bos_token_id=0, eos_token_id=0
+    )
+    GPT2LMHeadModel(config).save_pretrained(spoiled)
+    report = refusal(lambda: workload(model=str(spoiled)).task(0))
+    assert "its tokenizer gave token" in report and "the model knows 10 tokens" in report
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="no texts in ../shared/data/shakespeare")
+def test_real_plays_have_a_thousand_owners(workload):
+    task = workload(data=str(SHARED / "shakespeare_by_role.json.gz"), block_tokens=128).task(0)
+    assert 700 < len(np.unique(task.train.groups)) <= 1070
+    assert 28_000 < len(task.train) + len(task.test) < 33_000

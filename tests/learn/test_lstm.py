@@ -1,0 +1,111 @@
+"""The character LSTM: LEAF's size and start, one model for both definitions of a prediction, one for both engines."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from hpctrip.learn.engines.base import LocalWork, SiteWork
+from hpctrip.learn.engines.loop import Loop
+from hpctrip.learn.engines.stacked import Stacked
+from hpctrip.learn.lstm import CharLSTM
+from hpctrip.learn.params import flatten, num_params
+from hpctrip.learn.workloads.base import Dataset, Task
+from hpctrip.learn.workloads.shakespeare import next_character_loss
+
+SITES = [SiteWork(site, np.arange(site, site + visits)) for site, visits in ((3, 11), (5, 0), (1, 20))]
+
+
+def task(every):
+    draw = np.random.default_rng(0)
+    texts = draw.integers(9, size=(40, 8)).astype(np.uint8)
+    labels = draw.integers(9, size=(40, 8) if every else 40)
+    data = Dataset(texts, labels)
+    return Task(
+        train=data,
+        test=data,
+        num_classes=9,
+        build_model=lambda: CharLSTM(9, every, embedding=4, hidden=6),
+        prepare=torch.Tensor.long,
+        loss=next_character_loss,
+    )
+
+
+def test_the_number_of_parameters_is_that_of_the_papers():
+    count = {name: p.numel() for name, p in CharLSTM(80).named_parameters() if p.requires_grad}
+    layers = [sum(n for name, n in count.items() if name.endswith(f"_l{layer}")) for layer in (0, 1)]
+    # four gates of 256 units, each with a weight to every input and every unit and one bias; as in Reddi et al. 2021
+    assert layers == [4 * 256 * (8 + 256 + 1), 4 * 256 * (256 + 256 + 1)] == [271_360, 525_312]
+    assert count["embedding.weight"] == 80 * 8 and count["fc.weight"] + count["fc.bias"] == 257 * 80
+    assert num_params(CharLSTM(80)) == 640 + 271_360 + 525_312 + 20_560 == 817_872
+
+
+def test_the_last_prediction_of_a_window_is_that_of_the_model_that_predicts_every_character():
+    models = []
+    for every in (True, False):
+        torch.manual_seed(0)
+        models.append(CharLSTM(9, every, embedding=4, hidden=6))
+    x = torch.randint(9, (3, 7))
+    logits = models[0](x)
+    assert logits.shape == (3, 7, 9)
+    torch.testing.assert_close(models[1](x), logits[:, -1])
+
+
+def test_a_prediction_does_not_see_what_comes_after_it():
+    model, x = CharLSTM(9, True, embedding=4, hidden=6), torch.randint(9, (1, 7))
+    changed = x.clone()
+    changed[0, 4] = (x[0, 4] + 1) % 9
+    same = (model(x) == model(changed)).all(-1)[0]
+    assert same.tolist() == [True] * 4 + [False] * 3
+
+
+def test_gates_start_open_where_they_forget_and_have_one_bias_each():
+    lstm = CharLSTM(9, hidden=6).lstm
+    for layer in (0, 1):
+        assert lstm.get_parameter(f"bias_ih_l{layer}").tolist() == [0] * 6 + [1] * 6 + [0] * 12
+        second = lstm.get_parameter(f"bias_hh_l{layer}")
+        assert not second.requires_grad and not second.any()
+
+
+@pytest.mark.parametrize("every", [False, True], ids=["last", "every"])
+def test_the_stacked_forward_is_the_forward_site_by_site(every):
+    models = [CharLSTM(9, every, embedding=4, hidden=6) for _ in range(3)]
+    x = torch.randint(9, (3, 2, 7))
+    weights = {
+        name: torch.stack([m.get_parameter(name) for m in models])
+        for name, p in models[0].named_parameters()
+        if p.requires_grad
+    }
+    expected = torch.stack([m(site) for m, site in zip(models, x, strict=True)])
+    torch.testing.assert_close(models[0].stacked_forward(weights, x), expected, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("every", [False, True], ids=["last", "every"])
+def test_both_engines_train_what_a_plain_loop_trains(every):
+    torch.manual_seed(1)
+    one, work = task(every), LocalWork(lr=0.8, batch_size=4)
+    params = flatten(one.build_model())
+    for engine in (Loop, Stacked):
+        for site, update in zip(SITES, engine(one, work).train(params, SITES), strict=True):
+            model = one.build_model()
+            nn.utils.vector_to_parameters(params.clone(), [p for p in model.parameters() if p.requires_grad])
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.8)
+            for first in range(0, len(site.order), 4):
+                batch = site.order[first : first + 4]
+                optimizer.zero_grad()
+                logits, labels = (
+                    model(torch.from_numpy(one.train.inputs[batch]).long()),
+                    one.train.labels[batch],
+                )
+                nn.functional.cross_entropy(logits.view(-1, 9), torch.from_numpy(labels).view(-1)).backward()
+                optimizer.step()
+            torch.testing.assert_close(update.delta, flatten(model) - params, rtol=1e-3, atol=1e-5)
+
+
+def test_a_stacked_step_asks_the_host_for_no_value():
+    """So that it can be captured in a CUDA graph."""
+    with torch.device("meta"):
+        model = CharLSTM(9, True, embedding=4, hidden=6)
+        weights = {name: torch.empty(2, *p.shape) for name, p in model.named_parameters()}
+        logits = model.stacked_forward(weights, torch.empty(2, 3, 7, dtype=torch.int64))
+    assert logits.shape == (2, 3, 7, 9)
