@@ -34,8 +34,4 @@ seed=${seeds[index % ${#seeds[@]}]}
 file=results/${HPCTRIP_SWEEP:-fig08_static_sweep}/static_k${k}_seed${seed}.h5
 
 source slurm/launch.sh
-if [[ $(python -m hpctrip show --status "$file" 2>/dev/null) == finished ]]; then
-    echo "$file is finished already"
-    exit 0
-fi
-launch inputs/fig08_static_sweep.toml -o policy.k="$k" -o seed="$seed" --out "$file" --resume "$@"
+launch_unless_finished "$file" inputs/fig08_static_sweep.toml -o policy.k="$k" -o seed="$seed" "$@"

@@ -22,6 +22,18 @@ launch() {
     exec $launcher -n "$SLURM_NTASKS" python -m hpctrip "$@"
 }
 
+# `launch_unless_finished FILE ARGUMENTS...`, for the tasks of a sweep: starts the run whose results file is FILE, goes on
+# with it where it was killed, and does nothing where it is finished. So a sweep is submitted again as it is.
+launch_unless_finished() {
+    local file=$1
+    shift
+    if [[ $(python -m hpctrip show --status "$file" 2>/dev/null) == finished ]]; then
+        echo "$file is finished already"
+    else
+        launch --out "$file" --resume "$@"
+    fi
+}
+
 # Under a launcher that does not fit the MPI library every rank believes to be alone. So each is tried, which takes a
 # second, until rank 0 sees all the others. What the wrong ones complain about is of interest only if none fits.
 choose_launcher() {

@@ -80,7 +80,7 @@ def test_without_out_the_file_is_named_after_scenario_and_time(hpctrip, tiny, tm
     monkeypatch.chdir(tmp_path)
     assert hpctrip("run", tiny, "-o", "stop.max_rounds=1").code == 0
     (path,) = (tmp_path / "results").glob("*.h5")
-    assert re.fullmatch(r"tiny-\d{8}-\d{6}\.h5", path.name)
+    assert re.fullmatch(r"tiny-\d{8}-\d{6}-\d{6}\.h5", path.name)
 
 
 def test_an_old_file_is_replaced_only_when_asked(hpctrip, tiny, run_file, tmp_path):

@@ -23,7 +23,8 @@ def test_a_deadline_that_nobody_misses_changes_no_bit(trained):
 
 
 def test_the_clock_without_faults_is_that_of_before_there_were_faults(trained):
-    assert trained().rounds["clock_s"].tolist() == GOLDEN_CLOCK_S
+    # not to the bit: NumPy's powers and logarithms round differently with the CPU's instruction set
+    assert trained().rounds["clock_s"].tolist() == pytest.approx(GOLDEN_CLOCK_S, rel=1e-13)
 
 
 def test_faults_are_recorded_per_site_and_only_who_arrives_is_trained(trained):

@@ -57,7 +57,7 @@ class Llm(Workload):
     """`"tiny"`: 0.36 M parameters of the Llama architecture over bytes, pretrained here, no download; else the
     directory of a model: config.json, weights as safetensors, and its tokenizer. Nothing is downloaded and none of
     its code is run. With a large vocabulary lower `evaluate.batch_size`: the logits have one number per token of it."""
-    pretrain_steps: int = Field(100, ge=0, le=1_000_000)
+    pretrain_steps: int = Field(300, ge=0, le=1_000_000)
     """Steps of 16 blocks that pretrain `tiny`, once per machine and setting (its cache keeps it), on the first tenth of
     every text, which no site gets. 0: its weights are random. Ignored with a model from a directory."""
     adapter: Literal["lora", "qlora", "full"] = "lora"

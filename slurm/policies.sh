@@ -1,0 +1,44 @@
+#!/bin/bash
+# Policies against each other on one workload (the paper's Figs. 9 and 14): one array task, and one file, per (policy,
+# seed). From the top of the repository:
+#
+#     sbatch slurm/policies.sh speech -o workload.data=DIR                           # 4 policies, ten seeds: 40 tasks
+#     HPCTRIP_POLICIES="dynamic static" HPCTRIP_SEEDS="1 2" sbatch --array=0-3 --ntasks=3 --gpus=0 slurm/policies.sh shakespeare
+#
+# The first argument is the workload, what follows goes to hpctrip. Array index i means policy = POLICIES[i / number of
+# seeds], seed = SEEDS[i modulo number of seeds], and the input file inputs/WORKLOAD_POLICY.toml. Submitted again, a
+# sweep does only what is missing. Options of sbatch win over the lines below. Afterwards:
+#
+#     python postprocess/fig09_policies.py results/speech_policies/*.h5
+#
+# HPCTRIP_POLICIES, HPCTRIP_SEEDS  the two lists; --array must then be 0 to (number of policies) x (number of seeds) - 1
+#
+#SBATCH --job-name=policies
+#SBATCH --output=slurm-%x-%A_%a.out
+#SBATCH --time=04:00:00
+#SBATCH --array=0-39
+#SBATCH --nodes=1
+#SBATCH --ntasks=5              # the aggregator and one host per GPU
+#SBATCH --gpus=4
+set -euo pipefail
+
+read -ra policies <<< "${HPCTRIP_POLICIES:-dynamic static random centralized}"
+read -ra seeds <<< "${HPCTRIP_SEEDS:-0 1 2 3 4 5 6 7 8 9}"
+index=$SLURM_ARRAY_TASK_ID
+tasks=$((${#policies[@]} * ${#seeds[@]}))
+if ((index >= tasks)); then
+    echo "array index $index: ${#policies[@]} policies x ${#seeds[@]} seeds need --array=0-$((tasks - 1))" >&2
+    exit 2
+fi
+policy=${policies[index / ${#seeds[@]}]}
+seed=${seeds[index % ${#seeds[@]}]}
+input=inputs/${1:-}_$policy.toml
+if [[ ! -f $input ]]; then
+    echo "policies.sh: there is no $input; give a workload of: $(cd inputs && echo *_"$policy".toml)" >&2
+    exit 2
+fi
+file=results/$1_policies/${policy}_seed$seed.h5
+shift
+
+source slurm/launch.sh
+launch_unless_finished "$file" "$input" -o seed="$seed" "$@"
