@@ -83,7 +83,7 @@ def program(ranks: MpiRanks, rounds: int, folder: str) -> tuple[Callable[[], Non
     experiment = resolve(tables).experiment
     run = Run(experiment, experiment.workload.task(0), ranks, torch.device("cpu"))
     run.engine = NoTraining()
-    plan = pickle.dumps((0, run.plan(State())))
+    plan = pickle.dumps((0, ranks.lead(lambda: run.plan(State()))))
 
     def rounds_of_the_program() -> None:
         sites = {"site": (np.arange(hosts), "1", "site index")}

@@ -1,6 +1,6 @@
 """hpctrip against its peers, side by side in one run, on identical data, initial weights and sample order.
 
-    python benchmarks/peers [--shapes W1,W1s,W4,FLUTE] [--turns 3] [--rounds 2] [--out FOLDER]
+    python benchmarks/peers [--shapes W1,W1s,W4,W4tiny,FLUTE] [--turns 3] [--rounds 2] [--out FOLDER]
 
 Installs Flower and pfl-research in environments of their own (once, in the cache folder), then lets the contenders
 take turns: in a turn each starts, makes one round that warms up and `--rounds` that count. A round is a whole one:
@@ -45,6 +45,7 @@ LIMITS = {  # hpctrip's loop may take at most this share of the peer's round (CP
     "W1": {"flower": 0.62, "pfl": 0.75},
     "W1s": {"flower": 0.52, "pfl": 0.62},
     "W4": {"flower": 0.1, "pfl": 0.5},
+    "W4tiny": {"flower": 0.1, "pfl": 0.5},
 }
 OURS = "hpctrip loop"
 TOLERANCE = 1e-2

@@ -74,6 +74,7 @@ class Shape:
 SHAPES = {
     "W1": Shape(20, 20, 400, (5, (32, 64), 512)),
     "W1s": Shape(20, 20, 400, (3, (16, 32), 128)),
+    # W1s's model with half the channels and a quarter of the hidden units; then halved once more: per-site overhead.
     # One step a site, so nothing grows; but small steps would drown in the rounding of a sum over 1,000 sites.
     "W4": Shape(1000, 1000, 20, (3, (8, 16), 32), lr=1.0),
     "W4tiny": Shape(1000, 1000, 20, (3, (4, 8), 16), lr=1.0),

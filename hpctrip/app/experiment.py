@@ -91,7 +91,10 @@ class Wall:
 class Run:
     """The parts of one experiment on one rank. Methods are the steps of app.loop, in its order."""
 
-    def __init__(self, experiment: Experiment, task: Task, ranks: Ranks, device: torch.device):
+    def __init__(
+        self, experiment: Experiment, task: Task, ranks: Ranks, device: torch.device, hosts_kind: str = "cpu"
+    ):
+        """`device` is this rank's; `hosts_kind` is the kind that the hosts train on, which decides about the engine."""
         self.experiment, self.task, self.ranks, self.device = experiment, task, ranks, device
         self.seed = experiment.seed
         self.wall = Wall()
@@ -102,7 +105,7 @@ class Run:
         self.num_rounds = 0
         """At rank 0: rounds since this process started; a resumed run has more."""
         self.work = experiment.train.local_work(experiment.workload, experiment.engine.precision)
-        engine, why = choose(experiment.engine.name, device, task.loop_only)
+        engine, why = choose(experiment.engine.name, hosts_kind, task.loop_only)
         self.engine = engine(task, self.work, device)
         self.engine_choice = f"engine {engine.name} ({why})"
         self.sites_per_block = experiment.engine.sites_per_block or (1 if self.engine.name == "loop" else 32)
@@ -191,13 +194,16 @@ class Run:
         tail = np.zeros(len(partial.tail), dtype=np.int64)
         with self.wall.phase("train"):
             began = time.perf_counter_ns()
-            for block, host in zip(plan.blocks, plan.block_hosts, strict=True):
-                if self.ranks.hosts[host] != rank:
-                    continue
+            hosted = [
+                plan.blocks[i] for i in np.flatnonzero(np.array(self.ranks.hosts)[plan.block_hosts] == rank)
+            ]
+            # All orders at once: between two small sites, with cold caches, each takes several times as long.
+            work = [
+                [SiteWork(site, self.order(site, plan.round)) for site in plan.cohort[block].tolist()]
+                for block in hosted
+            ]
+            for block, sites in zip(hosted, work, strict=True):
                 HERE.enter("train", plan.round)  # the watchdog's limit is one block's
-                sites = [
-                    SiteWork(int(site), self.order(int(site), plan.round)) for site in plan.cohort[block]
-                ]
                 for position, update in zip(block, self.engine.train(params, sites), strict=True):
                     site, loss, weight = update.site, float(update.mean_loss), float(plan.weights[position])
                     usable = abs(loss) < LARGEST_UPDATE

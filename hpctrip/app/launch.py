@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from hpctrip.app.config import Experiment, Input, Tables, WatchdogLimits, resolve
+from hpctrip.app.config import Input, Tables, WatchdogLimits, resolve
 from hpctrip.app.desk import Desk, Keeper
 from hpctrip.app.experiment import Run, State, stopped
 from hpctrip.app.loop import train
@@ -21,7 +21,7 @@ from hpctrip.app.resume import Start, state_of
 from hpctrip.app.signals import Interruption, listening
 from hpctrip.base.errors import InputError
 from hpctrip.ranks.base import Ranks, hostname, open_ranks, together, with_transport
-from hpctrip.ranks.device import choose_device
+from hpctrip.ranks.device import choose_device, hosts_kind
 from hpctrip.ranks.watchdog import Limits, Watchdog
 from hpctrip.record.checkpoint import Generations
 from hpctrip.record.environment import environment
@@ -57,7 +57,12 @@ def launch(begin: Callable[[], Start]) -> None:
             ranks.lead(lambda: experiment.workload.prepare_data(experiment.seed))
             if ranks.local_host == 0:  # a cache on a node's own disk has to be filled there too
                 experiment.workload.prepare_data(experiment.seed)
-            run = together(ranks, lambda: _build(experiment, ranks))
+            device = choose_device(experiment.ranks.device, ranks)
+            kind = hosts_kind(experiment.ranks.device, device, ranks)
+            run = together(
+                ranks,
+                lambda: Run(experiment, experiment.workload.task(experiment.seed), ranks, device, kind),
+            )
             params = run.initial_params  # equal everywhere: drawn from the seed
             if resumed:
                 params, slots = ranks.lead(lambda: _fitting(run, begun[0]))
@@ -70,14 +75,22 @@ def launch(begin: Callable[[], Start]) -> None:
                         for site, row in ranks.scatter_rows(kept, np.array(ranks.hosts)[run.homes]).items()
                     }
             hosts = ranks.gather((hostname(), _device_name(run.device)))
+            manners = ranks.gather(run.engine.manner)
             if not begun:
                 _, params = train(run, State(), params, None)
                 ranks.lead(partial(Desk.finish, None, None, params))
                 return
-            _lead(run, given, begun[0], hosts or [], params)
+            _lead(run, given, begun[0], hosts or [], manners or [], params)
 
 
-def _lead(run: Run, given: Input, start: Start, hosts: list[tuple[str, str]], params: torch.Tensor) -> None:
+def _lead(
+    run: Run,
+    given: Input,
+    start: Start,
+    hosts: list[tuple[str, str]],
+    manners: list[str],
+    params: torch.Tensor,
+) -> None:
     """Rank 0's part from the first round on."""
     ranks, experiment, saved = run.ranks, run.experiment, start.checkpoint
     state = State() if saved is None else stopped(state_of(saved, experiment), experiment.stop)
@@ -103,6 +116,7 @@ def _lead(run: Run, given: Input, start: Start, hosts: list[tuple[str, str]], pa
     keeper = Keeper(experiment.checkpoint, files, given.toml, about, state.round)
     interruption = Interruption(experiment.interrupt, start.path, [host for host, _ in hosts])
     with Progress(run, start.path) as progress:
+        progress.say(f"hosts train {'; '.join(dict.fromkeys(manners[ranks.hosts.start :]))}")
         for note in (*start.notes, *_changes(before.get("made_with", {}), about["made_with"])):
             progress.say(note)
         recorder = Recorder(start.path, meta, _site_columns(run))
@@ -156,11 +170,6 @@ def _changes(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]
     for name in before.keys() & now.keys():
         if before[name] != now[name]:
             yield f"warning: {name} was {before[name]}, is {now[name]}: the last bits of the numbers may differ"
-
-
-def _build(experiment: Experiment, ranks: Ranks) -> Run:
-    device = choose_device(experiment.ranks.device, ranks)
-    return Run(experiment, experiment.workload.task(experiment.seed), ranks, device)
 
 
 def _device_name(device: torch.device) -> str:

@@ -34,7 +34,7 @@ from hpctrip.learn.engines.base import SiteWork
 from hpctrip.learn.evaluate import evaluate
 from hpctrip.learn.workloads.base import cache_dir
 from hpctrip.ranks.base import hosts_of
-from hpctrip.ranks.device import choose_device
+from hpctrip.ranks.device import choose_device, hosts_kind
 from hpctrip.ranks.serial import SerialRanks
 from hpctrip.record import checkpoint as checkpoints
 from hpctrip.sim.rounds import Candidates, CohortRound, RoundRow, Status, columns
@@ -92,8 +92,9 @@ def plan(
     torch.set_num_threads(experiment.ranks.threads)
     ranks = PlannedRanks(num_ranks)
     device = choose_device(experiment.ranks.device, SerialRanks())
+    kind = hosts_kind(experiment.ranks.device, device, SerialRanks())
     experiment.workload.prepare_data(experiment.seed)
-    run = Run(experiment, experiment.workload.task(experiment.seed), ranks, device)
+    run = Run(experiment, experiment.workload.task(experiment.seed), ranks, device, kind)
     rounds = forecast(run, num_rounds)
     speed = probe(run) if samples_per_second is None else Speed(samples_per_second, math.inf, "as given")
     return report(run, rounds, speed, bandwidth_bps)

@@ -42,7 +42,7 @@ class CNN(nn.Module):
         options = work.momentum or work.weight_decay or work.prox_mu or work.precision == "bfloat16"
         if loss is not F.cross_entropy or work.optimizer != "sgd" or options:
             return None
-        return CNNStep(self, work.lr, work.batch_size)
+        return CNNStep(self, work.lr)
 
     def stacked_forward(self, weights: dict[str, torch.Tensor], x: torch.Tensor) -> torch.Tensor:
         """`forward` for S sites at once: weights [S, ...] by name, x [S, B, 1, 28, 28] -> [S, B, num_classes].

@@ -9,12 +9,28 @@ from hpctrip.ranks.base import Ranks
 
 
 def choose_device(name: str, ranks: Ranks) -> torch.device:
-    """`cpu`, `cuda` (the node's GPUs dealt out over its hosts) or `auto` (cuda where there is one).
+    """The CPU for `cpu`, and where there is no GPU; else the node's GPUs dealt out over its hosts.
 
     The aggregator among other ranks always computes on the CPU: its GPU work would be a host's loss.
     """
-    if name == "cuda" and not torch.cuda.is_available():
-        raise InputError('ranks.device = "cuda"', "torch sees no CUDA device", 'use "auto" or "cpu"')
     if name == "cpu" or not torch.cuda.is_available() or ranks.rank not in ranks.hosts:
         return torch.device("cpu")
     return torch.device("cuda", ranks.local_host % torch.cuda.device_count())
+
+
+def hosts_kind(name: str, device: torch.device, ranks: Ranks) -> str:
+    """The kind of device that all hosts have, at every rank: "cuda", or "cpu" where one has no GPU. A collective.
+
+    Engine and blocks depend on it, also at the aggregator, whose own device is always the CPU. Raises InputError
+    where `name` is "cuda" and a host has none.
+    """
+    kinds = ranks.gather(device.type)
+
+    def agree() -> str:
+        without = [rank for rank in ranks.hosts if kinds[rank] != "cuda"]
+        if name == "cuda" and without:
+            problem = f"torch sees no CUDA device at rank {without[0]}"
+            raise InputError('ranks.device = "cuda"', problem, 'use "auto" or "cpu"')
+        return "cpu" if without else "cuda"
+
+    return ranks.lead(agree)

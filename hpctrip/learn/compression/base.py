@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -16,6 +18,9 @@ class Compression(Component):
 
     The model's way down is not compressed. Encodings have a fixed length, so the size of a payload follows from P.
     """
+
+    lossless: ClassVar[bool] = False
+    """Does the aggregator decode just what the site encoded? Then nothing is drawn and nothing copied."""
 
     @property
     def keeps_residual(self) -> bool:
@@ -55,6 +60,8 @@ class Compressor:
         Random numbers come from the stream (seed, "compression", round, site). With error feedback (Stich et al. 2018;
         Karimireddy et al. 2019, Algorithm 1): send C(e + delta), keep e + delta - C(e + delta) as the next e.
         """
+        if self.rule.lossless:
+            return delta
         rng = stream(self.seed, "compression", round, site)
         if not self.rule.keeps_residual:
             return self.rule.roundtrip(delta, rng)

@@ -13,6 +13,7 @@ class Uncompressed(Compression):
     """float32, 4 bytes an entry."""
 
     kind = "none"
+    lossless = True
 
     def payload_bytes(self, num_params: int) -> float:
         """4 P."""

@@ -64,6 +64,8 @@ class Engine(Protocol):
     """
 
     name: str
+    manner: str
+    """How sites train here, in words for the user."""
 
     def train(self, params: torch.Tensor, sites: list[SiteWork]) -> Iterator[SiteUpdate]:
         """Train every site of the block from `params`."""

@@ -33,6 +33,7 @@ class Loop:
         model = task.build_model().to(device).train()
         fused_step = getattr(model, "fused_step", lambda loss, work: None)
         self.step: Step = fused_step(task.loss, work) or AutogradStep(model, task.loss, work)
+        self.manner = f"one site after another, by {type(self.step).__name__}"
         allow_tf32(work.precision)
         self.delta = torch.empty(num_params(model), device=device)
 

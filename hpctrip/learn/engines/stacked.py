@@ -29,6 +29,9 @@ if TYPE_CHECKING:  # workloads bring their models, and these their steps: the en
 
 log = logging.getLogger(__name__)
 
+_MOST = 1 << 16
+"""Sites that train at once where memory sets no bound."""
+
 
 class Stacked:
     """Trains a block of sites at once, with parameters [S, ...] and the data resident on the device.
@@ -59,16 +62,14 @@ class Stacked:
         on_gpu = self.device.type == "cuda"
         self.runner: Callable = captured if on_gpu else called
         self.round_up = on_gpu
-        self.width: int | None = None
         self.stacks: dict[int, Stack] = {}
         allow_tf32(work.precision)
+        self.width, self.manner = self._plan() if on_gpu else (_MOST, "the sites of a block at once")
 
     def train(self, params: torch.Tensor, sites: list[SiteWork]) -> Iterator[SiteUpdate]:
         """Train every site of the block from `params` [num_params]; a site without visits has delta 0 and loss 0."""
         first = 0
         while first < len(sites):
-            if self.width is None:
-                self.width = self._plan_width(params, sites)
             chunk = sites[first : first + self.width]
             try:
                 updates = self._train_together(params, chunk)
@@ -100,26 +101,24 @@ class Stacked:
             for site, delta, total, visits in zip(sites, deltas, loss_sums, num_visits, strict=False)
         ]
 
-    def _plan_width(self, params: torch.Tensor, sites: list[SiteWork]) -> int:
-        """How many sites to train at once: all, or as many as the GPU's free memory holds, by two measured steps."""
-        if self.device.type != "cuda":
-            return max(1, len(sites))
-        peaks = []
+    def _plan(self) -> tuple[int, str]:
+        """How many sites the GPU's free memory holds, by two measured steps; and that in words."""
+        peaks, params = [], torch.zeros(num_params(self.model), device=self.device)
+        order = np.zeros(self.work.batch_size, dtype=np.int64)
         for num_sites in (1, 2):
             torch.cuda.reset_peak_memory_stats(self.device)
             before = torch.cuda.memory_allocated(self.device)
-            brief = [
-                SiteWork(site.site, site.order[: self.work.batch_size]) for site in sites[:1] * num_sites
-            ]
+            brief = [SiteWork(0, order)] * num_sites
             stack = Stack(self, num_sites, called)
-            stack.train(params.detach(), Schedule.of(brief, num_sites, self.work.batch_size, self.device))
+            stack.train(params, Schedule.of(brief, num_sites, self.work.batch_size, self.device))
             peaks.append(torch.cuda.max_memory_allocated(self.device) - before)
             del stack
         free, _ = torch.cuda.mem_get_info(self.device)
         width = sites_that_fit(peaks, free)
-        log.info("a site takes %.1f MB of the GPU, %.1f GB are free: up to %d at once",
-                 (peaks[1] - peaks[0]) / 1e6, free / 1e9, width)  # fmt: skip
-        return width
+        return width, (
+            f"up to {width:,} sites at once "
+            f"({(peaks[1] - peaks[0]) / 1e6:.1f} MB each, {free / 1e9:.0f} GB of the GPU free)"
+        )
 
 
 def sites_that_fit(peak_bytes: list[int], free_bytes: int) -> int:
@@ -129,7 +128,7 @@ def sites_that_fit(peak_bytes: list[int], free_bytes: int) -> int:
     """
     per_site = max(1, peak_bytes[1] - peak_bytes[0])
     common = max(0, peak_bytes[0] - per_site)
-    return min(max(1, int((0.8 * free_bytes - common) // per_site)), 1 << 16)
+    return min(max(1, int((0.8 * free_bytes - common) // per_site)), _MOST)
 
 
 class Stack:
