@@ -22,6 +22,7 @@ from hpctrip.app.signals import Interruption, listening
 from hpctrip.base.errors import InputError
 from hpctrip.ranks.base import Ranks, hostname, open_ranks, together, with_transport
 from hpctrip.ranks.device import choose_device, hosts_kind
+from hpctrip.ranks.memory import map_large_blocks
 from hpctrip.ranks.watchdog import Limits, Watchdog
 from hpctrip.record.checkpoint import Generations
 from hpctrip.record.environment import environment
@@ -54,6 +55,8 @@ def launch(begin: Callable[[], Start]) -> None:
             listening(experiment.interrupt.signals),
         ):
             torch.set_num_threads(experiment.ranks.threads)
+            if ranks.rank not in ranks.hosts:
+                map_large_blocks()
             ranks.lead(lambda: experiment.workload.prepare_data(experiment.seed))
             if ranks.local_host == 0:  # a cache on a node's own disk has to be filled there too
                 experiment.workload.prepare_data(experiment.seed)

@@ -1,6 +1,5 @@
-"""A host's memory: flat over the rounds, independent of the number of sites, growing with the block alone."""
+"""Memory: flat over the rounds, independent of the number of sites, growing with the block alone."""
 
-import subprocess
 import sys
 
 import pytest
@@ -9,11 +8,13 @@ MODEL_MB = 0.83  # 207 k parameters in float32
 
 SCRIPT = """
 import sys
+from functools import partial
 from pathlib import Path
 import torch
 from hpctrip.app.config import resolve
 from hpctrip.app.experiment import Run, State
-from hpctrip.ranks.serial import SerialRanks
+from hpctrip.ranks.base import open_ranks
+from hpctrip.ranks.memory import map_large_blocks
 
 num_sites, engine, block, rounds = int(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 torch.set_num_threads(1)
@@ -25,36 +26,51 @@ experiment = resolve({
     "engine": {"name": engine, "sites_per_block": block},
     "stop": {"max_rounds": rounds},
 }).experiment
-run = Run(experiment, experiment.workload.task(0), SerialRanks(), torch.device("cpu"))
-state, params = State(), run.initial_params
-while (plan := run.plan(state)) is not None:
-    hosted, before = run.train_hosted(params, plan), params
-    with run.wall.phase("exchange"):
-        params, tail = run.ranks.combine(hosted.vector, len(params), lambda total: run.step(before, plan, total))
-    state = run.advance(state, plan, params - before, tail, run.evaluate_hosted(params, plan))
-    if state.round in (20, rounds):
-        print(int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) / 1e3)
+with open_ranks() as ranks:
+    if ranks.rank not in ranks.hosts:
+        map_large_blocks()
+    run = Run(experiment, experiment.workload.task(0), ranks, torch.device("cpu"))
+    state, params = State(), run.initial_params
+    while (plan := ranks.lead(partial(run.plan, state))) is not None:
+        hosted, before = run.train_hosted(params, plan), params
+        with run.wall.phase("exchange"):
+            params, tail = ranks.combine(hosted.vector, len(params), partial(run.step, before, plan))
+        counts = ranks.total(run.evaluate_hosted(params, plan))
+        if ranks.is_aggregator:
+            state = run.advance(state, plan, params - before, tail, counts)
+        if plan.round in (20, rounds):
+            peak = int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) / 1e3
+            peaks = ranks.gather(peak)
+            if peaks:
+                print("peaks", *peaks, flush=True)
 """
 
 
-def peaks_mb(*arguments):
-    """Peak resident memory in MB after 20 rounds and after the last."""
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, *map(str, arguments)], capture_output=True, text=True, timeout=250
-    )
-    assert done.returncode == 0, done.stderr
-    return [float(line) for line in done.stdout.split()]
+def peaks_mb(launch, tmp_path, n, *arguments):
+    """Peak resident memory of every rank in MB, after 20 rounds (where there are so many) and after the last."""
+    script = tmp_path / "rounds.py"
+    script.write_text(SCRIPT)
+    ended = launch(n, *arguments, script=script)
+    assert ended.code == 0, ended.err
+    lines = [line.split()[1:] for line in ended.out.splitlines() if line.startswith("peaks")]
+    return [[float(peak) for peak in line] for line in lines]
+
+
+@pytest.mark.mpi
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_peak_memory_of_aggregator_and_host_is_flat_over_200_rounds(launch, tmp_path):
+    after_20, after_200 = peaks_mb(launch, tmp_path, 2, 4, "loop", 1, 200)
+    assert len(after_20) == 2
+    for early, late in zip(after_20, after_200, strict=True):
+        assert late - early < 15 * MODEL_MB  # one vector kept each round would be 180
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
-def test_peak_memory_is_flat_over_200_rounds():
-    after_20, after_200 = peaks_mb(4, "loop", 1, 200)
-    assert after_200 - after_20 < 15 * MODEL_MB  # one vector kept each round would be 180
+def test_peak_memory_grows_with_the_block_and_not_with_the_number_of_sites(launch, tmp_path):
+    def peak_mb(*arguments):
+        return peaks_mb(launch, tmp_path, 0, *arguments, 2)[-1][0]
 
-
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
-def test_peak_memory_grows_with_the_block_and_not_with_the_number_of_sites():
-    few, many = peaks_mb(4, "loop", 1, 2)[-1], peaks_mb(80, "loop", 1, 2)[-1]
+    few, many = peak_mb(4, "loop", 1), peak_mb(80, "loop", 1)
     assert many - few < 15 * MODEL_MB  # one update kept for every site would be 76
-    small, large = peaks_mb(80, "stacked", 2, 2)[-1], peaks_mb(80, "stacked", 40, 2)[-1]
+    small, large = peak_mb(80, "stacked", 2), peak_mb(80, "stacked", 40)
     assert large - small > 76 * MODEL_MB  # weights and updates of 38 more sites
