@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, overrides
 
 from hpctrip.record.reader import open_run
 
+ROOT = Path(__file__).parents[1]
 TINY = ("sites.num_sites=6", "policy.k=2", "workload.train_samples=60", "workload.test_samples=20")
 ALONE = '#!/bin/bash\nshift 2\nexec "$@"\n'
 """A launcher of one rank: drops `-n 1`."""
@@ -42,7 +42,7 @@ def task(tmp_path):
 
 
 def test_a_task_runs_its_policy_and_seed_and_does_nothing_the_second_time(task, tmp_path):
-    arguments = ("emnist", *overrides(*TINY, "stop.max_rounds=1"))
+    arguments = ("emnist", *(f"-o{line}" for line in (*TINY, "stop.max_rounds=1")))
     first = task(3, *arguments)  # dynamic 4, 5, static 4, 5
     assert first.returncode == 0, first.stderr
     file = "results/emnist_policies/static_seed5.h5"
