@@ -210,6 +210,7 @@ def test_after_the_loss_of_its_node_a_job_goes_on_from_its_last_checkpoint(clust
         with suppress(ProcessLookupError):
             os.kill(int(number), signal.SIGKILL)
     log = cluster.until(job, lambda log, state: state == "PENDING")
-    assert "DUE TO NODE FAILURE" in log and "interrupted after round" not in log and "requeued" not in log
+    # Slurm put it back, not the script, which is gone; whether Slurm's own note on that is in the log by now is luck
+    assert "interrupted after round" not in log and "requeue.sh" not in log
     subprocess.run(["scontrol", "update", f"nodename={HOST}", "state=resume"])  # if it is not back already
     assert_went_on_to_the_undisturbed_bits(cluster, job, undisturbed)
