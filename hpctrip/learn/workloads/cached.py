@@ -15,7 +15,9 @@ import filelock
 import numpy as np
 
 from hpctrip.base.errors import InputError
-from hpctrip.learn.workloads.base import cache_dir
+from hpctrip.learn.workloads.base import Dataset, cache_dir
+
+PARTS = ("train", "test")
 
 
 def prepared(name: str, settings: dict[str, Any], build: Callable[[], dict[str, np.ndarray]]) -> Path:
@@ -53,6 +55,13 @@ def load(folder: Path, name: str) -> np.ndarray:
         raise InputError(
             str(path), f"prepared data is damaged ({error})", "delete its folder; it is made again"
         ) from None
+
+
+def datasets(folder: Path, *arrays: str) -> tuple[Dataset, Dataset]:
+    """The training and the test data of a prepared folder: its arrays `{part}_{array}`, in the order of Dataset's
+    fields."""
+    train, test = (Dataset(*(load(folder, f"{part}_{array}") for array in arrays)) for part in PARTS)
+    return train, test
 
 
 def _write(folder: Path, settings: str, arrays: dict[str, np.ndarray]) -> None:

@@ -20,12 +20,13 @@ from pydantic import Field
 from hpctrip.base.errors import InputError
 from hpctrip.learn.cnn import CNN
 from hpctrip.learn.workloads import cached
-from hpctrip.learn.workloads.base import WORKLOADS, Dataset, Task, Workload
+from hpctrip.learn.workloads.base import WORKLOADS, Task, Workload
+from hpctrip.learn.workloads.cached import PARTS
+from hpctrip.learn.workloads.files import fingerprints
 from hpctrip.learn.workloads.glyphs import CHARACTERS, IMAGE_SIZE, Glyphs, renderer
 from hpctrip.learn.workloads.idx import read_pair
 from hpctrip.learn.workloads.limits import subset
 
-PARTS = ("train", "test")
 MEAN, STD = 0.1736, 0.3317
 """Of the pixels of EMNIST by-class, as fractions of white; used for every data source, so that one model fits all."""
 
@@ -83,10 +84,7 @@ class Emnist(Workload):
     def task(self, seed: int) -> Task:
         """The memory-mapped data and the CNN; prepares the data first where nobody has."""
         folder = self._folder(seed)
-        train, test = (
-            Dataset(cached.load(folder, f"{part}_images"), cached.load(folder, f"{part}_labels"))
-            for part in PARTS
-        )
+        train, test = cached.datasets(folder, "images", "labels")
         num_classes = len(SPLITS[self.split])
         sizes = f"{self.split}, {len(train):,} training and {len(test):,} test samples"
         synthetic = self.data == "glyphs"
@@ -110,10 +108,7 @@ class Emnist(Workload):
             settings |= {"glyphs (synthetic)": self.glyphs.model_dump(), "renderer": renderer(), "seed": seed}
             return cached.prepared("emnist", settings, lambda: self._arrays(self._drawn, seed))
         files = self._files()
-        settings["directory"] = str(self._directory())
-        settings["files"] = {
-            path.name: [path.stat().st_size, path.stat().st_mtime_ns] for path in files.values()
-        }
+        settings["files"] = fingerprints(files.values())
         if settings["limits"] != [None, None]:
             settings["seed"] = seed
         return cached.prepared("emnist", settings, lambda: self._arrays(partial(self._read, files), seed))

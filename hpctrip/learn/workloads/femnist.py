@@ -18,8 +18,9 @@ from hpctrip.base.errors import InputError
 from hpctrip.base.rng import stream
 from hpctrip.learn.cnn import CNN
 from hpctrip.learn.workloads import cached, leaf_json
-from hpctrip.learn.workloads.base import WORKLOADS, Dataset, Task, Workload
-from hpctrip.learn.workloads.emnist import MODELS, PARTS, normalise
+from hpctrip.learn.workloads.base import WORKLOADS, Task, Workload
+from hpctrip.learn.workloads.cached import PARTS
+from hpctrip.learn.workloads.emnist import MODELS, normalise
 from hpctrip.learn.workloads.files import fingerprints, json_object, read_text
 from hpctrip.learn.workloads.glyphs import CHARACTERS, IMAGE_SIZE, renderer
 from hpctrip.learn.workloads.limits import subset
@@ -61,10 +62,7 @@ class Femnist(Workload):
     def task(self, seed: int) -> Task:
         """The memory-mapped data and the CNN; prepares the data first where nobody has."""
         folder = self._folder(seed)
-        train, test = (
-            Dataset(*(cached.load(folder, f"{part}_{array}") for array in ("images", "labels", "groups")))
-            for part in PARTS
-        )
+        train, test = cached.datasets(folder, "images", "labels", "groups")
         synthetic = self.data == "glyphs"
         origin = (
             "glyphs (synthetic characters by synthetic writers, not FEMNIST)"

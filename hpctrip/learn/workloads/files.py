@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import zlib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,6 @@ def json_object(path: Path, text: str) -> dict[str, Any]:
     return content
 
 
-def fingerprints(paths: list[Path]) -> dict[str, list[int]]:
+def fingerprints(paths: Iterable[Path]) -> dict[str, list[int]]:
     """Size and modification time (ns) of each file: changed files are other data."""
     return {str(path): [path.stat().st_size, path.stat().st_mtime_ns] for path in paths}

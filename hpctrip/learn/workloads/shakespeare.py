@@ -19,12 +19,12 @@ from pydantic import Field
 from hpctrip.base.errors import InputError
 from hpctrip.learn.lstm import CharLSTM
 from hpctrip.learn.workloads import cached, leaf_json, roles
-from hpctrip.learn.workloads.base import WORKLOADS, Dataset, Task, Workload
+from hpctrip.learn.workloads.base import WORKLOADS, Task, Workload
+from hpctrip.learn.workloads.cached import PARTS
 from hpctrip.learn.workloads.files import fingerprints, json_object, read_text
 from hpctrip.learn.workloads.limits import subset
 from hpctrip.learn.workloads.sentences import VERSION, Sentences
 
-PARTS = ("train", "test")
 WINDOW = 80
 """Characters that the model sees before the one that it predicts."""
 ALPHABET = "\n !\"&'(),-.0123456789:;>?ABCDEFGHIJKLMNOPQRSTUVWXYZ[]abcdefghijklmnopqrstuvwxyz}"
@@ -73,10 +73,7 @@ class Shakespeare(Workload):
     def task(self, seed: int) -> Task:
         """The memory-mapped windows and the LSTM; prepares the data first where nobody has."""
         folder = self._folder(seed)
-        train, test = (
-            Dataset(*(cached.load(folder, f"{part}_{array}") for array in ("inputs", "labels", "groups")))
-            for part in PARTS
-        )
+        train, test = cached.datasets(folder, "inputs", "labels", "groups")
         num_roles, left_out = cached.load(folder, "roles").tolist()
         synthetic = self.data == "sentences"
         origin = (

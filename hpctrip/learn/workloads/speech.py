@@ -21,7 +21,7 @@ from hpctrip.base.errors import InputError
 from hpctrip.base.rng import stream
 from hpctrip.learn.kwt import KWT
 from hpctrip.learn.workloads import cached
-from hpctrip.learn.workloads.base import WORKLOADS, Dataset, Task, Workload
+from hpctrip.learn.workloads.base import WORKLOADS, Task, Workload
 from hpctrip.learn.workloads.chirps import Chirps
 from hpctrip.learn.workloads.limits import subset
 from hpctrip.learn.workloads.speech_files import (
@@ -36,7 +36,6 @@ from hpctrip.learn.workloads.speech_files import (
 )
 from hpctrip.sim.csv import read_table
 
-PARTS = ("train", "test")
 _VERSION = 1  # of the prepared data: raise it with any change that alters them
 
 
@@ -82,10 +81,7 @@ class Speech(Workload):
     def task(self, seed: int) -> Task:
         """The memory-mapped features and KWT-1; prepares the data first where nobody has."""
         folder = self._folder(seed)
-        train, test = (
-            Dataset(*(cached.load(folder, f"{part}_{array}") for array in ("inputs", "labels", "groups")))
-            for part in PARTS
-        )
+        train, test = cached.datasets(folder, "inputs", "labels", "groups")
         num_classes = len(cached.load(folder, "words"))
         (note,) = cached.load(folder, "note").tolist()
         owners = len(np.unique(train.groups))

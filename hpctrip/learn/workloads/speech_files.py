@@ -26,6 +26,7 @@ from threadpoolctl import threadpool_limits
 from hpctrip.base.component import unknown_name
 from hpctrip.base.errors import InputError
 from hpctrip.learn.mfcc import SAMPLE_RATE, WINDOW, mfcc
+from hpctrip.learn.workloads.files import fingerprints
 
 TESTING, VALIDATION = LISTS = ("testing_list.txt", "validation_list.txt")
 SUFFIXES = (".wav", ".flac")
@@ -62,7 +63,7 @@ def fingerprint(source: Path) -> dict[str, list[int]]:
         paths = [path for path in source.iterdir() if path.is_dir() or path.name in LISTS]
     else:
         paths = [source, *(path for path in map(source.with_name, LISTS) if path.is_file())]
-    return {path.name: [(stat := path.stat()).st_size, stat.st_mtime_ns] for path in sorted(paths)}
+    return fingerprints(sorted(paths))
 
 
 def check_words(words: Sequence[str] | None, known: Collection[str], source: str) -> None:
