@@ -21,17 +21,9 @@
 #SBATCH --gpus=4
 set -euo pipefail
 
-read -ra ks <<< "${HPCTRIP_KS:-10 20 30 40 50 60 70 80 90 100}"
-read -ra seeds <<< "${HPCTRIP_SEEDS:-0 1 2 3 4 5 6 7 8 9}"
-index=$SLURM_ARRAY_TASK_ID
-tasks=$((${#ks[@]} * ${#seeds[@]}))
-if ((index >= tasks)); then
-    echo "array index $index: ${#ks[@]} ks x ${#seeds[@]} seeds need --array=0-$((tasks - 1))" >&2
-    exit 2
-fi
-k=${ks[index / ${#seeds[@]}]}
-seed=${seeds[index % ${#seeds[@]}]}
+source slurm/launch.sh
+choose_task ks "${HPCTRIP_KS:-10 20 30 40 50 60 70 80 90 100}" "${HPCTRIP_SEEDS:-0 1 2 3 4 5 6 7 8 9}"
+k=$chosen
 file=results/${HPCTRIP_SWEEP:-fig08_static_sweep}/static_k${k}_seed${seed}.h5
 
-source slurm/launch.sh
 launch_unless_finished "$file" inputs/fig08_static_sweep.toml -o policy.k="$k" -o seed="$seed" "$@"

@@ -22,6 +22,21 @@ launch() {
     exec $launcher -n "$SLURM_NTASKS" python -m hpctrip "$@"
 }
 
+# `choose_task NAME LIST SEEDS`, for the tasks of a sweep: array index i means item i / (number of seeds) of LIST, whose
+# plural is NAME, as $chosen, and item i modulo (number of seeds) of SEEDS as $seed.
+choose_task() {
+    local items seeds index=$SLURM_ARRAY_TASK_ID
+    read -ra items <<< "$2"
+    read -ra seeds <<< "$3"
+    local tasks=$((${#items[@]} * ${#seeds[@]}))
+    if ((index >= tasks)); then
+        echo "array index $index: ${#items[@]} $1 x ${#seeds[@]} seeds need --array=0-$((tasks - 1))" >&2
+        exit 2
+    fi
+    chosen=${items[index / ${#seeds[@]}]}
+    seed=${seeds[index % ${#seeds[@]}]}
+}
+
 # `launch_unless_finished FILE ARGUMENTS...`, for the tasks of a sweep: starts the run whose results file is FILE, goes on
 # with it where it was killed, and does nothing where it is finished. So a sweep is submitted again as it is.
 launch_unless_finished() {

@@ -22,16 +22,9 @@
 #SBATCH --gpus=4
 set -euo pipefail
 
-read -ra policies <<< "${HPCTRIP_POLICIES:-dynamic static random centralized}"
-read -ra seeds <<< "${HPCTRIP_SEEDS:-0 1 2 3 4 5 6 7 8 9}"
-index=$SLURM_ARRAY_TASK_ID
-tasks=$((${#policies[@]} * ${#seeds[@]}))
-if ((index >= tasks)); then
-    echo "array index $index: ${#policies[@]} policies x ${#seeds[@]} seeds need --array=0-$((tasks - 1))" >&2
-    exit 2
-fi
-policy=${policies[index / ${#seeds[@]}]}
-seed=${seeds[index % ${#seeds[@]}]}
+source slurm/launch.sh
+choose_task policies "${HPCTRIP_POLICIES:-dynamic static random centralized}" "${HPCTRIP_SEEDS:-0 1 2 3 4 5 6 7 8 9}"
+policy=$chosen
 input=inputs/${1:-}_$policy.toml
 if [[ ! -f $input ]]; then
     echo "policies.sh: there is no $input; give a workload of: $(cd inputs && echo *_"$policy".toml)" >&2
@@ -40,5 +33,4 @@ fi
 file=results/$1_policies/${policy}_seed$seed.h5
 shift
 
-source slurm/launch.sh
 launch_unless_finished "$file" "$input" -o seed="$seed" "$@"
