@@ -100,7 +100,7 @@ class World:
         )
         compute_s[asked], comm_s[asked] = timing.compute_s, timing.comm_s
         status[asked] = np.where(lost[sites] & (timing.status == Status.ARRIVED), Status.LOST, timing.status)
-        missing = np.isin(status, (Status.LATE, Status.LOST)).any()
+        missing = ((status == Status.LATE) | (status == Status.LOST)).any()
         return RoundTiming(
             compute_s,
             comm_s,
