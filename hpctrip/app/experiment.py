@@ -25,7 +25,7 @@ from hpctrip.learn.evaluate import Counts, eval_batches, evaluate
 from hpctrip.learn.params import flatten
 from hpctrip.learn.workloads.base import Task
 from hpctrip.ranks.base import Ranks
-from hpctrip.ranks.placement import cut, cut_at_home, homes, place
+from hpctrip.ranks.placement import Blocks, cut, cut_at_home, homes, place
 from hpctrip.ranks.watchdog import HERE
 from hpctrip.sim.policies.base import Decision
 from hpctrip.sim.rounds import CohortRound, History, RoundRow, Status
@@ -53,30 +53,34 @@ class Plan:
     cohort: np.ndarray
     weights: np.ndarray
     """p_i (Eq. 1) over the sites whose updates arrive, sum 1; 0 for the others. All 0 where none arrives."""
-    blocks: list[np.ndarray]
+    blocks: Blocks
     """Positions into the cohort of the sites whose updates arrive: nobody else is trained."""
     block_hosts: np.ndarray
     """Host (index into ranks.hosts) of every block."""
     evaluate: bool
 
+    def hosted(self, host: int) -> list[np.ndarray]:
+        """The blocks of one host."""
+        return [self.blocks[i] for i in (self.block_hosts == host).nonzero()[0].tolist()]
+
 
 class Wall:
-    """Wall seconds by phase of the round in progress."""
+    """Wall seconds of the round in progress, and by phase. A round begins where the last one ended."""
 
     def __init__(self) -> None:
-        self._ended = time.perf_counter()
-        self.start()
+        self._began: float | None = None
+        self.phases: dict[str, float] = {}
 
     def start(self) -> None:
-        """A new round begins. The time since the last one's `end` went into recording it."""
-        self.phases: dict[str, float] = {}
-        self._began = time.perf_counter()
-        self.record_s = self._began - self._ended
+        """The round in progress is planned: its phases follow."""
+        self.phases = {}
+        self._began = self._began or time.perf_counter()
 
     def end(self) -> float:
-        """Wall time since `start`; the round is over."""
-        self._ended = time.perf_counter()
-        return self._ended - self._began
+        """Wall time of the round, which is over."""
+        assert self._began is not None
+        began, self._began = self._began, time.perf_counter()
+        return self._began - began
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -125,6 +129,7 @@ class Run:
         self.num_samples = np.array([len(shard) for shard in self.shards])
         self.num_visits = experiment.train.num_visits(self.num_samples, experiment.workload)
         self.compressor = Compressor(experiment.compression, self.seed)
+        self.partial = PartialSum(len(self.initial_params), self.num_tail(len(distances)), device)
         self.homes = (
             homes(self.num_visits, self.sites_per_block, len(ranks.hosts))
             if experiment.compression.keeps_residual
@@ -167,16 +172,16 @@ class Run:
         blocks, block_hosts = self.place(cohort[arrive])
         every, last = self.experiment.evaluate.every_rounds, self.experiment.stop.max_rounds
         evaluated = round % every == 0 or round == last
-        return Plan(round, cohort, weights, [arrive[block] for block in blocks], block_hosts, evaluated)
+        blocks = replace(blocks, positions=arrive[blocks.positions])
+        return Plan(round, cohort, weights, blocks, block_hosts, evaluated)
 
-    def place(self, sites: np.ndarray) -> tuple[list[np.ndarray], np.ndarray]:
+    def place(self, sites: np.ndarray) -> tuple[Blocks, np.ndarray]:
         """Blocks of the sites that train, as positions into `sites`, and the host of each."""
         if self.homes is not None:
             blocks = cut_at_home(sites, self.sites_per_block)
-            return blocks, self.homes[[sites[block[0]] for block in blocks]]
+            return blocks, self.homes[sites[blocks.positions[blocks.starts[:-1]]]]
         blocks = cut(sites, self.sites_per_block)
-        costs = np.array([self.num_visits[sites[block]].sum() for block in blocks])
-        return blocks, place(costs, len(self.ranks.hosts))
+        return blocks, place(blocks.sums(self.num_visits[sites]), len(self.ranks.hosts))
 
     def decide(self, state: State) -> Decision:
         """What the policy chooses after `state`."""
@@ -185,18 +190,20 @@ class Run:
 
     # 2., 3. what every host does
 
-    def train_hosted(self, params: torch.Tensor, plan: Plan) -> PartialSum:
-        """Train this rank's blocks. The tail holds, per site of the cohort, whether its update was left out because it
-        diverged, wall nanoseconds and the mean loss in fixed point, then the training nanoseconds of every rank:
-        [k + k + k + size]."""
+    def train_hosted(self, params: torch.Tensor, plan: Plan) -> torch.Tensor:
+        """Train this rank's blocks: its share of the sum, [P + T] int64, valid until the next round.
+
+        The tail holds, per site of the cohort, whether its update was left out because it diverged, wall nanoseconds
+        and the mean loss in fixed point, then the training nanoseconds of every rank: [k + k + k + size]."""
         k, rank = len(plan.cohort), self.ranks.rank
-        partial = PartialSum(len(params), self.num_tail(plan), self.device)
-        tail = np.zeros(len(partial.tail), dtype=np.int64)
+        known = (
+            self.experiment.compression.lossless
+        )  # then what arrives is as large as what the engine yields
+        tail = np.zeros(self.num_tail(k), dtype=np.int64)
+        self.partial.begin(len(tail))
         with self.wall.phase("train"):
             began = time.perf_counter_ns()
-            hosted = [
-                plan.blocks[i] for i in np.flatnonzero(np.array(self.ranks.hosts)[plan.block_hosts] == rank)
-            ]
+            hosted = plan.hosted(rank - self.ranks.hosts.start)
             # All orders at once: between two small sites, with cold caches, each takes several times as long.
             work = [
                 [SiteWork(site, self.order(site, plan.round)) for site in plan.cohort[block].tolist()]
@@ -205,26 +212,30 @@ class Run:
             for block, sites in zip(hosted, work, strict=True):
                 HERE.enter("train", plan.round)  # the watchdog's limit is one block's
                 for position, update in zip(block, self.engine.train(params, sites), strict=True):
-                    site, loss, weight = update.site, float(update.mean_loss), float(plan.weights[position])
+                    loss, weight = update.mean_loss, float(plan.weights[position])
                     usable = abs(loss) < LARGEST_UPDATE
-                    if usable and partial.add(self.compressor(site, plan.round, update.delta), weight):
+                    if usable and self.partial.add(
+                        self.compressor(update.site, plan.round, update.delta),
+                        weight,
+                        update.magnitude if known else None,
+                    ):
                         tail[2 * k + position] = int(loss * _LOSS_POINT)
                     else:
                         tail[position] = 1
                     tail[k + position] = int(update.wall_s * 1e9)
             tail[3 * k + rank] = time.perf_counter_ns() - began
-        partial.tail.copy_(torch.from_numpy(tail))
-        return partial
+        self.partial.tail.copy_(torch.from_numpy(tail))
+        return self.partial.vector
 
-    def num_tail(self, plan: Plan) -> int:
-        """T: counters that travel with the sum."""
-        return 3 * len(plan.cohort) + self.ranks.size
+    def num_tail(self, k: int) -> int:
+        """T: counters that travel with the sum for a cohort of k."""
+        return 3 * k + self.ranks.size
 
     def order(self, site: int, round: int) -> np.ndarray:
         """Training samples in the order in which the site visits them this round, [num_visits]."""
         shard, rng = self.shards[site], stream(self.seed, "order", round, site)
         num_visits = self.num_visits[site]
-        epochs = [shard[rng.permutation(len(shard))] for _ in range(math.ceil(num_visits / len(shard)))]
+        epochs = [rng.permutation(shard) for _ in range(math.ceil(num_visits / len(shard)))]
         return np.concatenate(epochs)[:num_visits]
 
     # 4. where the model lives
@@ -322,7 +333,7 @@ class Run:
             exchange_wall_s=max(0.0, self.wall.phases["exchange"] - self._waited_s(hosts_wall_s)),
             evaluate_wall_s=float(counts[3 : 3 + self.ranks.size].max() / 1e9),
             idle_fraction=float(1 - hosts_wall_s.mean() / hosts_wall_s.max()) if hosts_wall_s.max() else 0.0,
-            record_wall_s=self.wall.record_s if self.num_rounds > 1 else 0.0,
+            record_wall_s=self.wall.phases.get("record", 0.0),
             cohort=CohortRound(
                 site=cohort,
                 num_samples=visits,
@@ -345,7 +356,7 @@ class Run:
         The exchange and its bookkeeping is everyone's; what no phase accounts for is waiting for others.
         """
         rows = history.rows[len(history) - self.num_rounds :]
-        total_s = sum(row.wall_s + row.record_wall_s for row in rows)
+        total_s = sum(row.wall_s for row in rows)
         exchange_s, record_s = (
             sum(getattr(row, f"{p}_wall_s") for row in rows) for p in ("exchange", "record")
         )

@@ -213,9 +213,9 @@ def exchanged_bytes(run: Run, planned: Plan) -> dict[str, int]:
         return {"up": 0, "down": 0, "counters": 0, "plan": 0}
     num_params = len(run.initial_params)
     return {
-        "up": 8 * (num_params + run.num_tail(planned)),
+        "up": 8 * (num_params + run.num_tail(len(planned.cohort))),
         "down": 4 * num_params,
-        "counters": 8 * (3 + run.ranks.size),
+        "counters": 8 * (3 + 2 * run.ranks.size),
         "plan": len(pickle.dumps((0, planned))),
     }
 
@@ -232,7 +232,7 @@ def memory_bytes(run: Run, planned: Plan) -> dict[str, int]:
     aggregator: model, the received sum and its own of 8 (P + T), and two float64 vectors of 8 P in the server's step;
     while a checkpoint is written, the residuals of all sites.
     """
-    p, t = len(run.initial_params), run.num_tail(planned)
+    p, t = len(run.initial_params), run.num_tail(len(planned.cohort))
     frozen = sum(q.numel() * q.element_size() for q in run.model.parameters() if not q.requires_grad)
     model = 12 * p + 8 * p * len(run.slots) + frozen
     copies = run.sites_per_block if run.engine.name == "stacked" else 1

@@ -3,28 +3,53 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
 
-def cut(cohort: np.ndarray, sites_per_block: int) -> list[np.ndarray]:
-    """The cohort's positions, sorted by site and cut into blocks. Returns positions into `cohort`, not sites.
+@dataclass(frozen=True)
+class Blocks:
+    """Positions into a cohort, block after block: two arrays, since these travel to every rank in every round."""
+
+    positions: np.ndarray
+    starts: np.ndarray
+    """Index into `positions` of every block's first, and at last len(positions): [num_blocks + 1]."""
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    def __getitem__(self, block: int) -> np.ndarray:
+        return self.positions[self.starts[block] : self.starts[block + 1]]
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        return (self[block] for block in range(len(self)))
+
+    def sums(self, values: np.ndarray) -> np.ndarray:
+        """Sum of `values` [cohort] over each block."""
+        return np.add.reduceat(values[self.positions], self.starts[:-1]) if len(self) else np.zeros(0)
+
+
+def cut(cohort: np.ndarray, sites_per_block: int) -> Blocks:
+    """The cohort's positions, sorted by site and cut into blocks. Positions into `cohort`, not sites.
 
     The cut depends on the cohort alone, never on the number of ranks: batched kernels are not bit-identical across
     batch sizes, so fixed blocks are what makes results independent of the ranks.
     """
-    by_site = np.argsort(cohort, kind="stable")
-    return [by_site[start : start + sites_per_block] for start in range(0, len(by_site), sites_per_block)]
+    return Blocks(
+        np.argsort(cohort, kind="stable"), np.append(np.arange(0, len(cohort), sites_per_block), len(cohort))
+    )
 
 
-def cut_at_home(cohort: np.ndarray, sites_per_block: int) -> list[np.ndarray]:
+def cut_at_home(cohort: np.ndarray, sites_per_block: int) -> Blocks:
     """As `cut`, but at fixed borders: block b holds those of the sites b * S to (b + 1) * S - 1 that are in the cohort.
 
     For sites that keep something at the host that trains them: a site's block is the same in every round.
     """
     by_site = np.argsort(cohort, kind="stable")
     number = cohort[by_site] // sites_per_block
-    return [block for block in np.split(by_site, np.flatnonzero(np.diff(number)) + 1) if len(block)]
+    return Blocks(by_site, np.append(np.flatnonzero(np.diff(number, prepend=-1)), len(cohort)))
 
 
 def homes(costs: np.ndarray, sites_per_block: int, num_hosts: int) -> np.ndarray:

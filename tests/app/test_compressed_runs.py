@@ -92,7 +92,7 @@ def descended(*lines, rounds=400):
     for number in range(rounds):
         plan = run.plan(State(round=number))
         hosted = run.train_hosted(params, plan)
-        params, _ = run.ranks.combine(hosted.vector, 3, lambda total: run.step(params, plan, total))  # noqa: B023
+        params, _ = run.ranks.combine(hosted, 3, lambda total: run.step(params, plan, total))  # noqa: B023
     return float(torch.linalg.vector_norm(params))
 
 

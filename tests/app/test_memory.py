@@ -34,7 +34,7 @@ with open_ranks() as ranks:
     while (plan := ranks.lead(partial(run.plan, state))) is not None:
         hosted, before = run.train_hosted(params, plan), params
         with run.wall.phase("exchange"):
-            params, tail = ranks.combine(hosted.vector, len(params), partial(run.step, before, plan))
+            params, tail = ranks.combine(hosted, len(params), partial(run.step, before, plan))
         counts = ranks.total(run.evaluate_hosted(params, plan))
         if ranks.is_aggregator:
             state = run.advance(state, plan, params - before, tail, counts)

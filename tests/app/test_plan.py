@@ -54,8 +54,9 @@ def test_the_exchange_is_what_the_ranks_exchange(planned):
     ahead = planning.forecast(run, 1)[0]
     sent = planning.exchanged_bytes(run, ahead.plan)
     num_params = len(run.initial_params)
-    assert sent["up"] == run.train_hosted(run.initial_params, ahead.plan).vector.nbytes
+    assert sent["up"] == run.train_hosted(run.initial_params, ahead.plan).nbytes
     assert sent["up"] == 8 * (num_params + 3 * 10 + 4) and sent["down"] == 4 * num_params
+    assert sent["counters"] == run.evaluate_hosted(run.initial_params, ahead.plan).nbytes
     assert planning.exchanged_bytes(planned(1), ahead.plan)["up"] == 0
 
 

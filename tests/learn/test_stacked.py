@@ -34,8 +34,13 @@ def test_where_memory_runs_out_fewer_sites_train_at_once_and_the_result_stays(ta
 
     def on_a_small_gpu(params, sites):
         tried.append(len(sites))
-        if len(sites) > 2:
+        if len(sites) > 3:
             raise torch.cuda.OutOfMemoryError("made up by the test")
+        if len(sites) > 2:  # as a graph's capture ends when memory runs out in the middle of it
+            try:
+                raise torch.cuda.OutOfMemoryError("made up by the test")
+            finally:
+                raise RuntimeError("CUDA error: operation failed due to a previous error during capture")
         return together(params, sites)
 
     engine._train_together = on_a_small_gpu
@@ -45,6 +50,17 @@ def test_where_memory_runs_out_fewer_sites_train_at_once_and_the_result_stays(ta
     assert "2 sites train at once from now on" in caplog.text
     deltas(engine, params)
     assert tried[5:] == [2, 2, 1]
+
+
+def test_another_error_of_the_device_is_no_lack_of_memory(task):
+    engine = Stacked(task, WORK)
+
+    def broken(params, sites):
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    engine._train_together = broken
+    with pytest.raises(RuntimeError, match="illegal memory access"):
+        deltas(engine, flatten(task.build_model()))
 
 
 def test_a_gpu_too_small_for_one_site_is_an_error(task):

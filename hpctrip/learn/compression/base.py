@@ -65,7 +65,7 @@ class Compressor:
         rng = stream(self.seed, "compression", round, site)
         if not self.rule.keeps_residual:
             return self.rule.roundtrip(delta, rng)
-        if not largest(delta) < LARGEST_UPDATE:
+        if not float(largest(delta)) < LARGEST_UPDATE:
             return delta  # will be refused; the residual outlives the round and must not hold any of it
         if site not in self.residuals:
             self.residuals[site] = torch.zeros_like(delta)

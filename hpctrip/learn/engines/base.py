@@ -49,7 +49,9 @@ class SiteUpdate:
     site: int
     delta: torch.Tensor
     """[num_params] float32 on the engine's device: local minus global parameters. Valid until the next iteration."""
-    mean_loss: float | torch.Tensor
+    magnitude: float
+    """Largest magnitude in `delta`; NaN where there is one."""
+    mean_loss: float
     """Mean over the visited samples of the training loss at the time of the visit."""
     wall_s: float
     """Wall time of training this site (a block's time divided by samples, where sites train together)."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from hpctrip.learn.aggregate import largest
 from hpctrip.learn.engines.base import LocalWork, SiteUpdate, SiteWork
 from hpctrip.learn.engines.sgd import AutogradStep, Step
 from hpctrip.learn.engines.tensors import allow_tf32, resident
@@ -44,7 +45,8 @@ class Loop:
             self.step.start(params)
             mean_loss = self._epochs(site)
             self.step.finish(params, self.delta)
-            yield SiteUpdate(site.site, self.delta, mean_loss, wall_s=time.perf_counter() - began)
+            magnitude = largest(self.delta).item()
+            yield SiteUpdate(site.site, self.delta, magnitude, mean_loss, time.perf_counter() - began)
 
     def _epochs(self, site: SiteWork) -> float:
         """Visit the site's samples in order, in batches; the mean loss at the time of the visit."""

@@ -18,6 +18,7 @@ import torch
 from torch import nn
 from torch.func import functional_call, vmap
 
+from hpctrip.learn.aggregate import largest
 from hpctrip.learn.engines.base import LocalWork, SiteUpdate, SiteWork
 from hpctrip.learn.engines.replay import called, captured
 from hpctrip.learn.engines.rules import RULES
@@ -71,11 +72,9 @@ class Stacked:
         first = 0
         while first < len(sites):
             chunk = sites[first : first + self.width]
-            try:
-                updates = self._train_together(params, chunk)
-            except torch.cuda.OutOfMemoryError:
-                if self.width == 1:
-                    raise
+            updates = self._train_if_memory_lasts(params, chunk)
+            if updates is None:
+                # Only here, outside of the handler: the error's traceback keeps what filled the memory.
                 self.width = (min(self.width, len(chunk)) + 1) // 2
                 self.stacks.clear()
                 if self.device.type == "cuda":
@@ -85,6 +84,14 @@ class Stacked:
             yield from updates
             first += len(chunk)
 
+    def _train_if_memory_lasts(self, params: torch.Tensor, sites: list[SiteWork]) -> list[SiteUpdate] | None:
+        try:
+            return self._train_together(params, sites)
+        except RuntimeError as error:
+            if self.width == 1 or not out_of_memory(error):
+                raise
+            return None
+
     def _train_together(self, params: torch.Tensor, sites: list[SiteWork]) -> list[SiteUpdate]:
         began = time.perf_counter()
         num_sites = 1 << (len(sites) - 1).bit_length() if self.round_up else len(sites)
@@ -93,12 +100,15 @@ class Stacked:
         stack = self.stacks[num_sites]
         schedule = Schedule.of(sites, num_sites, self.work.batch_size, self.device)
         deltas = stack.train(params.detach(), schedule)
-        loss_sums = stack.loss_sum.tolist()  # the host waits here for the device
+        # The host waits here for the device: once for all that it wants to know, not once a site.
+        loss_sums, magnitudes = torch.stack([stack.loss_sum, largest(deltas).double()]).tolist()
         num_visits = [len(site.order) for site in sites]
         wall_s = (time.perf_counter() - began) / max(1, sum(num_visits))
         return [
-            SiteUpdate(site.site, delta, total / max(1, visits), wall_s * visits)
-            for site, delta, total, visits in zip(sites, deltas, loss_sums, num_visits, strict=False)
+            SiteUpdate(site.site, delta, magnitude, total / max(1, visits), wall_s * visits)
+            for site, delta, magnitude, total, visits in zip(
+                sites, deltas, magnitudes, loss_sums, num_visits, strict=False
+            )
         ]
 
     def _plan(self) -> tuple[int, str]:
@@ -129,6 +139,14 @@ def sites_that_fit(peak_bytes: list[int], free_bytes: int) -> int:
     per_site = max(1, peak_bytes[1] - peak_bytes[0])
     common = max(0, peak_bytes[0] - per_site)
     return min(max(1, int((0.8 * free_bytes - common) // per_site)), _MOST)
+
+
+def out_of_memory(error: BaseException | None) -> bool:
+    """Is memory at the bottom of it? Memory that runs out during a graph's capture leaves the capture broken, and
+    PyTorch raises another error over the first."""
+    while error and not isinstance(error, torch.cuda.OutOfMemoryError):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 class Stack:
