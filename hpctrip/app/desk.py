@@ -89,7 +89,7 @@ class Desk:
     ):
         self._run, self._recorder, self._keeper = run, recorder, keeper
         self._interruption, self._progress = interruption, progress
-        self._last = State()
+        self._last, self._recorded = State(), 0
         self._interrupted = ""
         self._failure: HpctripError | None = None
         self._diverged: DivergedError | None = None
@@ -117,19 +117,25 @@ class Desk:
     def advance(
         self, state: State, plan: Plan, change: torch.Tensor, tail: np.ndarray, counts: np.ndarray
     ) -> State:
-        """One more round is done: the state after it (see `Run.advance`), its row and its line. Where training diverged
-        there is no such state, and the next turn tells everyone."""
+        """One more round is done: the state after it (see `Run.advance`). Where training diverged there is no such
+        state, and the next turn tells everyone."""
         try:
             state = self._last = self._run.advance(state, plan, change, tail, counts)
         except DivergedError as error:
             self._diverged = error
-            return state
-        try:
-            self._recorder.record(state.history)
-        except HpctripError as error:
-            self._failure = self._failure or error
-        self._progress.round(state)
         return state
+
+    def record(self) -> None:
+        """The last round's row and its line. Called when the others know what comes next: they need not wait for it."""
+        if self._last.round == self._recorded:
+            return
+        self._recorded = self._last.round
+        with self._run.wall.phase("record"):
+            try:
+                self._recorder.record(self._last.history)
+            except HpctripError as error:
+                self._failure = self._failure or error
+            self._progress.round(self._last)
 
     def finish(self, state: State, params: torch.Tensor) -> None:
         """Close the files. Raises InterruptedRun where the run is to be resumed, and what kept a file from being

@@ -25,6 +25,8 @@ def train(run: Run, state: State, params: torch.Tensor, desk: Desk | None) -> tu
             slots, residuals = ranks.collect(run.slots), ranks.gather_rows(run.compressor.residuals)
             if desk:
                 desk.save(state, params, slots, residuals)
+        if desk:
+            desk.record()  # 6. of the round before, while the hosts are at this one: its row on disk, its line
         plan = turn.plan
         if plan is None:
             return state, params
@@ -34,9 +36,9 @@ def train(run: Run, state: State, params: torch.Tensor, desk: Desk | None) -> tu
         HERE.enter("exchange", round)
         # 3. sum of p_i delta_i; the new model where it lives, then to all (Eq. 2)
         with run.wall.phase("exchange"):
-            params, tail = ranks.combine(hosted.vector, len(before), partial(run.step, before, plan))
+            params, tail = ranks.combine(hosted, len(before), partial(run.step, before, plan))
         HERE.enter("evaluate", round)
         counts = ranks.total(run.evaluate_hosted(params, plan))  # 4. integer counts: correct, seen
         if desk:
-            # 5. the virtual clock (Eqs. 3-7), one row; 6. the results file, the progress line
+            # 5. the virtual clock (Eqs. 3-7), one more row
             state = desk.advance(state, plan, params - before, tail, counts)

@@ -89,13 +89,13 @@ class RoundRow:
     train_loss: float = column("mean training loss over the cohort's samples", "1")
     efficiency: float = column("accuracy gain per simulated second since the last evaluation (Eq. 5)", "1/s")
     update_norm: float = column("Euclidean norm of the change of the global model", "1")
-    wall_s: float = column("wall time of the round", "s")
+    wall_s: float = column("wall time of the round, from the end of the one before", "s")
     train_wall_s: float = column("wall time of local training, slowest rank", "s")
     exchange_wall_s: float = column("wall time of exchanging and applying updates, rank 0", "s")
     evaluate_wall_s: float = column("wall time of evaluation, slowest rank", "s")
     idle_fraction: float = column("share of the hosts' training phase spent waiting for the slowest", "1")
     record_wall_s: float = column(
-        "wall time of recording the round before this one, rank 0", "s", default=0.0
+        "wall time of recording the round before this one, rank 0, while the hosts train", "s", default=0.0
     )
     eval_perplexity: float = column(
         "exp(eval_loss); inf where that is too large for a number", "1", default=math.nan

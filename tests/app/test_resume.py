@@ -190,7 +190,7 @@ def test_a_signal_ends_the_run_after_its_round_with_a_checkpoint(tmp_path, undis
     record = launching.Recorder.record
 
     def signalled(self, history):
-        if len(history) == 2:
+        if len(history) == 1:  # recorded during round 2
             os.kill(os.getpid(), signal.SIGUSR2)
         return record(self, history)
 
@@ -206,7 +206,7 @@ def test_a_signal_ends_the_run_after_its_round_with_a_checkpoint(tmp_path, undis
 def test_a_stop_file_ends_the_run_and_stops_the_next_one_until_it_is_removed(tmp_path, monkeypatch):
     out = tmp_path / "run.h5"
     monkeypatch.setattr(launching, "Recorder", _touching(stop_file(out)))
-    with pytest.raises(InterruptedRun, match=r"after round 1: stop file .*run.h5.stop"):
+    with pytest.raises(InterruptedRun, match=r"after round 2: stop file .*run.h5.stop"):
         run(out)
     with pytest.raises(InputError, match=r"run.h5.stop: asks runs .* to stop; remove it"):
         again(out)
@@ -217,7 +217,7 @@ def test_a_stop_file_ends_the_run_and_stops_the_next_one_until_it_is_removed(tmp
 
 def _touching(file):
     class Touching(writer.Recorder):
-        def record(self, history):
+        def record(self, history):  # of round 1, during round 2
             file.touch()
             return super().record(history)
 
