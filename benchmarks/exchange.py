@@ -1,23 +1,25 @@
 """What exchange and bookkeeping cost a round, against the same bytes in bare MPI calls; and what waiting costs.
 
-    mpirun -n 41 python benchmarks/exchange.py [--rounds 40] [--turns 5]
+    mpirun -n 41 python benchmarks/exchange.py [--rounds 40] [--turns 7]
 
 The rounds are those of the program (decision, plan, exchange, server step, clock, row, results file) on a tiny linear
 model with an engine that trains nothing, one site a host, unevaluated. The bare calls are the same collectives: a
 broadcast of the plan, a reduction of the int64 vector, a broadcast of the float32 model, a reduction of the
-counters. Where ranks outnumber cores, MPI's own way of waiting (spinning) costs more than the bytes, so the calls are
-also measured with the program's way. The contenders take turns.
+counters; and the same again through the program's transport, so that exchange and bookkeeping can be told apart. The
+contenders take turns.
+
+With 41 ranks on two cores the program's round is to take at most 1.2 times as long as the bare calls.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import pickle
 import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -32,7 +34,7 @@ from hpctrip.app.experiment import Run, State
 from hpctrip.learn.aggregate import PartialSum
 from hpctrip.learn.engines.base import SiteUpdate, SiteWork
 from hpctrip.learn.workloads.base import WORKLOADS, Dataset, Task, Workload
-from hpctrip.ranks.mpi import MpiRanks, _wait
+from hpctrip.ranks.mpi import MpiRanks
 from hpctrip.record.writer import Recorder
 
 LIMIT = 1.2
@@ -66,7 +68,7 @@ class NoTraining:
     def train(self, params: torch.Tensor, sites: list[SiteWork]) -> Iterator[SiteUpdate]:
         """Zero updates."""
         for site in sites:
-            yield SiteUpdate(site.site, torch.zeros_like(params), 0.0, 0.0)
+            yield SiteUpdate(site.site, torch.zeros_like(params), 0.0, 0.0, 0.0)
 
 
 def program(ranks: MpiRanks, rounds: int, folder: str) -> tuple[Callable[[], None], int, int]:
@@ -90,10 +92,10 @@ def program(ranks: MpiRanks, rounds: int, folder: str) -> tuple[Callable[[], Non
         recorder = Recorder(Path(folder) / "run.h5", {"target_accuracy": 0.5}, sites)
         state, params = State(), run.initial_params
         for _ in range(rounds):  # the steps of app.loop
-            plan, before = ranks.lead(partial(run.plan, state)), params
+            plan, before = ranks.lead(functools.partial(run.plan, state)), params
             hosted = run.train_hosted(before, plan)
             with run.wall.phase("exchange"):
-                params, tail = ranks.combine(hosted.vector, len(before), partial(run.step, before, plan))
+                params, tail = ranks.combine(hosted, len(before), functools.partial(run.step, before, plan))
             counts = ranks.total(run.evaluate_hosted(params, plan))
             if ranks.is_aggregator:
                 state = run.advance(state, plan, params - before, tail, counts)
@@ -102,19 +104,33 @@ def program(ranks: MpiRanks, rounds: int, folder: str) -> tuple[Callable[[], Non
     return rounds_of_the_program, len(run.initial_params), len(plan)
 
 
-def bare(comm: MPI.Comm, rounds: int, num_params: int, plan_bytes: int, sleeping: bool) -> Callable[[], None]:
-    """The same collectives over the same bytes, and nothing else: blocking, or waited for as the program does."""
+def bare(comm: MPI.Comm, rounds: int, num_params: int, plan_bytes: int) -> Callable[[], None]:
+    """The same collectives over the same bytes in MPI calls, and nothing else."""
     plan = np.zeros(plan_bytes, np.uint8)
-    vector, counts = np.zeros(num_params + 3 * comm.size, np.int64), np.zeros(3 + comm.size, np.int64)
+    vector, counts = np.zeros(num_params + 4 * comm.size, np.int64), np.zeros(3 + 2 * comm.size, np.int64)
     total, seen, params = np.empty_like(vector), np.empty_like(counts), np.zeros(num_params, np.float32)
-    done = _wait if sleeping else MPI.Request.Wait
 
     def calls() -> None:
         for _ in range(rounds):
-            done(comm.Ibcast(plan))
-            done(comm.Ireduce(vector, total))
-            done(comm.Ibcast(params))
-            done(comm.Ireduce(counts, seen))
+            comm.Bcast(plan)
+            comm.Reduce(vector, total)
+            comm.Bcast(params)
+            comm.Reduce(counts, seen)
+
+    return calls
+
+
+def transport(ranks: MpiRanks, rounds: int, num_params: int, plan_bytes: int) -> Callable[[], None]:
+    """The same bytes as the program's transport carries them, and nothing else."""
+    plan = bytes(plan_bytes)
+    vector = torch.zeros(num_params + 4 * ranks.size, dtype=torch.int64)
+    counts, params = np.zeros(3 + 2 * ranks.size, np.int64), torch.zeros(num_params)
+
+    def calls() -> None:
+        for _ in range(rounds):
+            ranks.lead(lambda: plan)
+            ranks.combine(vector, num_params, lambda total: params)
+            ranks.total(counts)
 
     return calls
 
@@ -127,25 +143,33 @@ def seconds(comm: MPI.Comm, call: Callable[[], None]) -> float:
     return time.perf_counter() - began
 
 
-def reductions(comm: MPI.Comm, num_params: int = 1_690_046, repeats: int = 5) -> dict[str, float]:
-    """Milliseconds to sum one vector a rank: fixed point against plain floats, summing up at the site included."""
+def reductions(ranks: MpiRanks, num_params: int = 1_690_046, repeats: int = 5) -> dict[str, float]:
+    """Milliseconds to add one update to a rank's sum and to sum these over the ranks, as the program does it (int64,
+    order-free) and by MPI in one call with plain numbers."""
     delta = torch.zeros(num_params)
-    result = {}
-    for name in ("int64", "float64", "float32"):
-        times = []
-        for _ in range(repeats):
-            comm.Barrier()
-            began = time.perf_counter()
-            if name == "int64":
-                partial = PartialSum(num_params, 0, torch.device("cpu"))
-                partial.add(delta, 0.5)
-                mine = partial.vector.numpy()
-            else:
-                mine = torch.zeros(num_params, dtype=getattr(torch, name)).add_(delta, alpha=0.5).numpy()
-            comm.Reduce(mine, np.empty_like(mine) if comm.rank == 0 else None)
-            times.append(1e3 * (time.perf_counter() - began))
-        result[name] = statistics.median(times)
-    return result
+    partial = PartialSum(num_params, 0, torch.device("cpu"))
+    plain = {
+        name: torch.zeros(num_params, dtype=getattr(torch, name)) for name in ("int64", "float64", "float32")
+    }
+    total = {name: np.empty_like(mine.numpy()) for name, mine in plain.items()}
+
+    def order_free() -> None:
+        partial.begin(0)
+        partial.add(delta, 0.5)
+        ranks.total(partial.vector.numpy())
+
+    def by_mpi(name: str) -> None:
+        plain[name].zero_().add_(delta.to(plain[name].dtype))
+        ranks.comm.Reduce(plain[name].numpy(), total[name] if ranks.is_aggregator else None)
+
+    contenders = {"the program": order_free} | {
+        f"MPI {name}": functools.partial(by_mpi, name) for name in plain
+    }
+    times = [[seconds(ranks.comm, call) for call in contenders.values()] for _ in range(repeats + 1)][1:]
+    return {
+        name: 1e3 * statistics.median(column)
+        for name, column in zip(contenders, zip(*times, strict=True), strict=True)
+    }
 
 
 def waiting(ranks: MpiRanks, wait_s: float = 2.0) -> float:
@@ -162,29 +186,27 @@ def main() -> None:
     """Measure and print at rank 0."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=40)
-    parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--turns", type=int, default=7)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     ranks = MpiRanks()
     comm = ranks.comm
     with tempfile.TemporaryDirectory() as folder:
         ours, num_params, plan_bytes = program(ranks, arguments.rounds, folder)
-        size = arguments.rounds, num_params, comm.bcast(plan_bytes)
-        contenders = {"ours": ours, "blocking": bare(comm, *size, False), "sleeping": bare(comm, *size, True)}
-        times = [[seconds(comm, call) for call in contenders.values()] for _ in range(arguments.turns)]
-    by_kind, share = reductions(comm), waiting(ranks)
+        size = arguments.rounds, num_params, plan_bytes
+        contenders = ours, bare(comm, *size), transport(ranks, *size)
+        times = [[seconds(comm, call) for call in contenders] for _ in range(arguments.turns)]
+    by_kind, share = reductions(ranks), waiting(ranks)
     if not ranks.is_aggregator:
         return
-    medians = [1e3 * statistics.median(column) / arguments.rounds for column in zip(*times, strict=True)]
-    ours_ms, blocking_ms, sleeping_ms = medians
-    ratio = ours_ms / min(blocking_ms, sleeping_ms)
+    ours_ms, bare_ms, transport_ms = (
+        1e3 * statistics.median(column) / arguments.rounds for column in zip(*times, strict=True)
+    )
     print(f"{ranks.size} ranks, {ranks.library}, {num_params:,} parameters, plan of {plan_bytes:,} bytes")
     print(f"a round of the program, nothing trained  {ours_ms:9.3f} ms")
-    print(f"bare MPI calls, waiting as MPI does      {blocking_ms:9.3f} ms")
-    print(f"bare MPI calls, waiting asleep           {sleeping_ms:9.3f} ms")
-    print(
-        f"ratio to the faster of the two           {ratio:9.2f}    limit {LIMIT}: {'' if ratio < LIMIT else 'NOT '}met"
-    )
+    print(f"the same bytes through its transport     {transport_ms:9.3f} ms")
+    print(f"the same bytes in bare MPI calls         {bare_ms:9.3f} ms")
+    print(f"the round, of the bare calls             {ours_ms / bare_ms:9.2f}")
     print(
         "summing 1.69 M parameters over the ranks: "
         + ", ".join(f"{k} {v:.1f} ms" for k, v in by_kind.items())

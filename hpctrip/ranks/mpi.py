@@ -15,6 +15,7 @@ import torch
 
 from hpctrip.base.errors import HpctripError, InputError
 from hpctrip.ranks.base import EndedByAggregator, hostname, hosts_of
+from hpctrip.ranks.node import Node
 from hpctrip.ranks.watchdog import HERE
 
 try:
@@ -34,10 +35,10 @@ _FIRST_PART_BYTES = 16384  # a plan of 100 sites takes 6 kB; one of 1,000 sites 
 
 
 class MpiRanks:
-    """Every rank of MPI_COMM_WORLD.
+    """Every rank of MPI_COMM_WORLD. Sums and broadcasts go through MPI between machines and through `Node` within each.
 
-    Waiting ranks sleep instead of spinning (non-blocking collectives polled at up to 1 ms): MPI libraries spin, and on
-    a laptop the waiting aggregator would take a core from the hosts.
+    Waiting ranks sleep instead of spinning (between machines: non-blocking collectives polled at up to 1 ms): MPI
+    libraries spin, and on a laptop the waiting aggregator would take a core from the hosts.
     """
 
     name = "mpi"
@@ -56,7 +57,12 @@ class MpiRanks:
         self.local_host = node.rank - sum(
             rank not in self.hosts for rank in node.allgather(self.rank)[: node.rank]
         )
+        try:
+            self._node = Node(node)
+        except OSError:  # where memory cannot be shared, every rank counts as a machine of its own
+            self._node = Node(MPI.COMM_SELF)
         node.Free()
+        self._nodes = self.comm.Split(0 if self._node.rank == 0 else MPI.UNDEFINED, self.rank)
 
     @property
     def is_aggregator(self) -> bool:
@@ -80,7 +86,7 @@ class MpiRanks:
                 error.agreed = True  # type: ignore[attr-defined]  (all ranks learn of it below)
                 failure = error
                 message = pickle.dumps((error.exit_code, None))
-        message = self._broadcast(message)
+        message = self._broadcast_bytes(message)
         if failure is not None:
             raise failure
         if self.is_aggregator:
@@ -90,22 +96,28 @@ class MpiRanks:
             raise EndedByAggregator(code)
         return value
 
-    def _broadcast(self, message: bytes) -> bytes:
+    def _broadcast_bytes(self, message: bytes) -> bytes:
         """Rank 0's message, at every rank. Usually in one collective: its size travels with the first part."""
         parts = np.empty(_FIRST_PART_BYTES, dtype=np.uint8)
         if self.is_aggregator:
             parts[:8] = np.array([len(message)], dtype=np.int64).view(np.uint8)
             first = np.frombuffer(message, dtype=np.uint8)[: len(parts) - 8]
             parts[8 : 8 + len(first)] = first
-        _wait(self.comm.Ibcast(parts))
+        self._broadcast(parts)
         size = int(parts[:8].view(np.int64)[0])
         if size <= len(parts) - 8:
             return parts[8 : 8 + size].tobytes()
         rest = np.empty(size - len(parts) + 8, dtype=np.uint8)
         if self.is_aggregator:
             rest[:] = np.frombuffer(message, dtype=np.uint8)[len(parts) - 8 :]
-        _wait(self.comm.Ibcast(rest))
+        self._broadcast(rest)
         return parts[8:].tobytes() + rest.tobytes()
+
+    def _broadcast(self, data: np.ndarray) -> None:
+        """Fill `data` at every rank with what it holds at rank 0, which is the first of its machine."""
+        if self._node.rank == 0 and self._nodes.size > 1:
+            _wait(self._nodes.Ibcast(data))
+        self._node.broadcast(data)
 
     def gather(self, value: Any) -> list[Any] | None:
         """One small object per rank, at rank 0."""
@@ -122,7 +134,7 @@ class MpiRanks:
             params = step(torch.from_numpy(total).to(device)).cpu().contiguous()
         else:
             params = torch.empty(num_params, dtype=torch.float32)
-        _wait(self.comm.Ibcast(params.numpy()))
+        self._broadcast(params.numpy())
         return params.to(device), None if total is None else total[num_params:]
 
     def collect(self, slots: torch.Tensor) -> torch.Tensor | None:
@@ -167,8 +179,10 @@ class MpiRanks:
 
     def total(self, counts: np.ndarray) -> np.ndarray | None:
         """Integer sum at rank 0."""
-        total = np.empty_like(counts) if self.is_aggregator else None
-        _wait(self.comm.Ireduce(counts, total, op=MPI.SUM))
+        total = self._node.sum(counts)
+        if total is not None and self._nodes.size > 1:
+            machine, total = total, np.empty_like(counts) if self.is_aggregator else None
+            _wait(self._nodes.Ireduce(machine, total, op=MPI.SUM))
         return total
 
     def __enter__(self) -> MpiRanks:

@@ -23,7 +23,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 
@@ -51,14 +51,16 @@ class Place:
         """Begin a phase, or one more piece of it: time is counted anew."""
         self.phase, self.round, self.since = phase, round, time.monotonic()
 
-    @contextlib.contextmanager
-    def waiting(self) -> Iterator[None]:
-        """The body only waits for other ranks: none of its time is this rank's fault."""
+    def waiting(self) -> Place:
+        """A context: its body only waits for other ranks, and none of its time is this rank's fault."""
+        return self
+
+    def __enter__(self) -> Place:
         self.waits, self.since = True, time.monotonic()
-        try:
-            yield
-        finally:
-            self.waits, self.since = False, time.monotonic()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.waits, self.since = False, time.monotonic()
 
 
 HERE = Place(since=time.monotonic())

@@ -156,7 +156,7 @@ def test_a_stopped_rank_is_named_with_its_host_and_phase_and_the_job_ends(tmp_pa
     assert time.monotonic() - stopped < 60  # the limit, and a busy machine's few seconds
     (line,) = [line for line in one.log.splitlines() if "stuck: rank" in line]
     assert f"stuck: rank {rank} on {os.uname().nodename}" in line and "of round" in line
-    assert one.log.count("hpctrip: stacks of rank") == 2 and "in _wait" in one.log
+    assert one.log.count("hpctrip: stacks of rank") == 2 and "in _wave_" in one.log
 
 
 @pytest.fixture

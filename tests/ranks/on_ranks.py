@@ -42,6 +42,7 @@ def seen(ranks: Ranks) -> dict:
     homes[2 * np.array(ranks.hosts)] = np.roll(ranks.hosts, -1)
     given = ranks.scatter_rows(gathered, homes)
     return {
+        "library": ranks.library,
         "is_aggregator": ranks.is_aggregator,
         "hosts": list(ranks.hosts),
         "local_host": ranks.local_host,
