@@ -159,6 +159,7 @@ class Desk:
 
     def failed(self, error: BaseException) -> None:
         """Record an end that nobody planned, after as many rows as there are."""
+        self.record()
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
         if self._last.history.rows:
             with suppress(HpctripError):

@@ -241,6 +241,7 @@ def test_a_rank_that_raises_ends_the_job_with_its_traceback(rank, kind, launch, 
     run = open_run(out)
     assert len(run.rounds) >= 1
     if rank == 0:  # who writes the file can say so there
+        assert "round    1 " in ended.out
         assert run.meta["status"] == "failed" and "broken on purpose" in run.meta["stop_reason"]
 
 
