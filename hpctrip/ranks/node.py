@@ -20,7 +20,6 @@ import select
 import shutil
 import tempfile
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +28,9 @@ import numpy as np
 from hpctrip.ranks.watchdog import HERE
 
 ROW_BYTES = 2**20
-"""Memory of each rank; longer vectors go in pieces. 41 ranks take 42 MB (a container's /dev/shm often has 64)."""
-BOARD_BYTES = 2**20
-"""Memory for what the first rank tells the others."""
+"""Memory of each rank; longer vectors go in pieces. 41 ranks take 45 MB (a container's /dev/shm often has 64)."""
+_MORE_ROWS = 2
+"""The sum, and the board: what the first rank tells the others."""
 SPLIT_BYTES = 2**18
 """From this size on, a piece is summed by all ranks, a slice each; below, another two waves cost more."""
 
@@ -50,19 +49,18 @@ class Node:
             self._join(comm)
 
     def _join(self, comm: Any) -> None:
-        folder = comm.bcast(_made_folder(self.size) if self.rank == 0 else None)
-        shared = _Shared.opened(folder, self.size) if folder else None
+        num_rows = self.size + _MORE_ROWS
+        folder = comm.bcast(_made_folder(num_rows) if self.rank == 0 else None)
+        shared = _opened(folder, num_rows) if folder else None
         everywhere = all(comm.allgather(shared is not None))
         if self.rank == 0 and folder:  # all have it open: nothing is left over, however the job ends
             shutil.rmtree(folder, ignore_errors=True)
         if not everywhere or not shared:
             raise OSError("the ranks of this machine cannot share memory")
-        self._board = shared.memory[:BOARD_BYTES]
-        rows = shared.memory[BOARD_BYTES:].view(np.int64).reshape(self.size + 1, -1)
-        self._rows, self._total = rows[:-1], rows[-1]
-        self._up, self._tickets, *down = (pipe.fileno() for pipe in shared.pipes)
+        rows, self._pipes = shared  # the pipes are closed when nobody holds them any more
+        self._rows, self._total, self._board = rows[:-2], rows[-2], rows[-1].view(np.uint8)
+        self._up, self._tickets, *down = (pipe.fileno() for pipe in self._pipes)
         self._down = [(pipe, _poll(pipe)) for pipe in down]
-        self._shared = shared
         if self.rank == 0:
             self._hand_out()
 
@@ -94,8 +92,8 @@ class Node:
         if self.size == 1:
             return
         raw = data.reshape(-1).view(np.uint8)
-        for start in range(0, len(raw), BOARD_BYTES):
-            piece = raw[start : start + BOARD_BYTES]
+        for start in range(0, len(raw), ROW_BYTES):
+            piece = raw[start : start + ROW_BYTES]
             self._alternate("down")
             if self.rank == 0:
                 self._board[: len(piece)] = piece
@@ -146,15 +144,15 @@ _PIPES = ("up", "tickets", "down0", "down1")
 _MEMORY = "memory"
 
 
-def _made_folder(size: int) -> Path | None:
-    """A new folder with the memory of `size` ranks and the pipes; None where there is no room for it."""
+def _made_folder(num_rows: int) -> Path | None:
+    """A new folder with the memory and the pipes; None where there is no room for it."""
     for parent in (Path("/dev/shm"), Path(tempfile.gettempdir())):
         with suppress(OSError):
             folder = Path(tempfile.mkdtemp(prefix="hpctrip-", dir=parent))
             try:
                 with open(folder / _MEMORY, "wb") as file:
                     # written, not only made long: a full disk shows here, and not as a bus error later
-                    for _ in range(_memory_bytes(size) // ROW_BYTES):
+                    for _ in range(num_rows):
                         file.write(bytes(ROW_BYTES))
                 for name in _PIPES:
                     os.mkfifo(folder / name, 0o600)
@@ -170,24 +168,15 @@ def _poll(pipe: int) -> select.poll:
     return poll
 
 
-def _memory_bytes(size: int) -> int:
-    return BOARD_BYTES + (size + 1) * ROW_BYTES  # the board, a row each, their sum
-
-
-@dataclass(frozen=True)
-class _Shared:
-    memory: np.ndarray
-    pipes: list[io.FileIO]
-
-    @classmethod
-    def opened(cls, folder: Path, size: int) -> _Shared | None:
-        """None where this process does not find the folder: in a container of its own, say."""
-        with suppress(OSError), ExitStack() as opened:
-            with open(folder / _MEMORY, "r+b") as file:
-                memory = np.frombuffer(mmap.mmap(file.fileno(), _memory_bytes(size)), np.uint8)
-            # for both ends: opening one would wait for the other
-            pipes = [opened.enter_context(io.FileIO(folder / name, "r+")) for name in _PIPES]
-            os.set_blocking(pipes[_PIPES.index("tickets")].fileno(), False)
-            opened.pop_all()
-            return cls(memory, pipes)
-        return None
+def _opened(folder: Path, num_rows: int) -> tuple[np.ndarray, list[io.FileIO]] | None:
+    """The memory as int64 rows, and the pipes; None where this process does not find them: in a container of its own,
+    say."""
+    with suppress(OSError), ExitStack() as pipes_until_all_are_open:
+        with open(folder / _MEMORY, "r+b") as file:
+            memory = np.frombuffer(mmap.mmap(file.fileno(), num_rows * ROW_BYTES), np.int64)
+        # for both ends: opening one would wait for the other
+        pipes = [pipes_until_all_are_open.enter_context(io.FileIO(folder / name, "r+")) for name in _PIPES]
+        os.set_blocking(pipes[_PIPES.index("tickets")].fileno(), False)
+        pipes_until_all_are_open.pop_all()
+        return memory.reshape(num_rows, -1), pipes
+    return None

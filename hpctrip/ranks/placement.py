@@ -28,7 +28,7 @@ class Blocks:
 
     def sums(self, values: np.ndarray) -> np.ndarray:
         """Sum of `values` [cohort] over each block."""
-        return np.add.reduceat(values[self.positions], self.starts[:-1]) if len(self) else np.zeros(0)
+        return np.add.reduceat(values[self.positions], self.starts[:-1])
 
 
 def cut(cohort: np.ndarray, sites_per_block: int) -> Blocks:
@@ -54,7 +54,7 @@ def cut_at_home(cohort: np.ndarray, sites_per_block: int) -> Blocks:
 
 def homes(costs: np.ndarray, sites_per_block: int, num_hosts: int) -> np.ndarray:
     """Host of every site, [N], for the whole run: `place` over the fixed blocks of all N sites and their full costs."""
-    whole = np.add.reduceat(costs, np.arange(0, len(costs), sites_per_block))
+    whole = cut(np.arange(len(costs)), sites_per_block).sums(costs)
     return np.repeat(place(whole, num_hosts), sites_per_block)[: len(costs)]
 
 

@@ -88,7 +88,7 @@ def main() -> None:
     ranks = node.Node(comm)
     seen = {
         "sums": {length: sums(ranks, comm, length) for length in LENGTHS},
-        "tells": {n: tells(ranks, n) for n in (1, node.BOARD_BYTES, node.BOARD_BYTES + 1)},
+        "tells": {n: tells(ranks, n) for n in (1, node.ROW_BYTES, node.ROW_BYTES + 1)},
         "any order": in_any_order(ranks, comm, 400),
         "left over": left_over(),
         "not for the third": without_memory(comm, 2),
