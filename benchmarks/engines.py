@@ -22,16 +22,15 @@ import torch.nn.functional as F
 from rich.console import Console
 from rich.table import Table
 
-from hpctrip.learn.cnn import CNN
 from hpctrip.learn.engines import ENGINES
 from hpctrip.learn.engines.base import LocalWork, SiteWork
 from hpctrip.learn.engines.loop import Loop
 from hpctrip.learn.engines.sgd import AutogradStep
-from hpctrip.learn.lstm import CharLSTM
+from hpctrip.learn.models.cnn import CNN
+from hpctrip.learn.models.lstm import CharLSTM, next_character_loss
 from hpctrip.learn.params import flatten
-from hpctrip.learn.workloads.base import Dataset, Task
+from hpctrip.learn.task import Dataset, Task
 from hpctrip.learn.workloads.emnist import normalise
-from hpctrip.learn.workloads.shakespeare import next_character_loss
 
 MODELS = {"W1": partial(CNN, 5, (32, 64), 512), "W1s": partial(CNN, 3, (16, 32), 128)}
 SHAPES = (*MODELS, "W2")

@@ -33,7 +33,8 @@ from hpctrip.app.config import resolve
 from hpctrip.app.experiment import Run, State
 from hpctrip.learn.aggregate import PartialSum
 from hpctrip.learn.engines.base import SiteUpdate, SiteWork
-from hpctrip.learn.workloads.base import WORKLOADS, Dataset, Task, Workload
+from hpctrip.learn.task import Dataset, Task
+from hpctrip.learn.workloads.base import WORKLOADS, Workload
 from hpctrip.ranks.mpi import MpiRanks
 from hpctrip.record.writer import Recorder
 

@@ -34,7 +34,7 @@ from rich.table import Table
 from hpctrip.app.config import read_input
 from hpctrip.app.experiment import Run
 from hpctrip.base.rng import stream
-from hpctrip.learn.workloads.base import cache_dir
+from hpctrip.learn.data.cached import cache_dir
 from hpctrip.ranks.serial import SerialRanks
 from hpctrip.record.reader import open_run
 from hpctrip.sim.rounds import History

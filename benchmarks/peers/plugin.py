@@ -19,8 +19,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 from common import NUM_CLASSES, Case, prepare
 
 from hpctrip.learn.aggregate import SERVERS, FedAvg
-from hpctrip.learn.cnn import CNN
-from hpctrip.learn.workloads.base import WORKLOADS, Dataset, Task, Workload
+from hpctrip.learn.models.cnn import CNN
+from hpctrip.learn.task import Dataset, Task
+from hpctrip.learn.workloads.base import WORKLOADS, Workload
 
 _kept = []
 

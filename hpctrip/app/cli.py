@@ -266,8 +266,8 @@ def merge(out: str, paths: tuple[str, ...]) -> None:
 @click.argument("folder", metavar="FOLDER")
 def fetch(data: str, folder: str) -> None:
     """Download a public data set into FOLDER and check it; goes on where an earlier try stopped."""
-    from hpctrip.learn.workloads.fetch import SOURCES
-    from hpctrip.learn.workloads.fetch import fetch as download
+    from hpctrip.learn.data.fetch import SOURCES
+    from hpctrip.learn.data.fetch import fetch as download
 
     paths = download(SOURCES[data], folder)
     click.echo(f"{len(paths):,} file(s) in {folder}")
@@ -280,7 +280,7 @@ def fetch(data: str, folder: str) -> None:
 def prepare(paths: tuple[str, ...], overrides: tuple[str, ...]) -> None:
     """Prepare the data of an input once, ahead of its runs, e.g. on a login node that shares $HPCTRIP_CACHE."""
     from hpctrip.app.config import read_input
-    from hpctrip.learn.workloads.base import cache_dir
+    from hpctrip.learn.data.cached import cache_dir
 
     experiment = read_input(paths, overrides).experiment
     experiment.workload.prepare_data(experiment.seed)

@@ -23,7 +23,7 @@ from hpctrip.learn.engines import choose
 from hpctrip.learn.engines.base import SiteWork
 from hpctrip.learn.evaluate import Counts, eval_batches, evaluate
 from hpctrip.learn.params import flatten
-from hpctrip.learn.workloads.base import Task
+from hpctrip.learn.task import Task
 from hpctrip.ranks.base import Ranks
 from hpctrip.ranks.placement import Blocks, cut, cut_at_home, homes, place
 from hpctrip.ranks.watchdog import HERE

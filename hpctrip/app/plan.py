@@ -30,9 +30,9 @@ from hpctrip.app.resume import default_path
 from hpctrip.base.units import HOUR_S
 from hpctrip.learn.aggregate import PartialSum
 from hpctrip.learn.compression import Compressor
+from hpctrip.learn.data.cached import cache_dir
 from hpctrip.learn.engines.base import SiteWork
 from hpctrip.learn.evaluate import evaluate
-from hpctrip.learn.workloads.base import cache_dir
 from hpctrip.ranks.base import hosts_of
 from hpctrip.ranks.device import choose_device, hosts_kind
 from hpctrip.ranks.serial import SerialRanks

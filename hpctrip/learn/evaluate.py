@@ -10,7 +10,7 @@ from torch import nn
 from torch.func import functional_call
 
 from hpctrip.learn.engines.tensors import channels_last, resident, views
-from hpctrip.learn.workloads.base import Dataset, Task
+from hpctrip.learn.task import Dataset, Task
 
 LOSS_SCALE = 2**20
 """The loss sum is held in units of 2^-20, about 1e-6, rounded once per batch."""

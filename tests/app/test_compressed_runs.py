@@ -12,7 +12,7 @@ from hpctrip.app.experiment import Run, State
 from hpctrip.base.rng import stream
 from hpctrip.learn.compression import COMPRESSIONS
 from hpctrip.learn.engines.base import SiteWork
-from hpctrip.learn.workloads.base import Dataset, Task
+from hpctrip.learn.task import Dataset, Task
 from hpctrip.ranks.serial import SerialRanks
 from hpctrip.record.verify import verify
 

@@ -6,8 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from hpctrip.learn.cnn import CNN
-from hpctrip.learn.workloads.base import Dataset, Task
+from hpctrip.learn.models.cnn import CNN
+from hpctrip.learn.task import Dataset, Task
 
 MODELS = {
     "cnn 3x3": lambda: CNN(3, (4, 6), 16, num_classes=5),

@@ -10,8 +10,9 @@ import torch
 from pydantic import ValidationError
 
 from hpctrip.base.errors import InputError
+from hpctrip.learn.data import cached
 from hpctrip.learn.params import num_params
-from hpctrip.learn.workloads import WORKLOADS, cached
+from hpctrip.learn.workloads import WORKLOADS
 from hpctrip.learn.workloads.emnist import SPLITS, Emnist
 
 SHARED = Path(__file__).parents[2].parent / "shared/data/emnist"
@@ -168,7 +169,7 @@ def test_other_settings_are_other_data(change, cache):
 def test_data_are_memory_mapped_and_prepared_only_once(monkeypatch):
     workload = Emnist(train_samples=10, test_samples=10)
     workload.prepare_data(0)
-    monkeypatch.setattr("hpctrip.learn.workloads.glyphs.Glyphs.draw", None)
+    monkeypatch.setattr("hpctrip.learn.data.glyphs.Glyphs.draw", None)
     task = workload.task(0)
     assert isinstance(task.train.inputs.base, np.memmap)
     assert not task.train.inputs.flags.writeable
@@ -198,7 +199,7 @@ def test_two_writers_without_working_locks_leave_one_whole_copy(monkeypatch):
         return {"x": np.arange(3)}
 
     monkeypatch.setattr("filelock.FileLock.acquire", lambda self: None)
-    monkeypatch.setattr("hpctrip.learn.workloads.cached.platform.node", iter("ab").__next__)
+    monkeypatch.setattr("hpctrip.learn.data.cached.platform.node", iter("ab").__next__)
     folder = cached.prepared("race", {}, build)
     assert cached.load(folder, "x").tolist() == [0, 1, 2]
     assert [p.name for p in folder.parent.iterdir() if p.is_dir()] == [folder.name]

@@ -8,11 +8,11 @@ from torch import nn
 from torch.nn.utils import vector_to_parameters
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from hpctrip.learn.cnn import CNN
-from hpctrip.learn.cnn_step import CNNStep
 from hpctrip.learn.engines import ENGINES, choose
 from hpctrip.learn.engines.base import LocalWork, SiteWork
 from hpctrip.learn.engines.sgd import AutogradStep
+from hpctrip.learn.models.cnn import CNN
+from hpctrip.learn.models.cnn_step import CNNStep
 from hpctrip.learn.params import flatten
 
 WORKS = {

@@ -4,8 +4,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from hpctrip.learn.cnn import CNN
 from hpctrip.learn.evaluate import LOSS_CEILING, LOSS_SCALE, Counts, eval_batches, evaluate
+from hpctrip.learn.models.cnn import CNN
 from hpctrip.learn.params import flatten
 
 

@@ -5,13 +5,13 @@ import numpy as np
 import pytest
 
 from hpctrip.base.errors import InputError
+from hpctrip.learn.data.glyphs import CHARACTERS, Glyphs
+from hpctrip.learn.data.idx import read_idx
+from hpctrip.learn.data.writers import Writers
 from hpctrip.learn.params import num_params
 from hpctrip.learn.workloads import WORKLOADS
 from hpctrip.learn.workloads.emnist import Emnist
 from hpctrip.learn.workloads.femnist import Femnist
-from hpctrip.learn.workloads.glyphs import CHARACTERS, Glyphs
-from hpctrip.learn.workloads.idx import read_idx
-from hpctrip.learn.workloads.writers import Writers
 
 SHARED = Path(__file__).parents[2].parent / "shared/data/emnist"
 

@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 
 from hpctrip.base.errors import InputError
-from hpctrip.learn.workloads.fetch import SOURCES, Source, fetch
+from hpctrip.learn.data.fetch import SOURCES, Source, fetch
 
 
 def archive(members):

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from hpctrip.learn.workloads.glyphs import CHARACTERS, Glyphs
+from hpctrip.learn.data.glyphs import CHARACTERS, Glyphs
 
 
 def test_there_are_the_62_classes_of_emnist_in_its_order():

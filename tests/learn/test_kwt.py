@@ -8,9 +8,9 @@ from torch import nn
 
 from hpctrip.learn.engines import ENGINES
 from hpctrip.learn.engines.base import LocalWork, SiteWork
-from hpctrip.learn.kwt import KWT, Block
+from hpctrip.learn.models.kwt import KWT, Block
 from hpctrip.learn.params import flatten, num_params
-from hpctrip.learn.workloads.base import Dataset, Task
+from hpctrip.learn.task import Dataset, Task
 
 
 def test_kwt_1_has_as_many_parameters_as_published():

@@ -11,12 +11,12 @@ import torch
 from pydantic import ValidationError
 
 from hpctrip.base.errors import InputError
+from hpctrip.learn.data.texts import PARTS, pack
 from hpctrip.learn.engines import ENGINES, choose
 from hpctrip.learn.engines.base import LocalWork, SiteWork
 from hpctrip.learn.evaluate import evaluate
 from hpctrip.learn.params import flatten
-from hpctrip.learn.workloads import llm
-from hpctrip.learn.workloads.llm import Llm, pack
+from hpctrip.learn.workloads.llm import Llm
 
 SHARED = Path(__file__).parents[2].parent / "shared/data/shakespeare"
 ADAPTERS = 3 * (4 * 8 * (96 + 96) + 3 * 8 * (96 + 256))
@@ -26,7 +26,7 @@ LINE = "It was the best of times, it was the worst of times. "
 
 @pytest.fixture(scope="session")
 def causal():
-    from hpctrip.learn.workloads import causal
+    from hpctrip.learn.models import causal
 
     return causal
 
@@ -111,7 +111,7 @@ def test_a_text_of_ten_blocks_gives_one_to_the_base_and_holds_the_last_out():
 
 def test_without_pretraining_the_base_takes_nothing_and_short_texts_give_nothing():
     arrays = pack([np.arange(21), np.arange(2)], block_tokens=2, with_base=False)
-    assert [len(arrays[f"{part}_blocks"]) for part in llm.PARTS] == [0, 9, 1]
+    assert [len(arrays[f"{part}_blocks"]) for part in PARTS] == [0, 9, 1]
 
 
 def test_every_token_of_a_block_predicts_the_next(workload):

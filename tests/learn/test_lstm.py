@@ -8,10 +8,9 @@ from torch import nn
 from hpctrip.learn.engines.base import LocalWork, SiteWork
 from hpctrip.learn.engines.loop import Loop
 from hpctrip.learn.engines.stacked import Stacked
-from hpctrip.learn.lstm import CharLSTM
+from hpctrip.learn.models.lstm import CharLSTM, next_character_loss
 from hpctrip.learn.params import flatten, num_params
-from hpctrip.learn.workloads.base import Dataset, Task
-from hpctrip.learn.workloads.shakespeare import next_character_loss
+from hpctrip.learn.task import Dataset, Task
 
 SITES = [SiteWork(site, np.arange(site, site + visits)) for site, visits in ((3, 11), (5, 0), (1, 20))]
 

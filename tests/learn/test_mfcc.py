@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from hpctrip.learn.mfcc import mfcc
+from hpctrip.learn.data.mfcc import mfcc
 
 
 @pytest.fixture

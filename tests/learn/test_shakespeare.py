@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from hpctrip.base.errors import InputError
+from hpctrip.learn.data.sentences import Sentences
+from hpctrip.learn.data.windows import ALPHABET, encode, split_by_time, windows
 from hpctrip.learn.partition import Natural
 from hpctrip.learn.workloads import WORKLOADS
-from hpctrip.learn.workloads.sentences import Sentences
-from hpctrip.learn.workloads.shakespeare import ALPHABET, Shakespeare, encode, split_by_time, windows
+from hpctrip.learn.workloads.shakespeare import Shakespeare
 
 SHARED = Path(__file__).parents[2].parent / "shared/data/shakespeare"
 TEXT = "".join(f"{i:03} bottles of beer, " for i in range(64))[:1280]

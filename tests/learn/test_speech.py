@@ -9,9 +9,10 @@ import pytest
 import soundfile
 
 from hpctrip.base.errors import InputError
-from hpctrip.learn.mfcc import mfcc
-from hpctrip.learn.workloads import WORKLOADS, cached
-from hpctrip.learn.workloads.chirps import Chirps
+from hpctrip.learn.data import cached
+from hpctrip.learn.data.chirps import Chirps
+from hpctrip.learn.data.mfcc import mfcc
+from hpctrip.learn.workloads import WORKLOADS
 from hpctrip.learn.workloads.speech import Speech
 
 SHARED = Path(__file__).parents[2].parent / "shared/data/speech_commands"
@@ -162,7 +163,7 @@ def test_an_interrupted_preparation_leaves_nothing_and_can_be_repeated(published
         return mfcc(clip)
 
     with monkeypatch.context() as patch:
-        patch.setattr("hpctrip.learn.workloads.speech_files.mfcc", interrupted)
+        patch.setattr("hpctrip.learn.data.speech_files.mfcc", interrupted)
         with pytest.raises(KeyboardInterrupt):
             task_of(folder)
     assert [p for p in cache.rglob("*") if p.is_dir()] == [cache / "speech"]
@@ -172,7 +173,7 @@ def test_an_interrupted_preparation_leaves_nothing_and_can_be_repeated(published
 def test_features_are_computed_once_and_memory_mapped(published, monkeypatch):
     folder = published()
     task_of(folder)
-    monkeypatch.setattr("hpctrip.learn.workloads.speech_files.mfcc", None)
+    monkeypatch.setattr("hpctrip.learn.data.speech_files.mfcc", None)
     again = task_of(folder)
     assert not again.train.inputs.flags.writeable and not again.train.inputs.flags.owndata
 

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import torch
 
-from hpctrip.learn.cnn import CNN
 from hpctrip.learn.engines.base import LocalWork, SiteWork
 from hpctrip.learn.engines.loop import Loop
 from hpctrip.learn.engines.replay import called
 from hpctrip.learn.engines.stacked import Stacked, sites_that_fit
+from hpctrip.learn.models.cnn import CNN
 from hpctrip.learn.params import flatten
 
 WORK = LocalWork(lr=0.1, batch_size=8, momentum=0.5)

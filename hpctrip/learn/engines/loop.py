@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import torch
 
@@ -13,9 +12,7 @@ from hpctrip.learn.engines.base import LocalWork, SiteUpdate, SiteWork
 from hpctrip.learn.engines.sgd import AutogradStep, Step
 from hpctrip.learn.engines.tensors import allow_tf32, resident
 from hpctrip.learn.params import num_params
-
-if TYPE_CHECKING:  # workloads bring their models, and these their steps: the engines stand below both
-    from hpctrip.learn.workloads.base import Task
+from hpctrip.learn.task import Task
 
 
 class Loop:

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -24,9 +23,7 @@ from hpctrip.learn.engines.replay import called, captured
 from hpctrip.learn.engines.rules import RULES
 from hpctrip.learn.engines.tensors import allow_tf32, autocast, resident, views
 from hpctrip.learn.params import num_params
-
-if TYPE_CHECKING:  # workloads bring their models, and these their steps: the engines stand below both
-    from hpctrip.learn.workloads.base import Task
+from hpctrip.learn.task import Task
 
 log = logging.getLogger(__name__)
 

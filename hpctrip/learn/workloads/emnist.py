@@ -18,14 +18,15 @@ import torch.nn.functional as F
 from pydantic import Field
 
 from hpctrip.base.errors import InputError
-from hpctrip.learn.cnn import CNN
-from hpctrip.learn.workloads import cached
-from hpctrip.learn.workloads.base import WORKLOADS, Task, Workload
-from hpctrip.learn.workloads.cached import PARTS
-from hpctrip.learn.workloads.files import fingerprints
-from hpctrip.learn.workloads.glyphs import CHARACTERS, IMAGE_SIZE, Glyphs, renderer
-from hpctrip.learn.workloads.idx import read_pair
-from hpctrip.learn.workloads.limits import subset
+from hpctrip.learn.data import cached
+from hpctrip.learn.data.cached import PARTS
+from hpctrip.learn.data.files import fingerprints
+from hpctrip.learn.data.glyphs import CHARACTERS, IMAGE_SIZE, Glyphs, renderer
+from hpctrip.learn.data.idx import read_pair
+from hpctrip.learn.data.limits import subset
+from hpctrip.learn.models.cnn import CNN
+from hpctrip.learn.task import Task
+from hpctrip.learn.workloads.base import WORKLOADS, Workload
 
 MEAN, STD = 0.1736, 0.3317
 """Of the pixels of EMNIST by-class, as fractions of white; used for every data source, so that one model fits all."""

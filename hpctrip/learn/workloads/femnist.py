@@ -16,15 +16,16 @@ from pydantic import Field
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.rng import stream
-from hpctrip.learn.cnn import CNN
-from hpctrip.learn.workloads import cached, leaf_json
-from hpctrip.learn.workloads.base import WORKLOADS, Task, Workload
-from hpctrip.learn.workloads.cached import PARTS
+from hpctrip.learn.data import cached, leaf_json
+from hpctrip.learn.data.cached import PARTS
+from hpctrip.learn.data.files import fingerprints, json_object, read_text
+from hpctrip.learn.data.glyphs import CHARACTERS, IMAGE_SIZE, renderer
+from hpctrip.learn.data.limits import subset
+from hpctrip.learn.data.writers import Writers
+from hpctrip.learn.models.cnn import CNN
+from hpctrip.learn.task import Task
+from hpctrip.learn.workloads.base import WORKLOADS, Workload
 from hpctrip.learn.workloads.emnist import MODELS, normalise
-from hpctrip.learn.workloads.files import fingerprints, json_object, read_text
-from hpctrip.learn.workloads.glyphs import CHARACTERS, IMAGE_SIZE, renderer
-from hpctrip.learn.workloads.limits import subset
-from hpctrip.learn.workloads.writers import Writers
 
 TRAIN_FRACTION = 0.9  # of each writer's samples, the default of LEAF's scripts
 _WAY_OUT = 'make them with LEAF\'s data/femnist/preprocess.sh, or set workload.data = "glyphs"'

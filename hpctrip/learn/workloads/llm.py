@@ -8,7 +8,6 @@ adapters, the base model is frozen and the same everywhere: only the adapters ar
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
@@ -16,31 +15,17 @@ import numpy as np
 import torch
 from pydantic import Field, model_validator
 
-from hpctrip.base.component import Component
 from hpctrip.base.errors import InputError
-from hpctrip.base.rng import stream
+from hpctrip.learn.data import cached
+from hpctrip.learn.data.files import fingerprints
+from hpctrip.learn.data.sentences import VERSION, Sentences
+from hpctrip.learn.data.texts import PARTS, encode_bytes, pack, read_texts, text_files
+from hpctrip.learn.models.lora import Lora
 from hpctrip.learn.params import digest
-from hpctrip.learn.workloads import cached, roles
-from hpctrip.learn.workloads.base import WORKLOADS, Dataset, Task, Workload
-from hpctrip.learn.workloads.files import fingerprints, json_object, read_text
-from hpctrip.learn.workloads.sentences import VERSION, Sentences
+from hpctrip.learn.task import Dataset, Task
+from hpctrip.learn.workloads.base import WORKLOADS, Workload
 
-PARTS = ("base", "train", "test")
-BASE_FRACTION = TEST_FRACTION = 0.1
-"""Of the blocks of every text: the first tenth is the base model's, where that is pretrained here; the last is held
-out."""
 INSTALL = "pip install -c constraints.txt -e '.[llm]'"
-
-
-class Lora(Component):
-    """Low-rank adapters (Hu et al. 2022): W x + alpha / rank B A x, with W frozen, B = 0 at the start, no dropout."""
-
-    rank: int = Field(8, ge=1, le=65_536)
-    """Of A [rank, in] and B [out, rank]."""
-    alpha: float = Field(16.0, gt=0)
-    """Scale of the adapters, divided by the rank."""
-    target_modules: list[str] = []
-    """Names of the layers that get adapters, e.g. ["q_proj", "v_proj"]; empty: every linear layer but the output."""
 
 
 @WORKLOADS.add
@@ -93,7 +78,7 @@ class Llm(Workload):
     def task(self, seed: int) -> Task:
         """The memory-mapped blocks and the model; prepares them first where nobody has."""
         self._require()
-        from hpctrip.learn.workloads import causal
+        from hpctrip.learn.models import causal
 
         folder = self._folder()
         train, test = (self._dataset(folder, part) for part in ("train", "test"))
@@ -152,12 +137,12 @@ class Llm(Workload):
 
     def _folder(self) -> Path:
         """The folder of the prepared blocks. The run's seed is nowhere in it, as in files of texts."""
-        from hpctrip.learn.workloads import causal
+        from hpctrip.learn.models import causal
 
         settings: dict[str, Any] = {"block_tokens": self.block_tokens, "base": self._pretrains()}
         if self.model == "tiny":
             settings["tokens"] = "bytes"
-            encode = causal.encode_bytes
+            encode = encode_bytes
         else:
             settings["tokenizer"] = fingerprints(causal.tokenizer_files(self._directory()))
             encode = causal.encoder(self._directory())
@@ -175,7 +160,7 @@ class Llm(Workload):
 
     def _base_folder(self, blocks_folder: Path) -> Path:
         """The folder of `tiny`'s weights."""
-        from hpctrip.learn.workloads import causal
+        from hpctrip.learn.models import causal
 
         settings = causal.tiny_settings() | {"steps": self.pretrain_steps}
         if self._pretrains():
@@ -203,70 +188,3 @@ class Llm(Workload):
             )
         arrays["num_tokens"] = np.array(1 + max(arrays[f"{part}_blocks"].max() for part in needed))
         return arrays
-
-
-def text_files(path: Path) -> list[Path]:
-    """The file itself, or a folder's texts, sorted. Raises InputError where there are none."""
-    if path.is_file():
-        return [path]
-    if not path.is_dir():
-        raise InputError(
-            "workload.data",
-            f"there is no file or folder {path}",
-            'give texts, or set workload.data = "sentences"',
-        )
-    files = sorted(f for f in path.iterdir() if {".txt", ".json"} & set(f.suffixes))
-    if not files:
-        raise InputError(
-            "workload.data", f"{path} holds no .txt or .json file", "name a folder of texts, or a file"
-        )
-    return files
-
-
-def read_texts(files: list[Path]) -> dict[str, str]:
-    """{owner: text}; what several files hold of an owner is put together.
-
-    Raises InputError that names the file and what is wrong with it.
-    """
-    texts: dict[str, str] = {}
-    for path in files:
-        content = read_text(path)
-        by_owner = (
-            roles.from_json(path, json_object(path, content))
-            if ".json" in path.suffixes
-            else {path.name: content}
-        )
-        for owner, text in by_owner.items():
-            if not text.strip():
-                raise InputError(str(path), f"the text of {owner!r} is empty", "leave it out")
-            texts[owner] = texts.get(owner, "") + text
-    return texts
-
-
-def pack(texts: Iterable[np.ndarray], block_tokens: int, with_base: bool) -> dict[str, np.ndarray]:
-    """Texts as tokens [num_tokens] -> of every part `<part>_blocks` [N, block_tokens + 1] int64 and `<part>_groups`
-    [N] int64, the number of the text.
-
-    A block is its inputs and one token more: block[:-1] predicts block[1:]. Held-out blocks are shuffled, so that any
-    first few are a sample of all texts.
-    """
-    blocks: dict[str, list[np.ndarray]] = {part: [] for part in PARTS}
-    groups: dict[str, list[np.ndarray]] = {part: [] for part in PARTS}
-    for number, tokens in enumerate(texts):
-        num_blocks = max(0, (len(tokens) - 1) // block_tokens)
-        index = np.arange(num_blocks)[:, None] * block_tokens + np.arange(block_tokens + 1)
-        bounds = [
-            int(num_blocks * BASE_FRACTION) if with_base else 0,
-            num_blocks - int(num_blocks * TEST_FRACTION),
-        ]
-        for part, chosen in zip(PARTS, np.split(index, bounds), strict=True):
-            blocks[part].append(tokens[chosen].astype(np.int64))
-            groups[part].append(np.full(len(chosen), number))
-    arrays = {}
-    for part in PARTS:
-        all_blocks, all_groups = np.concatenate(blocks[part]), np.concatenate(groups[part])
-        if part == "test":
-            order = stream(0, "llm/held-out order").permutation(len(all_blocks))
-            all_blocks, all_groups = all_blocks[order], all_groups[order]
-        arrays |= {f"{part}_blocks": all_blocks, f"{part}_groups": all_groups}
-    return arrays

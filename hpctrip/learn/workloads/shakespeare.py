@@ -6,34 +6,25 @@ synthetic texts, so that a first run needs no download. One role is one natural 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from pydantic import Field
 
 from hpctrip.base.errors import InputError
-from hpctrip.learn.lstm import CharLSTM
-from hpctrip.learn.workloads import cached, leaf_json, roles
-from hpctrip.learn.workloads.base import WORKLOADS, Task, Workload
-from hpctrip.learn.workloads.cached import PARTS
-from hpctrip.learn.workloads.files import fingerprints, json_object, read_text
-from hpctrip.learn.workloads.limits import subset
-from hpctrip.learn.workloads.sentences import VERSION, Sentences
+from hpctrip.learn.data import cached, leaf_json
+from hpctrip.learn.data.cached import PARTS
+from hpctrip.learn.data.files import fingerprints
+from hpctrip.learn.data.limits import subset
+from hpctrip.learn.data.sentences import VERSION, Sentences
+from hpctrip.learn.data.windows import ALPHABET, WINDOW, encode, read_windows, split_by_time, windows
+from hpctrip.learn.models.lstm import CharLSTM, next_character_loss
+from hpctrip.learn.task import Task
+from hpctrip.learn.workloads.base import WORKLOADS, Workload
 
-WINDOW = 80
-"""Characters that the model sees before the one that it predicts."""
-ALPHABET = "\n !\"&'(),-.0123456789:;>?ABCDEFGHIJKLMNOPQRSTUVWXYZ[]abcdefghijklmnopqrstuvwxyz}"
-"""LEAF's 80 symbols, in its order. Any other character becomes the last one, as in LEAF's labels: its look-up says -1,
-which its one-hot rows count from the end."""
-TRAIN_FRACTION = 0.8  # of each role's text, as in McMahan et al. 2017
-
-_CODES = np.full(256, len(ALPHABET) - 1, np.uint8)
-_CODES[[ord(symbol) for symbol in ALPHABET]] = np.arange(len(ALPHABET))
 _SUFFIXES = (".json", ".txt")
 _WAY_OUT = 'fetch a text with `python -m hpctrip fetch shakespeare DIR`, or set workload.data = "sentences"'
 
@@ -112,7 +103,7 @@ class Shakespeare(Workload):
     def _arrays(self, files: dict[str, list[Path]], seed: int) -> dict[str, np.ndarray]:
         """`{part}_inputs` [num_windows, 80] uint8 and `{part}_labels` [num_windows] or [num_windows, 80] int64 of both
         parts, `{part}_groups` [num_windows] int64, and `roles`: how many there are, and how many were left out."""
-        spoken = {part: _windows_of(paths) for part, paths in files.items()} or {
+        spoken = {part: read_windows(paths) for part, paths in files.items()} or {
             "all": {role: windows(encode(text)) for role, text in self.sentences.write(seed).items()}
         }
         whole = spoken["all"] if "all" in spoken else spoken["train"]
@@ -143,59 +134,3 @@ class Shakespeare(Workload):
             )
             arrays[f"{part}_groups"] = np.repeat(np.arange(len(cuts)), [len(cut) for cut in cuts])[index]
         return arrays
-
-
-def next_character_loss(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """Mean cross-entropy of [..., 80] logits and [...] labels."""
-    return F.cross_entropy(logits.flatten(0, -2), labels.flatten())
-
-
-def encode(text: str) -> np.ndarray:
-    """[len(text)] uint8: the symbols' places in ALPHABET."""
-    code_points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
-    return _CODES[np.minimum(code_points, 255)]  # 255 is not in the alphabet
-
-
-def windows(symbols: np.ndarray) -> np.ndarray:
-    """[n, 81] view of a text [n + 80]: every window of 80 symbols and the one after it; n = 0 of a short text."""
-    if len(symbols) <= WINDOW:
-        return np.empty((0, WINDOW + 1), np.uint8)
-    return np.lib.stride_tricks.sliding_window_view(symbols, WINDOW + 1)
-
-
-def split_by_time(cut: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """A role's windows [n, 81], one character apart: the first 80 % to train on, and those after them that share no
-    character with any of these to test on; none in a short role."""
-    num_train = max(1, int(TRAIN_FRACTION * len(cut)))
-    return cut[:num_train], cut[num_train + WINDOW :]
-
-
-def _windows_of(paths: list[Path]) -> dict[str, np.ndarray]:
-    """The windows [n, 81] of every role in these files; what several files hold of a role is put together."""
-    found: dict[str, list[np.ndarray]] = {}
-    for path in paths:
-        for role, cut in _read(path):
-            found.setdefault(role, []).append(cut)
-    return {role: np.concatenate(cuts) if len(cuts) > 1 else cuts[0] for role, cuts in found.items()}
-
-
-def _read(path: Path) -> Iterator[tuple[str, np.ndarray]]:
-    """Role and windows [n, 81], from a file in any of the three formats: its content tells which."""
-    text = read_text(path)
-    if not text.lstrip().startswith("{"):
-        for role, speech in roles.from_text(path, text).items():
-            yield f"{path.stem}/{role}", windows(encode(speech))
-        return
-    content = json_object(path, text)
-    if not leaf_json.is_leaf(content):
-        for role, speech in roles.from_json(path, content).items():
-            yield role, windows(encode(speech))
-        return
-    for user in leaf_json.users(path, content):
-        for i, (x, y) in enumerate(zip(user.x, user.y, strict=True)):
-            if not (isinstance(x, str) and isinstance(y, str) and (len(x), len(y)) == (WINDOW, 1)):
-                raise user.fault(
-                    f"sample {i:,} is not a text of {WINDOW} characters and the one that follows it"
-                )
-        together = "".join(x + y for x, y in zip(user.x, user.y, strict=True))
-        yield user.name, encode(together).reshape(-1, WINDOW + 1)

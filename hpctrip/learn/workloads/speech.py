@@ -19,12 +19,10 @@ from pydantic import Field
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.rng import stream
-from hpctrip.learn.kwt import KWT
-from hpctrip.learn.workloads import cached
-from hpctrip.learn.workloads.base import WORKLOADS, Task, Workload
-from hpctrip.learn.workloads.chirps import Chirps
-from hpctrip.learn.workloads.limits import subset
-from hpctrip.learn.workloads.speech_files import (
+from hpctrip.learn.data import cached
+from hpctrip.learn.data.chirps import Chirps
+from hpctrip.learn.data.limits import subset
+from hpctrip.learn.data.speech_files import (
     LISTS,
     TESTING,
     VALIDATION,
@@ -34,6 +32,9 @@ from hpctrip.learn.workloads.speech_files import (
     speaker_of,
     word_of,
 )
+from hpctrip.learn.models.kwt import KWT
+from hpctrip.learn.task import Task
+from hpctrip.learn.workloads.base import WORKLOADS, Workload
 from hpctrip.sim.csv import read_table
 
 _VERSION = 1  # of the prepared data: raise it with any change that alters them

@@ -13,11 +13,17 @@ from typing import Any
 
 import filelock
 import numpy as np
+import pooch
 
 from hpctrip.base.errors import InputError
-from hpctrip.learn.workloads.base import Dataset, cache_dir
+from hpctrip.learn.task import Dataset
 
 PARTS = ("train", "test")
+
+
+def cache_dir() -> Path:
+    """Where prepared data lives: $HPCTRIP_CACHE, or the user's cache folder."""
+    return Path(os.environ.get("HPCTRIP_CACHE") or pooch.os_cache("hpctrip"))
 
 
 def prepared(name: str, settings: dict[str, Any], build: Callable[[], dict[str, np.ndarray]]) -> Path:

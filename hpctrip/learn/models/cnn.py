@@ -12,8 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from hpctrip.learn.cnn_step import CNNStep
 from hpctrip.learn.engines.base import LocalWork
+from hpctrip.learn.models.cnn_step import CNNStep
 
 
 class CNN(nn.Module):

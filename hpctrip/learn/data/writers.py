@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import Field
 
 from hpctrip.base.rng import stream
-from hpctrip.learn.workloads.glyphs import Glyphs, Hand
+from hpctrip.learn.data.glyphs import Glyphs, Hand
 
 
 class Writers(Glyphs):

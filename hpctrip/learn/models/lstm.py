@@ -13,9 +13,10 @@ from __future__ import annotations
 import warnings
 
 import torch
+import torch.nn.functional as F
 from torch import nn
 
-from hpctrip.learn.cnn import stacked_linear
+from hpctrip.learn.models.cnn import stacked_linear
 
 # cuDNN copies weights that do not lie in its own order at every call, which is what views of one flat vector cost.
 warnings.filterwarnings("ignore", message="RNN module weights are not part of single contiguous chunk")
@@ -69,6 +70,11 @@ class CharLSTM(nn.Module):
             y = y[:, :, -1:]
         logits = stacked_linear(y.flatten(1, 2), weights["fc.weight"], weights["fc.bias"])
         return logits.unflatten(1, y.shape[1:3]) if self.every else logits
+
+
+def next_character_loss(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """Mean cross-entropy of [..., 80] logits and [...] labels."""
+    return F.cross_entropy(logits.flatten(0, -2), labels.flatten())
 
 
 def _stacked_layer(

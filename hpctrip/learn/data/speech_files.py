@@ -25,8 +25,8 @@ from threadpoolctl import threadpool_limits
 
 from hpctrip.base.component import unknown_name
 from hpctrip.base.errors import InputError
-from hpctrip.learn.mfcc import SAMPLE_RATE, WINDOW, mfcc
-from hpctrip.learn.workloads.files import fingerprints
+from hpctrip.learn.data.files import fingerprints
+from hpctrip.learn.data.mfcc import SAMPLE_RATE, WINDOW, mfcc
 
 TESTING, VALIDATION = LISTS = ("testing_list.txt", "validation_list.txt")
 SUFFIXES = (".wav", ".flac")

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from hpctrip.base.errors import InputError
-from hpctrip.learn.workloads.files import FETCH_AGAIN, read_bytes
+from hpctrip.learn.data.files import FETCH_AGAIN, read_bytes
 
 _UNSIGNED_BYTE = 8
 

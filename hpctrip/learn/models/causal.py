@@ -9,7 +9,7 @@ import copy
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,10 +23,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, Llama
 from hpctrip.base.errors import InputError
 from hpctrip.base.rng import stream
 from hpctrip.learn.engines.stacked import mapped_forward
+from hpctrip.learn.models.lora import Lora
 from hpctrip.learn.params import flatten
-
-if TYPE_CHECKING:
-    from hpctrip.learn.workloads.llm import Lora
 
 TINY = {
     "vocab_size": 256,
@@ -237,11 +235,6 @@ def check_fit(base: PreTrainedModel, block_tokens: int, num_tokens: int) -> None
             f"its tokenizer gave token {num_tokens - 1:,}, but the model knows {base.config.vocab_size:,} tokens",
             "are tokenizer and model of one kind?",
         )
-
-
-def encode_bytes(text: str) -> np.ndarray:
-    """The tiny model's tokens: the text's bytes, [num_tokens] uint8."""
-    return np.frombuffer(text.encode("utf-8", "replace"), np.uint8)
 
 
 def tokenizer_files(directory: Path) -> list[Path]:

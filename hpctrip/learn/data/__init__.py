@@ -1,0 +1,1 @@
+"""Samples: files read, synthetic data made, and the cache of what is prepared."""

@@ -1,0 +1,45 @@
+"""What is learned: samples, model and loss, as engines and evaluation see them. A workload provides it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import nn
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Samples and labels as stored (usually memory-mapped uint8); a model sees them after `Task.prepare`."""
+
+    inputs: np.ndarray
+    """[num_samples, ...]"""
+    labels: np.ndarray
+    """[num_samples] int64"""
+    groups: np.ndarray | None = None
+    """[num_samples] int64: the natural owner (writer, role, speaker) of each sample, where the data has one."""
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+@dataclass(frozen=True)
+class Task:
+    """Everything that training needs to know of a workload, built once per rank."""
+
+    train: Dataset
+    test: Dataset
+    num_classes: int
+    build_model: Callable[[], nn.Module]
+    """A freshly initialised model; initialisation draws from torch's global generator, which the caller seeds."""
+    prepare: Callable[[torch.Tensor], torch.Tensor]
+    """Raw inputs as stored -> what the model takes, on whatever device they are: e.g. uint8 -> (x/255 - mean)/std."""
+    loss: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+    """(logits, labels) -> mean loss, a scalar tensor."""
+    source: str = ""
+    """One line on where the data came from, naming synthetic data as such."""
+    synthetic: bool = False
+    loop_only: str = ""
+    """Why the stacked engine cannot train this model; empty where it can."""
