@@ -24,8 +24,8 @@ from rich.table import Table
 
 from hpctrip.learn.engines import ENGINES
 from hpctrip.learn.engines.base import LocalWork, SiteWork
-from hpctrip.learn.engines.loop import Loop
-from hpctrip.learn.engines.sgd import AutogradStep
+from hpctrip.learn.engines.sequential import Sequential
+from hpctrip.learn.engines.steps import AutogradStep
 from hpctrip.learn.models.cnn import CNN
 from hpctrip.learn.models.lstm import CharLSTM, next_character_loss
 from hpctrip.learn.params import flatten
@@ -65,7 +65,7 @@ class PlainLoop:
 def contenders(task: Task, device: str) -> dict[str, Callable]:
     """By name: (params, sites) -> deltas. The plain loop first."""
     engines = {name: engine(task, WORK, device) for name, engine in ENGINES.items()}
-    engines["loop (autograd)"] = general = Loop(task, WORK, device)
+    engines["sequential (autograd)"] = general = Sequential(task, WORK, device)
     general.step = AutogradStep(task.build_model().to(device), task.loss, WORK)
 
     def deltas(engine, params, sites):

@@ -64,7 +64,7 @@ def _linear() -> nn.Module:
 class NoTraining:
     """An engine whose sites do nothing, at once."""
 
-    name = "loop"
+    name = "sequential"
 
     def train(self, params: torch.Tensor, sites: list[SiteWork]) -> Iterator[SiteUpdate]:
         """Zero updates."""

@@ -41,13 +41,13 @@ from hpctrip.sim.rounds import History
 
 HERE, ROOT = Path(__file__).parent, Path(__file__).parents[2]
 PEERS = {"flower": "flwr[simulation]==1.41.0", "pfl": "pfl[pytorch]==0.6.0"}
-LIMITS = {  # hpctrip's loop may take at most this share of the peer's round (CPU, two cores, two hosts)
+LIMITS = {  # hpctrip's sequential engine may take at most this share of the peer's round (CPU, two cores, two hosts)
     "W1": {"flower": 0.62, "pfl": 0.75},
     "W1s": {"flower": 0.52, "pfl": 0.62},
     "W4": {"flower": 0.1, "pfl": 0.5},
     "W4tiny": {"flower": 0.1, "pfl": 0.5},
 }
-OURS = "hpctrip loop"
+OURS = "hpctrip sequential"
 TOLERANCE = 1e-2
 """Of the change that the first round makes to the parameters. On W1 and W1s, sums in another order (channels-last, two
 threads) move it by up to 0.2 %; one of 20 sites that visits its samples backwards makes 2 %, one missing batch 3 %.
@@ -127,7 +127,7 @@ def contenders(
         "plain loop": [sys.executable, str(HERE / "plain.py"), *here],
         "flower": [str(peers["flower"]), str(HERE / "flower.py"), *here, str(num_hosts)],
         "pfl": [str(peers["pfl"]), *torchrun, str(HERE / "pfl_research.py"), *here],
-        OURS: [*hpctrip, 'engine.name="loop"'],
+        OURS: [*hpctrip, 'engine.name="sequential"'],
         "hpctrip stacked": [*hpctrip, f'engine={{name="stacked", sites_per_block={block}}}'],
     }
 
@@ -231,8 +231,8 @@ def measure(
 
 
 def table(rounds: pd.DataFrame, limits: dict[str, dict[str, float]]) -> Table:
-    """Medians, how the others compare with hpctrip's loop, and the acceptance lines."""
-    result = Table("shape", "contender", "median s", "min s", "loop's share", "limit", "peak MB")
+    """Medians, how the others compare with hpctrip's engine, and the acceptance lines."""
+    result = Table("shape", "contender", "median s", "min s", "our share", "limit", "peak MB")
     for (shape, name), group in rounds.groupby(["shape", "contender"], sort=False):
         ours = rounds[(rounds["shape"] == shape) & (rounds["contender"] == OURS)]["seconds"].median()
         median, limit = group["seconds"].median(), limits.get(shape, {}).get(name)

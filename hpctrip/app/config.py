@@ -104,16 +104,21 @@ class Train(Component):
         return np.ceil(num_samples * (self.local_epochs or workload.local_epochs)).astype(np.int64)
 
 
+def _renamed(name: Any) -> Any:
+    """Inputs up to version 0.1 say "loop"."""
+    return "sequential" if name == "loop" else name
+
+
 class Engine(Component):
     """How a block of sites is trained."""
 
-    name: Literal["auto", "loop", "stacked"] = "auto"
-    """loop: one site after another (a CPU's best). stacked: a block at once (GPUs). auto: by device."""
+    name: Annotated[Literal["auto", "sequential", "stacked"], BeforeValidator(_renamed)] = "auto"
+    """sequential: one site after another (a CPU's best). stacked: a block at once (GPUs). auto: by device."""
     precision: Literal["float32", "tf32", "bfloat16"] = "float32"
     """Of matrix products and convolutions in training; anything but float32 changes results, in the third digit or so.
     tf32 is a GPU's and does nothing on a CPU."""
     sites_per_block: int | None = Field(None, ge=1)
-    """Sites in one block, the unit of placement; absent: 1 for loop, 32 for stacked. Never depends on the ranks."""
+    """Sites in one block, the unit of placement; absent: 1 for sequential, 32 for stacked, on any number of ranks."""
 
 
 class RanksInput(Component):

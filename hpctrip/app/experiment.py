@@ -25,7 +25,7 @@ from hpctrip.learn.evaluate import Counts, eval_batches, evaluate
 from hpctrip.learn.params import flatten
 from hpctrip.learn.task import Task
 from hpctrip.ranks.base import Ranks
-from hpctrip.ranks.placement import Blocks, cut, cut_at_home, homes, place
+from hpctrip.ranks.placement import Blocks, cut, cut_at_fixed_borders, fixed_hosts, place
 from hpctrip.ranks.watchdog import HERE
 from hpctrip.sim.policies.base import Decision
 from hpctrip.sim.rounds import CohortRound, History, RoundRow, Status
@@ -109,10 +109,12 @@ class Run:
         self.num_rounds = 0
         """At rank 0: rounds since this process started; a resumed run has more."""
         self.work = experiment.train.local_work(experiment.workload, experiment.engine.precision)
-        engine, why = choose(experiment.engine.name, hosts_kind, task.loop_only)
+        engine, why = choose(experiment.engine.name, hosts_kind, task.sequential_only)
         self.engine = engine(task, self.work, device)
         self.engine_choice = f"engine {engine.name} ({why})"
-        self.sites_per_block = experiment.engine.sites_per_block or (1 if self.engine.name == "loop" else 32)
+        self.sites_per_block = experiment.engine.sites_per_block or (
+            1 if self.engine.name == "sequential" else 32
+        )
         # torch's own generator initialises models; its seed derives from a named stream like all randomness
         torch.manual_seed(int(stream(self.seed, "init").integers(2**63)))
         self.model = task.build_model().to(device)
@@ -130,8 +132,8 @@ class Run:
         self.num_visits = experiment.train.num_visits(self.num_samples, experiment.workload)
         self.compressor = Compressor(experiment.compression, self.seed)
         self.partial = PartialSum(len(self.initial_params), self.num_tail(len(distances)), device)
-        self.homes = (
-            homes(self.num_visits, self.sites_per_block, len(ranks.hosts))
+        self.fixed_hosts = (
+            fixed_hosts(self.num_visits, self.sites_per_block, len(ranks.hosts))
             if experiment.compression.keeps_residual
             else None
         )
@@ -177,9 +179,9 @@ class Run:
 
     def place(self, sites: np.ndarray) -> tuple[Blocks, np.ndarray]:
         """Blocks of the sites that train, as positions into `sites`, and the host of each."""
-        if self.homes is not None:
-            blocks = cut_at_home(sites, self.sites_per_block)
-            return blocks, self.homes[sites[blocks.positions[blocks.starts[:-1]]]]
+        if self.fixed_hosts is not None:
+            blocks = cut_at_fixed_borders(sites, self.sites_per_block)
+            return blocks, self.fixed_hosts[sites[blocks.positions[blocks.starts[:-1]]]]
         blocks = cut(sites, self.sites_per_block)
         return blocks, place(blocks.sums(self.num_visits[sites]), len(self.ranks.hosts))
 

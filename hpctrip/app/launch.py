@@ -71,19 +71,21 @@ def launch(begin: Callable[[], Start]) -> None:
                 params, slots = ranks.lead(lambda: _fitting(run, begun[0]))
                 params = params.to(run.device)
                 run.slots.copy_(slots)
-                if run.homes is not None:
+                if run.fixed_hosts is not None:
                     kept = _residuals(begun[0]) if begun else None
                     run.compressor.residuals = {
                         site: row.to(run.device)
-                        for site, row in ranks.scatter_rows(kept, np.array(ranks.hosts)[run.homes]).items()
+                        for site, row in ranks.scatter_rows(
+                            kept, np.array(ranks.hosts)[run.fixed_hosts]
+                        ).items()
                     }
             hosts = ranks.gather((hostname(), _device_name(run.device)))
-            manners = ranks.gather(run.engine.manner)
+            descriptions = ranks.gather(run.engine.description)
             if not begun:
                 _, params = train(run, State(), params, None)
                 ranks.lead(partial(Desk.finish, None, None, params))
                 return
-            _lead(run, given, begun[0], hosts or [], manners or [], params)
+            _lead(run, given, begun[0], hosts or [], descriptions or [], params)
 
 
 def _lead(
@@ -91,7 +93,7 @@ def _lead(
     given: Input,
     start: Start,
     hosts: list[tuple[str, str]],
-    manners: list[str],
+    descriptions: list[str],
     params: torch.Tensor,
 ) -> None:
     """Rank 0's part from the first round on."""
@@ -119,7 +121,7 @@ def _lead(
     keeper = Keeper(experiment.checkpoint, files, given.toml, about, state.round)
     interruption = Interruption(experiment.interrupt, start.path, [host for host, _ in hosts])
     with Progress(run, start.path) as progress:
-        progress.say(f"hosts train {'; '.join(dict.fromkeys(manners[ranks.hosts.start :]))}")
+        progress.say(f"hosts train {'; '.join(dict.fromkeys(descriptions[ranks.hosts.start :]))}")
         for note in (*start.notes, *_changes(before.get("made_with", {}), about["made_with"])):
             progress.say(note)
         recorder = Recorder(start.path, meta, _site_columns(run))

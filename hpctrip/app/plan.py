@@ -237,7 +237,7 @@ def memory_bytes(run: Run, planned: Plan) -> dict[str, int]:
     model = 12 * p + 8 * p * len(run.slots) + frozen
     copies = run.sites_per_block if run.engine.name == "stacked" else 1
     data = run.task.train.inputs.nbytes + run.task.train.labels.nbytes
-    sites_at = np.zeros(1, dtype=np.int64) if run.homes is None else np.bincount(run.homes)
+    sites_at = np.zeros(1, dtype=np.int64) if run.fixed_hosts is None else np.bincount(run.fixed_hosts)
     return {
         "model": model,
         "sum": 8 * (p + t) + 16 * p,

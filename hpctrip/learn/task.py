@@ -41,5 +41,5 @@ class Task:
     source: str = ""
     """One line on where the data came from, naming synthetic data as such."""
     synthetic: bool = False
-    loop_only: str = ""
+    sequential_only: str = ""
     """Why the stacked engine cannot train this model; empty where it can."""

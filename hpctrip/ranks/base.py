@@ -67,9 +67,9 @@ class Ranks(Protocol):
         ...
 
     def scatter_rows(
-        self, rows: Mapping[int, torch.Tensor] | None, homes: np.ndarray
+        self, rows: Mapping[int, torch.Tensor] | None, destinations: np.ndarray
     ) -> dict[int, torch.Tensor]:
-        """The inverse: `rows` at rank 0 (None elsewhere) to the rank that `homes` [keys] names for each key."""
+        """The inverse: `rows` at rank 0 (None elsewhere) to the rank that `destinations` [keys] names for each key."""
         ...
 
     def abort(self, code: int) -> None:

@@ -156,18 +156,18 @@ class MpiRanks:
         return found
 
     def scatter_rows(
-        self, rows: Mapping[int, torch.Tensor] | None, homes: np.ndarray
+        self, rows: Mapping[int, torch.Tensor] | None, destinations: np.ndarray
     ) -> dict[int, torch.Tensor]:
         """As `gather_rows`, the other way round."""
         lengths = self.lead(lambda: {key: len(row) for key, row in (rows or {}).items()})
         found = {}
         for key, length in lengths.items():
-            home = int(homes[key])
-            if rows is not None and home != self.rank:
-                _wait(self.comm.Isend(rows[key].numpy(), dest=home))
+            destination = int(destinations[key])
+            if rows is not None and destination != self.rank:
+                _wait(self.comm.Isend(rows[key].numpy(), dest=destination))
             elif rows is not None:
                 found[key] = rows[key]
-            elif home == self.rank:
+            elif destination == self.rank:
                 found[key] = torch.empty(length)
                 _wait(self.comm.Irecv(found[key].numpy(), source=0))
         return found

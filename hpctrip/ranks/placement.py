@@ -42,7 +42,7 @@ def cut(cohort: np.ndarray, sites_per_block: int) -> Blocks:
     )
 
 
-def cut_at_home(cohort: np.ndarray, sites_per_block: int) -> Blocks:
+def cut_at_fixed_borders(cohort: np.ndarray, sites_per_block: int) -> Blocks:
     """As `cut`, but at fixed borders: block b holds those of the sites b * S to (b + 1) * S - 1 that are in the cohort.
 
     For sites that keep something at the host that trains them: a site's block is the same in every round.
@@ -52,7 +52,7 @@ def cut_at_home(cohort: np.ndarray, sites_per_block: int) -> Blocks:
     return Blocks(by_site, np.append(np.flatnonzero(np.diff(number, prepend=-1)), len(cohort)))
 
 
-def homes(costs: np.ndarray, sites_per_block: int, num_hosts: int) -> np.ndarray:
+def fixed_hosts(costs: np.ndarray, sites_per_block: int, num_hosts: int) -> np.ndarray:
     """Host of every site, [N], for the whole run: `place` over the fixed blocks of all N sites and their full costs."""
     whole = cut(np.arange(len(costs)), sites_per_block).sums(costs)
     return np.repeat(place(whole, num_hosts), sites_per_block)[: len(costs)]

@@ -47,7 +47,7 @@ class SerialRanks:
         return rows
 
     def scatter_rows(
-        self, rows: Mapping[int, torch.Tensor] | None, homes: np.ndarray
+        self, rows: Mapping[int, torch.Tensor] | None, destinations: np.ndarray
     ) -> dict[int, torch.Tensor]:
         """They stay here."""
         return dict(rows or {})

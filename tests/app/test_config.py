@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hpctrip.app.config import Experiment, merge, read_input
+from hpctrip.app.config import Experiment, merge, read_input, validate
 from hpctrip.base.errors import InputError
 from hpctrip.sim.policies import POLICIES
 
@@ -60,6 +60,12 @@ def test_naming_the_default_kind_changes_nothing():
 def test_the_order_of_overrides_of_one_table_does_not_matter(lines, files):
     given = read_input(files('[policy]\nkind = "powertrip"\n'), lines)
     assert given.tables["policy"] == {"kind": "static", "k": 3}
+
+
+def test_the_sequential_engine_may_be_asked_for_by_its_old_name(files):
+    experiment = read_input(files('[engine]\nname = "loop"\n')).experiment
+    assert experiment.engine.name == "sequential"
+    assert validate({"engine": {"name": "loop"}}).engine == experiment.engine  # as in older results files
 
 
 def test_the_last_override_of_one_key_wins(files):

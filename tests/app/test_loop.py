@@ -86,7 +86,7 @@ def test_the_file_says_how_it_was_made(tiny_run):
     assert (meta["scenario"], meta["policy"], meta["engine"], meta["transport"]) == (
         "tiny",
         "powertrip",
-        "loop",
+        "sequential",
         "serial",
     )
     assert meta["synthetic_data"] and meta["synthetic_power"] and "synthetic" in meta["data_source"]

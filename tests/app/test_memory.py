@@ -59,7 +59,7 @@ def peaks_mb(launch, tmp_path, n, *arguments):
 @pytest.mark.mpi
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 def test_peak_memory_of_aggregator_and_host_is_flat_over_200_rounds(launch, tmp_path):
-    after_20, after_200 = peaks_mb(launch, tmp_path, 2, 4, "loop", 1, 200)
+    after_20, after_200 = peaks_mb(launch, tmp_path, 2, 4, "sequential", 1, 200)
     assert len(after_20) == 2
     for early, late in zip(after_20, after_200, strict=True):
         assert late - early < 15 * MODEL_MB  # one vector kept each round would be 180
@@ -70,7 +70,7 @@ def test_peak_memory_grows_with_the_block_and_not_with_the_number_of_sites(launc
     def peak_mb(*arguments):
         return peaks_mb(launch, tmp_path, 0, *arguments, 2)[-1][0]
 
-    few, many = peak_mb(4, "loop", 1), peak_mb(80, "loop", 1)
+    few, many = peak_mb(4, "sequential", 1), peak_mb(80, "sequential", 1)
     assert many - few < 15 * MODEL_MB  # one update kept for every site would be 76
     small, large = peak_mb(80, "stacked", 2), peak_mb(80, "stacked", 40)
     assert large - small > 76 * MODEL_MB  # weights and updates of 38 more sites

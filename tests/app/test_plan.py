@@ -44,7 +44,7 @@ def test_the_placement_is_that_of_the_real_ranks(planned):
     ahead = planning.forecast(run, 1)[0]
     assert (
         ahead.sites.sum() == 10 and ahead.blocks.tolist() == ahead.sites.tolist()
-    )  # the loop's blocks are sites
+    )  # the sequential engine's blocks are sites
     assert ahead.samples.sum() == run.num_visits.sum()
     assert sorted(ahead.sites) == [3, 3, 4]
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from hpctrip.learn.aggregate import largest
-from hpctrip.learn.engines.loop import Loop
+from hpctrip.learn.engines.sequential import Sequential
 from hpctrip.record.diff import diff
 from hpctrip.record.verify import verify
 from hpctrip.sim.rounds import Status
@@ -64,7 +64,7 @@ def test_a_round_in_which_nobody_arrives_leaves_the_model_as_it_was(trained, ser
 @pytest.fixture
 def diverging(monkeypatch):
     """`diverging(sites)`: those sites send back updates that are not numbers."""
-    honest = Loop.train
+    honest = Sequential.train
 
     def install(sites):
         def train(self, params, work):
@@ -74,7 +74,7 @@ def diverging(monkeypatch):
                     update = replace(update, magnitude=float(largest(update.delta)))
                 yield update
 
-        monkeypatch.setattr(Loop, "train", train)
+        monkeypatch.setattr(Sequential, "train", train)
 
     return install
 

@@ -10,7 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from hpctrip.learn.engines import ENGINES, choose
 from hpctrip.learn.engines.base import LocalWork, SiteWork
-from hpctrip.learn.engines.sgd import AutogradStep
+from hpctrip.learn.engines.steps import AutogradStep
 from hpctrip.learn.models.cnn import CNN
 from hpctrip.learn.models.cnn_step import CNNStep
 from hpctrip.learn.params import flatten
@@ -115,9 +115,9 @@ def test_an_engine_leaves_the_global_parameters_alone_and_repeats_itself_to_the_
 @pytest.mark.parametrize("work", [WORKS["plain"], WORKS["all"]], ids=["plain", "all"])
 def test_the_loop_gives_a_site_the_same_bits_in_every_block(task, work):
     params = flatten(task.build_model())
-    together = trained(build("loop", task, work), params, UNEQUAL)
+    together = trained(build("sequential", task, work), params, UNEQUAL)
     for (_, delta, mean_loss, _), site in zip(together, UNEQUAL, strict=True):
-        ((_, alone, loss_alone, _),) = trained(build("loop", task, work), params, [site])
+        ((_, alone, loss_alone, _),) = trained(build("sequential", task, work), params, [site])
         assert torch.equal(delta, alone)
         assert mean_loss == loss_alone
 
@@ -260,7 +260,7 @@ def test_a_read_only_memory_map_will_do(tmp_path, recwarn, synthetic_task):
 
 
 def test_auto_takes_the_loop_on_a_cpu_and_the_stack_on_a_gpu():
-    assert choose("auto", "cpu") == (ENGINES["loop"], "on a CPU one site's model stays in the cache")
+    assert choose("auto", "cpu") == (ENGINES["sequential"], "on a CPU one site's model stays in the cache")
     assert choose("auto", torch.device("cuda", 1))[0] is ENGINES["stacked"]
     assert choose("stacked", "cpu")[0] is ENGINES["stacked"]
     with pytest.raises(ValueError, match="did you mean 'stacked'"):

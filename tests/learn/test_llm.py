@@ -227,7 +227,7 @@ SITES = [SiteWork(site, np.random.default_rng(site).integers(50, size=3 + 4 * si
 @pytest.mark.parametrize("model", ["tiny", "directory"])
 def test_the_engines_agree_and_learn(model, adapter, workload, directory):
     task = workload(adapter=adapter, model=str(directory) if model == "directory" else "tiny").task(0)
-    assert task.loop_only == ""
+    assert task.sequential_only == ""
     torch.manual_seed(0)
     params = flatten(task.build_model())
     losses, deltas = zip(
@@ -236,14 +236,14 @@ def test_the_engines_agree_and_learn(model, adapter, workload, directory):
                 *[(float(u.mean_loss), u.delta.clone()) for u in engine(task, WORK).train(params, SITES)],
                 strict=True,
             )
-            for engine in (ENGINES["loop"], ENGINES["stacked"])
+            for engine in (ENGINES["sequential"], ENGINES["stacked"])
         ],
         strict=True,
     )
     assert losses[1] == pytest.approx(losses[0], rel=1e-4)
     # AdamW's first steps are lr * sign(gradient): where a gradient is 0 but for rounding, its sign is chance.
-    for loop, stacked in zip(*deltas, strict=True):
-        assert (loop - stacked).norm() < 1e-3 * loop.norm()
+    for sequential, stacked in zip(*deltas, strict=True):
+        assert (sequential - stacked).norm() < 1e-3 * sequential.norm()
     assert losses[0][2] < losses[0][0]  # the longer a site trains, the lower its mean loss
 
 
@@ -258,8 +258,8 @@ def test_what_vmap_cannot_map_is_left_to_the_loop_and_the_reason_is_said(causal)
 
     reason = causal.why_not_stacked(Impatient)
     assert reason.startswith("torch.func.vmap cannot map this model: ") and len(reason.splitlines()) == 1
-    assert choose("auto", "cuda", reason) == (ENGINES["loop"], reason)
-    assert choose("loop", "cuda", reason)[0] is ENGINES["loop"]
+    assert choose("auto", "cuda", reason) == (ENGINES["sequential"], reason)
+    assert choose("sequential", "cuda", reason)[0] is ENGINES["sequential"]
     assert f'engine.name = "stacked": {reason}' in refusal(lambda: choose("stacked", "cpu", reason))
 
 

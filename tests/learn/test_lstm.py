@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from hpctrip.learn.engines.base import LocalWork, SiteWork
-from hpctrip.learn.engines.loop import Loop
+from hpctrip.learn.engines.sequential import Sequential
 from hpctrip.learn.engines.stacked import Stacked
 from hpctrip.learn.models.lstm import CharLSTM, next_character_loss
 from hpctrip.learn.params import flatten, num_params
@@ -84,7 +84,7 @@ def test_both_engines_train_what_a_plain_loop_trains(every):
     torch.manual_seed(1)
     one, work = task(every), LocalWork(lr=0.8, batch_size=4)
     params = flatten(one.build_model())
-    for engine in (Loop, Stacked):
+    for engine in (Sequential, Stacked):
         for site, update in zip(SITES, engine(one, work).train(params, SITES), strict=True):
             model = one.build_model()
             nn.utils.vector_to_parameters(params.clone(), [p for p in model.parameters() if p.requires_grad])

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from hpctrip.learn.engines.base import LocalWork, SiteWork
-from hpctrip.learn.engines.loop import Loop
-from hpctrip.learn.engines.replay import called
+from hpctrip.learn.engines.cuda_graph import called
+from hpctrip.learn.engines.sequential import Sequential
 from hpctrip.learn.engines.stacked import Stacked, sites_that_fit
 from hpctrip.learn.models.cnn import CNN
 from hpctrip.learn.params import flatten
@@ -111,7 +111,7 @@ def test_the_plan_is_told_in_words(task, monkeypatch):
     assert Stacked(task, WORK)._plan() == (318, "up to 318 sites at once (5.0 MB each, 2 GB of the GPU free)")
 
 
-@pytest.mark.parametrize("engine", [Loop, Stacked])
+@pytest.mark.parametrize("engine", [Sequential, Stacked])
 def test_bfloat16_trains_nearly_the_same_model(engine, task):
     params = flatten(task.build_model())
     exact, rounded = (

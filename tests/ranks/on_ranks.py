@@ -38,9 +38,9 @@ def seen(ranks: Ranks) -> dict:
     total = ranks.total(np.array([1, rank], dtype=np.int64))
     # a row for every host, whose key is twice its rank, brought to rank 0 and given to the next host
     gathered = ranks.gather_rows({2 * rank: torch.full((3,), rank + 0.5)} if hosts_sites else {})
-    homes = np.zeros(2 * ranks.size, dtype=np.int64)
-    homes[2 * np.array(ranks.hosts)] = np.roll(ranks.hosts, -1)
-    given = ranks.scatter_rows(gathered, homes)
+    destinations = np.zeros(2 * ranks.size, dtype=np.int64)
+    destinations[2 * np.array(ranks.hosts)] = np.roll(ranks.hosts, -1)
+    given = ranks.scatter_rows(gathered, destinations)
     return {
         "library": ranks.library,
         "is_aggregator": ranks.is_aggregator,

@@ -136,7 +136,7 @@ def with_residuals(trained):
 
 
 @pytest.mark.mpi
-def test_residuals_kept_at_home_give_the_same_bits_on_five_ranks(on_five, with_residuals):
+def test_residuals_kept_at_their_hosts_give_the_same_bits_on_five_ranks(on_five, with_residuals):
     assert facts(open_run(on_five / "top-k.h5")) == facts(with_residuals)
 
 

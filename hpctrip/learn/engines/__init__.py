@@ -1,4 +1,4 @@
-"""Engines: how the sites of a block are trained. `loop` one after another, `stacked` all at once."""
+"""Engines: how the sites of a block are trained. `sequential` one after another, `stacked` all at once."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ import torch
 from hpctrip.base.component import unknown_name
 from hpctrip.base.errors import InputError
 from hpctrip.learn.engines.base import Engine
-from hpctrip.learn.engines.loop import Loop
+from hpctrip.learn.engines.sequential import Sequential
 from hpctrip.learn.engines.stacked import Stacked
 
-ENGINES: dict[str, type[Engine]] = {engine.name: engine for engine in (Loop, Stacked)}
+ENGINES: dict[str, type[Engine]] = {engine.name: engine for engine in (Sequential, Stacked)}
 
 
-def choose(name: str, device: torch.device | str, loop_only: str = "") -> tuple[type[Engine], str]:
+def choose(name: str, device: torch.device | str, sequential_only: str = "") -> tuple[type[Engine], str]:
     """The engine class and why it was taken; "auto" takes the one that is faster on that kind of device.
 
-    `loop_only` is the task's reason, if any, why its model cannot be stacked. Raises InputError where "stacked" is
-    asked for all the same, ValueError that names the engines where `name` is none of them.
+    `sequential_only` is the task's reason, if any, why its model cannot be stacked. Raises InputError where "stacked"
+    is asked for all the same, ValueError that names the engines where `name` is none of them.
     """
     if name == "auto":
-        if loop_only:
-            return Loop, loop_only
+        if sequential_only:
+            return Sequential, sequential_only
         if torch.device(device).type == "cpu":
-            return Loop, "on a CPU one site's model stays in the cache"
+            return Sequential, "on a CPU one site's model stays in the cache"
         return Stacked, "on a GPU a single site's operations are bound by their launches"
     if name not in ENGINES:
         raise ValueError(f"unknown engine {name!r}; {unknown_name(name, ['auto', *ENGINES])}")
-    if name == "stacked" and loop_only:
-        raise InputError('engine.name = "stacked"', loop_only, 'use "loop" or "auto"')
+    if name == "stacked" and sequential_only:
+        raise InputError('engine.name = "stacked"', sequential_only, 'use "sequential" or "auto"')
     return ENGINES[name], "as asked for"

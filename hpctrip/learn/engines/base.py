@@ -62,11 +62,11 @@ class Engine(Protocol):
 
     `params` is the global model as one flat float32 vector [num_params] (see learn.params) and is never modified.
     Results must not depend on which other sites are in the block (to float tolerance for `stacked`, to the bit for
-    `loop`), nor on earlier calls.
+    `sequential`), nor on earlier calls.
     """
 
     name: str
-    manner: str
+    description: str
     """How sites train here, in words for the user."""
 
     def train(self, params: torch.Tensor, sites: list[SiteWork]) -> Iterator[SiteUpdate]:

@@ -1,4 +1,4 @@
-"""The stacked engine: all sites of a block advance together, one batched operation where the loop makes one per site.
+"""The stacked engine: all sites of a block advance together, one batched operation for one per site.
 
 Meant for GPUs, where a site's small operations would be bound by their launches; on a CPU it serves the tests (the
 stacked weights leave the cache). Shapes: S sites of the block, T steps of the longest, B batch size.
@@ -19,7 +19,7 @@ from torch.func import functional_call, vmap
 
 from hpctrip.learn.aggregate import largest
 from hpctrip.learn.engines.base import LocalWork, SiteUpdate, SiteWork
-from hpctrip.learn.engines.replay import called, captured
+from hpctrip.learn.engines.cuda_graph import called, captured
 from hpctrip.learn.engines.rules import RULES
 from hpctrip.learn.engines.tensors import allow_tf32, autocast, resident, views
 from hpctrip.learn.params import num_params
@@ -62,7 +62,7 @@ class Stacked:
         self.round_up = on_gpu
         self.stacks: dict[int, Stack] = {}
         allow_tf32(work.precision)
-        self.width, self.manner = self._plan() if on_gpu else (_MOST, "the sites of a block at once")
+        self.width, self.description = self._plan() if on_gpu else (_MOST, "the sites of a block at once")
 
     def train(self, params: torch.Tensor, sites: list[SiteWork]) -> Iterator[SiteUpdate]:
         """Train every site of the block from `params` [num_params]; a site without visits has delta 0 and loss 0."""

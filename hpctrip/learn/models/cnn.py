@@ -38,7 +38,7 @@ class CNN(nn.Module):
         return self.fc2(x)
 
     def fused_step(self, loss: Callable, work: LocalWork) -> CNNStep | None:
-        """The hand-written step for plain SGD on cross-entropy, or None: the loop engine then uses autograd."""
+        """The hand-written step for plain SGD on cross-entropy, or None: the sequential engine then uses autograd."""
         options = work.momentum or work.weight_decay or work.prox_mu or work.precision == "bfloat16"
         if loss is not F.cross_entropy or work.optimizer != "sgd" or options:
             return None

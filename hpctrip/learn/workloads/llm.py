@@ -108,7 +108,7 @@ class Llm(Workload):
             source=f"{texts}: {len(train):,} training and {len(test):,} test blocks of {self.block_tokens} tokens; "
             f"{model} ({base.num_parameters():,} parameters), {self.adapter}",
             synthetic=synthetic,
-            loop_only=causal.why_not_stacked(build_model),
+            sequential_only=causal.why_not_stacked(build_model),
         )
 
     def _require(self) -> None:

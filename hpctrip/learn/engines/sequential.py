@@ -1,4 +1,4 @@
-"""The loop engine: one site after another in a lean step. The default on a CPU, where a site's model fits the cache."""
+"""The sequential engine: one site after another. The default on a CPU, where a site's model fits the cache."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ import torch
 
 from hpctrip.learn.aggregate import largest
 from hpctrip.learn.engines.base import LocalWork, SiteUpdate, SiteWork
-from hpctrip.learn.engines.sgd import AutogradStep, Step
+from hpctrip.learn.engines.steps import AutogradStep, Step
 from hpctrip.learn.engines.tensors import allow_tf32, resident
 from hpctrip.learn.params import num_params
 from hpctrip.learn.task import Task
 
 
-class Loop:
+class Sequential:
     """Trains the sites of a block one by one. On a CPU a site's result is the same, to the bit, in every block.
 
     A model may bring its own hand-written step: `model.fused_step(loss, work)` returns a Step, or None where it does
     not cover that loss or that work. Every other model is trained by autograd.
     """
 
-    name = "loop"
+    name = "sequential"
 
     def __init__(self, task: Task, work: LocalWork, device: torch.device | str = "cpu"):
         self.task, self.work, self.device = task, work, torch.device(device)
@@ -31,7 +31,7 @@ class Loop:
         model = task.build_model().to(device).train()
         fused_step = getattr(model, "fused_step", lambda loss, work: None)
         self.step: Step = fused_step(task.loss, work) or AutogradStep(model, task.loss, work)
-        self.manner = f"one site after another, by {type(self.step).__name__}"
+        self.description = f"one site after another, by {type(self.step).__name__}"
         allow_tf32(work.precision)
         self.delta = torch.empty(num_params(model), device=device)
 
