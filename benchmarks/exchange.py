@@ -95,7 +95,7 @@ def program(ranks: MpiRanks, rounds: int, folder: str) -> tuple[Callable[[], Non
         for _ in range(rounds):  # the steps of app.loop
             plan, before = ranks.lead(functools.partial(run.plan, state)), params
             hosted = run.train_hosted(before, plan)
-            with run.wall.phase("exchange"):
+            with run.wall.phase("exchange", plan.round):
                 params, tail = ranks.combine(hosted, len(before), functools.partial(run.step, before, plan))
             counts = ranks.total(run.evaluate_hosted(params, plan))
             if ranks.is_aggregator:

@@ -58,7 +58,7 @@ MEASURED = {name for name in columns(RoundRow) if name.endswith("wall_s")} | {"i
 
 def suicide(plan: dict) -> None:
     """Arrange for this process to kill itself at the planned moment; called in the rank, before hpctrip starts."""
-    from hpctrip.ranks.base import launched_rank
+    from hpctrip.ranks.open import launched_rank
 
     if launched_rank() != plan["rank"]:
         return
@@ -67,10 +67,10 @@ def suicide(plan: dict) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
     if plan["moment"] == "round":
-        from hpctrip.ranks.watchdog import HERE
+        from hpctrip.ranks.phase import current_phase
 
         def wait() -> None:
-            while HERE.round < plan["round"]:
+            while current_phase.round < plan["round"]:
                 time.sleep(0.002)
             time.sleep(plan["delay_s"])
             die()

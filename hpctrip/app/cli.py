@@ -318,7 +318,7 @@ def _without_none(table: dict[str, Any]) -> dict[str, Any]:
 
 def main() -> None:
     """Entry point: every error that hpctrip or click reports is one clear text on rank 0 and an exit code."""
-    from hpctrip.ranks.base import launched_rank
+    from hpctrip.ranks.open import launched_rank
 
     try:
         if code := cli(standalone_mode=False):  # click returns the code of an Exit

@@ -130,7 +130,7 @@ class Desk:
         if self._last.round == self._recorded:
             return
         self._recorded = self._last.round
-        with self._run.wall.phase("record"):
+        with self._run.wall.phase("record", self._last.round):
             try:
                 self._recorder.record(self._last.history)
             except HpctripError as error:

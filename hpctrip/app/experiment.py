@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -25,8 +23,8 @@ from hpctrip.learn.evaluate import Counts, eval_batches, evaluate
 from hpctrip.learn.params import flatten
 from hpctrip.learn.task import Task
 from hpctrip.ranks.base import Ranks
+from hpctrip.ranks.phase import Wall, current_phase
 from hpctrip.ranks.placement import Blocks, cut, cut_at_fixed_borders, fixed_hosts, place
-from hpctrip.ranks.watchdog import HERE
 from hpctrip.sim.policies.base import Decision
 from hpctrip.sim.rounds import CohortRound, History, RoundRow, Status
 from hpctrip.sim.simulation import Simulation
@@ -62,34 +60,6 @@ class Plan:
     def hosted(self, host: int) -> list[np.ndarray]:
         """The blocks of one host."""
         return [self.blocks[i] for i in (self.block_hosts == host).nonzero()[0].tolist()]
-
-
-class Wall:
-    """Wall seconds of the round in progress, and by phase. A round begins where the last one ended."""
-
-    def __init__(self) -> None:
-        self._began: float | None = None
-        self.phases: dict[str, float] = {}
-
-    def start(self) -> None:
-        """The round in progress is planned: its phases follow."""
-        self.phases = {}
-        self._began = self._began or time.perf_counter()
-
-    def end(self) -> float:
-        """Wall time of the round, which is over."""
-        assert self._began is not None
-        began, self._began = self._began, time.perf_counter()
-        return self._began - began
-
-    @contextmanager
-    def phase(self, name: str) -> Iterator[None]:
-        """Add the time of the body to the phase."""
-        began = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.phases[name] = self.phases.get(name, 0.0) + time.perf_counter() - began
 
 
 class Run:
@@ -203,7 +173,7 @@ class Run:
         )  # then what arrives is as large as what the engine yields
         tail = np.zeros(self.num_tail(k), dtype=np.int64)
         self.partial.begin(len(tail))
-        with self.wall.phase("train"):
+        with self.wall.phase("train", plan.round):
             began = time.perf_counter_ns()
             hosted = plan.hosted(rank - self.ranks.hosts.start)
             # All orders at once: between two small sites, with cold caches, each takes several times as long.
@@ -212,7 +182,7 @@ class Run:
                 for block in hosted
             ]
             for block, sites in zip(hosted, work, strict=True):
-                HERE.enter("train", plan.round)  # the watchdog's limit is one block's
+                current_phase.enter("train", plan.round)  # the watchdog's limit is one block's
                 for position, update in zip(block, self.engine.train(params, sites), strict=True):
                     loss, weight = update.mean_loss, float(plan.weights[position])
                     usable = abs(loss) < LARGEST_UPDATE

@@ -20,9 +20,10 @@ from hpctrip.app.progress import Progress
 from hpctrip.app.resume import Start, state_of
 from hpctrip.app.signals import Interruption, listening
 from hpctrip.base.errors import InputError
-from hpctrip.ranks.base import Ranks, hostname, open_ranks, together, with_transport
+from hpctrip.ranks.base import Ranks, hostname, together
 from hpctrip.ranks.device import choose_device, hosts_kind
 from hpctrip.ranks.memory import map_large_blocks
+from hpctrip.ranks.open import open_ranks, with_transport
 from hpctrip.ranks.watchdog import Limits, Watchdog
 from hpctrip.record.checkpoint import Generations
 from hpctrip.record.environment import environment

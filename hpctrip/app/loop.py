@@ -8,7 +8,7 @@ import torch
 
 from hpctrip.app.desk import Desk
 from hpctrip.app.experiment import Run, State
-from hpctrip.ranks.watchdog import HERE
+from hpctrip.ranks.phase import current_phase
 
 
 def train(run: Run, state: State, params: torch.Tensor, desk: Desk | None) -> tuple[State, torch.Tensor]:
@@ -19,7 +19,7 @@ def train(run: Run, state: State, params: torch.Tensor, desk: Desk | None) -> tu
     """
     ranks, round = run.ranks, state.round
     while True:
-        HERE.enter("record", round)
+        current_phase.enter("record", round)
         turn = ranks.lead(partial(Desk.turn, desk, state))  # 1. who trains, or that it is over
         if turn.save:
             slots, residuals = ranks.collect(run.slots), ranks.gather_rows(run.compressor.residuals)
@@ -31,14 +31,12 @@ def train(run: Run, state: State, params: torch.Tensor, desk: Desk | None) -> tu
         if plan is None:
             return state, params
         before, round = params, plan.round
-        HERE.enter("train", round)
         hosted = run.train_hosted(before, plan)  # 2. my blocks of sites, on my device
-        HERE.enter("exchange", round)
         # 3. sum of p_i delta_i; the new model where it lives, then to all (Eq. 2)
-        with run.wall.phase("exchange"):
+        with run.wall.phase("exchange", round):
             params, tail = ranks.combine(hosted, len(before), partial(run.step, before, plan))
-        HERE.enter("evaluate", round)
-        counts = ranks.total(run.evaluate_hosted(params, plan))  # 4. integer counts: correct, seen
+        with run.wall.phase("evaluate", round):
+            counts = ranks.total(run.evaluate_hosted(params, plan))  # 4. integer counts: correct, seen
         if desk:
             # 5. the virtual clock (Eqs. 3-7), one more row
             state = desk.advance(state, plan, params - before, tail, counts)

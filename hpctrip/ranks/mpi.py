@@ -16,7 +16,7 @@ import torch
 from hpctrip.base.errors import HpctripError, InputError
 from hpctrip.ranks.base import EndedByAggregator, hostname, hosts_of
 from hpctrip.ranks.node import Node
-from hpctrip.ranks.watchdog import HERE
+from hpctrip.ranks.phase import current_phase
 
 try:
     import mpi4py
@@ -121,7 +121,7 @@ class MpiRanks:
 
     def gather(self, value: Any) -> list[Any] | None:
         """One small object per rank, at rank 0."""
-        with HERE.waiting():
+        with current_phase.waiting():
             return self.comm.gather(value)
 
     def combine(
@@ -211,6 +211,6 @@ def _wait(request: MPI.Request) -> None:
     most about 5 %. It matters where trees are deep: a collective moves on only while its ranks look.
     """
     began = time.perf_counter()
-    with HERE.waiting():
+    with current_phase.waiting():
         while not request.Test():
             time.sleep(min(max((time.perf_counter() - began) / 20, 20e-6), 1e-3))

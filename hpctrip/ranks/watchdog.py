@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from types import TracebackType
 
 from hpctrip.ranks.base import Ranks, hostname
+from hpctrip.ranks.phase import current_phase
 
 STACKS_S = 1.0
 """How long the job goes on after the verdict, so that every rank's stacks reach the log."""
@@ -35,36 +36,6 @@ UNHEARD_PATIENCE = 4
 """A rank whose beats never arrived may be at work: a wait for it lasts this many times longer before it counts."""
 BEATS = 10
 """Beats within the limit of silence: so many lost datagrams in a row are not chance."""
-
-
-@dataclass
-class Place:
-    """Where this process is. Written by the main thread, read by the watchdog's."""
-
-    phase: str = "start"
-    round: int = 0
-    waits: bool = False
-    since: float = 0.0
-    """When it came here, by time.monotonic (which stands still while a laptop sleeps)."""
-
-    def enter(self, phase: str, round: int) -> None:
-        """Begin a phase, or one more piece of it: time is counted anew."""
-        self.phase, self.round, self.since = phase, round, time.monotonic()
-
-    def waiting(self) -> Place:
-        """A context: its body only waits for other ranks, and none of its time is this rank's fault."""
-        return self
-
-    def __enter__(self) -> Place:
-        self.waits, self.since = True, time.monotonic()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.waits, self.since = False, time.monotonic()
-
-
-HERE = Place(since=time.monotonic())
-"""The place of this process, of which there is one."""
 
 
 @dataclass(frozen=True)
@@ -169,17 +140,17 @@ class Watchdog:
                 now - looked > self._limits.silent_s / 2
             ):  # it was this rank that slept: the beats lie in the past
                 self._known = {r: Beat(b.phase, b.round, b.waits, now, now) for r, b in self._known.items()}
-                HERE.since = now
+                current_phase.since = now
             looked = now
-            here = HERE
-            self._known[rank] = Beat(here.phase, here.round, here.waits, here.since, now)
+            here = current_phase
+            self._known[rank] = Beat(here.name, here.round, here.waits, here.since, now)
             problem, blamed = verdict(rank, size, self._known, now, self._limits)
             if problem and not self._told and not self._stop.is_set():
                 self._bark(problem, blamed, now)
 
     def _tell(self, word: str, to: Iterable[int]) -> None:
-        age_s = time.monotonic() - HERE.since
-        message = [self._token, word, self._ranks.rank, HERE.phase, HERE.round, HERE.waits, age_s]
+        here, age_s = current_phase, time.monotonic() - current_phase.since
+        message = [self._token, word, self._ranks.rank, here.name, here.round, here.waits, age_s]
         data = json.dumps(message).encode()
         for rank in to:
             if rank != self._ranks.rank:

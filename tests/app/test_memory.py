@@ -13,8 +13,8 @@ from pathlib import Path
 import torch
 from hpctrip.app.config import resolve
 from hpctrip.app.experiment import Run, State
-from hpctrip.ranks.base import open_ranks
 from hpctrip.ranks.memory import map_large_blocks
+from hpctrip.ranks.open import open_ranks
 
 num_sites, engine, block, rounds = int(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 torch.set_num_threads(1)
@@ -33,7 +33,7 @@ with open_ranks() as ranks:
     state, params = State(), run.initial_params
     while (plan := ranks.lead(partial(run.plan, state))) is not None:
         hosted, before = run.train_hosted(params, plan), params
-        with run.wall.phase("exchange"):
+        with run.wall.phase("exchange", plan.round):
             params, tail = ranks.combine(hosted, len(params), partial(run.step, before, plan))
         counts = ranks.total(run.evaluate_hosted(params, plan))
         if ranks.is_aggregator:

@@ -12,7 +12,8 @@ import numpy as np
 import torch
 
 from hpctrip.base.errors import InputError
-from hpctrip.ranks.base import EndedByAggregator, Ranks, open_ranks, together, with_transport
+from hpctrip.ranks.base import EndedByAggregator, Ranks, together
+from hpctrip.ranks.open import open_ranks, with_transport
 
 
 def refuse():

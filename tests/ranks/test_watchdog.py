@@ -6,8 +6,9 @@ import time
 import pytest
 
 from hpctrip.ranks import watchdog
+from hpctrip.ranks.phase import Phase, Wall, current_phase
 from hpctrip.ranks.serial import SerialRanks
-from hpctrip.ranks.watchdog import HERE, Beat, Limits, Place, Watchdog, verdict
+from hpctrip.ranks.watchdog import Beat, Limits, Watchdog, verdict
 
 LIMITS = Limits(silent_s=10, busy_s=lambda phase: 5 if phase == "plan" else 100)
 NOW = 1000.0
@@ -60,20 +61,30 @@ def test_a_rank_never_heard_is_not_accused_of_silence_and_given_more_time():
 
 
 def test_time_spent_waiting_is_not_counted_as_the_phases():
-    place = Place()
-    place.enter("exchange", 7)
-    place.since -= 1000
-    with place.waiting():
-        assert place.waits and time.monotonic() - place.since < 100
-        place.since -= 1000
-    assert not place.waits and time.monotonic() - place.since < 100
-    assert (place.phase, place.round) == ("exchange", 7)
+    phase = Phase()
+    phase.enter("exchange", 7)
+    phase.since -= 1000
+    with phase.waiting():
+        assert phase.waits and time.monotonic() - phase.since < 100
+        phase.since -= 1000
+    assert not phase.waits and time.monotonic() - phase.since < 100
+    assert (phase.name, phase.round) == ("exchange", 7)
+
+
+def test_a_phase_is_entered_for_the_watchdog_and_for_the_wall_clock_at_once():
+    wall = Wall()
+    wall.start()
+    with wall.phase("exchange", 3):
+        assert (current_phase.name, current_phase.round) == ("exchange", 3)
+    with wall.phase("exchange", 3):
+        pass
+    assert list(wall.phases) == ["exchange"] and 0 < wall.phases["exchange"] <= wall.end()
 
 
 def test_one_process_stuck_alone_shows_its_stacks_and_ends(capfd, monkeypatch):
     ended = threading.Event()
     monkeypatch.setattr(watchdog, "STACKS_S", 0)
-    HERE.enter("train", 4)
+    current_phase.enter("train", 4)
     with Watchdog(SerialRanks(), Limits(1.0, lambda phase: 0.2), lambda code: ended.set()):
         assert ended.wait(20)
     text = capfd.readouterr().err
@@ -85,12 +96,12 @@ def test_a_rank_that_goes_on_is_left_alone():
     ended = []
     with Watchdog(SerialRanks(), Limits(1.0, lambda phase: 1.0), ended.append):
         for round in range(15):
-            HERE.enter("train", round)
+            current_phase.enter("train", round)
             time.sleep(0.1)
     assert ended == []
 
 
 @pytest.fixture(autouse=True)
-def forget_the_place():
+def forget_the_phase():
     yield
-    HERE.enter("start", 0)
+    current_phase.enter("start", 0)
