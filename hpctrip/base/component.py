@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import importlib
+import pkgutil
+import sys
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar
 
@@ -98,3 +101,9 @@ def unknown_name(name: str, known: Any) -> str:
     names = sorted(known)
     near = difflib.get_close_matches(str(name), names, n=1, cutoff=0.5)
     return (f"did you mean {near[0]!r}? " if near else "") + "known: " + ", ".join(names)
+
+
+def import_all(package: str) -> None:
+    """Import every module of this package, so that its components register: a new file is a new component."""
+    for module in pkgutil.iter_modules(sys.modules[package].__path__):
+        importlib.import_module(f"{package}.{module.name}")

@@ -1,3 +1,5 @@
+import importlib
+
 import pytest
 from pydantic import Field, ValidationError
 
@@ -77,3 +79,21 @@ def test_a_misspelt_name_is_answered_with_the_nearest():
         == "did you mean 'powertrip'? known: powertrip, static"
     )
     assert unknown_name("zzz", ["b", "a"]) == "known: a, b"
+
+
+def test_a_new_file_in_a_package_of_components_is_a_new_component(tmp_path, monkeypatch):
+    (tmp_path / "curves").mkdir()
+    (tmp_path / "curves/__init__.py").write_text(
+        "from hpctrip.base.component import import_all\n"
+        "from curves.base import CURVES as CURVES\n"
+        "import_all(__name__)\n"
+    )
+    (tmp_path / "curves/base.py").write_text(
+        "from hpctrip.base.component import Registry\nCURVES = Registry('curve', default='arc')\n"
+    )
+    (tmp_path / "curves/arc.py").write_text(
+        "from hpctrip.base.component import Component\nfrom curves.base import CURVES\n\n\n"
+        "@CURVES.add\nclass Arc(Component):\n    kind = 'arc'\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    assert list(importlib.import_module("curves").CURVES) == ["arc"]

@@ -1,11 +1,8 @@
-"""Update compressions: what a site sends for its update. Every module of this folder is imported, as policies are."""
+"""Update compressions: what a site sends for its update. Each in a file of this folder, which is imported whole."""
 
-import importlib
-import pkgutil
-
+from hpctrip.base.component import import_all
 from hpctrip.learn.compression.base import COMPRESSIONS, Compression, Compressor
 
-for _module in pkgutil.iter_modules(__path__):
-    importlib.import_module(f"{__name__}.{_module.name}")
-
 __all__ = ["COMPRESSIONS", "Compression", "Compressor"]
+
+import_all(__name__)

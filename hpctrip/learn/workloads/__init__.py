@@ -1,8 +1,8 @@
-"""One file per workload; importing this package registers them all in WORKLOADS."""
+"""Workloads: what is learned, on which data. Each in a file of this folder, which is imported whole."""
 
-from hpctrip.learn.workloads import emnist as emnist
-from hpctrip.learn.workloads import femnist as femnist
-from hpctrip.learn.workloads import llm as llm
-from hpctrip.learn.workloads import shakespeare as shakespeare
-from hpctrip.learn.workloads import speech as speech
-from hpctrip.learn.workloads.base import WORKLOADS as WORKLOADS
+from hpctrip.base.component import import_all
+from hpctrip.learn.workloads.base import WORKLOADS, Workload
+
+__all__ = ["WORKLOADS", "Workload"]
+
+import_all(__name__)

@@ -1,11 +1,8 @@
-"""Policies: which sites, and how many. Every module of this folder is imported, so a new file is a new policy."""
+"""Policies: which sites, and how many. Each in a file of this folder, which is imported whole."""
 
-import importlib
-import pkgutil
-
+from hpctrip.base.component import import_all
 from hpctrip.sim.policies.base import POLICIES, Decision, Policy, SiteView
 
-for _module in pkgutil.iter_modules(__path__):
-    importlib.import_module(f"{__name__}.{_module.name}")
-
 __all__ = ["POLICIES", "Decision", "Policy", "SiteView"]
+
+import_all(__name__)
