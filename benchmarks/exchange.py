@@ -29,14 +29,21 @@ import torch.nn.functional as F
 from mpi4py import MPI
 from torch import nn
 
-from hpctrip.app.config import resolve
-from hpctrip.app.experiment import Run, State
+from hpctrip.app.aggregator import Aggregator
+from hpctrip.app.checkpointer import Checkpointer, Checkpointing
+from hpctrip.app.experiment import resolve
+from hpctrip.app.host import Host
+from hpctrip.app.leader import Leader, Turn
+from hpctrip.app.loop import train
+from hpctrip.app.signals import Interrupt, Interruption
 from hpctrip.learn.aggregate import PartialSum
 from hpctrip.learn.engines.base import SiteUpdate, SiteWork
 from hpctrip.learn.task import Dataset, Task
 from hpctrip.learn.workloads.base import WORKLOADS, Workload
 from hpctrip.ranks.mpi import MpiRanks
+from hpctrip.record.checkpoint import Generations
 from hpctrip.record.writer import Recorder
+from hpctrip.sim.state import State
 
 LIMIT = 1.2
 
@@ -72,8 +79,15 @@ class NoTraining:
             yield SiteUpdate(site.site, torch.zeros_like(params), 0.0, 0.0, 0.0)
 
 
+class Silent:
+    """Progress that tells nobody."""
+
+    def round(self, state: State) -> None:
+        """Nothing."""
+
+
 def program(ranks: MpiRanks, rounds: int, folder: str) -> tuple[Callable[[], None], int, int]:
-    """The program's rounds as one call; then the number of parameters and the bytes of a plan."""
+    """The program's main loop as one call; then the number of parameters and the bytes of what rank 0 tells all."""
     hosts = len(ranks.hosts)
     tables = {
         "sites": {"num_sites": hosts},
@@ -81,28 +95,25 @@ def program(ranks: MpiRanks, rounds: int, folder: str) -> tuple[Callable[[], Non
         "partition": {"kind": "iid"},
         "policy": {"kind": "all"},
         "evaluate": {"every_rounds": rounds + 1},
-        "stop": {"max_rounds": rounds + 1},
+        "stop": {"max_rounds": rounds},
     }
     experiment = resolve(tables).experiment
-    run = Run(experiment, experiment.workload.task(0), ranks, torch.device("cpu"))
-    run.engine = NoTraining()
-    plan = pickle.dumps((0, ranks.lead(lambda: run.plan(State()))))
+    host = Host(experiment, hosts, experiment.workload.task(0), ranks, torch.device("cpu"))
+    host.engine = NoTraining()
+    path = Path(folder) / "run.h5"
+
+    def leader() -> Leader:
+        sites = {"site": (np.arange(hosts), "1", "site index")}
+        recorder = Recorder(path, {"target_accuracy": 0.5}, sites)
+        checkpointer = Checkpointer(Checkpointing(enabled=False), Generations(path), "", {}, 0)
+        interruption = Interruption(Interrupt(), path, ["here"] * ranks.size)
+        return Leader(Aggregator(host), recorder, checkpointer, interruption, Silent())
 
     def rounds_of_the_program() -> None:
-        sites = {"site": (np.arange(hosts), "1", "site index")}
-        recorder = Recorder(Path(folder) / "run.h5", {"target_accuracy": 0.5}, sites)
-        state, params = State(), run.initial_params
-        for _ in range(rounds):  # the steps of app.loop
-            plan, before = ranks.lead(functools.partial(run.plan, state)), params
-            hosted = run.train_hosted(before, plan)
-            with run.wall.phase("exchange", plan.round):
-                params, tail = ranks.combine(hosted, len(before), functools.partial(run.step, before, plan))
-            counts = ranks.total(run.evaluate_hosted(params, plan))
-            if ranks.is_aggregator:
-                state = run.advance(state, plan, params - before, tail, counts)
-                recorder.record(state.history)
+        train(host, State(), host.initial_params, leader() if ranks.is_aggregator else None)
 
-    return rounds_of_the_program, len(run.initial_params), len(plan)
+    turn = ranks.lead(lambda: Turn(Aggregator(host).begin(State())[1], save=False))
+    return rounds_of_the_program, len(host.initial_params), len(pickle.dumps((0, turn)))
 
 
 def bare(comm: MPI.Comm, rounds: int, num_params: int, plan_bytes: int) -> Callable[[], None]:

@@ -28,10 +28,11 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from hpctrip.base.rows import columns
 from hpctrip.record import checkpoint
 from hpctrip.record.reader import Run, open_run
 from hpctrip.record.verify import verify
-from hpctrip.sim.rounds import RoundRow, columns
+from hpctrip.sim.rounds import RoundRow
 
 ROUNDS = 8
 SCENARIO = {

@@ -49,7 +49,7 @@ def folder(tmp_path, monkeypatch):
 def test_every_command_of_readme_is_understood(words, folder):
     """Parsed, not run: the options and arguments exist, and where there are input files, they are valid."""
     from hpctrip.app.cli import cli
-    from hpctrip.app.config import read_input
+    from hpctrip.app.experiment import read_input
 
     args = words[words.index("hpctrip") + 1 :]
     name, rest = (args[0], args[1:]) if args and args[0] in cli.commands else ("run", args)
@@ -81,7 +81,7 @@ def test_every_file_that_a_document_names_exists(document):
     "row", re.findall(r"^\| `\[.*", README, re.MULTILINE), ids=lambda row: row.split("`")[1]
 )
 def test_the_kinds_and_keys_in_readmes_table_exist(row):
-    from hpctrip.app.config import Experiment
+    from hpctrip.app.experiment import Experiment
     from hpctrip.base.component import registry_of
 
     tables, names = row.split("|")[1:3]

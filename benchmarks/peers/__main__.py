@@ -31,13 +31,15 @@ from common import SHAPES, Shape
 from rich.console import Console
 from rich.table import Table
 
-from hpctrip.app.config import read_input
-from hpctrip.app.experiment import Run
+from hpctrip.app.aggregator import Aggregator
+from hpctrip.app.experiment import read_input
+from hpctrip.app.host import Host
 from hpctrip.base.rng import stream
 from hpctrip.learn.data.cached import cache_dir
 from hpctrip.ranks.serial import SerialRanks
 from hpctrip.record.reader import open_run
-from hpctrip.sim.rounds import History
+from hpctrip.sim.outcome import Outcome
+from hpctrip.sim.state import State
 
 HERE, ROOT = Path(__file__).parent, Path(__file__).parents[2]
 PEERS = {"flower": "flwr[simulation]==1.41.0", "pfl": "pfl[pytorch]==0.6.0"}
@@ -96,13 +98,14 @@ def write_case(folder: Path, name: str, shape: Shape, num_rounds: int) -> None:
     path = folder / "hpctrip.toml"
     path.write_text(tomli_w.dumps(tables))
     experiment = read_input([str(path)]).experiment
-    run = Run(experiment, experiment.workload.task(0), SerialRanks(), torch.device("cpu"))
-    np.save(folder / "params.npy", run.initial_params.numpy())
-    view = run.simulation.view(0.0, History())  # steady power: what the run itself will see in every round
-    orders = []
-    for r in range(1, num_rounds + 1):  # by the round's own stream: no history is needed to know who is drawn
-        cohort = experiment.policy.select(view, History(), stream(run.seed, "policy", r)).cohort
-        orders.append([run.order(int(site), r) for site in cohort])
+    task, ranks = experiment.workload.task(0), SerialRanks()
+    host = Host(experiment, experiment.num_sites(), task, ranks, torch.device("cpu"))
+    np.save(folder / "params.npy", host.initial_params.numpy())
+    simulation, state, orders = Aggregator(host).simulation, State(), []
+    for _ in range(num_rounds):
+        draft = simulation.begin(state)
+        orders.append([host.order(int(site), draft.round) for site in draft.cohort])
+        state, _ = simulation.finish(draft, Outcome.assumed(np.ones(len(draft.cohort))))
     np.save(folder / "orders.npy", np.array(orders))
 
 

@@ -80,11 +80,11 @@ def check(paths: tuple[str, ...], overrides: tuple[str, ...]) -> None:
     """Validate an input and print every key with the value in force."""
     import tomli_w
 
-    from hpctrip.app.config import read_input, resolved
+    from hpctrip.app.experiment import read_input
+    from hpctrip.base.inputs import resolved
 
     experiment = read_input(paths, overrides).experiment
-    experiment.policy.check(len(experiment.sites.distances_m(experiment.seed)))
-    experiment.faults.check(experiment.timing)
+    experiment.num_sites()
     click.echo(tomli_w.dumps(_without_none(resolved(experiment))), nl=False)
 
 
@@ -116,9 +116,9 @@ def plan(
     """Say what a run would do and cost on so many ranks, and what is wrong with it, without running it."""
     from rich.console import Console
 
-    from hpctrip.app.plan import plan as report
+    from hpctrip.app.forecast import forecast
 
-    planned = report(paths, overrides, num_ranks, rounds, samples_per_second, gbit_per_second * 1e9)
+    planned = forecast(paths, overrides, num_ranks, rounds, samples_per_second, gbit_per_second * 1e9)
     Console(highlight=False).print(planned)
 
 
@@ -142,7 +142,7 @@ def workloads() -> None:
 @click.argument("section", required=False)
 def keys(section: str | None) -> None:
     """List every key of the input file, or those of one SECTION."""
-    from hpctrip.app.config import Experiment
+    from hpctrip.app.experiment import Experiment
     from hpctrip.base.component import Component, registry_of, unknown_name
 
     Experiment.model_rebuild(force=True)
@@ -279,7 +279,7 @@ def fetch(data: str, folder: str) -> None:
 @_overrides
 def prepare(paths: tuple[str, ...], overrides: tuple[str, ...]) -> None:
     """Prepare the data of an input once, ahead of its runs, e.g. on a login node that shares $HPCTRIP_CACHE."""
-    from hpctrip.app.config import read_input
+    from hpctrip.app.experiment import read_input
     from hpctrip.learn.data.cached import cache_dir
 
     experiment = read_input(paths, overrides).experiment

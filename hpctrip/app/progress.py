@@ -7,20 +7,21 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsed
 from rich.progress import Progress as Bar
 
 import hpctrip
-from hpctrip.app.experiment import Run, State
+from hpctrip.app.aggregator import Aggregator
 from hpctrip.base.units import HOUR_S
 from hpctrip.record.schema import time_to_accuracy_s
+from hpctrip.sim.state import State
 
 
 class Progress:
     """Announces the run, follows it, and says at the end which rule stopped it and where the file is."""
 
-    def __init__(self, run: Run, path: str):
-        self.run, self.path = run, path
+    def __init__(self, aggregator: Aggregator, path: str):
+        self.aggregator, self.path = aggregator, path
+        self.stop = aggregator.experiment.stop
         # Under a launcher always lines: Open MPI gives a rank a pseudo-terminal even where its own output is a file.
-        force_terminal = False if run.ranks.size > 1 else None
+        force_terminal = False if aggregator.ranks.size > 1 else None
         self.console = Console(highlight=False, soft_wrap=True, force_terminal=force_terminal)
-        stop = run.experiment.stop
         self.bar = Bar(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -30,22 +31,22 @@ class Progress:
             console=self.console,
             disable=not self.console.is_terminal,
         )
-        self.task = self.bar.add_task("round", total=stop.max_rounds, line="")
+        self.task = self.bar.add_task("round", total=self.stop.max_rounds, line="")
 
     def __enter__(self) -> Progress:
-        run, e = self.run, self.run.experiment
-        hosts = len(run.ranks.hosts)
+        aggregator, e = self.aggregator, self.aggregator.experiment
+        host, world, ranks = aggregator.host, aggregator.world, aggregator.ranks
         policy, power = e.policy.kind, type(e.power).kind
-        made_up = " (synthetic)" if run.world.supply.synthetic else ""
+        made_up = " (synthetic)" if world.supply.synthetic else ""
         target = (
             "no target" if e.stop.target_accuracy is None else f"target accuracy {e.stop.target_accuracy:g}"
         )
         for line in (
             f"hpctrip {hpctrip.__version__}: {e.name}, seed {e.seed}, {target}, at most {e.stop.max_rounds} rounds",
-            f"policy {policy} over {len(run.world)} sites, power {power}{made_up}, "
-            f"updates of {run.updates} on the simulated WAN",
-            f"data: {run.task.source}",
-            f"{run.ranks.size} rank(s), {hosts} host(s), transport {run.ranks.name}, {run.engine_choice}",
+            f"policy {policy} over {len(world)} sites, power {power}{made_up}, "
+            f"updates of {aggregator.updates} on the simulated WAN",
+            f"data: {host.task.source}",
+            f"{ranks.size} rank(s), {len(ranks.hosts)} host(s), transport {ranks.name}, {host.engine_choice}",
         ):
             self.console.print(line, markup=False)
         self.bar.start()
@@ -74,7 +75,7 @@ class Progress:
 
     def finished(self, state: State, digest: str, checkpoint_wall_s: float) -> None:
         """The closing lines."""
-        rows, target = state.history.rows, self.run.experiment.stop.target_accuracy
+        rows, target = state.history.rows, self.stop.target_accuracy
         self.console.print(
             f"stopped: {state.stop_reason}, after {len(rows)} rounds, {state.clock_s / HOUR_S:.3f} h simulated"
         )
@@ -98,7 +99,7 @@ class Progress:
             f"wall time {total:.1f} s ({phases}); hosts idle {idle:.0%} of the training phase; "
             f"checkpoints {checkpoint_wall_s:.2f} s ({checkpoint_wall_s / max(total, 1e-9):.2%})"
         )
-        for line in self.run.rank_phases(state.history):
+        for line in self.aggregator.rank_phases(state.history):
             self.console.print(line)
         self.console.print(f"model digest {digest}")
         self.console.print(f"results: {self.path}", markup=False)

@@ -7,17 +7,21 @@ everything that follows from the input and the history is computed anew, by the 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
-from hpctrip.app.config import Experiment, validate
+from hpctrip.app.experiment import experiment_of
 from hpctrip.base.errors import Fault, InputError
+from hpctrip.base.rows import columns
 from hpctrip.record.reader import Run
+from hpctrip.record.schema import FORMAT_VERSION
 from hpctrip.record.verify import RELATIVE_TOLERANCE
-from hpctrip.sim.policies.base import Decision, SiteView
-from hpctrip.sim.rounds import History, RoundRow, Status
-from hpctrip.sim.simulation import Simulation
-from hpctrip.sim.timing import RoundTiming
+from hpctrip.sim.outcome import Outcome
+from hpctrip.sim.rounds import Candidates, CohortRound, History, RoundRow
+from hpctrip.sim.state import State
+from hpctrip.sim.step import Simulation
 
 
 class NotReplayable(Exception):
@@ -28,26 +32,21 @@ def replay(run: Run, plugins: bool = False) -> list[Fault]:
     """Every recorded number of the simulated half that its input does not lead to; empty: the run is confirmed.
 
     `plugins` allows importing the plug-ins that the input names: they are code. Raises NotReplayable where the run
-    needs what is not here: its plug-ins, its power traces, an input that this version understands.
+    needs what is not here: its plug-ins, its power traces, an input and rules of this version.
     """
     if run.input.get("plugins") and not plugins:
         raise NotReplayable("its input names plug-ins, which are code: --plugins runs them")
     history = run.history()
     try:
-        experiment = validate(run.input)
-        simulation = _simulation(run, experiment)
+        # the sizes of the shards are those of the file, so no data are needed
+        sizes = run.sites.get("num_samples", pd.Series(dtype="int64")).to_numpy()
+        simulation = experiment_of(run.input).simulation(run.meta.get("num_params", 1), sizes)
     except InputError as error:
         raise NotReplayable(str(error.faults[0])) from None
-    return [*_sites(run, simulation), *(_rounds(run, simulation, history))]
-
-
-def _simulation(run: Run, experiment: Experiment) -> Simulation:
-    """The run's world, built anew; the sizes of the shards are those of its file, so no data are needed."""
-    e, world = experiment, experiment.world(run.meta.get("num_params", 1))
-    visits = e.train.num_visits(run.sites.get("num_samples", np.zeros(0)), e.workload)
-    if len(visits) != len(world):
-        raise InputError("sites", f"the input leads to {len(world)}, the file has sizes of {len(visits)}")
-    return Simulation(world, e.profiler, e.policy, visits, e.seed)
+    faults = [*_sites(run, simulation), *_rounds(run, simulation, history)]
+    if faults and run.format_version < FORMAT_VERSION:
+        raise NotReplayable(f"an older hpctrip wrote it, whose rules were others: {faults[0]}")
+    return faults
 
 
 def _sites(run: Run, simulation: Simulation) -> Iterator[Fault]:
@@ -55,9 +54,10 @@ def _sites(run: Run, simulation: Simulation) -> Iterator[Fault]:
     expected = {
         "distance_m": world.distance_m,
         "bandwidth_bps": world.bandwidth_bps,
-        "delay_s": world.delay_s,
+        "comm_s": world.comm_s,
         "power_fraction": world.power_fraction(0.0),
-        "compute_s": world.timing.seconds_per_sample * simulation.num_visits,
+        "throughput_fraction": world.throughput_fraction(0.0),
+        "work_s": world.timing.seconds_per_sample * simulation.num_visits,
     }
     for name, values in expected.items():
         if name in run.sites:
@@ -67,69 +67,48 @@ def _sites(run: Run, simulation: Simulation) -> Iterator[Fault]:
 
 
 def _rounds(run: Run, simulation: Simulation, history: History) -> Iterator[Fault]:
-    past = History()
+    past = State()
     for row in history.rows:
         place = f"{run.path}: round {row.round}"
-        view = simulation.view(row.clock_start_s, past)
         try:
-            decision = simulation.decide(view, past)
+            draft = simulation.begin(past)
         except InputError as error:
             yield Fault(place, f"the policy now says: {error.faults[0]}")
             return
-        if not np.array_equal(row.cohort.site, decision.cohort):
+        if not np.array_equal(row.cohort.site, draft.cohort):
             yield Fault(
                 place,
                 f"its cohort {_short(row.cohort.site)} is not the one that policy "
-                f"{simulation.policy.kind!r} chooses, {_short(decision.cohort)}",
+                f"{simulation.policy.kind!r} chooses, {_short(draft.cohort)}",
             )
         else:
-            yield from _decided(place, row, view, decision)
-            yield from _timed(place, row, _timing(simulation, row, past), simulation)
-        past = past.appended(row)
+            yield from _row(place, row, simulation.row(draft, Outcome.recorded(row)), run)
+        past = State(row.round, row.clock_s, past.history.appended(row))
 
 
-def _timing(simulation: Simulation, row: RoundRow, past: History) -> RoundTiming:
-    work_s = simulation.work_s(past)
-    if simulation.world.timing.compute == "measured":
-        work_s[row.cohort.site] = row.cohort.train_wall_s
-    return simulation.world.round_timing(row.round, row.clock_start_s, row.cohort.site, work_s)
-
-
-def _decided(place: str, row: RoundRow, view: SiteView, decision: Decision) -> Iterator[Fault]:
-    sites = row.cohort.site
-    seen = view.power_fraction[sites]
-    yield from _differences(
-        f"{place}, site", sites, "seen_power_fraction", row.cohort.seen_power_fraction, seen
-    )
-    recorded, expected = row.candidates, decision.candidates
-    if (recorded is None) != (expected is None) or (
-        recorded is not None and not np.array_equal(recorded.k, expected.k)
+def _row(place: str, found: RoundRow, expected: RoundRow, run: Run) -> Iterator[Fault]:
+    """What differs between a recorded row and the one computed anew. Columns that the file's version did not have are
+    passed over."""
+    sites, weighed = found.cohort.site, found.candidates
+    if (weighed is None) != (expected.candidates is None) or (
+        weighed is not None and not np.array_equal(weighed.k, expected.candidates.k)
     ):
         yield Fault(place, "its candidates are not those that the policy weighs")
-    elif recorded is not None:
-        for name in ("gain", "round_s", "efficiency"):
-            yield from _differences(
-                f"{place}, candidate k =", recorded.k, name, getattr(recorded, name), getattr(expected, name)
-            )
+    elif weighed is not None:
+        yield from _columns(f"{place}, candidate k =", weighed.k, Candidates, weighed, expected.candidates)
+    added = run.cohorts.attrs["added"]
+    yield from _columns(f"{place}, site", sites, CohortRound, found.cohort, expected.cohort, added)
+    yield from _columns(place, [""], RoundRow, found, expected, run.rounds.attrs["added"])
 
 
-def _timed(place: str, row: RoundRow, timing: RoundTiming, simulation: Simulation) -> Iterator[Fault]:
-    sites, cohort = row.cohort.site, row.cohort
-    power = simulation.world.power_fraction(row.clock_start_s)[sites]
-    arrived = np.where(cohort.status == Status.DIVERGED, int(Status.ARRIVED), cohort.status)
-    trained = np.where(timing.status == Status.ARRIVED, simulation.num_visits[sites], 0)
-    for name, found, expected in (
-        ("power_fraction", cohort.power_fraction, power),
-        ("compute_s", cohort.compute_s, timing.compute_s),
-        ("comm_s", cohort.comm_s, timing.comm_s),
-        ("status", arrived, timing.status),
-        ("num_samples", cohort.num_samples, trained),
-    ):
-        yield from _differences(f"{place}, site", sites, name, found, expected)
-    clock = simulation.world.timing.clock
-    yield from _differences(
-        place, [f"(clock {clock})"], "makespan_s", np.array([row.makespan_s]), np.array([timing.makespan_s])
-    )
+def _columns(
+    place: str, keys: list | np.ndarray, row_class: type, found: Any, expected: Any, but: list[str] = ()
+) -> Iterator[Fault]:
+    """One fault for every column of a row class that differs."""
+    for name in columns(row_class):
+        if name not in but:
+            values = (np.atleast_1d(getattr(row, name)) for row in (found, expected))
+            yield from _differences(place, keys, name, *values)
 
 
 def _differences(
@@ -141,7 +120,8 @@ def _differences(
         first = int(np.flatnonzero(~same)[0])
         more = f" (and {(~same).sum() - 1} more)" if (~same).sum() > 1 else ""
         yield Fault(
-            f"{place} {keys[first]}", f"{name} is {found[first]:g}, recomputed {expected[first]:g}{more}"
+            f"{place} {keys[first]}".rstrip(),
+            f"{name} is {found[first]:g}, recomputed {expected[first]:g}{more}",
         )
 
 

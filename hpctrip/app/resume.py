@@ -10,15 +10,16 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from hpctrip.app.config import Experiment, Tables, merge, read_input, read_layers, resolve, resolved
-from hpctrip.app.experiment import State, stopped
+from hpctrip.app.experiment import Experiment, laid_over, read_input, resolve
 from hpctrip.app.signals import stop_file
 from hpctrip.base.errors import Fault, InputError
+from hpctrip.base.inputs import Tables, read_layers, resolved
 from hpctrip.record import checkpoint as checkpoints
 from hpctrip.record.checkpoint import Checkpoint
 from hpctrip.record.reader import open_run
 from hpctrip.record.writer import check_writable
 from hpctrip.sim.rounds import History
+from hpctrip.sim.state import State
 
 MAY_DIFFER = (
     "name",
@@ -81,9 +82,7 @@ def start_resumed(source: str, paths: Iterable[str], overrides: Iterable[str], o
         path = source
     if found is None:
         raise InputError(source, "has no checkpoint beside it", f"looked for {' and '.join(_names(source))}")
-    tables = _stored(found, file)
-    for layer in read_layers(paths, overrides):
-        tables = merge(tables, layer)
+    tables = laid_over(_stored(found, file), read_layers(paths, overrides))
     elsewhere = out is not None and Path(out).resolve() != Path(path).resolve()
     path = out or path
     for written in (path, *checkpoints.generations(path)):
@@ -101,7 +100,7 @@ def start_or_resume(paths: Iterable[str], overrides: Iterable[str], out: str | N
     found, file, notes = checkpoints.newest(out)
     if found is not None:
         start = _resumed(given.tables, out, found, file, notes)
-        state = stopped(state_of(found, given.experiment), given.experiment.stop)
+        state = state_of(found, given.experiment)
         return replace(start, finished=bool(state.stop_reason) and _status(out) == "finished")
     if not Path(out).exists():
         return _unless_told_to_stop(Start(given.tables, out))
@@ -113,8 +112,11 @@ def start_or_resume(paths: Iterable[str], overrides: Iterable[str], out: str | N
 
 
 def state_of(checkpoint: Checkpoint, experiment: Experiment) -> State:
-    """The state to go on from. The last round of a run is evaluated even where its turn has not come; if the run goes
-    on beyond it, that evaluation did not happen, as in a run that never stopped."""
+    """The state to go on from, under the stop rules of `experiment`.
+
+    The last round of a run is evaluated even where its turn has not come; if the run goes on beyond it, that evaluation
+    did not happen, as in a run that never stopped.
+    """
     history, row = checkpoint.history, checkpoint.history.last
     evaluate, last = experiment.evaluate, experiment.stop.max_rounds
     if row is not None and row.eval_seen and row.round % evaluate.every_rounds and row.round != last:
@@ -127,7 +129,7 @@ def state_of(checkpoint: Checkpoint, experiment: Experiment) -> State:
             efficiency=math.nan,
         )
         history = History((*history.rows[:-1], replace(row, **nothing)))
-    return State(checkpoint.round, checkpoint.clock_s, history)
+    return State(checkpoint.round, checkpoint.clock_s, history, experiment.stop.reason(history))
 
 
 def _resumed(tables: Tables, path: str, found: Checkpoint, file: Path | None, notes: list[str]) -> Start:

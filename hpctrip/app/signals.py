@@ -9,12 +9,29 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
+from typing import Literal
 
-from hpctrip.app.config import Interrupt
+from pydantic import Field
+
+from hpctrip.base.component import Component
+from hpctrip.base.units import Seconds
 from hpctrip.sim.rounds import History
 
 RECENT_ROUNDS = 5
 """The slowest of so many last rounds is what the next one is taken to last."""
+
+
+class Interrupt(Component):
+    """When a run leaves early to be resumed: checkpoint, exit code 85. Nothing here changes a result."""
+
+    signals: list[Literal["SIGUSR1", "SIGUSR2", "SIGTERM", "SIGHUP", "SIGINT"]] = ["SIGUSR2", "SIGTERM"]
+    """Signals that mean it, at any rank: the round in progress ends, then the run leaves."""
+    margin_rounds: int = Field(3, ge=0)
+    """Leave when less than so many rounds' time (and that of two checkpoints) is left of the job, as
+    SLURM_JOB_END_TIME or job_s says."""
+    job_s: Seconds | None = Field(None, gt=0)
+    """Wall time that this job may take, where no Slurm says it."""
+
 
 _received = 0
 

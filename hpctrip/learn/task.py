@@ -24,6 +24,11 @@ class Dataset:
     def __len__(self) -> int:
         return len(self.labels)
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of inputs and labels."""
+        return self.inputs.nbytes + self.labels.nbytes
+
 
 @dataclass(frozen=True)
 class Task:

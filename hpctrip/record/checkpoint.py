@@ -84,6 +84,11 @@ def pack(checkpoint: Checkpoint) -> bytes:
     return b"".join([*parts, digest.digest()])
 
 
+def model_bytes(num_params: int, num_slots: int, num_residuals: int) -> int:
+    """Size of what a checkpoint holds besides the rows: float32 model and residuals, float64 slots."""
+    return num_params * (4 + 8 * num_slots + 4 * num_residuals)
+
+
 def _little(values: np.ndarray) -> np.ndarray:
     """Contiguous, little-endian."""
     return np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("<"))

@@ -15,6 +15,7 @@ import pandas as pd
 
 from hpctrip.base.errors import Fault, InputError
 from hpctrip.record import schema
+from hpctrip.record.older import modernised
 from hpctrip.sim.rounds import History
 from hpctrip.sim.traces import read_trace_files
 
@@ -29,12 +30,14 @@ _EXPANSION = 1032
 class Run:
     """One results file in memory.
 
-    Every frame has `attrs`: "units" and "descriptions" ({column: text}) and "checksum" as stored in the file, and
-    "added": the columns that came after the hpctrip that wrote it, which hold their default. Any other column that the
-    file lacks is missing here too: `schema_faults` names it.
+    Every frame has `attrs`: "units" and "descriptions" ({column: text}) and "checksum" as stored in the file, "added":
+    the columns that came after the hpctrip that wrote it, which hold their default, and "stored": {column: its name in
+    the file} where that was another. Any other column that the file lacks is missing here too, and `schema_faults`
+    names it.
     """
 
     path: Path
+    format_version: int
     meta: dict[str, Any]
     """The file's attributes (`schema.ATTRIBUTES`)."""
     checksum: str
@@ -146,16 +149,22 @@ def _read(path: Path, file: h5py.File) -> Run:
     for name in schema.ATTRIBUTES.keys() & meta.keys():
         if type(meta[name]) is not type(schema.ATTRIBUTES[name].default):
             raise ValueError(f"attribute {name} is {meta[name]!r}")
+    resolved, version = json.loads(_text(file["input/json"])), int(file.attrs["format_version"])
+    frames = {}
+    for name in ("sites", *schema.TABLES):
+        frame = _frame(file[name], schema.TABLES.get(name, {}))
+        frames[name] = modernised(name, frame, resolved) if version == 1 else frame
     return Run(
         path=path,
+        format_version=version,
         meta=meta,
         checksum=checksum,
         input_toml=_text(file["input/toml"]),
-        input=json.loads(_text(file["input/json"])),
-        sites=_frame(file["sites"], {}),
-        rounds=_frame(file["rounds"], schema.TABLES["rounds"]),
-        cohorts=_frame(file["rounds_sites"], schema.TABLES["rounds_sites"]),
-        candidates=_frame(file["candidates"], schema.TABLES["candidates"]),
+        input=resolved,
+        sites=frames["sites"],
+        rounds=frames["rounds"],
+        cohorts=frames["rounds_sites"],
+        candidates=frames["candidates"],
     )
 
 
@@ -191,7 +200,7 @@ def _frame(group: h5py.Group, expected: Mapping[str, Mapping[str, Any]]) -> pd.D
     for name, about in added.items():
         frame[name] = np.full(len(frame), about["default"], dtype=about["dtype"])
         frame.attrs["units"][name], frame.attrs["descriptions"][name] = about["unit"], about["doc"]
-    frame.attrs["added"] = list(added)
+    frame.attrs["added"], frame.attrs["stored"] = list(added), {}
     return frame
 
 

@@ -13,11 +13,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hpctrip.sim.rounds import Candidates, CohortRound, History, RoundRow, columns
+from hpctrip.base.rows import columns
+from hpctrip.sim.rounds import Candidates, CohortRound, History, RoundRow
 
 FORMAT = "hpctrip run"
-FORMAT_VERSION = 1
-"""Raised when an older reader would misread the file. A new column or attribute does not raise it."""
+FORMAT_VERSION = 2
+"""Raised when an older reader would misread the file. A new column or attribute does not raise it. Version 1 is read
+too: see record/older.py."""
 
 
 class Column(NamedTuple):
@@ -166,6 +168,18 @@ def _split(
         {name: np.asarray(arrays[name][start:end]) for name in names}
         for start, end in zip(starts, ends, strict=True)
     ]
+
+
+def row_bytes(num_sites: int, num_candidates: int) -> int:
+    """Uncompressed bytes of one round, with so many sites in its cohort and so many cohort sizes weighed."""
+    per_site, per_candidate = (len(TABLES[name]) for name in ("rounds_sites", "candidates"))
+    return 8 * (len(TABLES["rounds"]) + per_site * num_sites + per_candidate * num_candidates)
+
+
+def empty_bytes(num_sites: int) -> int:
+    """About what a results file takes that has no rounds: names, units, descriptions and input (35 kB in the tests'
+    one), and the table of sites."""
+    return 40_000 + 8 * 10 * num_sites
 
 
 def table_checksum(table: Table) -> str:

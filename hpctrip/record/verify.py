@@ -12,6 +12,7 @@ from hpctrip.record import schema
 from hpctrip.record.reader import Run
 from hpctrip.record.schema import Column
 from hpctrip.sim.rounds import History, RoundRow, Status
+from hpctrip.sim.timing import Timing
 
 RELATIVE_TOLERANCE = 1e-9
 """Recomputed float64 numbers may differ in the last digits, as sums depend on their order."""
@@ -26,12 +27,12 @@ def verify(run: Run) -> list[Fault]:
     if faults:
         return faults
     history = run.history()
-    clock = run.input.get("timing", {}).get("clock", "straggler")
+    timing = Timing.model_construct(clock=run.input.get("timing", {}).get("clock", "straggler"))
     deadline_s = run.input.get("faults", {}).get("deadline_s") or math.inf
     for row in history.rows:
         faults += [
             Fault(f"{run.path}: round {row.round}", problem)
-            for check in (_cohort, _samples, _makespan(clock, deadline_s), _accuracy, _vote)
+            for check in (_cohort, _samples, _makespan(timing, deadline_s), _accuracy, _vote)
             for problem in check(row)
         ]
     return [*faults, *_over_time(run, history)]
@@ -47,9 +48,9 @@ def _checksums(run: Run) -> Iterator[Fault]:
     if schema.meta_checksum(run.meta, run.input_toml, run.input) != run.checksum:
         yield Fault(str(run.path), "attributes or input do not match their checksum", way_out)
     for name, frame in run.tables.items():
-        units, docs = frame.attrs["units"], frame.attrs["descriptions"]
+        units, docs, stored = frame.attrs["units"], frame.attrs["descriptions"], frame.attrs["stored"]
         table = {
-            c: Column(frame[c].to_numpy(), units[c], docs[c])
+            stored.get(c, c): Column(frame[c].to_numpy(), units[c], docs[c])
             for c in frame.drop(columns=frame.attrs["added"])
         }
         if schema.table_checksum(table) != frame.attrs["checksum"]:
@@ -100,9 +101,8 @@ def _samples(row: RoundRow) -> Iterator[str]:
         yield f"num_samples is {row.num_samples}, its cohort's sum is {total}"
 
 
-def _makespan(clock: str, deadline_s: float) -> Callable[[RoundRow], Iterator[str]]:
-    """Eq. 7 in the reading that the input names (only "straggler" takes both parts from one site), and the deadline:
-    it is the round's length where somebody is missing or nobody could be asked."""
+def _makespan(timing: Timing, deadline_s: float) -> Callable[[RoundRow], Iterator[str]]:
+    """Eq. 7 in the reading that the input names, from the recorded times of the cohort."""
 
     def check(row: RoundRow) -> Iterator[str]:
         compute_s, comm_s = row.cohort.compute_s, row.cohort.comm_s
@@ -113,15 +113,10 @@ def _makespan(clock: str, deadline_s: float) -> Callable[[RoundRow], Iterator[st
         late = (status != Status.OUT) & (finish_s > deadline_s)
         for site in row.cohort.site[late != (status == Status.LATE)]:
             yield f"site {site}: its times and the deadline of {deadline_s:g} s contradict its status"
-        asked = status != Status.OUT
-        if not asked.any() or np.isin(status, (Status.LATE, Status.LOST)).any():
-            expected = deadline_s
-        elif clock == "straggler":
-            expected = min(finish_s[asked].max(), deadline_s)
-        else:
-            expected = min(compute_s[asked].max() + comm_s[asked].max(), deadline_s)
+        expected = timing.makespan_s(compute_s, comm_s, status, deadline_s)
         if _differ(row.makespan_s, expected):
-            yield f"makespan_s is {row.makespan_s:g}, the cohort's times give {expected:g} (clock {clock})"
+            yield f"makespan_s is {row.makespan_s:g}, the cohort's times give {expected:g} (clock {timing.clock})"
+        asked = status != Status.OUT
         at = np.flatnonzero(row.cohort.site == row.straggler)
         if not len(at):
             yield f"straggler {row.straggler} is not in its cohort"

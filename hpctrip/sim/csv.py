@@ -23,6 +23,6 @@ def read_table(path: str, place: str, needed: str) -> pd.DataFrame:
     return table
 
 
-def numbers(table: pd.DataFrame, column: str) -> np.ndarray:
+def column_numbers(table: pd.DataFrame, column: str) -> np.ndarray:
     """A column as float64 [rows]; NaN where it is no number."""
     return pd.to_numeric(table[column], errors="coerce").to_numpy(dtype=np.float64)

@@ -16,7 +16,7 @@ from hpctrip.base.component import Component
 from hpctrip.base.errors import InputError
 from hpctrip.base.rng import stream
 from hpctrip.base.units import Seconds
-from hpctrip.sim.csv import numbers, read_table
+from hpctrip.sim.csv import column_numbers, read_table
 from hpctrip.sim.timing import Timing
 
 
@@ -182,7 +182,7 @@ def _read_outages(path: str, num_sites: int) -> ListedOutages:
     for name in ("site", "start_s", "end_s"):
         if name not in table:
             raise InputError(place, f"no column {name} among: {', '.join(map(str, table.columns))}")
-        columns[name] = numbers(table, name)
+        columns[name] = column_numbers(table, name)
     site, start_s, end_s = columns["site"], columns["start_s"], columns["end_s"]
     wrong = {
         "site": ~((site >= 0) & (site < num_sites) & (site == np.floor(site))),

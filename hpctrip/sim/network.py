@@ -56,7 +56,7 @@ class Network(Component):
             return inverse
         return np.minimum(self.near_bandwidth_bps, inverse)
 
-    def delay_s(
+    def comm_s(
         self, distance_m: np.ndarray, bandwidth_bps: np.ndarray, up_bytes: float, down_bytes: float
     ) -> np.ndarray:
         """L_i of a site that has the aggregator's link to itself, [N] s (Eq. 3); a round trip adds the way down."""
@@ -64,9 +64,11 @@ class Network(Component):
         up_s = propagation_s + 8 * up_bytes / bandwidth_bps
         return up_s + (propagation_s + 8 * down_bytes / bandwidth_bps) if self.round_trip else up_s
 
-    def contended_s(self, delay_s: np.ndarray, up_bytes: float, down_bytes: float) -> np.ndarray:
-        """L_i [k] of a whole cohort, given each alone: the shared aggregator link can only slow them."""
+    def link_s(self, up_bytes: float, down_bytes: float) -> float:
+        """Seconds that one site's transfer takes of the aggregator's own link; 0 where that is no bound.
+
+        The cohort shares the link: none of k transfers ends before k times as long.
+        """
         if self.aggregator_bandwidth_bps is None:
-            return delay_s
-        shared_bytes = up_bytes + down_bytes if self.round_trip else up_bytes
-        return np.maximum(delay_s, len(delay_s) * 8 * shared_bytes / self.aggregator_bandwidth_bps)
+            return 0.0
+        return 8 * (up_bytes + down_bytes if self.round_trip else up_bytes) / self.aggregator_bandwidth_bps

@@ -8,8 +8,8 @@ from pydantic import Field
 from hpctrip.base.component import Component
 from hpctrip.base.rng import stream
 from hpctrip.base.units import Seconds
-from hpctrip.sim.policies.base import SiteView
 from hpctrip.sim.rounds import History
+from hpctrip.sim.view import SiteView
 from hpctrip.sim.world import World
 
 _NEGLIGIBLE = 1e-3  # observations whose smoothing weight has fallen below this are left out
@@ -27,19 +27,30 @@ class Profiler(Component):
     power_noise: float = Field(0.0, ge=0)
     """Standard deviation of the additive error on a power fraction (the result is clipped to 0..1)."""
     delay_noise: float = Field(0.0, ge=0)
-    """Standard deviation of the log of the multiplicative error on a delay."""
+    """Standard deviation of the log of the multiplicative error on a communication delay L_i."""
     smoothing: float = Field(0.0, ge=0, lt=1)
     """Weight of the past in an exponential moving average over observations; 0: the newest alone."""
 
     def view(self, world: World, clock_s: float, history: History, work_s: np.ndarray, seed: int) -> SiteView:
         """What the policies may see at `clock_s`; `work_s` is c_i of all sites [N]."""
         depth = 1 if self.smoothing == 0 else 1 + int(np.log(_NEGLIGIBLE) / np.log(self.smoothing))
-        power, delay, weights = 0.0, 0.0, 0.0
+        power, comm_s, weights = 0.0, 0.0, 0.0
         for age, (index, time_s) in enumerate(self._observations(clock_s, history)[-depth:][::-1]):
             weight = self.smoothing**age
-            seen_power, seen_delay = self._observe(world, index, time_s, seed)
-            power, delay, weights = power + weight * seen_power, delay + weight * seen_delay, weights + weight
-        return SiteView(power / weights, delay / weights, world.distance_m, work_s, world.update_bytes)
+            seen_power, seen_comm_s = self._observe(world, index, time_s, seed)
+            power, comm_s = power + weight * seen_power, comm_s + weight * seen_comm_s
+            weights += weight
+        power = power / weights
+        return SiteView(
+            power_fraction=power,
+            throughput_fraction=world.throughput_of(power),
+            comm_s=comm_s / weights,
+            distance_m=world.distance_m,
+            work_s=work_s,
+            update_bytes=world.update_bytes,
+            link_s=world.link_s,
+            clock=world.timing.clock,
+        )
 
     def _observations(self, clock_s: float, history: History) -> list[tuple[int, float]]:
         """(index, time) of the observations made so far, oldest first."""
@@ -51,10 +62,10 @@ class Profiler(Component):
         return [(index, index * self.interval_s) for index in range(oldest, newest + 1)]
 
     def _observe(self, world: World, index: int, time_s: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
-        power, delay = world.power_fraction(time_s), world.delay_s
+        power, comm_s = world.power_fraction(time_s), world.comm_s
         if self.power_noise or self.delay_noise:
             rng = stream(seed, "profiler", index)
-            power_error, delay_error = rng.standard_normal((2, len(world)))
+            power_error, comm_error = rng.standard_normal((2, len(world)))
             power = np.clip(power + self.power_noise * power_error, 0.0, 1.0)
-            delay = delay * np.exp(self.delay_noise * delay_error)
-        return power, delay
+            comm_s = comm_s * np.exp(self.delay_noise * comm_error)
+        return power, comm_s

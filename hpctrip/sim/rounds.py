@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any
 
 import numpy as np
 
-
-def column(doc: str, unit: str = "1", dtype: str = "f8", **default: Any) -> Any:
-    """A field that becomes one column of the results file, with its unit and description."""
-    return field(metadata={"doc": doc, "unit": unit, "dtype": dtype}, **default)
+from hpctrip.base.rows import column
 
 
 @dataclass(frozen=True)
@@ -53,9 +49,10 @@ class CohortRound:
         "samples that the site trained on (0: its update was not to arrive)", "samples", "i8"
     )
     power_fraction: np.ndarray = column("true power fraction P_i at the round's start", "1")
+    throughput_fraction: np.ndarray = column("what that power is worth: share of its full throughput", "1")
     seen_power_fraction: np.ndarray = column("power fraction that the profiler believed", "1")
-    compute_s: np.ndarray = column("simulated compute time (inf: not done by the deadline)", "s")
-    comm_s: np.ndarray = column("simulated communication time L_i (Eq. 3)", "s")
+    compute_s: np.ndarray = column("simulated elapsed compute time (inf: not done by the deadline)", "s")
+    comm_s: np.ndarray = column("simulated communication time L_i (Eq. 3), as the round had it", "s")
     train_loss: np.ndarray = column("mean training loss over the site's local steps (NaN: not trained)", "1")
     train_wall_s: np.ndarray = column("wall time that training this site took on its rank", "s")
     status: np.ndarray = column(
@@ -102,16 +99,6 @@ class RoundRow:
     )
     cohort: CohortRound = field(repr=False, default=None)  # type: ignore[assignment]
     candidates: Candidates | None = field(repr=False, default=None)
-
-
-def columns(cls: type) -> dict[str, dict[str, Any]]:
-    """{name: {doc, unit, dtype}} of a row class: the one source of the results file's schema. A column that came later
-    has a `default` too, which stands where older files lack it."""
-    return {
-        f.name: dict(f.metadata) | ({} if f.default is MISSING else {"default": f.default})
-        for f in fields(cls)
-        if f.metadata
-    }
 
 
 @dataclass(frozen=True)

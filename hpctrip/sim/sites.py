@@ -8,10 +8,11 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from hpctrip.base.component import Component, Registry
+from hpctrip.base.door import numbers
 from hpctrip.base.errors import InputError
 from hpctrip.base.rng import stream
 from hpctrip.base.units import MILE_M, Metres
-from hpctrip.sim.csv import numbers, read_table
+from hpctrip.sim.csv import column_numbers, read_table
 
 SITES = Registry("sites", default="powerlaw")
 
@@ -22,6 +23,12 @@ class SiteLaw(Component):
     def distances_m(self, seed: int) -> np.ndarray:
         """Distance d_i of every site to the aggregator, [N] metres."""
         raise NotImplementedError
+
+    def checked_distances_m(self, seed: int) -> np.ndarray:
+        """The distances, or InputError where they are none: at least one, finite, 0 or more."""
+        distances = np.atleast_1d(self.distances_m(seed))
+        place, what = f"sites.kind = {self.kind!r}", "the distances"
+        return numbers(distances, (max(1, distances.size),), 0.0, np.finfo(float).max, place, what)
 
 
 class _Drawn(SiteLaw):
@@ -109,7 +116,7 @@ class CsvSites(SiteLaw):
         table = read_table(self.path, place, "a column distance_mi or distance_m")
         for name, metres in {"distance_m": 1.0, "distance_mi": MILE_M}.items():
             if name in table:
-                values = numbers(table, name) * metres
+                values = column_numbers(table, name) * metres
                 break
         else:
             columns = ", ".join(map(str, table.columns))

@@ -50,7 +50,7 @@ class Timing(Component):
 
     def round_timing(
         self,
-        fraction: Callable[[float], np.ndarray],
+        throughput: Callable[[float], np.ndarray],
         step_s: float,
         start_s: float,
         work_s: np.ndarray,
@@ -61,28 +61,39 @@ class Timing(Component):
     ) -> RoundTiming:
         """Timing of the round that starts at `start_s`.
 
-        `fraction(t)` is the cohort's power [k], constant within steps of `step_s`; `work_s` is c_i [k];
+        `throughput(t)` is the cohort's throughput fraction [k], constant within steps of `step_s`; `work_s` is c_i [k];
         `total_work_s` is W, the sum of c_i over all N sites; `comm_s` is L_i [k]. `next_change_s(t)` is the next time
         at which power changes besides the steps. Who is not back after `deadline_s` is late (compute inf where the work
         was not even done by then); the round then lasts that long. Raises InputError where nobody sets a deadline and
         a site has no power for ten simulated years.
         """
         if self.clock == "mean-power":
-            rate, work = lambda t: fraction(t).mean(keepdims=True), work_s.mean(keepdims=True)
+            rate, work = lambda t: throughput(t).mean(keepdims=True), work_s.mean(keepdims=True)
         elif self.clock == "aggregate-throughput":
-            rate, work = lambda t: fraction(t).sum(keepdims=True), np.array([total_work_s])
+            rate, work = lambda t: throughput(t).sum(keepdims=True), np.array([total_work_s])
         else:
-            rate, work = fraction, work_s
+            rate, work = throughput, work_s
         if self.power == "frozen":
             step_s, next_change_s = np.inf, None
         done_s = elapsed_s(rate, step_s, start_s, work, next_change_s, deadline_s)
         compute_s = np.broadcast_to(done_s, comm_s.shape)
         total_s = compute_s + comm_s
-        makespan_s = total_s.max() if self.clock == "straggler" else compute_s.max() + comm_s.max()
         status = np.where(total_s > deadline_s, Status.LATE, Status.ARRIVED)
-        return RoundTiming(
-            compute_s, comm_s, float(min(makespan_s, deadline_s)), int(total_s.argmax()), status
-        )
+        makespan_s = self.makespan_s(compute_s, comm_s, status, deadline_s)
+        return RoundTiming(compute_s, comm_s, makespan_s, int(total_s.argmax()), status)
+
+    def makespan_s(
+        self, compute_s: np.ndarray, comm_s: np.ndarray, status: np.ndarray, deadline_s: float = np.inf
+    ) -> float:
+        """Length of a round whose sites took so long, arrays [k]: Eq. 7, or the deadline where somebody who was asked
+        is missing or nobody could be asked."""
+        asked = status != Status.OUT
+        if not asked.any() or np.isin(status, (Status.LATE, Status.LOST)).any():
+            return deadline_s
+        compute_s, comm_s = compute_s[asked], comm_s[asked]
+        straggler = self.clock == "straggler"
+        length_s = (compute_s + comm_s).max() if straggler else compute_s.max() + comm_s.max()
+        return float(min(length_s, deadline_s))
 
 
 def elapsed_s(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hpctrip.base.door import numbers
 from hpctrip.sim.faults import NO_FAULTS, Faults, FaultSchedule
 from hpctrip.sim.network import Network
 from hpctrip.sim.power import PowerModel, PowerSupply
@@ -21,15 +22,17 @@ class World:
 
     distance_m: np.ndarray
     bandwidth_bps: np.ndarray
-    delay_s: np.ndarray
+    comm_s: np.ndarray
     """L_i of each site alone (Eq. 3)."""
+    link_s: float
+    """Seconds that one site's transfer takes of the aggregator's own link, which the cohort shares; 0: no bound."""
     update_bytes: float
     """M as it travels up: compressed."""
     model_bytes: float
     """What travels down in a round trip: M uncompressed."""
+    power: PowerModel
     supply: PowerSupply
     throughput: Throughput
-    network: Network
     timing: Timing
     faults: FaultSchedule
 
@@ -47,20 +50,21 @@ class World:
         sent_fraction: float = 1.0,
     ) -> World:
         """The world of one seed. `payload_bytes` is M where the network says "auto"; `sent_fraction` is the share of M
-        that compression leaves for the way up."""
-        distance_m = sites.distances_m(seed)
+        that compression leaves for the way up. InputError where a component of it gives what it must not."""
+        distance_m = sites.checked_distances_m(seed)
         bandwidth_bps = network.bandwidth_bps(distance_m)
         model_bytes = float(payload_bytes if network.update_bytes == "auto" else network.update_bytes)
         update_bytes = model_bytes * sent_fraction
         return cls(
             distance_m,
             bandwidth_bps,
-            network.delay_s(distance_m, bandwidth_bps, update_bytes, model_bytes),
+            network.comm_s(distance_m, bandwidth_bps, update_bytes, model_bytes),
+            network.link_s(update_bytes, model_bytes),
             update_bytes,
             model_bytes,
+            power,
             power.supply(len(distance_m), seed),
             throughput,
-            network,
             timing,
             faults.schedule(len(distance_m), seed),
         )
@@ -69,9 +73,20 @@ class World:
         return len(self.distance_m)
 
     def power_fraction(self, clock_s: float) -> np.ndarray:
-        """P_i(t): share of its full throughput that each site's power allows, [N]; 0 where a site is out."""
-        fraction = self.throughput.fraction(self.supply.fraction(clock_s))
-        return np.where(self.faults.outages.down(clock_s), 0.0, fraction)
+        """P_i(t), [N]; 0 where a site is out."""
+        place, what = f"power.kind = {self.power.kind!r}", f"the power fractions at {clock_s:g} s"
+        power = numbers(self.supply.fraction(clock_s), (len(self),), 0.0, 1.0, place, what)
+        return np.where(self.faults.outages.down(clock_s), 0.0, power)
+
+    def throughput_of(self, power_fraction: np.ndarray) -> np.ndarray:
+        """What the power of each site is worth, [N]: share of its throughput at full power; 0 without power."""
+        place, what = f"throughput.kind = {self.throughput.kind!r}", "the throughput fractions"
+        worth = numbers(self.throughput.fraction(power_fraction), (len(self),), 0.0, 1.0, place, what)
+        return np.where(power_fraction > 0, worth, 0.0)
+
+    def throughput_fraction(self, clock_s: float) -> np.ndarray:
+        """What the sites' power is worth at that time, [N]."""
+        return self.throughput_of(self.power_fraction(clock_s))
 
     def round_timing(self, round: int, start_s: float, cohort: np.ndarray, work_s: np.ndarray) -> RoundTiming:
         """Simulated timing of round number `round` with `cohort` [k]; `work_s` is c_i of all sites [N].
@@ -81,30 +96,23 @@ class World:
         """
         k, deadline_s = len(cohort), self.faults.deadline_s
         asked = np.flatnonzero(~self.faults.outages.down(start_s)[cohort])
-        compute_s, comm_s = np.full(k, np.inf), self.delay_s[cohort].copy()
+        compute_s, comm_s = np.full(k, np.inf), self.comm_s[cohort].copy()
         status = np.full(k, int(Status.OUT))
         if len(asked) == 0:
             return RoundTiming(compute_s, comm_s, deadline_s, 0, status)
         sites = cohort[asked]
         lost, extra_s = self.faults.wan(round)
         timing = self.timing.round_timing(
-            lambda t: self.power_fraction(t)[sites],
+            lambda t: self.throughput_fraction(t)[sites],
             self.supply.step_s,
             start_s,
             work_s[sites],
             float(work_s.sum()),
-            self.network.contended_s(self.delay_s[sites], self.update_bytes, self.model_bytes)
-            + extra_s[sites],
+            np.maximum(self.comm_s[sites], len(sites) * self.link_s) + extra_s[sites],
             lambda t: self.faults.outages.next_change_s(t, sites),
             deadline_s,
         )
         compute_s[asked], comm_s[asked] = timing.compute_s, timing.comm_s
         status[asked] = np.where(lost[sites] & (timing.status == Status.ARRIVED), Status.LOST, timing.status)
-        missing = ((status == Status.LATE) | (status == Status.LOST)).any()
-        return RoundTiming(
-            compute_s,
-            comm_s,
-            deadline_s if missing else timing.makespan_s,
-            int(asked[timing.straggler]),
-            status,
-        )
+        makespan_s = self.timing.makespan_s(compute_s, comm_s, status, deadline_s)
+        return RoundTiming(compute_s, comm_s, makespan_s, int(asked[timing.straggler]), status)

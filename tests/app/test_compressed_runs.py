@@ -7,22 +7,23 @@ import pytest
 import torch
 from torch import nn
 
-from hpctrip.app.config import read_input
-from hpctrip.app.experiment import Run, State
+from hpctrip.app.aggregator import Aggregator
+from hpctrip.app.experiment import read_input
+from hpctrip.app.host import Host
 from hpctrip.base.rng import stream
 from hpctrip.learn.compression import COMPRESSIONS
 from hpctrip.learn.engines.base import SiteWork
 from hpctrip.learn.task import Dataset, Task
 from hpctrip.ranks.serial import SerialRanks
 from hpctrip.record.verify import verify
+from hpctrip.sim.state import State
 
 
 def built(task=None, *lines, paths=()):
-    """The parts of one run in this process, with its own task or another."""
-    experiment = read_input(paths, lines).experiment
-    return Run(
-        experiment, task or experiment.workload.task(experiment.seed), SerialRanks(), torch.device("cpu")
-    )
+    """Aggregator and host of one run in this process, with its own task or another."""
+    e = read_input(paths, lines).experiment
+    task = task or e.workload.task(e.seed)
+    return Aggregator(Host(e, e.num_sites(), task, SerialRanks(), torch.device("cpu")))
 
 
 # A real update
@@ -30,9 +31,9 @@ def built(task=None, *lines, paths=()):
 
 def test_payload_and_error_of_a_sites_real_update(tiny, capsys):
     """One site's update of the CNN. The bounds are those of each encoding over its buckets, in the 2-norm."""
-    run = built(paths=[tiny])
-    site = int(run.plan(State()).cohort[0])
-    (trained,) = run.engine.train(run.initial_params, [SiteWork(site, run.order(site, 1))])
+    aggregator = built(paths=[tiny])
+    host, site = aggregator.host, int(aggregator.simulation.begin(State()).cohort[0])
+    (trained,) = host.engine.train(host.initial_params, [SiteWork(site, host.order(site, 1))])
     update = trained.delta
     num_params, norm = len(update), float(torch.linalg.vector_norm(update))
     found = {}
@@ -78,7 +79,7 @@ def least_squares() -> Task:
 
 def descended(*lines, rounds=400):
     """Where federated gradient descent from (1, 1, 1) is after these rounds: one step a site and round."""
-    run = built(
+    aggregator = built(
         least_squares(),
         "sites.num_sites=3",
         "partition.kind=natural",
@@ -88,11 +89,10 @@ def descended(*lines, rounds=400):
         "train.lr=0.02",
         *lines,
     )
-    params = torch.ones(3)
+    host, params = aggregator.host, torch.ones(3)
     for number in range(rounds):
-        plan = run.plan(State(round=number))
-        hosted = run.train_hosted(params, plan)
-        params, _ = run.ranks.combine(hosted, 3, lambda total: run.step(params, plan, total))  # noqa: B023
+        _, assignment = aggregator.begin(State(round=number))
+        params = host.step(params, assignment, host.train(params, assignment))
     return float(torch.linalg.vector_norm(params))
 
 

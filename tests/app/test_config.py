@@ -8,11 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from hpctrip.app.config import Experiment, merge, read_input, validate
+from hpctrip.app.experiment import Experiment, experiment_of, read_input
 from hpctrip.base.errors import InputError
+from hpctrip.base.inputs import merge as merge_tables
 from hpctrip.sim.policies import POLICIES
 
 ROOT = Path(__file__).parents[2]
+
+
+def merge(below, above):
+    return merge_tables(below, above, Experiment)
 
 
 @pytest.fixture
@@ -65,7 +70,9 @@ def test_the_order_of_overrides_of_one_table_does_not_matter(lines, files):
 def test_the_sequential_engine_may_be_asked_for_by_its_old_name(files):
     experiment = read_input(files('[engine]\nname = "loop"\n')).experiment
     assert experiment.engine.name == "sequential"
-    assert validate({"engine": {"name": "loop"}}).engine == experiment.engine  # as in older results files
+    assert (
+        experiment_of({"engine": {"name": "loop"}}).engine == experiment.engine
+    )  # as in older results files
 
 
 def test_the_last_override_of_one_key_wins(files):
@@ -120,7 +127,7 @@ def test_the_error_names_the_file_that_is_wrong(files):
 def test_every_scenario_in_inputs_is_valid_and_named_like_its_file(path):
     experiment = read_input([str(path)]).experiment
     assert experiment.name == path.stem.replace("_", "-")
-    experiment.policy.check(len(experiment.sites.distances_m(experiment.seed)))
+    assert experiment.num_sites() >= 1
 
 
 def test_the_stored_input_repeats_the_run(trained, hpctrip, tmp_path):

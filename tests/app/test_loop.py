@@ -141,7 +141,7 @@ def test_evaluation_can_use_fewer_samples_in_other_batches(sound, tiny_run):
 def test_local_epochs_scale_visits_and_work(epochs, visits, sound):
     run = sound(f"train.local_epochs={epochs}", "policy.kind=all")
     assert run.cohorts["num_samples"].unique().tolist() == [visits]  # of 40 samples a site
-    assert run.sites["compute_s"].tolist() == pytest.approx([visits * 0.02] * 10)
+    assert run.sites["work_s"].tolist() == pytest.approx([visits * 0.02] * 10)
 
 
 def test_a_fixed_number_of_steps_is_the_same_work_at_every_site(sound):
@@ -149,19 +149,19 @@ def test_a_fixed_number_of_steps_is_the_same_work_at_every_site(sound):
     run = sound("train.local_steps=3", "train.batch_size=32", "policy.kind=all", "partition.balanced=false")
     assert run.cohorts["num_samples"].unique().tolist() == [96]  # = 3 * 32 visits
     assert run.sites["num_samples"].nunique() > 1
-    assert run.sites["compute_s"].tolist() == pytest.approx([96 * 0.02] * 10)
+    assert run.sites["work_s"].tolist() == pytest.approx([96 * 0.02] * 10)
 
 
 def test_half_epochs_visit_other_samples_every_round():
     """The order is a fresh shuffle of the shard, cut off; two epochs are two whole shuffles."""
-    from hpctrip.app.config import read_input
-    from hpctrip.app.experiment import Run
+    from hpctrip.app.experiment import read_input
+    from hpctrip.app.host import Host
     from hpctrip.ranks.serial import SerialRanks
 
     def run(epochs):
         lines = ["sites.num_sites=4", "workload.train_samples=400", "workload.test_samples=200"]
         e = read_input([], [*lines, f"train.local_epochs={epochs}"]).experiment
-        return Run(e, e.workload.task(e.seed), SerialRanks(), "cpu")
+        return Host(e, e.num_sites(), e.workload.task(e.seed), SerialRanks(), "cpu")
 
     half, double = run(0.5), run(2)
     shard = half.shards[2].tolist()

@@ -8,13 +8,19 @@ MODEL_MB = 0.83  # 207 k parameters in float32
 
 SCRIPT = """
 import sys
-from functools import partial
 from pathlib import Path
+from unittest.mock import Mock
 import torch
-from hpctrip.app.config import resolve
-from hpctrip.app.experiment import Run, State
+from hpctrip.app.aggregator import Aggregator
+from hpctrip.app.checkpointer import Checkpointer, Checkpointing
+from hpctrip.app.experiment import resolve
+from hpctrip.app.host import Host
+from hpctrip.app.leader import Leader
+from hpctrip.app.loop import train
+from hpctrip.app.signals import Interrupt, Interruption
 from hpctrip.ranks.memory import map_large_blocks
 from hpctrip.ranks.open import open_ranks
+from hpctrip.sim.state import State
 
 num_sites, engine, block, rounds = int(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 torch.set_num_threads(1)
@@ -26,23 +32,26 @@ experiment = resolve({
     "engine": {"name": engine, "sites_per_block": block},
     "stop": {"max_rounds": rounds},
 }).experiment
+
+class Watched(Host):
+    def evaluate(self, params, assignment):
+        if assignment.round in (20, rounds):
+            peak = int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) / 1e3
+            peaks = self.ranks.gather(peak)
+            if peaks:
+                print("peaks", *peaks, flush=True)
+        return super().evaluate(params, assignment)
+
 with open_ranks() as ranks:
     if ranks.rank not in ranks.hosts:
         map_large_blocks()
-    run = Run(experiment, experiment.workload.task(0), ranks, torch.device("cpu"))
-    state, params = State(), run.initial_params
-    while (plan := ranks.lead(partial(run.plan, state))) is not None:
-        hosted, before = run.train_hosted(params, plan), params
-        with run.wall.phase("exchange", plan.round):
-            params, tail = ranks.combine(hosted, len(params), partial(run.step, before, plan))
-        counts = ranks.total(run.evaluate_hosted(params, plan))
-        if ranks.is_aggregator:
-            state = run.advance(state, plan, params - before, tail, counts)
-        if plan.round in (20, rounds):
-            peak = int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) / 1e3
-            peaks = ranks.gather(peak)
-            if peaks:
-                print("peaks", *peaks, flush=True)
+    host = Watched(experiment, num_sites, experiment.workload.task(0), ranks, torch.device("cpu"))
+    leader = None
+    if ranks.is_aggregator:
+        never = Checkpointer(Checkpointing(enabled=False), Mock(), "", {}, 0)
+        nothing = Interruption(Interrupt(), "no-results", ["here"] * ranks.size)
+        leader = Leader(Aggregator(host), Mock(), never, nothing, Mock())
+    train(host, State(), host.initial_params, leader)
 """
 
 

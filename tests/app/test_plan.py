@@ -8,21 +8,25 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hpctrip.app import plan as planning
-from hpctrip.app.config import read_input
-from hpctrip.app.experiment import Run
+from hpctrip.app.aggregator import Aggregator
+from hpctrip.app.experiment import read_input
+from hpctrip.app.forecast import PlannedRanks
+from hpctrip.app.forecast.cost import memory_bytes, traffic, wall_s, written_bytes
+from hpctrip.app.forecast.rounds import first_rounds
+from hpctrip.app.forecast.speed import Speed
+from hpctrip.app.host import Host
 from hpctrip.sim.policies import POLICIES
 
 
 @pytest.fixture(scope="module")
 def planned(tiny):
-    """`planned(ranks, *lines)`: the tiny scenario's parts for so many ranks."""
+    """`planned(ranks, *lines)`: the tiny scenario's aggregator for so many ranks."""
     import torch
 
     def build(num_ranks, *lines):
-        experiment = read_input([tiny], lines).experiment
-        task = experiment.workload.task(experiment.seed)
-        return Run(experiment, task, planning.PlannedRanks(num_ranks), torch.device("cpu"))
+        e = read_input([tiny], lines).experiment
+        task = e.workload.task(e.seed)
+        return Aggregator(Host(e, e.num_sites(), task, PlannedRanks(num_ranks), torch.device("cpu")))
 
     return build
 
@@ -32,68 +36,72 @@ def test_the_planned_rounds_are_the_rounds_of_the_run(planned, trained, policy):
     lines = [f'policy.kind="{policy}"', "faults.deadline_s=18", "faults.lost_fraction=0.2"]
     lines += ["policy.k=4"] if policy in ("random", "static") else []
     run = trained(*lines)
-    for ahead, (_, row) in zip(planning.forecast(planned(1, *lines), 9), run.rounds.iterrows(), strict=True):
+    for ahead, (_, row) in zip(first_rounds(planned(1, *lines), 9), run.rounds.iterrows(), strict=True):
         cohort = run.cohorts[run.cohorts["round"] == row["round"]]
-        assert ahead.plan.cohort.tolist() == cohort["site"].tolist()
-        assert ahead.timing.status.tolist() == cohort["status"].tolist()
-        assert ahead.clock_s == row["clock_s"]
+        assert ahead.assignment.cohort.tolist() == cohort["site"].tolist()
+        assert ahead.row.cohort.status.tolist() == cohort["status"].tolist()
+        assert ahead.row.clock_s == row["clock_s"]
 
 
 def test_the_placement_is_that_of_the_real_ranks(planned):
-    run = planned(4, "policy.kind=all")
-    ahead = planning.forecast(run, 1)[0]
-    assert (
-        ahead.sites.sum() == 10 and ahead.blocks.tolist() == ahead.sites.tolist()
-    )  # the sequential engine's blocks are sites
-    assert ahead.samples.sum() == run.num_visits.sum()
+    aggregator = planned(4, "policy.kind=all")
+    ahead = first_rounds(aggregator, 1)[0]
+    # the sequential engine's blocks are sites
+    assert ahead.sites.sum() == 10 and ahead.blocks.tolist() == ahead.sites.tolist()
+    assert ahead.samples.sum() == aggregator.host.num_visits.sum()
     assert sorted(ahead.sites) == [3, 3, 4]
 
 
 def test_the_exchange_is_what_the_ranks_exchange(planned):
-    run = planned(4, "policy.kind=all")
-    ahead = planning.forecast(run, 1)[0]
-    sent = planning.exchanged_bytes(run, ahead.plan)
-    num_params = len(run.initial_params)
-    assert sent["up"] == run.train_hosted(run.initial_params, ahead.plan).nbytes
-    assert sent["up"] == 8 * (num_params + 3 * 10 + 4) and sent["down"] == 4 * num_params
-    assert sent["counters"] == run.evaluate_hosted(run.initial_params, ahead.plan).nbytes
-    assert planning.exchanged_bytes(planned(1), ahead.plan)["up"] == 0
+    aggregator = planned(4, "policy.kind=all")
+    host, assignment = aggregator.host, first_rounds(aggregator, 1)[0].assignment
+    sent, num_params = traffic(host, assignment), len(host.initial_params)
+    assert sent.up == host.train(host.initial_params, assignment).nbytes
+    assert sent.up == 8 * (num_params + 3 * 10 + 4) and sent.down == 4 * num_params
+    assert sent.counters == host.evaluate(host.initial_params, assignment).nbytes
+    assert traffic(planned(1).host, assignment).up == 0
 
 
 def test_wall_time_follows_from_the_busiest_host(planned):
-    run = planned(3, "policy.kind=all")
-    rounds = planning.forecast(run, 2)
-    speed = planning.Speed(100.0, np.inf, "as given")
-    assert planning.wall_s(run, rounds, speed, np.inf) == pytest.approx(
-        [200 / 100] * 2
-    )  # 400 samples on two hosts
+    aggregator = planned(3, "policy.kind=all")
+    host, rounds = aggregator.host, first_rounds(aggregator, 2)
+    speed = Speed(100.0, np.inf, "as given")
+    assert wall_s(host, rounds, speed, np.inf) == pytest.approx([200 / 100] * 2)  # 400 samples on two hosts
     # a vector of int64 up and one of float32 down, each twice over a link of a million bits per second
-    exchange_s = 2 * 8 * (8 * (len(run.initial_params) + 3 * 10 + 3) + 4 * len(run.initial_params)) / 1e6
-    assert planning.wall_s(run, rounds, speed, 1e6) == pytest.approx([2 + exchange_s] * 2)
+    num_params = len(host.initial_params)
+    exchange_s = 2 * 8 * (8 * (num_params + 3 * 10 + 3) + 4 * num_params) / 1e6
+    assert wall_s(host, rounds, speed, 1e6) == pytest.approx([2 + exchange_s] * 2)
 
 
 def test_what_will_be_written_is_what_the_run_writes(planned, trained):
     lines = ("policy.kind=all", "server.momentum=0.9", "compression.kind=top-k")
-    run, done = planned(1, *lines), trained(*lines)
-    sizes = planning.written_bytes(run, planning.forecast(run, 3))
+    aggregator, done = planned(1, *lines), trained(*lines)
+    sizes = written_bytes(aggregator, first_rounds(aggregator, 3)[-1])
     assert 0 <= Path(f"{done.path}.ckpt0").stat().st_size - sizes["checkpoint"] < 30_000  # its header
     assert 0 <= sizes["results"] - done.path.stat().st_size < 20_000
 
 
 def test_a_momentum_costs_a_velocity_and_a_slot(planned):
-    plain, heavy = planned(2), planned(2, "train.momentum=0.9", "server.momentum=0.9")
+    plain, heavy = planned(2).host, planned(2, "train.momentum=0.9", "server.momentum=0.9").host
     p = len(plain.initial_params)
-    a, b = (planning.memory_bytes(run, planning.forecast(run, 1)[0].plan) for run in (plain, heavy))
+    a, b = memory_bytes(plain, 4), memory_bytes(heavy, 4)
     assert b["engine"] - a["engine"] == 4 * p and b["model"] - a["model"] == 8 * p
+
+
+def test_adamw_costs_two_moments(planned):
+    plain, heavy = planned(2).host, planned(2, "train.optimizer=adamw", "train.lr=0.001").host
+    extra = memory_bytes(heavy, 4)["engine"] - memory_bytes(plain, 4)["engine"]
+    assert extra == 2 * 4 * len(plain.initial_params)
 
 
 def test_what_is_frozen_takes_memory_but_does_not_travel(planned):
     texts = "workload={kind='llm', block_tokens=16, pretrain_steps=0, sentences={roles=12, characters=400}}"
-    run = planned(2, texts, "partition.kind=natural")
-    ahead, p = planning.forecast(run, 1)[0].plan, len(run.initial_params)
+    aggregator = planned(2, texts, "partition.kind=natural")
+    host, ahead = aggregator.host, first_rounds(aggregator, 1)[0]
+    p = len(host.initial_params)
     assert p == 43_776
-    assert planning.memory_bytes(run, ahead)["model"] == 12 * p + 4 * 357_024
-    assert planning.exchanged_bytes(run, ahead)["down"] == 4 * p
+    assert memory_bytes(host, ahead.row.num_sites)["model"] == 12 * p + 4 * 357_024
+    assert traffic(host, ahead.assignment).down == 4 * p
 
 
 def test_the_report_warns_of_what_is_probably_not_meant(hpctrip, tiny):

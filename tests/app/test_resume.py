@@ -12,17 +12,17 @@ import pytest
 
 from hpctrip.app import launch as launching
 from hpctrip.app import signals
-from hpctrip.app.config import Checkpointing, Interrupt
-from hpctrip.app.desk import Keeper
-from hpctrip.app.experiment import State
+from hpctrip.app.checkpointer import Checkpointer, Checkpointing
 from hpctrip.app.resume import start_new, start_or_resume, start_resumed
-from hpctrip.app.signals import Interruption, listening, received, stop_file
+from hpctrip.app.signals import Interrupt, Interruption, listening, received, stop_file
 from hpctrip.base.errors import HpctripError, InputError, InterruptedRun
+from hpctrip.base.rows import columns
 from hpctrip.record import writer
 from hpctrip.record.checkpoint import Generations, newest, pack
 from hpctrip.record.reader import open_run
 from hpctrip.record.verify import verify
-from hpctrip.sim.rounds import History, RoundRow, columns
+from hpctrip.sim.rounds import History, RoundRow
+from hpctrip.sim.state import State
 
 TINY = [
     "sites.num_sites=6",
@@ -257,15 +257,15 @@ def test_checkpoints_keep_within_their_share_of_the_wall_time(tmp_path, fake_row
             return tmp_path
 
     rules = Checkpointing(every_s=10, max_fraction=0.01)
-    keeper = Keeper(rules, SlowDisk(tmp_path / "run.h5"), "", {}, 0, lambda: now[0])
+    checkpointer = Checkpointer(rules, SlowDisk(tmp_path / "run.h5"), "", {}, 0, lambda: now[0])
     saved = []
     for state in fake_rows(1000):
         now[0] += 1.0
-        if keeper.due(state, over=False):
-            keeper.save(state, *_no_arrays())
+        if checkpointer.due(state, over=False):
+            checkpointer.save(state, *_no_arrays())
             saved.append(state.round)
     assert saved == [10, 210, 410, 610, 810]  # the first after every_s; a cost of 2 s is 1 % of 200 s
-    assert keeper.due(state, over=True)
+    assert checkpointer.due(state, over=True)
 
 
 def _no_arrays():

@@ -20,8 +20,9 @@ from fuzzing import accepted_or_refused, hpctrip, many, spoiled
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpctrip.app.config import Experiment, known_keys
+from hpctrip.app.experiment import Experiment
 from hpctrip.base.component import Component, registry_of
+from hpctrip.base.inputs import known_keys
 from hpctrip.record import checkpoint
 from hpctrip.record.diff import diff
 from hpctrip.record.reader import open_run

@@ -43,6 +43,7 @@ def _history(num_rounds: int, num_sites: int) -> History:
             site=site,
             num_samples=100 + site,
             power_fraction=np.full(k, 0.5),
+            throughput_fraction=np.full(k, 0.5),
             seen_power_fraction=np.full(k, 0.5),
             compute_s=10.0 * (site + 1),
             comm_s=np.ones(k),

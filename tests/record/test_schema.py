@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from hpctrip.base.rows import columns
 from hpctrip.record import schema
 from hpctrip.record.reader import open_run
 from hpctrip.record.writer import write_run
-from hpctrip.sim.rounds import Candidates, CohortRound, History, RoundRow, columns
+from hpctrip.sim.rounds import Candidates, CohortRound, History, RoundRow
 
 _INTEGERS = st.integers(-(2**63), 2**63 - 1)
 _FLOATS = st.floats(width=64)

@@ -1,42 +1,88 @@
 """Small worlds and histories that a person can check by hand."""
 
+import math
+
 import numpy as np
 import pytest
 
-from hpctrip.sim.policies.base import SiteView
-from hpctrip.sim.rounds import CohortRound, History, RoundRow
+from hpctrip.sim.network import Network
+from hpctrip.sim.outcome import Outcome
+from hpctrip.sim.policies import POLICIES, Decision
+from hpctrip.sim.power import POWER_MODELS
+from hpctrip.sim.profiler import Profiler
+from hpctrip.sim.rounds import Candidates
+from hpctrip.sim.sites import SITES
+from hpctrip.sim.state import State
+from hpctrip.sim.step import Simulation
+from hpctrip.sim.stop import Stop
+from hpctrip.sim.throughput import THROUGHPUT_MODELS
+from hpctrip.sim.timing import Timing
+from hpctrip.sim.view import SiteView
+from hpctrip.sim.world import World
 
 
 @pytest.fixture
 def view():
     """`view(power, comm)`: what policies see of sites with 10 s of work each."""
 
-    def build(power, comm, distance_m=None, update_bytes=1.5e9):
+    def build(power, comm, distance_m=None, update_bytes=1.5e9, **others):
         power, comm = np.array(power, dtype=float), np.array(comm, dtype=float)
         distance = np.arange(len(power)) * 1e6 if distance_m is None else np.array(distance_m, dtype=float)
-        return SiteView(power, comm, distance, np.full(len(power), 10.0), update_bytes)
+        seen = {
+            "power_fraction": power,
+            "throughput_fraction": power,
+            "comm_s": comm,
+            "distance_m": distance,
+            "work_s": np.full(len(power), 10.0),
+            "update_bytes": update_bytes,
+        }
+        return SiteView(**seen | others)
 
     return build
 
 
 @pytest.fixture
-def history():
-    """`history((k, vote, accuracy), ...)`: rounds of 100 s each, as far as policies look at them."""
+def simulation():
+    """`simulation(world, **others)`: rounds in that world, of 100 samples a site; by default 200 fully powered sites at
+    no distance, whose rounds take 100 s."""
+
+    def build(world=None, **others):
+        world = world or World.build(
+            SITES["uniform"](num_sites=200, min_distance_m=0.0, max_distance_m=0.0),
+            Network(update_bytes=0.0),
+            POWER_MODELS["constant"](),
+            THROUGHPUT_MODELS["linear"](),
+            Timing(seconds_per_sample=1.0),
+            0.0,
+            seed=0,
+        )
+        parts = {
+            "world": world,
+            "profiler": Profiler(),
+            "policy": POLICIES["all"](),
+            "stop": Stop(target_accuracy=None),
+            "num_visits": np.full(len(world), 100),
+            "shares": np.full(len(world), 100),
+            "seed": 0,
+        }
+        return Simulation(**parts | others)
+
+    return build
+
+
+@pytest.fixture
+def history(simulation):
+    """`history((k, vote, accuracy), ...)`: rounds of 100 s each with cohorts, votes (0: none) and accuracies (None: not
+    evaluated) as given."""
 
     def build(*rounds):
-        rows = []
-        for number, (k, vote, accuracy) in enumerate(rounds, start=1):
-            zeros = np.zeros(k)
-            cohort = CohortRound(np.arange(k), *[zeros] * 8)
-            known = dict.fromkeys(RoundRow.__dataclass_fields__, 0.0)
-            known |= {"round": number, "clock_start_s": 100.0 * (number - 1), "clock_s": 100.0 * number}
-            known |= {
-                "num_sites": k,
-                "voted_num_sites": vote,
-                "accuracy": accuracy,
-                "eval_seen": 0 if accuracy is None else 1,
-            }
-            rows.append(RoundRow(**known | {"cohort": cohort, "candidates": None}))
-        return History(tuple(rows))
+        world, state = simulation(), State()
+        for k, vote, accuracy in rounds:
+            one = np.ones(1)
+            candidates = Candidates(np.array([vote]), one, one, one) if vote else None
+            draft = world.draft(state, world.view(state), Decision(np.arange(k), candidates))
+            known = math.nan if accuracy is None else accuracy
+            state, _ = world.finish(draft, Outcome.assumed(np.zeros(k), known))
+        return state.history
 
     return build

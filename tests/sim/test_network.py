@@ -1,3 +1,5 @@
+import dataclasses
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -6,6 +8,11 @@ from pydantic import ValidationError
 
 from hpctrip.base.units import MILE_M
 from hpctrip.sim.network import Network
+from hpctrip.sim.power import POWER_MODELS
+from hpctrip.sim.sites import SITES
+from hpctrip.sim.throughput import THROUGHPUT_MODELS
+from hpctrip.sim.timing import Timing
+from hpctrip.sim.world import World
 
 MILES = np.array([0.0, 100.0, 1000.0, 2000.0, 10_000.0])
 
@@ -29,39 +36,57 @@ def test_the_linear_law_is_a_straight_line_that_ends_at_the_far_bandwidth():
 
 def test_delay_is_propagation_plus_transfer():
     """Eq. 3: 2000 km at 2e8 m/s is 10 ms; 1.5 GB at 1 Gbit/s is 12 s."""
-    assert Network().delay_s(np.array([2e6]), np.array([1e9]), 1.5e9, 0.0) == pytest.approx([12.01])
+    assert Network().comm_s(np.array([2e6]), np.array([1e9]), 1.5e9, 0.0) == pytest.approx([12.01])
 
 
 def test_a_round_trip_costs_twice_and_only_the_way_up_is_compressed():
     network, site = Network(round_trip=True), (np.array([2e6]), np.array([1e9]))
-    assert network.delay_s(*site, 1.5e9, 1.5e9) == pytest.approx([24.02])
-    assert network.delay_s(*site, 0.375e9, 1.5e9) == pytest.approx([3.01 + 12.01])
+    assert network.comm_s(*site, 1.5e9, 1.5e9) == pytest.approx([24.02])
+    assert network.comm_s(*site, 0.375e9, 1.5e9) == pytest.approx([3.01 + 12.01])
+
+
+def timed(network, alone_s, up_bytes):
+    """Communication times of a cohort of all sites, which alone would take `alone_s`."""
+    alone_s = np.array(alone_s)
+    world = World.build(
+        SITES["uniform"](num_sites=len(alone_s), min_distance_m=0.0, max_distance_m=0.0),
+        network,
+        POWER_MODELS["constant"](),
+        THROUGHPUT_MODELS["linear"](),
+        Timing(),
+        0.0,
+        seed=0,
+        sent_fraction=up_bytes / 1.5e9,
+    )
+    world = dataclasses.replace(world, comm_s=alone_s)
+    return world.round_timing(1, 0.0, np.arange(len(alone_s)), np.ones(len(alone_s))).comm_s.tolist()
 
 
 def test_the_aggregators_link_is_shared_by_the_cohort():
     """Three updates of 1.5 GB through 1 Gbit/s take 36 s: only the site that takes longer alone is not slowed."""
     network = Network(aggregator_bandwidth_bps=1e9)
-    assert network.contended_s(np.array([12.0, 20.0, 40.0]), 1.5e9, 1.5e9) == pytest.approx([36, 36, 40])
-    assert (Network().contended_s(np.array([12.0, 20.0]), 1.5e9, 1.5e9) == [12, 20]).all()
+    assert network.link_s(1.5e9, 1.5e9) == pytest.approx(12)
+    assert timed(network, [12.0, 20.0, 40.0], 1.5e9) == pytest.approx([36, 36, 40])
+    assert timed(Network(), [12.0, 20.0], 1.5e9) == [12, 20]
 
 
 def test_in_a_round_trip_the_aggregators_link_carries_updates_and_uncompressed_models():
     """Three updates of 0.5 GB and three models of 1.5 GB through 1 Gbit/s: 12 s + 36 s."""
     network = Network(aggregator_bandwidth_bps=1e9, round_trip=True)
-    assert network.contended_s(np.array([12.0, 50.0, 4.0]), 0.5e9, 1.5e9) == pytest.approx([48, 50, 48])
+    assert timed(network, [12.0, 50.0, 4.0], 0.5e9) == pytest.approx([48, 50, 48])
 
 
 @given(st.sampled_from(["capped-inverse", "inverse", "linear"]), st.floats(1.0, 2e7), st.floats(1.0, 2e7))
 def test_a_farther_site_never_has_a_shorter_delay(law, a, b):
     network = Network(bandwidth_law=law)
     distance = np.sort(np.array([a, b]))
-    delay = network.delay_s(distance, network.bandwidth_bps(distance), 1.5e9, 1.5e9)
+    delay = network.comm_s(distance, network.bandwidth_bps(distance), 1.5e9, 1.5e9)
     assert delay[0] <= delay[1]
 
 
 def test_an_update_of_no_bytes_at_distance_0_takes_no_time():
     network = Network(update_bytes=0)
-    assert network.delay_s(np.zeros(1), network.bandwidth_bps(np.zeros(1)), 0.0, 0.0) == [0.0]
+    assert network.comm_s(np.zeros(1), network.bandwidth_bps(np.zeros(1)), 0.0, 0.0) == [0.0]
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,8 @@ def random_view(num_sites, seed=0):
     rng = np.random.default_rng(seed)
     distance_m = rng.uniform(100, 10_000, num_sites) * MILE_M
     comm_s = 12 * np.maximum(1, distance_m / (1000 * MILE_M))
-    return SiteView(rng.uniform(0.1, 1, num_sites), comm_s, distance_m, np.full(num_sites, 12.0), 1.5e9)
+    power = rng.uniform(0.1, 1, num_sites)
+    return SiteView(power, power, comm_s, distance_m, np.full(num_sites, 12.0), 1.5e9)
 
 
 def make(kind, num_sites):
@@ -45,7 +46,7 @@ def test_a_policy_chooses_distinct_sites_and_depends_on_its_arguments_alone(kind
 
 @pytest.mark.parametrize("kind", EVERY)
 def test_a_policy_works_in_a_world_of_one_site(kind):
-    sites = SiteView(np.ones(1), np.ones(1), np.zeros(1), np.ones(1), 1.5e9)
+    sites = SiteView(np.ones(1), np.ones(1), np.ones(1), np.zeros(1), np.ones(1), 1.5e9)
     assert make(kind, 1).select(sites, History(), stream(0, "policy", 1)).cohort.tolist() == [0]
 
 
@@ -231,9 +232,9 @@ def final_size(gain, seed, num_sites=100):
 
     distance_m = PowerLaw(num_sites=num_sites).distances_m(seed)
     network = Network()
-    comm_s = network.delay_s(distance_m, network.bandwidth_bps(distance_m), 1.5e9, 1.5e9)
+    comm_s = network.comm_s(distance_m, network.bandwidth_bps(distance_m), 1.5e9, 1.5e9)
     power = POWER_MODELS["uniform"]().supply(num_sites, seed).fraction(0)
-    sites = SiteView(power, comm_s, distance_m, np.full(num_sites, 12.0), 1.5e9)
+    sites = SiteView(power, power, comm_s, distance_m, np.full(num_sites, 12.0), 1.5e9)
     policy, k = PowerTrip(gain=gain), num_sites // 10
     for _ in range(30):
         k = policy.candidates(policy.rank(sites), sites, k, 0.01).vote

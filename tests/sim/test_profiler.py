@@ -3,6 +3,7 @@ import pytest
 
 from hpctrip.sim.faults import Faults
 from hpctrip.sim.network import Network
+from hpctrip.sim.power import POWER_MODELS
 from hpctrip.sim.profiler import Profiler
 from hpctrip.sim.rounds import History
 from hpctrip.sim.throughput import THROUGHPUT_MODELS
@@ -26,18 +27,18 @@ class Ramp:
 def world():
     network, distance_m = Network(), np.array([1e6, 5e6])
     bandwidth = network.bandwidth_bps(distance_m)
-    delay_s = network.delay_s(distance_m, bandwidth, 1.5e9, 1.5e9)
     return World(
-        distance_m,
-        bandwidth,
-        delay_s,
-        1.5e9,
-        1.5e9,
-        Ramp(),
-        THROUGHPUT_MODELS["linear"](),
-        network,
-        Timing(),
-        Faults().schedule(2, seed=0),
+        distance_m=distance_m,
+        bandwidth_bps=bandwidth,
+        comm_s=network.comm_s(distance_m, bandwidth, 1.5e9, 1.5e9),
+        link_s=0.0,
+        update_bytes=1.5e9,
+        model_bytes=1.5e9,
+        power=POWER_MODELS["constant"](),
+        supply=Ramp(),
+        throughput=THROUGHPUT_MODELS["linear"](),
+        timing=Timing(),
+        faults=Faults().schedule(2, seed=0),
     )
 
 
@@ -48,7 +49,7 @@ def power_seen(profiler, world, clock_s, history=None, seed=0):
 def test_the_default_is_exact_at_every_round(world):
     seen = Profiler().view(world, 250.0, History(), np.ones(2), 0)
     assert seen.power_fraction == pytest.approx([0.3, 0.5])
-    assert (seen.comm_s == world.delay_s).all() and seen.update_bytes == 1.5e9
+    assert (seen.comm_s == world.comm_s).all() and seen.update_bytes == 1.5e9
 
 
 def test_between_observations_the_view_is_old(world):

@@ -72,3 +72,7 @@ class Engine(Protocol):
     def train(self, params: torch.Tensor, sites: list[SiteWork]) -> Iterator[SiteUpdate]:
         """Train every site of the block from `params`."""
         ...
+
+    def memory_bytes(self, sites_per_block: int) -> int:
+        """Of the vectors that training a block of so many sites needs; activations and the data come besides."""
+        ...

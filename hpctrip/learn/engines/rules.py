@@ -13,6 +13,11 @@ from hpctrip.learn.engines.base import LocalWork
 class SGD:
     """torch.optim.SGD's rule with dampening 0: weight decay is an L2 penalty, the velocity starts at rest."""
 
+    @staticmethod
+    def num_slots(work: LocalWork) -> int:
+        """Vectors of state: the velocity, where there is momentum."""
+        return 1 if work.momentum else 0
+
     def __init__(self, weights: list[torch.Tensor], work: LocalWork):
         self.work = work
         self.velocity = [torch.zeros_like(w, requires_grad=False) for w in weights] if work.momentum else []
@@ -36,6 +41,11 @@ class SGD:
 
 class AdamW:
     """torch.optim.AdamW's rule (Loshchilov & Hutter 2019): decoupled weight decay, bias-corrected moments."""
+
+    @staticmethod
+    def num_slots(work: LocalWork) -> int:
+        """Vectors of state: two moments."""
+        return 2
 
     def __init__(self, weights: list[torch.Tensor], work: LocalWork):
         self.work = work
@@ -69,3 +79,8 @@ class AdamW:
 
 
 RULES = {"sgd": SGD, "adamw": AdamW}
+
+
+def site_bytes(num_params: int, work: LocalWork) -> int:
+    """Memory of one site in training: float32 weights, gradients, update, and the optimiser's state."""
+    return 4 * num_params * (3 + RULES[work.optimizer].num_slots(work))

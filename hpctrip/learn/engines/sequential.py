@@ -9,6 +9,7 @@ import torch
 
 from hpctrip.learn.aggregate import largest
 from hpctrip.learn.engines.base import LocalWork, SiteUpdate, SiteWork
+from hpctrip.learn.engines.rules import site_bytes
 from hpctrip.learn.engines.steps import AutogradStep, Step
 from hpctrip.learn.engines.tensors import allow_tf32, resident
 from hpctrip.learn.params import num_params
@@ -44,6 +45,10 @@ class Sequential:
             self.step.finish(params, self.delta)
             magnitude = largest(self.delta).item()
             yield SiteUpdate(site.site, self.delta, magnitude, mean_loss, time.perf_counter() - began)
+
+    def memory_bytes(self, sites_per_block: int) -> int:
+        """Of one site, whatever the block."""
+        return site_bytes(len(self.delta), self.work)
 
     def _epochs(self, site: SiteWork) -> float:
         """Visit the site's samples in order, in batches; the mean loss at the time of the visit."""

@@ -20,7 +20,7 @@ from torch.func import functional_call, vmap
 from hpctrip.learn.aggregate import largest
 from hpctrip.learn.engines.base import LocalWork, SiteUpdate, SiteWork
 from hpctrip.learn.engines.cuda_graph import called, captured
-from hpctrip.learn.engines.rules import RULES
+from hpctrip.learn.engines.rules import RULES, site_bytes
 from hpctrip.learn.engines.tensors import allow_tf32, autocast, resident, views
 from hpctrip.learn.params import num_params
 from hpctrip.learn.task import Task
@@ -80,6 +80,10 @@ class Stacked:
                 continue
             yield from updates
             first += len(chunk)
+
+    def memory_bytes(self, sites_per_block: int) -> int:
+        """Of every site of the block."""
+        return sites_per_block * site_bytes(num_params(self.model), self.work)
 
     def _train_if_memory_lasts(self, params: torch.Tensor, sites: list[SiteWork]) -> list[SiteUpdate] | None:
         try:

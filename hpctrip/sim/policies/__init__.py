@@ -1,7 +1,8 @@
 """Policies: which sites, and how many. Each in a file of this folder, which is imported whole."""
 
 from hpctrip.base.component import import_all
-from hpctrip.sim.policies.base import POLICIES, Decision, Policy, SiteView
+from hpctrip.sim.policies.base import POLICIES, Decision, Policy
+from hpctrip.sim.view import SiteView
 
 __all__ = ["POLICIES", "Decision", "Policy", "SiteView"]
 

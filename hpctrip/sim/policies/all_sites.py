@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from hpctrip.sim.policies.base import POLICIES, Decision, Policy, SiteView
+from hpctrip.sim.policies.base import POLICIES, Decision, Policy
 from hpctrip.sim.rounds import History
+from hpctrip.sim.view import SiteView
 
 
 @POLICIES.add

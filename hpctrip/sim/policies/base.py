@@ -10,25 +10,7 @@ import numpy as np
 from hpctrip.base.component import Component, Registry
 from hpctrip.base.errors import InputError
 from hpctrip.sim.rounds import Candidates, History
-
-
-@dataclass(frozen=True)
-class SiteView:
-    """What the aggregator believes of every site now (the profiler's view, never the truth), as arrays [N]."""
-
-    power_fraction: np.ndarray
-    """P_i, in [0, 1]."""
-    comm_s: np.ndarray
-    """L_i (Eq. 3), in seconds."""
-    distance_m: np.ndarray
-    """d_i, in metres."""
-    compute_s: np.ndarray
-    """c_i, seconds of one round of local work at full power."""
-    update_bytes: float
-    """M, the simulated payload of one update as it travels up (compressed), in bytes."""
-
-    def __len__(self) -> int:
-        return len(self.power_fraction)
+from hpctrip.sim.view import SiteView
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
-from hpctrip.sim.policies.base import POLICIES, Decision, Policy, SiteView
+from hpctrip.sim.policies.base import POLICIES, Decision, Policy
 from hpctrip.sim.rounds import History
+from hpctrip.sim.view import SiteView
 
 
 @POLICIES.add

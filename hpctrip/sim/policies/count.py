@@ -8,15 +8,16 @@ import numpy as np
 from pydantic import Field
 
 from hpctrip.base.component import Component
-from hpctrip.sim.policies.base import Decision, Policy, SiteView, check_k
+from hpctrip.sim.policies.base import Decision, Policy, check_k
+from hpctrip.sim.predict import prefix_round_s
 from hpctrip.sim.rounds import Candidates, History
+from hpctrip.sim.view import SiteView
 
 
 class DynamicCount(Component):
     """Greedy search for the cohort size k with the best projected accuracy gain per second.
 
-    E(k) = dA(k) / T(k), T(k) = c / mean(P of the top k) + max(L of the top k). Grows at once, shrinks only after
-    `patience_rounds` consecutive votes for fewer sites.
+    E(k) = dA(k) / T(k). Grows at once, shrinks only after `patience_rounds` consecutive votes for fewer sites.
     """
 
     initial_fraction: float = Field(0.1, gt=0, le=1)
@@ -35,6 +36,8 @@ class DynamicCount(Component):
     """g_r is the mean accuracy gain per round over so many last rounds."""
     min_gain: float = Field(1e-4, gt=0)
     """Floor of g_r."""
+    round_time: Literal["mean-power", "clock"] = "mean-power"
+    """T(k). mean-power: Algorithm 1's c / mean P + max L over the top k. clock: as `timing.clock` will charge it."""
 
     def decide(self, order: np.ndarray, sites: SiteView, history: History) -> Decision:
         """The cohort: a prefix of the ranking `order` [N], with every candidate that was weighed."""
@@ -53,10 +56,8 @@ class DynamicCount(Component):
             k = np.arange(max(1, num_sites - self.window), min(len(order), num_sites + self.window) + 1)
         else:
             k = np.arange(1, len(order) + 1)
-        top = order[: k[-1]]
-        with np.errstate(divide="ignore"):
-            mean_power = (np.cumsum(sites.power_fraction[top]) / np.arange(1, len(top) + 1))[k - 1]
-            round_s = sites.compute_s.mean() / mean_power + np.maximum.accumulate(sites.comm_s[top])[k - 1]
+        clock = sites.clock if self.round_time == "clock" else self.round_time
+        round_s = prefix_round_s(sites, order[: k[-1]], clock)[k - 1]
         if self.gain == "scaled":
             gain = trend * (k / num_sites) * np.log1p(num_sites) / np.log1p(k)
         else:

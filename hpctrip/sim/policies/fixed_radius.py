@@ -7,8 +7,9 @@ from pydantic import Field
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.units import MILE_M, Metres
-from hpctrip.sim.policies.base import POLICIES, Decision, Policy, SiteView
+from hpctrip.sim.policies.base import POLICIES, Decision, Policy
 from hpctrip.sim.rounds import History
+from hpctrip.sim.view import SiteView
 
 
 @POLICIES.add

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from hpctrip.sim.policies.base import POLICIES, Decision, SiteView
+from hpctrip.sim.policies.base import POLICIES, Decision
 from hpctrip.sim.policies.count import FixedOrDynamic
 from hpctrip.sim.policies.ranking import best_first
 from hpctrip.sim.rounds import History
+from hpctrip.sim.view import SiteView
 
 
 @POLICIES.add

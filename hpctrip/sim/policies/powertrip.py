@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from hpctrip.sim.policies.base import POLICIES, Decision, Policy, SiteView
+from hpctrip.sim.policies.base import POLICIES, Decision, Policy
 from hpctrip.sim.policies.count import DynamicCount
 from hpctrip.sim.policies.ranking import PowerToCost
 from hpctrip.sim.rounds import History
+from hpctrip.sim.view import SiteView
 
 
 @POLICIES.add

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from hpctrip.base.component import Component
 from hpctrip.base.units import GB, Bytes
-from hpctrip.sim.policies.base import SiteView
+from hpctrip.sim.view import SiteView
 
 
 def best_first(score: np.ndarray) -> np.ndarray:

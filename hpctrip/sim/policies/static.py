@@ -9,9 +9,10 @@ from __future__ import annotations
 import numpy as np
 from pydantic import Field
 
-from hpctrip.sim.policies.base import POLICIES, Decision, Policy, SiteView, check_k
+from hpctrip.sim.policies.base import POLICIES, Decision, Policy, check_k
 from hpctrip.sim.policies.ranking import PowerToCost
 from hpctrip.sim.rounds import History
+from hpctrip.sim.view import SiteView
 
 
 @POLICIES.add

@@ -1,0 +1,64 @@
+"""What a results file says about its run, besides the rounds."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from hpctrip.app.aggregator import Aggregator
+from hpctrip.app.experiment import Input
+from hpctrip.record.environment import environment
+
+
+def attributes(aggregator: Aggregator, given: Input, hosts: list[tuple[str, str]]) -> dict[str, Any]:
+    """Attributes of the results file (`record.schema.ATTRIBUTES`) and the two texts of the input. `hosts` has the host
+    name and the device of every rank."""
+    host, world, ranks = aggregator.host, aggregator.world, aggregator.ranks
+    experiment = host.experiment
+    target = experiment.stop.target_accuracy
+    return {
+        **environment(ranks.library),
+        "input_toml": given.toml,
+        "input_json": given.json,
+        "scenario": experiment.name,
+        "label": experiment.label or "",
+        "policy": experiment.policy.kind,
+        "seed": experiment.seed,
+        "target_accuracy": math.nan if target is None else target,
+        "data_source": host.task.source,
+        "synthetic_data": host.task.synthetic,
+        "synthetic_power": world.supply.synthetic,
+        "update_bytes": world.update_bytes,
+        "compression": experiment.compression.kind,
+        "payload_bytes": experiment.compression.payload_bytes(len(host.initial_params)),
+        "num_params": len(host.initial_params),
+        "num_ranks": ranks.size,
+        "transport": ranks.name,
+        "engine": host.engine.name,
+        "hosts": [name for name, _ in hosts],
+        "devices": [device for _, device in hosts],
+    }
+
+
+def site_columns(aggregator: Aggregator) -> dict[str, tuple[np.ndarray, str, str]]:
+    """The table of sites: {column: (values [N], unit, description)}."""
+    host, world = aggregator.host, aggregator.world
+    columns = {
+        "site": (np.arange(len(world)), "1", "site index"),
+        "distance_m": (world.distance_m, "m", "distance to the aggregator d_i"),
+        "bandwidth_bps": (world.bandwidth_bps, "bit/s", "WAN bandwidth B_i"),
+        "comm_s": (world.comm_s, "s", "communication delay L_i of the site alone (Eq. 3)"),
+        "num_samples": (host.num_samples, "samples", "samples of the site's shard"),
+        "work_s": (
+            world.timing.seconds_per_sample * host.num_visits,
+            "s",
+            "modelled compute time c_i of one round at full power",
+        ),
+        "power_fraction": (world.power_fraction(0.0), "1", "power fraction P_i at time 0"),
+        "throughput_fraction": (world.throughput_fraction(0.0), "1", "what that power is worth"),
+    }
+    for name, values in world.supply.describe().items():
+        columns[name] = (values, "1", f"{name.replace('_', ' ')} of the site's power trace")
+    return columns

@@ -1,0 +1,142 @@
+"""Rank 0's half of a round: the simulation's draft becomes work for the hosts, what they counted its outcome."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from hpctrip.app.assignment import Assignment
+from hpctrip.app.host import Host
+from hpctrip.base.errors import DivergedError
+from hpctrip.base.units import GB
+from hpctrip.learn.aggregate import LARGEST_UPDATE
+from hpctrip.learn.counters import EVALUATION, TRAINING, Tally
+from hpctrip.ranks.placement import Blocks, cut, cut_at_fixed_borders, place
+from hpctrip.sim.outcome import Outcome, Wall
+from hpctrip.sim.rounds import History
+from hpctrip.sim.state import State
+from hpctrip.sim.step import Draft
+
+
+class Aggregator:
+    """Decides rounds and says what came of them. Shapes: k sites of the cohort, P parameters."""
+
+    def __init__(self, host: Host):
+        """`host` are the parts of the experiment that rank 0 has like every rank."""
+        e = host.experiment
+        self.host, self.experiment, self.ranks = host, e, host.ranks
+        self.simulation = e.simulation(len(host.initial_params), host.num_samples)
+        self.world = self.simulation.world
+        self.num_rounds = 0
+        """Rounds since this process started; a resumed run has more."""
+        self.rank_wall_s = np.zeros((2, self.ranks.size))
+        """Seconds that every rank has spent in training and in evaluation since then."""
+        self.signals = np.zeros(self.ranks.size, dtype=np.int64)
+        """What every rank had received by the last round's end."""
+
+    @property
+    def updates(self) -> str:
+        """The size of an update on the simulated WAN, in words."""
+        rule, size = self.experiment.compression, f"{self.world.update_bytes / GB:g} GB"
+        fraction = rule.sent_fraction(len(self.host.initial_params))
+        whole = f"{self.world.model_bytes / GB:g} GB"
+        return size if fraction == 1 else f"{size} ({rule.kind}: {fraction:.2%} of {whole})"
+
+    def begin(self, state: State) -> tuple[Draft, Assignment]:
+        """The round after `state`, and who trains what in it."""
+        self.host.wall.start()
+        draft = self.simulation.begin(state)
+        return draft, self.assign(draft)
+
+    def assign(self, draft: Draft) -> Assignment:
+        """Blocks of the sites whose updates arrive, and their hosts."""
+        arriving = draft.arriving
+        blocks, block_hosts = self._place(draft.cohort[arriving])
+        blocks = replace(blocks, positions=arriving[blocks.positions])
+        every, last = self.experiment.evaluate.every_rounds, self.experiment.stop.max_rounds
+        evaluated = draft.round % every == 0 or draft.round == last
+        return Assignment(draft.round, draft.cohort, draft.weights, blocks, block_hosts, evaluated)
+
+    def _place(self, sites: np.ndarray) -> tuple[Blocks, np.ndarray]:
+        """Blocks of the sites that train, as positions into `sites`, and the host of each."""
+        host = self.host
+        if host.fixed_hosts is not None:
+            blocks = cut_at_fixed_borders(sites, host.sites_per_block)
+            return blocks, host.fixed_hosts[sites[blocks.positions[blocks.starts[:-1]]]]
+        blocks = cut(sites, host.sites_per_block)
+        return blocks, place(blocks.sums(host.num_visits[sites]), len(self.ranks.hosts))
+
+    def finish(self, draft: Draft, change: torch.Tensor, tail: np.ndarray, counts: np.ndarray) -> State:
+        """The state after the round. `change` [P] is what it did to the global model; `tail` and `counts` are the
+        counters TRAINING and EVALUATION, summed over all ranks. Raises DivergedError where the round has no result."""
+        k = len(draft.cohort)
+        trained = TRAINING.tally(k, self.ranks.size, tail)
+        evaluated = EVALUATION.tally(k, self.ranks.size, counts)
+        self._refuse_diverged(draft, trained.integers["diverged"] > 0)
+        self.num_rounds += 1
+        self.rank_wall_s += trained.values("rank_train_wall_s"), evaluated.values("rank_evaluate_wall_s")
+        self.signals = evaluated.integers["signal"]
+        state, _ = self.simulation.finish(draft, self._outcome(change, trained, evaluated))
+        return state
+
+    def _outcome(self, change: torch.Tensor, trained: Tally, evaluated: Tally) -> Outcome:
+        seen = int(evaluated.integers["seen"][0])
+        return Outcome(
+            diverged=trained.integers["diverged"] > 0,
+            train_loss=trained.values("train_loss"),
+            train_wall_s=trained.values("train_wall_s"),
+            update_norm=float(torch.linalg.vector_norm(change)),
+            eval_correct=int(evaluated.integers["correct"][0]),
+            eval_seen=seen,
+            eval_loss=float(evaluated.values("loss_sum")[0]) / seen if seen else math.nan,
+            wall=self._wall(trained, evaluated),
+        )
+
+    def _wall(self, trained: Tally, evaluated: Tally) -> Wall:
+        """Of the exchange only what rank 0 did not spend waiting for the slowest host to finish training."""
+        hosts, phases = self.ranks.hosts, self.host.wall.phases
+        train_s = trained.values("rank_train_wall_s")[hosts.start :]
+        waited_s = float(train_s.max()) if hosts.start > 0 else 0.0
+        return Wall(
+            wall_s=self.host.wall.end(),
+            train_wall_s=float(train_s.max()),
+            exchange_wall_s=max(0.0, phases["exchange"] - waited_s),
+            evaluate_wall_s=float(evaluated.values("rank_evaluate_wall_s").max()),
+            record_wall_s=phases.get("record", 0.0),
+            idle_fraction=float(1 - train_s.mean() / train_s.max()) if train_s.max() else 0.0,
+        )
+
+    def _refuse_diverged(self, draft: Draft, diverged: np.ndarray) -> None:
+        """Raise DivergedError where updates diverged, unless the input says to go on without them and any is left."""
+        if not diverged.any():
+            return
+        if self.experiment.server.on_diverged == "stop":
+            first, *others = draft.cohort[diverged]
+            more = f" (and {len(others)} more)" if others else ""
+            raise DivergedError(
+                f"site {first}{more}, round {draft.round}: the training loss or an entry of the update is not finite "
+                f"or beyond {LARGEST_UPDATE:g}: training diverged; lower train.lr"
+            )
+        if diverged[draft.arriving].all():
+            raise DivergedError(f"round {draft.round}: the update of every site diverged; lower train.lr")
+
+    def rank_phases(self, history: History) -> list[str]:
+        """One line a rank: its wall seconds by phase over the rounds since this process started.
+
+        The exchange and its bookkeeping is everyone's; what no phase accounts for is waiting for others.
+        """
+        rows = history.rows[len(history) - self.num_rounds :]
+        total_s = sum(row.wall_s for row in rows)
+        exchange_s, record_s = (
+            sum(getattr(row, f"{p}_wall_s") for row in rows) for p in ("exchange", "record")
+        )
+        lines = []
+        for rank, (train_s, evaluate_s) in enumerate(self.rank_wall_s.T):
+            phases = {"train": train_s, "exchange": exchange_s, "evaluate": evaluate_s}
+            phases["record"] = record_s if rank == 0 else 0.0
+            phases["idle"] = max(0.0, total_s - sum(phases.values()))
+            lines.append(f"rank {rank}: " + ", ".join(f"{name} {s:.2f} s" for name, s in phases.items()))
+        return lines

@@ -1,0 +1,154 @@
+"""What every rank does in a round: train the sites that it hosts, step the model, evaluate its share.
+
+Rank 0 has these parts too: alone it hosts all sites, among others none, but it steps the model.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+
+import numpy as np
+import torch
+
+from hpctrip.app.assignment import Assignment
+from hpctrip.app.experiment import Experiment
+from hpctrip.app.signals import received
+from hpctrip.base.rng import stream
+from hpctrip.learn.aggregate import LARGEST_UPDATE, PartialSum, mean_update
+from hpctrip.learn.compression import Compressor
+from hpctrip.learn.counters import EVALUATION, TRAINING
+from hpctrip.learn.engines import choose
+from hpctrip.learn.engines.base import SiteWork
+from hpctrip.learn.evaluate import eval_batches, evaluate
+from hpctrip.learn.params import flatten
+from hpctrip.learn.task import Task
+from hpctrip.ranks.base import Ranks
+from hpctrip.ranks.phase import Wall, current_phase
+from hpctrip.ranks.placement import fixed_hosts
+
+
+class Host:
+    """The parts of one experiment that every rank has, equal but for the device. Shapes: N sites, P parameters, T
+    counters."""
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        num_sites: int,
+        task: Task,
+        ranks: Ranks,
+        device: torch.device,
+        hosts_kind: str = "cpu",
+    ):
+        """`num_sites` is `experiment.num_sites()`, which only rank 0 asks; `device` is this rank's; `hosts_kind` is the
+        kind that the hosts train on, which decides about the engine."""
+        self.experiment, self.task, self.ranks, self.device = experiment, task, ranks, device
+        self.seed = experiment.seed
+        self.wall = Wall()
+        self.work = experiment.train.local_work(experiment.workload, experiment.engine.precision)
+        engine, why = choose(experiment.engine.name, hosts_kind, task.sequential_only)
+        self.engine = engine(task, self.work, device)
+        self.engine_choice = f"engine {engine.name} ({why})"
+        self.sites_per_block = experiment.engine.sites_per_block or (
+            1 if self.engine.name == "sequential" else 32
+        )
+        # torch's own generator initialises models; its seed derives from a named stream like all randomness
+        torch.manual_seed(int(stream(self.seed, "init").integers(2**63)))
+        self.model = task.build_model().to(device)
+        self.initial_params = flatten(self.model)
+        """[P], equal everywhere: drawn from the seed."""
+        self.slots = torch.zeros(
+            experiment.server.num_slots(), len(self.initial_params), dtype=torch.float64, device=device
+        )
+        self.num_sites = num_sites
+        self.shards = experiment.partition.split(
+            task.train.labels, task.train.groups, num_sites=num_sites, seed=self.seed
+        )
+        self.num_samples = np.array([len(shard) for shard in self.shards])
+        self.num_visits = experiment.train.num_visits(self.num_samples, experiment.workload)
+        self.compressor = Compressor(experiment.compression, self.seed)
+        self.partial = PartialSum(len(self.initial_params), TRAINING.size(num_sites, ranks.size), device)
+        self.fixed_hosts = (
+            fixed_hosts(self.num_visits, self.sites_per_block, len(ranks.hosts))
+            if experiment.compression.keeps_residual
+            else None
+        )
+        """Host of every site [N] where sites keep something at their host; None: any host, placed every round."""
+        self.eval_batches = eval_batches(
+            min(len(task.test), experiment.evaluate.max_samples or len(task.test)),
+            experiment.evaluate.batch_size,
+        )
+
+    def train(self, params: torch.Tensor, assignment: Assignment) -> torch.Tensor:
+        """Train this rank's blocks from the global model [P]: its share of the sum and of the counters `TRAINING`,
+        [P + T] int64, valid until the next round."""
+        round, rank = assignment.round, self.ranks.rank
+        tally = TRAINING.tally(len(assignment.cohort), self.ranks.size)
+        self.partial.begin(len(tally.vector))
+        with self.wall.phase("train", round):
+            began = time.perf_counter()
+            hosted = assignment.hosted(rank - self.ranks.hosts.start)
+            # All orders at once: between two small sites, with cold caches, each takes several times as long.
+            work = [
+                [SiteWork(site, self.order(site, round)) for site in assignment.cohort[block].tolist()]
+                for block in hosted
+            ]
+            # where nothing is lost on the way, what arrives is as large as what the engine yields
+            lossless = self.experiment.compression.lossless
+            for block, sites in zip(hosted, work, strict=True):
+                current_phase.enter("train", round)  # the watchdog's limit is one block's
+                for position, update in zip(block, self.engine.train(params, sites), strict=True):
+                    usable = abs(update.mean_loss) < LARGEST_UPDATE and self.partial.add(
+                        self.compressor(update.site, round, update.delta),
+                        float(assignment.weights[position]),
+                        update.magnitude if lossless else None,
+                    )
+                    if usable:
+                        tally.note("train_loss", update.mean_loss, position)
+                    else:
+                        tally.note("diverged", 1, position)
+                    tally.note("train_wall_s", update.wall_s, position)
+            tally.note("rank_train_wall_s", time.perf_counter() - began, rank)
+        self.partial.tail.copy_(torch.from_numpy(tally.vector))
+        return self.partial.vector
+
+    def order(self, site: int, round: int) -> np.ndarray:
+        """Training samples in the order in which the site visits them this round, [num_visits]."""
+        shard, rng = self.shards[site], stream(self.seed, "order", round, site)
+        num_visits = self.num_visits[site]
+        epochs = [rng.permutation(shard) for _ in range(math.ceil(num_visits / len(shard)))]
+        return np.concatenate(epochs)[:num_visits]
+
+    def step(self, params: torch.Tensor, assignment: Assignment, total: torch.Tensor) -> torch.Tensor:
+        """The new global model (Eq. 2), by the server optimiser, from the sum over all ranks [P + T]. Unchanged, and
+        the optimiser too, where no update arrived.
+
+        Where sites were left out, the others' mean is that over their own weights: p_i / sum of the p_j left.
+        """
+        num_params = len(params)
+        update = mean_update(total[:num_params])
+        tail = total[num_params:].cpu().numpy()
+        diverged = (
+            TRAINING.tally(len(assignment.cohort), self.ranks.size, tail).integers["diverged"].astype(bool)
+        )
+        left = float(assignment.weights[~diverged].sum())
+        if left == 0:
+            return params
+        if diverged.any():
+            update /= left
+        return self.experiment.server.step(params, self.slots, update, assignment.round)
+
+    def evaluate(self, params: torch.Tensor, assignment: Assignment) -> np.ndarray:
+        """This rank's share of the counters `EVALUATION`, int64."""
+        rank, hosts = self.ranks.rank, self.ranks.hosts
+        tally = EVALUATION.tally(len(assignment.cohort), self.ranks.size)
+        if assignment.evaluate and rank in hosts:
+            began = time.perf_counter()
+            hosted = self.eval_batches[hosts.index(rank) :: len(hosts)]
+            counts = evaluate(self.task, self.model, params, hosted).values.tolist()
+            for name, count in zip(("correct", "seen", "loss_sum"), counts, strict=True):
+                tally.integers[name][0] = count
+            tally.note("rank_evaluate_wall_s", time.perf_counter() - began, rank)
+        tally.note("signal", received(), rank)
+        return tally.vector

@@ -1,0 +1,169 @@
+"""Input files for any root component: TOML merged left to right, `-o` lines on top, validated once, all faults in one
+report."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from hpctrip.base.component import Component, Registry, registry_of, unknown_name
+from hpctrip.base.errors import Fault, InputError
+
+Tables = dict[str, Any]
+"""Merged TOML: tables, keys and values as the user gave them."""
+
+C = TypeVar("C", bound=Component)
+
+
+def read_layers(paths: Iterable[str], overrides: Iterable[str]) -> list[Tables]:
+    """The tables of every file and, last, of all `-o key=value` lines, to be merged left to right. InputError for a
+    file or a line that is no TOML."""
+    return [*map(_read_file, paths), _read_overrides(overrides)]
+
+
+def merge(below: Tables, above: Tables, root: type[Component]) -> Tables:
+    """`above` laid over `below`, table by table. A table that changes its `kind` replaces the one below: the keys of
+    another kind would not fit it. `root` says which kind a table has that names none."""
+    registries = {name: registry_of(field) for name, field in root.model_fields.items()}
+    return _merge(below, above, {name: found.default for name, found in registries.items() if found})
+
+
+def _merge(below: Tables, above: Tables, default_kinds: dict[str, str]) -> Tables:
+    merged = dict(below)
+    for key, value in above.items():
+        old = merged.get(key)
+        if isinstance(value, dict) and isinstance(old, dict):
+            kind = old.get("kind", default_kinds.get(key))
+            same = value.get("kind", kind) == kind
+            merged[key] = _merge(old, value, default_kinds) if same else value
+        else:
+            merged[key] = value
+    return merged
+
+
+def validate(tables: Tables, root: type[C]) -> C:
+    """The component that the tables describe. Raises InputError with every fault found."""
+    root.model_rebuild(force=True)  # so that what plug-ins have registered is known
+    try:
+        return root.model_validate(tables)
+    except ValidationError as error:
+        raise InputError(faults=_one_per_place(_fault(root, detail) for detail in error.errors())) from None
+
+
+def resolved(component: Component) -> Tables:
+    """Every field of a component as plain values, `kind` included."""
+    table: Tables = {"kind": component.kind} if component.kind else {}
+    for name in type(component).model_fields:
+        value = getattr(component, name)
+        table[name] = resolved(value) if isinstance(value, Component) else value
+    return table
+
+
+def known_keys(owner: Any) -> list[str]:
+    """The input keys of a component class."""
+    keys = list(owner.model_fields)
+    return ["kind", *keys] if owner.kind and "kind" not in keys else keys
+
+
+def _read_file(path: str) -> Tables:
+    try:
+        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(
+            path, "no such file", "give the path of a TOML input file, e.g. inputs/smoke.toml"
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not a UTF-8 text"
+        raise InputError(path, f"cannot be read ({reason})") from None
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(path, f"not valid TOML: {error}") from None
+
+
+def _read_overrides(lines: Iterable[str]) -> Tables:
+    """One layer of all `-o key=value` lines. A value that is no TOML is taken as a text: `-o policy.kind=static`."""
+    tables: Tables = {}
+    for line in lines:
+        key, equals, value = line.partition("=")
+        try:
+            if not equals:
+                raise tomllib.TOMLDecodeError("no =")
+            try:
+                layer = tomllib.loads(line)
+            except tomllib.TOMLDecodeError:
+                layer = tomllib.loads(f"{key}={json.dumps(value.strip())}")
+        except tomllib.TOMLDecodeError:
+            raise InputError(f"-o {line}", "not of the form key=value", "e.g. -o policy.k=50") from None
+        tables = _deep(tables, layer)
+    return tables
+
+
+def _deep(below: Tables, above: Tables) -> Tables:
+    """Plain deep merge: within the -o lines their order does not matter."""
+    both = {**below, **above}
+    for key in below.keys() & above.keys():
+        if isinstance(below[key], dict) and isinstance(above[key], dict):
+            both[key] = _deep(below[key], above[key])
+    return both
+
+
+def _one_per_place(faults: Iterable[Fault]) -> list[Fault]:
+    """pydantic reports a value that fits no member of a union once for every member."""
+    places: dict[str, Fault] = {}
+    for fault in faults:
+        first = places.get(fault.place)
+        places[fault.place] = (
+            replace(first, problem=f"{first.problem}, or {fault.problem}") if first else fault
+        )
+    return list(places.values())
+
+
+def _fault(root: type[Component], detail: Any) -> Fault:
+    """One pydantic error as place, problem and way out."""
+    path, owner = _locate(root, detail["loc"])
+    place, value = ".".join(path), detail.get("input")
+    kind = detail["type"]
+    if kind == "extra_forbidden":
+        return Fault(place, "unknown key", unknown_name(path[-1], known_keys(owner)))
+    if kind == "union_tag_invalid":
+        assert isinstance(owner, Registry)
+        tag = detail["ctx"]["tag"]
+        return Fault(f"{place}.kind = {tag!r}", f"unknown {owner.sort}", unknown_name(tag, owner))
+    if kind in ("union_tag_not_found", "model_type"):
+        return Fault(
+            f"{place} = {value!r}",
+            "must be a table",
+            f'e.g. [{place}] on a line of its own, then "key = value" lines',
+        )
+    problem = detail["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
+    if isinstance(value, dict):
+        return Fault(place, problem)
+    return Fault(f"{place} = {value!r}", problem)
+
+
+def _locate(root: type[Component], loc: tuple[int | str, ...]) -> tuple[list[str], Any]:
+    """The dotted path that a user wrote (pydantic adds the union's tag), and the class or registry reached last."""
+    owner: Any = root
+    path: list[str] = []
+    parts = list(loc)
+    while parts:
+        part = parts.pop(0)
+        if isinstance(owner, Registry):  # this part is the tag
+            owner = owner[str(part)]
+            continue
+        if isinstance(owner, type) and issubclass(owner, Component) and part in owner.model_fields:
+            field = owner.model_fields[str(part)]
+            path.append(str(part))
+            owner = registry_of(field) or field.annotation
+            continue
+        if isinstance(owner, type) and issubclass(owner, Component):
+            path.append(str(part))
+            break
+        if isinstance(part, int):  # an element of a list; anything else is pydantic's name for a union member
+            path.append(str(part))
+    return path, owner

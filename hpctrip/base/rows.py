@@ -1,0 +1,21 @@
+"""Rows that are dataclasses, and the columns that tables make of them: the one source of every file's schema."""
+
+from __future__ import annotations
+
+from dataclasses import MISSING, field, fields
+from typing import Any
+
+
+def column(doc: str, unit: str = "1", dtype: str = "f8", **default: Any) -> Any:
+    """A field that becomes one column of the results file, with its unit and description."""
+    return field(metadata={"doc": doc, "unit": unit, "dtype": dtype}, **default)
+
+
+def columns(cls: type) -> dict[str, dict[str, Any]]:
+    """{name: {doc, unit, dtype}} of a row class. A column that came later has a `default` too, which stands where
+    older files lack it."""
+    return {
+        f.name: dict(f.metadata) | ({} if f.default is MISSING else {"default": f.default})
+        for f in fields(cls)
+        if f.metadata
+    }

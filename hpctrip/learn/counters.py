@@ -1,0 +1,85 @@
+"""The numbers that travel with the sum, declared once: losses, wall times and flags as integers, so that their sum over
+the ranks has no order. A new one is one line here and, where it is to be recorded, one column in sim/rounds.py."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from hpctrip.learn.evaluate import LOSS_SCALE
+
+
+@dataclass(frozen=True)
+class Counter:
+    """One named number, or one for each site or rank. Ranks' contributions are added; who has none leaves 0."""
+
+    name: str
+    per: Literal["site", "rank", "job"] = "job"
+    """Shape: [k] in the cohort's order, [ranks], or [1]."""
+    scale: float = 1.0
+    """A value x travels as the integer part of x * scale."""
+
+    def size(self, num_sites: int, num_ranks: int) -> int:
+        """How many integers it takes."""
+        return {"site": num_sites, "rank": num_ranks, "job": 1}[self.per]
+
+
+class Counters:
+    """Counters that travel together in one int64 vector."""
+
+    def __init__(self, *counters: Counter):
+        self.counters = counters
+
+    def size(self, num_sites: int, num_ranks: int) -> int:
+        """T: length of the vector for a cohort of so many sites on so many ranks."""
+        return sum(counter.size(num_sites, num_ranks) for counter in self.counters)
+
+    def tally(self, num_sites: int, num_ranks: int, vector: np.ndarray | None = None) -> Tally:
+        """The counters of one round, all zero, or as they stand in `vector` [T] int64."""
+        if vector is None:
+            vector = np.zeros(self.size(num_sites, num_ranks), dtype=np.int64)
+        ends = np.cumsum([counter.size(num_sites, num_ranks) for counter in self.counters])
+        parts = np.split(vector, ends[:-1])  # views
+        scales = {counter.name: counter.scale for counter in self.counters}
+        return Tally(vector, dict(zip(scales, parts, strict=True)), scales)
+
+
+@dataclass(frozen=True)
+class Tally:
+    """The values of some counters."""
+
+    vector: np.ndarray
+    """[T] int64: what travels."""
+    integers: dict[str, np.ndarray]
+    """Each counter's part of the vector, a view."""
+    scales: dict[str, float]
+
+    def note(self, name: str, value: float, at: int = 0) -> None:
+        """Set one entry of a counter."""
+        self.integers[name][at] = int(value * self.scales[name])
+
+    def values(self, name: str) -> np.ndarray:
+        """A counter's entries as the numbers that they stand for, float64."""
+        return self.integers[name] / self.scales[name]
+
+
+_NANOSECONDS = 1e9
+
+TRAINING = Counters(
+    Counter("diverged", "site"),  # 1 where the update was left out because it was no usable number
+    Counter("train_wall_s", "site", _NANOSECONDS),
+    Counter("train_loss", "site", 2.0**20),
+    Counter("rank_train_wall_s", "rank", _NANOSECONDS),
+)
+"""What hosts report of training a cohort, in the tail of the vector that carries the summed update."""
+
+EVALUATION = Counters(
+    Counter("correct"),
+    Counter("seen"),
+    Counter("loss_sum", scale=LOSS_SCALE),
+    Counter("rank_evaluate_wall_s", "rank", _NANOSECONDS),
+    Counter("signal", "rank"),  # the number of the signal that the rank has received; 0: none
+)
+"""What ranks report after a round: their share of the evaluation, and whether somebody wants the run to leave."""

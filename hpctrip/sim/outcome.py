@@ -1,0 +1,78 @@
+"""What training contributed to a round: the one thing about it that a simulation cannot know.
+
+It is *real* where hosts trained (app/aggregator.py makes it of what they counted), *recorded* where a file is
+replayed, and *assumed* where a round is only planned or a policy only studied.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, fields
+from typing import Self
+
+import numpy as np
+
+from hpctrip.sim.rounds import RoundRow, Status
+
+
+@dataclass(frozen=True)
+class Wall:
+    """Measured seconds of a round; the fields are columns of `RoundRow`."""
+
+    wall_s: float = math.nan
+    train_wall_s: float = math.nan
+    exchange_wall_s: float = math.nan
+    evaluate_wall_s: float = math.nan
+    record_wall_s: float = math.nan
+    idle_fraction: float = math.nan
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of training a cohort. Arrays [k] in the cohort's order."""
+
+    diverged: np.ndarray
+    """Whether the site's update was left out because it was no usable number."""
+    train_loss: np.ndarray
+    """Mean training loss over the site's steps; whatever stands for a site that was not trained is not looked at."""
+    train_wall_s: np.ndarray
+    """Wall time that training the site took."""
+    update_norm: float
+    """Euclidean norm of the change of the global model."""
+    eval_correct: int
+    eval_seen: int
+    """Held-out samples evaluated; 0: none this round."""
+    eval_loss: float
+    """Mean held-out loss; NaN where nothing was evaluated."""
+    wall: Wall = field(default_factory=Wall)
+
+    @classmethod
+    def recorded(cls, row: RoundRow) -> Self:
+        """That of a recorded round."""
+        return cls(
+            diverged=row.cohort.status == Status.DIVERGED,
+            train_loss=row.cohort.train_loss,
+            train_wall_s=row.cohort.train_wall_s,
+            update_norm=row.update_norm,
+            eval_correct=row.eval_correct,
+            eval_seen=row.eval_seen,
+            eval_loss=row.eval_loss,
+            wall=Wall(**{f.name: getattr(row, f.name) for f in fields(Wall)}),
+        )
+
+    @classmethod
+    def assumed(cls, train_wall_s: np.ndarray, accuracy: float = math.nan, samples: int = 1_000_000) -> Self:
+        """Nothing is trained: the accuracy is given, read on so many samples (NaN: not evaluated), the rest unknown.
+
+        `train_wall_s` [k] stands in for what training would have taken.
+        """
+        k, known = len(train_wall_s), not math.isnan(accuracy)
+        return cls(
+            diverged=np.zeros(k, dtype=bool),
+            train_loss=np.full(k, math.nan),
+            train_wall_s=train_wall_s,
+            update_norm=math.nan,
+            eval_correct=round(accuracy * samples) if known else 0,
+            eval_seen=samples if known else 0,
+            eval_loss=math.nan,
+        )

@@ -1,0 +1,36 @@
+"""How long a round of a cohort will take, as far as the aggregator can tell beforehand: from its view of the sites."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hpctrip.sim.view import SiteView
+
+
+def prefix_round_s(sites: SiteView, order: np.ndarray, clock: str) -> np.ndarray:
+    """T(k) for every prefix of `order` [n]: seconds that a round of its first k sites takes, [n]; inf without power.
+
+    `clock` is a reading of Eq. 7 (`timing.clock`). "mean-power" is Algorithm 1's own estimate, c / mean P + max L
+    (Sec. 3.3), where c is the mean work of these k sites and P what their power is worth. Power is taken to stay as it
+    is seen. No transfer ends before all k have passed the aggregator's link, where the view knows of one.
+    """
+    k = np.arange(1, len(order) + 1)
+    throughput, work_s, alone_s = (a[order] for a in (sites.throughput_fraction, sites.work_s, sites.comm_s))
+    comm_s = np.maximum(np.maximum.accumulate(alone_s), k * sites.link_s)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        if clock == "mean-power":
+            # the mean is taken from the first site's work, so that equal work stays exact
+            mean_work_s = work_s[0] + np.cumsum(work_s - work_s[0]) / k
+            return mean_work_s / (np.cumsum(throughput) / k) + comm_s
+        if clock == "aggregate-throughput":
+            return sites.work_s.sum() / np.cumsum(throughput) + comm_s
+        compute_s = np.where(work_s > 0, work_s / throughput, 0.0)
+    if clock == "max-plus-max":
+        return np.maximum.accumulate(compute_s) + comm_s
+    together_s = np.maximum.accumulate(compute_s) + k * sites.link_s
+    return np.maximum(np.maximum.accumulate(compute_s + alone_s), together_s)
+
+
+def round_s(sites: SiteView, cohort: np.ndarray, clock: str) -> float:
+    """T of one cohort [k], in seconds: see `prefix_round_s`."""
+    return float(prefix_round_s(sites, cohort, clock)[-1])

@@ -1,0 +1,193 @@
+"""One round, simulated: what is seen, who is chosen, how long it takes, what is recorded and when it is over.
+
+    draft      = simulation.begin(state)             # view, decision, timing, weights
+    state, row = simulation.finish(draft, outcome)   # clock, row, stop rule
+
+In between somebody finds out what training contributed (sim/outcome.py). The main loop, `plan`, `verify`, benchmarks
+and tests all go through here, so that what is planned or replayed is what runs. Everything is a pure function of its
+arguments. Shapes: N sites, k sites of the cohort.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from dataclasses import asdict, dataclass, replace
+
+import numpy as np
+
+from hpctrip.base.errors import InputError
+from hpctrip.base.rng import stream
+from hpctrip.sim.outcome import Outcome
+from hpctrip.sim.policies.base import Decision, Policy
+from hpctrip.sim.profiler import Profiler
+from hpctrip.sim.rounds import Candidates, CohortRound, History, RoundRow, Status
+from hpctrip.sim.state import State
+from hpctrip.sim.stop import Stop
+from hpctrip.sim.timing import RoundTiming
+from hpctrip.sim.view import SiteView
+from hpctrip.sim.world import World
+
+_LARGEST_EXPONENT = math.log(sys.float_info.max)
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A round that is decided and timed, but not yet trained. Arrays [k] in the policy's order."""
+
+    before: State
+    view: SiteView
+    cohort: np.ndarray
+    candidates: Candidates | None
+    timing: RoundTiming
+    weights: np.ndarray
+    """p_i (Eq. 1) over the sites whose updates arrive, sum 1; 0 for the others. All 0 where none arrives."""
+
+    @property
+    def round(self) -> int:
+        """Its number, from 1."""
+        return self.before.round + 1
+
+    @property
+    def arriving(self) -> np.ndarray:
+        """Positions in the cohort of the sites whose updates will arrive: nobody else need be trained."""
+        return np.flatnonzero(self.timing.status == Status.ARRIVED)
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """A world, who decides in it, and when it is over. Arrays [N]."""
+
+    world: World
+    profiler: Profiler
+    policy: Policy
+    stop: Stop
+    num_visits: np.ndarray
+    """Samples that each site trains on in a round."""
+    shares: np.ndarray
+    """What each site's update counts, before it is normalised over those that arrive: its samples n_i (Eq. 1), or 1."""
+    seed: int
+
+    def begin(self, state: State) -> Draft:
+        """The round after `state`. InputError where a component gives what it must not."""
+        view = self.view(state)
+        return self.draft(state, view, self.decide(view, state.history))
+
+    def view(self, state: State) -> SiteView:
+        """What the aggregator believes of every site."""
+        return self.profiler.view(
+            self.world, state.clock_s, state.history, self.work_s(state.history), self.seed
+        )
+
+    def work_s(self, history: History) -> np.ndarray:
+        """c_i: seconds of one round of local work at full power, [N]; measured ones as far as known."""
+        seconds_per_sample = self.world.timing.seconds_per_sample
+        if self.world.timing.compute == "measured" and history.last is not None:
+            cohort = history.last.cohort
+            seconds_per_sample = float(cohort.train_wall_s.sum() / cohort.num_samples.sum())
+        return seconds_per_sample * self.num_visits
+
+    def decide(self, view: SiteView, history: History) -> Decision:
+        """The policy's choice for the round after `history`, checked: a non-empty set of distinct sites."""
+        round = len(history) + 1
+        decision = self.policy.select(view, history, stream(self.seed, "policy", round))
+        cohort = np.asarray(decision.cohort)
+        if not (
+            cohort.ndim == 1
+            and len(cohort)
+            and np.issubdtype(cohort.dtype, np.integer)
+            and len(np.unique(cohort)) == len(cohort)
+            and cohort.min() >= 0
+            and cohort.max() < len(self.world)
+        ):
+            raise InputError(
+                f"policy {self.policy.kind!r}",
+                f"chose {' '.join(np.array2string(cohort, threshold=10).split())} in round {round}",
+                f"a cohort is a non-empty array of distinct site indices from 0 to {len(self.world) - 1}",
+            )
+        return replace(decision, cohort=cohort.astype(np.int64))
+
+    def draft(self, state: State, view: SiteView, decision: Decision) -> Draft:
+        """The round after `state` with this cohort."""
+        cohort = decision.cohort
+        timing = self.world.round_timing(state.round + 1, state.clock_s, cohort, view.work_s)
+        shares = np.where(timing.status == Status.ARRIVED, self.shares[cohort].astype(np.float64), 0.0)
+        weights = shares / shares.sum() if shares.any() else shares
+        return Draft(state, view, cohort, decision.candidates, timing, weights)
+
+    def finish(self, draft: Draft, outcome: Outcome) -> tuple[State, RoundRow]:
+        """The state after the round: the virtual clock has moved, one row is added, the stop rules are asked."""
+        row = self.row(draft, outcome)
+        history = draft.before.history.appended(row)
+        return State(draft.round, row.clock_s, history, self.stop.reason(history)), row
+
+    def row(self, draft: Draft, outcome: Outcome) -> RoundRow:
+        """What is recorded of the round."""
+        before, cohort, timing = draft.before, draft.cohort, self._timing(draft, outcome)
+        status = np.where(outcome.diverged, Status.DIVERGED, timing.status)
+        arrived = status == Status.ARRIVED
+        visits = np.where(timing.status == Status.ARRIVED, self.num_visits[cohort], 0)
+        train_loss = np.where(arrived, outcome.train_loss, math.nan)
+        accuracy = outcome.eval_correct / outcome.eval_seen if outcome.eval_seen else math.nan
+        clock_s = before.clock_s + timing.makespan_s
+        power_fraction = self.world.power_fraction(before.clock_s)
+        return RoundRow(
+            round=draft.round,
+            clock_start_s=before.clock_s,
+            clock_s=clock_s,
+            makespan_s=timing.makespan_s,
+            num_sites=len(cohort),
+            num_arrived=int(arrived.sum()),
+            voted_num_sites=draft.candidates.vote if draft.candidates else 0,
+            straggler=int(cohort[timing.straggler]),
+            straggler_compute_s=float(timing.compute_s[timing.straggler]),
+            straggler_comm_s=float(timing.comm_s[timing.straggler]),
+            num_samples=int(visits.sum()),
+            accuracy=accuracy,
+            eval_correct=outcome.eval_correct,
+            eval_seen=outcome.eval_seen,
+            eval_loss=outcome.eval_loss,
+            eval_perplexity=_perplexity(outcome.eval_loss),
+            train_loss=_weighted_mean(train_loss[arrived], visits[arrived]),
+            efficiency=_efficiency(before.history, accuracy, clock_s),
+            update_norm=outcome.update_norm,
+            **asdict(outcome.wall),
+            cohort=CohortRound(
+                site=cohort,
+                num_samples=visits,
+                power_fraction=power_fraction[cohort],
+                throughput_fraction=self.world.throughput_of(power_fraction)[cohort],
+                seen_power_fraction=draft.view.power_fraction[cohort],
+                compute_s=timing.compute_s,
+                comm_s=timing.comm_s,
+                train_loss=train_loss,
+                train_wall_s=outcome.train_wall_s,
+                status=status,
+            ),
+            candidates=draft.candidates,
+        )
+
+    def _timing(self, draft: Draft, outcome: Outcome) -> RoundTiming:
+        """The draft's, unless the work was to be measured: then it is known only now."""
+        if self.world.timing.compute != "measured":
+            return draft.timing
+        work_s = draft.view.work_s.copy()
+        work_s[draft.cohort] = outcome.train_wall_s
+        return self.world.round_timing(draft.round, draft.before.clock_s, draft.cohort, work_s)
+
+
+def _weighted_mean(values: np.ndarray, weights: np.ndarray) -> float:
+    """NaN of nothing."""
+    return float((values * weights).sum() / weights.sum()) if len(values) else math.nan
+
+
+def _perplexity(loss: float) -> float:
+    """exp(loss), or inf where that is too large for a number."""
+    return math.inf if loss > _LARGEST_EXPONENT else math.exp(loss)
+
+
+def _efficiency(history: History, accuracy: float, clock_s: float) -> float:
+    """Eq. 5 over the time since the last evaluation; before the first, accuracy counts as 0."""
+    before = history.evaluated()
+    start = (before[-1].accuracy, before[-1].clock_s) if before else (0.0, 0.0)
+    return (accuracy - start[0]) / (clock_s - start[1])

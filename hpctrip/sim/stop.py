@@ -1,0 +1,44 @@
+"""When a run is over."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field
+
+from hpctrip.base.component import Component
+from hpctrip.base.units import Seconds
+from hpctrip.sim.rounds import History
+
+
+def _none(value: Any) -> Any:
+    """TOML has no null."""
+    return None if value == "none" else value
+
+
+class Stop(Component):
+    """Which rule ends the run; the first to fire is recorded."""
+
+    target_accuracy: Annotated[float | None, BeforeValidator(_none)] = Field(0.45, gt=0, le=1)
+    """Stop at this held-out accuracy: its time is the time-to-accuracy. "none": no target."""
+    max_rounds: int = Field(500, ge=1)
+    """Stop after so many rounds."""
+    max_clock_s: Seconds | None = Field(None, gt=0)
+    """Stop after so much simulated time."""
+    max_wall_s: Seconds | None = Field(None, gt=0)
+    """Stop after so much wall time."""
+
+    def reason(self, history: History) -> str:
+        """The rule that ends a run with this history; empty: none does."""
+        row = history.last
+        if row is None:
+            return ""
+        if self.target_accuracy is not None and row.accuracy >= self.target_accuracy:
+            return f"target accuracy {self.target_accuracy:g} reached"
+        if row.round >= self.max_rounds:
+            return f"max_rounds = {self.max_rounds}"
+        if self.max_clock_s is not None and row.clock_s >= self.max_clock_s:
+            return f"max_clock_s = {self.max_clock_s:g}"
+        if self.max_wall_s is not None and sum(r.wall_s for r in history.rows) >= self.max_wall_s:
+            return f"max_wall_s = {self.max_wall_s:g}"
+        return ""
