@@ -78,13 +78,11 @@ class Run:
         """At rank 0: seconds that every rank has spent in training and in evaluation."""
         self.num_rounds = 0
         """At rank 0: rounds since this process started; a resumed run has more."""
-        self.work = experiment.train.local_work(experiment.workload, experiment.engine.precision)
+        self.work = experiment.workload.local_work(experiment.train)
         engine, why = choose(experiment.engine.name, hosts_kind, task.sequential_only)
-        self.engine = engine(task, self.work, device)
+        self.engine = engine(task, self.work, device, experiment.engine.precision)
         self.engine_choice = f"engine {engine.name} ({why})"
-        self.sites_per_block = experiment.engine.sites_per_block or (
-            1 if self.engine.name == "sequential" else 32
-        )
+        self.sites_per_block = experiment.engine.sites_per_block or self.engine.sites_per_block
         # torch's own generator initialises models; its seed derives from a named stream like all randomness
         torch.manual_seed(int(stream(self.seed, "init").integers(2**63)))
         self.model = task.build_model().to(device)
@@ -99,7 +97,7 @@ class Run:
             task.train.labels, task.train.groups, num_sites=len(distances), seed=self.seed
         )
         self.num_samples = np.array([len(shard) for shard in self.shards])
-        self.num_visits = experiment.train.num_visits(self.num_samples, experiment.workload)
+        self.num_visits = self.work.num_visits(self.num_samples)
         self.compressor = Compressor(experiment.compression, self.seed)
         self.partial = PartialSum(len(self.initial_params), self.num_tail(len(distances)), device)
         self.fixed_hosts = (
@@ -142,8 +140,7 @@ class Run:
         weights = np.zeros(len(cohort))
         weights[arrive] = shares / shares.sum()
         blocks, block_hosts = self.place(cohort[arrive])
-        every, last = self.experiment.evaluate.every_rounds, self.experiment.stop.max_rounds
-        evaluated = round % every == 0 or round == last
+        evaluated = self.experiment.evaluate.due(round, self.experiment.stop.max_rounds)
         blocks = replace(blocks, positions=arrive[blocks.positions])
         return Plan(round, cohort, weights, blocks, block_hosts, evaluated)
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from hpctrip.app.config import Input, Tables, WatchdogLimits, resolve
+from hpctrip.app.config import Input, Tables, resolve
 from hpctrip.app.desk import Desk, Keeper
 from hpctrip.app.experiment import Run, State, stopped
 from hpctrip.app.loop import train
@@ -135,12 +135,8 @@ def _lead(
         ranks.lead(partial(desk.finish, state, params))
 
 
-def _watchdog(ranks: Ranks, limits: WatchdogLimits) -> AbstractContextManager[object]:
-    return (
-        Watchdog(ranks, Limits(limits.silent_s, limits.busy_s), ranks.abort)
-        if limits.enabled
-        else nullcontext()
-    )
+def _watchdog(ranks: Ranks, limits: Limits) -> AbstractContextManager[object]:
+    return Watchdog(ranks, limits, ranks.abort) if limits.enabled else nullcontext()
 
 
 def _fitting(run: Run, start: Start) -> tuple[torch.Tensor, torch.Tensor]:

@@ -44,7 +44,7 @@ def replay(run: Run, plugins: bool = False) -> list[Fault]:
 def _simulation(run: Run, experiment: Experiment) -> Simulation:
     """The run's world, built anew; the sizes of the shards are those of its file, so no data are needed."""
     e, world = experiment, experiment.world(run.meta.get("num_params", 1))
-    visits = e.train.num_visits(run.sites.get("num_samples", np.zeros(0)), e.workload)
+    visits = e.workload.local_work(e.train).num_visits(run.sites.get("num_samples", np.zeros(0)))
     if len(visits) != len(world):
         raise InputError("sites", f"the input leads to {len(world)}, the file has sizes of {len(visits)}")
     return Simulation(world, e.profiler, e.policy, visits, e.seed)

@@ -116,8 +116,8 @@ def state_of(checkpoint: Checkpoint, experiment: Experiment) -> State:
     """The state to go on from. The last round of a run is evaluated even where its turn has not come; if the run goes
     on beyond it, that evaluation did not happen, as in a run that never stopped."""
     history, row = checkpoint.history, checkpoint.history.last
-    evaluate, last = experiment.evaluate, experiment.stop.max_rounds
-    if row is not None and row.eval_seen and row.round % evaluate.every_rounds and row.round != last:
+    due, last = experiment.evaluate.due, experiment.stop.max_rounds
+    if row is not None and row.eval_seen and not due(row.round, last):
         nothing = dict(
             accuracy=math.nan,
             eval_correct=0,
