@@ -87,9 +87,7 @@ class Run:
         torch.manual_seed(int(stream(self.seed, "init").integers(2**63)))
         self.model = task.build_model().to(device)
         self.initial_params = flatten(self.model)
-        self.slots = torch.zeros(
-            experiment.server.num_slots(), len(self.initial_params), dtype=torch.float64, device=device
-        )
+        self.slots = experiment.server.initial_slots(len(self.initial_params)).to(device)
         distances = experiment.sites.distances_m(self.seed)
         experiment.policy.check(len(distances))
         experiment.faults.check(experiment.timing)
@@ -223,7 +221,7 @@ class Run:
             return params
         if dropped.any():
             update /= left
-        return self.experiment.server.step(params, self.slots, update, plan.round)
+        return self.experiment.server.step(params, self.slots, update)
 
     # 5. every host's slice of the evaluation
 
