@@ -23,9 +23,10 @@ from rich.console import Console
 from rich.table import Table
 
 from hpctrip.learn.engines import ENGINES
-from hpctrip.learn.engines.base import LocalWork, SiteWork
+from hpctrip.learn.engines.base import SiteWork
 from hpctrip.learn.engines.sequential import Sequential
 from hpctrip.learn.engines.steps import AutogradStep
+from hpctrip.learn.local_work import LocalWork
 from hpctrip.learn.models.cnn import CNN
 from hpctrip.learn.models.lstm import CharLSTM, next_character_loss
 from hpctrip.learn.params import flatten
@@ -34,7 +35,7 @@ from hpctrip.learn.workloads.emnist import normalise
 
 MODELS = {"W1": partial(CNN, 5, (32, 64), 512), "W1s": partial(CNN, 3, (16, 32), 128)}
 SHAPES = (*MODELS, "W2")
-WORK = LocalWork(lr=0.01, batch_size=20)
+WORK = LocalWork(lr=0.01, batch_size=20, optimizer="sgd")
 
 
 class PlainLoop:

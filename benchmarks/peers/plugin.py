@@ -57,9 +57,9 @@ class KeptFedAvg(FedAvg):
 
     kind = "fedavg-kept"
 
-    def step(self, params, slots, update, round):
+    def step(self, params, slots, update):
         """As FedAvg."""
-        after = super().step(params, slots, update, round)
+        after = super().step(params, slots, update)
         _kept[1:] = [after]
         return after
 

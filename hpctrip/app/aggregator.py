@@ -56,8 +56,7 @@ class Aggregator:
         arriving = draft.arriving
         blocks, block_hosts = self._place(draft.cohort[arriving])
         blocks = replace(blocks, positions=arriving[blocks.positions])
-        every, last = self.experiment.evaluate.every_rounds, self.experiment.stop.max_rounds
-        evaluated = draft.round % every == 0 or draft.round == last
+        evaluated = self.experiment.evaluate.due(draft.round, self.experiment.stop.max_rounds)
         return Assignment(draft.round, draft.cohort, draft.weights, blocks, block_hosts, evaluated)
 
     def _place(self, sites: np.ndarray) -> tuple[Blocks, np.ndarray]:

@@ -46,27 +46,23 @@ class Host:
         self.experiment, self.task, self.ranks, self.device = experiment, task, ranks, device
         self.seed = experiment.seed
         self.wall = Wall()
-        self.work = experiment.train.local_work(experiment.workload, experiment.engine.precision)
+        self.work = experiment.workload.local_work(experiment.train)
         engine, why = choose(experiment.engine.name, hosts_kind, task.sequential_only)
-        self.engine = engine(task, self.work, device)
+        self.engine = engine(task, self.work, device, experiment.engine.precision)
         self.engine_choice = f"engine {engine.name} ({why})"
-        self.sites_per_block = experiment.engine.sites_per_block or (
-            1 if self.engine.name == "sequential" else 32
-        )
+        self.sites_per_block = experiment.engine.sites_per_block or self.engine.sites_per_block
         # torch's own generator initialises models; its seed derives from a named stream like all randomness
         torch.manual_seed(int(stream(self.seed, "init").integers(2**63)))
         self.model = task.build_model().to(device)
         self.initial_params = flatten(self.model)
         """[P], equal everywhere: drawn from the seed."""
-        self.slots = torch.zeros(
-            experiment.server.num_slots(), len(self.initial_params), dtype=torch.float64, device=device
-        )
+        self.slots = experiment.server.initial_slots(len(self.initial_params)).to(device)
         self.num_sites = num_sites
         self.shards = experiment.partition.split(
             task.train.labels, task.train.groups, num_sites=num_sites, seed=self.seed
         )
         self.num_samples = np.array([len(shard) for shard in self.shards])
-        self.num_visits = experiment.train.num_visits(self.num_samples, experiment.workload)
+        self.num_visits = self.work.num_visits(self.num_samples)
         self.compressor = Compressor(experiment.compression, self.seed)
         self.partial = PartialSum(len(self.initial_params), TRAINING.size(num_sites, ranks.size), device)
         self.fixed_hosts = (
@@ -137,7 +133,7 @@ class Host:
             return params
         if diverged.any():
             update /= left
-        return self.experiment.server.step(params, self.slots, update, assignment.round)
+        return self.experiment.server.step(params, self.slots, update)
 
     def evaluate(self, params: torch.Tensor, assignment: Assignment) -> np.ndarray:
         """This rank's share of the counters `EVALUATION`, int64."""

@@ -13,7 +13,7 @@ import torch
 from hpctrip.app.about import attributes, site_columns
 from hpctrip.app.aggregator import Aggregator
 from hpctrip.app.checkpointer import Checkpointer
-from hpctrip.app.experiment import Input, WatchdogLimits, resolve
+from hpctrip.app.experiment import Input, resolve
 from hpctrip.app.host import Host
 from hpctrip.app.leader import Leader
 from hpctrip.app.loop import train
@@ -131,12 +131,8 @@ def _lead(
         ranks.lead(partial(leader.finish, state, params))
 
 
-def _watchdog(ranks: Ranks, limits: WatchdogLimits) -> AbstractContextManager[object]:
-    return (
-        Watchdog(ranks, Limits(limits.silent_s, limits.busy_s), ranks.abort)
-        if limits.enabled
-        else nullcontext()
-    )
+def _watchdog(ranks: Ranks, limits: Limits) -> AbstractContextManager[object]:
+    return Watchdog(ranks, limits, ranks.abort) if limits.enabled else nullcontext()
 
 
 def _restore(host: Host, start: Start | None) -> torch.Tensor:

@@ -118,8 +118,8 @@ def state_of(checkpoint: Checkpoint, experiment: Experiment) -> State:
     did not happen, as in a run that never stopped.
     """
     history, row = checkpoint.history, checkpoint.history.last
-    evaluate, last = experiment.evaluate, experiment.stop.max_rounds
-    if row is not None and row.eval_seen and row.round % evaluate.every_rounds and row.round != last:
+    due, last = experiment.evaluate.due, experiment.stop.max_rounds
+    if row is not None and row.eval_seen and not due(row.round, last):
         nothing = dict(
             accuracy=math.nan,
             eval_correct=0,

@@ -85,14 +85,12 @@ class Server(Component):
     lr: float = Field(1.0, gt=0)
     """Server learning rate; 1 adds the averaged update as it is (Eq. 2)."""
 
-    def num_slots(self) -> int:
-        """How many vectors of state the optimiser keeps."""
-        return 0
+    def initial_slots(self, num_params: int) -> torch.Tensor:
+        """The optimiser's state before its first step, float64 [num_slots, P]."""
+        return torch.zeros(0, num_params, dtype=torch.float64)
 
-    def step(
-        self, params: torch.Tensor, slots: torch.Tensor, update: torch.Tensor, round: int
-    ) -> torch.Tensor:
-        """New float32 parameters [P]; `slots` float64 [num_slots, P] is changed in place. `round` counts from 1."""
+    def step(self, params: torch.Tensor, slots: torch.Tensor, update: torch.Tensor) -> torch.Tensor:
+        """New float32 parameters [P]; `slots` is changed in place. Not called in a round in which nobody arrives."""
         raise NotImplementedError
 
 
@@ -109,13 +107,11 @@ class FedAvg(Server):
     nesterov: bool = False
     """Look one momentum step ahead."""
 
-    def num_slots(self) -> int:
-        """The velocity, where there is momentum."""
-        return 1 if self.momentum else 0
+    def initial_slots(self, num_params: int) -> torch.Tensor:
+        """The velocity, at rest, where there is momentum."""
+        return torch.zeros(1 if self.momentum else 0, num_params, dtype=torch.float64)
 
-    def step(
-        self, params: torch.Tensor, slots: torch.Tensor, update: torch.Tensor, round: int
-    ) -> torch.Tensor:
+    def step(self, params: torch.Tensor, slots: torch.Tensor, update: torch.Tensor) -> torch.Tensor:
         """As torch.optim.SGD with the update in place of the negative gradient."""
         if self.momentum:
             velocity = slots[0].mul_(self.momentum).add_(update)
@@ -137,17 +133,15 @@ class FedAdam(Server):
     tau: float = Field(1e-3, gt=0)
     """Adaptivity: added to the root of the second moment."""
 
-    def num_slots(self) -> int:
-        """First and second moment."""
-        return 2
+    def initial_slots(self, num_params: int) -> torch.Tensor:
+        """First and second moment: m = 0, v = tau^2."""
+        slots = torch.zeros(2, num_params, dtype=torch.float64)
+        slots[1] = self.tau**2
+        return slots
 
-    def step(
-        self, params: torch.Tensor, slots: torch.Tensor, update: torch.Tensor, round: int
-    ) -> torch.Tensor:
-        """m, v, then w += lr m / (sqrt(v) + tau). v starts at tau^2."""
+    def step(self, params: torch.Tensor, slots: torch.Tensor, update: torch.Tensor) -> torch.Tensor:
+        """m, v, then w += lr m / (sqrt(v) + tau)."""
         first, second = slots[0], slots[1]
-        if round == 1:
-            second.fill_(self.tau**2)
         first.mul_(self.beta1).add_(update, alpha=1 - self.beta1)
         second.mul_(self.beta2).addcmul_(update, update, value=1 - self.beta2)
         return (params.to(torch.float64) + self.lr * first / (second.sqrt() + self.tau)).to(torch.float32)

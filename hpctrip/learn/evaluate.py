@@ -6,9 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
+from pydantic import Field
 from torch import nn
 from torch.func import functional_call
 
+from hpctrip.base.component import Component
 from hpctrip.learn.engines.tensors import channels_last, resident, views
 from hpctrip.learn.task import Dataset, Task
 
@@ -17,6 +19,21 @@ LOSS_SCALE = 2**20
 LOSS_CEILING = 2**16
 """A batch whose mean loss is not a number, infinite, or above this counts as this: no int64 sum of up to 1.3e8 samples
 overflows, and a diverged model shows as a loss of up to 65,536. What it got right is counted all the same."""
+
+
+class Evaluate(Component):
+    """Evaluation of the global model on held-out data."""
+
+    every_rounds: int = Field(1, ge=1)
+    """Evaluate after every so many rounds (and after the last one that max_rounds allows)."""
+    max_samples: int | None = Field(None, ge=1)
+    """Use only the first so many held-out samples."""
+    batch_size: int = Field(500, ge=1)
+    """Samples per batch; batches have fixed boundaries, so that results do not depend on the ranks."""
+
+    def due(self, round: int, last_round: int) -> bool:
+        """Is the model evaluated after this round? `last_round` is the last that the input allows."""
+        return round % self.every_rounds == 0 or round == last_round
 
 
 @dataclass(frozen=True)

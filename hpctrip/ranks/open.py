@@ -3,10 +3,26 @@
 from __future__ import annotations
 
 import os
+from typing import Literal
 
+from pydantic import Field
+
+from hpctrip.base.component import Component
 from hpctrip.base.errors import InputError
 from hpctrip.ranks.base import Ranks
 from hpctrip.ranks.serial import SerialRanks
+
+
+class RanksInput(Component):
+    """Where it runs; nothing here changes a result."""
+
+    transport: Literal["auto", "serial", "mpi", "nccl"] = "auto"
+    """auto: mpi under a launcher, else serial."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """auto: the node's GPUs where there are any."""
+    threads: int = Field(1, ge=1, le=1024)
+    """torch threads per rank. Fixed by the input, not by the machine, as kernels may round differently with the number
+    of threads; ranks, not threads, are how cores are used (measured: two ranks of one thread beat one of two)."""
 
 
 def launched_size() -> int:

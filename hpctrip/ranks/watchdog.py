@@ -27,6 +27,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 
+from pydantic import Field
+
+from hpctrip.base.component import Component
+from hpctrip.base.units import Seconds
 from hpctrip.ranks.base import Ranks, hostname
 from hpctrip.ranks.phase import current_phase
 
@@ -38,13 +42,29 @@ BEATS = 10
 """Beats within the limit of silence: so many lost datagrams in a row are not chance."""
 
 
-@dataclass(frozen=True)
-class Limits:
-    """Seconds after which something is stuck."""
+class Limits(Component):
+    """After how long a rank counts as stuck, which ends the job; nothing here changes a result."""
 
-    silent_s: float
-    busy_s: Callable[[str], float]
-    """Of a phase by its name."""
+    enabled: bool = True
+    """Watch at all."""
+    silent_s: Seconds = Field(60.0, ge=1)
+    """No sign of life of a rank (stopped, swapped out, its machine gone)."""
+    limit_s: Seconds = Field(1800.0, gt=0)
+    """A rank is busy with the same phase; the keys below say it of one phase."""
+    start_s: Seconds | None = Field(None, gt=0)
+    """Preparing data and model."""
+    train_s: Seconds | None = Field(None, gt=0)
+    """Training one block of sites."""
+    exchange_s: Seconds | None = Field(None, gt=0)
+    """Applying the summed update."""
+    evaluate_s: Seconds | None = Field(None, gt=0)
+    """Evaluating a rank's share of the held-out data."""
+    record_s: Seconds | None = Field(None, gt=0)
+    """Planning a round; writing the results file and a checkpoint."""
+
+    def busy_s(self, phase: str) -> float:
+        """The limit of one phase."""
+        return getattr(self, f"{phase}_s", None) or self.limit_s
 
 
 @dataclass(frozen=True)

@@ -61,6 +61,24 @@ def test_a_round_in_which_nobody_arrives_leaves_the_model_as_it_was(trained, ser
     assert run.rounds["accuracy"].nunique() == 1
 
 
+def test_fedadam_starts_from_tau_also_where_nobody_arrived_in_the_first_round(trained):
+    """tau far above the update: the first step is lr 0.1 u / ((sqrt(0.99) + 1) tau), in whatever round it is made."""
+    lines = (
+        "seed=2",
+        "policy.kind=static",
+        "policy.k=1",
+        "faults.deadline_s=1e6",
+        "faults.lost_fraction=0.5",
+    )
+    plain = trained(*lines, "stop.max_rounds=2")
+    assert plain.rounds["num_arrived"].tolist() == [0, 1]
+    adam = trained(
+        *lines, "stop.max_rounds=2", "server.kind=fedadam", "server.tau=1000.0", "server.lr=1000.0"
+    )
+    expected = 0.1 / (0.99**0.5 + 1) * plain.rounds["update_norm"].iloc[1]
+    assert adam.rounds["update_norm"].iloc[1] == pytest.approx(expected, rel=1e-3)
+
+
 @pytest.fixture
 def diverging(monkeypatch):
     """`diverging(sites)`: those sites send back updates that are not numbers."""

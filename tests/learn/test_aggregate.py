@@ -51,9 +51,9 @@ def test_the_tail_is_carried_along_untouched():
 
 
 def steps(server, updates):
-    params, slots = torch.zeros(3), torch.zeros(server.num_slots(), 3, dtype=torch.float64)
-    for number, update in enumerate(updates, start=1):
-        params = server.step(params, slots, update, number)
+    params, slots = torch.zeros(3), server.initial_slots(3)
+    for update in updates:
+        params = server.step(params, slots, update)
     return params
 
 
@@ -87,7 +87,7 @@ def test_fedadam_follows_its_recursion():
 @pytest.mark.parametrize("kind", sorted(SERVERS))
 def test_every_server_leaves_its_argument_alone_and_returns_float32(kind):
     server, params = SERVERS[kind](), torch.ones(3)
-    after = server.step(params, torch.zeros(server.num_slots(), 3, dtype=torch.float64), UPDATES[0], 1)
+    after = server.step(params, server.initial_slots(3), UPDATES[0])
     assert (
         after.dtype == torch.float32 and torch.equal(params, torch.ones(3)) and not torch.equal(after, params)
     )

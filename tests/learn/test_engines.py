@@ -9,18 +9,19 @@ from torch.nn.utils import vector_to_parameters
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from hpctrip.learn.engines import ENGINES, choose
-from hpctrip.learn.engines.base import LocalWork, SiteWork
+from hpctrip.learn.engines.base import SiteWork
 from hpctrip.learn.engines.steps import AutogradStep
+from hpctrip.learn.local_work import LocalWork
 from hpctrip.learn.models.cnn import CNN
 from hpctrip.learn.models.cnn_step import CNNStep
 from hpctrip.learn.params import flatten
 
 WORKS = {
-    "plain": LocalWork(lr=0.1, batch_size=8),
-    "momentum": LocalWork(lr=0.05, batch_size=8, momentum=0.9),
-    "weight decay": LocalWork(lr=0.1, batch_size=8, weight_decay=0.1),
-    "prox": LocalWork(lr=0.1, batch_size=8, prox_mu=0.5),
-    "all": LocalWork(lr=0.05, batch_size=8, momentum=0.5, weight_decay=0.1, prox_mu=0.5),
+    "plain": LocalWork(lr=0.1, batch_size=8, optimizer="sgd"),
+    "momentum": LocalWork(lr=0.05, batch_size=8, optimizer="sgd", momentum=0.9),
+    "weight decay": LocalWork(lr=0.1, batch_size=8, optimizer="sgd", weight_decay=0.1),
+    "prox": LocalWork(lr=0.1, batch_size=8, optimizer="sgd", prox_mu=0.5),
+    "all": LocalWork(lr=0.05, batch_size=8, optimizer="sgd", momentum=0.5, weight_decay=0.1, prox_mu=0.5),
     "adamw": LocalWork(lr=0.01, batch_size=8, optimizer="adamw"),
     "adamw, all": LocalWork(
         lr=0.01,
@@ -40,7 +41,7 @@ def reference(task, work, params, order):
     model = task.build_model()
     vector_to_parameters(params.clone(), [p for p in model.parameters() if p.requires_grad])
     start = [p.detach().clone() for p in model.parameters()]
-    common = {"lr": work.lr, "weight_decay": work.weight_decay}
+    common = {"lr": work.lr, "weight_decay": work.weight_decay or 0.0}
     if work.optimizer == "adamw":
         betas = (work.beta1, work.beta2)
         optimizer = torch.optim.AdamW(model.parameters(), betas=betas, eps=work.eps, **common)
@@ -157,7 +158,7 @@ def test_a_number_that_is_not_finite_reaches_the_delta(name, bad, task):
 def test_a_site_that_diverges_harms_no_other(name, synthetic_task):
     task = synthetic_task(lambda: CNN(3, (4, 6), 16, num_classes=5))
     params = flatten(task.build_model())
-    hot = LocalWork(lr=1e25, batch_size=8)
+    hot = LocalWork(lr=1e25, batch_size=8, optimizer="sgd")
     short, diverged, empty = trained(
         build(name, task, hot), params, [visits(1, 8), visits(2, 30), visits(3, 0)]
     )
@@ -195,7 +196,7 @@ def test_a_stacked_round_runs_as_many_operators_for_nine_sites_as_for_two_and_ne
 @pytest.mark.parametrize("kernel", [3, 5])
 def test_the_hand_written_step_of_the_cnn_follows_autograd(kernel, synthetic_task):
     torch.manual_seed(2)
-    work = LocalWork(lr=0.1, batch_size=20)
+    work = LocalWork(lr=0.1, batch_size=20, optimizer="sgd")
     task = synthetic_task(lambda: CNN(kernel, (16, 32), 24, num_classes=5))
     model = task.build_model()
     by_hand, by_autograd = model.fused_step(F.cross_entropy, work), AutogradStep(model, F.cross_entropy, work)

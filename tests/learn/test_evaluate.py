@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from hpctrip.learn.evaluate import LOSS_CEILING, LOSS_SCALE, Counts, eval_batches, evaluate
+from hpctrip.learn.evaluate import LOSS_CEILING, LOSS_SCALE, Counts, Evaluate, eval_batches, evaluate
 from hpctrip.learn.models.cnn import CNN
 from hpctrip.learn.params import flatten
 
@@ -62,3 +62,8 @@ def test_a_loss_that_is_not_finite_counts_as_the_ceiling(bad, synthetic_task):
 def test_nothing_seen_is_no_division_by_zero():
     nothing = Counts(torch.zeros(3, dtype=torch.int64))
     assert (nothing.accuracy, nothing.mean_loss) == (0, 0)
+
+
+def test_the_model_is_evaluated_after_every_so_many_rounds_and_after_the_last():
+    assert [round for round in range(1, 9) if Evaluate(every_rounds=3).due(round, last_round=8)] == [3, 6, 8]
+    assert all(Evaluate().due(round, last_round=8) for round in range(1, 9))

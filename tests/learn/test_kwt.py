@@ -7,7 +7,8 @@ import torch.nn.functional as F
 from torch import nn
 
 from hpctrip.learn.engines import ENGINES
-from hpctrip.learn.engines.base import LocalWork, SiteWork
+from hpctrip.learn.engines.base import SiteWork
+from hpctrip.learn.local_work import LocalWork
 from hpctrip.learn.models.kwt import KWT, Block
 from hpctrip.learn.params import flatten, num_params
 from hpctrip.learn.task import Dataset, Task

@@ -13,8 +13,9 @@ from pydantic import ValidationError
 from hpctrip.base.errors import InputError
 from hpctrip.learn.data.texts import PARTS, pack
 from hpctrip.learn.engines import ENGINES, choose
-from hpctrip.learn.engines.base import LocalWork, SiteWork
+from hpctrip.learn.engines.base import SiteWork
 from hpctrip.learn.evaluate import evaluate
+from hpctrip.learn.local_work import LocalWork
 from hpctrip.learn.params import flatten
 from hpctrip.learn.workloads.llm import Llm
 

@@ -5,9 +5,10 @@ import pytest
 import torch
 from torch import nn
 
-from hpctrip.learn.engines.base import LocalWork, SiteWork
+from hpctrip.learn.engines.base import SiteWork
 from hpctrip.learn.engines.sequential import Sequential
 from hpctrip.learn.engines.stacked import Stacked
+from hpctrip.learn.local_work import LocalWork
 from hpctrip.learn.models.lstm import CharLSTM, next_character_loss
 from hpctrip.learn.params import flatten, num_params
 from hpctrip.learn.task import Dataset, Task
@@ -82,7 +83,7 @@ def test_the_stacked_forward_is_the_forward_site_by_site(every):
 @pytest.mark.parametrize("every", [False, True], ids=["last", "every"])
 def test_both_engines_train_what_a_plain_loop_trains(every):
     torch.manual_seed(1)
-    one, work = task(every), LocalWork(lr=0.8, batch_size=4)
+    one, work = task(every), LocalWork(lr=0.8, batch_size=4, optimizer="sgd")
     params = flatten(one.build_model())
     for engine in (Sequential, Stacked):
         for site, update in zip(SITES, engine(one, work).train(params, SITES), strict=True):

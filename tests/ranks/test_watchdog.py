@@ -10,7 +10,7 @@ from hpctrip.ranks.phase import Phase, Wall, current_phase
 from hpctrip.ranks.serial import SerialRanks
 from hpctrip.ranks.watchdog import Beat, Limits, Watchdog, verdict
 
-LIMITS = Limits(silent_s=10, busy_s=lambda phase: 5 if phase == "plan" else 100)
+LIMITS = Limits(silent_s=10.0, limit_s=100.0, record_s=5.0)
 NOW = 1000.0
 
 
@@ -28,8 +28,8 @@ def test_a_rank_at_work_that_others_wait_for_is_no_fault():
 
 
 def test_a_rank_is_stuck_when_busy_with_one_phase_beyond_that_phases_limit():
-    problem, blamed = judge(2, 3, r0=beat("exchange", waits=True), r2=beat("plan", since_s=6))
-    assert problem == "busy with plan of round 3 for 6 s (limit 5 s)" and blamed == [2]
+    problem, blamed = judge(2, 3, r0=beat("exchange", waits=True), r2=beat("record", since_s=6))
+    assert problem == "busy with record of round 3 for 6 s (limit 5 s)" and blamed == [2]
     assert judge(2, 3, r0=beat("exchange", waits=True), r2=beat("train", since_s=6)) == ("", [])
 
 
@@ -41,7 +41,7 @@ def test_rank_0_names_the_hosts_that_fell_silent_and_hosts_name_rank_0():
 
 
 def test_higher_hosts_leave_a_silent_rank_0_to_the_first_one_for_a_while():
-    waiting, silent = beat("plan", waits=True), beat("record", heard_s=11)
+    waiting, silent = beat("record", waits=True), beat("record", heard_s=11)
     assert judge(3, 4, r3=waiting, r0=silent) == ("", [])
     assert judge(3, 4, r3=waiting, r0=beat("record", heard_s=13))[1] == [0]
 
@@ -56,8 +56,8 @@ def test_all_waiting_for_each_other_is_a_lost_message():
 def test_a_rank_never_heard_is_not_accused_of_silence_and_given_more_time():
     assert judge(0, 2, r0=beat("exchange", waits=True, since_s=399)) == ("", [])
     assert judge(0, 2, r0=beat("exchange", waits=True, since_s=401))[1] == [1]
-    assert judge(1, 2, r1=beat("plan", waits=True, since_s=19)) == ("", [])
-    assert judge(1, 2, r1=beat("plan", waits=True, since_s=21))[1] == [0]
+    assert judge(1, 2, r1=beat("record", waits=True, since_s=19)) == ("", [])
+    assert judge(1, 2, r1=beat("record", waits=True, since_s=21))[1] == [0]
 
 
 def test_time_spent_waiting_is_not_counted_as_the_phases():
@@ -85,7 +85,7 @@ def test_one_process_stuck_alone_shows_its_stacks_and_ends(capfd, monkeypatch):
     ended = threading.Event()
     monkeypatch.setattr(watchdog, "STACKS_S", 0)
     current_phase.enter("train", 4)
-    with Watchdog(SerialRanks(), Limits(1.0, lambda phase: 0.2), lambda code: ended.set()):
+    with Watchdog(SerialRanks(), Limits(silent_s=1.0, limit_s=0.2), lambda code: ended.set()):
         assert ended.wait(20)
     text = capfd.readouterr().err
     assert "stuck: rank 0 on" in text and "busy with train of round 4" in text
@@ -94,7 +94,7 @@ def test_one_process_stuck_alone_shows_its_stacks_and_ends(capfd, monkeypatch):
 
 def test_a_rank_that_goes_on_is_left_alone():
     ended = []
-    with Watchdog(SerialRanks(), Limits(1.0, lambda phase: 1.0), ended.append):
+    with Watchdog(SerialRanks(), Limits(silent_s=1.0, limit_s=1.0), ended.append):
         for round in range(15):
             current_phase.enter("train", round)
             time.sleep(0.1)

@@ -4,32 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Protocol
 
 import numpy as np
 import torch
-
-
-@dataclass(frozen=True)
-class LocalWork:
-    """What every site does in a round: minibatch steps over its visiting order, by a local optimiser started anew."""
-
-    lr: float
-    batch_size: int
-    optimizer: Literal["sgd", "adamw"] = "sgd"
-    momentum: float = 0.0
-    """Of SGD."""
-    beta1: float = 0.9
-    beta2: float = 0.999
-    """Decay of AdamW's first and second moment."""
-    eps: float = 1e-8
-    """Added to the root of AdamW's second moment."""
-    weight_decay: float = 0.0
-    """An L2 penalty in SGD, decoupled from the gradient in AdamW."""
-    prox_mu: float = 0.0
-    """FedProx: mu/2 ||w - w_global||^2 is added to the loss."""
-    precision: Literal["float32", "tf32", "bfloat16"] = "float32"
-    """Of matrix products and convolutions; weights, updates and sums stay float32. TF32 is a GPU's."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +36,7 @@ class SiteUpdate:
 
 
 class Engine(Protocol):
-    """Built as `Engine(task, work, device)`; `train` yields one update per site, in the order of `sites`.
+    """Built as `Engine(task, work, device, precision)`; `train` yields one update per site, in the order of `sites`.
 
     `params` is the global model as one flat float32 vector [num_params] (see learn.params) and is never modified.
     Results must not depend on which other sites are in the block (to float tolerance for `stacked`, to the bit for
@@ -66,6 +44,8 @@ class Engine(Protocol):
     """
 
     name: str
+    sites_per_block: int
+    """Sites in one block, unless the input says otherwise."""
     description: str
     """How sites train here, in words for the user."""
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import torch
 
-from hpctrip.learn.engines.base import LocalWork
+from hpctrip.learn.local_work import LocalWork
 
 
 class SGD:

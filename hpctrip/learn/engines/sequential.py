@@ -8,10 +8,11 @@ from collections.abc import Iterator
 import torch
 
 from hpctrip.learn.aggregate import largest
-from hpctrip.learn.engines.base import LocalWork, SiteUpdate, SiteWork
+from hpctrip.learn.engines.base import SiteUpdate, SiteWork
 from hpctrip.learn.engines.rules import site_bytes
 from hpctrip.learn.engines.steps import AutogradStep, Step
-from hpctrip.learn.engines.tensors import allow_tf32, resident
+from hpctrip.learn.engines.tensors import Precision, allow_tf32, resident
+from hpctrip.learn.local_work import LocalWork
 from hpctrip.learn.params import num_params
 from hpctrip.learn.task import Task
 
@@ -20,20 +21,29 @@ class Sequential:
     """Trains the sites of a block one by one. On a CPU a site's result is the same, to the bit, in every block.
 
     A model may bring its own hand-written step: `model.fused_step(loss, work)` returns a Step, or None where it does
-    not cover that loss or that work. Every other model is trained by autograd.
+    not cover that loss or that work. Every other model, and bfloat16, is trained by autograd.
     """
 
     name = "sequential"
+    sites_per_block = 1
 
-    def __init__(self, task: Task, work: LocalWork, device: torch.device | str = "cpu"):
+    def __init__(
+        self,
+        task: Task,
+        work: LocalWork,
+        device: torch.device | str = "cpu",
+        precision: Precision = "float32",
+    ):
         self.task, self.work, self.device = task, work, torch.device(device)
         self.inputs = resident(task.train.inputs, device)
         self.labels = resident(task.train.labels, device)
         model = task.build_model().to(device).train()
-        fused_step = getattr(model, "fused_step", lambda loss, work: None)
-        self.step: Step = fused_step(task.loss, work) or AutogradStep(model, task.loss, work)
+        fused = getattr(model, "fused_step", None) if precision != "bfloat16" else None
+        self.step: Step = (fused and fused(task.loss, work)) or AutogradStep(
+            model, task.loss, work, precision
+        )
         self.description = f"one site after another, by {type(self.step).__name__}"
-        allow_tf32(work.precision)
+        allow_tf32(precision)
         self.delta = torch.empty(num_params(model), device=device)
 
     def train(self, params: torch.Tensor, sites: list[SiteWork]) -> Iterator[SiteUpdate]:

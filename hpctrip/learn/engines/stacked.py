@@ -18,10 +18,11 @@ from torch import nn
 from torch.func import functional_call, vmap
 
 from hpctrip.learn.aggregate import largest
-from hpctrip.learn.engines.base import LocalWork, SiteUpdate, SiteWork
+from hpctrip.learn.engines.base import SiteUpdate, SiteWork
 from hpctrip.learn.engines.cuda_graph import called, captured
 from hpctrip.learn.engines.rules import RULES, site_bytes
-from hpctrip.learn.engines.tensors import allow_tf32, autocast, resident, views
+from hpctrip.learn.engines.tensors import Precision, allow_tf32, autocast, resident, views
+from hpctrip.learn.local_work import LocalWork
 from hpctrip.learn.params import num_params
 from hpctrip.learn.task import Task
 
@@ -49,9 +50,16 @@ class Stacked:
     """
 
     name = "stacked"
+    sites_per_block = 32
 
-    def __init__(self, task: Task, work: LocalWork, device: torch.device | str = "cpu"):
-        self.task, self.work, self.device = task, work, torch.device(device)
+    def __init__(
+        self,
+        task: Task,
+        work: LocalWork,
+        device: torch.device | str = "cpu",
+        precision: Precision = "float32",
+    ):
+        self.task, self.work, self.device, self.precision = task, work, torch.device(device), precision
         self.inputs = resident(task.train.inputs, device)
         self.labels = resident(task.train.labels, device)
         self.model = task.build_model().to(device).train()
@@ -61,7 +69,7 @@ class Stacked:
         self.runner: Callable = captured if on_gpu else called
         self.round_up = on_gpu
         self.stacks: dict[int, Stack] = {}
-        allow_tf32(work.precision)
+        allow_tf32(precision)
         self.width, self.description = self._plan() if on_gpu else (_MOST, "the sites of a block at once")
 
     def train(self, params: torch.Tensor, sites: list[SiteWork]) -> Iterator[SiteUpdate]:
@@ -188,7 +196,7 @@ class Stack:
         engine, batch = self.engine, self.index.flatten()
         x = engine.task.prepare(engine.inputs.index_select(0, batch)).unflatten(0, self.index.shape)
         y = engine.labels.index_select(0, batch).unflatten(0, self.index.shape)
-        with autocast(engine.work.precision, engine.device):
+        with autocast(engine.precision, engine.device):
             losses = engine.losses(engine.forward(self.weights, x), y)  # [S, B]
         gradients = torch.autograd.grad((losses * self.weight).sum(), list(self.weights.values()))
         with torch.no_grad():

@@ -11,9 +11,9 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
-from hpctrip.learn.engines.base import LocalWork
 from hpctrip.learn.engines.rules import RULES
-from hpctrip.learn.engines.tensors import autocast, channels_last
+from hpctrip.learn.engines.tensors import Precision, autocast, channels_last
+from hpctrip.learn.local_work import LocalWork
 
 
 class Step:
@@ -54,8 +54,8 @@ class Step:
 class AutogradStep(Step):
     """The general step: any model, any loss, every option of LocalWork."""
 
-    def __init__(self, model: nn.Module, loss: Callable, work: LocalWork):
-        self.model, self.loss, self.work = model, loss, work
+    def __init__(self, model: nn.Module, loss: Callable, work: LocalWork, precision: Precision = "float32"):
+        self.model, self.loss, self.work, self.precision = model, loss, work, precision
         for p in model.parameters():
             p.data = channels_last(p.data)
         super().__init__([p for p in model.parameters() if p.requires_grad])
@@ -70,7 +70,7 @@ class AutogradStep(Step):
 
     def __call__(self, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """Forward, backward, update: gradients are taken, not accumulated, so nothing has to be cleared."""
-        with autocast(self.work.precision, inputs.device):
+        with autocast(self.precision, inputs.device):
             loss = self.loss(self.model(inputs), labels)
         self._update(torch.autograd.grad(loss, self.weights))
         return loss.detach()

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import warnings
+from typing import Literal
 
 import numpy as np
 import torch
 from torch import nn
+
+Precision = Literal["float32", "tf32", "bfloat16"]
+"""Of matrix products and convolutions; weights, updates and sums stay float32. TF32 is a GPU's."""
 
 
 def resident(array: np.ndarray, device: torch.device | str) -> torch.Tensor:
@@ -23,12 +27,12 @@ def views(model: nn.Module, flat: torch.Tensor) -> dict[str, torch.Tensor]:
     return {name: chunk.view(shape) for (name, shape), chunk in zip(shapes.items(), chunks, strict=True)}
 
 
-def autocast(precision: str, device: torch.device) -> torch.autocast:
+def autocast(precision: Precision, device: torch.device) -> torch.autocast:
     """The context of a forward pass in "bfloat16" (weights and updates stay float32); nothing for the others."""
     return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bfloat16")
 
 
-def allow_tf32(precision: str) -> None:
+def allow_tf32(precision: Precision) -> None:
     """Let a GPU's matrix products and convolutions round to TF32 (10 bits) where "tf32" asks for it, else not at all.
 
     PyTorch's own default allows it in convolutions.

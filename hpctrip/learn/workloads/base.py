@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from hpctrip.base.component import Component, Registry
+from hpctrip.learn.local_work import LocalWork
 from hpctrip.learn.task import Task
 
 
@@ -26,6 +27,16 @@ class Workload(Component):
     def task(self, seed: int) -> Task:
         """Load the prepared data (memory-mapped) and say how to train on it."""
         raise NotImplementedError
+
+    def local_work(self, given: LocalWork) -> LocalWork:
+        """What a site does in a round: as given, and where that says nothing, this workload's own."""
+        return given.filled(
+            lr=self.lr,
+            batch_size=self.batch_size,
+            local_epochs=float(self.local_epochs),
+            optimizer=self.optimizer,
+            weight_decay=self.weight_decay,
+        )
 
 
 WORKLOADS = Registry("workload", default="emnist")

@@ -1,0 +1,53 @@
+"""Which engine trains: the input's table [engine], and what it means on a kind of device."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import torch
+from pydantic import BeforeValidator, Field
+
+from hpctrip.base.component import Component, unknown_name
+from hpctrip.base.errors import InputError
+from hpctrip.learn.engines.base import Engine
+from hpctrip.learn.engines.sequential import Sequential
+from hpctrip.learn.engines.stacked import Stacked
+from hpctrip.learn.engines.tensors import Precision
+
+ENGINES: dict[str, type[Engine]] = {engine.name: engine for engine in (Sequential, Stacked)}
+
+
+def _renamed(name: Any) -> Any:
+    """Older inputs, also those stored in results files, call the sequential engine "loop"."""
+    return "sequential" if name == "loop" else name
+
+
+class EngineChoice(Component):
+    """How a block of sites is trained."""
+
+    name: Annotated[Literal["auto", "sequential", "stacked"], BeforeValidator(_renamed)] = "auto"
+    """sequential: one site after another (a CPU's best). stacked: a block at once (GPUs). auto: by device."""
+    precision: Precision = "float32"
+    """Of matrix products and convolutions in training; anything but float32 changes results, in the third digit or so.
+    tf32 is a GPU's and does nothing on a CPU."""
+    sites_per_block: int | None = Field(None, ge=1)
+    """Sites in one block, the unit of placement; absent: 1 for sequential, 32 for stacked, on any number of ranks."""
+
+
+def choose(name: str, device: torch.device | str, sequential_only: str = "") -> tuple[type[Engine], str]:
+    """The engine class and why it was taken; "auto" takes the one that is faster on that kind of device.
+
+    `sequential_only` is the task's reason, if any, why its model cannot be stacked. Raises InputError where "stacked"
+    is asked for all the same, ValueError that names the engines where `name` is none of them.
+    """
+    if name == "auto":
+        if sequential_only:
+            return Sequential, sequential_only
+        if torch.device(device).type == "cpu":
+            return Sequential, "on a CPU one site's model stays in the cache"
+        return Stacked, "on a GPU a single site's operations are bound by their launches"
+    if name not in ENGINES:
+        raise ValueError(f"unknown engine {name!r}; {unknown_name(name, ['auto', *ENGINES])}")
+    if name == "stacked" and sequential_only:
+        raise InputError('engine.name = "stacked"', sequential_only, 'use "sequential" or "auto"')
+    return ENGINES[name], "as asked for"

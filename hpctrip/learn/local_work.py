@@ -1,0 +1,67 @@
+"""What a site does in a round: the input's table [train]."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from hpctrip.base.component import Component
+from hpctrip.base.errors import InputError
+
+
+class LocalWork(Component):
+    """Local training at a site. What is absent is the workload's own (the paper's Table 2): see `Workload.local_work`,
+    whose result is of this class too, with nothing absent but one of `local_epochs` and `local_steps`."""
+
+    lr: float | None = Field(None, gt=0)
+    """Learning rate."""
+    batch_size: int | None = Field(None, ge=1)
+    """Samples in one step."""
+    local_epochs: float | None = Field(None, gt=0, le=1000)
+    """Passes over its shard that a site makes in a round; a fraction visits that share of a fresh shuffle."""
+    local_steps: int | None = Field(None, ge=1, le=1_000_000)
+    """Steps that every site makes in a round, however large its shard, instead of epochs (DiLoCo's H)."""
+    optimizer: Literal["sgd", "adamw"] | None = None
+    """A site's optimiser, started anew every round."""
+    momentum: float = Field(0.0, ge=0, lt=1)
+    """Of SGD."""
+    beta1: float = Field(0.9, ge=0, lt=1)
+    """Decay of AdamW's first moment."""
+    beta2: float = Field(0.999, ge=0, lt=1)
+    """Decay of AdamW's second moment."""
+    eps: float = Field(1e-8, gt=0)
+    """Added to the root of AdamW's second moment."""
+    weight_decay: float | None = Field(None, ge=0)
+    """An L2 penalty in SGD, decoupled from the gradient in AdamW."""
+    prox_mu: float = Field(0.0, ge=0)
+    """FedProx: mu/2 ||w - w_global||^2 is added to the site's loss (Li et al. 2020)."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> LocalWork:
+        if self.local_steps is not None and self.local_epochs is not None:
+            raise ValueError(
+                f"local_steps = {self.local_steps} and local_epochs = {self.local_epochs:g}: give one"
+            )
+        return self
+
+    def filled(self, **own: Any) -> LocalWork:
+        """The same with the values `own` for what is absent. Raises InputError where options exclude each other."""
+        if self.local_steps is not None:
+            own.pop("local_epochs", None)
+        work = self.model_copy(update={name: own[name] for name in own if getattr(self, name) is None})
+        if work.momentum and work.optimizer != "sgd":
+            raise InputError(
+                f"train.momentum = {work.momentum:g}",
+                f"the optimiser is {work.optimizer}, which has none",
+                'set train.beta1, or train.optimizer = "sgd"',
+            )
+        return work
+
+    def num_visits(self, num_samples: np.ndarray) -> np.ndarray:
+        """Samples that each site visits in a round, [N] int64, from those that it holds, [N]; nothing may be absent."""
+        num_samples = np.asarray(num_samples, dtype=np.int64)
+        if self.local_steps is not None:
+            return np.where(num_samples > 0, self.local_steps * self.batch_size, 0)
+        return np.ceil(num_samples * self.local_epochs).astype(np.int64)
