@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -125,45 +124,28 @@ def plan(
 @cli.command()
 def policies() -> None:
     """List the policies and their keys."""
+    from hpctrip.app.keys import show_registry
     from hpctrip.sim.policies import POLICIES
 
-    _list(POLICIES)
+    show_registry(POLICIES)
 
 
 @cli.command()
 def workloads() -> None:
     """List the workloads and their keys."""
+    from hpctrip.app.keys import show_registry
     from hpctrip.learn.workloads import WORKLOADS
 
-    _list(WORKLOADS)
+    show_registry(WORKLOADS)
 
 
 @cli.command()
 @click.argument("section", required=False)
 def keys(section: str | None) -> None:
     """List every key of the input file, or those of one SECTION."""
-    from hpctrip.app.experiment import Experiment
-    from hpctrip.base.component import Component, registry_of, unknown_name
+    from hpctrip.app.keys import show_sections
 
-    Experiment.model_rebuild(force=True)
-    if section not in (None, *Experiment.model_fields):
-        raise click.BadParameter(
-            f"{section!r} is no section; {unknown_name(section, Experiment.model_fields)}"
-        )
-    for name, field in Experiment.model_fields.items():
-        if section not in (None, name):
-            continue
-        registry = registry_of(field)
-        if registry is not None:
-            click.secho(
-                f"\n[{name}]  kind: one of {', '.join(registry)} (default {registry.default})", bold=True
-            )
-            _list(registry)
-        elif isinstance(field.annotation, type) and issubclass(field.annotation, Component):
-            click.secho(f"\n[{name}]", bold=True)
-            _describe(field.annotation)
-        else:
-            click.echo(f"{name}: {field.description} (default {field.default!r})")
+    show_sections(section)
 
 
 @cli.command()
@@ -286,25 +268,6 @@ def prepare(paths: tuple[str, ...], overrides: tuple[str, ...]) -> None:
     experiment.workload.prepare_data(experiment.seed)
     click.echo(experiment.workload.task(experiment.seed).source)
     click.echo(f"prepared in {cache_dir()}")
-
-
-def _list(registry: Mapping[str, Any]) -> None:
-    for kind in sorted(registry):
-        click.secho(f"{kind}", bold=True, nl=False)
-        click.echo(f": {_first_line(registry[kind])}")
-        _describe(registry[kind])
-
-
-def _describe(component: Any) -> None:
-    for key, field in component.model_fields.items():
-        default = (
-            "" if field.is_required() else f" (default {field.get_default(call_default_factory=True)!r})"
-        )
-        click.echo(f"    {key}{default}: {' '.join((field.description or '').split())}")
-
-
-def _first_line(component: Any) -> str:
-    return (component.__doc__ or "").strip().splitlines()[0]
 
 
 def _without_none(table: dict[str, Any]) -> dict[str, Any]:
