@@ -18,6 +18,7 @@ from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from hpctrip.base.component import Component, Registry, registry_of, unknown_name
 from hpctrip.base.errors import Fault, InputError
+from hpctrip.base.identity import Neutral
 from hpctrip.base.units import Seconds
 from hpctrip.learn.aggregate import SERVERS
 from hpctrip.learn.compression import COMPRESSIONS
@@ -117,11 +118,11 @@ class Engine(Component):
 
 
 class RanksInput(Component):
-    """Where it runs; nothing here changes a result."""
+    """Where it runs. Only `threads` can change a result, in the last bits."""
 
-    transport: Literal["auto", "serial", "mpi", "nccl"] = "auto"
+    transport: Neutral[Literal["auto", "serial", "mpi", "nccl"]] = "auto"
     """auto: mpi under a launcher, else serial."""
-    device: Literal["auto", "cpu", "cuda"] = "auto"
+    device: Neutral[Literal["auto", "cpu", "cuda"]] = "auto"
     """auto: the node's GPUs where there are any."""
     threads: int = Field(1, ge=1, le=1024)
     """torch threads per rank. Fixed by the input, not by the machine, as kernels may round differently with the number
@@ -210,9 +211,9 @@ class WatchdogLimits(Component):
 class Experiment(Component):
     """One run: the whole input file."""
 
-    name: str = Field("powertrip", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    name: Neutral[str] = Field("powertrip", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
     """Names the scenario and the results file."""
-    label: str | None = None
+    label: Neutral[str | None] = None
     """How figures call this run; absent: its policy."""
     seed: int = Field(0, ge=0, lt=2**63)
     """Every random stream derives from it."""
@@ -235,9 +236,9 @@ class Experiment(Component):
     ranks: RanksInput = RanksInput()
     evaluate: Evaluate = Evaluate()
     stop: Stop = Stop()
-    checkpoint: Checkpointing = Checkpointing()
-    interrupt: Interrupt = Interrupt()
-    watchdog: WatchdogLimits = WatchdogLimits()
+    checkpoint: Neutral[Checkpointing] = Checkpointing()
+    interrupt: Neutral[Interrupt] = Interrupt()
+    watchdog: Neutral[WatchdogLimits] = WatchdogLimits()
 
     def world(self, num_params: int) -> World:
         """The simulated world, for a model of so many parameters. Raises InputError where its files are unusable."""

@@ -20,6 +20,7 @@ from hpctrip.app.progress import Progress
 from hpctrip.app.resume import Start, state_of
 from hpctrip.app.signals import Interruption, listening
 from hpctrip.base.errors import InputError
+from hpctrip.base.identity import neutral_keys
 from hpctrip.ranks.base import Ranks, hostname, open_ranks, together, with_transport
 from hpctrip.ranks.device import choose_device, hosts_kind
 from hpctrip.ranks.memory import map_large_blocks
@@ -198,6 +199,7 @@ def _meta(run: Run, given: Input, ranks: Ranks, hosts: list[tuple[str, str]]) ->
         "compression": experiment.compression.kind,
         "payload_bytes": experiment.compression.payload_bytes(len(run.initial_params)),
         "num_params": len(run.initial_params),
+        "neutral_keys": neutral_keys(experiment),
         "num_ranks": ranks.size,
         "transport": ranks.name,
         "engine": run.engine.name,

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from hpctrip.base.errors import Fault, InputError
+from hpctrip.base.identity import flat, without
 from hpctrip.record import schema
 from hpctrip.sim.rounds import History
 from hpctrip.sim.traces import read_trace_files
@@ -37,6 +38,8 @@ class Run:
     path: Path
     meta: dict[str, Any]
     """The file's attributes (`schema.ATTRIBUTES`)."""
+    added: tuple[str, ...]
+    """The attributes that came after the hpctrip that wrote the file: `meta` holds their default."""
     checksum: str
     """Of `meta` and the input, as stored in the file."""
     input_toml: str
@@ -56,6 +59,11 @@ class Run:
     def time_to_accuracy_s(self) -> float:
         """Simulated time when the target accuracy was first reached, in seconds; NaN if it was not."""
         return float(self.meta.get("time_to_accuracy_s", "nan"))
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The resolved input as {dotted key: value}, without the keys that change no result."""
+        return without(flat(self.input), self.meta["neutral_keys"])
 
     @property
     def tables(self) -> dict[str, pd.DataFrame]:
@@ -146,9 +154,15 @@ def _read(path: Path, file: h5py.File) -> Run:
     for name in schema.ATTRIBUTES.keys() & meta.keys():
         if type(meta[name]) is not type(schema.ATTRIBUTES[name].default):
             raise ValueError(f"attribute {name} is {meta[name]!r}")
+    added = {
+        name: attribute.default
+        for name, attribute in schema.ATTRIBUTES.items()
+        if attribute.is_later and name not in meta
+    }
     return Run(
         path=path,
-        meta=meta,
+        meta=meta | added,
+        added=tuple(added),
         checksum=checksum,
         input_toml=_text(file["input/toml"]),
         input=json.loads(_text(file["input/json"])),
