@@ -65,7 +65,7 @@ def test_importing_does_not_start_what_is_not_needed(module, absent):
 
 
 def test_post_processing_reads_results_through_the_reader_alone():
-    allowed = {"hpctrip.record.reader", "hpctrip.base.units", "hpctrip.base.errors"}
+    allowed = {"hpctrip.record.reader"} | {f"hpctrip.base.{name}" for name in ("errors", "identity", "units")}
     for path in (PACKAGE.parent / "postprocess").glob("*.py"):
         used = {name for name in imports(path) if name.split(".")[0] == "hpctrip"}
         assert used <= allowed, f"{path.name}: {used - allowed}"

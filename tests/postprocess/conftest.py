@@ -78,6 +78,7 @@ def make_run(tmp_path):
         target=0.45,
         label="",
         policy_keys=None,
+        tables=None,
         update_bytes=1.5e9,
         power_fraction=1.0,
         ranks=1,
@@ -105,7 +106,8 @@ def make_run(tmp_path):
             "network": {"update_bytes": update_bytes},
             "power": {"kind": "constant", "fraction": power_fraction},
             "policy": {"kind": policy, **(policy_keys or {})},
-            "ranks": {"threads": ranks},
+            "ranks": {"transport": "serial" if ranks == 1 else "mpi"},
+            **(tables or {}),
         }
         meta = {
             "scenario": name,
