@@ -74,7 +74,7 @@ def run_parser(doc: str, out: str | None) -> argparse.ArgumentParser:
 
 
 def trace_parser(doc: str, out: str) -> argparse.ArgumentParser:
-    """A parser with the power traces `traces`, which utilisation of them to read, and `--out`."""
+    """A parser with the power traces `traces`, how to read them, and `--out`."""
     made = _parser(doc, out)
     made.add_argument(
         "traces", metavar="TRACES", help="a folder of cell*.csv(.gz), a file or a quoted pattern"
@@ -84,6 +84,12 @@ def trace_parser(doc: str, out: str) -> argparse.ArgumentParser:
         choices=("production", "measured"),
         default="production",
         help="which utilisation; some published files hold the measured one only (default: %(default)s)",
+    )
+    made.add_argument(
+        "--flags",
+        choices=("true-is-bad", "true-is-good"),
+        default="true-is-bad",
+        help="what true means in the flag columns (default: %(default)s)",
     )
     return made
 

@@ -17,7 +17,7 @@ from hpctrip.base.errors import Fault, InputError
 from hpctrip.base.identity import flat, without
 from hpctrip.record import schema
 from hpctrip.sim.rounds import History
-from hpctrip.sim.traces import read_trace_files
+from hpctrip.sim.traces import Flags, read_trace_files
 
 SUFFIXES = (".h5", ".hdf5")
 """What counts as a results file when a folder is given."""
@@ -247,13 +247,13 @@ def _expand(pattern: str) -> list[Path]:
     return [Path(name) for name in sorted(glob.glob(pattern, recursive=True))]
 
 
-def read_traces(path: str | Path, column: str = "production") -> pd.DataFrame:
+def read_traces(path: str | Path, column: str = "production", flags: Flags = "true-is-bad") -> pd.DataFrame:
     """Power utilisation of every domain in trace files, in long form: time_s, cell, domain, utilisation.
 
     `time_s` counts from the first sample and is the start of the interval that the value holds for.
-    `attrs["synthetic"]` says whether any of it was made up. Path, column and errors as in `read_trace_files`.
+    `attrs["synthetic"]` says whether any of it was made up. Arguments and errors as in `read_trace_files`.
     """
-    traces = read_trace_files(path, column=column)
+    traces = read_trace_files(path, column, flags)
     num_domains, num_steps = traces.util.shape
     frame = pd.DataFrame(
         {
