@@ -191,6 +191,14 @@ def test_a_policy_of_ones_own_is_one_file(own_policies, trained, tmp_path):
     assert run.input["policy"] == {"kind": "nearest", "k": 2, "at_most_m": 9e8}
 
 
+def test_a_plug_in_cannot_replace_what_is_built_in(own_policies, tiny, tmp_path):
+    (tmp_path / "mine.py").write_text(NEAREST.replace("Nearest", "Static").replace("nearest", "static"))
+    before = POLICIES["static"]
+    with pytest.raises(InputError, match=r"kind 'static' is already taken by hpctrip\.sim\.policies\.static"):
+        read_input([str(tiny)], [f"plugins=['{tmp_path / 'mine.py'}']", "policy.kind=static"])
+    assert POLICIES["static"] is before
+
+
 def test_a_plug_in_is_validated_like_any_other(own_policies, tiny, tmp_path):
     (tmp_path / "nearest.py").write_text(NEAREST)
     plugins = f"plugins=['{tmp_path / 'nearest.py'}']"
