@@ -43,7 +43,7 @@ def replay(run: Run, plugins: bool = False) -> list[Fault]:
 
 def _simulation(run: Run, experiment: Experiment) -> Simulation:
     """The run's world, built anew; the sizes of the shards are those of its file, so no data are needed."""
-    e, world = experiment, experiment.world(run.meta.get("num_params", 1))
+    e, world = experiment, experiment.world(run.meta["num_params"] or 1)
     visits = e.train.num_visits(run.sites.get("num_samples", np.zeros(0)), e.workload)
     if len(visits) != len(world):
         raise InputError("sites", f"the input leads to {len(world)}, the file has sizes of {len(visits)}")

@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from hpctrip.app.config import Experiment, Tables, merge, read_input, read_layers, resolve, resolved
+from hpctrip.app.config import Experiment, Stop, Tables, merge, read_input, read_layers, resolve, resolved
 from hpctrip.app.experiment import State, stopped
 from hpctrip.app.signals import stop_file
 from hpctrip.base.errors import Fault, InputError
@@ -99,6 +99,12 @@ def start_or_resume(paths: Iterable[str], overrides: Iterable[str], out: str | N
     earlier = open_run(out)  # made without checkpoints, or ended before the first one
     _refuse_other_input(_stored(earlier.input_toml, out), given.experiment, out)
     done = earlier.meta["status"] == "finished"
+    if done and not _is_over(earlier.history(), given.experiment.stop):
+        raise InputError(
+            out,
+            "is finished, but the stop rules now ask for more, and it has no checkpoint beside it",
+            "name another --out, or remove it to run anew",
+        )
     notes = [] if done else [f"{out} has no checkpoint beside it: starting from the beginning"]
     return _unless_told_to_stop(Start(given.tables, out, notes=tuple(notes), finished=done))
 
@@ -119,6 +125,12 @@ def state_of(checkpoint: Checkpoint, experiment: Experiment) -> State:
         )
         history = History((*history.rows[:-1], replace(row, **nothing)))
     return State(checkpoint.round, checkpoint.clock_s, history)
+
+
+def _is_over(history: History, stop: Stop) -> bool:
+    """Does any of the rules end a run with these rounds?"""
+    last = history.last
+    return last is not None and bool(stopped(State(last.round, last.clock_s, history), stop).stop_reason)
 
 
 def _resumed(tables: Tables, path: str, found: Checkpoint, file: Path | None, notes: list[str]) -> Start:

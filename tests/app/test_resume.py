@@ -174,6 +174,15 @@ def test_the_same_command_without_checkpoints_begins_again_unless_it_is_finished
     assert_same(again(out, off), undisturbed)
 
 
+def test_a_finished_run_without_checkpoints_is_not_called_finished_where_more_is_asked_for(tmp_path):
+    out, off = tmp_path / "run.h5", "checkpoint.enabled=false"
+    run(out, off, rounds=2)
+    before = out.read_bytes()
+    with pytest.raises(InputError, match=r"run\.h5: is finished, but the stop rules now ask for more"):
+        again(out, off, rounds=4)
+    assert out.read_bytes() == before
+
+
 def test_runs_that_start_together_without_a_name_do_not_share_a_file(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     paths = {start_new([], settings(), None, False).path for _ in range(3)}
