@@ -18,6 +18,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from hpctrip.base.identity import differing, identity, without
 from hpctrip.base.units import HOUR_S
 from hpctrip.record.reader import InputError, Run, open_runs
 
@@ -73,7 +74,7 @@ def run_parser(doc: str, out: str | None) -> argparse.ArgumentParser:
 
 
 def trace_parser(doc: str, out: str) -> argparse.ArgumentParser:
-    """A parser with the power traces `traces`, which utilisation of them to read, and `--out`."""
+    """A parser with the power traces `traces`, how to read them, and `--out`."""
     made = _parser(doc, out)
     made.add_argument(
         "traces", metavar="TRACES", help="a folder of cell*.csv(.gz), a file or a quoted pattern"
@@ -83,6 +84,12 @@ def trace_parser(doc: str, out: str) -> argparse.ArgumentParser:
         choices=("production", "measured"),
         default="production",
         help="which utilisation; some published files hold the measured one only (default: %(default)s)",
+    )
+    made.add_argument(
+        "--flags",
+        choices=("true-is-bad", "true-is-good"),
+        default="true-is-bad",
+        help="what true means in the flag columns (default: %(default)s)",
     )
     return made
 
@@ -167,7 +174,7 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 # ----------------------------------------------------------------------------------------------- what a run is
 
 NEEDED_ATTRIBUTES = ("policy", "label", "update_bytes")
-NEEDED_SITE_COLUMNS = ("site", "distance_m", "bandwidth_bps", "delay_s", "num_samples", "power_fraction")
+NEEDED_SITE_COLUMNS = ("site", "distance_m", "bandwidth_bps", "comm_s", "num_samples", "power_fraction")
 """What figures use beyond what every results file is checked for by its reader."""
 
 
@@ -177,7 +184,7 @@ def read_runs(patterns: Sequence[str]) -> list[Run]:
     for run in runs:
         if faults := run.schema_faults():
             raise InputError(faults=faults)
-        missing = [name for name in NEEDED_ATTRIBUTES if name not in run.meta]
+        missing = [name for name in NEEDED_ATTRIBUTES if name in run.added]
         missing += [f"/sites/{name}" for name in NEEDED_SITE_COLUMNS if name not in run.sites]
         if missing:
             raise InputError(
@@ -198,14 +205,14 @@ def percent(fraction: float) -> str:
     return "none" if np.isnan(fraction) else f"{100 * fraction:.3g} %"
 
 
-def provenance(runs: Sequence[Run]) -> str:
-    """What was made up and what was not, in a few words."""
+def provenance(runs: Sequence[Run], unlike: str = "") -> str:
+    """What was made up and what was not, in a few words, and below it what `warn_of_differences` found."""
     said = []
     for what in ("data", "power"):
         made_up = sum(bool(run.meta[f"synthetic_{what}"]) for run in runs)
         some = "" if made_up in (0, len(runs)) else f" in {made_up} of {len(runs)} runs"
         said.append(("synthetic " if made_up else "real ") + what + some)
-    return ", ".join(said)
+    return ", ".join(said) + (f"\n{unlike}" if unlike else "")
 
 
 def common_target(runs: Sequence[Run], given: float | None) -> float:
@@ -242,9 +249,22 @@ def trace_title(frame: pd.DataFrame) -> str:
 
 # ------------------------------------------------------------------------------------- groups: runs and seeds
 
-NO_MATTER = ("name", "label", "seed", "engine", "ranks", "stop")
-"""Input keys that make no other configuration: what a run is called, what it ran on (the same numbers to rounding, by
-the contracts of engines and ranks), and when it ended."""
+APART = ("seed", "stop")
+"""Input keys that change a run but make no other configuration: which draw it is, and when it ends, because what is
+compared is the time to one target."""
+
+CENTRALIZED_SETS = (
+    "sites",
+    "power",
+    "partition",
+    "compression",
+    "network.update_bytes",
+    "network.aggregator_bandwidth_bps",
+    "train.local_epochs",
+    "train.local_steps",
+)
+"""Keys and tables that follow from the policy `centralized`, which is a world of its own: what the others have there is
+nothing that it could agree in."""
 
 
 @dataclass(frozen=True)
@@ -257,93 +277,80 @@ class Group:
 
 
 def grouped(runs: Sequence[Run]) -> list[Group]:
-    """Runs by label, in the order of first appearance.
+    """Runs by configuration, in the order of first appearance.
 
-    The label is the run's own (input key `label`), or its policy with its k and with those input keys that tell the
-    runs of that policy apart. Raises InputError where two runs of one label have the same seed or differ in their
-    configuration: a mean over them would be no mean over seeds.
+    A group is called what its runs are labelled (input key `label`), else by its policy with its k; where that is the
+    name of several, the input keys that tell them apart follow. Raises InputError where a group has a seed twice: a
+    mean over it would be no mean over seeds.
     """
-    by_policy = defaultdict(list)
+    members: dict[tuple[str, str], list[Run]] = defaultdict(list)
     for run in runs:
-        by_policy[run.meta["policy"]].append(run)
-    labels = {
-        id(run): label for same in by_policy.values() for run, label in zip(same, _labels(same), strict=True)
+        name = run.meta["label"] or run.meta["policy"]
+        same = members[name, identity(configuration(run))]
+        for other in same:
+            if other.meta["seed"] == run.meta["seed"]:
+                problem = f"is {name} with seed {run.meta['seed']}, and so is {other.path}"
+                raise InputError(str(run.path), problem, "a seed counts once: leave one of them out")
+        same.append(run)
+    telling = {
+        name: differing([configuration(same[0]) for (other, _), same in members.items() if other == name])
+        for name, _ in members
     }
-    members: dict[str, dict[int, Run]] = defaultdict(dict)
-    for run in runs:
-        label, seed = labels[id(run)], run.meta["seed"]
-        same = members[label]
-        if seed in same:
-            problem = f"is {label} with seed {seed}, and so is {same[seed].path}"
-            raise InputError(str(run.path), problem, "a seed counts once: leave one of them out")
-        for first in list(same.values())[:1]:
-            if keys := differing([configuration(first), configuration(run)]):
-                problem = f"is labelled {label!r} like {first.path} but differs from it in {', '.join(keys)}"
-                raise InputError(str(run.path), problem, "draw them apart, or give each its own label")
-        same[seed] = run
     return [
-        Group(label, next(iter(same.values())).meta["policy"], tuple(same.values()))
-        for label, same in members.items()
+        Group(_label(name, same[0], telling[name]), same[0].meta["policy"], tuple(same))
+        for (name, _), same in members.items()
     ]
 
 
-def _labels(runs: Sequence[Run]) -> list[str]:
-    """A label for each of some runs of one policy."""
-    tables = [configuration(run) for run in runs]
-    telling = differing(tables)
-    of_policy = [key for key in telling if key.startswith("policy.")]
-    if _num_kinds(tables, of_policy) == _num_kinds(tables, telling):
-        telling = of_policy  # the rest follows from the policy, such as the world of the centralized one
-    keys = sorted({*telling, "policy.k"})
-    labels = []
-    for run, table in zip(runs, tables, strict=True):
-        named = [
-            f"{key.removeprefix('policy.')} = {_shown(table[key])}"
-            for key in keys
-            if table.get(key) is not None
-        ]
-        labels.append(run.meta["label"] or " ".join(filter(None, (run.meta["policy"], ", ".join(named)))))
-    return labels
+def _label(name: str, run: Run, telling: Sequence[str]) -> str:
+    """The name of a group, with the keys that tell it from others of that name."""
+    settings = configuration(run)
+    keys = sorted({*telling} if run.meta["label"] else {*telling, "policy.k"})
+    told = [
+        f"{key.removeprefix('policy.')} = {_shown(settings[key])}"
+        for key in keys
+        if settings.get(key) is not None
+    ]
+    return " ".join(filter(None, (name, ", ".join(told))))
 
 
 def configuration(run: Run) -> dict[str, object]:
     """{dotted input key: value} of all that makes a configuration."""
-    return {key: value for key, value in flat(run.input).items() if key.split(".")[0] not in NO_MATTER}
+    follows = CENTRALIZED_SETS if run.meta["policy"] == "centralized" else ()
+    return without(run.settings, [*APART, *follows])
 
 
-def differing(tables: Sequence[dict[str, object]]) -> list[str]:
-    """The keys whose values are not the same in all tables, sorted."""
-    return [key for key in sorted(set().union(*tables)) if _num_kinds(tables, [key]) > 1]
+def unlike(groups: Sequence[Group]) -> dict[str, dict[str, list[str]]]:
+    """{input key: {value: labels}}: in what the groups to compare are not alike, their policy apart.
 
-
-def _num_kinds(tables: Sequence[dict[str, object]], keys: Sequence[str]) -> int:
-    return len({repr([table.get(key) for key in keys]) for table in tables})
-
-
-def warn_of_differences(runs: Sequence[Run]) -> None:
-    """Print in which settings, their policy apart, the runs to compare are not alike.
-
-    The centralized policy brings a world of its own and is left out.
+    A key counts for those groups that have it: what a table of another `kind` lacks, its `kind` tells.
     """
-    tables = [configuration(run) for run in runs if run.meta["policy"] != "centralized"]
-    keys = [key for key in differing(tables) if not key.startswith("policy.")] if tables else []
-    if keys:
-        print(f"note: these runs also differ in {', '.join(keys)}")
+    values: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for group in groups:
+        for key, value in configuration(group.runs[0]).items():
+            if not key.startswith("policy."):
+                values[key][_shown(value)].append(group.label)
+    return {key: dict(labels) for key, labels in sorted(values.items()) if len(labels) > 1}
 
 
-def flat(table: dict, prefix: str = "") -> dict[str, object]:
-    """{dotted key: value} of nested tables."""
-    flattened: dict[str, object] = {}
-    for key, value in table.items():
-        if isinstance(value, dict):
-            flattened.update(flat(value, f"{prefix}{key}."))
-        else:
-            flattened[prefix + key] = value
-    return flattened
+def warn_of_differences(groups: Sequence[Group]) -> str:
+    """Say on stderr in which settings, their policy apart, the groups to compare are not alike, with the values.
+
+    Returns the same in a few words, for the picture; empty where they are alike.
+    """
+    found = unlike(groups)
+    for key, labels in found.items():
+        said = " | ".join(f"{value} ({', '.join(of)})" for value, of in labels.items())
+        print(f"warning: not alike in {key}: {said}", file=sys.stderr)
+    named = [*list(found)[:2], *([f"{len(found) - 2} more"] if len(found) > 2 else [])]
+    return f"not alike in {', '.join(named)}" if found else ""
 
 
 def _shown(value: object) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    """A value in a label: a number with as few digits as tell it."""
+    if isinstance(value, float):
+        return f"{value:g}" if float(f"{value:g}") == value else repr(value)
+    return "none" if value is None else str(value)
 
 
 # --------------------------------------------------------------------------------- time-to-accuracy over seeds

@@ -19,7 +19,7 @@ from hpctrip.record.reader import read_traces
 def main(argv=None) -> None:
     """Draw one bar for each cell."""
     args = common.trace_parser(__doc__, "fig02_power_utilisation.png").parse_args(argv)
-    traces = read_traces(args.traces, args.column)
+    traces = read_traces(args.traces, args.column, args.flags)
     cells = traces.groupby("cell").agg(
         domains=("domain", "nunique"),
         mean=("utilisation", "mean"),

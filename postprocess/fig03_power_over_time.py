@@ -29,7 +29,7 @@ def main(argv=None) -> None:
         "--days", type=float, default=7, help="days to draw, from the start (default: %(default)g)"
     )
     args = made.parse_args(argv)
-    traces = read_traces(args.traces, args.column)
+    traces = read_traces(args.traces, args.column, args.flags)
     if not args.days > 0:
         raise InputError("--days", f"{args.days:g} is not above 0")
     known = list(traces["domain"].unique())

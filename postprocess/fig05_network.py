@@ -25,14 +25,14 @@ def main(argv=None) -> None:
             " ".join(args.runs), f"{1 + len(others)} runs, each with sites of its own", "name one run"
         )
     sites = run.sites.sort_values("distance_m")
-    miles, gbit_s, delay_s = sites["distance_m"] / MILE_M, sites["bandwidth_bps"] / 1e9, sites["delay_s"]
+    miles, gbit_s, comm_s = sites["distance_m"] / MILE_M, sites["bandwidth_bps"] / 1e9, sites["comm_s"]
 
     update = f"update of {run.meta['update_bytes'] / GB:.3g} GB"
     figure = common.figure(2.3)
     left = figure.subplots()
     right = left.twinx()
     left.plot(miles, gbit_s, "o", color=common.BLUE, markersize=3, label="bandwidth")
-    right.plot(miles, delay_s, "^", color=common.VERMILLION, markersize=3, label="delay")
+    right.plot(miles, comm_s, "^", color=common.VERMILLION, markersize=3, label="delay")
     left.set_xlabel("Distance to the aggregator (miles)")
     coloured(left, "left", "Bandwidth (Gbit/s)", common.BLUE)
     coloured(right, "right", "Communication delay (s)", common.VERMILLION)
@@ -42,7 +42,7 @@ def main(argv=None) -> None:
     edges = np.unique(np.linspace(0, len(sites) - 1, 6).round().astype(int))
     common.print_table(
         ("miles", "Gbit/s", "delay s"),
-        [(f"{miles.iloc[i]:.0f}", f"{gbit_s.iloc[i]:.3g}", f"{delay_s.iloc[i]:.3g}") for i in edges],
+        [(f"{miles.iloc[i]:.0f}", f"{gbit_s.iloc[i]:.3g}", f"{comm_s.iloc[i]:.3g}") for i in edges],
     )
     print(f"sites within 1000 miles: {int((miles <= 1000).sum())} of {len(sites)}; {update}")
     common.save(figure, args.out)

@@ -28,7 +28,7 @@ def main(argv=None) -> None:
     args = made.parse_args(argv)
     runs = fixed_cohorts(common.read_runs(args.runs), args.policy)
     target = common.common_target(runs, args.target)
-    common.warn_of_differences(runs)
+    unlike = common.warn_of_differences(common.grouped(runs))
     points = sweep(runs, target)
     reached = {k: point for k, point in points.items() if point.reached}
     best = min(reached, key=lambda k: reached[k].hours, default=None)
@@ -50,7 +50,7 @@ def main(argv=None) -> None:
     axes = figure.subplots()
     draw(axes, points, best)
     axes.set_ylabel(f"Hours to {common.percent(target)} accuracy")
-    axes.set_title(f"{args.policy}; {common.provenance(runs)}")
+    axes.set_title(f"{args.policy}; {common.provenance(runs, unlike)}")
     if len(reached) < len(points):
         common.legend_below(figure)
     common.save(figure, args.out)

@@ -2,6 +2,9 @@
 
     python postprocess/fig09_policies.py results/*.h5 [--target 0.45] [--reference powertrip] [--out fig09.png]
 
+Runs that differ in more than their seed are bars of their own, labelled with what differs. Where the bars are not alike
+in what is no part of their policy (data, timing, network, ...), a warning and the picture say in what.
+
 Bars are means over seeds with 95 % confidence intervals (Student t). Where a seed did not reach the target, the
 bar is hatched and a lower bound: the time that was spent.
 """
@@ -31,8 +34,9 @@ def main(argv=None) -> None:
     args = made.parse_args(argv)
     runs = common.read_runs(args.runs)
     target = common.common_target(runs, args.target)
-    common.warn_of_differences(runs)
-    bars = [(group, common.times(group.runs, target)) for group in common.grouped(runs)]
+    groups = common.grouped(runs)
+    unlike = common.warn_of_differences(groups)
+    bars = [(group, common.times(group.runs, target)) for group in groups]
     bars.sort(key=lambda bar: (not bar[1].reached, bar[1].hours))
     reference = reference_bar(bars, args.reference)
 
@@ -59,7 +63,7 @@ def main(argv=None) -> None:
     axes = figure.subplots()
     draw(axes, bars)
     axes.set_xlabel(f"Hours to {common.percent(target)} accuracy")
-    figure.suptitle(common.provenance(runs), x=0.01, ha="left", fontsize=7, color="#555555")
+    figure.suptitle(common.provenance(runs, unlike), x=0.01, ha="left", fontsize=7, color="#555555")
     common.save(figure, args.out)
 
 

@@ -25,7 +25,9 @@ def main(argv=None) -> None:
     figure = common.figure(2.4)
     axes = figure.subplots()
     rows = []
-    for i, group in enumerate(common.grouped(runs)):
+    groups = common.grouped(runs)
+    unlike = common.warn_of_differences(groups)
+    for i, group in enumerate(groups):
         look = {
             "color": common.CYCLE[i % len(common.CYCLE)],
             "linestyle": "--" if group.policy == "static" else "-",
@@ -54,7 +56,7 @@ def main(argv=None) -> None:
     axes.set_ylabel("Sites in the cohort, k")
     axes.set_xlim(left=0)
     axes.set_ylim(bottom=0)
-    axes.set_title(common.provenance(runs))
+    axes.set_title(common.provenance(runs, unlike))
     common.legend_below(figure)
     common.save(figure, args.out)
 

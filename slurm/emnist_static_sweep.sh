@@ -10,7 +10,8 @@
 # what is missing. Options of sbatch win over the lines below; what follows the script goes to hpctrip.
 #
 # HPCTRIP_KS, HPCTRIP_SEEDS  the two lists; --array must then be 0 to (number of ks) x (number of seeds) - 1
-# HPCTRIP_SWEEP              folder of the results inside results/; default fig08_static_sweep
+# HPCTRIP_SWEEP              folder of the results inside results/; default fig08_static_sweep, and in it a folder named
+#                            after what the arguments change, if anything: fig08_static_sweep/train.lr=0.05
 #
 #SBATCH --job-name=fig08_static_sweep
 #SBATCH --output=slurm-%x-%A_%a.out
@@ -24,6 +25,7 @@ set -euo pipefail
 source slurm/launch.sh
 choose_task ks "${HPCTRIP_KS:-10 20 30 40 50 60 70 80 90 100}" "${HPCTRIP_SEEDS:-0 1 2 3 4 5 6 7 8 9}"
 k=$chosen
-file=results/${HPCTRIP_SWEEP:-fig08_static_sweep}/static_k${k}_seed${seed}.h5
+choose_folder fig08_static_sweep "$@"
 
-launch_unless_finished "$file" inputs/fig08_static_sweep.toml -o policy.k="$k" -o seed="$seed" "$@"
+launch inputs/fig08_static_sweep.toml -o policy.k="$k" -o seed="$seed" "$@" \
+    --out "$folder/static_k${k}_seed${seed}.h5" --resume

@@ -37,16 +37,16 @@ choose_task() {
     seed=${seeds[index % ${#seeds[@]}]}
 }
 
-# `launch_unless_finished FILE ARGUMENTS...`, for the tasks of a sweep: starts the run whose results file is FILE, goes on
-# with it where it was killed, and does nothing where it is finished. So a sweep is submitted again as it is.
-launch_unless_finished() {
-    local file=$1
-    shift
-    if [[ $(python -m hpctrip show --status "$file" 2>/dev/null) == finished ]]; then
-        echo "$file is finished already"
-    else
-        launch --out "$file" --resume "$@"
-    fi
+# `choose_folder NAME ARGUMENTS...`, for the tasks of a sweep: $folder is results/NAME, or results/$HPCTRIP_SWEEP. What
+# the arguments change is a folder inside NAME, e.g. results/NAME/train.lr=0.05, so that each sweep has files of its own.
+# Names that come out alike do no harm: hpctrip refuses to go on with the file of another input.
+choose_folder() {
+    local word changed=
+    for word in "${@:2}"; do
+        [[ $word == -o ]] || changed+=,${word#-o}
+    done
+    changed=${changed//[^A-Za-z0-9._=,-]/_}
+    folder=results/${HPCTRIP_SWEEP:-$1${changed:+/$(cut -c 2-200 <<< "$changed")}}
 }
 
 # Under a launcher that does not fit the MPI library every rank believes to be alone. So each is tried, which takes a

@@ -11,24 +11,32 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import get_args
 
 import click
 import numpy as np
 import pandas as pd
 
 from hpctrip.base.errors import InputError
-from hpctrip.sim.traces import COLUMNS, TraceSet, read_trace_files, write_csv_gz
+from hpctrip.sim.traces import COLUMNS, Flags, TraceSet, read_trace_files, write_csv_gz
 
 
 @click.command(help=__doc__.split("\n")[0])
 @click.argument("path")
+@click.option(
+    "--flags",
+    type=click.Choice(get_args(Flags)),
+    default="true-is-bad",
+    show_default=True,
+    help="What true means in the flag columns.",
+)
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write one packed csv.gz here.")
-def main(path: str, out: Path | None) -> None:
+def main(path: str, flags: Flags, out: Path | None) -> None:
     """Read each utilisation column that the files have, describe it, and pack them."""
     found: dict[str, TraceSet] = {}
     for column in COLUMNS:
         try:
-            found[column] = read_trace_files(path, column)
+            found[column] = read_trace_files(path, column, flags)
         except InputError as error:
             click.echo(f"{column}: not usable. {error}\n", err=True)
         else:

@@ -9,6 +9,7 @@ import numpy as np
 
 from hpctrip.app.aggregator import Aggregator
 from hpctrip.app.experiment import Input
+from hpctrip.base.identity import neutral_keys
 from hpctrip.record.environment import environment
 
 
@@ -34,6 +35,7 @@ def attributes(aggregator: Aggregator, given: Input, hosts: list[tuple[str, str]
         "compression": experiment.compression.kind,
         "payload_bytes": experiment.compression.payload_bytes(len(host.initial_params)),
         "num_params": len(host.initial_params),
+        "neutral_keys": neutral_keys(experiment),
         "num_ranks": ranks.size,
         "transport": ranks.name,
         "engine": host.engine.name,

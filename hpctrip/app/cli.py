@@ -214,7 +214,7 @@ def verify(paths: tuple[str, ...], no_replay: bool, plugins: bool) -> None:
 def diff(paths: tuple[str, str]) -> None:
     """Say where two runs part, and in what. Exit code 0: equal, 1: different, 2: a file cannot be read.
 
-    Wall times, machines and ranks do not count.
+    Wall times, machines and input keys that change no result do not count.
     """
     from hpctrip.record.diff import diff as differences
     from hpctrip.record.reader import open_run

@@ -16,6 +16,7 @@ from hpctrip.app.checkpointer import Checkpointing
 from hpctrip.app.signals import Interrupt
 from hpctrip.base.component import Component
 from hpctrip.base.errors import InputError
+from hpctrip.base.identity import Neutral
 from hpctrip.base.inputs import Tables, merge, read_layers, resolved, validate
 from hpctrip.base.plugins import import_plugin
 from hpctrip.learn.aggregate import SERVERS
@@ -43,9 +44,9 @@ from hpctrip.sim.world import World
 class Experiment(Component):
     """One run: the whole input file."""
 
-    name: str = Field("powertrip", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    name: Neutral[str] = Field("powertrip", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
     """Names the scenario and the results file."""
-    label: str | None = None
+    label: Neutral[str | None] = None
     """How figures call this run; absent: its policy."""
     seed: int = Field(0, ge=0, lt=2**63)
     """Every random stream derives from it."""
@@ -68,9 +69,9 @@ class Experiment(Component):
     ranks: RanksInput = RanksInput()
     evaluate: Evaluate = Evaluate()
     stop: Stop = Stop()
-    checkpoint: Checkpointing = Checkpointing()
-    interrupt: Interrupt = Interrupt()
-    watchdog: Limits = Limits()
+    checkpoint: Neutral[Checkpointing] = Checkpointing()
+    interrupt: Neutral[Interrupt] = Interrupt()
+    watchdog: Neutral[Limits] = Limits()
 
     def num_sites(self) -> int:
         """N. Raises InputError where the policy or the faults cannot work with these sites."""

@@ -40,7 +40,7 @@ def replay(run: Run, plugins: bool = False) -> list[Fault]:
     try:
         # the sizes of the shards are those of the file, so no data are needed
         sizes = run.sites.get("num_samples", pd.Series(dtype="int64")).to_numpy()
-        simulation = experiment_of(run.input).simulation(run.meta.get("num_params", 1), sizes)
+        simulation = experiment_of(run.input).simulation(run.meta["num_params"] or 1, sizes)
     except InputError as error:
         raise NotReplayable(str(error.faults[0])) from None
     faults = [*_sites(run, simulation), *_rounds(run, simulation, history)]

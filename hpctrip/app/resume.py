@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any
 from hpctrip.app.experiment import Experiment, laid_over, read_input, resolve
 from hpctrip.app.signals import stop_file
 from hpctrip.base.errors import Fault, InputError
+from hpctrip.base.identity import differing, flat, neutral_keys, without
 from hpctrip.base.inputs import Tables, read_layers, resolved
 from hpctrip.record import checkpoint as checkpoints
 from hpctrip.record.checkpoint import Checkpoint
@@ -21,18 +22,8 @@ from hpctrip.record.writer import check_writable
 from hpctrip.sim.rounds import History
 from hpctrip.sim.state import State
 
-MAY_DIFFER = (
-    "name",
-    "label",
-    "stop",
-    "checkpoint",
-    "interrupt",
-    "watchdog",
-    "ranks.transport",
-    "ranks.device",
-)
-"""Keys and tables that may change between the parts of one run: none changes the numbers of a round. ranks.threads is
-not among them, as kernels may round differently with the number of threads."""
+MAY_DIFFER = ("stop",)
+"""What may change between the parts of one run besides the keys that change no result: when it ends."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +73,7 @@ def start_resumed(source: str, paths: Iterable[str], overrides: Iterable[str], o
         path = source
     if found is None:
         raise InputError(source, "has no checkpoint beside it", f"looked for {' and '.join(_names(source))}")
-    tables = laid_over(_stored(found, file), read_layers(paths, overrides))
+    tables = laid_over(_stored(found.input_toml, file), read_layers(paths, overrides))
     elsewhere = out is not None and Path(out).resolve() != Path(path).resolve()
     path = out or path
     for written in (path, *checkpoints.generations(path)):
@@ -105,8 +96,14 @@ def start_or_resume(paths: Iterable[str], overrides: Iterable[str], out: str | N
     if not Path(out).exists():
         return _unless_told_to_stop(Start(given.tables, out))
     earlier = open_run(out)  # made without checkpoints, or ended before the first one
-    _refuse_other_input(earlier.input, resolved(given.experiment), out)
+    _refuse_other_input(_stored(earlier.input_toml, out), given.experiment, out)
     done = earlier.meta["status"] == "finished"
+    if done and not given.experiment.stop.reason(earlier.history()):
+        raise InputError(
+            out,
+            "is finished, but the stop rules now ask for more, and it has no checkpoint beside it",
+            "name another --out, or remove it to run anew",
+        )
     notes = [] if done else [f"{out} has no checkpoint beside it: starting from the beginning"]
     return _unless_told_to_stop(Start(given.tables, out, notes=tuple(notes), finished=done))
 
@@ -134,43 +131,34 @@ def state_of(checkpoint: Checkpoint, experiment: Experiment) -> State:
 
 def _resumed(tables: Tables, path: str, found: Checkpoint, file: Path | None, notes: list[str]) -> Start:
     assert file is not None
-    _refuse_other_input(
-        resolved(resolve(_stored(found, file)).experiment), resolved(resolve(tables).experiment), file
-    )
+    _refuse_other_input(_stored(found.input_toml, file), resolve(tables).experiment, file)
     notes = [*(f"skipped: {note}" for note in notes), f"going on after round {found.round}, from {file}"]
     return _unless_told_to_stop(Start(tables, path, found, file, tuple(notes)))
 
 
-def _stored(checkpoint: Checkpoint, file: Path | None) -> Tables:
+def _stored(input_toml: str, file: str | Path | None) -> Tables:
     try:
-        return tomllib.loads(checkpoint.input_toml)
+        return tomllib.loads(input_toml)
     except (tomllib.TOMLDecodeError, TypeError) as error:
         raise InputError(str(file), f"holds no valid input ({error})", "resume from the other one") from None
 
 
-def _refuse_other_input(old: Tables, new: Tables, place: str | Path) -> None:
-    """Raise InputError naming every key that differs and must not."""
-    before, after = dict(_flat(old)), dict(_flat(new))
+def _refuse_other_input(stored: Tables, new: Experiment, place: str | Path) -> None:
+    """Raise InputError naming every key that differs from the input stored at `place` and must not."""
+    may_differ = [*neutral_keys(new), *MAY_DIFFER]
+    before, after = (
+        without(flat(resolved(experiment)), may_differ) for experiment in (resolve(stored).experiment, new)
+    )
     faults = [
         Fault(
             key,
             f"is {_toml(after.get(key))}, but {_toml(before.get(key))} in {place}",
             "only stop rules may change",
         )
-        for key in sorted(before.keys() | after.keys())
-        if before.get(key) != after.get(key)
-        and not any(f"{key}.".startswith(f"{free}.") for free in MAY_DIFFER)
+        for key in differing([before, after])
     ]
     if faults:
         raise InputError(faults=faults)
-
-
-def _flat(table: Tables, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in table.items():
-        if isinstance(value, dict):
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
 
 
 def _toml(value: Any) -> str:

@@ -37,11 +37,19 @@ class Registry(Mapping[str, type[Component]]):
         self._classes: dict[str, type[Component]] = {}
 
     def add(self, cls: type[Component]) -> type[Component]:
-        """Register a component class under its `kind`."""
-        if not cls.kind or (
-            cls.kind in self._classes and self._classes[cls.kind].__qualname__ != cls.__qualname__
-        ):
-            raise ValueError(f"{self.sort} {cls.__name__}: kind {cls.kind!r} is empty or already taken")
+        """Register a component class under its `kind`.
+
+        A class takes its own place again when its module is imported again, as that of a plug-in is for every input
+        that names it. Raises ValueError where `kind` is empty or that of another class.
+        """
+        if not cls.kind:
+            raise ValueError(f"{self.sort} {cls.__name__} has no kind")
+        holder = self._classes.get(cls.kind, cls)
+        if (holder.__module__, holder.__qualname__) != (cls.__module__, cls.__qualname__):
+            raise ValueError(
+                f"{self.sort} {cls.__name__}: kind {cls.kind!r} is already taken by "
+                f"{holder.__module__}.{holder.__qualname__}; choose another"
+            )
         self._classes[cls.kind] = cls
         return cls
 

@@ -1,18 +1,16 @@
-"""Where two runs part, and in what. Only what a result consists of counts: wall times, machines and ranks do not."""
+"""Where two runs part, and in what. Only what a result consists of counts: wall times, machines and the input keys that
+change no result do not."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from hpctrip.base.errors import InputError
+from hpctrip.base.identity import differing
 from hpctrip.record.reader import Run
-
-PASSED_OVER = ("ranks", "name", "label")
-"""Input tables and keys that change no result."""
 
 
 def diff(a: Run, b: Run) -> list[str]:
@@ -25,19 +23,10 @@ def diff(a: Run, b: Run) -> list[str]:
     return [*_input(a, b), *_sites(a, b), *_first_round(a, b), *_ends(a, b)]
 
 
-def dotted(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """{"policy.k": 10, ...} of a resolved input."""
-    flat: dict[str, Any] = {}
-    for key, value in table.items():
-        flat |= dotted(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
-    return flat
-
-
 def _input(a: Run, b: Run) -> Iterator[str]:
-    left, right = dotted(a.input), dotted(b.input)
-    for key in dict.fromkeys([*left, *right]):
-        if key.split(".")[0] not in PASSED_OVER and left.get(key) != right.get(key):
-            yield f"input: {key}: {left.get(key, 'absent')!r} | {right.get(key, 'absent')!r}"
+    left, right = a.settings, b.settings
+    for key in differing([left, right]):
+        yield f"input: {key}: {left.get(key, 'absent')!r} | {right.get(key, 'absent')!r}"
 
 
 def _sites(a: Run, b: Run) -> Iterator[str]:

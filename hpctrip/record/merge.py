@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 
 from hpctrip.base.errors import InputError
+from hpctrip.base.identity import differing
 from hpctrip.record import schema
-from hpctrip.record.diff import dotted
 from hpctrip.record.reader import Run
 from hpctrip.record.schema import Column
 from hpctrip.record.writer import replace_file, write_table
@@ -37,24 +37,22 @@ COLUMNS = {
     "synthetic_data": ("1", "1: the training data were made up"),
     "synthetic_power": ("1", "1: the power of the sites was made up"),
 }
-"""{column: (unit, description)}. Besides, every input key that is not the same in all runs is a column `input.KEY`."""
+"""{column: (unit, description)}. Besides, every input key that can change a result and is not the same in all runs is a
+column `input.KEY`."""
 
 
-_NAMED = ("name", "seed", "policy.kind", "stop.target_accuracy")  # input keys that COLUMNS has already
+_NAMED = ("seed", "policy.kind", "stop.target_accuracy")  # input keys that COLUMNS has already
 
 
 def merged(runs: list[Run]) -> dict[str, Column]:
     """One row a run, sorted by policy, then by the varying input keys, then by seed. InputError for a damaged run."""
     if faults := [fault for run in runs for fault in run.schema_faults()]:
         raise InputError(faults=faults)
-    inputs = [dotted(run.input) for run in runs]
-    keys = list(dict.fromkeys(key for flat in inputs for key in flat))
-    varying = [
-        key for key in keys if len({json.dumps(flat.get(key)) for flat in inputs}) > 1 and key not in _NAMED
-    ]
+    inputs = [run.settings for run in runs]
+    varying = [key for key in differing(inputs) if key not in _NAMED]
     rows = [
-        _row(run) | {f"input.{key}": flat.get(key) for key in varying}
-        for run, flat in zip(runs, inputs, strict=True)
+        _row(run) | {f"input.{key}": settings.get(key) for key in varying}
+        for run, settings in zip(runs, inputs, strict=True)
     ]
     order = ["policy", *(f"input.{key}" for key in varying), "seed", "path"]
     values = {name: _plain([row[name] for row in rows]) for name in rows[0]}

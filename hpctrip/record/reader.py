@@ -14,10 +14,11 @@ import numpy as np
 import pandas as pd
 
 from hpctrip.base.errors import Fault, InputError
+from hpctrip.base.identity import flat, without
 from hpctrip.record import schema
 from hpctrip.record.older import modernised
 from hpctrip.sim.rounds import History
-from hpctrip.sim.traces import read_trace_files
+from hpctrip.sim.traces import Flags, read_trace_files
 
 SUFFIXES = (".h5", ".hdf5")
 """What counts as a results file when a folder is given."""
@@ -40,6 +41,8 @@ class Run:
     format_version: int
     meta: dict[str, Any]
     """The file's attributes (`schema.ATTRIBUTES`)."""
+    added: tuple[str, ...]
+    """The attributes that came after the hpctrip that wrote the file: `meta` holds their default."""
     checksum: str
     """Of `meta` and the input, as stored in the file."""
     input_toml: str
@@ -59,6 +62,11 @@ class Run:
     def time_to_accuracy_s(self) -> float:
         """Simulated time when the target accuracy was first reached, in seconds; NaN if it was not."""
         return float(self.meta.get("time_to_accuracy_s", "nan"))
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The resolved input as {dotted key: value}, without the keys that change no result."""
+        return without(flat(self.input), self.meta["neutral_keys"])
 
     @property
     def tables(self) -> dict[str, pd.DataFrame]:
@@ -149,6 +157,11 @@ def _read(path: Path, file: h5py.File) -> Run:
     for name in schema.ATTRIBUTES.keys() & meta.keys():
         if type(meta[name]) is not type(schema.ATTRIBUTES[name].default):
             raise ValueError(f"attribute {name} is {meta[name]!r}")
+    added = {
+        name: attribute.default
+        for name, attribute in schema.ATTRIBUTES.items()
+        if attribute.is_later and name not in meta
+    }
     resolved, version = json.loads(_text(file["input/json"])), int(file.attrs["format_version"])
     frames = {}
     for name in ("sites", *schema.TABLES):
@@ -157,7 +170,8 @@ def _read(path: Path, file: h5py.File) -> Run:
     return Run(
         path=path,
         format_version=version,
-        meta=meta,
+        meta=meta | added,
+        added=tuple(added),
         checksum=checksum,
         input_toml=_text(file["input/toml"]),
         input=resolved,
@@ -242,13 +256,13 @@ def _expand(pattern: str) -> list[Path]:
     return [Path(name) for name in sorted(glob.glob(pattern, recursive=True))]
 
 
-def read_traces(path: str | Path, column: str = "production") -> pd.DataFrame:
+def read_traces(path: str | Path, column: str = "production", flags: Flags = "true-is-bad") -> pd.DataFrame:
     """Power utilisation of every domain in trace files, in long form: time_s, cell, domain, utilisation.
 
     `time_s` counts from the first sample and is the start of the interval that the value holds for.
-    `attrs["synthetic"]` says whether any of it was made up. Path, column and errors as in `read_trace_files`.
+    `attrs["synthetic"]` says whether any of it was made up. Arguments and errors as in `read_trace_files`.
     """
-    traces = read_trace_files(path, column=column)
+    traces = read_trace_files(path, column, flags)
     num_domains, num_steps = traces.util.shape
     frame = pd.DataFrame(
         {

@@ -54,6 +54,8 @@ class Attribute(NamedTuple):
 
     default: Any
     doc: str
+    is_later: bool = False
+    """Files written before it came lack it; a reader then gives its default."""
 
 
 ATTRIBUTES: dict[str, Attribute] = {
@@ -89,6 +91,21 @@ ATTRIBUTES: dict[str, Attribute] = {
     "h5py_version": Attribute("", "version of h5py"),
     "mpi4py_version": Attribute("", "version of mpi4py"),
     "mpi_library": Attribute("", "name and version of the MPI library (empty: none used)"),
+    "policy": Attribute("", "policy", is_later=True),
+    "label": Attribute("", "how figures call the run (empty: by its policy)", is_later=True),
+    "num_params": Attribute(0, "number of trained parameters P (0: not known)", is_later=True),
+    "update_bytes": Attribute(
+        float("nan"), "size M of an update on the way up of the simulated WAN, compressed", is_later=True
+    ),
+    "compression": Attribute("none", "update compression", is_later=True),
+    "payload_bytes": Attribute(
+        float("nan"), "size of the real update of P parameters, compressed", is_later=True
+    ),
+    "neutral_keys": Attribute(
+        ["name", "label", "checkpoint", "interrupt", "watchdog", "ranks.transport", "ranks.device"],
+        "input keys and tables that change no result",
+        is_later=True,
+    ),
 }
 """What every results file says about itself. A run may say more."""
 

@@ -45,7 +45,8 @@ def _attributes(run: Run) -> Iterator[Fault]:
 
 def _checksums(run: Run) -> Iterator[Fault]:
     way_out = "the file changed after it was written: restore a copy or run again"
-    if schema.meta_checksum(run.meta, run.input_toml, run.input) != run.checksum:
+    written = {name: value for name, value in run.meta.items() if name not in run.added}
+    if schema.meta_checksum(written, run.input_toml, run.input) != run.checksum:
         yield Fault(str(run.path), "attributes or input do not match their checksum", way_out)
     for name, frame in run.tables.items():
         units, docs, stored = frame.attrs["units"], frame.attrs["descriptions"], frame.attrs["stored"]

@@ -15,6 +15,7 @@ import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal, get_args
 
 import numpy as np
 import pandas as pd
@@ -27,6 +28,8 @@ COLUMNS = {
     "measured": ("measured_power_util", "bad_measurement_data"),
 }
 """{what to read: (utilisation column, flag column)} of the official files."""
+Flags = Literal["true-is-bad", "true-is-good"]
+"""What `true` in a flag column means (see `read_trace_files`)."""
 TRACE_START_US = 600_000_000
 """`time` of the first official row: microseconds since 600 s before the trace's start."""
 
@@ -76,14 +79,18 @@ def trace_files(path: str | Path) -> list[Path]:
     return sorted(found)
 
 
-def read_trace_files(paths: str | Path | Iterable[Path], column: str = "production") -> TraceSet:
+def read_trace_files(
+    paths: str | Path | Iterable[Path], column: str = "production", flags: Flags = "true-is-bad"
+) -> TraceSet:
     """Read power traces: a folder, file or glob (see `trace_files`), or a list of files.
 
     `column` is "production" or "measured". Each file holds one or more domains, gzipped or not, rows in any order, with
     `time` (microseconds) or `datetime`, `cell`, `pdu`, the utilisation column, and perhaps its flag column.
 
-    * Flags: true means bad. Google's PDF says the opposite ("when false, indicates low confidence"), Google's own
-      analysis notebook drops the true ones; we follow the notebook. No flag column: all samples are good.
+    * Flags: true means bad, unless `flags` says "true-is-good". Google's PDF says the latter ("when false, indicates
+      low confidence"), Google's own analysis notebook drops the true ones; the default follows the notebook. No flag
+      column: all samples are good. A domain of which more than half is flagged bad is refused: its flags are the other
+      way round, or it is of no use.
     * Bad, missing and absent samples hold the previous good value (at the start: the first good one); `num_filled`
       counts them.
     * The interval is the median time step (official: 300 s), the same in all files; every row must lie on its grid.
@@ -96,7 +103,7 @@ def read_trace_files(paths: str | Path | Iterable[Path], column: str = "producti
     files = trace_files(paths) if isinstance(paths, str | Path) else sorted(paths)
     if not files:
         raise InputError("traces", "no file to read")
-    read = [_read_file(file, column) for file in files]
+    read = [_read_file(file, column, flags) for file in files]
     step_us = read[0].step_us
     for other in read[1:]:
         if other.step_us != step_us:
@@ -125,11 +132,19 @@ def read_trace_files(paths: str | Path | Iterable[Path], column: str = "producti
         num_cut[d] = _place(util[d], table, int(start_us), step_us)
 
     good = ~np.isnan(util)
-    for d in np.flatnonzero(~good.any(axis=1)):
-        raise InputError(
-            tables[d].path.iloc[0],
-            f"{COLUMNS[column][0]} of {keys[d]} has no good sample: all are missing or flagged bad (true = bad)",
-        )
+    for table, (cell, pdu), is_good in zip(tables, keys, good, strict=True):
+        place, bad = table.path.iloc[0], int(table.bad.sum())
+        if 2 * bad > len(table):
+            other = next(meaning for meaning in get_args(Flags) if meaning != flags)
+            raise InputError(
+                place,
+                f"{bad} of {len(table)} samples of cell{cell}_{pdu} are flagged bad ({flags})",
+                f'if its flags are the other way round, set flags = "{other}"; else leave the domain out',
+            )
+        if not is_good.any():
+            raise InputError(
+                place, f"{COLUMNS[column][0]} of cell{cell}_{pdu} has no good sample", "leave the domain out"
+            )
     # The newest good step so far; before the first good step, that one.
     newest = np.maximum.accumulate(np.where(good, np.arange(util.shape[1]), 0), axis=1)
     util = np.take_along_axis(util, np.maximum(newest, good.argmax(axis=1)[:, None]), axis=1)
@@ -158,7 +173,7 @@ def read_trace_files(paths: str | Path | Iterable[Path], column: str = "producti
 
 @dataclass(frozen=True)
 class _File:
-    """One file as read. `rows`: cell, pdu, time_us, util (NaN: bad or missing), indexed by line number."""
+    """One file as read. `rows`: cell, pdu, time_us, util (NaN: bad or missing), bad, indexed by line number."""
 
     path: Path
     rows: pd.DataFrame
@@ -166,7 +181,7 @@ class _File:
     synthetic: bool
 
 
-def _read_file(path: Path, column: str) -> _File:
+def _read_file(path: Path, column: str, flags: Flags) -> _File:
     table, synthetic = _parse(path)
     util_name, bad_name = COLUMNS[column]
     time_name = "datetime" if "datetime" in table and "time" not in table else "time"
@@ -187,8 +202,10 @@ def _read_file(path: Path, column: str) -> _File:
         _refuse(path, wrong, table[name], "is missing or not understood")
 
     util = _numbers(path, table[util_name])
+    bad = pd.Series(False, index=table.index)
     if bad_name in table:
-        util = util.mask(_flags(path, table[bad_name]))
+        bad = _flags(path, table[bad_name], bad_is=flags == "true-is-bad")
+        util = util.mask(bad)
     _refuse(
         path, (util < 0) | (util > 1), util, "is outside 0..1", "utilisation is a fraction, not a percentage"
     )
@@ -198,6 +215,7 @@ def _read_file(path: Path, column: str) -> _File:
             "pdu": table["pdu"].astype(str),
             "time_us": time.astype("int64"),
             "util": util,
+            "bad": bad,
         }
     )
     steps = np.diff(np.unique(rows.time_us))
@@ -281,14 +299,12 @@ def _numbers(path: Path, values: pd.Series) -> pd.Series:
     return numbers
 
 
-def _flags(path: Path, values: pd.Series) -> pd.Series:
-    """True where a sample is bad. An empty flag says nothing against its sample."""
+def _flags(path: Path, values: pd.Series, bad_is: bool) -> pd.Series:
+    """True where a sample is bad: where its flag is `bad_is`. An empty flag says nothing against its sample."""
     text = values.astype(str).str.lower()
-    bad = text.isin(["true", "1", "1.0"])
-    _refuse(
-        path, ~bad & ~text.isin(["false", "0", "0.0"]) & values.notna(), values, "is neither true nor false"
-    )
-    return bad
+    true, false = text.isin(["true", "1", "1.0"]), text.isin(["false", "0", "0.0"])
+    _refuse(path, ~true & ~false & values.notna(), values, "is neither true nor false")
+    return true if bad_is else false
 
 
 def _place(out: np.ndarray, table: pd.DataFrame, start_us: int, step_us: int) -> int:

@@ -63,6 +63,17 @@ def test_keys_of_a_misspelt_section_are_a_usage_error(hpctrip):
     assert ended.code == 2 and "did you mean 'policy'?" in ended.err
 
 
+def test_sites_that_follow_traces_name_their_power_domain_in_the_file_and_in_its_csv(
+    hpctrip, trained, tmp_path
+):
+    run = trained("power.kind=trace")
+    assert run.sites["trace_domain"].str.fullmatch(r"cell[a-j]_\w+").all()
+    assert hpctrip("verify", run.path).out == f"{run.path}: ok\n"
+    assert hpctrip("export", run.path, tmp_path).code == 0
+    sites = pd.read_csv(tmp_path / "sites.csv")
+    assert sites["trace_domain"].tolist() == run.sites["trace_domain"].tolist()
+
+
 def test_a_run_reports_its_rounds_its_end_and_its_file(hpctrip, tiny, tmp_path):
     ended = hpctrip(tiny, "--out", tmp_path / "new folder" / "run.h5")  # no command: run
     assert ended.code == 0 and not ended.err

@@ -10,6 +10,7 @@ import pytest
 
 from hpctrip.app.experiment import Experiment, experiment_of, read_input
 from hpctrip.base.errors import InputError
+from hpctrip.base.identity import neutral_keys
 from hpctrip.base.inputs import merge as merge_tables
 from hpctrip.sim.policies import POLICIES
 
@@ -202,6 +203,22 @@ def test_a_policy_of_ones_own_is_one_file(own_policies, trained, tmp_path):
     nearest = run.sites["distance_m"].argsort()[:2].tolist()
     assert run.cohorts["site"].tolist() == nearest * 3
     assert run.input["policy"] == {"kind": "nearest", "k": 2, "at_most_m": 9e8}
+
+
+def test_these_keys_change_no_result_and_a_results_file_says_so(trained):
+    keys = ["name", "label", "ranks.transport", "ranks.device", "checkpoint", "interrupt", "watchdog"]
+    assert neutral_keys(Experiment()) == keys
+    run = trained("stop.max_rounds=2")
+    assert run.meta["neutral_keys"] == keys and not run.added
+    assert "stop.max_rounds" in run.settings and "watchdog.limit_s" not in run.settings
+
+
+def test_a_plug_in_cannot_replace_what_is_built_in(own_policies, tiny, tmp_path):
+    (tmp_path / "mine.py").write_text(NEAREST.replace("Nearest", "Static").replace("nearest", "static"))
+    before = POLICIES["static"]
+    with pytest.raises(InputError, match=r"kind 'static' is already taken by hpctrip\.sim\.policies\.static"):
+        read_input([str(tiny)], [f"plugins=['{tmp_path / 'mine.py'}']", "policy.kind=static"])
+    assert POLICIES["static"] is before
 
 
 def test_a_plug_in_is_validated_like_any_other(own_policies, tiny, tmp_path):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from hpctrip.app.replay import NotReplayable, replay
+from hpctrip.record import schema
 from hpctrip.record.reader import open_run
 from hpctrip.record.schema import Column
 from hpctrip.record.verify import verify
@@ -33,6 +34,20 @@ def test_every_policy_can_be_replayed(trained, policy):
 def test_every_reading_of_the_clock_is_recomputed(trained, clock, faults):
     run = trained(f"timing.clock={clock}", "profiler.power_noise=0.1", "power.kind=trace", *faults)
     assert verify(run) == [] and replay(run) == []
+
+
+def test_a_file_from_before_the_number_of_parameters_was_recorded_is_replayed(trained, tmp_path, monkeypatch):
+    run = trained("stop.max_rounds=2")
+    known = {name: about for name, about in schema.ATTRIBUTES.items() if not about.is_later}
+    meta = {name: value for name, value in run.meta.items() if name in known}
+    meta |= {"input_toml": run.input_toml, "input_json": json.dumps(run.input)}
+    units, docs = run.sites.attrs["units"], run.sites.attrs["descriptions"]
+    sites = {c: Column(run.sites[c].to_numpy(), units[c], docs[c]) for c in run.sites}
+    with monkeypatch.context() as patch:
+        patch.setattr(schema, "ATTRIBUTES", known)
+        write_run(tmp_path / "old.h5", meta, sites, run.history())
+    old = open_run(tmp_path / "old.h5")
+    assert "num_params" in old.added and verify(old) == [] and replay(old) == []
 
 
 def test_measured_compute_times_are_taken_from_the_record(trained):

@@ -19,6 +19,7 @@ from hpctrip.base.errors import HpctripError, InputError, InterruptedRun
 from hpctrip.base.rows import columns
 from hpctrip.record import writer
 from hpctrip.record.checkpoint import Generations, newest, pack
+from hpctrip.record.diff import diff
 from hpctrip.record.reader import open_run
 from hpctrip.record.verify import verify
 from hpctrip.sim.rounds import History, RoundRow
@@ -142,7 +143,9 @@ def test_what_differs_is_named_and_only_stop_rules_and_how_it_runs_may(tmp_path,
         resume(out, "seed=1", "policy.kind=static", "policy.k=3", "ranks.threads=2")
     assert {fault.place for fault in caught.value.faults} >= {"seed", "policy.kind", "ranks.threads"}
     free = ["label=new", "checkpoint.every_rounds=3", "interrupt.margin_rounds=1", "ranks.transport=serial"]
-    assert_same(resume(out, *free), undisturbed)
+    resumed = resume(out, *free)
+    assert_same(resumed, undisturbed)
+    assert resumed.input != undisturbed.input and diff(resumed, undisturbed) == []
 
 
 def test_the_same_command_starts_goes_on_and_does_nothing_more(tmp_path, undisturbed, capsys):
@@ -163,10 +166,21 @@ def test_the_same_command_without_checkpoints_begins_again_unless_it_is_finished
     assert newest(out)[0] is None
     found = again(out, off, rounds=2)
     assert found.meta["starts"] == open_run(out).meta["starts"]
-    given = {"input_toml": found.input_toml, "input_json": json.dumps(found.input)}
+    # the file is from before [faults] existed
+    older = {name: table for name, table in found.input.items() if name != "faults"}
+    given = {"input_toml": found.input_toml, "input_json": json.dumps(older)}
     meta = {**found.meta, **given, "status": "failed"}
     writer.write_run(out, meta, {"site": (np.arange(6), "1", "site")}, History())
     assert_same(again(out, off), undisturbed)
+
+
+def test_a_finished_run_without_checkpoints_is_not_called_finished_where_more_is_asked_for(tmp_path):
+    out, off = tmp_path / "run.h5", "checkpoint.enabled=false"
+    run(out, off, rounds=2)
+    before = out.read_bytes()
+    with pytest.raises(InputError, match=r"run\.h5: is finished, but the stop rules now ask for more"):
+        again(out, off, rounds=4)
+    assert out.read_bytes() == before
 
 
 def test_runs_that_start_together_without_a_name_do_not_share_a_file(tmp_path, monkeypatch):

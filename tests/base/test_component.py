@@ -68,6 +68,19 @@ def test_a_kind_cannot_be_taken_twice():
         SHAPES.add(Other)
 
 
+def test_a_kind_is_not_taken_by_a_class_of_the_same_name_from_elsewhere():
+    other = type("Box", (Component,), {"kind": "box", "__module__": "hpctrip_plugin_box"})
+    with pytest.raises(ValueError, match=r"Box: kind 'box' is already taken by .*test_component\.Box"):
+        SHAPES.add(other)
+    assert SHAPES["box"] is Box
+
+
+def test_a_class_of_a_module_imported_again_takes_its_own_place():
+    again = type("Box", (Component,), {"kind": "box", "__module__": Box.__module__})
+    assert SHAPES.add(again) is SHAPES["box"]
+    SHAPES.add(Box)
+
+
 def test_the_registry_behind_a_field_can_be_found():
     assert registry_of(Drawing.model_fields["shape"]) is SHAPES
     assert registry_of(Disc.model_fields["radius"]) is None

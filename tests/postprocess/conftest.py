@@ -30,7 +30,7 @@ def row(number, start_h, end_h, k, accuracy, vote=0) -> RoundRow:
     seconds = (end_h - start_h) * HOUR_S
     sites = np.arange(k)
     ones = np.ones(k)
-    cohort = CohortRound(sites, 100 * (sites + 1), *[ones] * 6, np.zeros(k, dtype=np.int64))
+    cohort = CohortRound(sites, 100 * (sites + 1), *[ones] * 7, np.zeros(k, dtype=np.int64))
     weighed = np.array([max(1, vote - 1), max(1, vote)])
     return RoundRow(
         round=number,
@@ -78,6 +78,7 @@ def make_run(tmp_path):
         target=0.45,
         label="",
         policy_keys=None,
+        tables=None,
         update_bytes=1.5e9,
         power_fraction=1.0,
         ranks=1,
@@ -90,9 +91,9 @@ def make_run(tmp_path):
             "site": np.arange(8),
             "distance_m": distance_m,
             "bandwidth_bps": bandwidth_bps,
-            "delay_s": distance_m / 2e8 + 8 * update_bytes / bandwidth_bps,
+            "comm_s": distance_m / 2e8 + 8 * update_bytes / bandwidth_bps,
             "num_samples": 100 * np.arange(1, 9),
-            "compute_s": np.full(8, 60.0),
+            "work_s": np.full(8, 60.0),
             "power_fraction": np.linspace(0.2, 1.0, 8),
         }
         rounds = [
@@ -105,7 +106,8 @@ def make_run(tmp_path):
             "network": {"update_bytes": update_bytes},
             "power": {"kind": "constant", "fraction": power_fraction},
             "policy": {"kind": policy, **(policy_keys or {})},
-            "ranks": {"threads": ranks},
+            "ranks": {"transport": "serial" if ranks == 1 else "mpi"},
+            **(tables or {}),
         }
         meta = {
             "scenario": name,

@@ -161,6 +161,29 @@ def test_fig09_orders_the_policies_and_compares_them_with_powertrip(drawn, make_
     assert f"order at 45 %: {order}" in lines
 
 
+def test_fig09_says_aloud_and_in_the_picture_that_bars_are_of_other_data_or_another_clock(
+    make_run, tmp_path, capsys
+):
+    other = {"workload": {"data": "faces"}, "timing": {"seconds_per_sample": 0.06}}
+    central = make_run("c", "centralized", policy_keys={"power_fraction": 0.5}, tables=other)
+    alike = {"workload": {"data": "glyphs"}, "timing": {"seconds_per_sample": 0.02}}
+    paths = [make_run("p", tables=alike), central]
+    assert fig09_policies.main([*paths, "--out", str(tmp_path / "out.svg")]) == 0
+    assert capsys.readouterr().err.splitlines() == [
+        "warning: not alike in timing.seconds_per_sample: 0.02 (powertrip) | 0.06 (centralized)",
+        "warning: not alike in workload.data: glyphs (powertrip) | faces (centralized)",
+    ]
+    said = (tmp_path / "out.svg").read_text()
+    assert "not alike in timing.seconds_per_sample, workload.data" in said
+
+
+def test_fig09_draws_the_world_that_the_centralized_policy_brings_without_a_warning(make_run, drawn, capsys):
+    world = {"sites": {"kind": "uniform", "num_sites": 1}, "partition": {"kind": "iid"}}
+    central = make_run("c", "centralized", power_fraction=0.5, update_bytes=0.0, tables=world)
+    drawn(fig09_policies, make_run("p", tables={"partition": {"kind": "natural"}}), central)
+    assert capsys.readouterr().err == ""
+
+
 def test_fig09_compares_with_the_bar_named_else_with_the_fastest_powertrip_that_arrived(make_run):
     runs = common.read_runs([make_run("r", "random", hours=2.0), make_run("p")])
     bars = [(group, common.times(group.runs, 0.45)) for group in common.grouped(runs)]
@@ -274,10 +297,10 @@ def test_scripts_run_from_the_shell(make_run, tmp_path):
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
-def test_scripts_import_only_the_reader_and_the_units_of_hpctrip(script):
+def test_scripts_import_only_the_reader_and_the_base_of_hpctrip(script):
     used = {
         line.split()[1]
         for line in script.read_text().splitlines()
         if line.startswith(("import hpctrip", "from hpctrip"))
     }
-    assert used <= {"hpctrip.record.reader", "hpctrip.base.units"}
+    assert used <= {"hpctrip.record.reader", "hpctrip.base.units", "hpctrip.base.identity"}

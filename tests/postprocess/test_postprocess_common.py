@@ -5,7 +5,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from hpctrip.base.identity import flat, without
 from hpctrip.record.reader import InputError
+from hpctrip.sim.policies.centralized import Centralized
 
 
 def rounds(accuracy, clock_s=(10.0, 20.0, 30.0, 40.0)):
@@ -86,13 +88,50 @@ def test_the_same_seed_twice_is_refused(make_run):
         common.grouped(runs)
 
 
-def test_one_label_for_two_configurations_is_refused(make_run):
-    first = make_run("a", "static", label="static-70", policy_keys={"k": 6})
-    other = make_run("b", "static", label="static-70", policy_keys={"k": 4}, seed=1)
-    with pytest.raises(
-        InputError, match=r"b\.h5: is labelled 'static-70' like .*a\.h5 but differs from it in policy\.k"
-    ):
-        common.grouped(common.read_runs([first, other]))
+def test_one_label_for_two_configurations_is_two_groups_told_apart_by_what_differs(make_run):
+    paths = [
+        make_run(f"m{m}s{seed}", label="static-70", update_bytes=m * 1e9, seed=seed)
+        for m in (1, 2)
+        for seed in (0, 1)
+    ]
+    groups = common.grouped(common.read_runs(paths))
+    assert [group.label for group in groups] == [
+        "static-70 network.update_bytes = 1e+09",
+        "static-70 network.update_bytes = 2e+09",
+    ]
+    assert [len(group.runs) for group in groups] == [2, 2]
+
+
+def test_seeds_of_another_precision_are_a_group_of_their_own(make_run):
+    paths = [
+        make_run(p, seed=seed, tables={"engine": {"precision": p}})
+        for seed, p in enumerate(("float32", "bfloat16"))
+    ]
+    labels = [group.label for group in common.grouped(common.read_runs(paths))]
+    assert labels == ["powertrip engine.precision = float32", "powertrip engine.precision = bfloat16"]
+
+
+def test_keys_that_change_no_result_and_stop_rules_make_no_group(make_run):
+    paths = [
+        make_run(f"w{n}", seed=n, tables={"watchdog": {"limit_s": n + 1.0}, "stop": {"max_rounds": n + 3}})
+        for n in range(3)
+    ]
+    assert len(common.grouped(common.read_runs(paths))) == 1
+
+
+def test_numbers_that_only_rounding_makes_equal_are_told_apart_in_labels(make_run):
+    paths = [make_run(f"m{m}", update_bytes=1e9 + m) for m in (0, 1)]
+    labels = [group.label for group in common.grouped(common.read_runs(paths))]
+    assert labels == [
+        "powertrip network.update_bytes = 1e+09",
+        "powertrip network.update_bytes = 1000000001.0",
+    ]
+
+
+def test_what_the_centralized_policy_sets_is_what_the_figures_leave_out():
+    sets = flat(Centralized().replaces())
+    assert without(sets, common.CENTRALIZED_SETS) == {}
+    assert all(any(f"{key}.".startswith(f"{left}.") for key in sets) for left in common.CENTRALIZED_SETS)
 
 
 def test_runs_with_different_targets_need_one_named(make_run):
@@ -103,12 +142,13 @@ def test_runs_with_different_targets_need_one_named(make_run):
 
 
 def test_only_settings_beside_the_policy_are_warned_of(make_run, capsys):
-    common.warn_of_differences(
-        common.read_runs([make_run("a"), make_run("b", "static", policy_keys={"k": 2})])
+    alike = common.grouped(common.read_runs([make_run("a"), make_run("b", "static", policy_keys={"k": 2})]))
+    assert common.warn_of_differences(alike) == "" and capsys.readouterr().err == ""
+    unlike = common.grouped(common.read_runs([make_run("a"), make_run("c", "random", update_bytes=1e9)]))
+    assert common.warn_of_differences(unlike) == "not alike in network.update_bytes"
+    assert capsys.readouterr().err == (
+        "warning: not alike in network.update_bytes: 1.5e+09 (powertrip) | 1e+09 (random)\n"
     )
-    assert capsys.readouterr().out == ""
-    common.warn_of_differences(common.read_runs([make_run("a"), make_run("c", "random", update_bytes=1e9)]))
-    assert capsys.readouterr().out == "note: these runs also differ in network.update_bytes\n"
 
 
 def test_synthetic_data_is_called_so(make_run):

@@ -14,6 +14,8 @@ META = {
     "scenario": "made up for tests",
     "seed": 7,
     "target_accuracy": 0.2,
+    "update_bytes": 1.5e9,
+    "payload_bytes": 4e6,
     "num_ranks": 3,
     "transport": "mpi",
     "engine": "loop",

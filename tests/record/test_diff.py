@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -53,6 +54,17 @@ def test_a_cohort_in_another_order_is_another_cohort(compared):
 
 def test_not_a_number_is_like_itself_and_unlike_numbers(compared):
     assert compared(lambda row: replace(row, train_loss=np.nan)) == ["round 2: train_loss: 2.0 | nan"]
+
+
+def test_keys_that_change_no_result_are_passed_over_and_stop_rules_are_not(compared, meta):
+    given = {"policy": {"kind": "powertrip"}, "timing": {"clock": "straggler"}}
+    given |= {"checkpoint": {"every_s": 5.0}, "ranks": {"transport": "mpi"}, "label": "x"}
+    assert compared(input_json=json.dumps(given)) == []
+    given |= {"ranks": {"threads": 2}, "stop": {"max_rounds": 3}}
+    assert compared(input_json=json.dumps(given)) == [
+        "input: ranks.threads: 'absent' | 2",
+        "input: stop.max_rounds: 'absent' | 3",
+    ]
 
 
 def test_lengths_digests_and_input_keys_are_told(compared):

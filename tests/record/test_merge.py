@@ -18,7 +18,7 @@ from hpctrip.record.writer import write_run
 def sweep(fake_history, fake_sites, meta, tmp_path):
     """Four runs: k = 10 and 20, seeds 0 and 1, the last one killed after a round."""
     for number, (seed, k) in enumerate([(1, 20), (0, 20), (1, 10), (0, 10)]):
-        given = {"seed": seed, "policy": {"kind": "static", "k": k}, "label": None}
+        given = {"seed": seed, "policy": {"kind": "static", "k": k}, "checkpoint": {"every_s": 10.0 * number}}
         killed = {"status": "running", "stop_reason": ""} if number == 3 else {}
         rounds = fake_history(1 if number == 3 else 3, 5)
         more = {"seed": seed, "input_json": json.dumps(given), "params_digest": f"{number:02}"}
@@ -35,7 +35,7 @@ def test_a_row_a_run_with_the_keys_that_vary(sweep):
     assert table["num_rounds"].tolist() == [1, 3, 3, 3]
     assert table["time_to_accuracy_s"].fillna(-1).tolist() == [-1, 52, 52, 52]
     assert table["params_digest"].tolist() == ["03", "02", "01", "00"]
-    assert "input.policy.kind" not in table and "input.label" not in table
+    assert "input.policy.kind" not in table and "input.checkpoint.every_s" not in table
 
 
 def test_the_hdf5_table_explains_itself_and_equals_the_csv(sweep):

@@ -105,6 +105,22 @@ def test_a_file_older_than_a_column_is_read_with_its_default_and_checked_as_it_w
     ]
 
 
+def test_a_file_older_than_an_attribute_is_read_with_its_default_and_checked_as_it_was_written(
+    monkeypatch, meta, fake_sites, fake_history, tmp_path
+):
+    old = tmp_path / "old.h5"
+    with monkeypatch.context() as patch:
+        known = {name: about for name, about in schema.ATTRIBUTES.items() if not about.is_later}
+        patch.setattr(schema, "ATTRIBUTES", known)
+        write_run(old, meta | {"policy": "powertrip"}, fake_sites(5), fake_history(3, 5))
+    run = open_run(old)
+    assert verify(run) == [] and run.meta["policy"] == "powertrip" and "policy" not in run.added
+    assert run.meta["compression"] == "none" and {"compression", "neutral_keys"} <= set(run.added)
+    with h5py.File(old, "r+") as file:
+        del file.attrs["policy"]
+    assert "attributes or input do not match their checksum" in str(verify(open_run(old))[0])
+
+
 def test_a_missing_column_is_named_when_the_rows_are_asked_for(run_file):
     with h5py.File(run_file, "r+") as file:
         del file["rounds/efficiency"]

@@ -22,9 +22,29 @@ def path(tmp_path):
     return str(tmp_path)
 
 
+def indices(supply):
+    """The domain that each site follows, as an index into the traces, [N]."""
+    return np.array([supply.traces.names.index(name) for name in supply.describe()["trace_domain"]])
+
+
+def test_sites_name_the_domain_that_they_follow(path):
+    names = Trace(path=path).supply(num_sites=8, seed=1).describe()["trace_domain"]
+    assert set(names) == {"cella_pdu6", "cella_pdu7"}
+
+
+def test_flags_the_other_way_round_are_refused_unless_the_input_says_so(tmp_path):
+    lines = ["time,cell,pdu,production_power_util,bad_production_power_data"]
+    lines += [f"{(600 + 300 * i) * 1_000_000},a,pdu6,{0.1 * i:.1f},true" for i in range(5)]
+    (tmp_path / "cella_pdu6.csv").write_text("\n".join(lines))
+    with pytest.raises(InputError, match=r'5 of 5 samples .* set flags = "true-is-good"'):
+        Trace(path=str(tmp_path)).supply(num_sites=1, seed=1)
+    supply = Trace(path=str(tmp_path), flags="true-is-good", offsets=False).supply(num_sites=1, seed=1)
+    assert supply.fraction(600.0) == pytest.approx([0.8])
+
+
 def test_power_is_one_minus_utilisation_held_over_each_interval(path):
     supply = Trace(path=path, offsets=False).supply(num_sites=8, seed=1)
-    domain = supply.describe()["trace_domain"]
+    domain = indices(supply)
     assert set(domain) == {0, 1}
     for clock_s, step in ((0, 0), (299.9, 0), (300, 1), (1199.9, 3)):
         assert supply.fraction(clock_s) == pytest.approx(1 - np.array(UTIL)[domain, step])
@@ -33,7 +53,7 @@ def test_power_is_one_minus_utilisation_held_over_each_interval(path):
 
 def test_each_site_starts_at_its_own_offset_and_wraps_at_the_end(path):
     supply = Trace(path=path).supply(num_sites=50, seed=1)
-    domain, offset = supply.describe().values()
+    domain, offset = indices(supply), supply.describe()["trace_offset"]
     assert set(offset) == {0, 1, 2, 3}
     for step in range(9):
         expected = 1 - np.array(UTIL)[domain, (offset + step) % 4]
@@ -51,7 +71,7 @@ def test_raise_stops_where_the_trace_ends(path):
 
 def test_without_a_file_it_follows_the_synthetic_month_and_says_so():
     supply = Trace(offsets=False).supply(num_sites=3, seed=1)
-    domain = supply.describe()["trace_domain"]
+    domain = indices(supply)
     assert supply.synthetic
     assert supply.fraction(0) == pytest.approx(1 - synthetic_traces(2019).util[domain, 0])
 
@@ -63,7 +83,8 @@ def test_the_runs_seed_moves_the_sites_but_not_the_synthetic_month():
 
 
 def test_domains_and_offsets_are_spread_evenly_over_many_sites(path):
-    domain, offset = Trace(path=path).supply(num_sites=8000, seed=1).describe().values()
+    supply = Trace(path=path).supply(num_sites=8000, seed=1)
+    domain, offset = indices(supply), supply.describe()["trace_offset"]
     counts = np.bincount(domain * 4 + offset, minlength=8)
     assert counts == pytest.approx(1000, abs=150)  # five standard deviations
 

@@ -89,8 +89,28 @@ def test_flags_of_measured_samples_do_not_touch_production(tmp_path):
 
 
 def test_a_domain_without_any_good_sample_is_refused(tmp_path):
-    lines = [line.replace("false,false", "false,true") for line in rows(0.1, 0.2)]
+    lines = [f"{line.split(',0.')[0]},0.9,,false,false" for line in rows(0.1, 0.2)]
     assert "no good sample" in fault(write(tmp_path / "cella_pdu6.csv", lines))
+
+
+def test_a_domain_flagged_bad_by_more_than_half_is_refused_with_the_other_meaning_as_the_way_out(tmp_path):
+    lines = rows(0.1, 0.2, 0.3, 0.4)
+    half = [line.replace("false,false", "false,true") for line in lines[:2]]
+    file = write(tmp_path / "cella_pdu6.csv", [*half, *lines[2:]])
+    assert read_trace_files(file).num_filled.tolist() == [2]
+    most = [line.replace("false,false", "true,true") for line in lines[:3]]
+    write(file, [*most, lines[3]])
+    for column in ("production", "measured"):
+        assert fault(file, column=column) == (
+            f"{file}: 3 of 4 samples of cella_pdu6 are flagged bad (true-is-bad); if its flags are the other way "
+            'round, set flags = "true-is-good"; else leave the domain out'
+        )
+    traces = read_trace_files(file, flags="true-is-good")
+    assert (traces.util.tolist(), traces.num_filled.tolist()) == ([[0.1, 0.2, 0.3, 0.3]], [1])
+    lines[0] = lines[0].replace("false,false", "false,true")
+    assert "3 of 4 samples of cella_pdu6 are flagged bad (true-is-good)" in fault(
+        write(file, lines), flags="true-is-good"
+    )
 
 
 def test_repeated_rows_are_one_row_unless_they_disagree(tmp_path):
@@ -286,7 +306,7 @@ def test_the_importer_prints_what_is_there_and_packs_it_into_one_file(tmp_path):
     write(tmp_path / "cellb_pdu7.csv", rows(0.5, 0.6, 0.7, 0.8, cell="b", pdu="pdu7"))
     packed = tmp_path / "packed.csv.gz"
     result = run("import_powerdata2019.py", tmp_path, "--out", packed)
-    assert result.returncode == 0
+    assert result.returncode == 0, result.stderr
     assert "production utilisation: 2 domains, 4 steps of 300 s" in result.stdout
     assert "cella_pdu6    a       1    0 0.225 0.100 0.400" in result.stdout
     again = read_trace_files(packed)

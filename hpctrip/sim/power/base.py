@@ -24,7 +24,8 @@ class PowerSupply(Protocol):
         ...
 
     def describe(self) -> dict[str, np.ndarray]:
-        """Per-site facts worth recording, e.g. which trace a site follows: {name: [N]}. May be empty."""
+        """Per-site facts worth recording, e.g. which trace a site follows: {name: numbers or texts [N]}.
+        May be empty."""
         ...
 
 

@@ -10,7 +10,7 @@ from hpctrip.base.errors import InputError
 from hpctrip.base.rng import stream
 from hpctrip.sim.power.base import POWER_MODELS, PowerModel
 from hpctrip.sim.synthetic_traces import synthetic_traces
-from hpctrip.sim.traces import TraceSet, read_trace_files
+from hpctrip.sim.traces import Flags, TraceSet, read_trace_files
 
 
 @POWER_MODELS.add
@@ -26,6 +26,8 @@ class Trace(PowerModel):
     """Trace files: a folder, a file or a glob, relative to the working directory. "synthetic": generated, no file."""
     column: Literal["production", "measured"] = "production"
     """Which utilisation: of production workloads, or all measured power (files without a production column)."""
+    flags: Flags = "true-is-bad"
+    """What `true` means in the files' flag columns. Google's PDF and notebook disagree; we follow the notebook."""
     at_end: Literal["wrap", "raise"] = "wrap"
     """When simulated time outlasts the trace: start it again, or stop with an error."""
     offsets: bool = True
@@ -38,7 +40,7 @@ class Trace(PowerModel):
         traces = (
             synthetic_traces(self.synthetic_seed, self.column)
             if self.path == "synthetic"
-            else read_trace_files(self.path, self.column)
+            else read_trace_files(self.path, self.column, self.flags)
         )
         num_domains, num_steps = traces.util.shape
         domain = stream(seed, "trace-domain").integers(num_domains, size=num_sites)
@@ -71,5 +73,5 @@ class TraceSupply:
         return self._spare.take(self._first + step % self._num_steps)
 
     def describe(self) -> dict[str, np.ndarray]:
-        """Each site's domain (index into `traces.names`) and offset (steps), [N] integers."""
-        return {"trace_domain": self._domain, "trace_offset": self._offset}
+        """The name of each site's domain, e.g. "cella_pdu6", [N] texts, and its offset in steps, [N] integers."""
+        return {"trace_domain": np.array(self.traces.names)[self._domain], "trace_offset": self._offset}

@@ -1,0 +1,63 @@
+"""Which inputs mean the same experiment: the keys that cannot change a result say so where they are declared.
+
+A field is marked by its type, `transport: Neutral[str] = "auto"`; a table as a whole where it is a field of the table
+above it, `checkpoint: Neutral[Checkpointing]`. Whoever compares inputs (resume, diff, merge, the figures) leaves these
+keys out. A results file lists them (attribute `neutral_keys`), so that it can be compared without the classes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Annotated, Any, TypeVar
+
+from hpctrip.base.component import Component
+
+_T = TypeVar("_T")
+_NEUTRAL = "changes no result"
+Neutral = Annotated[_T, _NEUTRAL]
+"""The type of a field that changes no number of a result, whatever its value."""
+
+Flat = Mapping[str, Any]
+"""An input as {"policy.k": 10, ...}. A key that is absent and one that is None mean the same: the default."""
+
+
+def flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """{dotted key: value} of nested tables, in their order."""
+    keys: dict[str, Any] = {}
+    for key, value in table.items():
+        keys |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {prefix + key: value}
+    return keys
+
+
+def neutral_keys(component: Component) -> list[str]:
+    """The dotted keys, and the tables as a whole, of this input that change no result."""
+    return list(_neutral(component))
+
+
+def _neutral(component: Component, prefix: str = "") -> Iterator[str]:
+    for name, field in type(component).model_fields.items():
+        value = getattr(component, name)
+        if _NEUTRAL in field.metadata:
+            yield prefix + name
+        elif isinstance(value, Component):
+            yield from _neutral(value, f"{prefix}{name}.")
+
+
+def without(table: Flat, keys: Iterable[str]) -> dict[str, Any]:
+    """The input without these keys and all that lies in these tables."""
+    left_out = tuple(f"{key}." for key in keys)
+    return {key: value for key, value in table.items() if not f"{key}.".startswith(left_out)}
+
+
+def differing(tables: Sequence[Flat]) -> list[str]:
+    """The keys whose values are not the same in all inputs, in the order of their first appearance."""
+    keys = dict.fromkeys(key for table in tables for key in table)
+    return [key for key in keys if any(table.get(key) != tables[0].get(key) for table in tables)]
+
+
+def identity(table: Flat) -> str:
+    """32 hexadecimal digits that are equal for equal inputs, whatever the order of their keys (blake2b)."""
+    given = {key: value for key, value in table.items() if value is not None}
+    return hashlib.blake2b(json.dumps(given, sort_keys=True).encode(), digest_size=16).hexdigest()

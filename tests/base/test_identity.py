@@ -1,0 +1,60 @@
+"""Keys that change no result say so where they are declared."""
+
+from typing import Literal
+
+import pytest
+from pydantic import Field
+
+from hpctrip.base.component import Component, Registry
+from hpctrip.base.identity import Neutral, differing, flat, identity, neutral_keys, without
+
+TOYS = Registry("toy", default="ball")
+
+
+@TOYS.add
+class Ball(Component):
+    kind = "ball"
+    radius: float = 1.0
+    maker: Neutral[str | None] = None
+
+
+class Paper(Component):
+    colour: Literal["white", "red"] = "white"
+
+
+class Box(Component):
+    name: Neutral[str] = "box"
+    toy: TOYS.field() = Field(default_factory=dict, validate_default=True)
+    paper: Neutral[Paper] = Paper()
+    size: float = 2.0
+
+
+def test_neutral_keys_are_found_in_nested_tables_and_those_that_a_kind_chooses():
+    assert neutral_keys(Box.model_validate({})) == ["name", "toy.maker", "paper"]
+
+
+def test_an_input_without_its_neutral_keys_keeps_what_only_begins_like_one():
+    table = flat({"name": "a", "names": 1, "paper": {"colour": "red"}, "toy": {"maker": "b", "radius": 3}})
+    assert table == {"name": "a", "names": 1, "paper.colour": "red", "toy.maker": "b", "toy.radius": 3}
+    assert without(table, ["name", "paper", "toy.maker"]) == {"names": 1, "toy.radius": 3}
+
+
+def test_an_absent_key_differs_from_a_value_but_not_from_none():
+    assert differing([{"b": 1, "a": 1}, {"a": 2, "c": None}]) == ["b", "a"]
+    assert differing([{"a": [1, 2]}, {"a": [1, 2]}, {"a": [1]}]) == ["a"]
+    assert differing([]) == []
+
+
+@pytest.mark.parametrize(
+    ("other", "same"),
+    [
+        ({"a": 1.5, "b": "x"}, True),
+        ({"b": "x", "a": 1.5}, True),
+        ({"a": 1.5, "b": "x", "c": None}, True),
+        ({"a": 1.5, "b": "y"}, False),
+        ({"a": 1.5}, False),
+    ],
+)
+def test_the_identity_of_an_input_follows_from_its_values_alone(other, same):
+    assert (identity({"a": 1.5, "b": "x"}) == identity(other)) is same
+    assert identity(other) == identity(dict(other)) and len(identity(other)) == 32
