@@ -118,7 +118,7 @@ class Engine(Component):
 
 
 class RanksInput(Component):
-    """Where it runs. Only `threads` can change a result, in the last bits."""
+    """Where it runs."""
 
     transport: Neutral[Literal["auto", "serial", "mpi", "nccl"]] = "auto"
     """auto: mpi under a launcher, else serial."""
