@@ -256,12 +256,18 @@ compared is the time to one target."""
 CENTRALIZED_SETS = (
     "sites",
     "power",
-    "partition",
+    "partition.pooled_sites",
+    "faults.deadline_s",
+    "faults.mtbf_s",
+    "faults.outages",
+    "faults.lost_fraction",
+    "faults.late_fraction",
     "compression",
     "network.update_bytes",
     "network.aggregator_bandwidth_bps",
     "train.local_epochs",
     "train.local_steps",
+    "train.keep_optimizer",
 )
 """Keys and tables that follow from the policy `centralized`, which is a world of its own: what the others have there is
 nothing that it could agree in."""

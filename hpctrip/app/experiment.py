@@ -116,6 +116,8 @@ class Input:
     """The merged input as it was given, and what it means."""
 
     tables: Tables
+    effective: Tables
+    """The same with what the policy sets (centralized)."""
     experiment: Experiment
 
     @property
@@ -149,10 +151,11 @@ def laid_over(tables: Tables, layers: Iterable[Tables]) -> Tables:
 def resolve(tables: Tables) -> Input:
     """What merged tables mean. A policy that is a world of its own (centralized) sets its tables here."""
     experiment = experiment_of(tables)
-    replaced = experiment.policy.replaces()
-    if replaced:
-        experiment = experiment_of(laid_over(tables, [{name: table} for name, table in replaced.items()]))
-    return Input(tables, experiment)
+    replaced = experiment.policy.replaces(lambda: len(experiment.sites.checked_distances_m(experiment.seed)))
+    if not replaced:
+        return Input(tables, tables, experiment)
+    effective = laid_over(tables, [{name: table} for name, table in replaced.items()])
+    return Input(tables, effective, experiment_of(effective))
 
 
 def experiment_of(tables: Tables) -> Experiment:

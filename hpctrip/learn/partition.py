@@ -28,6 +28,8 @@ class Partition(Component):
     samples_per_site: int | None = Field(None, ge=1)
     """Samples that each site gets: with `dirichlet` not `balanced` the mean, with `natural` the most that a site
     keeps, else the exact number. None: all samples are shared out."""
+    pooled_sites: int | None = Field(None, ge=1)
+    """What so many sites would get is pooled at the one site that there is (the centralized policy sets it)."""
 
     def split(
         self, labels: np.ndarray, groups: np.ndarray | None, num_sites: int, seed: int
@@ -37,7 +39,7 @@ class Partition(Component):
         `labels` [n] int64, or [n, ...] where a sample holds several predictions; `groups` [n] int64 or None, see
         `Dataset.groups`. Raises InputError, with the numbers, where the samples do not suffice.
         """
-        num_samples = len(labels)
+        num_samples, num_sites = len(labels), self.pooled_sites or num_sites
         if num_samples < num_sites:
             raise InputError(
                 "partition",
@@ -48,7 +50,8 @@ class Partition(Component):
         owner = self.owners(np.asarray(labels), groups, num_sites, rng)
         by_site = np.argsort(owner, kind="stable")  # stable: indices stay sorted within a site
         bounds = np.searchsorted(owner[by_site], np.arange(num_sites + 1))
-        return [by_site[start:end] for start, end in pairwise(bounds)]
+        shards = [by_site[start:end] for start, end in pairwise(bounds)]
+        return shards if self.pooled_sites is None else [np.sort(np.concatenate(shards))]
 
     def owners(
         self, labels: np.ndarray, groups: np.ndarray | None, num_sites: int, rng: np.random.Generator

@@ -18,6 +18,9 @@ class SiteWork:
     order: np.ndarray
     """[num_visits] int64: indices into the training set in visiting order, epochs one after another.
     Cut into consecutive batches of `batch_size`; the last may be smaller."""
+    optimizer: torch.Tensor | None = None
+    """Where the site's optimiser stopped, float32 [rules.kept_length]: it goes on from there, and what it has come to
+    is laid there. None: it starts anew."""
 
 
 @dataclass(frozen=True)
