@@ -51,8 +51,10 @@ def launch(begin: Callable[[], Start]) -> None:
         given = resolve(tables)
         experiment = given.experiment
         with (
+            _watchdog(
+                first_ranks, experiment.watchdog
+            ),  # before the transport: hosts wait for each other there
             together(first_ranks, lambda: with_transport(first_ranks, experiment.ranks.transport)) as ranks,
-            _watchdog(ranks, experiment.watchdog),
             listening(experiment.interrupt.signals),
         ):
             torch.set_num_threads(experiment.ranks.threads)

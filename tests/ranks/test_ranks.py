@@ -246,6 +246,30 @@ def test_a_rank_that_raises_ends_the_job_with_its_traceback(rank, kind, launch, 
 
 
 @pytest.mark.mpi
+@pytest.mark.parametrize(
+    ("num_gpus", "lacking"), [(0, ["rank 1, host 1", "rank 2, host 2"]), (1, ["rank 2, host 2"])]
+)
+def test_nccl_with_more_hosts_than_gpus_is_one_report_and_no_hang(num_gpus, lacking, launch, tiny, tmp_path):
+    lines = ["ranks.transport=nccl", f"plugins=['{HERE / 'gpus.py'}']"]
+    env = {"HPCTRIP_TORCH_BACKEND": "nccl", "GPUS": str(num_gpus)}
+    ended = launch(3, tiny, *arguments(lines), "--out", tmp_path / "run.h5", env=env)
+    assert ended.code == 2 and "Abort" not in ended.err, ended.err
+    assert len(ended.report) == len(lacking)
+    for line, host in zip(ended.report, lacking, strict=True):
+        assert f'ranks.transport = "nccl": {host} of ' in line and f"({num_gpus} there)" in line
+        assert "launch one host per GPU" in line
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.mpi
+def test_the_watchdog_sees_hosts_that_do_not_get_into_their_group(launch, tiny, tmp_path):
+    lines = ["ranks.transport=nccl", f"plugins=['{HERE / 'gpus.py'}']", "watchdog.limit_s=2"]
+    env = {"HPCTRIP_TORCH_BACKEND": "nccl", "GPUS": "2"}
+    ended = launch(3, tiny, *arguments(lines), "--out", tmp_path / "run.h5", env=env)
+    assert ended.code != 0 and "busy with start of round 0" in ended.err and "nccl.py" in ended.err
+
+
+@pytest.mark.mpi
 def test_training_that_diverges_on_one_host_ends_all_with_one_line_and_the_last_good_checkpoint(
     launch, tiny, tmp_path
 ):
