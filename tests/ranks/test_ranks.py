@@ -188,7 +188,7 @@ def test_every_transport_keeps_the_contract(transport, machines, on_machines):
     for rank, seen in enumerate([first, *others]):
         assert seen["hosts"] == [1, 2, 3, 4]
         assert seen["local_host"] == MACHINES[machines][1][rank]
-        assert seen["told"] == [1, 0, 1, 2]
+        assert seen["told"] == [1, 0, 1, 2] and seen["long"] == [50_000, sum(range(50_000))]
         # ranks 1 + 2 + 3 + 4 = 10, 4 x 2^40, -10; halved by the step
         assert seen["params"] == [5.0, 2.0**41, -5.0] and seen["dtype"] == "torch.float32"
     assert first["is_aggregator"] and first["errors"] == ["policy.k: too large"] * 2
