@@ -54,8 +54,10 @@ def launch(begin: Callable[[], Start]) -> None:
         given = Input(tables, effective, experiment_of(effective))
         experiment = given.experiment
         with (
+            _watchdog(
+                first_ranks, experiment.watchdog
+            ),  # before the transport: hosts wait for each other there
             together(first_ranks, lambda: with_transport(first_ranks, experiment.ranks.transport)) as ranks,
-            _watchdog(ranks, experiment.watchdog),
             listening(experiment.interrupt.signals),
         ):
             torch.set_num_threads(experiment.ranks.threads)
