@@ -54,9 +54,8 @@ def launch(begin: Callable[[], Start]) -> None:
         given = Input(tables, effective, experiment_of(effective))
         experiment = given.experiment
         with (
-            _watchdog(
-                first_ranks, experiment.watchdog
-            ),  # before the transport: hosts wait for each other there
+            # the watchdog first: hosts wait for each other already where a transport is opened
+            _watchdog(first_ranks, experiment.watchdog),
             together(first_ranks, lambda: with_transport(first_ranks, experiment.ranks.transport)) as ranks,
             listening(experiment.interrupt.signals),
         ):
