@@ -20,7 +20,7 @@ sys.path.insert(0, str(SCRIPTS))  # the scripts are no package: each runs from i
 @pytest.fixture(autouse=True)
 def small_pictures(monkeypatch):
     """A twentieth of the pixels: drawing them is what these tests would spend their time on."""
-    import common  # noqa: F401  (sets the style, once)
+    import common.style  # noqa: F401  (sets the style, once)
 
     monkeypatch.setitem(matplotlib.rcParams, "savefig.dpi", 60)
 
