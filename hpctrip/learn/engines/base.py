@@ -39,7 +39,8 @@ class SiteUpdate:
 
 
 class Engine(Protocol):
-    """Built as `Engine(task, work, device, precision)`; `train` yields one update per site, in the order of `sites`.
+    """Built as `Engine(task, work, device, precision)` of work in which nothing is absent (`Workload.local_work`);
+    `train` yields one update per site, in the order of `sites`.
 
     `params` is the global model as one flat float32 vector [num_params] (see learn.params) and is never modified.
     Results must not depend on which other sites are in the block (to float tolerance for `stacked`, to the bit for
