@@ -13,7 +13,7 @@ import torch
 from hpctrip.app.about import attributes, site_columns
 from hpctrip.app.aggregator import Aggregator
 from hpctrip.app.checkpointer import Checkpointer
-from hpctrip.app.experiment import Input, experiment_of, resolve
+from hpctrip.app.experiment import Input, resolve
 from hpctrip.app.host import Host
 from hpctrip.app.leader import Leader
 from hpctrip.app.loop import train
@@ -44,14 +44,14 @@ def launch(begin: Callable[[], Start]) -> None:
         def announce() -> tuple[Tables, Tables, bool, bool]:
             begun.append(begin())
             given = resolve(begun[0].tables)
-            return given.tables, given.effective, begun[0].checkpoint is not None, begun[0].finished
+            return given.tables, given.set_by_policy, begun[0].checkpoint is not None, begun[0].finished
 
-        tables, effective, resumed, finished = first_ranks.lead(announce)
+        tables, set_by_policy, resumed, finished = first_ranks.lead(announce)
         if finished:
             for start in begun:
                 print(f"{start.path} is finished already")
             return
-        given = Input(tables, effective, experiment_of(effective))
+        given = Input.of(tables, set_by_policy)
         experiment = given.experiment
         with (
             # the watchdog first: hosts wait for each other already where a transport is opened

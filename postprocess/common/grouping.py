@@ -14,25 +14,6 @@ APART = ("seed", "stop")
 """Input keys that change a run but make no other configuration: which draw it is, and when it ends, because what is
 compared is the time to one target."""
 
-CENTRALIZED_SETS = (
-    "sites",
-    "power",
-    "partition.pooled_sites",
-    "faults.deadline_s",
-    "faults.mtbf_s",
-    "faults.outages",
-    "faults.lost_fraction",
-    "faults.late_fraction",
-    "compression",
-    "network.update_bytes",
-    "network.aggregator_bandwidth_bps",
-    "train.local_epochs",
-    "train.local_steps",
-    "train.keep_optimizer",
-)
-"""Keys and tables that follow from the policy `centralized`, which is a world of its own: what the others have there is
-nothing that it could agree in."""
-
 
 @dataclass(frozen=True)
 class Group:
@@ -82,9 +63,9 @@ def _label(name: str, run: Run, telling: Sequence[str]) -> str:
 
 
 def configuration(run: Run) -> dict[str, object]:
-    """{dotted input key: value} of all that makes a configuration."""
-    follows = CENTRALIZED_SETS if run.meta["policy"] == "centralized" else ()
-    return without(run.settings, [*APART, *follows])
+    """{dotted input key: value} of all that makes a configuration. What a policy sets that is a world of its own
+    (centralized) is nothing in which the others could agree with it."""
+    return without(run.settings, [*APART, *run.meta["policy_keys"]])
 
 
 def unlike(groups: Sequence[Group]) -> dict[str, dict[str, list[str]]]:

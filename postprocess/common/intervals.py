@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from common.reading import time_to_accuracy
 from hpctrip.base.units import HOUR_S
 from hpctrip.record.reader import Run
 
@@ -64,7 +63,7 @@ class Times:
 def times(runs: Sequence[Run], target: float) -> Times:
     """Time-to-accuracy over the runs, which are the seeds of one configuration."""
     rounds = [run.rounds for run in runs]
-    tta_s = np.array([time_to_accuracy(r, target) for r in rounds])
+    tta_s = np.array([run.time_to(target) for run in runs])
     spent_s = np.array([r["clock_s"].iloc[-1] for r in rounds])
     reached = np.isfinite(tta_s)
     hours, half_width = mean_and_interval(np.where(reached, tta_s, spent_s) / HOUR_S)

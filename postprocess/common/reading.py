@@ -63,12 +63,6 @@ def common_target(runs: Sequence[Run], given: float | None) -> float:
     raise InputError("runs", f"no common target accuracy ({listed})", "name one with --target")
 
 
-def time_to_accuracy(rounds: pd.DataFrame, target: float) -> float:
-    """Simulated seconds at the end of the first evaluated round whose accuracy is at least `target`, or NaN."""
-    reached = rounds.loc[rounds["accuracy"] >= target, "clock_s"]  # NaN, not evaluated, compares false
-    return float(reached.iloc[0]) if len(reached) else np.nan
-
-
 def accuracy_at(rounds: pd.DataFrame, clock_s: float) -> float:
     """Accuracy after the round that ended at `clock_s`."""
     return float(rounds.loc[rounds["clock_s"] == clock_s, "accuracy"].iloc[0])

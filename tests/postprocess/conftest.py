@@ -8,6 +8,7 @@ import matplotlib
 import numpy as np
 import pytest
 
+from hpctrip.app.experiment import resolve
 from hpctrip.base.units import HOUR_S, MILE_M
 from hpctrip.record.schema import Column
 from hpctrip.record.writer import write_run
@@ -115,6 +116,9 @@ def make_run(tmp_path):
             "status": "finished",
             "stop_reason": "max_rounds = 3",
             "policy": policy,
+            "policy_keys": resolve({"policy": {"kind": "centralized"}}).policy_keys
+            if policy == "centralized"
+            else [],
             "seed": seed,
             "update_bytes": update_bytes,
             "target_accuracy": target,

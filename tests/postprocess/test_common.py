@@ -1,24 +1,18 @@
 """Time-to-accuracy, intervals over seeds, and which runs belong together."""
 
 import numpy as np
-import pandas as pd
 import pytest
 from common import commandline, grouping, intervals, reading, style
 
-from hpctrip.base.identity import flat, without
+from hpctrip.base.units import HOUR_S
 from hpctrip.record.reader import InputError
-from hpctrip.sim.policies.centralized import Centralized
 
 
-def rounds(accuracy, clock_s=(10.0, 20.0, 30.0, 40.0)):
-    return pd.DataFrame({"accuracy": accuracy, "clock_s": clock_s})
-
-
-def test_time_to_accuracy_is_the_end_of_the_first_evaluated_round_at_the_target():
-    curve = rounds([0.1, np.nan, 0.5, 0.4])
-    assert reading.time_to_accuracy(curve, 0.5) == 30.0
-    assert reading.time_to_accuracy(curve, 0.1) == 10.0
-    assert np.isnan(reading.time_to_accuracy(curve, 0.51))
+def test_time_to_accuracy_is_the_end_of_the_first_evaluated_round_at_the_target(make_run):
+    (run,) = reading.read_runs([make_run("a", k=(1, 1, 1, 1), accuracy=(0.1, np.nan, 0.5, 0.4))])
+    assert run.time_to(0.5) == 3 * HOUR_S
+    assert run.time_to(0.1) == 1 * HOUR_S
+    assert np.isnan(run.time_to(0.51))
 
 
 def test_the_interval_of_three_seeds_uses_students_t_with_two_degrees_of_freedom():
@@ -126,12 +120,6 @@ def test_numbers_that_only_rounding_makes_equal_are_told_apart_in_labels(make_ru
         "powertrip network.update_bytes = 1e+09",
         "powertrip network.update_bytes = 1000000001.0",
     ]
-
-
-def test_what_the_centralized_policy_sets_is_what_the_figures_leave_out():
-    sets = flat(Centralized().replaces(lambda: 100))
-    assert without(sets, grouping.CENTRALIZED_SETS) == {}
-    assert all(any(f"{key}.".startswith(f"{left}.") for key in sets) for left in grouping.CENTRALIZED_SETS)
 
 
 def test_runs_with_different_targets_need_one_named(make_run):
