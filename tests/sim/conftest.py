@@ -21,7 +21,7 @@ from hpctrip.sim.view import SiteView
 from hpctrip.sim.world import World
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def view():
     """`view(power, comm)`: what policies see of sites with 10 s of work each."""
 
@@ -41,7 +41,7 @@ def view():
     return build
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def simulation():
     """`simulation(world, **others)`: rounds in that world, of 100 samples a site; by default 200 fully powered sites at
     no distance, whose rounds take 100 s."""
@@ -70,7 +70,7 @@ def simulation():
     return build
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def history(simulation):
     """`history((k, vote, accuracy), ...)`: rounds of 100 s each with cohorts, votes (0: none) and accuracies (None: not
     evaluated) as given."""
