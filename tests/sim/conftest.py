@@ -8,7 +8,8 @@ import pytest
 from hpctrip.sim.network import Network
 from hpctrip.sim.outcome import Outcome
 from hpctrip.sim.policies import POLICIES, Decision
-from hpctrip.sim.power import POWER_MODELS
+from hpctrip.sim.power import POWER_MODELS, PowerModel
+from hpctrip.sim.power.base import SteadySupply
 from hpctrip.sim.profiler import Profiler
 from hpctrip.sim.rounds import Candidates
 from hpctrip.sim.sites import SITES
@@ -39,6 +40,21 @@ def view():
         return SiteView(**seen | others)
 
     return build
+
+
+class _Steady(PowerModel):
+    """Sites with these power fractions for ever."""
+
+    fractions: list[float]
+
+    def supply(self, num_sites, seed):
+        return SteadySupply(self.fractions)
+
+
+@pytest.fixture(scope="session")
+def steady():
+    """`steady(fractions)`: the power model of sites with so much power for ever."""
+    return lambda fractions: _Steady(fractions=list(fractions))
 
 
 @pytest.fixture(scope="session")

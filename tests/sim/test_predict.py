@@ -8,8 +8,6 @@ from hypothesis.extra.numpy import arrays
 
 from hpctrip.sim.network import Network
 from hpctrip.sim.policies.powertrip import PowerTrip
-from hpctrip.sim.power import PowerModel
-from hpctrip.sim.power.base import SteadySupply
 from hpctrip.sim.predict import prefix_round_s, round_s
 from hpctrip.sim.profiler import Profiler
 from hpctrip.sim.rounds import History
@@ -21,21 +19,12 @@ from hpctrip.sim.world import World
 CLOCKS = ("straggler", "max-plus-max", "mean-power", "aggregate-throughput")
 
 
-class Given(PowerModel):
-    """Sites with these power fractions for ever."""
-
-    fractions: list[float]
-
-    def supply(self, num_sites, seed):
-        return SteadySupply(self.fractions)
-
-
 def world(power, clock, seed=0, **network):
-    """Sites with so much power somewhere between 100 and 10,000 miles away."""
+    """Sites with such power somewhere between 100 and 10,000 miles away."""
     return World.build(
-        SITES["uniform"](num_sites=len(power)),
+        SITES["uniform"](num_sites=len(power.fractions)),
         Network(**network),
-        Given(fractions=list(power)),
+        power,
         THROUGHPUT_MODELS["capped"](),
         Timing(clock=clock),
         0.0,
@@ -55,11 +44,11 @@ def seen(world, work_s):
 @given(data=st.data(), num_sites=st.integers(1, 12), seed=st.integers(0, 1000))
 @pytest.mark.parametrize("link", [{}, {"aggregator_bandwidth_bps": 2e9, "round_trip": True}])
 @pytest.mark.parametrize("clock", CLOCKS)
-def test_without_surprises_the_clock_charges_what_was_predicted(clock, link, data, num_sites, seed):
+def test_without_surprises_the_clock_charges_what_was_predicted(steady, clock, link, data, num_sites, seed):
     power = data.draw(arrays(float, num_sites, elements=st.floats(0.01, 1)))
     work_s = data.draw(arrays(float, num_sites, elements=st.floats(0.1, 500)))
     order = np.array(data.draw(st.permutations(range(num_sites))))
-    sites = world(power, clock, seed, **link)
+    sites = world(steady(power), clock, seed, **link)
     predicted = prefix_round_s(seen(sites, work_s), order, clock)
     charged = [sites.round_timing(1, 0.0, order[:k], work_s).makespan_s for k in range(1, num_sites + 1)]
     assert predicted == pytest.approx(charged, rel=1e-12, abs=0)
@@ -67,10 +56,10 @@ def test_without_surprises_the_clock_charges_what_was_predicted(clock, link, dat
 
 
 @pytest.mark.parametrize("clock", CLOCKS)
-def test_algorithm_1_may_predict_as_the_clock_charges(clock):
+def test_algorithm_1_may_predict_as_the_clock_charges(steady, clock):
     """`round_time = "clock"`: every candidate's T(k) is the makespan of its cohort."""
     rng = np.random.default_rng(1)
-    sites = world(rng.uniform(0.1, 1, 20), clock, aggregator_bandwidth_bps=1e10)
+    sites = world(steady(rng.uniform(0.1, 1, 20)), clock, aggregator_bandwidth_bps=1e10)
     work_s, order = rng.uniform(1, 100, 20), rng.permutation(20)
     candidates = PowerTrip(round_time="clock").candidates(order, seen(sites, work_s), 5, 0.1)
     charged = [sites.round_timing(1, 0.0, order[:k], work_s).makespan_s for k in candidates.k]
