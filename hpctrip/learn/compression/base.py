@@ -9,8 +9,10 @@ import torch
 import torch.nn.functional as F
 
 from hpctrip.base.component import Component, Registry
+from hpctrip.base.door import numbers
 from hpctrip.base.rng import stream
 from hpctrip.learn.aggregate import LARGEST_UPDATE, largest
+from hpctrip.learn.door import parameters
 
 
 class Compression(Component):
@@ -40,7 +42,12 @@ class Compression(Component):
 
     def sent_fraction(self, num_params: int) -> float:
         """Size of the payload relative to the float32 update."""
-        return self.payload_bytes(num_params) / (4 * num_params)
+        return self.checked_payload_bytes(num_params) / (4 * num_params)
+
+    def checked_payload_bytes(self, num_params: int) -> float:
+        """The size, or InputError where it is none: finite, 0 or more."""
+        size, place = self.payload_bytes(num_params), f"compression.kind = {self.kind!r}"
+        return float(numbers(size, (), 0.0, np.finfo(float).max, place, "payload_bytes"))
 
 
 COMPRESSIONS = Registry("update compression", default="none")
@@ -59,20 +66,25 @@ class Compressor:
 
         Random numbers come from the stream (seed, "compression", round, site). With error feedback (Stich et al. 2018;
         Karimireddy et al. 2019, Algorithm 1): send C(e + delta), keep e + delta - C(e + delta) as the next e.
+        InputError where the rule decodes to what is no update.
         """
         if self.rule.lossless:
             return delta
         rng = stream(self.seed, "compression", round, site)
         if not self.rule.keeps_residual:
-            return self.rule.roundtrip(delta, rng)
+            return self._decoded(delta, rng)
         if not float(largest(delta)) < LARGEST_UPDATE:
             return delta  # will be refused; the residual outlives the round and must not hold any of it
         if site not in self.residuals:
             self.residuals[site] = torch.zeros_like(delta)
         residual = self.residuals[site].add_(delta)
-        sent = self.rule.roundtrip(residual, rng)
+        sent = self._decoded(residual, rng)
         residual.sub_(sent)
         return sent
+
+    def _decoded(self, delta: torch.Tensor, rng: np.random.Generator) -> torch.Tensor:
+        place = f"compression.kind = {self.rule.kind!r}"
+        return parameters(self.rule.roundtrip(delta, rng), delta, place, "a decoded update")
 
 
 def in_buckets(delta: torch.Tensor, bucket_size: int) -> torch.Tensor:
