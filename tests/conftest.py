@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,6 +37,15 @@ class Ended:
     def report(self) -> list[str]:
         """The lines that hpctrip itself wrote to stderr."""
         return [line for line in self.err.splitlines() if line.startswith("hpctrip: ")]
+
+    def check_refused(self, fragments: Iterable[str], lines: int = 1) -> None:
+        """Bad input was reported in so many clear lines, which hold these fragments, and in nothing else."""
+        assert self.code == 2, self
+        assert len(self.err.splitlines()) == len(self.report) == lines, self.err
+        for fragment in fragments:
+            assert fragment in self.err
+        assert "Traceback" not in self.err + self.out
+        assert "[Errno" not in self.err and "pydantic" not in self.err
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -33,7 +33,7 @@ def attributes(aggregator: Aggregator, given: Input, hosts: list[tuple[str, str]
         "synthetic_power": world.supply.synthetic,
         "update_bytes": world.update_bytes,
         "compression": experiment.compression.kind,
-        "payload_bytes": experiment.compression.payload_bytes(len(host.initial_params)),
+        "payload_bytes": experiment.compression.checked_payload_bytes(len(host.initial_params)),
         "num_params": len(host.initial_params),
         "neutral_keys": neutral_keys(experiment),
         "policy_keys": given.policy_keys,

@@ -266,7 +266,7 @@ def prepare(paths: tuple[str, ...], overrides: tuple[str, ...]) -> None:
 
     experiment = read_input(paths, overrides).experiment
     experiment.workload.prepare_data(experiment.seed)
-    click.echo(experiment.workload.task(experiment.seed).source)
+    click.echo(experiment.workload.checked_task(experiment.seed).source)
     click.echo(f"prepared in {cache_dir()}")
 
 

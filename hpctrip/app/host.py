@@ -140,7 +140,7 @@ class Host:
             return params
         if diverged.any():
             update /= left
-        return self.experiment.server.step(params, self.slots, update)
+        return self.experiment.server.checked_step(params, self.slots, update)
 
     def evaluate(self, params: torch.Tensor, assignment: Assignment) -> np.ndarray:
         """This rank's share of the counters `EVALUATION`, int64."""

@@ -71,7 +71,12 @@ def launch(begin: Callable[[], Start]) -> None:
             host = together(
                 ranks,
                 lambda: Host(
-                    experiment, num_sites, experiment.workload.task(experiment.seed), ranks, device, kind
+                    experiment,
+                    num_sites,
+                    experiment.workload.checked_task(experiment.seed),
+                    ranks,
+                    device,
+                    kind,
                 ),
             )
             params = host.initial_params

@@ -1,6 +1,12 @@
-"""Checks what a component hands over, at the one place where it enters: nobody further inside has to doubt it."""
+"""Checks what a component hands over, at the one place where it enters: nobody further inside has to doubt it.
+
+Every function raises InputError at `place` (the component's input key) with the first value that is not as it must be;
+`what` says in words what the values are.
+"""
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 
@@ -10,18 +16,49 @@ from hpctrip.base.errors import InputError
 def numbers(
     values: object, shape: tuple[int, ...], low: float, high: float, place: str, what: str
 ) -> np.ndarray:
-    """`values` as float64 of `shape`, all within [low, high]. InputError at `place` (the component's input key) with
-    the first that is not."""
-    bound = f"it must be {list(shape)} numbers from {low:g} to {high:g}"
+    """`values` as float64 of `shape`, all within [low, high]."""
+    bound = f"it must be {_sort('number', shape)} from {low:g} to {high:g}"
     try:
         array = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
         raise InputError(place, f"gave a {type(values).__name__} as {what}", bound) from None
+    return _within(array, shape, low, high, place, what, bound)
+
+
+def integers(
+    values: object, shape: tuple[int, ...], low: int, high: int, place: str, what: str
+) -> np.ndarray:
+    """`values` as int64 of `shape`, all within [low, high]; whole numbers of another type are none."""
+    bound = f"it must be {_sort('integer', shape)} from {low} to {high}"
+    try:
+        array = np.asarray(values)
+    except ValueError:  # rows of different lengths
+        raise InputError(place, f"gave a {type(values).__name__} as {what}", bound) from None
+    if not np.issubdtype(array.dtype, np.integer):
+        raise InputError(place, f"gave {what} of type {array.dtype}", bound)
+    return _within(array.astype(np.int64, copy=False), shape, low, high, place, what, bound)
+
+
+def positive(value: object, place: str, what: str) -> float:
+    """`value` as a number above 0, which may be inf."""
+    number = float(numbers(value, (), 0.0, math.inf, place, what))
+    if number == 0:
+        raise InputError(place, f"gave {what} = 0", "it must be above 0")
+    return number
+
+
+def _sort(noun: str, shape: tuple[int, ...]) -> str:
+    return f"{list(shape)} {noun}s" if shape else f"one {noun}"
+
+
+def _within(
+    array: np.ndarray, shape: tuple[int, ...], low: float, high: float, place: str, what: str, bound: str
+) -> np.ndarray:
     if array.shape != shape:
         raise InputError(place, f"gave {what} of shape {list(array.shape)}", bound)
     inside = (array >= low) & (array <= high)  # false for NaN
     if not inside.all():
         first = np.unravel_index(int(np.argmin(inside)), shape)
-        index = ", ".join(map(str, first))
-        raise InputError(place, f"gave {what} with [{index}] = {array[first]:g}", bound)
+        at = f" with [{', '.join(map(str, first))}]" if shape else ""
+        raise InputError(place, f"gave {what}{at} = {array[first]:g}", bound)
     return array

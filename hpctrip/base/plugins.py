@@ -23,4 +23,5 @@ def import_plugin(path: str) -> None:
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
-        raise InputError(place, f"fails when imported: {type(error).__name__}: {error}") from None
+        cause = " ".join(str(error).split())
+        raise InputError(place, f"fails when imported: {type(error).__name__}: {cause}") from None

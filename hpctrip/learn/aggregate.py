@@ -11,6 +11,7 @@ import torch
 from pydantic import Field
 
 from hpctrip.base.component import Component, Registry
+from hpctrip.learn.door import parameters
 
 # A weighted update p_i * delta_i is summed as the integer rint(p_i * delta_i * 2^40): integer addition is associative,
 # so any grouping of sites over ranks gives the same bits (a float64 reduce was seen to differ between 2, 3 and 5
@@ -92,6 +93,11 @@ class Server(Component):
     def step(self, params: torch.Tensor, slots: torch.Tensor, update: torch.Tensor) -> torch.Tensor:
         """New float32 parameters [P]; `slots` is changed in place. Not called in a round in which nobody arrives."""
         raise NotImplementedError
+
+    def checked_step(self, params: torch.Tensor, slots: torch.Tensor, update: torch.Tensor) -> torch.Tensor:
+        """The step, or InputError where it gives what are no parameters."""
+        place = f"server.kind = {self.kind!r}"
+        return parameters(self.step(params, slots, update), params, place, "the new parameters")
 
 
 SERVERS = Registry("server optimiser", default="fedavg")

@@ -13,6 +13,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from hpctrip.base.component import Component, Registry
+from hpctrip.base.door import integers
 from hpctrip.base.errors import InputError
 from hpctrip.base.rng import stream
 
@@ -37,7 +38,8 @@ class Partition(Component):
         """For each site the sorted indices [num_samples of the site] int64 of the samples that it owns, never empty.
 
         `labels` [n] int64, or [n, ...] where a sample holds several predictions; `groups` [n] int64 or None, see
-        `Dataset.groups`. Raises InputError, with the numbers, where the samples do not suffice.
+        `Dataset.groups`. Raises InputError, with the numbers, where the samples do not suffice, or where `owners` gives
+        what it must not.
         """
         num_samples, num_sites = len(labels), self.pooled_sites or num_sites
         if num_samples < num_sites:
@@ -47,9 +49,14 @@ class Partition(Component):
                 "use fewer sites, or more training samples",
             )
         rng = stream(seed, f"partition/{self.kind}")
+        place = f"partition.kind = {self.kind!r}"
         owner = self.owners(np.asarray(labels), groups, num_sites, rng)
+        owner = integers(owner, (num_samples,), _NOBODY, num_sites - 1, place, "the owners")
         by_site = np.argsort(owner, kind="stable")  # stable: indices stay sorted within a site
         bounds = np.searchsorted(owner[by_site], np.arange(num_sites + 1))
+        if not np.diff(bounds).all():
+            empty = int(np.diff(bounds).argmin())
+            raise InputError(place, f"gave site {empty} no sample", "every site must own at least one")
         shards = [by_site[start:end] for start, end in pairwise(bounds)]
         return shards if self.pooled_sites is None else [np.sort(np.concatenate(shards))]
 

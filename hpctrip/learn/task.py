@@ -9,6 +9,9 @@ import numpy as np
 import torch
 from torch import nn
 
+from hpctrip.base.door import integers
+from hpctrip.base.errors import InputError
+
 
 @dataclass(frozen=True)
 class Dataset:
@@ -48,3 +51,19 @@ class Task:
     synthetic: bool = False
     sequential_only: str = ""
     """Why the stacked engine cannot train this model; empty where it can."""
+
+
+def checked(task: object, place: str) -> Task:
+    """`task`, or InputError at `place` (the workload's input key) where it is none: both of its sets need at least one
+    sample, with as many labels, and groups if any, which are classes that there are."""
+    if not isinstance(task, Task):
+        raise InputError(place, f"gave a {type(task).__name__} as its task", "it must be a Task")
+    for name, data in (("training", task.train), ("test", task.test)):
+        sizes = {"inputs": len(data.inputs), "labels": len(data.labels)}
+        if data.groups is not None:
+            sizes["groups"] = len(data.groups)
+        if len(set(sizes.values())) > 1 or not len(data):
+            given = ", ".join(f"{size} {part}" for part, size in sizes.items())
+            raise InputError(place, f"gave {given} as its {name} set", "one or more, equally many of each")
+        integers(data.labels, np.shape(data.labels), 0, task.num_classes - 1, place, f"{name} labels")
+    return task

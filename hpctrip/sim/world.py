@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hpctrip.base.door import numbers
+from hpctrip.base.door import numbers, positive
 from hpctrip.sim.faults import NO_FAULTS, Faults, FaultSchedule
 from hpctrip.sim.network import Network
 from hpctrip.sim.power import PowerModel, PowerSupply
@@ -55,6 +55,8 @@ class World:
         bandwidth_bps = network.bandwidth_bps(distance_m)
         model_bytes = float(payload_bytes if network.update_bytes == "auto" else network.update_bytes)
         update_bytes = model_bytes * sent_fraction
+        supply = power.supply(len(distance_m), seed)
+        positive(supply.step_s, f"power.kind = {power.kind!r}", "step_s")
         return cls(
             distance_m,
             bandwidth_bps,
@@ -63,7 +65,7 @@ class World:
             update_bytes,
             model_bytes,
             power,
-            power.supply(len(distance_m), seed),
+            supply,
             throughput,
             timing,
             faults.schedule(len(distance_m), seed),

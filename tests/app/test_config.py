@@ -34,12 +34,6 @@ def files(tmp_path):
     return write
 
 
-@pytest.fixture
-def own_policies(monkeypatch):
-    """What plug-ins register is forgotten after the test."""
-    monkeypatch.setattr(POLICIES, "_classes", dict(POLICIES._classes))
-
-
 def test_later_files_win_key_by_key():
     below = {"seed": 1, "sites": {"num_sites": 40, "exponent": 2.0}}
     above = {"seed": 2, "sites": {"num_sites": 50}, "name": "x"}
@@ -195,7 +189,7 @@ class Nearest(Policy):
 '''
 
 
-def test_a_policy_of_ones_own_is_one_file(own_policies, trained, tmp_path):
+def test_a_policy_of_ones_own_is_one_file(own_components, trained, tmp_path):
     (tmp_path / "nearest.py").write_text(NEAREST)
     run = trained(
         f"plugins=['{tmp_path / 'nearest.py'}']", "policy.kind=nearest", "policy.at_most_m='9e5 km'"
@@ -213,7 +207,7 @@ def test_these_keys_change_no_result_and_a_results_file_says_so(trained):
     assert "stop.max_rounds" in run.settings and "watchdog.limit_s" not in run.settings
 
 
-def test_a_plug_in_cannot_replace_what_is_built_in(own_policies, tiny, tmp_path):
+def test_a_plug_in_cannot_replace_what_is_built_in(own_components, tiny, tmp_path):
     (tmp_path / "mine.py").write_text(NEAREST.replace("Nearest", "Static").replace("nearest", "static"))
     before = POLICIES["static"]
     with pytest.raises(InputError, match=r"kind 'static' is already taken by hpctrip\.sim\.policies\.static"):
@@ -221,7 +215,7 @@ def test_a_plug_in_cannot_replace_what_is_built_in(own_policies, tiny, tmp_path)
     assert POLICIES["static"] is before
 
 
-def test_a_plug_in_is_validated_like_any_other(own_policies, tiny, tmp_path):
+def test_a_plug_in_is_validated_like_any_other(own_components, tiny, tmp_path):
     (tmp_path / "nearest.py").write_text(NEAREST)
     plugins = f"plugins=['{tmp_path / 'nearest.py'}']"
     with pytest.raises(InputError, match=r"policy.k = 0: must be greater than or equal to 1"):

@@ -109,17 +109,6 @@ def test_max_rounds_stops_the_run(tiny_run):
     assert np.isnan(tiny_run.time_to_accuracy_s)
 
 
-def test_max_clock_stops_the_run_after_the_round_that_passes_it(sound, tiny_run):
-    first_s = tiny_run.rounds["clock_s"].iloc[0]
-    run = sound(f"stop.max_clock_s={first_s + 1e-3}")
-    assert run.meta["stop_reason"].startswith("max_clock_s = ") and len(run.rounds) == 2
-
-
-def test_max_wall_stops_the_run(sound):
-    run = sound('stop.max_wall_s="1 us"')
-    assert run.meta["stop_reason"] == "max_wall_s = 1e-06" and len(run.rounds) == 1
-
-
 # Learning
 
 

@@ -8,7 +8,8 @@ import pytest
 from hpctrip.sim.network import Network
 from hpctrip.sim.outcome import Outcome
 from hpctrip.sim.policies import POLICIES, Decision
-from hpctrip.sim.power import POWER_MODELS
+from hpctrip.sim.power import POWER_MODELS, PowerModel
+from hpctrip.sim.power.base import SteadySupply
 from hpctrip.sim.profiler import Profiler
 from hpctrip.sim.rounds import Candidates
 from hpctrip.sim.sites import SITES
@@ -21,7 +22,7 @@ from hpctrip.sim.view import SiteView
 from hpctrip.sim.world import World
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def view():
     """`view(power, comm)`: what policies see of sites with 10 s of work each."""
 
@@ -41,7 +42,22 @@ def view():
     return build
 
 
-@pytest.fixture
+class _Steady(PowerModel):
+    """Sites with these power fractions for ever."""
+
+    fractions: list[float]
+
+    def supply(self, num_sites, seed):
+        return SteadySupply(self.fractions)
+
+
+@pytest.fixture(scope="session")
+def steady():
+    """`steady(fractions)`: the power model of sites with so much power for ever."""
+    return lambda fractions: _Steady(fractions=list(fractions))
+
+
+@pytest.fixture(scope="session")
 def simulation():
     """`simulation(world, **others)`: rounds in that world, of 100 samples a site; by default 200 fully powered sites at
     no distance, whose rounds take 100 s."""
@@ -70,7 +86,7 @@ def simulation():
     return build
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def history(simulation):
     """`history((k, vote, accuracy), ...)`: rounds of 100 s each with cohorts, votes (0: none) and accuracies (None: not
     evaluated) as given."""

@@ -47,7 +47,7 @@ def forecast(
     kind = hosts_kind(experiment.ranks.device, device, SerialRanks())
     num_sites = experiment.num_sites()
     experiment.workload.prepare_data(experiment.seed)
-    task = experiment.workload.task(experiment.seed)
+    task = experiment.workload.checked_task(experiment.seed)
     aggregator = Aggregator(Host(experiment, num_sites, task, PlannedRanks(num_ranks), device, kind))
     rounds = first_rounds(aggregator, num_rounds)
     given = samples_per_second is not None

@@ -9,8 +9,10 @@ import torch
 import torch.nn.functional as F
 
 from hpctrip.base.component import Component, Registry
+from hpctrip.base.door import numbers
 from hpctrip.base.rng import stream
 from hpctrip.learn.aggregate import LARGEST_UPDATE, largest
+from hpctrip.learn.door import parameters
 
 
 class Compression(Component):
@@ -40,7 +42,12 @@ class Compression(Component):
 
     def sent_fraction(self, num_params: int) -> float:
         """Size of the payload relative to the float32 update."""
-        return self.payload_bytes(num_params) / (4 * num_params)
+        return self.checked_payload_bytes(num_params) / (4 * num_params)
+
+    def checked_payload_bytes(self, num_params: int) -> float:
+        """The size, or InputError where it is none: finite, 0 or more."""
+        size, place = self.payload_bytes(num_params), f"compression.kind = {self.kind!r}"
+        return float(numbers(size, (), 0.0, np.finfo(float).max, place, "payload_bytes"))
 
 
 COMPRESSIONS = Registry("update compression", default="none")
@@ -59,18 +66,22 @@ class Compressor:
 
         Random numbers come from the stream (seed, "compression", round, site). With error feedback (Stich et al. 2018;
         Karimireddy et al. 2019, Algorithm 1): send C(e + delta), keep e + delta - C(e + delta) as the next e, where e
-        is the site's `residual` [P], which is changed in place.
+        is the site's `residual` [P], which is changed in place. InputError where the rule decodes to what is no update.
         """
         if self.rule.lossless:
             return delta
         rng = stream(self.seed, "compression", round, site)
         if residual is None:
-            return self.rule.roundtrip(delta, rng)
+            return self._decoded(delta, rng)
         if not float(largest(delta)) < LARGEST_UPDATE:
             return delta  # will be refused; the residual outlives the round and must not hold any of it
-        sent = self.rule.roundtrip(residual.add_(delta), rng)
+        sent = self._decoded(residual.add_(delta), rng)
         residual.sub_(sent)
         return sent
+
+    def _decoded(self, delta: torch.Tensor, rng: np.random.Generator) -> torch.Tensor:
+        place = f"compression.kind = {self.rule.kind!r}"
+        return parameters(self.rule.roundtrip(delta, rng), delta, place, "a decoded update")
 
 
 def in_buckets(delta: torch.Tensor, bucket_size: int) -> torch.Tensor:

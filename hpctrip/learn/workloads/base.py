@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from hpctrip.base.component import Component, Registry
 from hpctrip.learn.local_work import LocalWork
-from hpctrip.learn.task import Task
+from hpctrip.learn.task import Task, checked
 
 
 class Workload(Component):
@@ -27,6 +27,10 @@ class Workload(Component):
     def task(self, seed: int) -> Task:
         """Load the prepared data (memory-mapped) and say how to train on it."""
         raise NotImplementedError
+
+    def checked_task(self, seed: int) -> Task:
+        """The task, or InputError where its samples and labels are none."""
+        return checked(self.task(seed), f"workload.kind = {self.kind!r}")
 
     def local_work(self, given: LocalWork) -> LocalWork:
         """What a site does in a round: as given, and where that says nothing, this workload's own."""

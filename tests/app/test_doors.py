@@ -1,0 +1,306 @@
+"""What a plug-in hands over is checked where it enters: one clear line that names it, exit code 2, no results file."""
+
+from __future__ import annotations
+
+import pytest
+
+PLUGINS = {
+    "sites": """
+from hpctrip.sim.sites import SITES, SiteLaw
+
+@SITES.add
+class Mine(SiteLaw):
+    kind = "mine"
+
+    def distances_m(self, seed):
+        return {distances_m}
+""",
+    "power": """
+from hpctrip.sim.power import POWER_MODELS, PowerModel
+
+class Supply:
+    synthetic, step_s = True, {step_s}
+
+    def fraction(self, clock_s):
+        return {fraction}
+
+    def describe(self):
+        return {{}}
+
+@POWER_MODELS.add
+class Mine(PowerModel):
+    kind = "mine"
+
+    def supply(self, num_sites, seed):
+        return Supply()
+""",
+    "throughput": """
+from hpctrip.sim.throughput import THROUGHPUT_MODELS, Throughput
+
+@THROUGHPUT_MODELS.add
+class Mine(Throughput):
+    kind = "mine"
+
+    def fraction(self, power):
+        return {fraction}
+""",
+    "partition": """
+from hpctrip.learn.partition import PARTITIONS, Partition
+
+@PARTITIONS.add
+class Mine(Partition):
+    kind = "mine"
+
+    def owners(self, labels, groups, num_sites, rng):
+        return {owners}
+""",
+    "compression": """
+from hpctrip.learn.compression import COMPRESSIONS, Compression
+
+@COMPRESSIONS.add
+class Mine(Compression):
+    kind = "mine"
+
+    @property
+    def keeps_residual(self):
+        return {keeps_residual}
+
+    def payload_bytes(self, num_params):
+        return {payload_bytes}
+
+    def roundtrip(self, delta, rng):
+        return {roundtrip}
+""",
+    "server": """
+from hpctrip.learn.aggregate import SERVERS, Server
+
+@SERVERS.add
+class Mine(Server):
+    kind = "mine"
+
+    def step(self, params, slots, update):
+        return {step}
+""",
+    "workload": """
+from dataclasses import replace
+from hpctrip.learn.task import Dataset
+from hpctrip.learn.workloads import WORKLOADS
+from hpctrip.learn.workloads.emnist import Emnist
+
+@WORKLOADS.add
+class Mine(Emnist):
+    kind = "mine"
+
+    def task(self, seed):
+        task = super().task(seed)
+        data = task.train
+        inputs, labels = data.inputs, np.array(data.labels)
+        return {task}
+""",
+}
+"""A plug-in for every table of the input, but for what the cases fill in."""
+
+SOUND = {
+    "sites": {"distances_m": "np.arange(10) * 1e6"},
+    "power": {"step_s": "300.0", "fraction": "np.full(10, 0.5)"},
+    "throughput": {"fraction": "power"},
+    "partition": {"owners": "np.arange(400) % num_sites"},
+    "compression": {"payload_bytes": "num_params", "roundtrip": "delta / 2", "keeps_residual": "False"},
+    "server": {"step": "params + update.float()"},
+    "workload": {"task": "task"},
+}
+"""What fills them in so that they run."""
+
+CASES = {
+    # name: (table, what it gives, what the one line says)
+    "power below 0 and above 1": (
+        "power",
+        {"fraction": "np.linspace(-3, 3, 10)"},
+        ["gave the power fractions at 0 s with [0] = -3", "[10] numbers from 0 to 1"],
+    ),
+    "power that is no number": (
+        "power",
+        {"fraction": "np.where(np.arange(10) == 4, np.nan, 0.5)"},
+        ["gave the power fractions at 0 s with [4] = nan"],
+    ),
+    "power that is a text": ("power", {"fraction": "'full'"}, ["gave a str as the power fractions at 0 s"]),
+    "power of too many sites": (
+        "power",
+        {"fraction": "np.full((10, 2), 0.5)"},
+        ["gave the power fractions at 0 s of shape [10, 2]"],
+    ),
+    "power that goes wrong later": (
+        "power",
+        {"fraction": "np.full(10, 0.5 if clock_s < 1e-3 else 7.0)", "step_s": "1.0"},
+        ["gave the power fractions at ", "with [0] = 7"],
+    ),
+    "steps of no length": ("power", {"step_s": "0.0"}, ["gave step_s = 0; it must be above 0"]),
+    "steps of negative length": ("power", {"step_s": "-300.0"}, ["gave step_s = -300"]),
+    "steps of unknown length": ("power", {"step_s": "None"}, ["gave step_s = nan"]),
+    "throughput above 1": (
+        "throughput",
+        {"fraction": "power + 1"},
+        ["gave the throughput fractions with [0] = 1.", "from 0 to 1"],
+    ),
+    "one throughput for all": (
+        "throughput",
+        {"fraction": "0.5"},
+        ["gave the throughput fractions of shape []"],
+    ),
+    "negative distances": (
+        "sites",
+        {"distances_m": "np.arange(10) - 2.0"},
+        ["gave the distances with [0] = -2", "[10] numbers from 0 to"],
+    ),
+    "infinite distances": ("sites", {"distances_m": "[1.0, np.inf]"}, ["gave the distances with [1] = inf"]),
+    "no sites": ("sites", {"distances_m": "[]"}, ["gave the distances of shape [0]"]),
+    "owners that are fractions": (
+        "partition",
+        {"owners": "np.arange(400) % num_sites * 1.0"},
+        ["gave the owners of type float64", "[400] integers from -1 to 9"],
+    ),
+    "owners that do not exist": (
+        "partition",
+        {"owners": "np.arange(400) % num_sites + 1"},
+        ["gave the owners with [9] = 10"],
+    ),
+    "owners below nobody": (
+        "partition",
+        {"owners": "np.arange(400) % num_sites - 2"},
+        ["gave the owners with [0] = -2"],
+    ),
+    "too few owners": (
+        "partition",
+        {"owners": "np.arange(399) % num_sites"},
+        ["gave the owners of shape [399]"],
+    ),
+    "ragged owners": ("partition", {"owners": "[[1], [2, 3]]"}, ["gave a list as the owners"]),
+    "a site that owns nothing": (
+        "partition",
+        {"owners": "np.where(np.arange(400) % num_sites == 3, -1, np.arange(400) % num_sites)"},
+        ["gave site 3 no sample; every site must own at least one"],
+    ),
+    "an update of another type": (
+        "compression",
+        {"roundtrip": "delta.double()"},
+        ["gave a decoded update as float64 [", "it must be a float32 tensor ["],
+    ),
+    "an update of one entry": (
+        "compression",
+        {"roundtrip": "delta[:1]"},
+        ["gave a decoded update as float32 [1] on cpu"],
+    ),
+    "an update that is an array": (
+        "compression",
+        {"roundtrip": "delta.numpy()", "keeps_residual": "True"},
+        ["gave a ndarray as a decoded update"],
+    ),
+    "a payload of negative size": ("compression", {"payload_bytes": "-4.0"}, ["gave payload_bytes = -4"]),
+    "a payload of endless size": (
+        "compression",
+        {"payload_bytes": "float('inf')"},
+        ["gave payload_bytes = inf; it must be one number from 0 to"],
+    ),
+    "a payload of many sizes": (
+        "compression",
+        {"payload_bytes": "[1.0, 2.0]"},
+        ["gave payload_bytes of shape [2]"],
+    ),
+    "parameters of another type": (
+        "server",
+        {"step": "params + update"},
+        ["gave the new parameters as float64 [", "it must be a float32 tensor ["],
+    ),
+    "parameters of another number": (
+        "server",
+        {"step": "params[1:]"},
+        ["gave the new parameters as float32 ["],
+    ),
+    "no parameters": ("server", {"step": "None"}, ["gave a NoneType as the new parameters"]),
+    "no task": ("workload", {"task": "None"}, ["gave a NoneType as its task; it must be a Task"]),
+    "more inputs than labels": (
+        "workload",
+        {"task": "replace(task, train=Dataset(inputs, labels[:-1]))"},
+        ["gave 400 inputs, 399 labels as its training set"],
+    ),
+    "more labels than owners": (
+        "workload",
+        {"task": "replace(task, train=Dataset(inputs, labels, labels[:-1]))"},
+        ["gave 400 inputs, 400 labels, 399 groups as its training set"],
+    ),
+    "nothing to test on": (
+        "workload",
+        {"task": "replace(task, test=Dataset(inputs[:0], labels[:0]))"},
+        ["gave 0 inputs, 0 labels as its test set", "one or more"],
+    ),
+    "a class that does not exist": (
+        "workload",
+        {"task": "replace(task, train=Dataset(inputs, np.where(np.arange(400) == 7, 62, labels)))"},
+        ["gave training labels with [7] = 62", "[400] integers from 0 to 61"],
+    ),
+    "a class below 0": (
+        "workload",
+        {"task": "replace(task, test=Dataset(inputs, labels - 100))"},
+        ["gave test labels with [0] = -"],
+    ),
+    "labels that are fractions": (
+        "workload",
+        {"task": "replace(task, train=Dataset(inputs, labels / 2))"},
+        ["gave training labels of type float64"],
+    ),
+}
+
+
+@pytest.fixture
+def plugin(folder):
+    """`plugin(table, given)`: the arguments that choose a plug-in which gives this and is sound otherwise."""
+
+    def make(table, given):
+        path = folder / "mine.py"
+        path.write_text("import numpy as np\n" + PLUGINS[table].format(**SOUND[table] | given))
+        return ["-o", f"plugins=['{path}']", "-o", f"{table}.kind=mine"]
+
+    return make
+
+
+@pytest.mark.parametrize("table", SOUND)
+def test_a_sound_plug_in_of_every_table_runs(table, plugin, hpctrip, tiny, folder):
+    tables = (
+        ["-o", "workload={kind='mine', train_samples=400, test_samples=200}"] if table == "workload" else []
+    )
+    ended = hpctrip("run", tiny, *plugin(table, {}), *tables, "-o", "stop.max_rounds=1")
+    assert ended.code == 0, ended.err
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_a_plug_in_must_not_give_is_one_clear_line(case, plugin, hpctrip, tiny, folder, files_in):
+    table, given, fragments = CASES[case]
+    args = plugin(table, given)
+    if table == "workload":
+        args += ["-o", "workload={kind='mine', train_samples=400, test_samples=200}"]
+    ended = hpctrip("run", tiny, *args, "--out", folder / "run.h5")
+    ended.check_refused([f"{table}.kind = 'mine': ", *fragments])
+    assert [path.name for path in files_in(folder)] == ["mine.py"]
+
+
+@pytest.mark.parametrize(
+    "case", ["a class that does not exist", "owners that do not exist", "power below 0 and above 1"]
+)
+def test_a_plan_is_refused_like_the_run(case, plugin, hpctrip, tiny):
+    table, given, fragments = CASES[case]
+    args = plugin(table, given)
+    if table == "workload":
+        args += ["-o", "workload={kind='mine', train_samples=400, test_samples=200}"]
+    hpctrip("plan", tiny, *args).check_refused([f"{table}.kind = 'mine': ", *fragments])
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize(("case", "code"), [("no task", {2}), ("an update of one entry", {2, 9})])
+def test_many_ranks_end_on_a_plug_in_without_a_traceback(case, code, plugin, launch, tiny, folder, files_in):
+    """A host that finds it in mid round ends the job by MPI_Abort; whether the launcher then passes on the code or that
+    of the ranks it killed is the launcher's."""
+    table, given, fragments = CASES[case]
+    ended = launch(3, tiny, *plugin(table, given), "--out", folder / "run.h5")
+    assert ended.code in code and "Traceback" not in ended.err
+    assert all(fragment in ended.err for fragment in fragments)
+    assert [path.name for path in files_in(folder)] == ["mine.py"]
