@@ -24,7 +24,7 @@ from hpctrip.learn.compression import COMPRESSIONS
 from hpctrip.learn.engines import EngineChoice
 from hpctrip.learn.evaluate import Evaluate
 from hpctrip.learn.local_work import LocalWork
-from hpctrip.learn.partition import PARTITIONS
+from hpctrip.learn.partitions import PARTITIONS
 from hpctrip.learn.workloads import WORKLOADS
 from hpctrip.ranks.open import RanksInput
 from hpctrip.ranks.watchdog import Limits

@@ -13,7 +13,7 @@ import pytest
 
 from hpctrip.learn.aggregate import SERVERS
 from hpctrip.learn.compression import COMPRESSIONS
-from hpctrip.learn.partition import PARTITIONS
+from hpctrip.learn.partitions import PARTITIONS
 from hpctrip.record.verify import verify
 from hpctrip.sim.policies import POLICIES
 from hpctrip.sim.power import POWER_MODELS
