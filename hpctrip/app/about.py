@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,19 @@ from hpctrip.base.identity import neutral_keys
 from hpctrip.record.environment import environment
 
 
-def attributes(aggregator: Aggregator, given: Input, hosts: list[tuple[str, str]]) -> dict[str, Any]:
-    """Attributes of the results file (`record.schema.ATTRIBUTES`) and the two texts of the input. `hosts` has the host
-    name and the device of every rank."""
+@dataclass(frozen=True)
+class RankFacts:
+    """What rank 0 wants to know of a rank, to say it."""
+
+    host: str
+    """Name of its machine."""
+    device: str
+    engine: str
+    """How its sites train, in words."""
+
+
+def attributes(aggregator: Aggregator, given: Input, everyone: list[RankFacts]) -> dict[str, Any]:
+    """Attributes of the results file (`record.schema.ATTRIBUTES`) and the two texts of the input."""
     host, world, ranks = aggregator.host, aggregator.world, aggregator.ranks
     experiment = host.experiment
     target = experiment.stop.target_accuracy
@@ -40,8 +51,8 @@ def attributes(aggregator: Aggregator, given: Input, hosts: list[tuple[str, str]
         "num_ranks": ranks.size,
         "transport": ranks.name,
         "engine": host.engine.name,
-        "hosts": [name for name, _ in hosts],
-        "devices": [device for _, device in hosts],
+        "hosts": [rank.host for rank in everyone],
+        "devices": [rank.device for rank in everyone],
     }
 
 
