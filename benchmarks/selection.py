@@ -26,7 +26,7 @@ def simulation(num_sites: int, power: str, policy: str) -> Simulation:
     """The paper's world with `num_sites` sites of 600 samples each, without an end."""
     tables = {"sites": {"num_sites": num_sites}, "power": {"kind": power}, "policy": {"kind": policy}}
     experiment = Experiment.model_validate(tables | {"stop": {"target_accuracy": "none"}})
-    return experiment.simulation(num_params=0, num_samples=np.full(num_sites, 600))
+    return experiment.simulation(num_params=1, num_samples=np.full(num_sites, 600))
 
 
 def after(simulation: Simulation, rounds: int) -> State:

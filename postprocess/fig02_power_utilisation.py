@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import sys
 
-import common
 import numpy as np
+from common import commandline, reading, style
 
 from hpctrip.record.reader import read_traces
 
 
-@common.script
+@commandline.script
 def main(argv=None) -> None:
     """Draw one bar for each cell."""
-    args = common.trace_parser(__doc__, "fig02_power_utilisation.png").parse_args(argv)
+    args = commandline.trace_parser(__doc__, "fig02_power_utilisation.png").parse_args(argv)
     traces = read_traces(args.traces, args.column, args.flags)
     cells = traces.groupby("cell").agg(
         domains=("domain", "nunique"),
@@ -26,7 +26,7 @@ def main(argv=None) -> None:
         low=("utilisation", "min"),
         high=("utilisation", "max"),
     )
-    common.print_table(
+    commandline.print_table(
         ("cell", "domains", "mean", "min", "max", "mean spare"),
         [
             (
@@ -42,7 +42,7 @@ def main(argv=None) -> None:
     )
     print(f"mean utilisation of {len(cells)} cells: {cells['mean'].min():.1%} to {cells['mean'].max():.1%}")
 
-    figure = common.figure(2.1)
+    figure = style.figure(2.1)
     axes = figure.subplots()
     reach = np.array([cells["mean"] - cells["low"], cells["high"] - cells["mean"]])
     reach = 100 * reach.clip(min=0)  # the mean of equal values may miss them by one rounding
@@ -52,7 +52,7 @@ def main(argv=None) -> None:
         100 * cells["mean"],
         0.65,
         yerr=reach,
-        color=common.SKY,
+        color=style.SKY,
         capsize=2,
         error_kw={"elinewidth": 0.8},
     )
@@ -60,9 +60,9 @@ def main(argv=None) -> None:
     axes.set_ylim(0, 100)
     axes.set_xlabel("Cell")
     axes.set_ylabel(f"{args.column.capitalize()} power\nutilisation (%)")
-    axes.set_title(common.trace_title(traces))
-    common.grid(axes, "y")
-    common.save(figure, args.out)
+    axes.set_title(reading.trace_title(traces))
+    style.grid(axes, "y")
+    commandline.save(figure, args.out)
 
 
 if __name__ == "__main__":

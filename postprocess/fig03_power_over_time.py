@@ -10,20 +10,20 @@ from __future__ import annotations
 
 import sys
 
-import common
 import pandas as pd
+from common import commandline, reading, style
 
 from hpctrip.base.units import HOUR_S
 from hpctrip.record.reader import InputError, read_traces
 
 DAY_S = 24 * HOUR_S
-MOST = len(common.CYCLE)
+MOST = len(style.CYCLE)
 
 
-@common.script
+@commandline.script
 def main(argv=None) -> None:
     """Draw one line for each domain."""
-    made = common.trace_parser(__doc__, "fig03_power_over_time.png")
+    made = commandline.trace_parser(__doc__, "fig03_power_over_time.png")
     made.add_argument("--domains", nargs="+", metavar="DOMAIN", help=f"domains to draw, {MOST} at most")
     made.add_argument(
         "--days", type=float, default=7, help="days to draw, from the start (default: %(default)g)"
@@ -41,7 +41,7 @@ def main(argv=None) -> None:
         raise InputError("--domains", f"{len(chosen)} lines cannot be told apart", f"name {MOST} at most")
     drawn = traces[traces["domain"].isin(chosen) & (traces["time_s"] < args.days * DAY_S)]
 
-    figure = common.figure(2.1)
+    figure = style.figure(2.1)
     axes = figure.subplots()
     rows = []
     for name in chosen:
@@ -50,14 +50,14 @@ def main(argv=None) -> None:
         axes.plot(line["time_s"] / DAY_S, used, linewidth=0.7, label=name)
         numbers = used.mean(), used.min(), used.max(), used.diff().abs().max()
         rows.append((name, str(len(line)), *(f"{number:.1f}" for number in numbers)))
-    common.print_table(("domain", "samples", "mean %", "min %", "max %", "largest step %"), rows)
+    commandline.print_table(("domain", "samples", "mean %", "min %", "max %", "largest step %"), rows)
     axes.set_xlabel("Time (days)")
     axes.set_ylabel(f"{args.column.capitalize()} power\nutilisation (%)")
     axes.set_xlim(left=0)
-    axes.set_title(common.trace_title(drawn))
-    common.grid(axes, "y")
-    common.legend_below(figure)
-    common.save(figure, args.out)
+    axes.set_title(reading.trace_title(drawn))
+    style.grid(axes, "y")
+    style.legend_below(figure)
+    commandline.save(figure, args.out)
 
 
 def in_turn(traces: pd.DataFrame) -> list[str]:

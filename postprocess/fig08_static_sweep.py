@@ -11,29 +11,29 @@ from __future__ import annotations
 import sys
 from collections import defaultdict
 
-import common
 import numpy as np
-from common import Times
+from common import commandline, grouping, intervals, reading, style
+from common.intervals import Times
 from matplotlib.axes import Axes
 
 from hpctrip.record.reader import InputError, Run
 
 
-@common.script
+@commandline.script
 def main(argv=None) -> None:
     """Draw a sweep over k, say where its minimum is and whether it is convex."""
-    made = common.run_parser(__doc__, "fig08_static_sweep.png")
+    made = commandline.run_parser(__doc__, "fig08_static_sweep.png")
     made.add_argument("--policy", default="static", help="the policy that was swept (default: %(default)s)")
-    common.target_option(made)
+    commandline.target_option(made)
     args = made.parse_args(argv)
-    runs = fixed_cohorts(common.read_runs(args.runs), args.policy)
-    target = common.common_target(runs, args.target)
-    unlike = common.warn_of_differences(common.grouped(runs))
+    runs = fixed_cohorts(reading.read_runs(args.runs), args.policy)
+    target = reading.common_target(runs, args.target)
+    unlike = grouping.warn_of_differences(grouping.grouped(runs))
     points = sweep(runs, target)
     reached = {k: point for k, point in points.items() if point.reached}
     best = min(reached, key=lambda k: reached[k].hours, default=None)
 
-    common.print_table(
+    commandline.print_table(
         ("k", "TTA h", "seeds", "reached", "best accuracy"),
         [
             (str(k), str(t), str(t.num_seeds), str(t.num_reached), f"{t.accuracy:.4f}")
@@ -41,19 +41,19 @@ def main(argv=None) -> None:
         ],
     )
     if best is None:
-        print(f"best k (Eq. 9): none, no k reached {common.percent(target)} with every seed")
+        print(f"best k (Eq. 9): none, no k reached {reading.percent(target)} with every seed")
     else:
-        print(f"best k (Eq. 9): {best}, {reached[best]} h to {common.percent(target)}")
+        print(f"best k (Eq. 9): {best}, {reached[best]} h to {reading.percent(target)}")
     print(f"convex: {convexity(reached)}")
 
-    figure = common.figure(2.5)
+    figure = style.figure(2.5)
     axes = figure.subplots()
     draw(axes, points, best)
-    axes.set_ylabel(f"Hours to {common.percent(target)} accuracy")
-    axes.set_title(f"{args.policy}; {common.provenance(runs, unlike)}")
+    axes.set_ylabel(f"Hours to {reading.percent(target)} accuracy")
+    axes.set_title(f"{args.policy}; {reading.provenance(runs, unlike)}")
     if len(reached) < len(points):
-        common.legend_below(figure)
-    common.save(figure, args.out)
+        style.legend_below(figure)
+    commandline.save(figure, args.out)
 
 
 def draw(axes: Axes, points: dict[int, Times], best: int | None) -> None:
@@ -64,7 +64,7 @@ def draw(axes: Axes, points: dict[int, Times], best: int | None) -> None:
         np.array([getattr(t, of) for t in reached.values()]) for of in ("hours", "half_width")
     )
     look = {
-        "color": common.BLUE,
+        "color": style.BLUE,
         "markersize": 4,
         "elinewidth": 0.8,
         "capsize": 2,
@@ -77,14 +77,14 @@ def draw(axes: Axes, points: dict[int, Times], best: int | None) -> None:
         "^",
         markersize=6,
         markerfacecolor="white",
-        color=common.VERMILLION,
+        color=style.VERMILLION,
         label="target not reached: time spent, best accuracy",
     )
     for k, t in missed.items():
         said = {"xytext": (0, 6), "textcoords": "offset points", "ha": "center", "fontsize": 7}
-        axes.annotate(common.percent(t.accuracy), (k, t.hours), color=common.VERMILLION, **said)
+        axes.annotate(reading.percent(t.accuracy), (k, t.hours), color=style.VERMILLION, **said)
     if best is not None:
-        axes.axvline(best, color=common.GREY, linestyle="--", linewidth=0.8, zorder=0)
+        axes.axvline(best, color=style.GREY, linestyle="--", linewidth=0.8, zorder=0)
         place = {
             "xycoords": ("data", "axes fraction"),
             "xytext": (3, -1),
@@ -95,7 +95,7 @@ def draw(axes: Axes, points: dict[int, Times], best: int | None) -> None:
     axes.set_xlabel("Sites in the cohort, k")
     axes.margins(x=0.08, y=0.15)
     axes.set_ylim(bottom=0)
-    common.grid(axes, "y")
+    style.grid(axes, "y")
 
 
 def fixed_cohorts(runs: list[Run], policy: str) -> list[Run]:
@@ -123,12 +123,12 @@ def sweep(runs: list[Run], target: float) -> dict[int, Times]:
     for run in runs:
         by_k[int(run.rounds["num_sites"].iloc[0])].append(run)
     for k, same in by_k.items():
-        labels = [group.label for group in common.grouped(same)]
+        labels = [group.label for group in grouping.grouped(same)]
         if len(labels) > 1:
             raise InputError(
                 str(same[-1].path), f"k = {k} is both {' and '.join(labels)}", "give one sweep at a time"
             )
-    return {k: common.times(by_k[k], target) for k in sorted(by_k)}
+    return {k: intervals.times(by_k[k], target) for k in sorted(by_k)}
 
 
 def convexity(points: dict[int, Times]) -> str:

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import sys
 
-import common
 import numpy as np
-from common import Group, Times
+from common import commandline, grouping, intervals, reading, style
+from common.grouping import Group
+from common.intervals import Times
 from matplotlib.axes import Axes
 
 from hpctrip.record.reader import InputError
@@ -23,24 +24,24 @@ from hpctrip.record.reader import InputError
 Bar = tuple[Group, Times]
 
 
-@common.script
+@commandline.script
 def main(argv=None) -> None:
     """Draw the policies of the runs given, fastest first."""
-    made = common.run_parser(__doc__, "fig09_policies.png")
+    made = commandline.run_parser(__doc__, "fig09_policies.png")
     made.add_argument(
         "--reference", metavar="LABEL", help="bar to compare with (default: the fastest powertrip)"
     )
-    common.target_option(made)
+    commandline.target_option(made)
     args = made.parse_args(argv)
-    runs = common.read_runs(args.runs)
-    target = common.common_target(runs, args.target)
-    groups = common.grouped(runs)
-    unlike = common.warn_of_differences(groups)
-    bars = [(group, common.times(group.runs, target)) for group in groups]
+    runs = reading.read_runs(args.runs)
+    target = reading.common_target(runs, args.target)
+    groups = grouping.grouped(runs)
+    unlike = grouping.warn_of_differences(groups)
+    bars = [(group, intervals.times(group.runs, target)) for group in groups]
     bars.sort(key=lambda bar: (not bar[1].reached, bar[1].hours))
     reference = reference_bar(bars, args.reference)
 
-    common.print_table(
+    commandline.print_table(
         ("policy", "TTA h", "seeds", "reached", "best accuracy", "ratio", "less time"),
         [
             (
@@ -57,28 +58,28 @@ def main(argv=None) -> None:
     if reference:
         print(f"ratio: hours over those of {reference[0].label}, which takes that much less time")
     order = " < ".join(group.label for group, t in bars if t.reached)
-    print(f"order at {common.percent(target)}: {order or 'none, nothing reached it with every seed'}")
+    print(f"order at {reading.percent(target)}: {order or 'none, nothing reached it with every seed'}")
 
-    figure = common.figure(0.75 + 0.31 * len(bars))
+    figure = style.figure(0.75 + 0.31 * len(bars))
     axes = figure.subplots()
     draw(axes, bars)
-    axes.set_xlabel(f"Hours to {common.percent(target)} accuracy")
-    figure.suptitle(common.provenance(runs, unlike), x=0.01, ha="left", fontsize=7, color="#555555")
-    common.save(figure, args.out)
+    axes.set_xlabel(f"Hours to {reading.percent(target)} accuracy")
+    figure.suptitle(reading.provenance(runs, unlike), x=0.01, ha="left", fontsize=7, color="#555555")
+    commandline.save(figure, args.out)
 
 
 def draw(axes: Axes, bars: list[Bar]) -> None:
     """One bar for each group, from top to bottom."""
     for y, (group, t) in enumerate(bars):
-        colour = common.BLUE if group.policy == "powertrip" else common.SKY
+        colour = style.BLUE if group.policy == "powertrip" else style.SKY
         look = (
             {"color": colour}
             if t.reached
-            else {"facecolor": "white", "edgecolor": common.GREY, "hatch": "////"}
+            else {"facecolor": "white", "edgecolor": style.GREY, "hatch": "////"}
         )
         interval = {} if np.isnan(t.half_width) else {"xerr": t.half_width, "capsize": 2}
         axes.barh(y, t.hours, height=0.7, error_kw={"elinewidth": 0.8}, **interval, **look)
-        said = f"{t.hours:.3g}" if t.reached else f"> {t.hours:.3g}, only {common.percent(t.accuracy)}"
+        said = f"{t.hours:.3g}" if t.reached else f"> {t.hours:.3g}, only {reading.percent(t.accuracy)}"
         end = t.hours + np.nan_to_num(t.half_width)
         axes.annotate(said, (end, y), xytext=(3, 0), textcoords="offset points", va="center", fontsize=7)
     names = [g.label.replace(f"{g.policy} ", f"{g.policy}\n", 1) for g, _ in bars]

@@ -10,30 +10,30 @@ from __future__ import annotations
 
 import sys
 
-import common
 import numpy as np
 import pandas as pd
+from common import commandline, grouping, reading, style
 from matplotlib.axes import Axes
 
 
-@common.script
+@commandline.script
 def main(argv=None) -> None:
     """Draw the cohort size of every run given."""
-    args = common.run_parser(__doc__, "fig10_cohort_size.png").parse_args(argv)
-    runs = common.read_runs(args.runs)
+    args = commandline.run_parser(__doc__, "fig10_cohort_size.png").parse_args(argv)
+    runs = reading.read_runs(args.runs)
 
-    figure = common.figure(2.4)
+    figure = style.figure(2.4)
     axes = figure.subplots()
     rows = []
-    groups = common.grouped(runs)
-    unlike = common.warn_of_differences(groups)
+    groups = grouping.grouped(runs)
+    unlike = grouping.warn_of_differences(groups)
     for i, group in enumerate(groups):
         look = {
-            "color": common.CYCLE[i % len(common.CYCLE)],
+            "color": style.CYCLE[i % len(style.CYCLE)],
             "linestyle": "--" if group.policy == "static" else "-",
         }
         for run in group.runs:
-            hours, k = common.cohort_steps(run.rounds)
+            hours, k = reading.cohort_steps(run.rounds)
             axes.step(hours, k, where="post", label=group.label if run is group.runs[0] else None, **look)
             reached = np.isfinite(run.time_to_accuracy_s)
             end = "o" if reached else "x"
@@ -43,7 +43,7 @@ def main(argv=None) -> None:
             rows.append(
                 (group.label, str(run.meta["seed"]), *sizes, f"{hours[-1]:.3g}", "yes" if reached else "no")
             )
-    common.print_table(
+    commandline.print_table(
         ("policy", "seed", "first k", "largest k", "last k", "mean k over time", "hours", "target reached"),
         rows,
     )
@@ -56,22 +56,22 @@ def main(argv=None) -> None:
     axes.set_ylabel("Sites in the cohort, k")
     axes.set_xlim(left=0)
     axes.set_ylim(bottom=0)
-    axes.set_title(common.provenance(runs, unlike))
-    common.legend_below(figure)
-    common.save(figure, args.out)
+    axes.set_title(reading.provenance(runs, unlike))
+    style.legend_below(figure)
+    commandline.save(figure, args.out)
 
 
 def shade_overhead(axes: Axes, static: pd.DataFrame, powertrip: pd.DataFrame) -> None:
     """Shade where the static cohort is the larger one, and print the area in site-hours."""
-    static_h, static_k = common.cohort_steps(static)
-    dynamic_h, dynamic_k = common.cohort_steps(powertrip)
+    static_h, static_k = reading.cohort_steps(static)
+    dynamic_h, dynamic_k = reading.cohort_steps(powertrip)
     hours = np.union1d(static_h, dynamic_h)
     hours = hours[hours <= min(static_h[-1], dynamic_h[-1])]
     lower = dynamic_k[np.searchsorted(dynamic_h, hours, side="right") - 1]
     upper = np.maximum(lower, static_k[np.searchsorted(static_h, hours, side="right") - 1])
     area = float(np.sum((upper - lower)[:-1] * np.diff(hours)))
     axes.fill_between(
-        hours, lower, upper, step="post", color=common.ORANGE, alpha=0.3, lw=0, label="site overhead"
+        hours, lower, upper, step="post", color=style.ORANGE, alpha=0.3, lw=0, label="site overhead"
     )
     print(f"site overhead of static over powertrip: {area:.3g} site-hours")
 

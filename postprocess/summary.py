@@ -8,8 +8,8 @@ from __future__ import annotations
 import sys
 import textwrap
 
-import common
 import numpy as np
+from common import commandline, grouping, reading, style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 from matplotlib.ticker import MaxNLocator
@@ -21,11 +21,11 @@ PAGE_INCHES = (7.2, 10.5)
 """Height and width."""
 
 
-@common.script
+@commandline.script
 def main(argv=None) -> None:
     """Draw the summary of every run given, each beside its file unless --out names a place for the only one."""
-    args = common.run_parser(__doc__, None).parse_args(argv)
-    runs = common.read_runs(args.runs)
+    args = commandline.run_parser(__doc__, None).parse_args(argv)
+    runs = reading.read_runs(args.runs)
     if args.out and len(runs) > 1:
         raise InputError(
             "--out", f"one picture cannot hold {len(runs)} runs", "without it each goes beside its file"
@@ -33,12 +33,12 @@ def main(argv=None) -> None:
     for run in runs:
         page = draw(run)
         print_numbers(run)
-        common.save(page, args.out or run.path.with_suffix(".png"))
+        commandline.save(page, args.out or run.path.with_suffix(".png"))
 
 
 def draw(run: Run) -> Figure:
     """The page of one run."""
-    page = common.figure(*PAGE_INCHES)
+    page = style.figure(*PAGE_INCHES)
     page.get_layout_engine().set(w_pad=0.1, h_pad=0.1)
     head, body, foot = page.subfigures(3, 1, height_ratios=(0.14, 1, 0.18))
     header(head, run)
@@ -57,9 +57,9 @@ def facts(run: Run) -> list[str]:
     said = "synthetic " if meta["synthetic_data"] and "synthetic" not in meta["data_source"].lower() else ""
     how = (
         f"{'synthetic' if meta['synthetic_power'] else 'real'} power",
-        f"policy {common.grouped([run])[0].label}",
+        f"policy {grouping.grouped([run])[0].label}",
         f"seed {meta['seed']}",
-        f"{common.counted(meta['num_ranks'], 'rank')}, {meta['transport']}",
+        f"{reading.counted(meta['num_ranks'], 'rank')}, {meta['transport']}",
         f"engine {meta['engine']}",
         f"model digest {meta['params_digest'][:16] or 'not known'}",
     )
@@ -70,15 +70,15 @@ def outcome(run: Run) -> str:
     """How the run ended: its time-to-accuracy, or how far it got."""
     target, reached_s = run.meta["target_accuracy"], run.time_to_accuracy_s
     if np.isfinite(reached_s):
-        return f"{common.percent(target)} accuracy after {reached_s / HOUR_S:.3g} simulated hours"
+        return f"{reading.percent(target)} accuracy after {reached_s / HOUR_S:.3g} simulated hours"
     spent = f"{run.rounds['clock_s'].iloc[-1] / HOUR_S:.3g} simulated hours"
-    return f"best accuracy {common.percent(run.rounds['accuracy'].max())} in {spent}"
+    return f"best accuracy {reading.percent(run.rounds['accuracy'].max())} in {spent}"
 
 
 def ending(run: Run) -> str:
     """Status, rounds and the rule that ended it."""
     reason = run.meta["stop_reason"]
-    return f"{run.meta['status']} after {common.counted(len(run.rounds), 'round')}" + (
+    return f"{run.meta['status']} after {reading.counted(len(run.rounds), 'round')}" + (
         f": {reason}" if reason else ""
     )
 
@@ -87,7 +87,7 @@ def header(panel: SubFigure, run: Run) -> None:
     """Name, outcome and facts, over the whole width."""
     data, how = facts(run)
     panel.text(0.012, 0.88, run.meta["scenario"], fontsize=15, weight="bold", va="top")
-    panel.text(0.988, 0.88, outcome(run), fontsize=12, va="top", ha="right", color=common.BLUE)
+    panel.text(0.988, 0.88, outcome(run), fontsize=12, va="top", ha="right", color=style.BLUE)
     panel.text(
         0.988, 0.47, textwrap.shorten(ending(run), 80), fontsize=8, va="top", ha="right", color="#333333"
     )
@@ -99,7 +99,7 @@ def accuracy(axes: Axes, run: Run) -> None:
     """Held-out accuracy against simulated time, with the target and the time it was reached."""
     evaluated = run.rounds.dropna(subset="accuracy")
     axes.plot(
-        evaluated["clock_s"] / HOUR_S, 100 * evaluated["accuracy"], ".-", markersize=4, color=common.BLUE
+        evaluated["clock_s"] / HOUR_S, 100 * evaluated["accuracy"], ".-", markersize=4, color=style.BLUE
     )
     axes.set(xlabel="Simulated time (hours)", ylabel="Held-out accuracy (%)")
     titled(axes, "Accuracy")
@@ -107,11 +107,11 @@ def accuracy(axes: Axes, run: Run) -> None:
     target, reached_s = run.meta["target_accuracy"], run.time_to_accuracy_s
     if np.isfinite(target):
         axes.axhline(
-            100 * target, color=common.VERMILLION, ls="--", lw=0.9, label=f"target {common.percent(target)}"
+            100 * target, color=style.VERMILLION, ls="--", lw=0.9, label=f"target {reading.percent(target)}"
         )
     if np.isfinite(reached_s):
-        value = 100 * common.accuracy_at(run.rounds, reached_s)
-        look = {"markerfacecolor": "none", "color": common.VERMILLION, "linestyle": "none", "clip_on": False}
+        value = 100 * reading.accuracy_at(run.rounds, reached_s)
+        look = {"markerfacecolor": "none", "color": style.VERMILLION, "linestyle": "none", "clip_on": False}
         axes.plot(
             reached_s / HOUR_S, value, "o", markersize=8, label=f"after {reached_s / HOUR_S:.3g} h", **look
         )
@@ -123,8 +123,8 @@ def accuracy(axes: Axes, run: Run) -> None:
 
 def cohort(axes: Axes, run: Run) -> None:
     """Cohort size against simulated time, with what the efficiency search voted for."""
-    hours, k = common.cohort_steps(run.rounds)
-    axes.step(hours, k, where="post", color=common.BLUE, label="cohort size k")
+    hours, k = reading.cohort_steps(run.rounds)
+    axes.step(hours, k, where="post", color=style.BLUE, label="cohort size k")
     voted = run.rounds[run.rounds["voted_num_sites"] > 0]
     if len(voted):
         axes.plot(
@@ -132,12 +132,12 @@ def cohort(axes: Axes, run: Run) -> None:
             voted["voted_num_sites"],
             "x",
             markersize=4,
-            color=common.VERMILLION,
+            color=style.VERMILLION,
             label="vote k*",
         )
     axes.axhline(
         len(run.sites),
-        color=common.GREY,
+        color=style.GREY,
         linewidth=0.8,
         linestyle=":",
         label=f"all sites, N = {len(run.sites)}",
@@ -156,8 +156,8 @@ def round_times(axes: Axes, run: Run) -> None:
         np.cumsum([run.rounds["straggler_compute_s"], run.rounds["straggler_comm_s"]], axis=0) / 60
     )
     edges = np.append(run.rounds["round"] - 0.5, run.rounds["round"].iloc[-1] + 0.5)
-    axes.stairs(compute, edges, fill=True, color=common.SKY, label="compute")
-    axes.stairs(both, edges, baseline=compute, fill=True, color=common.ORANGE, label="communication")
+    axes.stairs(compute, edges, fill=True, color=style.SKY, label="compute")
+    axes.stairs(both, edges, baseline=compute, fill=True, color=style.ORANGE, label="communication")
     axes.stairs(
         run.rounds["makespan_s"] / 60, edges, baseline=None, color="black", linewidth=0.8, label="round"
     )
@@ -206,7 +206,7 @@ def wall_time(axes: Axes, run: Run) -> None:
     axes.set(xlabel="Wall time (s)", yticks=[])
     axes.spines["left"].set_visible(False)
     axes.margins(x=0)
-    idle = common.percent(run.rounds["idle_fraction"].mean())
+    idle = reading.percent(run.rounds["idle_fraction"].mean())
     titled(axes, f"Where the wall time went (hosts waited {idle} of their training phase)")
     legend_above(axes)
 
@@ -218,7 +218,7 @@ def wall_parts(run: Run) -> list[tuple[str, float, str]]:
     other = max(0.0, total["wall_s"] - sum(phases))
     names, colours = (
         ("training", "exchange", "evaluation", "other"),
-        (common.SKY, common.ORANGE, common.GREEN, "#CCCCCC"),
+        (style.SKY, style.ORANGE, style.GREEN, "#CCCCCC"),
     )
     return list(zip(names, (*phases, other), colours, strict=True))
 
@@ -226,7 +226,7 @@ def wall_parts(run: Run) -> list[tuple[str, float, str]]:
 def titled(axes: Axes, title: str) -> None:
     """A panel's title and its faint grid."""
     axes.set_title(title, fontsize=9, weight="bold", color="black")
-    common.grid(axes, "both")
+    style.grid(axes, "both")
 
 
 def legend_above(axes: Axes) -> None:

@@ -117,6 +117,6 @@ def test_importing_does_not_start_what_is_not_needed(module, absent):
 
 def test_post_processing_reads_results_through_the_reader_alone():
     allowed = {"hpctrip.record.reader", "hpctrip.base.units", "hpctrip.base.errors", "hpctrip.base.identity"}
-    for path in (PACKAGE.parent / "postprocess").glob("*.py"):
+    for path in (PACKAGE.parent / "postprocess").rglob("*.py"):
         used = {name for name in imports(path) if name.split(".")[0] == "hpctrip"}
         assert used <= allowed, f"{path.name}: {used - allowed}"

@@ -36,6 +36,7 @@ def attributes(aggregator: Aggregator, given: Input, hosts: list[tuple[str, str]
         "payload_bytes": experiment.compression.checked_payload_bytes(len(host.initial_params)),
         "num_params": len(host.initial_params),
         "neutral_keys": neutral_keys(experiment),
+        "policy_keys": given.policy_keys,
         "num_ranks": ranks.size,
         "transport": ranks.name,
         "engine": host.engine.name,

@@ -55,7 +55,7 @@ class Checkpointer:
         return over or paced or (rules.every_rounds is not None and rounds >= rules.every_rounds)
 
     def save(
-        self, state: State, params: torch.Tensor, slots: torch.Tensor, residuals: Mapping[int, torch.Tensor]
+        self, state: State, params: torch.Tensor, slots: torch.Tensor, kept: Mapping[int, torch.Tensor]
     ) -> None:
         """Write a checkpoint. Raises HpctripError where it cannot be written; the one before is then intact."""
         start = self._clock()
@@ -67,7 +67,7 @@ class Checkpointer:
                 history=state.history,
                 params=params.cpu().numpy(),
                 slots=slots.cpu().numpy(),
-                residuals={site: row.cpu().numpy() for site, row in residuals.items()},
+                kept={site: row.cpu().numpy() for site, row in kept.items()},
                 input_toml=self._input_toml,
                 about=self._about,
             )

@@ -24,7 +24,7 @@ from hpctrip.learn.compression import COMPRESSIONS
 from hpctrip.learn.engines import EngineChoice
 from hpctrip.learn.evaluate import Evaluate
 from hpctrip.learn.local_work import LocalWork
-from hpctrip.learn.partition import PARTITIONS
+from hpctrip.learn.partitions import PARTITIONS
 from hpctrip.learn.workloads import WORKLOADS
 from hpctrip.ranks.open import RanksInput
 from hpctrip.ranks.watchdog import Limits
@@ -116,7 +116,15 @@ class Input:
     """The merged input as it was given, and what it means."""
 
     tables: Tables
+    set_by_policy: Tables
+    """{table: {key: value}} that a policy which is a world of its own (centralized) lays over them."""
     experiment: Experiment
+
+    @classmethod
+    def of(cls, tables: Tables, set_by_policy: Tables) -> Input:
+        """What the tables mean with what the policy sets. Raises InputError with every fault found."""
+        layers = [{name: table} for name, table in set_by_policy.items()]
+        return cls(tables, set_by_policy, experiment_of(laid_over(tables, layers)))
 
     @property
     def toml(self) -> str:
@@ -127,6 +135,15 @@ class Input:
     def json(self) -> str:
         """Every key with the value in force, defaults included."""
         return json.dumps(resolved(self.experiment))
+
+    @property
+    def policy_keys(self) -> list[str]:
+        """The dotted keys, and the tables as a whole where it sets their kind, that the policy sets."""
+        return [
+            key
+            for name, table in self.set_by_policy.items()
+            for key in ([name] if "kind" in table else [f"{name}.{key}" for key in table])
+        ]
 
 
 def read_input(paths: Iterable[str] = (), overrides: Iterable[str] = ()) -> Input:
@@ -147,12 +164,11 @@ def laid_over(tables: Tables, layers: Iterable[Tables]) -> Tables:
 
 
 def resolve(tables: Tables) -> Input:
-    """What merged tables mean. A policy that is a world of its own (centralized) sets its tables here."""
-    experiment = experiment_of(tables)
-    replaced = experiment.policy.replaces()
-    if replaced:
-        experiment = experiment_of(laid_over(tables, [{name: table} for name, table in replaced.items()]))
-    return Input(tables, experiment)
+    """What merged tables mean, with what their policy sets. Raises InputError with every fault found."""
+    given = Input.of(tables, {})
+    sites, seed = given.experiment.sites, given.experiment.seed
+    replaced = given.experiment.policy.replaces(lambda: len(sites.checked_distances_m(seed)))
+    return Input.of(tables, replaced) if replaced else given
 
 
 def experiment_of(tables: Tables) -> Experiment:

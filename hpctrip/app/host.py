@@ -5,7 +5,6 @@ Rank 0 has these parts too: alone it hosts all sites, among others none, but it 
 
 from __future__ import annotations
 
-import math
 import time
 
 import numpy as np
@@ -20,7 +19,10 @@ from hpctrip.learn.compression import Compressor
 from hpctrip.learn.counters import EVALUATION, TRAINING
 from hpctrip.learn.engines import choose
 from hpctrip.learn.engines.base import SiteWork
+from hpctrip.learn.engines.rules import kept_length
 from hpctrip.learn.evaluate import eval_batches, evaluate
+from hpctrip.learn.memory import SiteMemory
+from hpctrip.learn.order import visiting_order
 from hpctrip.learn.params import flatten
 from hpctrip.learn.task import Task
 from hpctrip.ranks.base import Ranks
@@ -47,16 +49,23 @@ class Host:
         self.seed = experiment.seed
         self.wall = Wall()
         self.work = experiment.workload.local_work(experiment.train)
-        engine, why = choose(experiment.engine.name, hosts_kind, task.sequential_only)
-        self.engine = engine(task, self.work, device, experiment.engine.precision)
-        self.engine_choice = f"engine {engine.name} ({why})"
-        self.sites_per_block = experiment.engine.sites_per_block or self.engine.sites_per_block
         # torch's own generator initialises models; its seed derives from a named stream like all randomness
         torch.manual_seed(int(stream(self.seed, "init").integers(2**63)))
         self.model = task.build_model().to(device)
         self.initial_params = flatten(self.model)
         """[P], equal everywhere: drawn from the seed."""
-        self.slots = experiment.server.initial_slots(len(self.initial_params)).to(device)
+        num_params = len(self.initial_params)
+        self.memory = SiteMemory(
+            num_params * experiment.compression.keeps_residual, kept_length(num_params, self.work), device
+        )
+        alone = task.sequential_only
+        if self.memory.keeps_optimizer and not alone:
+            alone = "sites keep their optimisers (train.keep_optimizer), each at a step of its own"
+        engine, why = choose(experiment.engine.name, hosts_kind, alone)
+        self.engine = engine(task, self.work, device, experiment.engine.precision)
+        self.engine_choice = f"engine {self.engine.name} ({why})"
+        self.sites_per_block = experiment.engine.sites_per_block or self.engine.sites_per_block
+        self.slots = experiment.server.initial_slots(num_params).to(device)
         self.num_sites = num_sites
         self.shards = experiment.partition.split(
             task.train.labels, task.train.groups, num_sites=num_sites, seed=self.seed
@@ -64,10 +73,10 @@ class Host:
         self.num_samples = np.array([len(shard) for shard in self.shards])
         self.num_visits = self.work.num_visits(self.num_samples)
         self.compressor = Compressor(experiment.compression, self.seed)
-        self.partial = PartialSum(len(self.initial_params), TRAINING.size(num_sites, ranks.size), device)
+        self.partial = PartialSum(num_params, TRAINING.size(num_sites, ranks.size), device)
         self.fixed_hosts = (
             fixed_hosts(self.num_visits, self.sites_per_block, len(ranks.hosts))
-            if experiment.compression.keeps_residual
+            if self.memory.length
             else None
         )
         """Host of every site [N] where sites keep something at their host; None: any host, placed every round."""
@@ -87,7 +96,7 @@ class Host:
             hosted = assignment.hosted(rank - self.ranks.hosts.start)
             # All orders at once: between two small sites, with cold caches, each takes several times as long.
             work = [
-                [SiteWork(site, self.order(site, round)) for site in assignment.cohort[block].tolist()]
+                [self.site_work(site, round) for site in assignment.cohort[block].tolist()]
                 for block in hosted
             ]
             # where nothing is lost on the way, what arrives is as large as what the engine yields
@@ -96,7 +105,7 @@ class Host:
                 current_phase.enter("train", round)  # the watchdog's limit is one block's
                 for position, update in zip(block, self.engine.train(params, sites), strict=True):
                     usable = abs(update.mean_loss) < LARGEST_UPDATE and self.partial.add(
-                        self.compressor(update.site, round, update.delta),
+                        self.compressor(update.site, round, update.delta, self.memory.of(update.site)[0]),
                         float(assignment.weights[position]),
                         update.magnitude if lossless else None,
                     )
@@ -109,12 +118,10 @@ class Host:
         self.partial.tail.copy_(torch.from_numpy(tally.vector))
         return self.partial.vector
 
-    def order(self, site: int, round: int) -> np.ndarray:
-        """Training samples in the order in which the site visits them this round, [num_visits]."""
-        shard, rng = self.shards[site], stream(self.seed, "order", round, site)
-        num_visits = self.num_visits[site]
-        epochs = [rng.permutation(shard) for _ in range(math.ceil(num_visits / len(shard)))]
-        return np.concatenate(epochs)[:num_visits]
+    def site_work(self, site: int, round: int) -> SiteWork:
+        """What a site does in a round."""
+        order = visiting_order(self.shards[site], int(self.num_visits[site]), self.seed, site, round)
+        return SiteWork(site, order, self.memory.of(site)[1])
 
     def step(self, params: torch.Tensor, assignment: Assignment, total: torch.Tensor) -> torch.Tensor:
         """The new global model (Eq. 2), by the server optimiser, from the sum over all ranks [P + T]. Unchanged, and

@@ -41,20 +41,22 @@ def launch(begin: Callable[[], Start]) -> None:
     with open_ranks() as first_ranks:
         begun: list[Start] = []  # stays at rank 0: a checkpoint's history is of no use elsewhere
 
-        def announce() -> tuple[Tables, bool, bool]:
+        def announce() -> tuple[Tables, Tables, bool, bool]:
             begun.append(begin())
-            return begun[0].tables, begun[0].checkpoint is not None, begun[0].finished
+            given = resolve(begun[0].tables)
+            return given.tables, given.set_by_policy, begun[0].checkpoint is not None, begun[0].finished
 
-        tables, resumed, finished = first_ranks.lead(announce)
+        tables, set_by_policy, resumed, finished = first_ranks.lead(announce)
         if finished:
             for start in begun:
                 print(f"{start.path} is finished already")
             return
-        given = resolve(tables)
+        given = Input.of(tables, set_by_policy)
         experiment = given.experiment
         with (
+            # the watchdog first: hosts wait for each other already where a transport is opened
+            _watchdog(first_ranks, experiment.watchdog),
             together(first_ranks, lambda: with_transport(first_ranks, experiment.ranks.transport)) as ranks,
-            _watchdog(ranks, experiment.watchdog),
             listening(experiment.interrupt.signals),
         ):
             torch.set_num_threads(experiment.ranks.threads)
@@ -147,17 +149,16 @@ def _restore(host: Host, start: Start | None) -> torch.Tensor:
     params, slots = ranks.lead(lambda: _fitting(host, start))
     host.slots.copy_(slots)
     if host.fixed_hosts is not None:
-        rows = ranks.scatter_rows(
-            _residuals(start) if start else None, np.array(ranks.hosts)[host.fixed_hosts]
-        )
-        host.compressor.residuals = {site: row.to(host.device) for site, row in rows.items()}
+        kept = {site: torch.from_numpy(row) for site, row in start.checkpoint.kept.items()} if start else None
+        rows = ranks.scatter_rows(kept, np.array(ranks.hosts)[host.fixed_hosts])
+        host.memory.rows = {site: row.to(host.device) for site, row in rows.items()}
     return params.to(host.device)
 
 
 def _fitting(host: Host, start: Start) -> tuple[torch.Tensor, torch.Tensor]:
     """The checkpoint's parameters [P] and slots [num_slots, P]; InputError where the model has other shapes."""
     assert start.checkpoint is not None
-    params, slots, residuals = start.checkpoint.params, start.checkpoint.slots, start.checkpoint.residuals
+    params, slots, kept = start.checkpoint.params, start.checkpoint.slots, start.checkpoint.kept
     way_out = "resume with the hpctrip that wrote it"
     if params.shape != host.initial_params.shape or slots.shape != tuple(host.slots.shape):
         raise InputError(
@@ -166,21 +167,15 @@ def _fitting(host: Host, start: Start) -> tuple[torch.Tensor, torch.Tensor]:
             f"{tuple(host.initial_params.shape)} and {tuple(host.slots.shape)}",
             way_out,
         )
-    for site, row in residuals.items():
-        if not 0 <= site < host.num_sites or row.shape != params.shape:
+    for site, row in kept.items():
+        if not 0 <= site < host.num_sites or row.shape != (host.memory.length,):
             raise InputError(
                 str(start.source),
-                f"holds a residual of {row.shape} for site {site}; the model has {params.shape} parameters, sites are "
-                f"0 to {host.num_sites - 1}",
+                f"holds {row.shape} numbers kept by site {site}; a site keeps {host.memory.length}, sites are 0 to "
+                f"{host.num_sites - 1}",
                 way_out,
             )
     return torch.from_numpy(params), torch.from_numpy(slots)
-
-
-def _residuals(start: Start) -> dict[int, torch.Tensor]:
-    """The checkpoint's residuals [P] by site."""
-    assert start.checkpoint is not None
-    return {site: torch.from_numpy(row) for site, row in start.checkpoint.residuals.items()}
 
 
 def _changes(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:

@@ -66,11 +66,11 @@ class Leader:
         return Turn(assignment, self._checkpointer.due(state, over))
 
     def save(
-        self, state: State, params: torch.Tensor, slots: torch.Tensor, residuals: Mapping[int, torch.Tensor]
+        self, state: State, params: torch.Tensor, slots: torch.Tensor, kept: Mapping[int, torch.Tensor]
     ) -> None:
         """Write a checkpoint."""
         try:
-            self._checkpointer.save(state, params, slots, residuals)
+            self._checkpointer.save(state, params, slots, kept)
         except HpctripError as error:
             self._failure = self._failure or error
 

@@ -25,9 +25,9 @@ def train(
         current_phase.enter("record", round)
         turn = ranks.lead(partial(Leader.turn, leader, state))  # 1. who trains, or that it is over
         if turn.save:
-            slots, residuals = ranks.collect(host.slots), ranks.gather_rows(host.compressor.residuals)
+            slots, kept = ranks.collect(host.slots), ranks.gather_rows(host.memory.rows)
             if leader:
-                leader.save(state, params, slots, residuals)
+                leader.save(state, params, slots, kept)
         if leader:
             leader.record()  # 6. of the round before, while the hosts are at this one: its row on disk, its line
         assignment = turn.assignment

@@ -80,7 +80,7 @@ class Progress:
             f"stopped: {state.stop_reason}, after {len(rows)} rounds, {state.clock_s / HOUR_S:.3f} h simulated"
         )
         if target is not None:
-            reached_s = time_to_accuracy_s(state.history, target)
+            reached_s = time_to_accuracy_s(state.history.curve(), target)
             best = max((row.accuracy for row in state.history.evaluated()), default=float("nan"))
             self.console.print(
                 f"time to accuracy {target:g}: {reached_s / HOUR_S:.3f} h"

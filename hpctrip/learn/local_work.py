@@ -20,11 +20,15 @@ class LocalWork(Component):
     batch_size: int | None = Field(None, ge=1)
     """Samples in one step."""
     local_epochs: float | None = Field(None, gt=0, le=1000)
-    """Passes over its shard that a site makes in a round; a fraction visits that share of a fresh shuffle."""
+    """Passes over its shard that a site makes in a round, each a shuffle of its own. A fraction is that share of a pass
+    in whole batches; the next round goes on where it ends."""
     local_steps: int | None = Field(None, ge=1, le=1_000_000)
     """Steps that every site makes in a round, however large its shard, instead of epochs (DiLoCo's H)."""
     optimizer: Literal["sgd", "adamw"] | None = None
-    """A site's optimiser, started anew every round."""
+    """A site's optimiser."""
+    keep_optimizer: bool = False
+    """A site's optimiser goes on where it stopped when the site last trained, as if its rounds were one training; else
+    it starts anew every round, as in FedAvg."""
     momentum: float = Field(0.0, ge=0, lt=1)
     """Of SGD."""
     beta1: float = Field(0.9, ge=0, lt=1)
@@ -64,4 +68,7 @@ class LocalWork(Component):
         num_samples = np.asarray(num_samples, dtype=np.int64)
         if self.local_steps is not None:
             return np.where(num_samples > 0, self.local_steps * self.batch_size, 0)
-        return np.ceil(num_samples * self.local_epochs).astype(np.int64)
+        if self.local_epochs >= 1:
+            return np.ceil(num_samples * self.local_epochs).astype(np.int64)
+        whole_batches = np.ceil(num_samples * self.local_epochs / self.batch_size) * self.batch_size
+        return np.minimum(whole_batches, num_samples).astype(np.int64)

@@ -31,7 +31,9 @@ except (ImportError, RuntimeError) as error:
     ) from None
 
 T = TypeVar("T")
-_FIRST_PART_BYTES = 16384  # a plan of 100 sites takes 6 kB; one of 1,000 sites 62 kB and a second broadcast
+_FIRST_PART_BYTES = (
+    16384  # an assignment of 100 sites takes 6 kB; one of 1,000 sites 62 kB and a second broadcast
+)
 
 
 class MpiRanks:
@@ -47,16 +49,9 @@ class MpiRanks:
         self.comm = MPI.COMM_WORLD.Dup()
         self.rank, self.size = self.comm.rank, self.comm.size
         self.library = MPI.Get_library_version().splitlines()[0].strip("\0 ")
-        if self.size != launched and self.size == 1:
-            raise InputError(
-                "ranks",
-                f"the launcher started {launched} ranks, but MPI sees only 1: mpirun and mpi4py use different MPIs",
-                f"use the mpirun of {self.library}",
-            )
+        _check_size(self.size, launched, self.library)
         node = self.comm.Split_type(MPI.COMM_TYPE_SHARED)
-        self.local_host = node.rank - sum(
-            rank not in self.hosts for rank in node.allgather(self.rank)[: node.rank]
-        )
+        self.local_host = sum(rank in self.hosts for rank in node.allgather(self.rank)[: node.rank])
         try:
             self._node = Node(node)
         except OSError:  # where memory cannot be shared, every rank counts as a machine of its own
@@ -98,20 +93,16 @@ class MpiRanks:
 
     def _broadcast_bytes(self, message: bytes) -> bytes:
         """Rank 0's message, at every rank. Usually in one collective: its size travels with the first part."""
-        parts = np.empty(_FIRST_PART_BYTES, dtype=np.uint8)
-        if self.is_aggregator:
-            parts[:8] = np.array([len(message)], dtype=np.int64).view(np.uint8)
-            first = np.frombuffer(message, dtype=np.uint8)[: len(parts) - 8]
-            parts[8 : 8 + len(first)] = first
-        self._broadcast(parts)
-        size = int(parts[:8].view(np.int64)[0])
-        if size <= len(parts) - 8:
-            return parts[8 : 8 + size].tobytes()
-        rest = np.empty(size - len(parts) + 8, dtype=np.uint8)
-        if self.is_aggregator:
-            rest[:] = np.frombuffer(message, dtype=np.uint8)[len(parts) - 8 :]
+        whole = np.frombuffer(len(message).to_bytes(8, "little") + message, dtype=np.uint8)
+        first = np.zeros(_FIRST_PART_BYTES, dtype=np.uint8)
+        first[: len(whole)] = whole[: len(first)]
+        self._broadcast(first)
+        size = 8 + int.from_bytes(first[:8].tobytes(), "little")
+        if size <= len(first):
+            return first[8:size].tobytes()
+        rest = whole[len(first) :].copy() if self.is_aggregator else np.empty(size - len(first), np.uint8)
         self._broadcast(rest)
-        return parts[8:].tobytes() + rest.tobytes()
+        return first[8:].tobytes() + rest.tobytes()
 
     def _broadcast(self, data: np.ndarray) -> None:
         """Fill `data` at every rank with what it holds at rank 0, which is the first of its machine."""
@@ -151,8 +142,7 @@ class MpiRanks:
         found = dict(rows)
         for rank, lengths in enumerate(kept[1:], start=1):
             for key, length in lengths.items():
-                found[key] = torch.empty(length)
-                _wait(self.comm.Irecv(found[key].numpy(), source=rank))
+                found[key] = _received(self.comm, length, rank)
         return found
 
     def scatter_rows(
@@ -168,8 +158,7 @@ class MpiRanks:
             elif rows is not None:
                 found[key] = rows[key]
             elif destination == self.rank:
-                found[key] = torch.empty(length)
-                _wait(self.comm.Irecv(found[key].numpy(), source=0))
+                found[key] = _received(self.comm, length, 0)
         return found
 
     def abort(self, code: int) -> None:
@@ -194,14 +183,32 @@ class MpiRanks:
         """Let everyone leave together; on an exception here that the others do not know of, end the whole job."""
         if error is None or getattr(error, "agreed", False) or isinstance(error, EndedByAggregator):
             return
-        code = error.exit_code if isinstance(error, HpctripError) else 1
-        who = f"hpctrip: rank {self.rank} on {hostname()}"
-        if isinstance(error, HpctripError):
-            report = "\n".join(f"{who}: {line}" for line in str(error).splitlines())
-        else:
-            report = f"{who} failed and ends the job\n{''.join(traceback.format_exception(error))}"
-        print(report, file=sys.stderr, flush=True)
-        self.abort(code)
+        print(_report(error, self.rank), file=sys.stderr, flush=True)
+        self.abort(error.exit_code if isinstance(error, HpctripError) else 1)
+
+
+def _check_size(size: int, launched: int, library: str) -> None:
+    if size == 1 < launched:
+        raise InputError(
+            "ranks",
+            f"the launcher started {launched} ranks, but MPI sees only 1: mpirun and mpi4py use different MPIs",
+            f"use the mpirun of {library}",
+        )
+
+
+def _report(error: BaseException, rank: int) -> str:
+    """What this rank says before it ends the job: the lines of an error that is hpctrip's, else where it came from."""
+    who = f"hpctrip: rank {rank} on {hostname()}"
+    if isinstance(error, HpctripError):
+        return "\n".join(f"{who}: {line}" for line in str(error).splitlines())
+    return f"{who} failed and ends the job\n{''.join(traceback.format_exception(error))}"
+
+
+def _received(comm: MPI.Comm, length: int, source: int) -> torch.Tensor:
+    """A row [length] from another rank."""
+    row = torch.empty(length)
+    _wait(comm.Irecv(row.numpy(), source=source))
+    return row
 
 
 def _wait(request: MPI.Request) -> None:

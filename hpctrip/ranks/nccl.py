@@ -15,7 +15,8 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from hpctrip.base.errors import InputError
+from hpctrip.base.errors import Fault, InputError
+from hpctrip.ranks.base import hostname
 from hpctrip.ranks.mpi import MpiRanks, _wait
 
 
@@ -31,15 +32,10 @@ class NcclRanks(MpiRanks):
             "HPCTRIP_TORCH_BACKEND", "nccl" if torch.cuda.is_available() else "gloo"
         )
         self.group = None
+        self._check_gpus(backend)
         hosts = self.comm.Split(self.rank in self.hosts, self.rank)
         if self.rank not in self.hosts:
             return
-        if backend == "nccl" and self.local_host >= torch.cuda.device_count():
-            raise InputError(
-                'ranks.transport = "nccl"',
-                f"host {self.local_host + 1} of this node has no GPU of its own ({torch.cuda.device_count()} GPUs)",
-                "launch one host per GPU (ranks = GPUs + 1), or use mpi",
-            )
         if backend == "nccl":
             torch.cuda.set_device(self.local_host)
         address = hosts.bcast(_free_address() if hosts.rank == 0 else None)
@@ -47,6 +43,24 @@ class NcclRanks(MpiRanks):
             backend, init_method=f"tcp://{address}", rank=hosts.rank, world_size=hosts.size
         )
         self.group = dist.group.WORLD
+
+    def _check_gpus(self, backend: str) -> None:
+        """All ranks agree before any of them joins the group: joining waits for all, and a host without a GPU would
+        never come. Raises InputError with the fault of every such host."""
+        num_gpus = torch.cuda.device_count()
+        fault = Fault(
+            'ranks.transport = "nccl"',
+            f"rank {self.rank}, host {self.local_host + 1} of {hostname()}, has no GPU of its own ({num_gpus} there)",
+            "launch one host per GPU (ranks = GPUs + 1), or use mpi",
+        )
+        lacks = backend == "nccl" and self.rank in self.hosts and self.local_host >= num_gpus
+        told = self.gather(fault if lacks else None)
+
+        def agree() -> None:
+            if faults := [fault for fault in told if fault is not None]:
+                raise InputError(faults=faults)
+
+        self.lead(agree)
 
     def combine(
         self, partial: torch.Tensor, num_params: int, step: Callable[[torch.Tensor], torch.Tensor]

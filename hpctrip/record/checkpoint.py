@@ -31,14 +31,14 @@ from hpctrip.record import schema
 from hpctrip.record.writer import replace_file
 from hpctrip.sim.rounds import History
 
-MAGIC = b"HPCTRIP\x01"
+MAGIC = b"HPCTRIP\x02"
 """The last byte is the version of the layout."""
 SUFFIXES = (".ckpt0", ".ckpt1")
 """The two generations of run.h5 are run.h5.ckpt0 and run.h5.ckpt1; which one is newer, their rounds say."""
 
 _DTYPES = {"<f4", "<f8", "<i8"}
 _DIGEST_BYTES = 32
-_RESIDUALS = "residuals"
+_KEPT = "kept"
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,8 +55,8 @@ class Checkpoint:
     """State of the server optimiser, float64 [num_slots, P]."""
     input_toml: str
     """The merged input of the run."""
-    residuals: Mapping[int, np.ndarray] = field(default_factory=dict)
-    """What compression has lost so far of each site's updates, float32 [P] by site; empty where it keeps none."""
+    kept: Mapping[int, np.ndarray] = field(default_factory=dict)
+    """What sites keep at their hosts (learn/memory.py), a float32 row by site; empty where they keep nothing."""
     about: Mapping[str, Any] = field(default_factory=dict)
     """What the results file goes on saying (`created_utc`, `starts`) and what the run was made with."""
 
@@ -64,7 +64,7 @@ class Checkpoint:
 def pack(checkpoint: Checkpoint) -> bytes:
     """The bytes of the file; equal checkpoints give equal bytes."""
     arrays = {"params": _little(checkpoint.params), "slots": _little(checkpoint.slots)}
-    arrays |= {f"{_RESIDUALS}/{site}": _little(row) for site, row in sorted(checkpoint.residuals.items())}
+    arrays |= {f"{_KEPT}/{site}": _little(row) for site, row in sorted(checkpoint.kept.items())}
     for table, names in schema.tables(checkpoint.history).items():
         arrays |= {f"{table}/{name}": _little(column.values) for name, column in names.items()}
     header = json.dumps(
@@ -84,9 +84,9 @@ def pack(checkpoint: Checkpoint) -> bytes:
     return b"".join([*parts, digest.digest()])
 
 
-def model_bytes(num_params: int, num_slots: int, num_residuals: int) -> int:
-    """Size of what a checkpoint holds besides the rows: float32 model and residuals, float64 slots."""
-    return num_params * (4 + 8 * num_slots + 4 * num_residuals)
+def model_bytes(num_params: int, num_slots: int, num_kept: int) -> int:
+    """Size of what a checkpoint holds besides the rows: float32 model, float64 slots, so many numbers kept by sites."""
+    return num_params * (4 + 8 * num_slots) + 4 * num_kept
 
 
 def _little(values: np.ndarray) -> np.ndarray:
@@ -137,7 +137,7 @@ def _parse(body: memoryview) -> Checkpoint:
         arrays.setdefault(table, {})[name] = values
     if end != len(body):
         raise ValueError(f"{len(body)} bytes, not {end}")
-    residuals = {int(site): row for site, row in arrays.pop(_RESIDUALS, {}).items()}
+    kept = {int(site): row for site, row in arrays.pop(_KEPT, {}).items()}
     state, history = arrays.pop(""), schema.history_of(arrays)
     checkpoint = Checkpoint(
         round=header["round"],
@@ -146,7 +146,7 @@ def _parse(body: memoryview) -> Checkpoint:
         history=history,
         params=state["params"],
         slots=state["slots"],
-        residuals=residuals,
+        kept=kept,
         input_toml=header["input_toml"],
         about=header["about"],
     )

@@ -64,6 +64,12 @@ class Run:
         """Simulated time when the target accuracy was first reached, in seconds; NaN if it was not."""
         return float(self.meta.get("time_to_accuracy_s", "nan"))
 
+    def time_to(self, accuracy: float) -> float:
+        """Simulated time when this accuracy was first reached, in seconds; NaN if it was not."""
+        return schema.time_to_accuracy_s(
+            zip(self.rounds["clock_s"], self.rounds["accuracy"], strict=True), accuracy
+        )
+
     @property
     def settings(self) -> dict[str, Any]:
         """The resolved input as {dotted key: value}, without the keys that change no result."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -106,14 +106,17 @@ ATTRIBUTES: dict[str, Attribute] = {
         "input keys and tables that change no result",
         is_later=True,
     ),
+    "policy_keys": Attribute([], "input keys and tables that the policy sets (centralized)", is_later=True),
 }
 """What every results file says about itself. A run may say more."""
 
 
-def time_to_accuracy_s(history: History, target: float) -> float:
-    """Simulated time when the global model first had the target accuracy (TTA), in seconds; NaN if it never had."""
-    reached = (row.clock_s for row in history.evaluated() if row.accuracy >= target)
-    return next(reached, float("nan"))
+def time_to_accuracy_s(rounds: Iterable[tuple[float, float]], target: float) -> float:
+    """Simulated time when the global model first had the target accuracy (TTA), in seconds; NaN if it never had.
+
+    `rounds` are (clock_s, accuracy) in their order; the accuracy of one that was not evaluated is NaN.
+    """
+    return next((clock_s for clock_s, accuracy in rounds if accuracy >= target), float("nan"))
 
 
 def tables(history: History) -> dict[str, dict[str, Column]]:

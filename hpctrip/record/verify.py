@@ -175,7 +175,7 @@ def _over_time(run: Run, history: History) -> Iterator[Fault]:
                         place, f"efficiency is {row.efficiency:g}, the gain per second is {expected:g}"
                     )
             evaluated = row
-    expected = schema.time_to_accuracy_s(history, run.meta["target_accuracy"])
+    expected = schema.time_to_accuracy_s(history.curve(), run.meta["target_accuracy"])
     if _differ(run.time_to_accuracy_s, expected):
         yield Fault(
             f"{run.path}: time_to_accuracy_s", f"is {run.time_to_accuracy_s:g}, the rounds say {expected:g}"

@@ -59,7 +59,7 @@ def write_run(path: str | Path, meta: Mapping[str, Any], sites: Table, history: 
 def image(meta: Mapping[str, Any], sites: Table, history: History) -> bytes:
     """The bytes of the results file; the same arguments give the same bytes."""
     meta = {name: attribute.default for name, attribute in schema.ATTRIBUTES.items()} | dict(meta)
-    meta["time_to_accuracy_s"] = schema.time_to_accuracy_s(history, meta["target_accuracy"])
+    meta["time_to_accuracy_s"] = schema.time_to_accuracy_s(history.curve(), meta["target_accuracy"])
     meta["target_accuracy"] = float(meta["target_accuracy"])
     texts = {"toml": meta.pop("input_toml", ""), "json": meta.pop("input_json", "{}")}
     for name, attribute in schema.ATTRIBUTES.items():

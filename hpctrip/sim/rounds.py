@@ -119,6 +119,10 @@ class History:
         """The newest row."""
         return self.rows[-1] if self.rows else None
 
+    def curve(self) -> list[tuple[float, float]]:
+        """(clock_s, accuracy) after every round; the accuracy is NaN where the model was not evaluated."""
+        return [(row.clock_s, row.accuracy) for row in self.rows]
+
     def evaluated(self) -> list[RoundRow]:
         """The rounds after which the global model was evaluated."""
         return [row for row in self.rows if row.eval_seen > 0]

@@ -45,7 +45,7 @@ class Mine(Throughput):
         return {fraction}
 """,
     "partition": """
-from hpctrip.learn.partition import PARTITIONS, Partition
+from hpctrip.learn.partitions import PARTITIONS, Partition
 
 @PARTITIONS.add
 class Mine(Partition):

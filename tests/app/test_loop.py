@@ -13,7 +13,7 @@ import pytest
 
 from hpctrip.learn.aggregate import SERVERS
 from hpctrip.learn.compression import COMPRESSIONS
-from hpctrip.learn.partition import PARTITIONS
+from hpctrip.learn.partitions import PARTITIONS
 from hpctrip.record.verify import verify
 from hpctrip.sim.policies import POLICIES
 from hpctrip.sim.power import POWER_MODELS
@@ -141,8 +141,8 @@ def test_a_fixed_number_of_steps_is_the_same_work_at_every_site(sound):
     assert run.sites["work_s"].tolist() == pytest.approx([96 * 0.02] * 10)
 
 
-def test_half_epochs_visit_other_samples_every_round():
-    """The order is a fresh shuffle of the shard, cut off; two epochs are two whole shuffles."""
+def test_half_epochs_visit_every_sample_once_in_two_rounds():
+    """A pass goes on over rounds; two epochs are two whole shuffles in one round."""
     from hpctrip.app.experiment import read_input
     from hpctrip.app.host import Host
     from hpctrip.ranks.serial import SerialRanks
@@ -154,9 +154,11 @@ def test_half_epochs_visit_other_samples_every_round():
 
     half, double = run(0.5), run(2)
     shard = half.shards[2].tolist()
-    first, second = half.order(2, 1).tolist(), half.order(2, 2).tolist()
-    assert len(first) == len(set(first)) == 50 and set(first) < set(shard) and set(first) != set(second)
-    both = double.order(2, 1).tolist()
+    first, second = half.site_work(2, 1).order.tolist(), half.site_work(2, 2).order.tolist()
+    # 50 of 100 samples in whole batches of 20: 60, and the rest in the next round, which begins another pass
+    assert len(first) == len(second) == 60 and sorted([*first, *second[:40]]) == shard
+    assert len(set(second)) < 60 or set(second[40:]) < set(shard)
+    both = double.site_work(2, 1).order.tolist()
     assert sorted(both[:100]) == sorted(both[100:]) == shard and both[:100] != both[100:]
 
 

@@ -130,8 +130,8 @@ def test_residuals_that_do_not_fit_the_run_are_refused(tmp_path):
     out = tmp_path / "run.h5"
     run(out, "compression.kind=top-k", rounds=1)
     found, path, _ = newest(out)
-    assert set(found.residuals) == set(found.history.last.cohort.site)
-    path.write_bytes(pack(dataclasses.replace(found, residuals={6: found.params})))
+    assert set(found.kept) == set(found.history.last.cohort.site)
+    path.write_bytes(pack(dataclasses.replace(found, kept={6: found.params})))
     with pytest.raises(InputError, match=r"for site 6; the model has .* parameters, sites are 0 to 5"):
         resume(out)
 

@@ -15,6 +15,7 @@ from hpctrip.learn.compression.int8 import Int8
 from hpctrip.learn.compression.none import Uncompressed
 from hpctrip.learn.compression.qsgd import QSGD
 from hpctrip.learn.compression.top_k import TopK
+from hpctrip.learn.memory import SiteMemory
 
 VALUES = st.lists(st.floats(-1e4, 1e4, width=32), min_size=1, max_size=60)
 
@@ -148,40 +149,42 @@ def test_numbers_that_float32_can_hardly_square_or_divide_do_no_harm(kind):
 
 
 def test_what_is_not_sent_is_sent_later():
-    compressor = Compressor(TopK(fraction=0.5), 0)
-    assert compressor(4, 1, torch.tensor([3.0, 2.0])).tolist() == [3, 0]
-    assert compressor.residuals[4].tolist() == [0, 2]
-    assert compressor(4, 2, torch.tensor([3.0, 2.0])).tolist() == [0, 4]
-    assert compressor.residuals[4].tolist() == [3, 0]
+    compressor, residual = Compressor(TopK(fraction=0.5), 0), torch.zeros(2)
+    assert compressor(4, 1, torch.tensor([3.0, 2.0]), residual).tolist() == [3, 0]
+    assert residual.tolist() == [0, 2]
+    assert compressor(4, 2, torch.tensor([3.0, 2.0]), residual).tolist() == [0, 4]
+    assert residual.tolist() == [3, 0]
 
 
 def test_every_site_has_its_own_residual_and_nothing_that_was_ever_computed_is_lost():
     compressor, rng = Compressor(TopK(fraction=0.1), 0), stream(0, "updates")
+    memory = SiteMemory(40, 0)
     updates = rng.integers(-50, 50, size=(12, 3, 40))  # integers, whose sums are exact
     sent = np.zeros((3, 40))
     for round, of_sites in enumerate(updates):
         for site, update in enumerate(of_sites):
-            sent[site] += compressor(site, round, torch.tensor(update, dtype=torch.float32)).numpy()
+            residual, _ = memory.of(site)
+            update = torch.tensor(update, dtype=torch.float32)
+            sent[site] += compressor(site, round, update, residual).numpy()
     for site in range(3):
-        assert (sent[site] + compressor.residuals[site].numpy() == updates[:, site].sum(axis=0)).all()
-        assert compressor.residuals[site].any()
+        assert (sent[site] + memory.rows[site].numpy() == updates[:, site].sum(axis=0)).all()
+        assert memory.rows[site].any()
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), 2.0**20])
 def test_a_diverged_update_passes_through_and_leaves_the_residual_alone(bad):
-    compressor = Compressor(TopK(fraction=0.5), 0)
-    compressor(4, 1, torch.tensor([3.0, 2.0]))
+    compressor, residual = Compressor(TopK(fraction=0.5), 0), torch.zeros(2)
+    compressor(4, 1, torch.tensor([3.0, 2.0]), residual)
     diverged = torch.tensor([1.0, bad])
-    assert compressor(4, 2, diverged) is diverged
-    assert compressor.residuals[4].tolist() == [0, 2]
-    assert compressor(4, 3, torch.tensor([0.0, 0.0])).tolist() == [0, 2]
+    assert compressor(4, 2, diverged, residual) is diverged
+    assert residual.tolist() == [0, 2]
+    assert compressor(4, 3, torch.tensor([0.0, 0.0]), residual).tolist() == [0, 2]
 
 
 def test_without_error_feedback_nothing_is_kept_and_without_compression_nothing_is_copied():
     update = torch.tensor([3.0, 2.0])
     forgetful = Compressor(TopK(fraction=0.5, error_feedback=False), 0)
     assert [forgetful(4, round, update).tolist() for round in (1, 2)] == [[3, 0], [3, 0]]
-    assert forgetful.residuals == {}
     assert Compressor(Uncompressed(), 0)(4, 1, update) is update
 
 

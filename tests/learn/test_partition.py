@@ -1,15 +1,25 @@
+from typing import get_args
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from hpctrip.base.errors import InputError
-from hpctrip.learn.partition import PARTITIONS, Dirichlet, Iid, Natural, Shards
+from hpctrip.learn.partitions import PARTITIONS
+from hpctrip.learn.partitions.dirichlet import Dirichlet
+from hpctrip.learn.partitions.iid import Iid
+from hpctrip.learn.partitions.natural import Natural
+from hpctrip.learn.partitions.shards import Shards
 
 EVERY = [
     Iid(),
     Dirichlet(),
     Dirichlet(alpha=0.001),
+    Dirichlet(law="hsu", alpha=0.001),
+    Dirichlet(law="hsu-per-label"),
+    Dirichlet(law="pfl"),
     Dirichlet(balanced=False),
     Dirichlet(balanced=False, alpha=0.01),
     Shards(),
@@ -94,10 +104,51 @@ def test_a_small_alpha_concentrates_the_labels(balanced):
     assert top[0] > 0.6 > top[1] > 0.2 > top[2] > 0.1
 
 
-def test_balanced_mixes_average_to_the_mix_of_the_whole_set_though_half_the_samples_are_unused():
+@pytest.mark.parametrize(("law", "alpha"), [("hsu", 3.0), ("hsu-per-label", 0.3)])
+def test_mixes_after_hsu_average_to_that_of_the_whole_set_though_half_the_samples_are_unused(law, alpha):
     labels = labels_of(40_000)
-    mean = mixes(Dirichlet(samples_per_site=20), labels, 1000).mean(axis=0)
+    mean = mixes(Dirichlet(law=law, alpha=alpha, samples_per_site=20), labels, 1000).mean(axis=0)
     assert mean == pytest.approx(np.bincount(labels) / len(labels), abs=0.02)
+
+
+ZIPF = 1 / np.arange(1, 11)
+ZIPF /= ZIPF.sum()
+"""A known label mix p of ten labels."""
+
+LAWS = {
+    "per-class": lambda rng: (
+        ZIPF * rng.dirichlet(np.full(1000, 0.3), len(ZIPF)).T
+    ),  # each label over 1,000 sites
+    "hsu": lambda rng: rng.dirichlet(0.3 * ZIPF, 1000),
+    "hsu-per-label": lambda rng: rng.dirichlet(0.3 * len(ZIPF) * ZIPF, 1000),
+    "pfl": lambda rng: rng.dirichlet(np.full(len(ZIPF), 0.3), 1000),
+}
+"""[1000, 10]: what sites want, up to its sum, as the papers and the libraries say it, for alpha 0.3."""
+
+
+def distance(mix):
+    """Mean total-variation distance of the sites' mixes [num_sites, num_labels] from that of the whole set."""
+    return np.abs(mix - ZIPF).sum(axis=1).mean() / 2
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_sites_are_as_far_from_the_whole_set_as_the_law_says_and_no_other(law):
+    """A tenth of the samples is dealt out, so that no label runs out. The mean of 1,000 sites is sure to 0.01 or so."""
+    labels = np.repeat(np.arange(10), (200_000 * ZIPF).astype(int))
+    found = distance(mixes(Dirichlet(law=law, alpha=0.3, samples_per_site=20), labels, 1000))
+    rng, expected = np.random.default_rng(0), {}
+    for name, draw in LAWS.items():
+        wanted = draw(rng)
+        expected[name] = distance(rng.multinomial(20, wanted / wanted.sum(axis=1, keepdims=True)) / 20)
+    assert found == pytest.approx(expected.pop(law), abs=0.02)
+    assert min(abs(found - other) for other in expected.values()) > 0.04
+
+
+def test_only_the_law_per_class_knows_unequal_sizes():
+    assert set(LAWS) == set(get_args(Dirichlet.model_fields["law"].annotation))
+    for law in set(LAWS) - {"per-class"}:
+        with pytest.raises(ValidationError, match='balanced = false needs law = "per-class"'):
+            Dirichlet(law=law, balanced=False)
 
 
 def test_a_label_that_runs_out_is_replaced_by_others_and_sizes_stay_exact():

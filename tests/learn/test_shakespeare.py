@@ -8,7 +8,7 @@ import pytest
 from hpctrip.base.errors import InputError
 from hpctrip.learn.data.sentences import Sentences
 from hpctrip.learn.data.windows import ALPHABET, encode, split_by_time, windows
-from hpctrip.learn.partition import Natural
+from hpctrip.learn.partitions.natural import Natural
 from hpctrip.learn.workloads import WORKLOADS
 from hpctrip.learn.workloads.shakespeare import Shakespeare
 

@@ -8,6 +8,7 @@ import matplotlib
 import numpy as np
 import pytest
 
+from hpctrip.app.experiment import resolve
 from hpctrip.base.units import HOUR_S, MILE_M
 from hpctrip.record.schema import Column
 from hpctrip.record.writer import write_run
@@ -20,7 +21,7 @@ sys.path.insert(0, str(SCRIPTS))  # the scripts are no package: each runs from i
 @pytest.fixture(autouse=True)
 def small_pictures(monkeypatch):
     """A twentieth of the pixels: drawing them is what these tests would spend their time on."""
-    import common  # noqa: F401  (sets the style, once)
+    import common.style  # noqa: F401  (sets the style, once)
 
     monkeypatch.setitem(matplotlib.rcParams, "savefig.dpi", 60)
 
@@ -115,6 +116,9 @@ def make_run(tmp_path):
             "status": "finished",
             "stop_reason": "max_rounds = 3",
             "policy": policy,
+            "policy_keys": resolve({"policy": {"kind": "centralized"}}).policy_keys
+            if policy == "centralized"
+            else [],
             "seed": seed,
             "update_bytes": update_bytes,
             "target_accuracy": target,

@@ -6,7 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import common
 import fig02_power_utilisation
 import fig03_power_over_time
 import fig05_network
@@ -16,7 +15,8 @@ import fig10_cohort_size
 import h5py
 import pytest
 import summary
-from common import Times
+from common import grouping, intervals, reading
+from common.intervals import Times
 from PIL import Image
 
 from hpctrip.record.reader import InputError
@@ -120,14 +120,14 @@ def test_fig08_draws_means_and_bounds_and_names_the_best_k_and_what_it_leaves_ou
 
 
 def test_fig08_measures_at_another_target_on_the_recorded_curves(make_run):
-    runs = common.read_runs([fixed(make_run, 4, 3.0)])
+    runs = reading.read_runs([fixed(make_run, 4, 3.0)])
     assert fig08_static_sweep.sweep(runs, 0.25)[4].hours == pytest.approx(
         2.0
     )  # second of three rounds of one hour
 
 
 def test_fig08_refuses_two_sweeps_at_once(make_run):
-    runs = common.read_runs([fixed(make_run, 4, 3.0), fixed(make_run, 4, 6.0, update_bytes=1e9)])
+    runs = reading.read_runs([fixed(make_run, 4, 3.0), fixed(make_run, 4, 6.0, update_bytes=1e9)])
     with pytest.raises(InputError, match=r"k = 4 is both .* and .*; give one sweep at a time"):
         fig08_static_sweep.sweep(runs, 0.45)
 
@@ -185,8 +185,8 @@ def test_fig09_draws_the_world_that_the_centralized_policy_brings_without_a_warn
 
 
 def test_fig09_compares_with_the_bar_named_else_with_the_fastest_powertrip_that_arrived(make_run):
-    runs = common.read_runs([make_run("r", "random", hours=2.0), make_run("p")])
-    bars = [(group, common.times(group.runs, 0.45)) for group in common.grouped(runs)]
+    runs = reading.read_runs([make_run("r", "random", hours=2.0), make_run("p")])
+    bars = [(group, intervals.times(group.runs, 0.45)) for group in grouping.grouped(runs)]
     assert fig09_policies.reference_bar(bars, None) is bars[1]
     random = fig09_policies.reference_bar(bars, "random")
     assert fig09_policies.compared(bars[1][1], random) == ("0.50", "-100 %")

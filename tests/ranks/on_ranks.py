@@ -23,6 +23,7 @@ def refuse():
 def seen(ranks: Ranks) -> dict:
     """What one rank gets out of every collective."""
     rank = ranks.rank
+    long = ranks.lead(lambda: list(range(50_000)))  # more than fits into the first part
     told = ranks.lead(lambda: {"round": 1, "cohort": np.arange(3)})
     errors = []
     for failing in (lambda: ranks.lead(refuse), lambda: together(ranks, refuse)):
@@ -47,6 +48,7 @@ def seen(ranks: Ranks) -> dict:
         "is_aggregator": ranks.is_aggregator,
         "hosts": list(ranks.hosts),
         "local_host": ranks.local_host,
+        "long": [len(long), sum(long)],
         "told": [told["round"], *map(int, told["cohort"])],
         "errors": errors,
         "gathered": ranks.gather(rank * rank),

@@ -188,7 +188,7 @@ def test_every_transport_keeps_the_contract(transport, machines, on_machines):
     for rank, seen in enumerate([first, *others]):
         assert seen["hosts"] == [1, 2, 3, 4]
         assert seen["local_host"] == MACHINES[machines][1][rank]
-        assert seen["told"] == [1, 0, 1, 2]
+        assert seen["told"] == [1, 0, 1, 2] and seen["long"] == [50_000, sum(range(50_000))]
         # ranks 1 + 2 + 3 + 4 = 10, 4 x 2^40, -10; halved by the step
         assert seen["params"] == [5.0, 2.0**41, -5.0] and seen["dtype"] == "torch.float32"
     assert first["is_aggregator"] and first["errors"] == ["policy.k: too large"] * 2
@@ -243,6 +243,30 @@ def test_a_rank_that_raises_ends_the_job_with_its_traceback(rank, kind, launch, 
     if rank == 0:  # who writes the file can say so there
         assert "round    1 " in ended.out
         assert run.meta["status"] == "failed" and "broken on purpose" in run.meta["stop_reason"]
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize(
+    ("num_gpus", "lacking"), [(0, ["rank 1, host 1", "rank 2, host 2"]), (1, ["rank 2, host 2"])]
+)
+def test_nccl_with_more_hosts_than_gpus_is_one_report_and_no_hang(num_gpus, lacking, launch, tiny, tmp_path):
+    lines = ["ranks.transport=nccl", f"plugins=['{HERE / 'gpus.py'}']"]
+    env = {"HPCTRIP_TORCH_BACKEND": "nccl", "GPUS": str(num_gpus)}
+    ended = launch(3, tiny, *arguments(lines), "--out", tmp_path / "run.h5", env=env)
+    assert ended.code == 2 and "Abort" not in ended.err, ended.err
+    assert len(ended.report) == len(lacking)
+    for line, host in zip(ended.report, lacking, strict=True):
+        assert f'ranks.transport = "nccl": {host} of ' in line and f"({num_gpus} there)" in line
+        assert "launch one host per GPU" in line
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.mpi
+def test_the_watchdog_sees_hosts_that_do_not_get_into_their_group(launch, tiny, tmp_path):
+    lines = ["ranks.transport=nccl", f"plugins=['{HERE / 'gpus.py'}']", "watchdog.limit_s=2"]
+    env = {"HPCTRIP_TORCH_BACKEND": "nccl", "GPUS": "2"}
+    ended = launch(3, tiny, *arguments(lines), "--out", tmp_path / "run.h5", env=env)
+    assert ended.code != 0 and "busy with start of round 0" in ended.err and "nccl.py" in ended.err
 
 
 @pytest.mark.mpi

@@ -21,7 +21,7 @@ from hpctrip.sim.rounds import History
 
 @pytest.fixture(scope="session")
 def state(fake_history):
-    def make(rounds=3, num_slots=1, residuals=None):
+    def make(rounds=3, num_slots=1, kept=None):
         history = fake_history(rounds, 5)
         return Checkpoint(
             round=rounds,
@@ -31,7 +31,7 @@ def state(fake_history):
             params=np.arange(7, dtype=np.float32) / 3,
             slots=np.arange(7 * num_slots, dtype=np.float64).reshape(num_slots, 7) / 7,
             input_toml='name = "made-up"\n',
-            residuals=residuals or {},
+            kept=kept or {},
             about={"starts": ["after round 0: today, 3 ranks"]},
         )
 
@@ -53,13 +53,13 @@ def test_what_is_read_is_what_was_written(tmp_path, state, num_slots):
     assert found.about == written.about and found.clock_s == written.clock_s
 
 
-def test_residuals_come_back_by_their_site_and_a_checkpoint_without_is_as_it_ever_was(state):
+def test_what_sites_keep_comes_back_by_their_site_and_a_checkpoint_without_is_as_it_ever_was(state):
     rows = {12: np.arange(7, dtype=np.float32), 3: -np.ones(7, dtype=np.float32)}
-    written = state(residuals=rows)
+    written = state(kept=rows)
     found = unpack(pack(written), "it")
-    assert same(found, written) and sorted(found.residuals) == [3, 12]
-    assert all(found.residuals[site].tobytes() == row.tobytes() for site, row in rows.items())
-    assert unpack(pack(state()), "it").residuals == {} and b"residuals" not in pack(state())
+    assert same(found, written) and sorted(found.kept) == [3, 12]
+    assert all(found.kept[site].tobytes() == row.tobytes() for site, row in rows.items())
+    assert unpack(pack(state()), "it").kept == {} and b"kept" not in pack(state())
 
 
 def test_a_round_without_candidates_or_evaluation_comes_back_as_it_was(state):
@@ -98,7 +98,7 @@ def test_a_header_that_lies_under_a_right_checksum_is_an_error_and_no_traceback(
 
 def test_a_later_layout_is_refused_by_its_number(state):
     body = b"HPCTRIP\x09" + pack(state())[8:-32]
-    with pytest.raises(InputError, match="has layout 9; this hpctrip reads layout 1"):
+    with pytest.raises(InputError, match="has layout 9; this hpctrip reads layout 2"):
         unpack(body + hashlib.blake2b(body, digest_size=32).digest(), "new")
 
 

@@ -88,10 +88,10 @@ def test_a_fraction_in_an_integer_column_is_refused_and_not_cut_off(fake_history
 
 def test_time_to_accuracy_is_the_end_of_the_first_round_that_has_it(fake_history):
     history = fake_history(3, 5)  # 21 + 31 + 41 s; accuracies 0.1, 0.2, 0.3
-    assert schema.time_to_accuracy_s(history, 0.2) == 52.0
-    assert schema.time_to_accuracy_s(history, 0.15) == 52.0
-    assert math.isnan(schema.time_to_accuracy_s(history, 0.31))
-    assert math.isnan(schema.time_to_accuracy_s(history, float("nan")))
+    assert schema.time_to_accuracy_s(history.curve(), 0.2) == 52.0
+    assert schema.time_to_accuracy_s(history.curve(), 0.15) == 52.0
+    assert math.isnan(schema.time_to_accuracy_s(history.curve(), 0.31))
+    assert math.isnan(schema.time_to_accuracy_s(history.curve(), float("nan")))
 
 
 def test_every_column_says_its_unit_and_what_it_is():

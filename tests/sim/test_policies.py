@@ -91,9 +91,10 @@ def test_static_keeps_its_first_cohort_whatever_the_power_does_later(view, histo
 
 
 def test_centralized_is_a_world_of_one_site_without_a_wan():
-    tables = POLICIES["centralized"](power_fraction=0.5).replaces()
+    tables = POLICIES["centralized"](power_fraction=0.5).replaces(lambda: 40)
     assert tables["power"] == {"kind": "constant", "fraction": 0.5}
     assert tables["sites"]["num_sites"] == 1 and tables["network"]["update_bytes"] == 0
+    assert tables["partition"] == {"pooled_sites": 40}
 
 
 # the ranking

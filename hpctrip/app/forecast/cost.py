@@ -47,9 +47,9 @@ def memory_bytes(host: Host, num_sites: int) -> dict[str, int]:
     model: 4 P each for the local copy, the old and the new global parameters; the server's slots; frozen parameters
     once, as all models of a rank share them.
     data: training set, on a GPU its own copy, on CPUs one memory-mapped copy a node.
-    residuals: 4 P for each of the host's sites that keeps one (the fullest host).
+    kept: what sites keep at the host (the fullest host).
     aggregator: the model, the received sum and its own, and two float64 vectors of 8 P in the server's step; while a
-    checkpoint is written, the residuals of all sites.
+    checkpoint is written, what all sites keep.
     """
     p, t = len(host.initial_params), TRAINING.size(num_sites, host.ranks.size)
     frozen = sum(q.numel() * q.element_size() for q in host.model.parameters() if not q.requires_grad)
@@ -60,8 +60,8 @@ def memory_bytes(host: Host, num_sites: int) -> dict[str, int]:
         "sum": partial_sum_bytes(p, t),
         "engine": host.engine.memory_bytes(host.sites_per_block),
         "data": host.task.train.nbytes,
-        "residuals": 4 * p * int(sites_at.max()),
-        "aggregator": model + 16 * (p + t) + 16 * p + 4 * p * int(sites_at.sum()),
+        "kept": 4 * host.memory.length * int(sites_at.max()),
+        "aggregator": model + 16 * (p + t) + 16 * p + 4 * host.memory.length * int(sites_at.sum()),
     }
 
 
@@ -70,7 +70,7 @@ def written_bytes(aggregator: Aggregator, last: PlannedRound) -> dict[str, int]:
     host, num_rounds = aggregator.host, aggregator.experiment.stop.max_rounds
     row, num_sites = last.row, host.num_sites
     rows = num_rounds * schema.row_bytes(row.num_sites, len(row.candidates.k) if row.candidates else 0)
-    kept = num_sites * aggregator.experiment.compression.keeps_residual
+    kept = num_sites * host.memory.length
     return {
         "results": rows + schema.empty_bytes(num_sites),
         "checkpoint": rows + checkpoint.model_bytes(len(host.initial_params), len(host.slots), kept),

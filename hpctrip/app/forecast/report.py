@@ -40,7 +40,7 @@ def report(aggregator: Aggregator, rounds: list[PlannedRound], speed: Speed, ban
         "simulated WAN": f"updates of {aggregator.updates}",
         "memory, a host": ", ".join(
             f"{name} {_size(memory[name])}"
-            for name in ("model", "sum", "engine", "data", "residuals")
+            for name in ("model", "sum", "engine", "data", "kept")
             if memory[name]
         )
         + f"; besides: activations, and the process itself (this one: {_size(own)})",

@@ -32,7 +32,7 @@ def probe(host: Host) -> Speed:
     """Train a few batches of one block with the real engine here, and evaluate one; the first of each only warms up."""
     params, batch = host.initial_params, host.work.batch_size
     block = [int(site) for site in np.argsort(-host.num_visits, kind="stable")[: host.sites_per_block]]
-    orders = [host.order(site, 1) for site in block]
+    orders = [host.site_work(site, 1).order for site in block]
     partial, compressor = PartialSum(len(params), 0, host.device), Compressor(host.experiment.compression, 0)
 
     def train(num_batches: int) -> tuple[int, float]:
@@ -42,7 +42,7 @@ def probe(host: Host) -> Speed:
         for update in host.engine.train(params, sites):
             # at full cost; what the update is does not matter here, not even whether it diverged
             usable = update.delta.nan_to_num(0, 0, 0).clamp(-1, 1)
-            partial.add(compressor(update.site, 0, usable), 0.0)
+            partial.add(compressor(update.site, 0, usable, host.memory.of(update.site)[0]), 0.0)
         return sum(len(site.order) for site in sites), time.perf_counter() - began
 
     first = host.eval_batches[:1]

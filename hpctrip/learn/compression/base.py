@@ -54,31 +54,28 @@ COMPRESSIONS = Registry("update compression", default="none")
 
 
 class Compressor:
-    """What a host does to the updates of the sites that it trains, and the residuals that these sites keep."""
+    """What a host does to the updates of the sites that it trains."""
 
     def __init__(self, rule: Compression, seed: int):
         self.rule, self.seed = rule, seed
-        self.residuals: dict[int, torch.Tensor] = {}
-        """What the encodings of every site that has trained here lost so far, [P]; empty without error feedback."""
 
-    def __call__(self, site: int, round: int, delta: torch.Tensor) -> torch.Tensor:
+    def __call__(
+        self, site: int, round: int, delta: torch.Tensor, residual: torch.Tensor | None = None
+    ) -> torch.Tensor:
         """What the aggregator decodes of the site's update `delta` [P].
 
         Random numbers come from the stream (seed, "compression", round, site). With error feedback (Stich et al. 2018;
-        Karimireddy et al. 2019, Algorithm 1): send C(e + delta), keep e + delta - C(e + delta) as the next e.
-        InputError where the rule decodes to what is no update.
+        Karimireddy et al. 2019, Algorithm 1): send C(e + delta), keep e + delta - C(e + delta) as the next e, where e
+        is the site's `residual` [P], which is changed in place. InputError where the rule decodes to what is no update.
         """
         if self.rule.lossless:
             return delta
         rng = stream(self.seed, "compression", round, site)
-        if not self.rule.keeps_residual:
+        if residual is None:
             return self._decoded(delta, rng)
         if not float(largest(delta)) < LARGEST_UPDATE:
             return delta  # will be refused; the residual outlives the round and must not hold any of it
-        if site not in self.residuals:
-            self.residuals[site] = torch.zeros_like(delta)
-        residual = self.residuals[site].add_(delta)
-        sent = self._decoded(residual, rng)
+        sent = self._decoded(residual.add_(delta), rng)
         residual.sub_(sent)
         return sent
 

@@ -14,8 +14,8 @@ from pydantic import Field
 
 from hpctrip.base.component import Component
 from hpctrip.base.rng import stream
+from hpctrip.learn.data.clips import Clips, check_words
 from hpctrip.learn.data.mfcc import SAMPLE_RATE, mfcc
-from hpctrip.learn.data.speech_files import Clips, check_words
 
 _NUM_PITCHES = 4
 _MELODY_OCTAVES = 2

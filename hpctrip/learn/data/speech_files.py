@@ -11,7 +11,7 @@ import io
 import lzma
 import tarfile
 import zlib
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
@@ -23,37 +23,14 @@ from rich.console import Console
 from rich.progress import Progress
 from threadpoolctl import threadpool_limits
 
-from hpctrip.base.component import unknown_name
 from hpctrip.base.errors import InputError
+from hpctrip.learn.data.clips import LISTS, Clips, check_words
 from hpctrip.learn.data.files import fingerprints
 from hpctrip.learn.data.mfcc import SAMPLE_RATE, WINDOW, mfcc
 
-TESTING, VALIDATION = LISTS = ("testing_list.txt", "validation_list.txt")
 SUFFIXES = (".wav", ".flac")
 _LAYOUT = "<word>/<speaker>_nohash_<n>.wav (or .flac)"
 _CHUNK = 2048  # files in memory at once: 64 MB
-
-
-@dataclass(frozen=True)
-class Clips:
-    """What a source holds of the words asked for, in the order of the names."""
-
-    names: list[str]
-    """`word/speaker_nohash_n`, without the suffix."""
-    features: np.ndarray
-    """[num_clips, 98, 40] float32, see learn.mfcc."""
-    lists: dict[str, frozenset[str]]
-    """What each list that is there names, likewise without suffixes."""
-
-
-def word_of(name: str) -> str:
-    """`word/speaker_nohash_n` -> the word."""
-    return name.partition("/")[0]
-
-
-def speaker_of(name: str) -> str:
-    """`word/speaker_nohash_n` -> the speaker."""
-    return name.partition("/")[2].partition("_nohash_")[0]
 
 
 def fingerprint(source: Path) -> dict[str, list[int]]:
@@ -64,15 +41,6 @@ def fingerprint(source: Path) -> dict[str, list[int]]:
     else:
         paths = [source, *(path for path in map(source.with_name, LISTS) if path.is_file())]
     return fingerprints(sorted(paths))
-
-
-def check_words(words: Sequence[str] | None, known: Collection[str], source: str) -> None:
-    """Raises InputError where a word is asked for twice, or is not among those that the source has."""
-    for word in words or ():
-        if words.count(word) > 1:
-            raise InputError("workload.words", f"{word!r} is named twice", "name every word once")
-        if word not in known:
-            raise InputError("workload.words", f"{word!r} is not in {source}", unknown_name(word, known))
 
 
 def read_clips(source: Path, words: Sequence[str] | None) -> Clips:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
@@ -54,6 +54,25 @@ def read_texts(files: list[Path]) -> dict[str, str]:
                 raise InputError(str(path), f"the text of {owner!r} is empty", "leave it out")
             texts[owner] = texts.get(owner, "") + text
     return texts
+
+
+def blocks_of(
+    texts: dict[str, str], encode: Callable[[str], np.ndarray], block_tokens: int, with_base: bool
+) -> dict[str, np.ndarray]:
+    """See `pack`; and `num_tokens`: one more than the largest token. Raises InputError where a part gets no block."""
+    arrays = pack(map(encode, texts.values()), block_tokens, with_base)
+    needed = PARTS if with_base else PARTS[1:]
+    lacking = [part for part in needed if not len(arrays[f"{part}_blocks"])]
+    if lacking:
+        raise InputError(
+            "workload.data",
+            f"the {len(texts):,} text(s) with {sum(map(len, texts.values())):,} characters give no block of "
+            f"{block_tokens} tokens for {' and '.join(lacking)}",
+            f"a text gives some from {10 * block_tokens + 1:,} tokens on: give longer texts, or lower "
+            "workload.block_tokens",
+        )
+    arrays["num_tokens"] = np.array(1 + max(arrays[f"{part}_blocks"].max() for part in needed))
+    return arrays
 
 
 def pack(texts: Iterable[np.ndarray], block_tokens: int, with_base: bool) -> dict[str, np.ndarray]:

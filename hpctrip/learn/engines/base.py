@@ -18,6 +18,9 @@ class SiteWork:
     order: np.ndarray
     """[num_visits] int64: indices into the training set in visiting order, epochs one after another.
     Cut into consecutive batches of `batch_size`; the last may be smaller."""
+    optimizer: torch.Tensor | None = None
+    """Where the site's optimiser stopped, float32 [rules.kept_length]: it goes on from there, and what it has come to
+    is laid there. None: it starts anew."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,8 @@ class SiteUpdate:
 
 
 class Engine(Protocol):
-    """Built as `Engine(task, work, device, precision)`; `train` yields one update per site, in the order of `sites`.
+    """Built as `Engine(task, work, device, precision)` of work in which nothing is absent (`Workload.local_work`);
+    `train` yields one update per site, in the order of `sites`.
 
     `params` is the global model as one flat float32 vector [num_params] (see learn.params) and is never modified.
     Results must not depend on which other sites are in the block (to float tolerance for `stacked`, to the bit for

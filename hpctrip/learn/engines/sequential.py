@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 
@@ -50,10 +51,12 @@ class Sequential:
         """Train every site of the block from `params` [num_params]; a site without visits has delta 0 and loss 0."""
         for site in sites:
             began = time.perf_counter()
-            self.step.start(params)
+            self.step.start(params, site.optimizer)
             mean_loss = self._epochs(site)
             self.step.finish(params, self.delta)
             magnitude = largest(self.delta).item()
+            if site.optimizer is not None and math.isfinite(magnitude):  # a diverged site keeps what it had
+                self.step.save(site.optimizer)
             yield SiteUpdate(site.site, self.delta, magnitude, mean_loss, time.perf_counter() - began)
 
     def memory_bytes(self, sites_per_block: int) -> int:

@@ -29,8 +29,11 @@ class Step:
         raise NotImplementedError
 
     @torch.no_grad()
-    def start(self, params: torch.Tensor) -> None:
-        """Begin a site: the local model becomes the global one, `params` [num_params]. Leaves nothing of the last."""
+    def start(self, params: torch.Tensor, kept: torch.Tensor | None = None) -> None:
+        """Begin a site: the local model becomes the global one, `params` [num_params]. Leaves nothing of the last.
+
+        `kept` is where the site's optimiser stopped; None: it starts anew.
+        """
         for weight, start in zip(self.weights, self._split("params", params), strict=True):
             weight.copy_(start)
 
@@ -40,6 +43,9 @@ class Step:
         starts, outs = self._split("params", params), self._split("delta", delta)
         for weight, start, out in zip(self.weights, starts, outs, strict=True):
             torch.sub(weight, start, out=out)
+
+    def save(self, kept: torch.Tensor) -> None:
+        """After a site: lay what its optimiser has come to into `kept`. A step without state has nothing to lay."""
 
     def _split(self, role: str, flat: torch.Tensor) -> list[torch.Tensor]:
         """Views of the flat vector in the weights' shapes. The last of each role is kept: a round's sites share two
@@ -62,11 +68,17 @@ class AutogradStep(Step):
         self.rule = RULES[work.optimizer](self.weights, work)
 
     @torch.no_grad()
-    def start(self, params: torch.Tensor) -> None:
-        """Begin a site at the global model, its optimiser at rest."""
+    def start(self, params: torch.Tensor, kept: torch.Tensor | None = None) -> None:
+        """Begin a site at the global model, its optimiser at rest or where it stopped."""
         super().start(params)
         self.anchor = self._split("params", params)
-        self.rule.start()
+        self.rule.start(kept)
+        self.num_steps = 0
+
+    @torch.no_grad()
+    def save(self, kept: torch.Tensor) -> None:
+        """The rule knows how."""
+        self.rule.save(kept, self.num_steps)
 
     def __call__(self, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """Forward, backward, update: gradients are taken, not accumulated, so nothing has to be cleared."""
@@ -78,6 +90,7 @@ class AutogradStep(Step):
     @torch.no_grad()
     def _update(self, gradients: tuple[torch.Tensor, ...]) -> None:
         work, rule = self.work, self.rule
+        self.num_steps += 1
         rule.begin_step()
         # Not in place: autograd may return one tensor for two parameters.
         for i, (weight, gradient) in enumerate(zip(self.weights, gradients, strict=True)):

@@ -8,10 +8,10 @@ adapters, the base model is frozen and the same everywhere: only the adapters ar
 from __future__ import annotations
 
 import importlib.util
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
-import numpy as np
 import torch
 from pydantic import Field, model_validator
 
@@ -19,7 +19,7 @@ from hpctrip.base.errors import InputError
 from hpctrip.learn.data import cached
 from hpctrip.learn.data.files import fingerprints
 from hpctrip.learn.data.sentences import VERSION, Sentences
-from hpctrip.learn.data.texts import PARTS, encode_bytes, pack, read_texts, text_files
+from hpctrip.learn.data.texts import blocks_of, encode_bytes, read_texts, text_files
 from hpctrip.learn.models.lora import Lora
 from hpctrip.learn.params import digest
 from hpctrip.learn.task import Dataset, Task
@@ -148,12 +148,13 @@ class Llm(Workload):
             encode = causal.encoder(self._directory())
         if self.data == "sentences":
             settings |= {"sentences (synthetic)": self.sentences.model_dump(), "version": VERSION}
-            return cached.prepared(
-                "llm", settings, lambda: self._arrays(self.sentences.write(seed=0), encode)
-            )
-        files = text_files(self._path())
-        settings["files"] = fingerprints(files)
-        return cached.prepared("llm", settings, lambda: self._arrays(read_texts(files), encode))
+            texts = partial(self.sentences.write, seed=0)
+        else:
+            files = text_files(self._path())
+            settings["files"] = fingerprints(files)
+            texts = partial(read_texts, files)
+        cut = partial(blocks_of, encode=encode, block_tokens=self.block_tokens, with_base=self._pretrains())
+        return cached.prepared("llm", settings, lambda: cut(texts()))
 
     def _pretrains(self) -> bool:
         return self.model == "tiny" and self.pretrain_steps > 0
@@ -172,19 +173,3 @@ class Llm(Workload):
                 "params": causal.pretrained(cached.load(blocks_folder, "base_blocks"), self.pretrain_steps)
             },
         )
-
-    def _arrays(self, texts: dict[str, str], encode: Any) -> dict[str, np.ndarray]:
-        """See `pack`; and `num_tokens`: one more than the largest token."""
-        arrays = pack(map(encode, texts.values()), self.block_tokens, self._pretrains())
-        needed = PARTS if self._pretrains() else PARTS[1:]
-        lacking = [part for part in needed if not len(arrays[f"{part}_blocks"])]
-        if lacking:
-            raise InputError(
-                "workload.data",
-                f"the {len(texts):,} text(s) with {sum(map(len, texts.values())):,} characters give no block of "
-                f"{self.block_tokens} tokens for {' and '.join(lacking)}",
-                f"a text gives some from {10 * self.block_tokens + 1:,} tokens on: give longer texts, or lower "
-                "workload.block_tokens",
-            )
-        arrays["num_tokens"] = np.array(1 + max(arrays[f"{part}_blocks"].max() for part in needed))
-        return arrays

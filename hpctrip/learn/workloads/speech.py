@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-import pandas as pd
 import torch
 import torch.nn.functional as F
 from pydantic import Field
@@ -21,21 +20,12 @@ from hpctrip.base.errors import InputError
 from hpctrip.base.rng import stream
 from hpctrip.learn.data import cached
 from hpctrip.learn.data.chirps import Chirps
+from hpctrip.learn.data.clips import Clips, official_parts, owners_of, speaker_of, word_of
 from hpctrip.learn.data.limits import subset
-from hpctrip.learn.data.speech_files import (
-    LISTS,
-    TESTING,
-    VALIDATION,
-    Clips,
-    fingerprint,
-    read_clips,
-    speaker_of,
-    word_of,
-)
+from hpctrip.learn.data.speech_files import fingerprint, read_clips
 from hpctrip.learn.models.kwt import KWT
 from hpctrip.learn.task import Task
 from hpctrip.learn.workloads.base import WORKLOADS, Workload
-from hpctrip.sim.csv import read_table
 
 _VERSION = 1  # of the prepared data: raise it with any change that alters them
 
@@ -133,15 +123,11 @@ class Speech(Workload):
 
     def _arrays(self, seed: int) -> dict[str, np.ndarray]:
         """For both parts `{part}_inputs` [num_samples, 98, 40] float16, `{part}_labels` and `{part}_groups`
-        [num_samples] int64; then `words`, `note`, and the `mean` and `deviation` [40] that the inputs were freed of.
-
-        Every coefficient is standardised over all training clips, which the first linear layer could undo: KWT's
-        released code leaves them as they are, but their scales differ by two orders.
-        """
+        [num_samples] int64; then `words`, `note`, and what `_standardised` adds."""
         clips = self._clips(seed)
         words = self.words or sorted({word_of(name) for name in clips.names})
         labels = np.array([words.index(word_of(name)) for name in clips.names])
-        owners, unowned = self._owners(clips.names)
+        owners, unowned = owners_of(clips.names, self.client_map)
         parts, absent = self._parts(clips, seed)
         parts["train"] &= owners >= 0
         arrays = {"words": np.array(words), "note": np.array([unowned + absent])}
@@ -149,34 +135,12 @@ class Speech(Workload):
             rows = self._rows(part, mask, clips.names, seed)
             arrays[f"{part}_inputs"] = clips.features[rows]
             arrays[f"{part}_labels"], arrays[f"{part}_groups"] = labels[rows], owners[rows]
-        mean = arrays["train_inputs"].mean((0, 1), dtype=np.float64).astype(np.float32)
-        deviation = arrays["train_inputs"].std((0, 1), dtype=np.float64).clip(1e-6).astype(np.float32)
-        for part in parts:
-            inputs = arrays[f"{part}_inputs"]
-            inputs -= mean
-            inputs /= deviation
-            arrays[f"{part}_inputs"] = inputs.astype(np.float16)
-        return arrays | {"mean": mean, "deviation": deviation}
+        return arrays | _standardised(arrays["train_inputs"], arrays["test_inputs"])
 
     def _clips(self, seed: int) -> Clips:
         return (
             self.chirps.draw(self.words, seed) if self._synthetic else read_clips(self._source(), self.words)
         )
-
-    def _owners(self, names: list[str]) -> tuple[np.ndarray, str]:
-        """[num_clips] int64 the owner of each clip, -1 where it has none, and what to say of those that have none."""
-        if self.client_map is None:
-            return np.unique([speaker_of(name) for name in names], return_inverse=True)[1], ""
-        table = read_table(self.client_map, "workload.client_map", "the columns file and client")
-        missing = {"file", "client"} - set(table.columns)
-        if missing:
-            raise InputError(
-                self.client_map, f"has no column {', '.join(sorted(missing))}", "name its columns so"
-            )
-        stems = table["file"].astype(str).str.rpartition(".")[0].str.replace("_", "/", n=1)
-        client_of = dict(zip(stems, pd.factorize(table["client"])[0], strict=True))
-        owners = np.array([client_of.get(name, -1) for name in names], dtype=np.int64)
-        return owners, f"; {(owners < 0).sum():,} clips have no client"
 
     def _parts(self, clips: Clips, seed: int) -> tuple[dict[str, np.ndarray], str]:
         """For both parts [num_clips] bool, which clips are in it, and what to say of listed clips that are absent."""
@@ -186,20 +150,7 @@ class Speech(Workload):
             held = set(stream(seed, "speech/held_out").permutation(speakers)[:num_held].tolist())
             is_test = np.array([speaker_of(name) in held for name in clips.names])
             return {"train": ~is_test, "test": is_test}, ""
-        if TESTING not in clips.lists:
-            raise InputError(
-                str(self._source()),
-                f"there is no {TESTING} in it or beside it",
-                'or set workload.split = "speaker"',
-            )
-        listed = {
-            name: np.array([clip in clips.lists.get(name, ()) for clip in clips.names]) for name in LISTS
-        }
-        wanted = {word_of(name) for name in clips.names}
-        named = sum(word_of(name) in wanted for names in clips.lists.values() for name in names)
-        absent = named - sum(int(there.sum()) for there in listed.values())
-        note = f"; {absent:,} listed clips are not there" if absent else ""
-        return {"train": ~(listed[TESTING] | listed[VALIDATION]), "test": listed[TESTING]}, note
+        return official_parts(clips, str(self._source()))
 
     def _rows(self, part: str, mask: np.ndarray, names: list[str], seed: int) -> np.ndarray:
         """The clips of a part in an order that mixes words and depends on the names alone, a random subset where a
@@ -219,6 +170,23 @@ class Speech(Workload):
         """The folder or archive. Raises InputError where there is none."""
         way_out = 'fetch it with `python -m hpctrip fetch speech DIR`, or set workload.data = "chirps"'
         return _existing("workload.data", self.data, way_out)
+
+
+def _standardised(train: np.ndarray, test: np.ndarray) -> dict[str, np.ndarray]:
+    """The inputs [n, 98, 40] of both parts, float32 and changed in place, as float16, and the `mean` and `deviation`
+    [40] that they were freed of.
+
+    Every coefficient is standardised over all training clips, which the first linear layer could undo: KWT's released
+    code leaves them as they are, but their scales differ by two orders.
+    """
+    mean = train.mean((0, 1), dtype=np.float64).astype(np.float32)
+    deviation = train.std((0, 1), dtype=np.float64).clip(1e-6).astype(np.float32)
+    arrays = {"mean": mean, "deviation": deviation}
+    for part, inputs in (("train", train), ("test", test)):
+        inputs -= mean
+        inputs /= deviation
+        arrays[f"{part}_inputs"] = inputs.astype(np.float16)
+    return arrays
 
 
 def _existing(key: str, value: str, way_out: str) -> Path:

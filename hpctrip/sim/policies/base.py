@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,8 +32,11 @@ class Policy(Component):
     def check(self, num_sites: int) -> None:
         """Raise InputError where the policy cannot work with `num_sites` sites."""
 
-    def replaces(self) -> dict[str, dict[str, Any]]:
-        """{table: {key: value}} of the input that this policy sets: for a baseline that is a world of its own."""
+    def replaces(self, num_sites: Callable[[], int]) -> dict[str, dict[str, Any]]:
+        """{table: {key: value}} of the input that this policy sets: for a baseline that is a world of its own.
+
+        `num_sites()` is the number of sites that the input asks for.
+        """
         return {}
 
 

@@ -1,34 +1,28 @@
 """Time-to-accuracy, intervals over seeds, and which runs belong together."""
 
-import common
 import numpy as np
-import pandas as pd
 import pytest
+from common import commandline, grouping, intervals, reading, style
 
-from hpctrip.base.identity import flat, without
+from hpctrip.base.units import HOUR_S
 from hpctrip.record.reader import InputError
-from hpctrip.sim.policies.centralized import Centralized
 
 
-def rounds(accuracy, clock_s=(10.0, 20.0, 30.0, 40.0)):
-    return pd.DataFrame({"accuracy": accuracy, "clock_s": clock_s})
-
-
-def test_time_to_accuracy_is_the_end_of_the_first_evaluated_round_at_the_target():
-    curve = rounds([0.1, np.nan, 0.5, 0.4])
-    assert common.time_to_accuracy(curve, 0.5) == 30.0
-    assert common.time_to_accuracy(curve, 0.1) == 10.0
-    assert np.isnan(common.time_to_accuracy(curve, 0.51))
+def test_time_to_accuracy_is_the_end_of_the_first_evaluated_round_at_the_target(make_run):
+    (run,) = reading.read_runs([make_run("a", k=(1, 1, 1, 1), accuracy=(0.1, np.nan, 0.5, 0.4))])
+    assert run.time_to(0.5) == 3 * HOUR_S
+    assert run.time_to(0.1) == 1 * HOUR_S
+    assert np.isnan(run.time_to(0.51))
 
 
 def test_the_interval_of_three_seeds_uses_students_t_with_two_degrees_of_freedom():
-    mean, half_width = common.mean_and_interval([1.0, 2.0, 3.0])
+    mean, half_width = intervals.mean_and_interval([1.0, 2.0, 3.0])
     assert mean == 2.0
     assert half_width == pytest.approx(4.3027 / np.sqrt(3))  # standard deviation 1
 
 
 def test_one_seed_has_no_interval():
-    mean, half_width = common.mean_and_interval([1.5])
+    mean, half_width = intervals.mean_and_interval([1.5])
     assert mean == 1.5 and np.isnan(half_width)
 
 
@@ -36,12 +30,12 @@ def test_one_seed_has_no_interval():
     ("freedom", "quantile"), [(9, 2.2622), (10, 2.2281), (20, 2.0860), (60, 2.0003), (1000, 1.9623)]
 )
 def test_students_t_agrees_with_printed_tables(freedom, quantile):
-    assert common.student_t(freedom) == pytest.approx(quantile, abs=2e-4)
+    assert intervals.student_t(freedom) == pytest.approx(quantile, abs=2e-4)
 
 
 def test_a_seed_that_never_arrives_makes_the_mean_a_lower_bound_without_interval(make_run):
-    runs = common.read_runs([make_run("a"), make_run("b", seed=1, accuracy=(0.1, 0.2, 0.3), hours=2.0)])
-    times = common.times(runs, 0.45)
+    runs = reading.read_runs([make_run("a"), make_run("b", seed=1, accuracy=(0.1, 0.2, 0.3), hours=2.0)])
+    times = intervals.times(runs, 0.45)
     assert (times.num_seeds, times.num_reached, times.reached) == (2, 1, False)
     assert times.hours == pytest.approx((3 + 6) / 2)
     assert np.isnan(times.half_width)
@@ -54,38 +48,38 @@ def test_seeds_of_one_configuration_are_one_group_and_k_is_named(make_run):
         make_run("a", "static", seed=0, policy_keys={"k": 2}),
         make_run("b", "static", seed=1, policy_keys={"k": 2}),
     ]
-    (group,) = common.grouped(common.read_runs(paths))
+    (group,) = grouping.grouped(reading.read_runs(paths))
     assert group.label == "static k = 2" and len(group.runs) == 2
 
 
 def test_keys_that_tell_runs_of_a_policy_apart_are_in_the_label(make_run):
     near = make_run("near", update_bytes=1e9)
     far = make_run("far", update_bytes=2e9)
-    labels = [group.label for group in common.grouped(common.read_runs([near, far]))]
+    labels = [group.label for group in grouping.grouped(reading.read_runs([near, far]))]
     assert labels == ["powertrip network.update_bytes = 1e+09", "powertrip network.update_bytes = 2e+09"]
 
 
 def test_what_follows_from_the_policy_is_not_repeated_in_the_label(make_run):
     quarter = make_run("c25", "centralized", policy_keys={"power_fraction": 0.25}, power_fraction=0.25)
     half = make_run("c50", "centralized", policy_keys={"power_fraction": 0.5}, power_fraction=0.5)
-    labels = [group.label for group in common.grouped(common.read_runs([quarter, half]))]
+    labels = [group.label for group in grouping.grouped(reading.read_runs([quarter, half]))]
     assert labels == ["centralized power_fraction = 0.25", "centralized power_fraction = 0.5"]
 
 
 def test_a_run_with_a_label_of_its_own_keeps_it(make_run):
-    (group,) = common.grouped(common.read_runs([make_run("a", label="PowerTrip, 1 GB")]))
+    (group,) = grouping.grouped(reading.read_runs([make_run("a", label="PowerTrip, 1 GB")]))
     assert group.label == "PowerTrip, 1 GB"
 
 
 def test_where_a_run_was_made_does_not_make_another_configuration(make_run):
     one, three = make_run("n1", seed=0, ranks=1), make_run("n3", seed=1, ranks=3)
-    assert len(common.grouped(common.read_runs([one, three]))) == 1
+    assert len(grouping.grouped(reading.read_runs([one, three]))) == 1
 
 
 def test_the_same_seed_twice_is_refused(make_run):
-    runs = common.read_runs([make_run("a"), make_run("b")])
+    runs = reading.read_runs([make_run("a"), make_run("b")])
     with pytest.raises(InputError, match=r"b\.h5: is powertrip with seed 0, and so is .*a\.h5"):
-        common.grouped(runs)
+        grouping.grouped(runs)
 
 
 def test_one_label_for_two_configurations_is_two_groups_told_apart_by_what_differs(make_run):
@@ -94,7 +88,7 @@ def test_one_label_for_two_configurations_is_two_groups_told_apart_by_what_diffe
         for m in (1, 2)
         for seed in (0, 1)
     ]
-    groups = common.grouped(common.read_runs(paths))
+    groups = grouping.grouped(reading.read_runs(paths))
     assert [group.label for group in groups] == [
         "static-70 network.update_bytes = 1e+09",
         "static-70 network.update_bytes = 2e+09",
@@ -107,7 +101,7 @@ def test_seeds_of_another_precision_are_a_group_of_their_own(make_run):
         make_run(p, seed=seed, tables={"engine": {"precision": p}})
         for seed, p in enumerate(("float32", "bfloat16"))
     ]
-    labels = [group.label for group in common.grouped(common.read_runs(paths))]
+    labels = [group.label for group in grouping.grouped(reading.read_runs(paths))]
     assert labels == ["powertrip engine.precision = float32", "powertrip engine.precision = bfloat16"]
 
 
@@ -116,51 +110,47 @@ def test_keys_that_change_no_result_and_stop_rules_make_no_group(make_run):
         make_run(f"w{n}", seed=n, tables={"watchdog": {"limit_s": n + 1.0}, "stop": {"max_rounds": n + 3}})
         for n in range(3)
     ]
-    assert len(common.grouped(common.read_runs(paths))) == 1
+    assert len(grouping.grouped(reading.read_runs(paths))) == 1
 
 
 def test_numbers_that_only_rounding_makes_equal_are_told_apart_in_labels(make_run):
     paths = [make_run(f"m{m}", update_bytes=1e9 + m) for m in (0, 1)]
-    labels = [group.label for group in common.grouped(common.read_runs(paths))]
+    labels = [group.label for group in grouping.grouped(reading.read_runs(paths))]
     assert labels == [
         "powertrip network.update_bytes = 1e+09",
         "powertrip network.update_bytes = 1000000001.0",
     ]
 
 
-def test_what_the_centralized_policy_sets_is_what_the_figures_leave_out():
-    sets = flat(Centralized().replaces())
-    assert without(sets, common.CENTRALIZED_SETS) == {}
-    assert all(any(f"{key}.".startswith(f"{left}.") for key in sets) for left in common.CENTRALIZED_SETS)
-
-
 def test_runs_with_different_targets_need_one_named(make_run):
-    runs = common.read_runs([make_run("a"), make_run("b", target=0.3)])
+    runs = reading.read_runs([make_run("a"), make_run("b", target=0.3)])
     with pytest.raises(InputError, match=r"no common target accuracy \(0.3, 0.45\); name one with --target"):
-        common.common_target(runs, None)
-    assert common.common_target(runs, 0.4) == 0.4
+        reading.common_target(runs, None)
+    assert reading.common_target(runs, 0.4) == 0.4
 
 
 def test_only_settings_beside_the_policy_are_warned_of(make_run, capsys):
-    alike = common.grouped(common.read_runs([make_run("a"), make_run("b", "static", policy_keys={"k": 2})]))
-    assert common.warn_of_differences(alike) == "" and capsys.readouterr().err == ""
-    unlike = common.grouped(common.read_runs([make_run("a"), make_run("c", "random", update_bytes=1e9)]))
-    assert common.warn_of_differences(unlike) == "not alike in network.update_bytes"
+    alike = grouping.grouped(
+        reading.read_runs([make_run("a"), make_run("b", "static", policy_keys={"k": 2})])
+    )
+    assert grouping.warn_of_differences(alike) == "" and capsys.readouterr().err == ""
+    unlike = grouping.grouped(reading.read_runs([make_run("a"), make_run("c", "random", update_bytes=1e9)]))
+    assert grouping.warn_of_differences(unlike) == "not alike in network.update_bytes"
     assert capsys.readouterr().err == (
         "warning: not alike in network.update_bytes: 1.5e+09 (powertrip) | 1e+09 (random)\n"
     )
 
 
 def test_synthetic_data_is_called_so(make_run):
-    runs = common.read_runs([make_run("a"), make_run("b", synthetic=False)])
-    assert common.provenance(runs) == "synthetic data in 1 of 2 runs, synthetic power in 1 of 2 runs"
-    assert common.provenance(runs[1:]) == "real data, real power"
+    runs = reading.read_runs([make_run("a"), make_run("b", synthetic=False)])
+    assert reading.provenance(runs) == "synthetic data in 1 of 2 runs, synthetic power in 1 of 2 runs"
+    assert reading.provenance(runs[1:]) == "real data, real power"
 
 
 def test_a_picture_that_cannot_be_written_leaves_nothing_behind(tmp_path):
     with pytest.raises(InputError, match="cannot be written"):
-        common.save(common.figure(1), tmp_path / "missing" / "a.png")
+        commandline.save(style.figure(1), tmp_path / "missing" / "a.png")
     (tmp_path / "taken.png").mkdir()
     with pytest.raises(InputError, match="cannot be written"):
-        common.save(common.figure(1), tmp_path / "taken.png")
+        commandline.save(style.figure(1), tmp_path / "taken.png")
     assert [path.name for path in tmp_path.iterdir()] == ["taken.png"]

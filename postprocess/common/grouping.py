@@ -1,0 +1,101 @@
+"""Groups: the runs of one configuration, which differ in their seed only."""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hpctrip.base.identity import differing, identity, without
+from hpctrip.record.reader import InputError, Run
+
+APART = ("seed", "stop")
+"""Input keys that change a run but make no other configuration: which draw it is, and when it ends, because what is
+compared is the time to one target."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Runs of one configuration that differ in their seed only."""
+
+    label: str
+    policy: str
+    runs: tuple[Run, ...]
+
+
+def grouped(runs: Sequence[Run]) -> list[Group]:
+    """Runs by configuration, in the order of first appearance.
+
+    A group is called what its runs are labelled (input key `label`), else by its policy with its k; where that is the
+    name of several, the input keys that tell them apart follow. Raises InputError where a group has a seed twice: a
+    mean over it would be no mean over seeds.
+    """
+    members: dict[tuple[str, str], list[Run]] = defaultdict(list)
+    for run in runs:
+        name = run.meta["label"] or run.meta["policy"]
+        same = members[name, identity(configuration(run))]
+        for other in same:
+            if other.meta["seed"] == run.meta["seed"]:
+                problem = f"is {name} with seed {run.meta['seed']}, and so is {other.path}"
+                raise InputError(str(run.path), problem, "a seed counts once: leave one of them out")
+        same.append(run)
+    telling = {
+        name: differing([configuration(same[0]) for (other, _), same in members.items() if other == name])
+        for name, _ in members
+    }
+    return [
+        Group(_label(name, same[0], telling[name]), same[0].meta["policy"], tuple(same))
+        for (name, _), same in members.items()
+    ]
+
+
+def _label(name: str, run: Run, telling: Sequence[str]) -> str:
+    """The name of a group, with the keys that tell it from others of that name."""
+    settings = configuration(run)
+    keys = sorted({*telling} if run.meta["label"] else {*telling, "policy.k"})
+    told = [
+        f"{key.removeprefix('policy.')} = {_shown(settings[key])}"
+        for key in keys
+        if settings.get(key) is not None
+    ]
+    return " ".join(filter(None, (name, ", ".join(told))))
+
+
+def configuration(run: Run) -> dict[str, object]:
+    """{dotted input key: value} of all that makes a configuration. What a policy sets that is a world of its own
+    (centralized) is nothing in which the others could agree with it."""
+    return without(run.settings, [*APART, *run.meta["policy_keys"]])
+
+
+def unlike(groups: Sequence[Group]) -> dict[str, dict[str, list[str]]]:
+    """{input key: {value: labels}}: in what the groups to compare are not alike, their policy apart.
+
+    A key counts for those groups that have it: what a table of another `kind` lacks, its `kind` tells.
+    """
+    values: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for group in groups:
+        for key, value in configuration(group.runs[0]).items():
+            if not key.startswith("policy."):
+                values[key][_shown(value)].append(group.label)
+    return {key: dict(labels) for key, labels in sorted(values.items()) if len(labels) > 1}
+
+
+def warn_of_differences(groups: Sequence[Group]) -> str:
+    """Say on stderr in which settings, their policy apart, the groups to compare are not alike, with the values.
+
+    Returns the same in a few words, for the picture; empty where they are alike.
+    """
+    found = unlike(groups)
+    for key, labels in found.items():
+        said = " | ".join(f"{value} ({', '.join(of)})" for value, of in labels.items())
+        print(f"warning: not alike in {key}: {said}", file=sys.stderr)
+    named = [*list(found)[:2], *([f"{len(found) - 2} more"] if len(found) > 2 else [])]
+    return f"not alike in {', '.join(named)}" if found else ""
+
+
+def _shown(value: object) -> str:
+    """A value in a label: a number with as few digits as tell it."""
+    if isinstance(value, float):
+        return f"{value:g}" if float(f"{value:g}") == value else repr(value)
+    return "none" if value is None else str(value)
