@@ -57,6 +57,19 @@ def machine(tmp_path_factory):
         yield
 
 
+@pytest.fixture
+def files(tmp_path):
+    """`files(text, ...)`: paths of TOML files with these contents."""
+
+    def write(*texts):
+        paths = [tmp_path / f"{number}.toml" for number in range(len(texts))]
+        for path, text in zip(paths, texts, strict=True):
+            path.write_text(text)
+        return [str(path) for path in paths]
+
+    return write
+
+
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory):
     """A file with the smallest run that uses every part: ten sites, three rounds, a target that is never reached."""

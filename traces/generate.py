@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 
 from hpctrip.sim.synthetic_traces import synthetic_table
-from hpctrip.sim.traces import write_csv_gz
+from hpctrip.sim.trace_file import write_csv_gz
 
 
 @click.command(help=__doc__.split("\n")[0])

@@ -60,7 +60,7 @@ def _sites(run: Run, simulation: Simulation) -> Iterator[Fault]:
         "work_s": world.timing.seconds_per_sample * simulation.num_visits,
     }
     for name, values in expected.items():
-        if name in run.sites:
+        if name in run.sites and name not in run.sites.attrs["added"]:
             yield from _differences(
                 f"{run.path}: site", range(len(world)), name, run.sites[name].to_numpy(), values
             )

@@ -18,7 +18,8 @@ from hpctrip.base.identity import flat, without
 from hpctrip.record import schema
 from hpctrip.record.older import modernised
 from hpctrip.sim.rounds import History
-from hpctrip.sim.traces import Flags, read_trace_files
+from hpctrip.sim.trace_file import Flags
+from hpctrip.sim.traces import read_trace_files
 
 SUFFIXES = (".h5", ".hdf5")
 """What counts as a results file when a folder is given."""

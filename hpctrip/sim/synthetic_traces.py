@@ -13,7 +13,8 @@ import numpy as np
 import pandas as pd
 
 from hpctrip.base.rng import stream
-from hpctrip.sim.traces import TRACE_START_US, TraceSet
+from hpctrip.sim.trace_file import TRACE_START_US
+from hpctrip.sim.traces import TraceSet
 
 STEP_S = 300
 NUM_STEPS = 31 * 24 * 3600 // STEP_S

@@ -1,8 +1,7 @@
-"""Input files: merged left to right, `-o` lines on top, validated once; what is stored repeats the run."""
+"""The input of an experiment: what its tables mean together, and what is stored repeats the run."""
 
 from __future__ import annotations
 
-import re
 import tomllib
 from pathlib import Path
 
@@ -11,55 +10,9 @@ import pytest
 from hpctrip.app.experiment import Experiment, experiment_of, read_input
 from hpctrip.base.errors import InputError
 from hpctrip.base.identity import neutral_keys
-from hpctrip.base.inputs import merge as merge_tables
 from hpctrip.sim.policies import POLICIES
 
 ROOT = Path(__file__).parents[2]
-
-
-def merge(below, above):
-    return merge_tables(below, above, Experiment)
-
-
-@pytest.fixture
-def files(tmp_path):
-    """`files(text, ...)`: paths of TOML files with these contents."""
-
-    def write(*texts):
-        paths = [tmp_path / f"{number}.toml" for number in range(len(texts))]
-        for path, text in zip(paths, texts, strict=True):
-            path.write_text(text)
-        return [str(path) for path in paths]
-
-    return write
-
-
-def test_later_files_win_key_by_key():
-    below = {"seed": 1, "sites": {"num_sites": 40, "exponent": 2.0}}
-    above = {"seed": 2, "sites": {"num_sites": 50}, "name": "x"}
-    assert merge(below, above) == {"seed": 2, "sites": {"num_sites": 50, "exponent": 2.0}, "name": "x"}
-    assert below["sites"]["num_sites"] == 40  # merging makes a new table
-
-
-def test_a_changed_kind_replaces_the_table():
-    static = {"policy": {"kind": "static", "k": 5}}
-    assert merge(static, {"policy": {"kind": "all"}}) == {"policy": {"kind": "all"}}
-    assert merge(static, {"policy": {"kind": "static"}}) == static
-    assert merge(static, {"policy": {"k": 6}}) == {"policy": {"kind": "static", "k": 6}}
-
-
-def test_naming_the_default_kind_changes_nothing():
-    below = {"sites": {"num_sites": 40}}  # of the default kind, powerlaw
-    assert merge(below, {"sites": {"kind": "powerlaw"}}) == {"sites": {"num_sites": 40, "kind": "powerlaw"}}
-    assert merge(below, {"sites": {"kind": "uniform"}}) == {"sites": {"kind": "uniform"}}
-
-
-@pytest.mark.parametrize(
-    "lines", [("policy.kind=static", "policy.k=3"), ("policy.k=3", "policy.kind=static")]
-)
-def test_the_order_of_overrides_of_one_table_does_not_matter(lines, files):
-    given = read_input(files('[policy]\nkind = "powertrip"\n'), lines)
-    assert given.tables["policy"] == {"kind": "static", "k": 3}
 
 
 def test_the_sequential_engine_may_be_asked_for_by_its_old_name(files):
@@ -68,26 +21,6 @@ def test_the_sequential_engine_may_be_asked_for_by_its_old_name(files):
     assert (
         experiment_of({"engine": {"name": "loop"}}).engine == experiment.engine
     )  # as in older results files
-
-
-def test_the_last_override_of_one_key_wins(files):
-    assert read_input(files(""), ["seed=1", "seed=2"]).experiment.seed == 2
-
-
-@pytest.mark.parametrize(
-    ("line", "table"),
-    [
-        ("policy.kind=all", {"policy": {"kind": "all"}}),
-        ('policy.kind="all"', {"policy": {"kind": "all"}}),
-        (" policy.kind = all ", {"policy": {"kind": "all"}}),
-        ("network.update_bytes=1.5 GB", {"network": {"update_bytes": "1.5 GB"}}),
-        ("workload.data=/data/a=b", {"workload": {"data": "/data/a=b"}}),
-        ("network.round_trip=true", {"network": {"round_trip": True}}),
-        ("evaluate={every_rounds=2, batch_size=50}", {"evaluate": {"every_rounds": 2, "batch_size": 50}}),
-    ],
-)
-def test_an_override_is_a_line_of_toml_or_a_bare_text(line, table, files):
-    assert read_input(files(""), [line]).tables == table
 
 
 def test_without_a_file_the_embedded_scenario_is_used():
@@ -110,12 +43,6 @@ def test_units_reach_the_components_as_si(files):
         files('network = {update_bytes = "2 GB", near_distance_m = "10 mi"}\n')
     ).experiment.network
     assert network.update_bytes == 2e9 and network.near_distance_m == pytest.approx(16093.44)
-
-
-def test_the_error_names_the_file_that_is_wrong(files):
-    good, bad = files("seed = 1\n", "seed = \n")
-    with pytest.raises(InputError, match=re.escape(f"{bad}: not valid TOML")):
-        read_input([good, bad])
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "inputs").glob("*.toml")), ids=lambda path: path.stem)

@@ -257,7 +257,7 @@ def plugin(folder):
 
     def make(table, given):
         path = folder / "mine.py"
-        path.write_text("import numpy as np\n" + PLUGINS[table].format(**SOUND[table] | given))
+        path.write_text("import os\nimport numpy as np\n" + PLUGINS[table].format(**SOUND[table] | given))
         return ["-o", f"plugins=['{path}']", "-o", f"{table}.kind=mine"]
 
     return make
@@ -304,3 +304,14 @@ def test_many_ranks_end_on_a_plug_in_without_a_traceback(case, code, plugin, lau
     assert ended.code in code and "Traceback" not in ended.err
     assert all(fragment in ended.err for fragment in fragments)
     assert [path.name for path in files_in(folder)] == ["mine.py"]
+
+
+@pytest.mark.mpi
+def test_where_the_sites_are_is_asked_at_rank_0_alone(plugin, launch, tiny, folder):
+    """A table of sites is on rank 0's disk only, and a service asked by 41 ranks would not thank."""
+    asked = folder / "asked"
+    note = f"open('{asked}', 'a').write(os.environ.get('PMI_RANK', os.environ.get('OMPI_COMM_WORLD_RANK')))"
+    given = {"distances_m": f"({note}, np.arange(10) * 1e6)[1]"}
+    ended = launch(3, tiny, *plugin("sites", given), "-o", "stop.max_rounds=1", "--out", folder / "run.h5")
+    assert ended.code == 0, ended.err
+    assert set(asked.read_text()) == {"0"}

@@ -36,6 +36,36 @@ def test_every_reading_of_the_clock_is_recomputed(trained, clock, faults):
     assert verify(run) == [] and replay(run) == []
 
 
+def written_anew(run, path, history, **sites):
+    """A file of this run with another history, and other columns of its sites, whose checksums fit."""
+    units, docs = run.sites.attrs["units"], run.sites.attrs["descriptions"]
+    table = {c: Column(sites.get(c, run.sites[c].to_numpy()), units[c], docs[c]) for c in run.sites}
+    meta = run.meta | {"input_toml": run.input_toml, "input_json": json.dumps(run.input)}
+    write_run(path, meta, table, history)
+    return open_run(path)
+
+
+@pytest.mark.parametrize("clock", CLOCKS)
+def test_a_forged_makespan_is_noticed_without_a_replay(trained, clock, hpctrip, tmp_path):
+    """Everything that follows from it is forged too; the times of the cohort tell."""
+    run = trained(f"timing.clock={clock}", "stop.max_rounds=2")
+    first, second = run.history().rows
+    makespan_s = 0.9 * second.makespan_s
+    gain = second.accuracy - first.accuracy
+    forged = replace(
+        second,
+        makespan_s=makespan_s,
+        clock_s=first.clock_s + makespan_s,
+        efficiency=gain / makespan_s,
+    )
+    path = tmp_path / "forged.h5"
+    written_anew(run, path, History((first, forged)))
+    ended = hpctrip("verify", "--no-replay", path)
+    ended.check_refused(
+        [f"round 2: makespan_s is {makespan_s:g}, the cohort's times give", f"(clock {clock})"]
+    )
+
+
 def test_a_file_from_before_the_number_of_parameters_was_recorded_is_replayed(trained, tmp_path, monkeypatch):
     run = trained("stop.max_rounds=2")
     known = {name: about for name, about in schema.ATTRIBUTES.items() if not about.is_later}
@@ -62,12 +92,8 @@ def forged(trained, tmp_path):
 
     def faults(change, **sites):
         first, second, third = run.history().rows
-        units, docs = run.sites.attrs["units"], run.sites.attrs["descriptions"]
-        table = {c: Column(run.sites[c].to_numpy(), units[c], docs[c]) for c in run.sites}
-        table |= {c: table[c]._replace(values=change_) for c, change_ in sites.items()}
-        meta = run.meta | {"input_toml": run.input_toml, "input_json": json.dumps(run.input)}
-        write_run(tmp_path / "forged.h5", meta, table, History((first, change(second), third)))
-        again = open_run(tmp_path / "forged.h5")
+        history = History((first, change(second), third))
+        again = written_anew(run, tmp_path / "forged.h5", history, **sites)
         return [str(fault) for fault in verify(again)], [str(fault) for fault in replay(again)]
 
     return faults

@@ -14,6 +14,7 @@ from hpctrip.record.reader import open_run
 from hpctrip.record.verify import verify
 from hpctrip.record.writer import write_run
 from hpctrip.sim.rounds import History
+from hpctrip.sim.timing import Timing
 
 
 def test_a_sound_file_has_no_faults(run_file):
@@ -94,6 +95,24 @@ def test_the_makespan_follows_the_clock_that_the_input_names(faults_after):
     assert "round 2: makespan_s is 31, the cohort's times give 55 (clock max-plus-max)" in faults_after(
         change, **timing
     )
+
+
+@pytest.mark.parametrize("clock", ["straggler", "max-plus-max", "mean-power", "aggregate-throughput"])
+def test_eq_7_is_asked_of_the_clock_and_not_restated(clock, run_file, monkeypatch):
+    """A clock that charged 7 s for every round would find every makespan wrong."""
+    asked = []
+
+    def seven(timing, compute_s, comm_s, status, deadline_s):
+        asked.append(timing.clock)
+        return 7.0
+
+    monkeypatch.setattr(Timing, "makespan_s", seven)
+    run = open_run(run_file)
+    given = run.input | {"timing": {"clock": clock}}
+    checksum = schema.meta_checksum(run.meta, run.input_toml, given)
+    found = [str(fault) for fault in verify(replace(run, input=given, checksum=checksum))]
+    assert asked == [clock] * 3
+    assert len(found) == 3 and all(f"the cohort's times give 7 (clock {clock})" in text for text in found)
 
 
 def test_rounds_that_do_not_count_from_one_are_noticed(faults_after):

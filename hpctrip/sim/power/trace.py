@@ -10,7 +10,8 @@ from hpctrip.base.errors import InputError
 from hpctrip.base.rng import stream
 from hpctrip.sim.power.base import POWER_MODELS, PowerModel
 from hpctrip.sim.synthetic_traces import synthetic_traces
-from hpctrip.sim.traces import Flags, TraceSet, read_trace_files
+from hpctrip.sim.trace_file import Flags
+from hpctrip.sim.traces import TraceSet, read_trace_files
 
 
 @POWER_MODELS.add
