@@ -27,6 +27,7 @@ from hpctrip.ranks.memory import map_large_blocks
 from hpctrip.ranks.open import open_ranks, with_transport
 from hpctrip.ranks.watchdog import Limits, Watchdog
 from hpctrip.record.checkpoint import Generations
+from hpctrip.record.schema import Table
 from hpctrip.record.writer import Recorder
 from hpctrip.sim.state import State
 
@@ -62,11 +63,12 @@ def launch(begin: Callable[[], Start]) -> None:
             params = restore(host, begun[0] if begun else None) if resumed else host.initial_params
             about = RankFacts(hostname(), _device_name(host.device), host.engine.description)
             everyone = ranks.gather(about)
-            if not begun:
+            world = together(ranks, lambda: _world(host) if begun else None)
+            if world is None:
                 _, params = train(host, State(), params, None)
                 ranks.lead(partial(Leader.finish, None, None, params))
                 return
-            _lead(host, given, begun[0], everyone or [], params)
+            _lead(*world, given, begun[0], everyone or [], params)
 
 
 def _host(experiment: Experiment, ranks: Ranks) -> Host:
@@ -88,10 +90,24 @@ def _host(experiment: Experiment, ranks: Ranks) -> Host:
     return together(ranks, build)
 
 
-def _lead(host: Host, given: Input, start: Start, everyone: list[RankFacts], params: torch.Tensor) -> None:
-    """Rank 0's part from the first round on. `everyone` are the facts of every rank."""
-    ranks, experiment, saved = host.ranks, host.experiment, start.checkpoint
+def _world(host: Host) -> tuple[Aggregator, Table]:
+    """The world, which only rank 0 sees, and its table of sites. InputError where a component of it gives what it must
+    not: the others have to learn of that before they wait for the first round."""
     aggregator = Aggregator(host)
+    return aggregator, site_columns(aggregator)
+
+
+def _lead(
+    aggregator: Aggregator,
+    sites: Table,
+    given: Input,
+    start: Start,
+    everyone: list[RankFacts],
+    params: torch.Tensor,
+) -> None:
+    """Rank 0's part from the first round on. `everyone` are the facts of every rank."""
+    host = aggregator.host
+    ranks, experiment, saved = host.ranks, host.experiment, start.checkpoint
     state = State() if saved is None else state_of(saved, experiment)
     meta = attributes(aggregator, given, everyone)
     now = datetime.now(UTC).isoformat(timespec="seconds")
@@ -119,7 +135,7 @@ def _lead(host: Host, given: Input, start: Start, everyone: list[RankFacts], par
         progress.say(f"hosts train {'; '.join(dict.fromkeys(rank.engine for rank in hosts))}")
         for note in (*start.notes, *_changes(before.get("made_with", {}), about["made_with"])):
             progress.say(note)
-        recorder = Recorder(start.path, meta, site_columns(aggregator))
+        recorder = Recorder(start.path, meta, sites)
         leader = Leader(aggregator, recorder, checkpointer, interruption, progress)
         try:
             state, params = train(host, state, params, leader)

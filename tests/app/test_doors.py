@@ -295,13 +295,23 @@ def test_a_plan_is_refused_like_the_run(case, plugin, hpctrip, tiny):
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize(("case", "code"), [("no task", {2}), ("an update of one entry", {2, 9})])
+@pytest.mark.parametrize(
+    ("case", "code"),
+    [
+        ("power below 0 and above 1", {2}),
+        ("power that goes wrong later", {2}),
+        ("steps of no length", {2}),
+        ("no task", {2}),
+        ("an update of one entry", {2, 9}),
+    ],
+)
 def test_many_ranks_end_on_a_plug_in_without_a_traceback(case, code, plugin, launch, tiny, folder, files_in):
     """A host that finds it in mid round ends the job by MPI_Abort; whether the launcher then passes on the code or that
     of the ranks it killed is the launcher's."""
     table, given, fragments = CASES[case]
     ended = launch(3, tiny, *plugin(table, given), "--out", folder / "run.h5")
-    assert ended.code in code and "Traceback" not in ended.err
+    assert ended.code in code and "Traceback" not in ended.err, ended
+    assert ("Abort" in ended.err) == (code != {2}), ended
     assert all(fragment in ended.err for fragment in fragments)
     assert [path.name for path in files_in(folder)] == ["mine.py"]
 
