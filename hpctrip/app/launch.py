@@ -58,19 +58,20 @@ def launch(begin: Callable[[], Start]) -> None:
             together(first_ranks, lambda: with_transport(first_ranks, experiment.ranks.transport)) as ranks,
             listening(experiment.interrupt.signals),
         ):
-            host = _host(experiment, ranks)
+            host, aggregator = _parts(experiment, ranks)
             params = restore(host, begun[0] if begun else None) if resumed else host.initial_params
             about = RankFacts(hostname(), _device_name(host.device), host.engine.description)
             everyone = ranks.gather(about)
-            if not begun:
+            if aggregator is None:
                 _, params = train(host, State(), params, None)
                 ranks.lead(partial(Leader.finish, None, None, params))
                 return
-            _lead(host, given, begun[0], everyone or [], params)
+            _lead(aggregator, given, begun[0], everyone or [], params)
 
 
-def _host(experiment: Experiment, ranks: Ranks) -> Host:
-    """This rank's parts of the experiment. A collective; raises InputError at all ranks together."""
+def _parts(experiment: Experiment, ranks: Ranks) -> tuple[Host, Aggregator | None]:
+    """This rank's parts of the experiment, at rank 0 those of the aggregator too. A collective; what is wrong is raised
+    at all ranks together."""
     torch.set_num_threads(experiment.ranks.threads)
     if ranks.rank not in ranks.hosts:
         map_large_blocks()
@@ -81,17 +82,19 @@ def _host(experiment: Experiment, ranks: Ranks) -> Host:
     device = choose_device(experiment.ranks.device, ranks)
     kind = hosts_kind(experiment.ranks.device, device, ranks)
 
-    def build() -> Host:
+    def build() -> tuple[Host, Aggregator | None]:
         task = experiment.workload.checked_task(experiment.seed)
-        return Host(experiment, num_sites, task, ranks, device, kind)
+        host = Host(experiment, num_sites, task, ranks, device, kind)
+        return host, Aggregator(host) if ranks.is_aggregator else None
 
     return together(ranks, build)
 
 
-def _lead(host: Host, given: Input, start: Start, everyone: list[RankFacts], params: torch.Tensor) -> None:
+def _lead(
+    aggregator: Aggregator, given: Input, start: Start, everyone: list[RankFacts], params: torch.Tensor
+) -> None:
     """Rank 0's part from the first round on. `everyone` are the facts of every rank."""
-    ranks, experiment, saved = host.ranks, host.experiment, start.checkpoint
-    aggregator = Aggregator(host)
+    ranks, experiment, saved = aggregator.ranks, aggregator.experiment, start.checkpoint
     state = State() if saved is None else state_of(saved, experiment)
     meta = attributes(aggregator, given, everyone)
     now = datetime.now(UTC).isoformat(timespec="seconds")
@@ -122,7 +125,7 @@ def _lead(host: Host, given: Input, start: Start, everyone: list[RankFacts], par
         recorder = Recorder(start.path, meta, site_columns(aggregator))
         leader = Leader(aggregator, recorder, checkpointer, interruption, progress)
         try:
-            state, params = train(host, state, params, leader)
+            state, params = train(aggregator.host, state, params, leader)
         except BaseException as error:
             leader.failed(error)
             raise
