@@ -27,7 +27,6 @@ from hpctrip.ranks.memory import map_large_blocks
 from hpctrip.ranks.open import open_ranks, with_transport
 from hpctrip.ranks.watchdog import Limits, Watchdog
 from hpctrip.record.checkpoint import Generations
-from hpctrip.record.schema import Table
 from hpctrip.record.writer import Recorder
 from hpctrip.sim.state import State
 
@@ -59,20 +58,20 @@ def launch(begin: Callable[[], Start]) -> None:
             together(first_ranks, lambda: with_transport(first_ranks, experiment.ranks.transport)) as ranks,
             listening(experiment.interrupt.signals),
         ):
-            host = _host(experiment, ranks)
+            host, aggregator = _parts(experiment, ranks)
             params = restore(host, begun[0] if begun else None) if resumed else host.initial_params
             about = RankFacts(hostname(), _device_name(host.device), host.engine.description)
             everyone = ranks.gather(about)
-            world = together(ranks, lambda: _world(host) if begun else None)
-            if world is None:
+            if aggregator is None:
                 _, params = train(host, State(), params, None)
                 ranks.lead(partial(Leader.finish, None, None, params))
                 return
-            _lead(*world, given, begun[0], everyone or [], params)
+            _lead(aggregator, given, begun[0], everyone or [], params)
 
 
-def _host(experiment: Experiment, ranks: Ranks) -> Host:
-    """This rank's parts of the experiment. A collective; raises InputError at all ranks together."""
+def _parts(experiment: Experiment, ranks: Ranks) -> tuple[Host, Aggregator | None]:
+    """This rank's parts of the experiment, at rank 0 those of the aggregator too. A collective; what is wrong is raised
+    at all ranks together."""
     torch.set_num_threads(experiment.ranks.threads)
     if ranks.rank not in ranks.hosts:
         map_large_blocks()
@@ -83,31 +82,19 @@ def _host(experiment: Experiment, ranks: Ranks) -> Host:
     device = choose_device(experiment.ranks.device, ranks)
     kind = hosts_kind(experiment.ranks.device, device, ranks)
 
-    def build() -> Host:
+    def build() -> tuple[Host, Aggregator | None]:
         task = experiment.workload.checked_task(experiment.seed)
-        return Host(experiment, num_sites, task, ranks, device, kind)
+        host = Host(experiment, num_sites, task, ranks, device, kind)
+        return host, Aggregator(host) if ranks.is_aggregator else None
 
     return together(ranks, build)
 
 
-def _world(host: Host) -> tuple[Aggregator, Table]:
-    """The world, which only rank 0 sees, and its table of sites. InputError where a component of it gives what it must
-    not: the others have to learn of that before they wait for the first round."""
-    aggregator = Aggregator(host)
-    return aggregator, site_columns(aggregator)
-
-
 def _lead(
-    aggregator: Aggregator,
-    sites: Table,
-    given: Input,
-    start: Start,
-    everyone: list[RankFacts],
-    params: torch.Tensor,
+    aggregator: Aggregator, given: Input, start: Start, everyone: list[RankFacts], params: torch.Tensor
 ) -> None:
     """Rank 0's part from the first round on. `everyone` are the facts of every rank."""
-    host = aggregator.host
-    ranks, experiment, saved = host.ranks, host.experiment, start.checkpoint
+    ranks, experiment, saved = aggregator.ranks, aggregator.experiment, start.checkpoint
     state = State() if saved is None else state_of(saved, experiment)
     meta = attributes(aggregator, given, everyone)
     now = datetime.now(UTC).isoformat(timespec="seconds")
@@ -135,10 +122,10 @@ def _lead(
         progress.say(f"hosts train {'; '.join(dict.fromkeys(rank.engine for rank in hosts))}")
         for note in (*start.notes, *_changes(before.get("made_with", {}), about["made_with"])):
             progress.say(note)
-        recorder = Recorder(start.path, meta, sites)
+        recorder = Recorder(start.path, meta, site_columns(aggregator))
         leader = Leader(aggregator, recorder, checkpointer, interruption, progress)
         try:
-            state, params = train(host, state, params, leader)
+            state, params = train(aggregator.host, state, params, leader)
         except BaseException as error:
             leader.failed(error)
             raise

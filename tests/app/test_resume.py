@@ -126,13 +126,13 @@ def test_a_damaged_generation_is_named_and_the_one_before_it_is_used(tmp_path, u
     assert "run.h5.ckpt0: is damaged" in told and "going on after round 2" in told
 
 
-def test_residuals_that_do_not_fit_the_run_are_refused(tmp_path):
+def test_what_sites_kept_that_does_not_fit_the_run_is_refused(tmp_path):
     out = tmp_path / "run.h5"
     run(out, "compression.kind=top-k", rounds=1)
     found, path, _ = newest(out)
     assert set(found.kept) == set(found.history.last.cohort.site)
     path.write_bytes(pack(dataclasses.replace(found, kept={6: found.params})))
-    with pytest.raises(InputError, match=r"for site 6; the model has .* parameters, sites are 0 to 5"):
+    with pytest.raises(InputError, match=r"numbers kept by site 6; a site keeps \d+, sites are 0 to 5"):
         resume(out)
 
 
