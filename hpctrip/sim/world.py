@@ -57,7 +57,7 @@ class World:
         update_bytes = model_bytes * sent_fraction
         supply = power.supply(len(distance_m), seed)
         positive(supply.step_s, f"power.kind = {power.kind!r}", "step_s")
-        return cls(
+        world = cls(
             distance_m,
             bandwidth_bps,
             network.comm_s(distance_m, bandwidth_bps, update_bytes, model_bytes),
@@ -70,6 +70,10 @@ class World:
             timing,
             faults.schedule(len(distance_m), seed),
         )
+        world.throughput_fraction(
+            0.0
+        )  # so that a model that is of no use shows before ranks wait for a round
+        return world
 
     def __len__(self) -> int:
         return len(self.distance_m)
