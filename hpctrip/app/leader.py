@@ -14,7 +14,7 @@ from hpctrip.app.assignment import Assignment
 from hpctrip.app.checkpointer import Checkpointer
 from hpctrip.app.progress import Progress
 from hpctrip.app.signals import Interruption
-from hpctrip.base.errors import DivergedError, HpctripError, InterruptedRun
+from hpctrip.base.errors import HpctripError, InterruptedRun
 from hpctrip.learn.params import digest
 from hpctrip.record.writer import Recorder
 from hpctrip.sim.state import State
@@ -49,12 +49,12 @@ class Leader:
         self._last, self._recorded = State(), 0
         self._interrupted = ""
         self._failure: HpctripError | None = None
-        self._diverged: DivergedError | None = None
+        self._lost: HpctripError | None = None  # why the last round has no result
 
     def turn(self, state: State) -> Turn:
-        """After every round: the next one, or the end. Raises DivergedError where the last one had no result."""
-        if self._diverged:
-            raise self._diverged
+        """After every round: the next one, or the end. Raises what kept the last one from having a result."""
+        if self._lost:
+            raise self._lost
         if not state.stop_reason and not self._failure:
             self._interrupted = self._interruption.reason(
                 self._aggregator.signals, state.history, self._checkpointer.cost_s
@@ -75,13 +75,13 @@ class Leader:
             self._failure = self._failure or error
 
     def finish_round(self, state: State, change: torch.Tensor, tail: np.ndarray, counts: np.ndarray) -> State:
-        """The round in progress is done: the state after it (see `Aggregator.finish`). Where training diverged there is
-        no such state, and the next turn tells everyone."""
+        """The round in progress is done: the state after it (see `Aggregator.finish`). Where training diverged, or the
+        world is of no use, there is no such state, and the next turn tells everyone."""
         assert self._draft is not None
         try:
             state = self._last = self._aggregator.finish(self._draft, change, tail, counts)
-        except DivergedError as error:
-            self._diverged = error
+        except HpctripError as error:
+            self._lost = error
         return state
 
     def record(self) -> None:
