@@ -3,4 +3,4 @@
 Importing the package starts neither MPI nor CUDA; see hpctrip/DESIGN.md for the layers.
 """
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
