@@ -31,6 +31,7 @@ class Counters:
 
     def __init__(self, *counters: Counter):
         self.counters = counters
+        self._scales = {counter.name: counter.scale for counter in counters}
 
     def size(self, num_sites: int, num_ranks: int) -> int:
         """T: length of the vector for a cohort of so many sites on so many ranks."""
@@ -40,10 +41,11 @@ class Counters:
         """The counters of one round, all zero, or as they stand in `vector` [T] int64."""
         if vector is None:
             vector = np.zeros(self.size(num_sites, num_ranks), dtype=np.int64)
-        ends = np.cumsum([counter.size(num_sites, num_ranks) for counter in self.counters])
-        parts = np.split(vector, ends[:-1])  # views
-        scales = {counter.name: counter.scale for counter in self.counters}
-        return Tally(vector, dict(zip(scales, parts, strict=True)), scales)
+        parts, start = {}, 0
+        for counter in self.counters:
+            end = start + counter.size(num_sites, num_ranks)
+            parts[counter.name], start = vector[start:end], end
+        return Tally(vector, parts, self._scales)
 
 
 @dataclass(frozen=True)

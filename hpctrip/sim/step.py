@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import sys
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -151,7 +151,7 @@ class Simulation:
             train_loss=_weighted_mean(train_loss[arrived], visits[arrived]),
             efficiency=_efficiency(before.history, accuracy, clock_s),
             update_norm=outcome.update_norm,
-            **asdict(outcome.wall),
+            **vars(outcome.wall),
             cohort=CohortRound(
                 site=cohort,
                 num_samples=visits,

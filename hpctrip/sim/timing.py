@@ -88,7 +88,7 @@ class Timing(Component):
         """Length of a round whose sites took so long, arrays [k]: Eq. 7, or the deadline where somebody who was asked
         is missing or nobody could be asked."""
         asked = status != Status.OUT
-        if not asked.any() or np.isin(status, (Status.LATE, Status.LOST)).any():
+        if not asked.any() or ((status == Status.LATE) | (status == Status.LOST)).any():
             return deadline_s
         compute_s, comm_s = compute_s[asked], comm_s[asked]
         straggler = self.clock == "straggler"
