@@ -219,6 +219,8 @@ def measure(
     write_case(case, name, shape, rounds + 1)
     peers = {peer: install(folder, peer) for peer in PEERS}
     commands = contenders(peers, case, shape.cohort, rounds + 1, hosts)
+    if unknown := [name for name in chosen if name not in commands]:
+        raise click.BadParameter(f"--only {unknown[0]!r}: contenders are {', '.join(commands)}")
     rows, reports = [], {}
     for turn in range(turns):
         for contender in chosen or commands:
