@@ -23,7 +23,8 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 
@@ -199,14 +200,14 @@ class Watchdog:
                 self._known[rank] = Beat(phase, round, waits, now - age_s, now)
 
     def _stacks(self) -> None:
-        """The stacks of this rank's threads, on stderr."""
-        print(
-            f"hpctrip: stacks of rank {self._ranks.rank} on {self._names[self._ranks.rank]}",
-            file=sys.stderr,
-            flush=True,
-        )
+        """The stacks of this rank's threads on stderr: in one piece and with the rank in every line, because launchers
+        mix what ranks write at the same time, within a line too."""
+        rank = self._ranks.rank
+        lines = [f"hpctrip: stacks of rank {rank} on {self._names[rank]}, the innermost call first"]
+        lines += [f"hpctrip:   rank {rank}: {line}" for line in _stack_lines()]
         with contextlib.suppress(Exception):  # a stderr that is no file
-            faulthandler.dump_traceback(file=sys.stderr, all_threads=True)
+            sys.stderr.flush()
+            os.write(sys.stderr.fileno(), ("\n".join(lines) + "\n").encode())
 
     def _bark(self, problem: str, blamed: list[int], now: float) -> None:
         lines = [f"hpctrip: watchdog of rank {self._ranks.rank}: the job is stuck and ends now: {problem}"]
@@ -227,6 +228,15 @@ class Watchdog:
         self._stacks()
         time.sleep(STACKS_S)
         self._end(1)
+
+
+def _stack_lines() -> Iterator[str]:
+    """Where each thread of this process is. Reads no source file: the disk may be what hangs."""
+    main = threading.main_thread().ident
+    for thread, innermost in sys._current_frames().items():
+        yield "main thread" if thread == main else f"thread {thread}"
+        for frame, line in traceback.walk_stack(innermost):
+            yield f'  File "{frame.f_code.co_filename}", line {line} in {frame.f_code.co_name}'
 
 
 def _address(name: str, port: int) -> tuple[str, int]:

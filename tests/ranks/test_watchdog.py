@@ -89,7 +89,20 @@ def test_one_process_stuck_alone_shows_its_stacks_and_ends(capfd, monkeypatch):
         assert ended.wait(20)
     text = capfd.readouterr().err
     assert "stuck: rank 0 on" in text and "busy with train of round 4" in text
-    assert "test_one_process_stuck_alone" in text  # the stack of the main thread
+    assert "in test_one_process_stuck_alone" in text  # the stack of the main thread
+
+
+def test_stacks_are_written_in_one_piece_with_the_rank_in_every_line(monkeypatch):
+    written = []
+    monkeypatch.setattr(watchdog.os, "write", lambda file, data: written.append(data))
+    Watchdog(SerialRanks(), Limits())._stacks()
+    (text,) = written
+    head, *lines = text.decode().splitlines()
+    assert head.startswith("hpctrip: stacks of rank 0 on")
+    assert all(line.startswith("hpctrip:   rank 0: ") for line in lines)
+    assert any(
+        line.endswith("in test_stacks_are_written_in_one_piece_with_the_rank_in_every_line") for line in lines
+    )
 
 
 def test_a_rank_that_goes_on_is_left_alone():
