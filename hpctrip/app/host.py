@@ -14,7 +14,7 @@ from hpctrip.app.assignment import Assignment
 from hpctrip.app.experiment import Experiment
 from hpctrip.app.signals import received
 from hpctrip.base.rng import stream
-from hpctrip.learn.aggregate import LARGEST_UPDATE, PartialSum, mean_update
+from hpctrip.learn.aggregate import PartialSum, mean_update
 from hpctrip.learn.compression import Compressor
 from hpctrip.learn.counters import EVALUATION, TRAINING
 from hpctrip.learn.engines import choose
@@ -104,7 +104,7 @@ class Host:
             for block, sites in zip(hosted, work, strict=True):
                 current_phase.enter("train", round)  # the watchdog's limit is one block's
                 for position, update in zip(block, self.engine.train(params, sites), strict=True):
-                    usable = abs(update.mean_loss) < LARGEST_UPDATE and self.partial.add(
+                    usable = update.usable and self.partial.add(
                         self.compressor(update.site, round, update.delta, self.memory.of(update.site)[0]),
                         float(assignment.weights[position]),
                         update.magnitude if lossless else None,
@@ -149,8 +149,7 @@ class Host:
         if assignment.evaluate and rank in hosts:
             began = time.perf_counter()
             hosted = self.eval_batches[hosts.index(rank) :: len(hosts)]
-            counts = evaluate(self.task, self.model, params, hosted).values.tolist()
-            for name, count in zip(("correct", "seen", "loss_sum"), counts, strict=True):
+            for name, count in evaluate(self.task, self.model, params, hosted)._asdict().items():
                 tally.integers[name][0] = count
             tally.note("rank_evaluate_wall_s", time.perf_counter() - began, rank)
         tally.note("signal", received(), rank)

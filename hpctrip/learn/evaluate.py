@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from pydantic import Field
@@ -36,22 +36,15 @@ class Evaluate(Component):
         return round % self.every_rounds == 0 or round == last_round
 
 
-@dataclass(frozen=True)
-class Counts:
-    """What was counted over some test batches; `Counts(a.values + b.values)` is both together."""
+class Counts(NamedTuple):
+    """What was counted over some test batches. Integers: added over any number of ranks they give the same."""
 
-    values: torch.Tensor
-    """[3] int64 on the CPU: correct predictions, predictions, sum of the losses in units of 1 / LOSS_SCALE."""
-
-    @property
-    def accuracy(self) -> float:
-        """Correct predictions as a fraction of all; 0 where there are none."""
-        return self.values[0].item() / max(1, self.values[1].item())
-
-    @property
-    def mean_loss(self) -> float:
-        """Mean loss of a prediction; LOSS_CEILING at most; 0 where there are none."""
-        return self.values[2].item() / LOSS_SCALE / max(1, self.values[1].item())
+    correct: int
+    """Correct predictions."""
+    seen: int
+    """Predictions."""
+    loss_sum: int
+    """Sum of their losses in units of 1 / LOSS_SCALE."""
 
 
 def eval_batches(num_samples: int, batch_size: int = 500) -> list[slice]:
@@ -77,7 +70,7 @@ def evaluate(task: Task, model: nn.Module, params: torch.Tensor, slices: Iterabl
             correct = (outputs.argmax(-1) == y).sum()
             seen = torch.full_like(correct, y.numel())
             total += torch.stack([correct, seen, _fixed_point(task.loss(outputs, y), y.numel())])
-    return Counts(total.cpu())
+    return Counts(*total.tolist())
 
 
 def _test_data(data: Dataset, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:

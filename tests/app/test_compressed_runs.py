@@ -12,6 +12,8 @@ from hpctrip.app.experiment import read_input
 from hpctrip.app.host import Host
 from hpctrip.base.rng import stream
 from hpctrip.learn.compression import COMPRESSIONS
+from hpctrip.learn.counters import TRAINING
+from hpctrip.learn.engines.base import SiteUpdate
 from hpctrip.learn.task import Dataset, Task
 from hpctrip.ranks.serial import SerialRanks
 from hpctrip.record.verify import verify
@@ -55,6 +57,38 @@ def test_payload_and_error_of_a_sites_real_update(tiny, capsys):
     largest = update.abs().sort(descending=True).values[: round(0.01 * num_params)]
     kept = float(torch.linalg.vector_norm(largest)) / norm
     assert errors["top-k"] == pytest.approx((1 - kept**2) ** 0.5, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"magnitude": float("nan")},
+        {"magnitude": 2.0**20},
+        {"mean_loss": float("inf")},
+        {"mean_loss": 2.0**20},
+    ],
+)
+def test_an_update_that_diverged_leaves_what_the_site_keeps_alone(tiny, monkeypatch, fault):
+    lines = (
+        "train.optimizer=adamw",
+        "train.keep_optimizer=true",
+        "compression.kind=top-k",
+        "sites.num_sites=4",
+    )
+    host = (aggregator := built(None, *lines, paths=[tiny])).host
+    draft, assignment = aggregator.begin(State())
+    host.train(host.initial_params, assignment)
+    before = {site: row.clone() for site, row in host.memory.rows.items()}
+    assert before and all(row.any() for row in before.values())
+    honest = SiteUpdate.__init__
+    monkeypatch.setattr(
+        SiteUpdate, "__init__", lambda self, *args: honest(self, *args) or vars(self).update(fault)
+    )
+    host.train(host.initial_params, assignment)
+    diverged = TRAINING.tally(len(draft.cohort), 1, host.partial.tail.numpy()).integers["diverged"]
+    assert diverged.all()
+    for site, row in host.memory.rows.items():
+        assert torch.equal(row, before[site])
 
 
 # Convergence

@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from hpctrip.learn.evaluate import LOSS_CEILING, LOSS_SCALE, Counts, Evaluate, eval_batches, evaluate
+from hpctrip.learn.evaluate import LOSS_CEILING, LOSS_SCALE, Evaluate, eval_batches, evaluate
 from hpctrip.learn.models.cnn import CNN
 from hpctrip.learn.params import flatten
 
@@ -20,20 +20,18 @@ def test_the_counts_are_those_of_one_plain_pass(task):
     x, y = task.prepare(torch.from_numpy(task.test.inputs)), torch.from_numpy(task.test.labels)
     logits = model(x)
     counts = evaluate(task, task.build_model(), params, eval_batches(60, 16))
-    assert counts.values.dtype == torch.int64
-    assert counts.values[:2].tolist() == [int((logits.argmax(1) == y).sum()), 60]
-    assert counts.accuracy == int((logits.argmax(1) == y).sum()) / 60
-    assert counts.mean_loss == pytest.approx(F.cross_entropy(logits, y).item(), abs=1e-5)
+    assert (counts.correct, counts.seen) == (int((logits.argmax(1) == y).sum()), 60)
+    assert counts.loss_sum / LOSS_SCALE / 60 == pytest.approx(F.cross_entropy(logits, y).item(), abs=1e-5)
 
 
 def test_whoever_evaluates_which_batch_the_sum_is_the_same(task):
     model = task.build_model()
     params, batches = flatten(model), eval_batches(60, 16)
-    whole = evaluate(task, model, params, batches).values
+    whole = evaluate(task, model, params, batches)
     for ranks in (2, 3, 5):
-        parts = [evaluate(task, model, params, batches[rank::ranks]).values for rank in range(ranks)]
-        assert torch.equal(sum(parts), whole)
-    assert evaluate(task, model, params, []).values.tolist() == [0, 0, 0]
+        parts = [evaluate(task, model, params, batches[rank::ranks]) for rank in range(ranks)]
+        assert tuple(map(sum, zip(*parts, strict=True))) == whole
+    assert evaluate(task, model, params, []) == (0, 0, 0)
 
 
 def test_the_given_parameters_count_not_the_models_own(synthetic_task):
@@ -43,7 +41,7 @@ def test_the_given_parameters_count_not_the_models_own(synthetic_task):
     always_class_2 = torch.zeros_like(own)
     always_class_2[-3] = 1.0
     counts = evaluate(task, model, always_class_2, eval_batches(60))
-    assert counts.values[0].item() == (task.test.labels == 2).sum()
+    assert counts.correct == (task.test.labels == 2).sum()
     assert torch.equal(flatten(model), own)
 
 
@@ -54,14 +52,8 @@ def test_a_loss_that_is_not_finite_counts_as_the_ceiling(bad, synthetic_task):
     params = flatten(model)
     params[-1] = bad
     counts = evaluate(task, model, params, eval_batches(60, 16))
-    assert counts.values[1:].tolist() == [60, 60 * LOSS_CEILING * LOSS_SCALE]
-    assert counts.mean_loss == LOSS_CEILING
-    assert 0 <= counts.accuracy <= 1
-
-
-def test_nothing_seen_is_no_division_by_zero():
-    nothing = Counts(torch.zeros(3, dtype=torch.int64))
-    assert (nothing.accuracy, nothing.mean_loss) == (0, 0)
+    assert counts[1:] == (60, 60 * LOSS_CEILING * LOSS_SCALE)
+    assert 0 <= counts.correct <= 60
 
 
 def test_the_model_is_evaluated_after_every_so_many_rounds_and_after_the_last():

@@ -51,6 +51,6 @@ def probe(host: Host) -> Speed:
     longest = math.ceil(max(map(len, orders)) / batch)
     samples, seconds = train(min(longest, 2 + int(_PROBE_S * 2 / max(seconds, 1e-6))))
     began = time.perf_counter()
-    seen = int(evaluate(host.task, host.model, params, first).values[1])
+    seen = evaluate(host.task, host.model, params, first).seen
     where = f"measured here in {seconds:.1f} s, {host.engine_choice}, {host.device}"
     return Speed(samples / seconds, seen / (time.perf_counter() - began), where)

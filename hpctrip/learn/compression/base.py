@@ -11,7 +11,6 @@ import torch.nn.functional as F
 from hpctrip.base.component import Component, Registry
 from hpctrip.base.door import numbers
 from hpctrip.base.rng import stream
-from hpctrip.learn.aggregate import LARGEST_UPDATE, largest
 from hpctrip.learn.door import parameters
 
 
@@ -62,7 +61,7 @@ class Compressor:
     def __call__(
         self, site: int, round: int, delta: torch.Tensor, residual: torch.Tensor | None = None
     ) -> torch.Tensor:
-        """What the aggregator decodes of the site's update `delta` [P].
+        """What the aggregator decodes of the site's update `delta` [P], which did not diverge.
 
         Random numbers come from the stream (seed, "compression", round, site). With error feedback (Stich et al. 2018;
         Karimireddy et al. 2019, Algorithm 1): send C(e + delta), keep e + delta - C(e + delta) as the next e, where e
@@ -73,8 +72,6 @@ class Compressor:
         rng = stream(self.seed, "compression", round, site)
         if residual is None:
             return self._decoded(delta, rng)
-        if not float(largest(delta)) < LARGEST_UPDATE:
-            return delta  # will be refused; the residual outlives the round and must not hold any of it
         sent = self._decoded(residual.add_(delta), rng)
         residual.sub_(sent)
         return sent

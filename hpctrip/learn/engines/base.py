@@ -9,6 +9,8 @@ from typing import Protocol
 import numpy as np
 import torch
 
+from hpctrip.learn.aggregate import LARGEST_UPDATE
+
 
 @dataclass(frozen=True)
 class SiteWork:
@@ -36,6 +38,11 @@ class SiteUpdate:
     """Mean over the visited samples of the training loss at the time of the visit."""
     wall_s: float
     """Wall time of training this site (a block's time divided by samples, where sites train together)."""
+
+    @property
+    def usable(self) -> bool:
+        """Did training stay within numbers that can be summed? False where it diverged."""
+        return abs(self.mean_loss) < LARGEST_UPDATE and self.magnitude < LARGEST_UPDATE
 
 
 class Engine(Protocol):

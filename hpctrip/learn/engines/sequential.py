@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Iterator
 
@@ -55,9 +54,10 @@ class Sequential:
             mean_loss = self._epochs(site)
             self.step.finish(params, self.delta)
             magnitude = largest(self.delta).item()
-            if site.optimizer is not None and math.isfinite(magnitude):  # a diverged site keeps what it had
+            update = SiteUpdate(site.site, self.delta, magnitude, mean_loss, time.perf_counter() - began)
+            if site.optimizer is not None and update.usable:  # a diverged site keeps what it had
                 self.step.save(site.optimizer)
-            yield SiteUpdate(site.site, self.delta, magnitude, mean_loss, time.perf_counter() - began)
+            yield update
 
     def memory_bytes(self, sites_per_block: int) -> int:
         """Of one site, whatever the block."""
