@@ -33,9 +33,8 @@ def cluster(tmp_path):
     environment = {
         name: value for name, value in os.environ.items() if name not in ("VIRTUAL_ENV", "HPCTRIP_VENV")
     }
-    environment["PATH"] = (
-        f"{Path(sys.executable).parent}:{environment['PATH']}"  # the python and mpirun under test
-    )
+    # the python and mpirun under test
+    environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"
     environment["PYTHONPATH"] = str(REPO)
 
     def run(*command, **variables):

@@ -67,9 +67,8 @@ def install(folder: Path, name: str) -> Path:
         pins = folder / name / "constraints.txt"
         pins.write_text(f"torch=={torch_version}\n")
         pip = [python, "-m", "pip", "install", "--quiet", "--constraint", pins]
-        subprocess.run(
-            [*pip, f"torch=={torch_version}"], check=True
-        )  # first: a looser request may bring CUDA
+        # first: a looser request may bring CUDA
+        subprocess.run([*pip, f"torch=={torch_version}"], check=True)
         subprocess.run([*pip, PEERS[name]], check=True)
         stamp.write_text(wanted)
     return python
@@ -170,9 +169,8 @@ class PeakMemory:
         return self.peak_kb / 1e3
 
     def _watch(self) -> None:
-        while not self.ended.wait(
-            1.0
-        ):  # once a second: reading it costs the kernel some milliseconds a process
+        # once a second: reading it costs the kernel some milliseconds a process
+        while not self.ended.wait(1.0):
             self.peak_kb = max(self.peak_kb, sum(map(_pss_kb, self._family())))
 
     def _family(self) -> list[int]:

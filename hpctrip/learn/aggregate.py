@@ -65,9 +65,8 @@ def partial_sum_bytes(num_params: int, num_tail: int) -> int:
 
 def largest(deltas: torch.Tensor) -> torch.Tensor:
     """Largest magnitude in every update, [..., P] -> [...]; NaN where there is one."""
-    return torch.maximum(
-        -deltas.amin(-1), deltas.amax(-1)
-    )  # aminmax over a dimension takes ten times as long
+    # aminmax over a dimension takes ten times as long
+    return torch.maximum(-deltas.amin(-1), deltas.amax(-1))
 
 
 def mean_update(total: torch.Tensor) -> torch.Tensor:

@@ -31,9 +31,8 @@ except (ImportError, RuntimeError) as error:
     ) from None
 
 T = TypeVar("T")
-_FIRST_PART_BYTES = (
-    16384  # an assignment of 100 sites takes 6 kB; one of 1,000 sites 62 kB and a second broadcast
-)
+# an assignment of 100 sites takes 6 kB; one of 1,000 sites 62 kB and a second broadcast
+_FIRST_PART_BYTES = 16384
 
 
 class MpiRanks:

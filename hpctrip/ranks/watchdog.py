@@ -157,9 +157,8 @@ class Watchdog:
             self._tell("beat", peers)
             self._listen(until=time.monotonic() + self._beat_s)
             now = time.monotonic()
-            if (
-                now - looked > self._limits.silent_s / 2
-            ):  # it was this rank that slept: the beats lie in the past
+            # it was this rank that slept: the beats lie in the past
+            if now - looked > self._limits.silent_s / 2:
                 self._known = {r: Beat(b.phase, b.round, b.waits, now, now) for r, b in self._known.items()}
                 current_phase.since = now
             looked = now
@@ -175,9 +174,8 @@ class Watchdog:
         data = json.dumps(message).encode()
         for rank in to:
             if rank != self._ranks.rank:
-                with contextlib.suppress(
-                    OSError
-                ):  # an unreachable peer is not heard either, and that is noticed
+                # an unreachable peer is not heard either, and that is noticed
+                with contextlib.suppress(OSError):
                     self._socket.sendto(data, self._addresses[rank])
 
     def _listen(self, until: float) -> None:

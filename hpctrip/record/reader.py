@@ -133,9 +133,8 @@ def open_run(path: str | Path) -> Run:
             "is locked by another program",
             "set HDF5_USE_FILE_LOCKING=FALSE: results files are replaced whole, so reading one needs no lock",
         ) from error
-    except (
-        Exception
-    ) as error:  # on a damaged file h5py raises nearly anything: OSError, KeyError, MemoryError...
+    # on a damaged file h5py raises nearly anything: OSError, KeyError, MemoryError...
+    except Exception as error:
         raise _damaged(path, error) from error
 
 

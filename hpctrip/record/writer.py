@@ -167,9 +167,8 @@ def check_writable(path: str | Path, overwrite: bool = False) -> None:
         if path.exists() and not os.access(path, os.W_OK):
             raise PermissionError(errno.EACCES, "it is write-protected")
         with contextlib.suppress(FileNotFoundError):
-            os.lstat(
-                path.with_name(path.name + ".tmp")
-            )  # the name itself: too long, under a file, not reachable
+            # the name itself: too long, under a file, not reachable
+            os.lstat(path.with_name(path.name + ".tmp"))
         folder = next(parent for parent in path.parents if parent.exists())
         with tempfile.TemporaryFile(dir=folder):
             pass

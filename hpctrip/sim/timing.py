@@ -48,24 +48,23 @@ class Timing(Component):
     seconds_per_sample: float = Field(0.02, gt=0)
     """Modelled compute time of one training sample at full power. The paper does not state it."""
 
-    def round_timing(
+    def elapsed_compute_s(
         self,
         throughput: Callable[[float], np.ndarray],
         step_s: float,
         start_s: float,
         work_s: np.ndarray,
         total_work_s: float,
-        comm_s: np.ndarray,
         next_change_s: Callable[[float], float] | None = None,
         deadline_s: float = np.inf,
-    ) -> RoundTiming:
-        """Timing of the round that starts at `start_s`.
+    ) -> np.ndarray:
+        """Seconds [k] that the cohort computes in the round that starts at `start_s`; inf where that takes longer than
+        `deadline_s`.
 
         `throughput(t)` is the cohort's throughput fraction [k], constant within steps of `step_s`; `work_s` is c_i [k];
-        `total_work_s` is W, the sum of c_i over all N sites; `comm_s` is L_i [k]. `next_change_s(t)` is the next time
-        at which power changes besides the steps. Who is not back after `deadline_s` is late (compute inf where the work
-        was not even done by then); the round then lasts that long. Raises InputError where nobody sets a deadline and
-        a site has no power for ten simulated years.
+        `total_work_s` is W, the sum of c_i over all N sites. `next_change_s(t)` is the next time at which power changes
+        besides the steps. Raises InputError where nobody sets a deadline and a site has no power for ten simulated
+        years.
         """
         if self.clock == "mean-power":
             rate, work = lambda t: throughput(t).mean(keepdims=True), work_s.mean(keepdims=True)
@@ -75,12 +74,9 @@ class Timing(Component):
             rate, work = throughput, work_s
         if self.power == "frozen":
             step_s, next_change_s = np.inf, None
-        done_s = elapsed_s(rate, step_s, start_s, work, next_change_s, deadline_s)
-        compute_s = np.broadcast_to(done_s, comm_s.shape)
-        total_s = compute_s + comm_s
-        status = np.where(total_s > deadline_s, Status.LATE, Status.ARRIVED)
-        makespan_s = self.makespan_s(compute_s, comm_s, status, deadline_s)
-        return RoundTiming(compute_s, comm_s, makespan_s, int(total_s.argmax()), status)
+        return np.broadcast_to(
+            elapsed_s(rate, step_s, start_s, work, next_change_s, deadline_s), work_s.shape
+        )
 
     def makespan_s(
         self, compute_s: np.ndarray, comm_s: np.ndarray, status: np.ndarray, deadline_s: float = np.inf

@@ -70,9 +70,8 @@ class World:
             timing,
             faults.schedule(len(distance_m), seed),
         )
-        world.throughput_fraction(
-            0.0
-        )  # so that a model that is of no use shows before ranks wait for a round
+        # so that a model that is of no use shows before ranks wait for a round
+        world.throughput_fraction(0.0)
         return world
 
     def __len__(self) -> int:
@@ -97,8 +96,8 @@ class World:
     def round_timing(self, round: int, start_s: float, cohort: np.ndarray, work_s: np.ndarray) -> RoundTiming:
         """Simulated timing of round number `round` with `cohort` [k]; `work_s` is c_i of all sites [N].
 
-        Who is out at the start is not asked; where anybody who was asked is missing at the deadline, or nobody could
-        be asked, the round lasts until the deadline.
+        Who is out at the start is not asked, and who is not back by the deadline is late. Where anybody who was asked
+        is missing then, or nobody could be asked, the round lasts until the deadline.
         """
         k, deadline_s = len(cohort), self.faults.deadline_s
         asked = np.flatnonzero(~self.faults.outages.down(start_s)[cohort])
@@ -108,17 +107,18 @@ class World:
             return RoundTiming(compute_s, comm_s, deadline_s, 0, status)
         sites = cohort[asked]
         lost, extra_s = self.faults.wan(round)
-        timing = self.timing.round_timing(
+        comm_s[asked] = np.maximum(self.comm_s[sites], len(sites) * self.link_s) + extra_s[sites]
+        compute_s[asked] = self.timing.elapsed_compute_s(
             lambda t: self.throughput_fraction(t)[sites],
             self.supply.step_s,
             start_s,
             work_s[sites],
             float(work_s.sum()),
-            np.maximum(self.comm_s[sites], len(sites) * self.link_s) + extra_s[sites],
             lambda t: self.faults.outages.next_change_s(t, sites),
             deadline_s,
         )
-        compute_s[asked], comm_s[asked] = timing.compute_s, timing.comm_s
-        status[asked] = np.where(lost[sites] & (timing.status == Status.ARRIVED), Status.LOST, timing.status)
+        finish_s = compute_s[asked] + comm_s[asked]
+        in_time = np.where(lost[sites], Status.LOST, Status.ARRIVED)
+        status[asked] = np.where(finish_s > deadline_s, Status.LATE, in_time)
         makespan_s = self.timing.makespan_s(compute_s, comm_s, status, deadline_s)
-        return RoundTiming(compute_s, comm_s, makespan_s, int(asked[timing.straggler]), status)
+        return RoundTiming(compute_s, comm_s, makespan_s, int(asked[finish_s.argmax()]), status)

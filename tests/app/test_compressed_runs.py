@@ -50,9 +50,8 @@ def test_payload_and_error_of_a_sites_real_update(tiny, capsys):
     sizes, errors = (dict(zip(found, column, strict=True)) for column in zip(*found.values(), strict=True))
     assert sizes["none"] > sizes["half"] > sizes["int8"] > sizes["qsgd"] > sizes["top-k"]
     assert errors["none"] == 0 < errors["half"] <= 2**-11 + 2**-25 * num_params**0.5 / norm
-    assert (
-        errors["int8"] <= 512**0.5 / 254
-    )  # every entry off by half a scale, the largest being all of the norm
+    # every entry off by half a scale, the largest being all of the norm
+    assert errors["int8"] <= 512**0.5 / 254
     assert errors["int8"] < errors["qsgd"] <= (128**0.5 / 7) ** 0.5
     largest = update.abs().sort(descending=True).values[: round(0.01 * num_params)]
     kept = float(torch.linalg.vector_norm(largest)) / norm

@@ -18,9 +18,8 @@ ROOT = Path(__file__).parents[2]
 def test_the_sequential_engine_may_be_asked_for_by_its_old_name(files):
     experiment = read_input(files('[engine]\nname = "loop"\n')).experiment
     assert experiment.engine.name == "sequential"
-    assert (
-        experiment_of({"engine": {"name": "loop"}}).engine == experiment.engine
-    )  # as in older results files
+    # as in older results files
+    assert experiment_of({"engine": {"name": "loop"}}).engine == experiment.engine
 
 
 def test_without_a_file_the_embedded_scenario_is_used():

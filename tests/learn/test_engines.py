@@ -102,9 +102,8 @@ def test_an_engine_agrees_with_the_plain_loop_for_unequal_sites_and_ragged_batch
 def test_an_engine_leaves_the_global_parameters_alone_and_repeats_itself_to_the_bit(name, task):
     params = flatten(task.build_model())
     before, engine = params.clone(), build(name, task)
-    first = trained(
-        engine, params, [visits(3, 20)]
-    )  # a block of one: where a stack could alias the global model
+    # a block of one: where a stack could alias the global model
+    first = trained(engine, params, [visits(3, 20)])
     assert first[0][1].abs().max() > 1e-3
     trained(engine, params + 1, UNEQUAL)
     again = trained(engine, params, [visits(3, 20)])

@@ -116,9 +116,8 @@ ZIPF /= ZIPF.sum()
 """A known label mix p of ten labels."""
 
 LAWS = {
-    "per-class": lambda rng: (
-        ZIPF * rng.dirichlet(np.full(1000, 0.3), len(ZIPF)).T
-    ),  # each label over 1,000 sites
+    # each label over 1,000 sites
+    "per-class": lambda rng: ZIPF * rng.dirichlet(np.full(1000, 0.3), len(ZIPF)).T,
     "hsu": lambda rng: rng.dirichlet(0.3 * ZIPF, 1000),
     "hsu-per-label": lambda rng: rng.dirichlet(0.3 * len(ZIPF) * ZIPF, 1000),
     "pfl": lambda rng: rng.dirichlet(np.full(len(ZIPF), 0.3), 1000),

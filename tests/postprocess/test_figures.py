@@ -121,9 +121,8 @@ def test_fig08_draws_means_and_bounds_and_names_the_best_k_and_what_it_leaves_ou
 
 def test_fig08_measures_at_another_target_on_the_recorded_curves(make_run):
     runs = reading.read_runs([fixed(make_run, 4, 3.0)])
-    assert fig08_static_sweep.sweep(runs, 0.25)[4].hours == pytest.approx(
-        2.0
-    )  # second of three rounds of one hour
+    # second of three rounds of one hour
+    assert fig08_static_sweep.sweep(runs, 0.25)[4].hours == pytest.approx(2.0)
 
 
 def test_fig08_refuses_two_sweeps_at_once(make_run):

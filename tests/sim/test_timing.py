@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from hpctrip.base.errors import InputError
+from hpctrip.sim.rounds import Status
 from hpctrip.sim.timing import Timing, elapsed_s
 
 STEP_S = 300.0
@@ -68,15 +69,23 @@ def test_the_integral_of_power_over_the_elapsed_time_is_the_work(table, start_s,
         assert done == pytest.approx(work_s[site], rel=1e-9)
 
 
-def timing(clock, power="integrated"):
-    """Two sites: P = 1.0 and 0.5, c = 10 and 10, L = 30 and 5. All N sites together have 40 s of work."""
-    return Timing(clock=clock, power=power).round_timing(
-        lambda t: np.array([1.0, 0.5]), np.inf, 0.0, np.array([10.0, 10.0]), 40.0, np.array([30.0, 5.0])
-    )
+def makespan_s(timing, throughput, step_s, start_s, work_s, total_work_s, comm_s):
+    """Of a round in which everyone arrives."""
+    compute_s = timing.elapsed_compute_s(throughput, step_s, start_s, work_s, total_work_s)
+    return timing.makespan_s(compute_s, comm_s, np.full(len(comm_s), Status.ARRIVED))
+
+
+def throughput(t):
+    return np.array([1.0, 0.5])
+
+
+C_S, L_S = np.array([10.0, 10.0]), np.array([30.0, 5.0])
+W_S = 40.0
+"""Two sites; all N together have 40 s of work."""
 
 
 @pytest.mark.parametrize(
-    ("clock", "makespan_s"),
+    ("clock", "expected_s"),
     [
         ("straggler", 40),  # max(10 + 30, 20 + 5)
         ("max-plus-max", 50),  # 20 + 30
@@ -84,27 +93,26 @@ def timing(clock, power="integrated"):
         ("aggregate-throughput", 40 / 1.5 + 30),
     ],
 )
-def test_every_reading_of_the_clock(clock, makespan_s):
-    assert timing(clock).makespan_s == pytest.approx(makespan_s)
+def test_every_reading_of_the_clock(clock, expected_s):
+    assert makespan_s(Timing(clock=clock), throughput, np.inf, 0.0, C_S, W_S, L_S) == pytest.approx(
+        expected_s
+    )
 
 
-def test_the_straggler_is_the_site_that_finished_last():
-    result = timing("straggler")
-    assert result.straggler == 0
-    assert result.compute_s == pytest.approx([10, 20]) and result.comm_s == pytest.approx([30, 5])
+def test_each_site_computes_at_its_own_pace():
+    assert Timing().elapsed_compute_s(throughput, np.inf, 0.0, C_S, W_S) == pytest.approx([10, 20])
 
 
 def test_frozen_power_ignores_what_happens_inside_the_round():
     args = (stepped(0.5, 0.1, 1.0), STEP_S, 200.0, np.array([100.0]), 100.0, np.array([1.0]))
-    assert Timing(power="frozen").round_timing(*args).makespan_s == pytest.approx(201)
-    assert Timing(power="integrated").round_timing(*args).makespan_s == pytest.approx(421)
+    assert makespan_s(Timing(power="frozen"), *args) == pytest.approx(201)
+    assert makespan_s(Timing(power="integrated"), *args) == pytest.approx(421)
 
 
 def test_more_sites_shorten_the_compute_part_under_the_aggregate_reading():
-    def compute_s(k):
-        t = Timing(clock="aggregate-throughput")
-        return t.round_timing(
-            lambda _: np.ones(k), np.inf, 0.0, np.full(k, 5.0), 100.0, np.zeros(k)
-        ).makespan_s
-
-    assert [compute_s(k) for k in (1, 2, 10)] == pytest.approx([100, 50, 10])
+    shared = Timing(clock="aggregate-throughput")
+    lengths_s = [
+        makespan_s(shared, lambda _, k=k: np.ones(k), np.inf, 0.0, np.full(k, 5.0), 100.0, np.zeros(k))
+        for k in (1, 2, 10)
+    ]
+    assert lengths_s == pytest.approx([100, 50, 10])

@@ -179,9 +179,8 @@ def _distance_fields() -> np.ndarray:
     folder = Path(matplotlib.get_data_path()) / "fonts" / "ttf"
     fonts = [ImageFont.truetype(folder / f"{name}.ttf", 2 * _FIELD_SIZE) for name in FONTS]
     inside = np.stack([_bitmap(font, character) for font in fonts for character in CHARACTERS])
-    to_edge = (
-        _distance_to(~inside) + _distance_to(inside) - 0.5
-    )  # between the centres of two pixels runs the outline
+    # between the centres of two pixels runs the outline
+    to_edge = _distance_to(~inside) + _distance_to(inside) - 0.5
     signed = np.where(inside, to_edge, -to_edge)
     return (signed * (_IMAGE_BOX / _FIELD_BOX)).astype(np.float32)
 

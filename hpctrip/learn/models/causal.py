@@ -191,9 +191,8 @@ def _check_directory(directory: Path) -> None:
         raise InputError("workload.model", f"there is no directory {directory}", way_out)
     if not (directory / "config.json").is_file():
         raise InputError("workload.model", f"{directory} lacks config.json", way_out)
-    if not any(
-        found for name in _TOKENIZERS for found in directory.glob(name)
-    ):  # else it is made without a vocabulary
+    # without any of these files a tokenizer is made that has no vocabulary
+    if not any(found for name in _TOKENIZERS for found in directory.glob(name)):
         raise InputError(
             "workload.model", f"{directory} has no tokenizer, e.g. tokenizer.json", "copy it there as well"
         )
@@ -212,9 +211,8 @@ def _check_directory(directory: Path) -> None:
 def _read(directory: Path, auto: Any, **options: Any) -> Any:
     try:
         return auto.from_pretrained(directory, local_files_only=True, trust_remote_code=False, **options)
-    except (
-        Exception
-    ) as error:  # a damaged file, an architecture of its own, ...: transformers has no common base
+    # a damaged file, an architecture of its own, ...: transformers has no common base
+    except Exception as error:
         raise InputError(
             "workload.model",
             f"{directory} cannot be loaded ({_first_line(error)})",

@@ -82,9 +82,8 @@ def _stacked_layer(
 ) -> torch.Tensor:
     """One LSTM layer, gates in torch's order: [S, B, T, I], [S, 4H, I], [S, 4H, H], [S, 4H] -> [S, B, T, H]."""
     num_sites, batch, _, _ = x.shape
-    inputs = stacked_linear(x.flatten(1, 2), weight_ih, bias).unflatten(
-        1, x.shape[1:3]
-    )  # all characters at once
+    # all characters at once
+    inputs = stacked_linear(x.flatten(1, 2), weight_ih, bias).unflatten(1, x.shape[1:3])
     weight = weight_hh.transpose(1, 2)
     h = c = inputs.new_zeros(num_sites, batch, weight_hh.shape[2])
     outputs = []
