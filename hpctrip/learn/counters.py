@@ -4,6 +4,7 @@ the ranks has no order. A new one is one line here and, where it is to be record
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -35,17 +36,24 @@ class Counters:
 
     def size(self, num_sites: int, num_ranks: int) -> int:
         """T: length of the vector for a cohort of so many sites on so many ranks."""
-        return sum(counter.size(num_sites, num_ranks) for counter in self.counters)
+        return _layout(self, num_sites, num_ranks)[0]
 
     def tally(self, num_sites: int, num_ranks: int, vector: np.ndarray | None = None) -> Tally:
         """The counters of one round, all zero, or as they stand in `vector` [T] int64."""
+        size, slices = _layout(self, num_sites, num_ranks)
         if vector is None:
-            vector = np.zeros(self.size(num_sites, num_ranks), dtype=np.int64)
-        parts, start = {}, 0
-        for counter in self.counters:
-            end = start + counter.size(num_sites, num_ranks)
-            parts[counter.name], start = vector[start:end], end
-        return Tally(vector, parts, self._scales)
+            vector = np.zeros(size, dtype=np.int64)
+        return Tally(vector, {name: vector[part] for name, part in slices.items()}, self._scales)
+
+
+@lru_cache(maxsize=1024)  # every rank asks several times a round
+def _layout(counters: Counters, num_sites: int, num_ranks: int) -> tuple[int, dict[str, slice]]:
+    """Length of the vector, and each counter's part of it."""
+    slices, start = {}, 0
+    for counter in counters.counters:
+        end = start + counter.size(num_sites, num_ranks)
+        slices[counter.name], start = slice(start, end), end
+    return start, slices
 
 
 @dataclass(frozen=True)

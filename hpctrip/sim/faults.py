@@ -46,6 +46,8 @@ class ListedOutages:
 
     def next_change_s(self, clock_s: float, among: np.ndarray) -> float:
         """Over starts and ends."""
+        if not len(self.site):
+            return np.inf
         concerned = np.isin(self.site, among)
         changes = np.concatenate([self.start_s[concerned], self.end_s[concerned]])
         return float(changes[changes > clock_s].min(initial=np.inf))
