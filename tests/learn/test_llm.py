@@ -14,7 +14,7 @@ from hpctrip.base.errors import InputError
 from hpctrip.learn.data.texts import PARTS, pack
 from hpctrip.learn.engines import ENGINES, choose
 from hpctrip.learn.engines.base import SiteWork
-from hpctrip.learn.evaluate import evaluate
+from hpctrip.learn.evaluate import LOSS_SCALE, evaluate
 from hpctrip.learn.local_work import LocalWork
 from hpctrip.learn.params import flatten
 from hpctrip.learn.workloads.llm import Llm
@@ -194,7 +194,8 @@ def test_the_base_is_the_same_for_every_seed_and_pretraining_made_it_better(work
     params = flatten(task.build_model())
     assert torch.equal(params, flatten(pretrained.task(1).build_model()))
     random = flatten(workload(adapter="full").task(0).build_model())
-    losses = [evaluate(task, task.build_model(), p, [slice(0, 5)]).mean_loss for p in (params, random)]
+    counts = [evaluate(task, task.build_model(), p, [slice(0, 5)]) for p in (params, random)]
+    losses = [found.loss_sum / LOSS_SCALE / found.seen for found in counts]
     assert losses[0] < losses[1] - 1
     assert "pretrained here for 15 steps" in task.source
 
