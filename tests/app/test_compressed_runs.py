@@ -62,8 +62,10 @@ def test_payload_and_error_of_a_sites_real_update(tiny, capsys):
     "fault",
     [
         {"magnitude": float("nan")},
+        {"magnitude": float("inf")},
         {"magnitude": 2.0**20},
-        {"mean_loss": float("inf")},
+        {"mean_loss": float("nan")},
+        {"mean_loss": -float("inf")},
         {"mean_loss": 2.0**20},
     ],
 )

@@ -156,13 +156,11 @@ def test_a_stopped_rank_is_named_with_its_host_and_phase_and_the_job_ends(tmp_pa
     assert time.monotonic() - stopped < 60  # the limit, and a busy machine's few seconds
     (line,) = [line for line in one.log.splitlines() if "stuck: rank" in line]
     assert f"stuck: rank {rank} on {os.uname().nodename}" in line and "of round" in line
-    for alive in {0, 1, 2} - {
-        rank
-    }:  # each shows where its main thread waits: in a collective of the main loop
+    lines = one.log.splitlines()
+    # each of the others shows where its main thread waits: in a collective of the main loop
+    for alive in {0, 1, 2} - {rank}:
         assert one.log.count(f"hpctrip: stacks of rank {alive} on") == 1
-        places = [
-            line for line in one.log.splitlines() if line.startswith(f"hpctrip:   rank {alive}:   File")
-        ]
+        places = [line for line in lines if line.startswith(f"hpctrip:   rank {alive}:   File")]
         assert any("/app/loop.py" in place and place.endswith("in train") for place in places), one.log
         assert any("/ranks/mpi.py" in place for place in places), one.log
 

@@ -20,6 +20,7 @@ def test_the_counts_are_those_of_one_plain_pass(task):
     x, y = task.prepare(torch.from_numpy(task.test.inputs)), torch.from_numpy(task.test.labels)
     logits = model(x)
     counts = evaluate(task, task.build_model(), params, eval_batches(60, 16))
+    assert all(type(count) is int for count in counts)
     assert (counts.correct, counts.seen) == (int((logits.argmax(1) == y).sum()), 60)
     assert counts.loss_sum / LOSS_SCALE / 60 == pytest.approx(F.cross_entropy(logits, y).item(), abs=1e-5)
 

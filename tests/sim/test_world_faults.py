@@ -1,5 +1,7 @@
 """Outages, lost and late updates, and the deadline, on worlds that a person can check by hand."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -45,6 +47,13 @@ def names(timing):
 def test_without_faults_everybody_arrives_and_the_slowest_sets_the_length():
     timing = world().round_timing(1, 0.0, ALL, WORK_S)
     assert names(timing) == ["ARRIVED"] * 3 and timing.makespan_s == 31 and timing.straggler == 2
+
+
+def test_the_straggler_is_the_site_that_finished_last_not_the_one_that_computed_longest():
+    slow_wan = dataclasses.replace(world(), comm_s=np.array([25.0, 1.0, 1.0]))
+    timing = slow_wan.round_timing(1, 0.0, ALL, WORK_S)
+    assert timing.straggler == 0 and timing.makespan_s == 35
+    assert timing.compute_s == pytest.approx([10, 20, 30]) and timing.comm_s == pytest.approx([25, 1, 1])
 
 
 def test_who_misses_the_deadline_costs_the_deadline_and_not_more():
