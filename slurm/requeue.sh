@@ -38,12 +38,13 @@ file=results/${SLURM_JOB_NAME}_$SLURM_JOB_ID.h5
 source slurm/launch.sh
 
 # To leave, the stop file: every launcher hands on other signals (srun USR2 but not TERM, Hydra's mpirun TERM but not
-# USR2, of which it dies), and none reaches ranks that are still importing torch. The ranks run in the background, as
-# bash would run a trap only after a child in the foreground.
-(launch --out "$file" --resume "$@") &
-ranks=$!
+# USR2, of which it dies), and none reaches ranks that are still importing torch and have made no folder for it yet. The
+# ranks run in the background, as bash would run a trap only after a child in the foreground.
+mkdir -p results
 told=
 trap 'told=yes; touch "$file.stop"' USR2
+(launch --out "$file" --resume "$@") &
+ranks=$!
 code=0
 wait "$ranks" || code=$?
 if [[ -n $told ]]; then   # the signal has ended that wait

@@ -55,12 +55,17 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("requeue")
+def users_folder(folder):
+    """A folder to submit from, in which nothing has run yet."""
     for name in ("slurm", "inputs"):
         (folder / name).symlink_to(REPO / name)
     (folder / "slow.py").write_text(SLOW_POLICY)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    folder = users_folder(tmp_path_factory.mktemp("requeue"))
     environment = {name: value for name, value in os.environ.items() if name != "VIRTUAL_ENV"}
     environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"
     environment["PYTHONPATH"] = str(REPO)
@@ -119,7 +124,7 @@ def cluster(tmp_path_factory):
 @pytest.fixture(scope="module", autouse=True)
 def limited(cluster):
     """A job whose time limit comes in mid-run, while the other tests are busy."""
-    return cluster.submit("--time=2", "--signal=B:USR2@80")  # after 10 to 40 s: Slurm looks every 30 s
+    return cluster.submit("--time=2", "--signal=B:USR2@60")  # after 30 to 60 s: Slurm looks every 30 s
 
 
 @pytest.fixture(scope="module")
@@ -199,6 +204,29 @@ def test_preempted_jobs_leave_within_the_grace_time_if_any_and_come_back_to_the_
 def test_a_time_limit_in_mid_run_is_a_checkpoint_a_requeue_and_the_same_digest(cluster, limited, undisturbed):
     assert_went_on_to_the_undisturbed_bits(cluster, limited, undisturbed)
     assert "requeue.sh: requeued, 99 more to come at most" in cluster.until(limited, over)
+
+
+LATE_LAUNCHER = """
+if [[ $* == *hpctrip* && ! -e started ]]; then
+    touch started
+    until [[ -e told ]]; do sleep 0.1; done
+fi
+exec mpirun "$@"
+"""
+
+
+def test_a_signal_before_any_rank_has_started_puts_the_job_back(cluster, tmp_path):
+    folder = users_folder(tmp_path)
+    (folder / "late.sh").write_text(LATE_LAUNCHER)
+    output = cluster.folder / "slurm-hpctrip-%j.out"
+    options = ["--time=60", f"--chdir={folder}", f"--output={output}"]
+    job = cluster.submit(*options, rounds=2, HPCTRIP_LAUNCHER="bash late.sh")
+    cluster.until(job, lambda log, state: (folder / "started").exists())
+    cluster.run("scancel", "--batch", "--signal=USR2", job)
+    cluster.until(job, lambda log, state: (folder / f"results/hpctrip_{job}.h5.stop").exists())
+    (folder / "told").touch()
+    assert "requeue.sh: requeued" in cluster.until(job, over)
+    assert open_run(folder / f"results/hpctrip_{job}.h5").meta["status"] == "finished"
 
 
 def test_after_the_loss_of_its_node_a_job_goes_on_from_its_last_checkpoint(cluster, undisturbed):
