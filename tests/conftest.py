@@ -14,10 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 ROOT = Path(__file__).parents[1]
 TIMEOUT_S = 280
 """Of one launch; a run of these tests takes seconds, but the cores may be busy."""
+
+# No test fails because a machine is busy, nor because of examples that nobody has seen: those are for the long run.
+settings.register_profile("hpctrip", deadline=None, derandomize="HPCTRIP_FUZZ" not in os.environ)
+settings.load_profile("hpctrip")
 
 
 def overrides(*lines: str) -> list[str]:

@@ -106,7 +106,7 @@ class DiesOnce(Static):
 def test_a_sweep_with_a_killed_task_skips_what_is_finished_goes_on_with_the_rest_and_merges(cluster):
     (cluster.folder / "dies.py").write_text(DIES_ONCE)
     lines = ["policy.kind=dies-once", "plugins=['dies.py']", "checkpoint.every_rounds=1", "stop.max_rounds=4"]
-    lines += ["watchdog.silent_s=5"]  # srun leaves the other ranks of a killed one alone
+    lines += ["watchdog.silent_s=10"]  # srun leaves the other ranks of a killed one alone
     settings = [*TINY, *(word for line in lines for word in ("-o", line))]
     sweep = ["--ntasks=2", "--array=0-1", "slurm/emnist_static_sweep.sh", *settings]
     lists = {"HPCTRIP_KS": "2", "HPCTRIP_SEEDS": "7 8", "HPCTRIP_SWEEP": "try", "HPCTRIP_LAUNCHER": ""}

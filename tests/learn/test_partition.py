@@ -45,7 +45,7 @@ def test_every_partition_is_tried_here():
 
 @pytest.mark.parametrize("partition", EVERY, ids=repr)
 @given(num_sites=st.integers(1, 30), extra=st.integers(0, 200), seed=st.integers(0, 2**32))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_every_sample_has_exactly_one_site_and_every_site_a_sample(partition, num_sites, extra, seed):
     labels = labels_of(2 * num_sites + extra)
     sites = partition.split(labels, np.arange(len(labels)), num_sites, seed)

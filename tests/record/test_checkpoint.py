@@ -70,7 +70,7 @@ def test_a_round_without_candidates_or_evaluation_comes_back_as_it_was(state):
     assert row.candidates is None and np.isnan(row.accuracy) and row.eval_seen == 0
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_no_flipped_bit_and_no_truncation_goes_unnoticed(state, data):
     whole = pack(state())
@@ -83,7 +83,7 @@ def test_no_flipped_bit_and_no_truncation_goes_unnoticed(state, data):
         unpack(damaged, "run.h5.ckpt0")
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_header_that_lies_under_a_right_checksum_is_an_error_and_no_traceback(state, data):
     body = bytearray(pack(state())[:-32])

@@ -59,7 +59,7 @@ def assert_same(found, expected):
         np.testing.assert_array_equal(found, expected)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(history=histories())
 def test_a_history_comes_back_from_a_file_exactly(history, fake_sites, tmp_path_factory):
     path = tmp_path_factory.mktemp("run") / "run.h5"

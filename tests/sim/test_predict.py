@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -40,7 +40,6 @@ def seen(world, work_s):
 # Predicted and charged
 
 
-@settings(deadline=None)
 @given(data=st.data(), num_sites=st.integers(1, 12), seed=st.integers(0, 1000))
 @pytest.mark.parametrize("link", [{}, {"aggregator_bandwidth_bps": 2e9, "round_trip": True}])
 @pytest.mark.parametrize("clock", CLOCKS)

@@ -219,7 +219,7 @@ def test_files_that_are_no_traces_say_what_is_wrong_with_them(tmp_path):
     assert "no file matches" in fault(str(tmp_path / "cellb*"))
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @example("1e400")
 @example('"')
 @given(st.text(st.characters(codec="utf-8"), max_size=12))
