@@ -40,7 +40,7 @@ source slurm/launch.sh
 # To leave, the stop file: every launcher hands on other signals (srun USR2 but not TERM, Hydra's mpirun TERM but not
 # USR2, of which it dies), and none reaches ranks that are still importing torch and have made no folder for it yet. The
 # ranks run in the background, as bash would run a trap only after a child in the foreground.
-mkdir -p results
+mkdir -p "${file%/*}"
 told=
 trap 'told=yes; touch "$file.stop"' USR2
 (launch --out "$file" --resume "$@") &

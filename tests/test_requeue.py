@@ -13,12 +13,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from slurm_node import HOST, is_a_slurm_node
+from slurm_node import HOST, is_a_slurm_node, user_in, users_folder
 
 from hpctrip.record.reader import open_run
 from hpctrip.record.verify import verify
 
-REPO = Path(__file__).parents[1]
 ROUNDS = 75
 """A second each, while a job is slow: longer than it takes until a time limit is told."""
 ENDLESS = 100_000
@@ -55,28 +54,16 @@ pytestmark = [
 ]
 
 
-def users_folder(folder):
-    """A folder to submit from, in which nothing has run yet."""
-    for name in ("slurm", "inputs"):
-        (folder / name).symlink_to(REPO / name)
+def with_slow_policy(folder):
     (folder / "slow.py").write_text(SLOW_POLICY)
     return folder
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
-    folder = users_folder(tmp_path_factory.mktemp("requeue"))
-    environment = {name: value for name, value in os.environ.items() if name != "VIRTUAL_ENV"}
-    environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"
-    environment["PYTHONPATH"] = str(REPO)
+    folder = with_slow_policy(users_folder(tmp_path_factory.mktemp("requeue")))
+    run = user_in(folder, limit_s=600)
     jobs = []
-
-    def run(*command, **variables):
-        done = subprocess.run(
-            command, cwd=folder, env=environment | variables, capture_output=True, text=True, timeout=600
-        )
-        assert done.returncode == 0, f"{' '.join(map(str, command))}\n{done.stdout}{done.stderr}"
-        return done.stdout
 
     def submit(*options, rounds=ROUNDS, **variables):
         """A job; not alone on the node, although the script asks for that."""
@@ -216,17 +203,18 @@ exec mpirun "$@"
 
 
 def test_a_signal_before_any_rank_has_started_puts_the_job_back(cluster, tmp_path):
-    folder = users_folder(tmp_path)
+    folder = with_slow_policy(users_folder(tmp_path))
     (folder / "late.sh").write_text(LATE_LAUNCHER)
     output = cluster.folder / "slurm-hpctrip-%j.out"
-    options = ["--time=60", f"--chdir={folder}", f"--output={output}"]
+    options = ["--time=60", f"--chdir={folder}", f"--output={output}", "--job-name=mine/run"]
     job = cluster.submit(*options, rounds=2, HPCTRIP_LAUNCHER="bash late.sh")
     cluster.until(job, lambda log, state: (folder / "started").exists())
     cluster.run("scancel", "--batch", "--signal=USR2", job)
-    cluster.until(job, lambda log, state: (folder / f"results/hpctrip_{job}.h5.stop").exists())
+    out = folder / f"results/mine/run_{job}.h5"
+    cluster.until(job, lambda log, state: Path(f"{out}.stop").exists())
     (folder / "told").touch()
     assert "requeue.sh: requeued" in cluster.until(job, over)
-    assert open_run(folder / f"results/hpctrip_{job}.h5").meta["status"] == "finished"
+    assert open_run(out).meta["status"] == "finished"
 
 
 def test_after_the_loss_of_its_node_a_job_goes_on_from_its_last_checkpoint(cluster, undisturbed):

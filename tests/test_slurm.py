@@ -1,17 +1,13 @@
 """The scripts of slurm/, submitted to a real Slurm of which this machine is a node, scaled down by sbatch's options."""
 
-import os
-import subprocess
 import sys
 import time
-from pathlib import Path
 from types import SimpleNamespace
 
 import pandas as pd
 import pytest
-from slurm_node import HOST, is_a_slurm_node
+from slurm_node import HOST, is_a_slurm_node, user_in, users_folder
 
-REPO = Path(__file__).parents[1]
 SMALL = ["stop.max_rounds=2", "sites.num_sites=4", "workload.train_samples=400", "workload.test_samples=100"]
 TINY = [word for setting in SMALL for word in ("-o", setting)]
 
@@ -28,21 +24,7 @@ pytestmark = [
 @pytest.fixture
 def cluster(tmp_path):
     """A user's folder with the repository's scripts and inputs: `submit` a job there, look at its `results`."""
-    for folder in ("slurm", "inputs"):
-        (tmp_path / folder).symlink_to(REPO / folder)
-    environment = {
-        name: value for name, value in os.environ.items() if name not in ("VIRTUAL_ENV", "HPCTRIP_VENV")
-    }
-    # the python and mpirun under test
-    environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"
-    environment["PYTHONPATH"] = str(REPO)
-
-    def run(*command, **variables):
-        done = subprocess.run(
-            command, cwd=tmp_path, env=environment | variables, capture_output=True, text=True, timeout=120
-        )
-        assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}{done.stderr}"
-        return done.stdout
+    run = user_in(users_folder(tmp_path), limit_s=120)
 
     def submit(*arguments, states=frozenset({"COMPLETED"}), **variables):
         """What the job, or all jobs of an array, wrote. `sbatch --wait` would look every half a minute only."""
