@@ -1,0 +1,83 @@
+"""The files that an input names are read here: regular files of bounded size, whole. Anything else is one clear line.
+
+A path may come from a stranger's input, and its content from anyone. A pipe or a device would be waited for without
+end, and a few kilobytes of gzip may hold terabytes; so every reader says how much it takes.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import os
+import stat
+import zlib
+from pathlib import Path
+
+from hpctrip.base.errors import InputError
+
+GZIP_MAGIC = b"\x1f\x8b"
+GET_AGAIN = "copy or fetch the file again"
+
+
+def named_path(value: str, place: str) -> Path:
+    """The path that a user wrote, with "~" for a home folder. InputError at `place` where it can name nothing."""
+    try:
+        path = Path(value).expanduser()
+        os.stat(path)
+    except (OSError, RuntimeError, ValueError) as error:
+        if isinstance(error, FileNotFoundError | NotADirectoryError):
+            return path  # whoever opens it says what it should have been
+        raise InputError(place, f"names no file ({_reason(error)})", "give the path of a file") from None
+    return path
+
+
+def read_file(path: str | Path, max_bytes: int, place: str = "") -> bytes:
+    """The bytes of a regular file. Raises InputError at `place` (else: the path) where it is none, holds more than
+    `max_bytes` or cannot be read."""
+    place = place or str(path)
+    try:
+        # a pipe without a writer would be waited for without end
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                raise InputError(place, f"{path} is no regular file", "give the path of a file")
+            data = file.read(max_bytes + 1) if status.st_size <= max_bytes else b""
+    except FileNotFoundError:
+        raise InputError(place, f"no such file: {path}", "check the path") from None
+    except (OSError, ValueError) as error:
+        raise InputError(
+            place, f"{path} cannot be read ({_reason(error)})", "check the path and permissions"
+        ) from None
+    if max(status.st_size, len(data)) > max_bytes:
+        raise InputError(place, f"{path} holds {status.st_size:,} bytes, at most {max_bytes:,} are read")
+    return data
+
+
+def gunzipped(data: bytes, max_bytes: int, place: str) -> bytes:
+    """What gzipped data hold; other data as they are. Raises InputError where they are damaged or hold more than
+    `max_bytes`."""
+    if not data.startswith(GZIP_MAGIC):
+        return data
+    try:
+        with gzip.open(io.BytesIO(data)) as file:
+            content = file.read(max_bytes + 1)
+    except EOFError:
+        raise InputError(place, "the gzip stream ends too early: the file is truncated", GET_AGAIN) from None
+    except (gzip.BadGzipFile, zlib.error) as error:
+        raise InputError(place, f"the gzip stream is damaged ({error})", GET_AGAIN) from None
+    if len(content) > max_bytes:
+        raise InputError(
+            place, f"holds more than {max_bytes:,} bytes when unpacked, which is the most that is read"
+        )
+    return content
+
+
+def digest(data: bytes) -> str:
+    """The content digest by which files are recorded and compared: BLAKE2b of 16 bytes, in hexadecimal."""
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+def _reason(error: Exception) -> str:
+    """Why a path cannot be used, without Python's numbers."""
+    return error.strerror if isinstance(error, OSError) and error.strerror else str(error)
