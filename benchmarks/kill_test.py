@@ -2,11 +2,14 @@
 
     python benchmarks/kill_test.py --runs 100 --seed 1
     python benchmarks/kill_test.py --runs 30 --folder DIR     # in parts: --runs 60, 100 with the same folder go on
+    python benchmarks/kill_test.py --rivals 0.5               # half of the runs beside a second job on the same --out
 
 Every run must end with the digest, the clock, the cohorts and the accuracies of a run that nobody disturbed, and at
 no time may its results file or all of its checkpoints be unreadable. A moment is either some time within a round, on
 any rank, or a step in writing a file, on rank 0: half of it written, not yet forced to disk, not yet renamed, just
-renamed. Prints the counts; exit code 1 where any run fails.
+renamed. A rival is a second job, `run --resume` with the same --out, that starts at a random moment: it is refused
+while the first one lives, goes on with the run after that was killed, and then it is the first that has to wait.
+Prints the counts; exit code 1 where any run fails.
 """
 
 from __future__ import annotations
@@ -52,6 +55,9 @@ STATES = {
     "top-k": {"compression.kind": '"top-k"'},
 }
 """What a checkpoint holds besides the model: nothing, slots of the server's optimiser, residuals of sites."""
+HUNG = -1000
+REFUSED = 2
+"""Exit code of a job that finds another one at work."""
 STEPS = ("half", "fsync", "replace", "renamed")
 MEASURED = {name for name in columns(RoundRow) if name.endswith("wall_s")} | {"idle_fraction", "train_wall_s"}
 """Columns that no two runs share."""
@@ -81,8 +87,9 @@ def suicide(plan: dict) -> None:
     replace, fsync, seen = os.replace, os.fsync, Counter()
 
     def is_it(path: str) -> bool:
-        seen[plan["step"]] += plan["file"] in path
-        return plan["file"] in path and seen[plan["step"]] == plan["nth"]
+        is_file = plan["file"] == ("checkpoint" if ".ckpt" in Path(path).name else "results")
+        seen[plan["step"]] += is_file
+        return is_file and seen[plan["step"]] == plan["nth"]
 
     def hit_fsync(number: int) -> None:
         path = os.readlink(f"/proc/self/fd/{number}")
@@ -103,8 +110,10 @@ def suicide(plan: dict) -> None:
     os.replace, os.fsync = hit_replace, hit_fsync
 
 
-def launch(num_ranks: int, out: Path, state: str, plan: dict | None, limit_s: float = 300) -> int:
-    """Start or resume the run; the exit code. A negative one: it hung."""
+def launch(
+    num_ranks: int, out: Path, state: str, plan: dict | None, log: str = "", limit_s: float = 300
+) -> int:
+    """Start or resume the run; the exit code. HUNG: it had to be ended."""
     settings = [
         word for key, value in {**SCENARIO, **STATES[state]}.items() for word in ("-o", f"{key}={value}")
     ]
@@ -117,24 +126,52 @@ def launch(num_ranks: int, out: Path, state: str, plan: dict | None, limit_s: fl
         "HPCTRIP_KILL": json.dumps(plan),
         "PYTHONPATH": str(Path(__file__).parents[1]),
     }
-    with open(out.with_suffix(".log"), "ab") as log:
-        log.write(f"--- {num_ranks} rank(s), plan {plan}\n".encode())
-        log.flush()
+    with open(out.with_suffix(f"{log}.log"), "ab") as lines:
+        lines.write(f"--- {num_ranks} rank(s), plan {plan}\n".encode())
+        lines.flush()
         try:
             return subprocess.run(
-                command, env=environment, stdout=log, stderr=log, timeout=limit_s, cwd=out.parent
+                command, env=environment, stdout=lines, stderr=lines, timeout=limit_s, cwd=out.parent
             ).returncode
         except subprocess.TimeoutExpired:
-            return -1000
+            return HUNG
+
+
+class Rival:
+    """A second job on the same results file, from a random moment on."""
+
+    RAN, REFUSED = "ran to the end", "was refused"
+
+    def __init__(self, rng: random.Random, out: Path, state: str):
+        self._out, self._state = out, state
+        self._delay_s, self._num_ranks = rng.uniform(0, 4), rng.randint(1, 2)
+        self.code = 0
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        time.sleep(self._delay_s)
+        self.code = launch(self._num_ranks, self._out, self._state, None, ".rival")
+
+    def ended(self) -> str:
+        """Wait for its end; how it ended."""
+        self._thread.join()
+        if (
+            self.code == REFUSED
+            and "is being written by" not in self._out.with_suffix(".rival.log").read_text()
+        ):
+            return "was refused, but not for the other job"
+        return {0: self.RAN, REFUSED: self.REFUSED}.get(self.code, f"exit code {self.code}")
+
+    def at_work(self, out: Path) -> bool:
+        """Was it the reason why the last launch was refused?"""
+        return "is being written by" in out.with_suffix(".log").read_text().rpartition("--- ")[2]
 
 
 def plan_of(rng: random.Random, num_ranks: int) -> dict:
     """A random rank at a random moment; half of the time rank 0 in the middle of a file."""
     if rng.random() < 0.5:
-        file = rng.choice([".h5.tmp", ".ckpt"])
-        step = rng.choice(STEPS)
-        if file == ".h5.tmp" and step in ("replace", "renamed"):
-            file = ".h5"
+        file, step = rng.choice(["results", "checkpoint"]), rng.choice(STEPS)
         return {"rank": 0, "moment": "write", "file": file, "step": step, "nth": rng.randint(1, 4)}
     return {
         "rank": rng.randrange(num_ranks),
@@ -160,26 +197,29 @@ def difference(run: Run, other: Run) -> str:
 
 
 def survives(
-    rng: random.Random, folder: Path, index: int, references: dict[str, Run], counts: Counter
+    rng: random.Random, folder: Path, index: int, references: dict[str, Run], counts: Counter, rivals: float
 ) -> str:
-    """One run, killed once or twice; what went wrong, or ""."""
+    """One run, killed once or twice, beside a rival in a share `rivals` of them; what went wrong, or ""."""
     state, out = rng.choice(list(STATES)), folder / f"run{index}.h5"
     num_ranks, kills = rng.randint(1, 4), rng.choice([1, 1, 2])
+    rival = Rival(rng, out, state) if rng.random() < rivals else None
     while kills:
         plan = plan_of(rng, num_ranks)
         code = launch(num_ranks, out, state, plan)
-        if code == -1000:
+        if code == HUNG:
             return "hung after the kill"
-        if not code:  # it finished before the planned moment: begin again
-            counts["finished before the kill, done again"] += 1
+        if code == REFUSED and not (rival and rival.at_work(out)):
+            return "refused, although no rival was at work"
+        if code in (0, REFUSED):  # finished before the planned moment, or by the rival: begin again, alone
+            counts["refused beside a rival" if code else "finished before the kill, done again"] += 1
+            if rival:
+                rival.ended()
             for file in (out, *checkpoint.generations(out)):
                 file.unlink(missing_ok=True)
             continue
         kills -= 1
         counts["killed"] += 1
-        moment = (
-            "within a round" if plan["moment"] == "round" else f"writing {plan['file'].replace('.tmp', '')}"
-        )
+        moment = "within a round" if plan["moment"] == "round" else f"writing {plan['file']}"
         counts[f"  rank {'0' if plan['rank'] == 0 else '> 0'}, {moment}"] += 1
         if out.exists() and (faults := verify(open_run(out))):
             return f"results file after a kill: {faults[0]}"
@@ -188,10 +228,20 @@ def survives(
         counts["checkpoints read after a kill"] += any(file.exists() for file in checkpoint.generations(out))
         num_ranks = rng.choice([n for n in range(1, 5) if n != num_ranks])
     code = launch(num_ranks, out, state, None)
+    if rival:
+        ended = rival.ended()
+        counts[f"rival {ended}"] += 1
+        if ended not in (Rival.RAN, Rival.REFUSED):
+            return f"rival: {ended}"
+        if code == REFUSED and rival.at_work(out):
+            code = launch(num_ranks, out, state, None)
     if code:
         return f"resumed on {num_ranks} rank(s): exit code {code}"
     if faults := verify(open_run(out)):
         return f"results file: {faults[0]}"
+    kept = {out.name, *(path.name for path in checkpoint.generations(out))}
+    if left := {path.name for path in folder.glob(f"{out.name}*")} - kept:
+        return f"left behind: {', '.join(sorted(left))}"
     return difference(open_run(out), references[state])
 
 
@@ -203,7 +253,8 @@ def survives(
     type=click.Path(path_type=Path),
     help="Keep files, logs and counts there, and go on from them.",
 )
-def main(runs: int, seed: int, folder: Path | None) -> None:
+@click.option("--rivals", default=0.0, show_default=True, help="Share of the runs beside a second job.")
+def main(runs: int, seed: int, folder: Path | None, rivals: float) -> None:
     """Kill runs and resume them."""
     with tempfile.TemporaryDirectory() as temporary:
         folder = folder or Path(temporary)
@@ -219,7 +270,7 @@ def main(runs: int, seed: int, folder: Path | None) -> None:
         for index in range(len(journal.read_text().splitlines()), runs):
             rng, counts = random.Random(f"{seed}, {index}"), Counter()
             try:
-                problem = survives(rng, folder, index, references, counts)
+                problem = survives(rng, folder, index, references, counts, rivals)
             except Exception as error:
                 problem = f"{type(error).__name__}: {error}"
             if problem:

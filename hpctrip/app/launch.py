@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from datetime import UTC, datetime
 from functools import partial
 
@@ -37,11 +37,12 @@ def launch(begin: Callable[[], Start]) -> None:
     `begin` is called at rank 0. Raises InputError for bad input (on rank 0; the other ranks end quietly),
     DivergedError, and InterruptedRun (everywhere in its quiet form) where the run is to be resumed.
     """
-    with open_ranks() as first_ranks:
+    with open_ranks() as first_ranks, ExitStack() as until_over:
         begun: list[Start] = []  # stays at rank 0: a checkpoint's history is of no use elsewhere
 
         def announce() -> tuple[Tables, Tables, bool, bool]:
             begun.append(begin())
+            until_over.callback(begun[0].lock.release)
             given = resolve(begun[0].tables)
             return given.tables, given.set_by_policy, begun[0].checkpoint is not None, begun[0].finished
 
@@ -120,7 +121,11 @@ def _lead(
     interruption = Interruption(experiment.interrupt, start.path, [rank.host for rank in everyone])
     with Progress(aggregator, start.path) as progress:
         progress.say(f"hosts train {'; '.join(dict.fromkeys(rank.engine for rank in hosts))}")
-        for note in (*start.notes, *_changes(before.get("made_with", {}), about["made_with"])):
+        for note in (
+            *start.notes,
+            start.lock.note,
+            *_changes(before.get("made_with", {}), about["made_with"]),
+        ):
             progress.say(note)
         recorder = Recorder(start.path, meta, site_columns(aggregator))
         leader = Leader(aggregator, recorder, checkpointer, interruption, progress)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -15,10 +16,11 @@ from hpctrip.app.signals import stop_file
 from hpctrip.base.errors import Fault, InputError
 from hpctrip.base.identity import differing, flat, neutral_keys, without
 from hpctrip.base.inputs import Tables, read_layers, resolved
+from hpctrip.base.output import check_writable
 from hpctrip.record import checkpoint as checkpoints
 from hpctrip.record.checkpoint import Checkpoint
-from hpctrip.record.reader import open_run
-from hpctrip.record.writer import check_writable
+from hpctrip.record.lock import OutputLock
+from hpctrip.record.reader import Run, open_run
 from hpctrip.sim.rounds import History
 from hpctrip.sim.state import State
 
@@ -34,6 +36,8 @@ class Start:
     """The merged input."""
     path: str
     """The results file."""
+    lock: OutputLock
+    """The right to write it, to be released when the run is over."""
     checkpoint: Checkpoint | None = None
     """What to go on from; None: from the beginning."""
     source: Path | None = None
@@ -48,11 +52,26 @@ def start_new(paths: Iterable[str], overrides: Iterable[str], out: str | None, o
     """A run from the beginning. Raises InputError for bad input and where files are in the way."""
     given = read_input(paths, overrides)
     path = out or default_path(given.experiment.name, f"{datetime.now():%Y%m%d-%H%M%S-%f}")
+    with _locked(path, overwrite) as lock:
+        return _unless_told_to_stop(Start(given.tables, path, lock))
+
+
+@contextmanager
+def _locked(path: str, overwrite: bool) -> Iterator[OutputLock]:
+    """The right to write that results file and its checkpoints, given back where the body fails. Raises InputError
+    where they cannot be written, or are there and not to be overwritten."""
     check_writable(path, overwrite)
-    for file in checkpoints.generations(path):
-        if file.exists() and not overwrite:
-            raise InputError(str(file), "exists already", "resume from it, or allow overwriting")
-    return _unless_told_to_stop(Start(given.tables, path))
+    lock = OutputLock(path)
+    try:
+        check_writable(path, overwrite)  # again: it may have come meanwhile
+        for file in checkpoints.generations(path):
+            if file.exists() and not overwrite:
+                raise InputError(str(file), "exists already", "resume from it, or allow overwriting")
+            check_writable(file, overwrite)
+        yield lock
+    except BaseException:
+        lock.release()
+        raise
 
 
 def default_path(name: str, time: str) -> str:
@@ -64,21 +83,20 @@ def default_path(name: str, time: str) -> str:
 def start_resumed(source: str, paths: Iterable[str], overrides: Iterable[str], out: str | None) -> Start:
     """Go on from a results file's newest whole checkpoint, or from the named one; the input is the stored one with
     files and -o lines laid over it. `out` writes another results file. Raises InputError where that cannot be."""
-    notes: list[str] = []
     suffix = Path(source).suffix
-    if suffix in checkpoints.SUFFIXES:
-        found, file, path = checkpoints.read(source), Path(source), source.removesuffix(suffix)
-    else:
-        found, file, notes = checkpoints.newest(source)
-        path = source
-    if found is None:
-        raise InputError(source, "has no checkpoint beside it", f"looked for {' and '.join(_names(source))}")
-    tables = laid_over(_stored(found.input_toml, file), read_layers(paths, overrides))
-    elsewhere = out is not None and Path(out).resolve() != Path(path).resolve()
-    path = out or path
-    for written in (path, *checkpoints.generations(path)):
-        check_writable(written, overwrite=not elsewhere)
-    return _resumed(tables, path, found, file, notes)
+    one = suffix in checkpoints.SUFFIXES
+    results = source.removesuffix(suffix) if one else source
+    elsewhere = out is not None and Path(out).resolve() != Path(results).resolve()
+    path = out or results
+    with _locked(path, overwrite=not elsewhere) as lock:
+        found, file, notes = (
+            (checkpoints.read(source), Path(source), []) if one else checkpoints.newest(source)
+        )
+        if found is None or file is None:
+            looked = " and ".join(map(str, checkpoints.generations(source)))
+            raise InputError(source, "has no checkpoint beside it", f"looked for {looked}")
+        tables = laid_over(_stored(found.input_toml, file), read_layers(paths, overrides))
+        return _resumed(Start(tables, path, lock), found, file, notes)
 
 
 def start_or_resume(paths: Iterable[str], overrides: Iterable[str], out: str | None) -> Start:
@@ -87,25 +105,27 @@ def start_or_resume(paths: Iterable[str], overrides: Iterable[str], out: str | N
     if out is None:
         raise InputError("--resume", "no results file is named", "add --out FILE.h5")
     given = read_input(paths, overrides)
-    check_writable(out, overwrite=True)
-    found, file, notes = checkpoints.newest(out)
-    if found is not None:
-        start = _resumed(given.tables, out, found, file, notes)
-        state = state_of(found, given.experiment)
-        return replace(start, finished=bool(state.stop_reason) and _status(out) == "finished")
-    if not Path(out).exists():
-        return _unless_told_to_stop(Start(given.tables, out))
-    earlier = open_run(out)  # made without checkpoints, or ended before the first one
-    _refuse_other_input(_stored(earlier.input_toml, out), given.experiment, out)
-    done = earlier.meta["status"] == "finished"
-    if done and not given.experiment.stop.reason(earlier.history()):
-        raise InputError(
-            out,
-            "is finished, but the stop rules now ask for more, and it has no checkpoint beside it",
-            "name another --out, or remove it to run anew",
-        )
-    notes = [] if done else [f"{out} has no checkpoint beside it: starting from the beginning"]
-    return _unless_told_to_stop(Start(given.tables, out, notes=tuple(notes), finished=done))
+    with _locked(out, overwrite=True) as lock:
+        start = Start(given.tables, out, lock)
+        found, file, notes = checkpoints.newest(out)
+        if found is not None and file is not None:
+            state = state_of(found, given.experiment)
+            written = _readable(out)
+            finished = bool(state.stop_reason and written and written.meta["status"] == "finished")
+            return replace(_resumed(start, found, file, notes), finished=finished)
+        if not Path(out).exists():
+            return _unless_told_to_stop(start)
+        earlier = open_run(out)  # made without checkpoints, or ended before the first one
+        _refuse_other_input(_stored(earlier.input_toml, out), given.experiment, out)
+        done = earlier.meta["status"] == "finished"
+        if done and not given.experiment.stop.reason(earlier.history()):
+            raise InputError(
+                out,
+                "is finished, but the stop rules now ask for more, and it has no checkpoint beside it",
+                "name another --out, or remove it to run anew",
+            )
+        notes = [] if done else [f"{out} has no checkpoint beside it: starting from the beginning"]
+        return _unless_told_to_stop(replace(start, notes=tuple(notes), finished=done))
 
 
 def state_of(checkpoint: Checkpoint, experiment: Experiment) -> State:
@@ -129,11 +149,14 @@ def state_of(checkpoint: Checkpoint, experiment: Experiment) -> State:
     return State(checkpoint.round, checkpoint.clock_s, history, experiment.stop.reason(history))
 
 
-def _resumed(tables: Tables, path: str, found: Checkpoint, file: Path | None, notes: list[str]) -> Start:
-    assert file is not None
-    _refuse_other_input(_stored(found.input_toml, file), resolve(tables).experiment, file)
+def _resumed(start: Start, found: Checkpoint, file: Path, notes: list[str]) -> Start:
+    """`start` going on from a checkpoint. Both it and the results that it will replace must be of the same input."""
+    experiment = resolve(start.tables).experiment
+    _refuse_other_input(_stored(found.input_toml, file), experiment, file)
+    if (replaced := _readable(start.path)) is not None:
+        _refuse_other_input(_stored(replaced.input_toml, start.path), experiment, start.path)
     notes = [*(f"skipped: {note}" for note in notes), f"going on after round {found.round}, from {file}"]
-    return _unless_told_to_stop(Start(tables, path, found, file, tuple(notes)))
+    return _unless_told_to_stop(replace(start, checkpoint=found, source=file, notes=tuple(notes)))
 
 
 def _stored(input_toml: str, file: str | Path | None) -> Tables:
@@ -165,15 +188,12 @@ def _toml(value: Any) -> str:
     return "absent" if value is None else repr(value)
 
 
-def _names(path: str) -> list[str]:
-    return [str(file) for file in checkpoints.generations(path)]
-
-
-def _status(path: str) -> str:
+def _readable(path: str) -> Run | None:
+    """The results file; None where there is none, or where it is damaged and will be written anew."""
     try:
-        return open_run(path).meta["status"] if Path(path).exists() else ""
+        return open_run(path) if Path(path).exists() else None
     except InputError:
-        return ""  # unreadable: it will be written anew from the checkpoint
+        return None
 
 
 def _unless_told_to_stop(start: Start) -> Start:

@@ -13,15 +13,17 @@ Two kinds of wave strictly alternate, so no memory is written while anybody stil
 
 from __future__ import annotations
 
+import fcntl
 import io
 import mmap
 import os
 import select
 import shutil
 import tempfile
+import time
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -50,11 +52,13 @@ class Node:
 
     def _join(self, comm: Any) -> None:
         num_rows = self.size + _MORE_ROWS
-        folder = comm.bcast(_made_folder(num_rows) if self.rank == 0 else None)
+        made = _made_folder(num_rows) if self.rank == 0 else None
+        folder = comm.bcast(made and made[0])
         shared = _opened(folder, num_rows) if folder else None
         everywhere = all(comm.allgather(shared is not None))
-        if self.rank == 0 and folder:  # all have it open: nothing is left over, however the job ends
+        if made:  # all have it open: nothing is left over, however the job ends
             shutil.rmtree(folder, ignore_errors=True)
+            made[1].close()
         if not everywhere or not shared:
             raise OSError("the ranks of this machine cannot share memory")
         rows, self._pipes = shared  # the pipes are closed when nobody holds them any more
@@ -142,24 +146,48 @@ class Node:
 
 _PIPES = ("up", "tickets", "down0", "down1")
 _MEMORY = "memory"
+_PREFIX = "hpctrip-"
+_PLACES = (Path("/dev/shm"), Path(tempfile.gettempdir()))
+LEFTOVER_S = 60.0
+"""A folder younger than this may be another job's that is just being made."""
 
 
-def _made_folder(num_rows: int) -> Path | None:
-    """A new folder with the memory and the pipes; None where there is no room for it."""
-    for parent in (Path("/dev/shm"), Path(tempfile.gettempdir())):
+def _made_folder(num_rows: int) -> tuple[Path, BinaryIO] | None:
+    """A new folder with the memory and the pipes, and its memory's file, locked while this process lives; None where
+    there is no room for it."""
+    for parent in _PLACES:
+        _remove_leftovers(parent)
         with suppress(OSError):
-            folder = Path(tempfile.mkdtemp(prefix="hpctrip-", dir=parent))
+            folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
             try:
-                with open(folder / _MEMORY, "wb") as file:
-                    # written, not only made long: a full disk shows here, and not as a bus error later
-                    for _ in range(num_rows):
-                        file.write(bytes(ROW_BYTES))
+                file = io.BufferedWriter(io.FileIO(folder / _MEMORY, "x"))
+                with suppress(
+                    OSError
+                ):  # a file system without locks: nobody will take this folder for a leftover
+                    fcntl.flock(file, fcntl.LOCK_SH)
+                # written, not only made long: a full disk shows here, and not as a bus error later
+                for _ in range(num_rows):
+                    file.write(bytes(ROW_BYTES))
+                file.flush()
                 for name in _PIPES:
                     os.mkfifo(folder / name, 0o600)
-                return folder
+                return folder, file
             except OSError:
                 shutil.rmtree(folder, ignore_errors=True)
     return None
+
+
+def _remove_leftovers(parent: Path) -> None:
+    """Remove folders of this user's jobs that were killed before all ranks had opened them: nobody holds the lock."""
+    with suppress(OSError):
+        for folder in parent.glob(f"{_PREFIX}*"):
+            with suppress(OSError):
+                status = folder.lstat()
+                if status.st_uid != os.geteuid() or time.time() - status.st_mtime < LEFTOVER_S:
+                    continue
+                with open(folder / _MEMORY, "rb") as file:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def _poll(pipe: int) -> select.poll:

@@ -27,8 +27,8 @@ from typing import Any
 import numpy as np
 
 from hpctrip.base.errors import InputError
+from hpctrip.base.output import replace_file
 from hpctrip.record import schema
-from hpctrip.record.writer import replace_file
 from hpctrip.sim.rounds import History
 
 MAGIC = b"HPCTRIP\x02"
@@ -209,4 +209,3 @@ class Generations:
         """Remove what an earlier run left under these names."""
         for path in self._paths:
             path.unlink(missing_ok=True)
-            path.with_name(path.name + ".tmp").unlink(missing_ok=True)

@@ -13,10 +13,11 @@ import pandas as pd
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.identity import differing
+from hpctrip.base.output import replace_file
 from hpctrip.record import schema
 from hpctrip.record.reader import Run
 from hpctrip.record.schema import Column
-from hpctrip.record.writer import replace_file, write_table
+from hpctrip.record.writer import write_table
 
 FORMAT = "hpctrip table"
 

@@ -13,10 +13,10 @@ from rich.table import Table
 from rich.text import Text
 
 from hpctrip.base.errors import InputError
+from hpctrip.base.output import replace_file
 from hpctrip.base.units import HOUR_S
 from hpctrip.record import schema
 from hpctrip.record.reader import Run
-from hpctrip.record.writer import replace_file
 
 
 def show(run: Run) -> Table:

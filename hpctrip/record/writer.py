@@ -15,12 +15,8 @@ instead of raising an error.
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import io
 import json
-import os
-import tempfile
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -30,7 +26,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from hpctrip.base.errors import Fault, HpctripError, InputError
+from hpctrip.base.output import replace_file
 from hpctrip.record import schema
 from hpctrip.record.schema import Column, Table
 from hpctrip.sim.rounds import History
@@ -122,78 +118,6 @@ def _utf8(text: str | list[str]) -> np.ndarray:
     """A text or texts as HDF5 strings of fixed length (see the head of this file)."""
     values = np.array([t.encode() for t in text] if isinstance(text, list) else text.encode(), dtype="S")
     return values.astype(h5py.string_dtype("utf-8", max(values.dtype.itemsize, 1)))
-
-
-def replace_file(path: str | Path, data: bytes) -> None:
-    """Give a file new content at once or not at all, even if the job or the machine dies meanwhile.
-
-    The content is written to `path + ".tmp"` (a leftover of a killed job is replaced), forced to disk and renamed.
-    """
-    path = Path(os.path.realpath(path))  # a link to another file system stays a link
-    aside = path.with_name(path.name + ".tmp")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with open(aside, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(aside, path)
-    except OSError as error:
-        raise _unwritable(path, error) from error
-    finally:
-        with contextlib.suppress(OSError):
-            aside.unlink()
-    with contextlib.suppress(OSError):  # not every file system lets a folder be forced to disk
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-
-
-def check_writable(path: str | Path, overwrite: bool = False) -> None:
-    """Raise InputError unless `write_run(path, ...)` could work now. Leaves nothing behind.
-
-    Missing folders are fine: `write_run` makes them.
-    """
-    path = Path(os.path.realpath(path))
-    try:
-        if path.is_dir():
-            raise IsADirectoryError(errno.EISDIR, "it is a directory")
-        if path.exists() and not overwrite:
-            raise InputError(
-                str(path), "exists already", "remove it, allow overwriting, or choose another name"
-            )
-        if path.exists() and not os.access(path, os.W_OK):
-            raise PermissionError(errno.EACCES, "it is write-protected")
-        with contextlib.suppress(FileNotFoundError):
-            # the name itself: too long, under a file, not reachable
-            os.lstat(path.with_name(path.name + ".tmp"))
-        folder = next(parent for parent in path.parents if parent.exists())
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        raise _unwritable(path, error) from error
-
-
-_WAYS_OUT = {
-    errno.EISDIR: "name a file inside it",
-    errno.ENOSPC: "free some space or choose another place",
-    errno.EDQUOT: "free some space or choose another place",
-    errno.EACCES: "choose a place where you may write",
-    errno.EPERM: "choose a place where you may write",
-    errno.EROFS: "choose a place where you may write",
-}
-
-
-def _unwritable(path: Path, error: OSError) -> HpctripError:
-    """One clear line. A disk that fills up during the run is no fault of the input, anything else is."""
-    fault = Fault(
-        str(path), f"cannot be written: {error.strerror}", _WAYS_OUT.get(error.errno, "choose another place")
-    )
-    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
-        return HpctripError(str(fault))
-    return InputError(faults=[fault])
 
 
 class Recorder:

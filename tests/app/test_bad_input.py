@@ -282,7 +282,7 @@ FILES = {
     ),
     "an output that is a folder": (
         lambda folder: ["--out", folder],
-        ["cannot be written: it is a directory", "name a file inside it"],
+        ["cannot be written: it is a directory", "or a file inside it"],
     ),
     "an output that exists": (
         lambda folder: ["--out", written(folder / "old.h5", "precious")],

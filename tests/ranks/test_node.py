@@ -1,6 +1,8 @@
 """Ranks of one machine exchange through shared memory, and machines through MPI."""
 
 import json
+import os
+import time
 from pathlib import Path
 
 import pytest
@@ -41,9 +43,23 @@ def test_where_one_rank_cannot_share_memory_all_go_through_mpi(on_five):
 
 
 def test_a_full_disk_means_no_shared_memory(tmp_path, monkeypatch):
-    def full(path, mode="r"):
+    def full(path, kind, mode=0o600):
         raise OSError(28, "No space left on device", str(path))
 
-    monkeypatch.setattr(node, "open", full, raising=False)
-    monkeypatch.setattr(node.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(node, "_PLACES", (tmp_path,))
+    monkeypatch.setattr(node.os, "mkfifo", full)
     assert node._made_folder(3) is None and list(tmp_path.iterdir()) == []
+
+
+def test_what_a_killed_job_left_goes_at_the_next_start_and_a_living_one_is_let_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(node, "_PLACES", (tmp_path,))
+    dead, living, young = (node._made_folder(3) for _ in range(3))
+    unlike = tmp_path / "other-folder"
+    unlike.mkdir()
+    dead[1].close()
+    young[1].close()
+    hour_ago = time.time() - 3600
+    for folder in (dead[0], living[0], unlike):
+        os.utime(folder, (hour_ago, hour_ago))
+    made = node._made_folder(3)
+    assert set(tmp_path.iterdir()) == {living[0], young[0], unlike, made[0]}

@@ -1,0 +1,104 @@
+"""Files are written whole or not at all: aside, under a name that nobody can guess or has made before, and renamed."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import secrets
+import tempfile
+from pathlib import Path
+
+from hpctrip.base.errors import Fault, HpctripError, InputError
+
+
+def replace_file(path: str | Path, data: bytes) -> None:
+    """Give a file new content at once or not at all, even if the job or the machine dies meanwhile.
+
+    The content is written to a new file in the same folder, forced to disk and renamed. The name of that file is
+    random and it must not exist: two jobs never share one, and no link that somebody put there is followed. Raises
+    InputError where nothing can be written there and HpctripError where the disk is full.
+    """
+    path = Path(os.path.realpath(path))  # a link to another file system stays a link
+    aside = _aside(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(aside, "xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(aside, path)
+    except OSError as error:
+        raise unwritable(path, error) from error
+    finally:
+        with contextlib.suppress(OSError):
+            aside.unlink()
+    with contextlib.suppress(OSError):  # not every file system lets a folder be forced to disk
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def _aside(path: Path) -> Path:
+    return path.with_name(f"{path.name}.{secrets.token_hex(8)}.tmp")
+
+
+def remove_leftovers(path: str | Path) -> None:
+    """Remove what jobs that were killed while they wrote this file have left. Only for whoever alone may write it."""
+    path = Path(os.path.realpath(path))
+    leftover = re.compile(re.escape(path.name) + r"\.[0-9a-f]{16}\.tmp")
+    with contextlib.suppress(OSError):  # no such folder: nothing was left
+        for name in os.listdir(path.parent):
+            if leftover.fullmatch(name):
+                with contextlib.suppress(OSError):
+                    path.with_name(name).unlink()
+
+
+def check_writable(path: str | Path, overwrite: bool = False) -> None:
+    """Raise InputError unless `replace_file(path, ...)` could work now. Leaves nothing behind.
+
+    Missing folders are fine: `replace_file` makes them.
+    """
+    path = Path(os.path.realpath(path))
+    try:
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, "it is a directory")
+        if path.exists() and not overwrite:
+            raise InputError(
+                str(path), "exists already", "remove it, allow overwriting, or choose another name"
+            )
+        if path.exists() and not os.access(path, os.W_OK):
+            raise PermissionError(errno.EACCES, "it is write-protected")
+        with contextlib.suppress(FileNotFoundError):
+            # the name itself: too long, under a file, not reachable
+            os.lstat(_aside(path))
+        folder = next(parent for parent in path.parents if parent.exists())
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise unwritable(path, error) from error
+
+
+_WAYS_OUT = {
+    errno.EISDIR: "choose another name, or a file inside it",
+    errno.ENOSPC: "free some space or choose another place",
+    errno.EDQUOT: "free some space or choose another place",
+    errno.EACCES: "choose a place where you may write",
+    errno.EPERM: "choose a place where you may write",
+    errno.EROFS: "choose a place where you may write",
+}
+
+
+def unwritable(path: Path, error: OSError) -> HpctripError:
+    """One clear line. A disk that fills up during the run is no fault of the input, anything else is."""
+    fault = Fault(
+        str(path),
+        f"cannot be written: {error.strerror}",
+        _WAYS_OUT.get(error.errno or 0, "choose another place"),
+    )
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
+        return HpctripError(str(fault))
+    return InputError(faults=[fault])
