@@ -153,6 +153,14 @@ def _resumed(start: Start, found: Checkpoint, file: Path, notes: list[str]) -> S
     """`start` going on from a checkpoint. Both it and the results that it will replace must be of the same input."""
     experiment = resolve(start.tables).experiment
     _refuse_other_input(_stored(found.input_toml, file), experiment, file)
+    num_sites = experiment.num_sites()
+    for row in found.history.rows:
+        if not all(0 <= site < num_sites for site in row.cohort.site.tolist()):
+            raise InputError(
+                str(file),
+                f"its round {row.round} has a site that is not one of 0 to {num_sites - 1}",
+                "resume from the other one",
+            )
     if (replaced := _readable(start.path)) is not None:
         _refuse_other_input(_stored(replaced.input_toml, start.path), experiment, start.path)
     notes = [*(f"skipped: {note}" for note in notes), f"going on after round {found.round}, from {file}"]

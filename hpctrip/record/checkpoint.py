@@ -18,15 +18,18 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
 
 from hpctrip.base.errors import InputError
+from hpctrip.base.files import read_file
 from hpctrip.base.output import replace_file
 from hpctrip.record import schema
 from hpctrip.sim.rounds import History
@@ -36,7 +39,6 @@ MAGIC = b"HPCTRIP\x02"
 SUFFIXES = (".ckpt0", ".ckpt1")
 """The two generations of run.h5 are run.h5.ckpt0 and run.h5.ckpt1; which one is newer, their rounds say."""
 
-_DTYPES = {"<f4", "<f8", "<i8"}
 _DIGEST_BYTES = 32
 _KEPT = "kept"
 
@@ -107,6 +109,7 @@ def unpack(data: bytes, place: str) -> Checkpoint:
         )
     try:
         return _parse(memoryview(body))
+    # pydantic's error is a ValueError
     except (
         ValueError,
         LookupError,
@@ -122,33 +125,49 @@ def unpack(data: bytes, place: str) -> Checkpoint:
 _RESTORE = "restore a copy"
 
 
+class _Header(BaseModel):
+    """What the header must be, for a right checksum proves only that nobody changed the file by mistake."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+
+    round: int = Field(ge=0, lt=2**63)
+    clock_s: float = Field(ge=0)
+    stop_reason: str
+    about: dict[str, str | list[str] | dict[str, str]]
+    input_toml: str
+    arrays: list[tuple[str, Literal["<f4", "<f8", "<i8"], list[Annotated[int, Field(ge=0, lt=2**48)]]]]
+
+
 def _parse(body: memoryview) -> Checkpoint:
     start = len(MAGIC) + 8
     (length,) = struct.unpack("<Q", body[len(MAGIC) : start])
     end = start + length
-    header = json.loads(bytes(body[start:end]))
+    header = _Header.model_validate_json(bytes(body[start:end]))
     arrays: dict[str, dict[str, np.ndarray]] = {}
-    for path, dtype, shape in header["arrays"]:
-        if dtype not in _DTYPES or any(size < 0 for size in shape):
-            raise ValueError(f"array {path} of type {dtype}, shape {shape}")
+    for path, dtype, shape in header.arrays:
         start, end = end, end + math.prod(shape) * np.dtype(dtype).itemsize
+        if end > len(body):
+            raise ValueError(f"array {path} of shape {shape} ends beyond the file")
         table, _, name = path.rpartition("/")
         values = np.frombuffer(body[start:end], dtype=dtype).reshape(shape).copy()
         arrays.setdefault(table, {})[name] = values
     if end != len(body):
         raise ValueError(f"{len(body)} bytes, not {end}")
     kept = {int(site): row for site, row in arrays.pop(_KEPT, {}).items()}
-    state, history = arrays.pop(""), schema.history_of(arrays)
+    state = arrays.pop("")
+    if (state["params"].ndim, state["slots"].ndim) != (1, 2):
+        raise ValueError(f"parameters of shape {state['params'].shape}, slots of {state['slots'].shape}")
+    history = schema.history_of(_rows(arrays))
     checkpoint = Checkpoint(
-        round=header["round"],
-        clock_s=header["clock_s"],
-        stop_reason=header["stop_reason"],
+        round=header.round,
+        clock_s=header.clock_s,
+        stop_reason=header.stop_reason,
         history=history,
         params=state["params"],
         slots=state["slots"],
         kept=kept,
-        input_toml=header["input_toml"],
-        about=header["about"],
+        input_toml=header.input_toml,
+        about=header.about,
     )
     last = (history.last.round, history.last.clock_s) if history.last else (0, 0.0)
     if last != (checkpoint.round, checkpoint.clock_s) or len(history) != checkpoint.round:
@@ -156,13 +175,21 @@ def _parse(body: memoryview) -> Checkpoint:
     return checkpoint
 
 
+def _rows(tables: dict[str, dict[str, np.ndarray]]) -> dict[str, dict[str, np.ndarray]]:
+    """The tables, whose columns must have the types of the schema and, in each table, one length."""
+    for table, names in schema.TABLES.items():
+        rows = tables[table]["round"].shape
+        for name, about in names.items():
+            values = tables[table][name]
+            if values.dtype != np.dtype(about["dtype"]) or values.ndim != 1 or values.shape != rows:
+                raise ValueError(f"column {table}/{name} of type {values.dtype}, shape {values.shape}")
+    return tables
+
+
 def read(path: str | Path) -> Checkpoint:
-    """The checkpoint in a file. Raises InputError where there is none or where it is damaged."""
-    try:
-        data = Path(path).read_bytes()
-    except OSError as error:
-        raise InputError(str(path), f"cannot be read: {error.strerror}", "check the path") from error
-    return unpack(data, str(path))
+    """The checkpoint in a file. Raises InputError where there is none, where it is damaged or malformed, and where it
+    is larger than half of this machine's memory, as it is copied while it is read."""
+    return unpack(read_file(path, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2), str(path))
 
 
 def generations(results: str | Path) -> list[Path]:
