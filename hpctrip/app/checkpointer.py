@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -44,6 +45,13 @@ class Checkpointer:
         self._rules, self._files, self._clock = rules, files, clock
         self._input_toml, self._about = input_toml, about
         self._saved, self._end, self.cost_s, self.spent_s = saved_round, clock(), 0.0, 0.0
+
+    @property
+    def way_on(self) -> str:
+        """How to go on with an interrupted run."""
+        if not self._rules.enabled:
+            return "nothing to resume from (checkpoint.enabled = false)"
+        return f"resume with: python -m hpctrip resume {shlex.quote(str(self._files.results))}"
 
     def due(self, state: State, over: bool) -> bool:
         """Should `state` be saved? Always where it is the last one."""

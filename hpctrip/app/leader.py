@@ -113,7 +113,9 @@ class Leader:
         if self._failure:
             raise self._failure
         if self._interrupted:
-            raise InterruptedRun(f"interrupted after round {state.round}: {self._interrupted}; to be resumed")
+            raise InterruptedRun(
+                f"interrupted after round {state.round}: {self._interrupted}; {self._checkpointer.way_on}"
+            )
         self._progress.finished(state, final["params_digest"], self._checkpointer.spent_s)
 
     def failed(self, error: BaseException) -> None:

@@ -15,6 +15,7 @@ from pydantic import Field
 
 from hpctrip.base.component import Component
 from hpctrip.base.units import Seconds
+from hpctrip.ranks.open import launched_rank
 from hpctrip.sim.rounds import History
 
 RECENT_ROUNDS = 5
@@ -24,8 +25,13 @@ RECENT_ROUNDS = 5
 class Interrupt(Component):
     """When a run leaves early to be resumed: checkpoint, exit code 85. Nothing here changes a result."""
 
-    signals: list[Literal["SIGUSR1", "SIGUSR2", "SIGTERM", "SIGHUP", "SIGINT"]] = ["SIGUSR2", "SIGTERM"]
-    """Signals that mean it, at any rank: the round in progress ends, then the run leaves."""
+    signals: list[Literal["SIGUSR1", "SIGUSR2", "SIGTERM", "SIGHUP", "SIGINT"]] = [
+        "SIGUSR2",
+        "SIGTERM",
+        "SIGINT",
+    ]
+    """Signals that mean it, at any rank: the round in progress ends, then the run leaves. A second SIGINT (Ctrl-C) ends
+    the run at once, with exit code 130."""
     margin_rounds: int = Field(3, ge=0)
     """Leave when less than so many rounds' time (and that of two checkpoints) is left of the job, as
     SLURM_JOB_END_TIME or job_s says."""
@@ -43,6 +49,13 @@ def received() -> int:
 
 def _note(number: int, frame: FrameType | None) -> None:
     global _received
+    if number == signal.SIGINT:
+        if _received == signal.SIGINT:
+            raise KeyboardInterrupt
+        if launched_rank() == 0:
+            os.write(
+                2, b"\nhpctrip: the round in progress ends, then the run; Ctrl-C again ends it at once\n"
+            )
     _received = number
 
 

@@ -183,7 +183,7 @@ class MpiRanks:
         if error is None or getattr(error, "agreed", False) or isinstance(error, EndedByAggregator):
             return
         print(_report(error, self.rank), file=sys.stderr, flush=True)
-        self.abort(error.exit_code if isinstance(error, HpctripError) else 1)
+        self.abort(130 if isinstance(error, KeyboardInterrupt) else getattr(error, "exit_code", 1))
 
 
 def _check_size(size: int, launched: int, library: str) -> None:
@@ -200,6 +200,8 @@ def _report(error: BaseException, rank: int) -> str:
     who = f"hpctrip: rank {rank} on {hostname()}"
     if isinstance(error, HpctripError):
         return "\n".join(f"{who}: {line}" for line in str(error).splitlines())
+    if isinstance(error, KeyboardInterrupt):
+        return f"{who}: interrupted, ends the job at once"
     return f"{who} failed and ends the job\n{''.join(traceback.format_exception(error))}"
 
 

@@ -222,6 +222,7 @@ class Generations:
     """Writes checkpoints beside a results file, each over the older of two. `kept` is the one not to touch next."""
 
     def __init__(self, results: str | Path, kept: Path | None = None):
+        self.results = results
         self._paths = generations(results)
         self._next = 0 if kept is None or kept == self._paths[1] else 1
 

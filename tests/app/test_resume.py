@@ -199,22 +199,45 @@ def test_a_new_run_does_not_trample_on_checkpoints(tmp_path):
     assert "seed = 3" in newest(out)[0].input_toml and not (tmp_path / "run.h5.ckpt1").exists()
 
 
-def test_a_signal_ends_the_run_after_its_round_with_a_checkpoint(tmp_path, undisturbed, monkeypatch):
+@pytest.mark.parametrize("name", ["SIGUSR2", "SIGTERM", "SIGINT"])
+def test_a_signal_ends_the_run_after_its_round_with_a_checkpoint(tmp_path, undisturbed, monkeypatch, name):
     out = tmp_path / "run.h5"
     record = launching.Recorder.record
 
     def signalled(self, history):
         if len(history) == 1:  # recorded during round 2
-            os.kill(os.getpid(), signal.SIGUSR2)
+            os.kill(os.getpid(), getattr(signal, name))
         return record(self, history)
 
     monkeypatch.setattr(launching.Recorder, "record", signalled)
-    with pytest.raises(InterruptedRun, match="after round 2: SIGUSR2 received by rank 0") as caught:
+    with pytest.raises(InterruptedRun, match=f"after round 2: {name} received by rank 0") as caught:
         run(out, "checkpoint.every_rounds=100")
     assert caught.value.exit_code == 85
+    assert f"resume with: python -m hpctrip resume {out}" in str(caught.value)
     assert open_run(out).meta["status"] == "interrupted" and newest(out)[0].round == 2
     monkeypatch.undo()
     assert_same(resume(out), undisturbed)
+
+
+def test_ctrl_c_twice_ends_it_at_once(tmp_path, monkeypatch):
+    record = launching.Recorder.record
+
+    def twice(self, history):
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+        return record(self, history)
+
+    monkeypatch.setattr(launching.Recorder, "record", twice)
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "run.h5", rounds=50)
+    assert not (tmp_path / "run.h5.lock").exists()
+
+
+def test_an_interrupted_run_without_checkpoints_does_not_promise_to_go_on(tmp_path, monkeypatch):
+    out = tmp_path / "run.h5"
+    monkeypatch.setattr(launching, "Recorder", _touching(stop_file(out)))
+    with pytest.raises(InterruptedRun, match="nothing to resume from"):
+        run(out, "checkpoint.enabled=false")
 
 
 def test_a_stop_file_ends_the_run_and_stops_the_next_one_until_it_is_removed(tmp_path, monkeypatch):

@@ -138,13 +138,30 @@ def test_a_signal_to_any_rank_ends_the_run_with_code_85_and_it_goes_on_elsewhere
         assert_same(open_run(out), undisturbed)
 
 
-def test_term_to_mpirun_means_the_same(tmp_path, job):
-    one = job(2, "run", "--out", tmp_path / "run.h5", stop__max_rounds=LONG).after("round    1")
-    one.process.send_signal(signal.SIGTERM)  # mpich's mpirun hands it on; Open MPI's kills the ranks
-    code = one.code()
+@pytest.fixture
+def handed_on():
     if "Hydra" not in subprocess.run(["mpirun", "--version"], capture_output=True, text=True).stdout.title():
-        pytest.skip("this mpirun does not hand SIGTERM on")
-    assert code == 85, one.log
+        pytest.skip("this mpirun does not hand signals on: Open MPI's kills the ranks")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_term_or_ctrl_c_to_mpirun_means_the_same(tmp_path, job, handed_on, number):
+    one = job(2, "run", "--out", tmp_path / "run.h5", stop__max_rounds=LONG).after("round    1")
+    one.process.send_signal(number)
+    assert one.code() == 85, one.log
+    assert f"resume with: python -m hpctrip resume {tmp_path / 'run.h5'}" in one.log
+    assert "Traceback" not in one.log
+
+
+def test_ctrl_c_twice_ends_mpirun_at_once_without_tracebacks(tmp_path, job, handed_on):
+    slow = {"stop__max_rounds": LONG, "train__local_epochs": 300}
+    one = job(2, "run", "--out", tmp_path / "run.h5", **slow).after("round    1")
+    one.process.send_signal(signal.SIGINT)
+    one.after("Ctrl-C again ends it at once")
+    one.process.send_signal(signal.SIGINT)
+    assert one.code() not in (0, 85), one.log
+    assert "Traceback" not in one.log and "KeyboardInterrupt" not in one.log
+    assert verify(open_run(tmp_path / "run.h5")) == []
 
 
 @pytest.mark.parametrize("rank", [0, 2])
