@@ -6,6 +6,7 @@ input (the record of a run, a replay, a check) walks the fields, so a new compon
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,19 +35,14 @@ class Source(NamedTuple):
     def __str__(self) -> str:
         return f"{self.key} {self.path} blake2b:{self.digest}"
 
-    @classmethod
-    def parse(cls, text: str) -> Source:
-        """The source that this text is of; one that is none has an empty digest."""
-        key, _, rest = text.partition(" ")
-        path, _, found = rest.rpartition(" blake2b:")
-        return cls(key, path, found)
 
-
-def sources(texts: object, place: str) -> list[Source]:
-    """The sources in a file at `place`. Raises InputError where they are no list of texts."""
-    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-        raise InputError(place, "does not say what its run read", "restore a copy")
-    return [Source.parse(text) for text in texts]
+def read_sources(texts: object, place: object) -> list[Source]:
+    """The sources whose texts, `str(source)`, are stored in a file at `place`. InputError where they are none."""
+    form = re.compile(r"([\w.]+) (.*) blake2b:([0-9a-f]+)", re.DOTALL)
+    found = [form.fullmatch(str(text)) for text in (texts if isinstance(texts, list) else [texts])]
+    if not all(found):
+        raise InputError(str(place), "does not say clearly what its run read", "restore a copy")
+    return [Source(*match.groups()) for match in found if match]
 
 
 def differing(recorded: Iterable[Source], found: Iterable[Source]) -> list[tuple[Source, Source]]:

@@ -51,7 +51,10 @@ def test_prepared_data_that_are_damaged_are_made_again(caplog, name, damage):
     digest = cached.digest_of(folder)
     damage(folder / name)
     assert values(prepared()) == WHOLE and cached.digest_of(folder) == digest
-    assert "made again" in caplog.text or (name, damage) == ("manifest.json", flip)  # a state that nothing has
+    assert "made again" in caplog.text or (name, damage) == (
+        "manifest.json",
+        flip,
+    )  # a state that nothing has
     assert [path.name for path in folder.parent.iterdir() if path.is_dir()] == [folder.name]
 
 
@@ -92,7 +95,7 @@ def test_a_damaged_copy_in_a_cache_that_cannot_be_written_is_one_clear_report(mo
         raise OSError(30, "Read-only file system")
 
     monkeypatch.setattr(cached.np, "save", full)
-    with pytest.raises(InputError, match="prepared data cannot be written here.*HPCTRIP_CACHE"):
+    with pytest.raises(InputError, match=r"prepared data cannot be written here.*HPCTRIP_CACHE"):
         prepared()
 
 
