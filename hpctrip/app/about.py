@@ -48,6 +48,7 @@ def attributes(aggregator: Aggregator, given: Input, everyone: list[RankFacts]) 
         "num_params": len(host.initial_params),
         "neutral_keys": neutral_keys(experiment),
         "policy_keys": given.policy_keys,
+        "packages": list(map(str, given.extensions.packages)),
         "num_ranks": ranks.size,
         "transport": ranks.name,
         "engine": host.engine.name,

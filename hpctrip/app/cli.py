@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from collections.abc import Callable
 
 import click
 
@@ -29,20 +29,26 @@ def cli() -> None:
     """
 
 
-_overrides = click.option(
-    "-o", "overrides", multiple=True, metavar="KEY=VALUE", help="One line of TOML laid over the files."
+_plugins = click.option(
+    "--plugin", "plugins", multiple=True, metavar="FILE.py", help="Run your own Python file first."
 )
 
 
+def _input(command: Callable[..., None]) -> Callable[..., None]:
+    """What the user gives of an input, as `paths`, `overrides` and `plugins`."""
+    files = click.argument("paths", nargs=-1, metavar="[FILE.toml]...")
+    lines = click.option(
+        "-o", "overrides", multiple=True, metavar="KEY=VALUE", help="One line of TOML laid over the files."
+    )
+    return files(lines(_plugins(command)))
+
+
 @cli.command()
-@click.argument("paths", nargs=-1, metavar="[FILE.toml]...")
-@_overrides
+@_input
 @click.option("--out", metavar="FILE.h5", help="Results file (default: results/NAME-TIME.h5).")
 @click.option("--overwrite", is_flag=True, help="Replace the results file if it exists.")
 @click.option("--resume", is_flag=True, help="Go on from the checkpoint beside --out, if there is one.")
-def run(
-    paths: tuple[str, ...], overrides: tuple[str, ...], out: str | None, overwrite: bool, resume: bool
-) -> None:
+def run(out: str | None, overwrite: bool, resume: bool, **given: tuple[str, ...]) -> None:
     """Train one scenario: TOML files merged left to right; none: a demonstration on embedded data.
 
     Under mpirun or srun rank 0 is the aggregator and every other rank hosts a share of the sites.
@@ -51,45 +57,40 @@ def run(
     from hpctrip.app.resume import start_new, start_or_resume
 
     if resume:
-        launch(lambda: start_or_resume(paths, overrides, out))
+        launch(lambda: start_or_resume(out=out, **given))
     else:
-        launch(lambda: start_new(paths, overrides, out, overwrite))
+        launch(lambda: start_new(out=out, overwrite=overwrite, **given))
 
 
 @cli.command()
 @click.argument("source", metavar="FILE.h5")
-@click.argument("paths", nargs=-1, metavar="[FILE.toml]...")
-@_overrides
+@_input
 @click.option("--out", metavar="FILE.h5", help="Write another results file (default: go on with FILE.h5).")
-def resume(source: str, paths: tuple[str, ...], overrides: tuple[str, ...], out: str | None) -> None:
+def resume(source: str, out: str | None, **given: tuple[str, ...]) -> None:
     """Go on with a run that ended early, on any number of ranks, or one whose stop rules change.
 
-    FILE.h5 is its results file, or one of the two checkpoints beside it (FILE.h5.ckpt0, FILE.h5.ckpt1).
+    FILE.h5 is its results file, or one of the two checkpoints beside it (FILE.h5.ckpt0, FILE.h5.ckpt1). Plug-ins are
+    never run because such a file names them: give them again.
     """
     from hpctrip.app.launch import launch
     from hpctrip.app.resume import start_resumed
 
-    launch(lambda: start_resumed(source, paths, overrides, out))
+    launch(lambda: start_resumed(source, out=out, **given))
 
 
 @cli.command()
-@click.argument("paths", nargs=-1, metavar="[FILE.toml]...")
-@_overrides
-def check(paths: tuple[str, ...], overrides: tuple[str, ...]) -> None:
+@_input
+def check(**given: tuple[str, ...]) -> None:
     """Validate an input and print every key with the value in force."""
-    import tomli_w
-
     from hpctrip.app.experiment import read_input
-    from hpctrip.base.inputs import resolved
 
-    experiment = read_input(paths, overrides).experiment
-    experiment.num_sites()
-    click.echo(tomli_w.dumps(_without_none(resolved(experiment))), nl=False)
+    checked = read_input(**given)
+    checked.experiment.num_sites()
+    click.echo(checked.resolved_toml, nl=False)
 
 
 @cli.command()
-@click.argument("paths", nargs=-1, metavar="[FILE.toml]...")
-@_overrides
+@_input
 @click.option("-n", "num_ranks", type=click.IntRange(1, 100_000), default=1, help="Ranks, rank 0 included.")
 @click.option("--rounds", type=click.IntRange(1, 10_000), default=10, help="Rounds to look ahead.")
 @click.option(
@@ -105,19 +106,20 @@ def check(paths: tuple[str, ...], overrides: tuple[str, ...]) -> None:
     help="Bandwidth of a rank's link to the others.",
 )
 def plan(
-    paths: tuple[str, ...],
-    overrides: tuple[str, ...],
     num_ranks: int,
     rounds: int,
     samples_per_second: float | None,
     gbit_per_second: float,
+    **given: tuple[str, ...],
 ) -> None:
     """Say what a run would do and cost on so many ranks, and what is wrong with it, without running it."""
     from rich.console import Console
 
+    from hpctrip.app.experiment import read_input
     from hpctrip.app.forecast import forecast
 
-    planned = forecast(paths, overrides, num_ranks, rounds, samples_per_second, gbit_per_second * 1e9)
+    experiment = read_input(**given).experiment
+    planned = forecast(experiment, num_ranks, rounds, samples_per_second, gbit_per_second * 1e9)
     Console(highlight=False).print(planned)
 
 
@@ -182,25 +184,26 @@ def export(path: str, folder: str) -> None:
 @cli.command()
 @click.argument("paths", nargs=-1, required=True, metavar="FILE.h5...")
 @click.option("--no-replay", is_flag=True, help="Check the file against itself only (quick).")
-@click.option("--plugins", is_flag=True, help="Run the plug-ins that a file's input names: they are code.")
-def verify(paths: tuple[str, ...], no_replay: bool, plugins: bool) -> None:
+@_plugins
+def verify(paths: tuple[str, ...], no_replay: bool, plugins: tuple[str, ...]) -> None:
     """Check results files. Exit code 2 where one is wrong.
 
     Each file is checked against itself (schema, checksums, clock arithmetic), then its simulated half is replayed from
     its stored input: the world, what was seen, the cohorts, who arrived, and the clock.
     """
     from hpctrip.base.errors import InputError
+    from hpctrip.base.plugins import Plugin
     from hpctrip.record.reader import open_runs
     from hpctrip.record.verify import verify as faults_of
 
-    faults = []
+    faults, own = [], [Plugin.read(path) for path in plugins]
     for run_ in open_runs(paths):
         found, but = faults_of(run_), ", not replayed" if no_replay else ""
         if not found and not no_replay:
             from hpctrip.app.replay import NotReplayable, replay
 
             try:
-                found = replay(run_, plugins)
+                found = replay(run_, own)
             except NotReplayable as reason:
                 but = f", but not replayed: {reason}"
         faults += found
@@ -257,26 +260,16 @@ def fetch(data: str, folder: str) -> None:
 
 
 @cli.command()
-@click.argument("paths", nargs=-1, metavar="[FILE.toml]...")
-@_overrides
-def prepare(paths: tuple[str, ...], overrides: tuple[str, ...]) -> None:
+@_input
+def prepare(**given: tuple[str, ...]) -> None:
     """Prepare the data of an input once, ahead of its runs, e.g. on a login node that shares $HPCTRIP_CACHE."""
     from hpctrip.app.experiment import read_input
     from hpctrip.learn.data.cached import cache_dir
 
-    experiment = read_input(paths, overrides).experiment
+    experiment = read_input(**given).experiment
     experiment.workload.prepare_data(experiment.seed)
     click.echo(experiment.workload.checked_task(experiment.seed).source)
     click.echo(f"prepared in {cache_dir()}")
-
-
-def _without_none(table: dict[str, Any]) -> dict[str, Any]:
-    """TOML has no null: a key that is absent means its default."""
-    return {
-        key: _without_none(value) if isinstance(value, dict) else value
-        for key, value in table.items()
-        if value is not None
-    }
 
 
 def main() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from hpctrip.base.component import Component
 from hpctrip.base.errors import InputError
 from hpctrip.base.identity import Neutral
 from hpctrip.base.inputs import Tables, merge, read_layers, resolved, validate
-from hpctrip.base.plugins import import_plugin
+from hpctrip.base.plugins import NO_EXTENSIONS, Extensions
 from hpctrip.learn.aggregate import SERVERS
 from hpctrip.learn.compression import COMPRESSIONS
 from hpctrip.learn.engines import EngineChoice
@@ -50,8 +51,9 @@ class Experiment(Component):
     """How figures call this run; absent: its policy."""
     seed: int = Field(0, ge=0, lt=2**63)
     """Every random stream derives from it."""
-    plugins: list[str] = []
-    """Python files to import first: they add policies, power models or workloads of your own."""
+    plugins: Neutral[list[str]] = []
+    """Python files to run first: they add policies, power models or workloads of your own. Paths in an input file are
+    relative to that file. What a run records, and compares, is their content."""
     sites: SITES.field() = Field(default_factory=dict, validate_default=True)
     network: Network = Network()
     power: POWER_MODELS.field() = Field(default_factory=dict, validate_default=True)
@@ -119,12 +121,15 @@ class Input:
     set_by_policy: Tables
     """{table: {key: value}} that a policy which is a world of its own (centralized) lays over them."""
     experiment: Experiment
+    extensions: Extensions = NO_EXTENSIONS
+    """Code that the user added, which has run."""
 
     @classmethod
-    def of(cls, tables: Tables, set_by_policy: Tables) -> Input:
-        """What the tables mean with what the policy sets. Raises InputError with every fault found."""
+    def of(cls, tables: Tables, set_by_policy: Tables, extensions: Extensions = NO_EXTENSIONS) -> Input:
+        """What the tables mean with what the policy sets, once `extensions` have run. Raises InputError with every
+        fault found."""
         layers = [{name: table} for name, table in set_by_policy.items()]
-        return cls(tables, set_by_policy, experiment_of(laid_over(tables, layers)))
+        return cls(tables, set_by_policy, experiment_of(laid_over(tables, layers)), extensions)
 
     @property
     def toml(self) -> str:
@@ -137,6 +142,11 @@ class Input:
         return json.dumps(resolved(self.experiment))
 
     @property
+    def resolved_toml(self) -> str:
+        """The same as TOML, which has no null: a key that is absent means its default."""
+        return tomli_w.dumps(_without_none(resolved(self.experiment)))
+
+    @property
     def policy_keys(self) -> list[str]:
         """The dotted keys, and the tables as a whole where it sets their kind, that the policy sets."""
         return [
@@ -146,14 +156,53 @@ class Input:
         ]
 
 
-def read_input(paths: Iterable[str] = (), overrides: Iterable[str] = ()) -> Input:
-    """Merge, validate and return the input; no path at all means the embedded default scenario.
+def _without_none(table: Tables) -> Tables:
+    return {
+        key: _without_none(value) if isinstance(value, dict) else value
+        for key, value in table.items()
+        if value is not None
+    }
+
+
+def read_input(
+    paths: Iterable[str] = (), overrides: Iterable[str] = (), plugins: Iterable[str] = ()
+) -> Input:
+    """Merge, validate and return the input; no path at all means the embedded default scenario. The plug-ins that it
+    names, and `plugins` besides, are run first.
 
     Raises InputError with every fault found.
     """
-    *layers, last = read_layers(paths, overrides)
+    (*layers, last), extensions = read_given(paths, overrides, plugins)
+    extensions.run()
     embedded = files("hpctrip.app").joinpath("default.toml").read_text()
-    return resolve(laid_over({}, [*(layers or [tomllib.loads(embedded)]), last]))
+    return resolve(laid_over({}, [*(layers or [tomllib.loads(embedded)]), last]), extensions)
+
+
+def read_given(
+    paths: Iterable[str], overrides: Iterable[str], plugins: Iterable[str]
+) -> tuple[list[Tables], Extensions]:
+    """What the user gave in this command: the layers of the input, and the code that they and `plugins` name, read and
+    not run. The layers name plug-ins as seen from the working directory. Raises InputError."""
+    paths = list(paths)
+    layers = read_layers(paths, overrides)
+    named: object = []
+    for path, layer in zip([*paths, ""], layers, strict=True):
+        if "plugins" in layer:
+            named = layer["plugins"] = _seen_from_here(layer["plugins"], os.path.dirname(path))
+    if extra := list(plugins):
+        named = layers[-1]["plugins"] = [*(named if isinstance(named, list) else []), *extra]
+    known = [path for path in named if isinstance(path, str)] if isinstance(named, list) else []
+    return layers, Extensions.of(known)
+
+
+def _seen_from_here(named: object, folder: str) -> object:
+    """The paths in a list, relative to the folder of their file; what is no path is left for the validation."""
+    if not isinstance(named, list):
+        return named
+    return [
+        os.path.join(folder, path) if isinstance(path, str) and not path.startswith("~") else path
+        for path in named
+    ]
 
 
 def laid_over(tables: Tables, layers: Iterable[Tables]) -> Tables:
@@ -163,18 +212,16 @@ def laid_over(tables: Tables, layers: Iterable[Tables]) -> Tables:
     return tables
 
 
-def resolve(tables: Tables) -> Input:
-    """What merged tables mean, with what their policy sets. Raises InputError with every fault found."""
-    given = Input.of(tables, {})
+def resolve(tables: Tables, extensions: Extensions = NO_EXTENSIONS) -> Input:
+    """What merged tables mean, with what their policy sets, once `extensions` have run. Raises InputError with every
+    fault found."""
+    given = Input.of(tables, {}, extensions)
     sites, seed = given.experiment.sites, given.experiment.seed
     replaced = given.experiment.policy.replaces(lambda: len(sites.checked_distances_m(seed)))
-    return Input.of(tables, replaced) if replaced else given
+    return Input.of(tables, replaced, extensions) if replaced else given
 
 
 def experiment_of(tables: Tables) -> Experiment:
-    """The experiment that the tables describe as they stand. Plug-ins named there are imported first."""
-    plugins = tables.get("plugins", [])
-    if isinstance(plugins, list):
-        for path in plugins:
-            import_plugin(str(path))
+    """The experiment that the tables describe as they stand. Plug-ins that they name are not run: `read_input` has done
+    so, where the user named them."""
     return validate(tables, Experiment)

@@ -9,10 +9,12 @@ import click
 
 from hpctrip.app.experiment import Experiment
 from hpctrip.base.component import Component, registry_of, unknown_name
+from hpctrip.base.plugins import Extensions
 
 
 def show_sections(section: str | None = None) -> None:
     """Print every key of the input, or those of one section. Raises click.BadParameter for an unknown one."""
+    Extensions.of(()).run()
     Experiment.model_rebuild(force=True)
     if section not in (None, *Experiment.model_fields):
         raise click.BadParameter(
@@ -26,7 +28,7 @@ def show_sections(section: str | None = None) -> None:
             click.secho(
                 f"\n[{name}]  kind: one of {', '.join(registry)} (default {registry.default})", bold=True
             )
-            show_registry(registry)
+            _describe_all(registry)
         elif isinstance(field.annotation, type) and issubclass(field.annotation, Component):
             click.secho(f"\n[{name}]", bold=True)
             _describe(field.annotation)
@@ -35,7 +37,12 @@ def show_sections(section: str | None = None) -> None:
 
 
 def show_registry(registry: Mapping[str, Any]) -> None:
-    """Print the kinds of one registry and their keys."""
+    """Print the kinds of one registry, those of installed packages included, and their keys."""
+    Extensions.of(()).run()
+    _describe_all(registry)
+
+
+def _describe_all(registry: Mapping[str, Any]) -> None:
     for kind in sorted(registry):
         click.secho(f"{kind}", bold=True, nl=False)
         click.echo(f": {_first_line(registry[kind])}")

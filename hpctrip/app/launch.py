@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 
@@ -12,7 +13,7 @@ import torch
 from hpctrip.app.about import RankFacts, attributes, site_columns
 from hpctrip.app.aggregator import Aggregator
 from hpctrip.app.checkpointer import Checkpointer
-from hpctrip.app.experiment import Experiment, Input, resolve
+from hpctrip.app.experiment import Experiment, Input
 from hpctrip.app.host import Host
 from hpctrip.app.leader import Leader
 from hpctrip.app.loop import train
@@ -20,7 +21,10 @@ from hpctrip.app.progress import Progress
 from hpctrip.app.restore import restore
 from hpctrip.app.resume import Start, state_of
 from hpctrip.app.signals import Interruption, listening
+from hpctrip.app.sources import refuse_others, sources_of
 from hpctrip.base.inputs import Tables
+from hpctrip.base.plugins import Extensions
+from hpctrip.base.sources import Source
 from hpctrip.ranks.base import Ranks, hostname, together
 from hpctrip.ranks.device import choose_device, hosts_kind
 from hpctrip.ranks.memory import map_large_blocks
@@ -40,18 +44,21 @@ def launch(begin: Callable[[], Start]) -> None:
     with open_ranks() as first_ranks, ExitStack() as until_over:
         begun: list[Start] = []  # stays at rank 0: a checkpoint's history is of no use elsewhere
 
-        def announce() -> tuple[Tables, Tables, bool, bool]:
-            begun.append(begin())
-            until_over.callback(begun[0].lock.release)
-            given = resolve(begun[0].tables)
-            return given.tables, given.set_by_policy, begun[0].checkpoint is not None, begun[0].finished
+        def announce() -> tuple[Tables, Tables, Extensions, bool, bool]:
+            start = begin()
+            begun.append(start)
+            until_over.callback(start.lock.release)
+            given, resumed = start.given, start.checkpoint is not None
+            return given.tables, given.set_by_policy, given.extensions, resumed, start.finished
 
-        tables, set_by_policy, resumed, finished = first_ranks.lead(announce)
+        tables, set_by_policy, extensions, resumed, finished = first_ranks.lead(announce)
         if finished:
             for start in begun:
                 print(f"{start.path} is finished already")
             return
-        given = Input.of(tables, set_by_policy)
+        if not begun:
+            extensions.run()  # what rank 0 has read and run
+        given = Input.of(tables, set_by_policy, extensions)
         experiment = given.experiment
         with (
             # the watchdog first: hosts wait for each other already where a transport is opened
@@ -60,6 +67,7 @@ def launch(begin: Callable[[], Start]) -> None:
             listening(experiment.interrupt.signals),
         ):
             host, aggregator = _parts(experiment, ranks)
+            read = ranks.lead(lambda: _read(given, host, begun[0]))
             params = restore(host, begun[0] if begun else None) if resumed else host.initial_params
             about = RankFacts(hostname(), _device_name(host.device), host.engine.description)
             everyone = ranks.gather(about)
@@ -67,7 +75,7 @@ def launch(begin: Callable[[], Start]) -> None:
                 _, params = train(host, State(), params, None)
                 ranks.lead(partial(Leader.finish, None, None, params))
                 return
-            _lead(aggregator, given, begun[0], everyone or [], params)
+            _lead(aggregator, given, begun[0], everyone or [], params, read)
 
 
 def _parts(experiment: Experiment, ranks: Ranks) -> tuple[Host, Aggregator | None]:
@@ -91,8 +99,27 @@ def _parts(experiment: Experiment, ranks: Ranks) -> tuple[Host, Aggregator | Non
     return together(ranks, build)
 
 
+@dataclass(frozen=True)
+class _Read:
+    """What the run reads, and what is to be said of it."""
+
+    sources: list[Source]
+    notes: list[str]
+
+
+def _read(given: Input, host: Host, start: Start) -> _Read:
+    """Raises InputError where a run that goes on would read something else than before."""
+    sources = sources_of(given, host.task)
+    return _Read(sources, refuse_others(start.read, sources, start.source))
+
+
 def _lead(
-    aggregator: Aggregator, given: Input, start: Start, everyone: list[RankFacts], params: torch.Tensor
+    aggregator: Aggregator,
+    given: Input,
+    start: Start,
+    everyone: list[RankFacts],
+    params: torch.Tensor,
+    read: _Read,
 ) -> None:
     """Rank 0's part from the first round on. `everyone` are the facts of every rank."""
     ranks, experiment, saved = aggregator.ranks, aggregator.experiment, start.checkpoint
@@ -108,12 +135,16 @@ def _lead(
             *before.get("starts", []),
             f"after round {state.round}: {now}, {ranks.size} rank(s) on {nodes}",
         ],
+        "sources": list(map(str, read.sources)),
         "made_with": {
             name: str(meta[name]) for name in ("engine", "hpctrip_version", "torch_version", "numpy_version")
         }
-        | {"devices": ", ".join(sorted({rank.device for rank in hosts}))},
+        | {
+            "devices": ", ".join(sorted({rank.device for rank in hosts})),
+            "packages": ", ".join(meta["packages"]) or "none",
+        },
     }
-    meta |= {name: about[name] for name in ("created_utc", "starts")}
+    meta |= {name: about[name] for name in ("created_utc", "starts", "sources")}
     files = Generations(start.path, start.source)
     if saved is None:
         files.clear()  # of the run that this one replaces
@@ -123,6 +154,7 @@ def _lead(
         progress.say(f"hosts train {'; '.join(dict.fromkeys(rank.engine for rank in hosts))}")
         for note in (
             *start.notes,
+            *read.notes,
             start.lock.note,
             *_changes(before.get("made_with", {}), about["made_with"]),
         ):

@@ -6,15 +6,18 @@ everything that follows from the input and the history is computed anew, by the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from hpctrip.app.experiment import experiment_of
+from hpctrip.app.sources import other_plugins, recorded_plugins, replayed_sources
 from hpctrip.base.errors import Fault, InputError
+from hpctrip.base.plugins import Extensions, Plugin, installed
 from hpctrip.base.rows import columns
+from hpctrip.base.sources import Source, differing, read_sources
 from hpctrip.record.reader import Run
 from hpctrip.record.schema import FORMAT_VERSION
 from hpctrip.record.verify import RELATIVE_TOLERANCE
@@ -28,25 +31,52 @@ class NotReplayable(Exception):
     """Why a sound file cannot be replayed here."""
 
 
-def replay(run: Run, plugins: bool = False) -> list[Fault]:
+def replay(run: Run, plugins: Sequence[Plugin] = ()) -> list[Fault]:
     """Every recorded number of the simulated half that its input does not lead to; empty: the run is confirmed.
 
-    `plugins` allows importing the plug-ins that the input names: they are code. Raises NotReplayable where the run
-    needs what is not here: its plug-ins, its power traces, an input and rules of this version.
+    `plugins` are those that the user named; of these the run's own, by their digests, are run. Raises NotReplayable
+    where the run needs what is not here: its plug-ins, its power traces, an input and rules of this version.
     """
-    if run.input.get("plugins") and not plugins:
-        raise NotReplayable("its input names plug-ins, which are code: --plugins runs them")
     history = run.history()
     try:
+        recorded = read_sources(run.meta["sources"], run.path)
+        _run_plugins(recorded, run, plugins)
+        experiment = experiment_of(run.input)
+        if other := other_files(run, recorded, replayed_sources(experiment)):
+            return other  # whatever else differed would follow from it
         # the sizes of the shards are those of the file, so no data are needed
         sizes = run.sites.get("num_samples", pd.Series(dtype="int64")).to_numpy()
-        simulation = experiment_of(run.input).simulation(run.meta["num_params"] or 1, sizes)
+        simulation = experiment.simulation(run.meta["num_params"] or 1, sizes)
     except InputError as error:
         raise NotReplayable(str(error.faults[0])) from None
     faults = [*_sites(run, simulation), *_rounds(run, simulation, history)]
     if faults and run.format_version < FORMAT_VERSION:
         raise NotReplayable(f"an older hpctrip wrote it, whose rules were others: {faults[0]}")
     return faults
+
+
+def _run_plugins(recorded: Sequence[Source], run: Run, plugins: Sequence[Plugin]) -> None:
+    """Run those of the user's plug-ins with which the run was made. Raises NotReplayable where they are others."""
+    needed = recorded_plugins(recorded, run.input)
+    digests = {source.digest for source in needed}
+    # several files are verified at once, and not all are made with the same
+    own = tuple(plugin for plugin in plugins if plugin.source.digest in digests)
+    given = own or (tuple(plugins) if needed else ())
+    if problem := other_plugins(needed, given):
+        raise NotReplayable(f"{problem}; name the same, e.g. --plugin PATH")
+    Extensions(given, installed()).run()
+
+
+def other_files(run: Run, recorded: Sequence[Source], read: Sequence[Source]) -> list[Fault]:
+    """One fault for every file that a replay has read whose content is not the one that the run recorded."""
+    return [
+        Fault(
+            f"{run.path}: {before.key}",
+            f"{after.path} has the digest {after.digest}, the run read one of {before.digest}",
+            "give the file that the run read",
+        )
+        for before, after in differing(recorded, read)
+    ]
 
 
 def _sites(run: Run, simulation: Simulation) -> Iterator[Fault]:

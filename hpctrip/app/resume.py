@@ -11,12 +11,15 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from hpctrip.app.experiment import Experiment, laid_over, read_input, resolve
+from hpctrip.app.experiment import Experiment, Input, laid_over, read_given, read_input, resolve
 from hpctrip.app.signals import stop_file
+from hpctrip.app.sources import other_plugins, recorded_plugins, refuse_others, world_sources
 from hpctrip.base.errors import Fault, InputError
 from hpctrip.base.identity import differing, flat, neutral_keys, without
-from hpctrip.base.inputs import Tables, read_layers, resolved
+from hpctrip.base.inputs import Tables, resolved
 from hpctrip.base.output import check_writable
+from hpctrip.base.plugins import Extensions
+from hpctrip.base.sources import PLUGINS, Source, read_sources
 from hpctrip.record import checkpoint as checkpoints
 from hpctrip.record.checkpoint import Checkpoint
 from hpctrip.record.lock import OutputLock
@@ -32,14 +35,16 @@ MAY_DIFFER = ("stop",)
 class Start:
     """What rank 0 finds before anything is computed."""
 
-    tables: Tables
-    """The merged input."""
+    given: Input
+    """The merged input and what it means."""
     path: str
     """The results file."""
     lock: OutputLock
     """The right to write it, to be released when the run is over."""
     checkpoint: Checkpoint | None = None
     """What to go on from; None: from the beginning."""
+    read: tuple[Source, ...] = ()
+    """What the run has read so far, as the checkpoint says."""
     source: Path | None = None
     """The checkpoint's file."""
     notes: tuple[str, ...] = ()
@@ -48,12 +53,18 @@ class Start:
     """There is nothing left to do."""
 
 
-def start_new(paths: Iterable[str], overrides: Iterable[str], out: str | None, overwrite: bool) -> Start:
+def start_new(
+    paths: Iterable[str],
+    overrides: Iterable[str],
+    out: str | None,
+    overwrite: bool,
+    plugins: Iterable[str] = (),
+) -> Start:
     """A run from the beginning. Raises InputError for bad input and where files are in the way."""
-    given = read_input(paths, overrides)
+    given = read_input(paths, overrides, plugins)
     path = out or default_path(given.experiment.name, f"{datetime.now():%Y%m%d-%H%M%S-%f}")
     with _locked(path, overwrite) as lock:
-        return _unless_told_to_stop(Start(given.tables, path, lock))
+        return _unless_told_to_stop(Start(given, path, lock))
 
 
 @contextmanager
@@ -80,9 +91,16 @@ def default_path(name: str, time: str) -> str:
     return f"results/{name}-{time}.h5"
 
 
-def start_resumed(source: str, paths: Iterable[str], overrides: Iterable[str], out: str | None) -> Start:
+def start_resumed(
+    source: str,
+    paths: Iterable[str],
+    overrides: Iterable[str],
+    out: str | None,
+    plugins: Iterable[str] = (),
+) -> Start:
     """Go on from a results file's newest whole checkpoint, or from the named one; the input is the stored one with
-    files and -o lines laid over it. `out` writes another results file. Raises InputError where that cannot be."""
+    files and -o lines laid over it, but for plug-ins, which the user gives again. `out` writes another results file.
+    Raises InputError where that cannot be."""
     suffix = Path(source).suffix
     one = suffix in checkpoints.SUFFIXES
     results = source.removesuffix(suffix) if one else source
@@ -95,18 +113,25 @@ def start_resumed(source: str, paths: Iterable[str], overrides: Iterable[str], o
         if found is None or file is None:
             looked = " and ".join(map(str, checkpoints.generations(source)))
             raise InputError(source, "has no checkpoint beside it", f"looked for {looked}")
-        tables = laid_over(_stored(found.input_toml, file), read_layers(paths, overrides))
-        return _resumed(Start(tables, path, lock), found, file, notes)
+        layers, extensions = read_given(paths, overrides, plugins)
+        stored = _Stored.in_checkpoint(found, file)
+        stored.refuse_other_plugins(extensions)
+        extensions.run()
+        tables = {key: value for key, value in stored.tables.items() if key != PLUGINS}
+        given = resolve(laid_over(tables, layers), extensions)
+        return _resumed(Start(given, path, lock), found, file, notes)
 
 
-def start_or_resume(paths: Iterable[str], overrides: Iterable[str], out: str | None) -> Start:
+def start_or_resume(
+    paths: Iterable[str], overrides: Iterable[str], out: str | None, plugins: Iterable[str] = ()
+) -> Start:
     """The same command starts a run, goes on with it, and does nothing once it is finished: for jobs that are
     requeued. Raises InputError where what lies at `out` belongs to another input, or is damaged."""
     if out is None:
         raise InputError("--resume", "no results file is named", "add --out FILE.h5")
-    given = read_input(paths, overrides)
+    given = read_input(paths, overrides, plugins)
     with _locked(out, overwrite=True) as lock:
-        start = Start(given.tables, out, lock)
+        start = Start(given, out, lock)
         found, file, notes = checkpoints.newest(out)
         if found is not None and file is not None:
             state = state_of(found, given.experiment)
@@ -116,7 +141,7 @@ def start_or_resume(paths: Iterable[str], overrides: Iterable[str], out: str | N
         if not Path(out).exists():
             return _unless_told_to_stop(start)
         earlier = open_run(out)  # made without checkpoints, or ended before the first one
-        _refuse_other_input(_stored(earlier.input_toml, out), given.experiment, out)
+        _Stored.in_results(earlier).refuse_other_input(given)
         done = earlier.meta["status"] == "finished"
         if done and not given.experiment.stop.reason(earlier.history()):
             raise InputError(
@@ -150,9 +175,11 @@ def state_of(checkpoint: Checkpoint, experiment: Experiment) -> State:
 
 
 def _resumed(start: Start, found: Checkpoint, file: Path, notes: list[str]) -> Start:
-    """`start` going on from a checkpoint. Both it and the results that it will replace must be of the same input."""
-    experiment = resolve(start.tables).experiment
-    _refuse_other_input(_stored(found.input_toml, file), experiment, file)
+    """`start` going on from a checkpoint. Both it and the results that it will replace must be of the same input, and
+    the files of the world the same as then; what training reads is compared when it is prepared."""
+    experiment, stored = start.given.experiment, _Stored.in_checkpoint(found, file)
+    stored.refuse_other_input(start.given)
+    refuse_others(stored.read, world_sources(start.given), file)
     num_sites = experiment.num_sites()
     for row in found.history.rows:
         if not all(0 <= site < num_sites for site in row.cohort.site.tolist()):
@@ -162,34 +189,64 @@ def _resumed(start: Start, found: Checkpoint, file: Path, notes: list[str]) -> S
                 "resume from the other one",
             )
     if (replaced := _readable(start.path)) is not None:
-        _refuse_other_input(_stored(replaced.input_toml, start.path), experiment, start.path)
+        _Stored.in_results(replaced).refuse_other_input(start.given)
     notes = [*(f"skipped: {note}" for note in notes), f"going on after round {found.round}, from {file}"]
-    return _unless_told_to_stop(replace(start, checkpoint=found, source=file, notes=tuple(notes)))
-
-
-def _stored(input_toml: str, file: str | Path | None) -> Tables:
-    try:
-        return tomllib.loads(input_toml)
-    except (tomllib.TOMLDecodeError, TypeError) as error:
-        raise InputError(str(file), f"holds no valid input ({error})", "resume from the other one") from None
-
-
-def _refuse_other_input(stored: Tables, new: Experiment, place: str | Path) -> None:
-    """Raise InputError naming every key that differs from the input stored at `place` and must not."""
-    may_differ = [*neutral_keys(new), *MAY_DIFFER]
-    before, after = (
-        without(flat(resolved(experiment)), may_differ) for experiment in (resolve(stored).experiment, new)
+    return _unless_told_to_stop(
+        replace(start, checkpoint=found, read=stored.read, source=file, notes=tuple(notes))
     )
-    faults = [
-        Fault(
-            key,
-            f"is {_toml(after.get(key))}, but {_toml(before.get(key))} in {place}",
-            "only stop rules may change",
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """What a file says of the run that wrote it. Nothing in it is run."""
+
+    place: str
+    tables: Tables
+    """The merged input."""
+    read: tuple[Source, ...]
+    """What the run read."""
+
+    @classmethod
+    def _of(cls, place: str, input_toml: str, sources: object) -> _Stored:
+        try:
+            tables = tomllib.loads(input_toml)
+        except (tomllib.TOMLDecodeError, TypeError) as error:
+            raise InputError(place, f"holds no valid input ({error})", "resume from the other one") from None
+        return cls(place, tables, tuple(read_sources(sources, place)))
+
+    @classmethod
+    def in_checkpoint(cls, found: Checkpoint, file: Path) -> _Stored:
+        """InputError where it is unclear."""
+        return cls._of(str(file), found.input_toml, found.about.get("sources", []))
+
+    @classmethod
+    def in_results(cls, run: Run) -> _Stored:
+        """InputError where it is unclear."""
+        return cls._of(str(run.path), run.input_toml, run.meta["sources"])
+
+    def refuse_other_plugins(self, extensions: Extensions) -> None:
+        """Raise InputError where the user's plug-ins are not those of the run."""
+        if problem := other_plugins(recorded_plugins(self.read, self.tables), extensions.plugins):
+            raise InputError(self.place, problem, "give the same again, e.g. --plugin PATH")
+
+    def refuse_other_input(self, given: Input) -> None:
+        """Raise InputError where the plug-ins differ, or naming every key that differs and must not."""
+        self.refuse_other_plugins(given.extensions)
+        may_differ = [*neutral_keys(given.experiment), *MAY_DIFFER]
+        before, after = (
+            without(flat(resolved(experiment)), may_differ)
+            for experiment in (resolve(self.tables).experiment, given.experiment)
         )
-        for key in differing([before, after])
-    ]
-    if faults:
-        raise InputError(faults=faults)
+        faults = [
+            Fault(
+                key,
+                f"is {_toml(after.get(key))}, but {_toml(before.get(key))} in {self.place}",
+                "only stop rules may change",
+            )
+            for key in differing([before, after])
+        ]
+        if faults:
+            raise InputError(faults=faults)
 
 
 def _toml(value: Any) -> str:

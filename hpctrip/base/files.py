@@ -12,7 +12,10 @@ import io
 import os
 import stat
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 from hpctrip.base.errors import InputError
 
@@ -36,22 +39,29 @@ def read_file(path: str | Path, max_bytes: int, place: str = "") -> bytes:
     """The bytes of a regular file. Raises InputError at `place` (else: the path) where it is none, holds more than
     `max_bytes` or cannot be read."""
     place = place or str(path)
+    with _opened(path, place) as file:
+        size = os.fstat(file.fileno()).st_size
+        data = file.read(max_bytes + 1) if size <= max_bytes else b""
+    if max(size, len(data)) > max_bytes:
+        raise InputError(place, f"{path} holds {size:,} bytes, at most {max_bytes:,} are read")
+    return data
+
+
+@contextmanager
+def _opened(path: str | Path, place: str) -> Iterator[IO[bytes]]:
+    """A regular file, open to be read; whatever fails in opening or reading is an InputError at `place`."""
     try:
         # a pipe without a writer would be waited for without end
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
-            status = os.fstat(file.fileno())
-            if not stat.S_ISREG(status.st_mode):
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise InputError(place, f"{path} is no regular file", "give the path of a file")
-            data = file.read(max_bytes + 1) if status.st_size <= max_bytes else b""
+            yield file
     except FileNotFoundError:
         raise InputError(place, f"no such file: {path}", "check the path") from None
     except (OSError, ValueError) as error:
         raise InputError(
             place, f"{path} cannot be read ({_reason(error)})", "check the path and permissions"
         ) from None
-    if max(status.st_size, len(data)) > max_bytes:
-        raise InputError(place, f"{path} holds {status.st_size:,} bytes, at most {max_bytes:,} are read")
-    return data
 
 
 def gunzipped(data: bytes, max_bytes: int, place: str) -> bytes:
@@ -76,6 +86,15 @@ def gunzipped(data: bytes, max_bytes: int, place: str) -> bytes:
 def digest(data: bytes) -> str:
     """The content digest by which files are recorded and compared: BLAKE2b of 16 bytes, in hexadecimal."""
     return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+def digest_of_file(path: str | Path, place: str = "") -> str:
+    """The content digest of a regular file of any size, which is read in pieces. InputError as `read_file`."""
+    content = hashlib.blake2b(digest_size=16)
+    with _opened(path, place or str(path)) as file:
+        while piece := file.read(2**20):
+            content.update(piece)
+    return content.hexdigest()
 
 
 def _reason(error: Exception) -> str:

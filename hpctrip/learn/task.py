@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -51,6 +51,9 @@ class Task:
     synthetic: bool = False
     sequential_only: str = ""
     """Why the stacked engine cannot train this model; empty where it can."""
+    digests: Mapping[str, str] = field(default_factory=dict)
+    """{key of the workload: digest of what training sees of it}. Of other keys that name files, the files' digests are
+    recorded."""
 
 
 def checked(task: object, place: str) -> Task:

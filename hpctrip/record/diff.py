@@ -10,6 +10,7 @@ import pandas as pd
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.identity import differing
+from hpctrip.base.sources import MADE_HERE, PLUGINS, Source, read_sources
 from hpctrip.record.reader import Run
 
 
@@ -20,13 +21,38 @@ def diff(a: Run, b: Run) -> list[str]:
     """
     if faults := a.schema_faults() + b.schema_faults():
         raise InputError(faults=faults)
-    return [*_input(a, b), *_sites(a, b), *_first_round(a, b), *_ends(a, b)]
+    settings = list(_input(a, b))
+    return [*settings, *_sources(a, b, bool(settings)), *_sites(a, b), *_first_round(a, b), *_ends(a, b)]
 
 
 def _input(a: Run, b: Run) -> Iterator[str]:
     left, right = a.settings, b.settings
     for key in differing([left, right]):
         yield f"input: {key}: {left.get(key, 'absent')!r} | {right.get(key, 'absent')!r}"
+
+
+def _sources(a: Run, b: Run, other_input: bool) -> Iterator[str]:
+    """What was read under the same key with another content. Data that were made here follow from the input, so they
+    count only where that is the same."""
+    if "sources" in (*a.added, *b.added):
+        return
+    left, right = (_by_key(run) for run in (a, b))
+    for key in dict.fromkeys([*(key for key in left if key in right), PLUGINS]):
+        before, after = left.get(key, []), right.get(key, [])
+        made_here = any(source.path == MADE_HERE for source in (*before, *after))
+        if {s.digest for s in before} != {s.digest for s in after} and not (made_here and other_input):
+            yield f"read: {key}: {' '.join(map(_short, before)) or 'none'} | {' '.join(map(_short, after)) or 'none'}"
+
+
+def _by_key(run: Run) -> dict[str, list[Source]]:
+    found: dict[str, list[Source]] = {}
+    for source in read_sources(run.meta["sources"], run.path):
+        found.setdefault(source.key, []).append(source)
+    return found
+
+
+def _short(source: Source) -> str:
+    return f"{source.path!r} {source.digest}"
 
 
 def _sites(a: Run, b: Run) -> Iterator[str]:

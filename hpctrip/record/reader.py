@@ -15,6 +15,7 @@ import pandas as pd
 
 from hpctrip.base.errors import Fault, InputError
 from hpctrip.base.identity import flat, without
+from hpctrip.base.sources import PLUGINS
 from hpctrip.record import schema
 from hpctrip.record.older import modernised
 from hpctrip.sim.rounds import History
@@ -73,7 +74,8 @@ class Run:
     @property
     def settings(self) -> dict[str, Any]:
         """The resolved input as {dotted key: value}, without the keys that change no result."""
-        return without(flat(self.input), self.meta["neutral_keys"])
+        # plug-ins are compared by content; files from before that list their paths among the keys that count
+        return without(flat(self.input), [*self.meta["neutral_keys"], PLUGINS])
 
     @property
     def tables(self) -> dict[str, pd.DataFrame]:

@@ -106,6 +106,14 @@ ATTRIBUTES: dict[str, Attribute] = {
         "input keys and tables that change no result",
         is_later=True,
     ),
+    "sources": Attribute(
+        [],
+        "what the run read: input key, path (-: made from the input) and BLAKE2b digest; plug-ins included",
+        is_later=True,
+    ),
+    "packages": Attribute(
+        [], "installed packages that added components by their entry points: name and version", is_later=True
+    ),
     "policy_keys": Attribute([], "input keys and tables that the policy sets (centralized)", is_later=True),
 }
 """What every results file says about itself. A run may say more."""

@@ -7,7 +7,7 @@ Shapes: N sites, M outages. Everything is a function of the seed, the simulated 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol, Self
+from typing import Annotated, Protocol, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -15,6 +15,7 @@ from pydantic import Field, model_validator
 from hpctrip.base.component import Component
 from hpctrip.base.errors import InputError
 from hpctrip.base.rng import stream
+from hpctrip.base.sources import Reads
 from hpctrip.base.units import Seconds
 from hpctrip.sim.csv import column_numbers, read_table
 from hpctrip.sim.timing import Timing
@@ -108,7 +109,7 @@ class Faults(Component):
     """Mean time between a site's return and its next outage (exponential); absent: no random outages."""
     mttr_s: Seconds = Field(3600.0, ge=1)
     """Mean length of a random outage (exponential)."""
-    outages: str | None = None
+    outages: Annotated[str | None, Reads()] = None
     """A CSV file of outages with the columns `site`, `start_s`, `end_s`, instead of random ones."""
     lost_fraction: float = Field(0.0, ge=0, le=1)
     """Probability per round and site that the WAN loses its update."""

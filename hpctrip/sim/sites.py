@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Annotated, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -11,6 +11,7 @@ from hpctrip.base.component import Component, Registry
 from hpctrip.base.door import numbers
 from hpctrip.base.errors import InputError
 from hpctrip.base.rng import stream
+from hpctrip.base.sources import Reads
 from hpctrip.base.units import MILE_M, Metres
 from hpctrip.sim.csv import column_numbers, read_table
 
@@ -107,7 +108,7 @@ class CsvSites(SiteLaw):
     """Sites from a CSV file with a header and one column `distance_m` or `distance_mi`; other columns are ignored."""
 
     kind = "csv"
-    path: str
+    path: Annotated[str, Reads()]
     """The CSV file."""
 
     def distances_m(self, seed: int) -> np.ndarray:

@@ -134,18 +134,6 @@ def test_sites_that_the_input_does_not_lead_to_are_noticed(forged):
     assert sound == [] and "distance_m" in told[0]
 
 
-def test_plugins_are_code_and_run_only_when_asked_for(hpctrip, tiny, tmp_path):
-    flag, plugin, out = tmp_path / "imported", tmp_path / "mine.py", tmp_path / "run.h5"
-    plugin.write_text(f"open({str(flag)!r}, 'w').close()\n")
-    assert hpctrip("run", tiny, "-o", f"plugins=['{plugin}']", "--out", out).code == 0
-    flag.unlink()
-    ended = hpctrip("verify", out)
-    assert ended.code == 0 and "but not replayed" in ended.out and "--plugins" in ended.out
-    assert not flag.exists()
-    ended = hpctrip("verify", out, "--plugins")
-    assert ended.out == f"{out}: ok\n" and flag.exists()
-
-
 def test_a_run_whose_power_traces_are_gone_says_so(trained, tmp_path):
     run = trained()
     gone = replace(run, input=run.input | {"power": {"kind": "trace", "path": str(tmp_path / "no")}})

@@ -211,15 +211,6 @@ def test_a_cache_that_cannot_be_written_is_one_clear_report(tmp_path, monkeypatc
     assert "HPCTRIP_CACHE" in refusal(Emnist(train_samples=1, test_samples=1))
 
 
-def test_damaged_prepared_data_are_named_with_the_way_out(cache):
-    workload = Emnist(train_samples=10, test_samples=10)
-    workload.prepare_data(0)
-    (damaged,) = cache.glob("emnist/*/test_images.npy")
-    damaged.write_bytes(damaged.read_bytes()[:200])
-    with pytest.raises(InputError, match=r"test_images.npy: prepared data is damaged.*delete its folder"):
-        workload.task(0)
-
-
 def test_prepare_gives_one_channel_with_black_and_white_where_emnist_normalisation_puts_them():
     task = Emnist(train_samples=1, test_samples=1).task(0)
     batch = task.prepare(torch.tensor([[[0, 255]]], dtype=torch.uint8).expand(5, 28, 2))

@@ -389,3 +389,13 @@ def test_real_plays_have_a_thousand_owners(workload):
     task = workload(data=str(SHARED / "shakespeare_by_role.json.gz"), block_tokens=128).task(0)
     assert 700 < len(np.unique(task.train.groups)) <= 1070
     assert 28_000 < len(task.train) + len(task.test) < 33_000
+
+
+def test_the_digest_of_a_model_is_that_of_its_weights_and_tokenizer(workload, spoiled):
+    before = workload(model=str(spoiled)).task(0).digests["model"]
+    (spoiled / "pytorch_model.bin").write_bytes(b"is not read")
+    assert workload(model=str(spoiled)).task(0).digests["model"] == before
+    weights = bytearray((spoiled / "model.safetensors").read_bytes())
+    weights[-1] ^= 1
+    (spoiled / "model.safetensors").write_bytes(weights)
+    assert workload(model=str(spoiled)).task(0).digests["model"] != before

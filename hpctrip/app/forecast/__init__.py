@@ -9,13 +9,12 @@ cancels from the choice of k.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 
 import torch
 from rich.console import Group
 
 from hpctrip.app.aggregator import Aggregator
-from hpctrip.app.experiment import read_input
+from hpctrip.app.experiment import Experiment
 from hpctrip.app.forecast.report import report
 from hpctrip.app.forecast.rounds import first_rounds
 from hpctrip.app.forecast.speed import Speed, probe
@@ -33,15 +32,13 @@ class PlannedRanks(SerialRanks):
 
 
 def forecast(
-    paths: Iterable[str],
-    overrides: Iterable[str],
+    experiment: Experiment,
     num_ranks: int,
     num_rounds: int,
     samples_per_second: float | None,
     bandwidth_bps: float,
 ) -> Group:
     """The report. `bandwidth_bps` is that of a rank's link to the others. Raises InputError for bad input."""
-    experiment = read_input(paths, overrides).experiment
     torch.set_num_threads(experiment.ranks.threads)
     device = choose_device(experiment.ranks.device, SerialRanks())
     kind = hosts_kind(experiment.ranks.device, device, SerialRanks())

@@ -1,13 +1,21 @@
-"""Prepared data on disk: a folder of .npy files per settings, made once and memory-mapped by every rank."""
+"""Prepared data on disk: a folder of .npy files per settings, made once and memory-mapped by every rank.
+
+A manifest in the folder holds the digest of every array, and which state of its file was last compared with it (size,
+time of change, inode): a file in that state is not read again, so checking costs a rank a few calls. A folder that is
+not what was written is made again.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import platform
 import shutil
-from collections.abc import Callable
+import uuid
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +24,13 @@ import numpy as np
 import pooch
 
 from hpctrip.base.errors import InputError
+from hpctrip.base.sources import digest_of_files
+from hpctrip.learn.data.files import fingerprints
 from hpctrip.learn.task import Dataset
 
 PARTS = ("train", "test")
+_MANIFEST = "manifest.json"
+_logger = logging.getLogger(__name__)
 
 
 def cache_dir() -> Path:
@@ -30,17 +42,19 @@ def prepared(name: str, settings: dict[str, Any], build: Callable[[], dict[str, 
     """The folder that holds `build()`, one .npy per array, for these settings (JSON values; all that matters).
 
     Safe when many processes and jobs ask at once: one builds, under a lock, the others wait. The folder appears whole
-    or not at all, so where a file system does not honour locks the work is only done twice. Raises InputError where
-    the cache cannot be written, and whatever `build` raises.
+    or not at all, so where a file system does not honour locks the work is only done twice. One that is damaged is made
+    again. Raises InputError where the cache cannot be written, and whatever `build` raises.
     """
     text = json.dumps(settings, indent=1, sort_keys=True)
     folder = cache_dir() / name / hashlib.blake2b(text.encode(), digest_size=10).hexdigest()
-    if folder.is_dir():
+    if _is_sound(folder):
         return folder
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with filelock.FileLock(f"{folder}.lock"):
-            if not folder.is_dir():
+            if not _is_sound(folder):
+                if folder.exists():
+                    _logger.warning("%s: prepared data is damaged or lacks its digests: made again", folder)
                 _write(folder, text, build())
     except OSError as error:
         raise InputError(
@@ -59,7 +73,7 @@ def load(folder: Path, name: str) -> np.ndarray:
         return np.load(path, mmap_mode="r").view(np.ndarray)
     except (OSError, ValueError, EOFError) as error:
         raise InputError(
-            str(path), f"prepared data is damaged ({error})", "delete its folder; it is made again"
+            str(path), f"prepared data is damaged ({error})", "start again: it is made again"
         ) from None
 
 
@@ -70,19 +84,79 @@ def datasets(folder: Path, *arrays: str) -> tuple[Dataset, Dataset]:
     return train, test
 
 
+def digest_of(folder: Path) -> str:
+    """The digest of all arrays of a prepared folder, by their names, types, shapes and values."""
+    return json.loads((folder / _MANIFEST).read_bytes())["digest"]
+
+
+def digest_of_large(files: Sequence[Path]) -> str:
+    """`digest_of_files`, remembered for as long as their sizes and times stay as they are."""
+    settings = fingerprints(files)
+    folder = prepared("digests", settings, lambda: {"digest": np.array([digest_of_files(files)])})
+    return str(load(folder, "digest")[0])
+
+
+def _is_sound(folder: Path) -> bool:
+    """Whether a prepared folder holds what was written. Files that changed since they were last compared are read."""
+    try:
+        manifest = json.loads((folder / _MANIFEST).read_bytes())
+        digests, checked = manifest["arrays"], manifest["checked"]
+        changed = [name for name in digests if checked.get(name) != _state(folder, name)]
+        if manifest["digest"] != _joint(digests) or any(
+            digests[name] != _digest(load(folder, name)) for name in changed
+        ):
+            return False
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, InputError):
+        return False
+    if changed:  # a copy of the folder, say
+        with suppress(OSError):  # a cache that is only read is compared every time
+            _write_manifest(folder, digests)
+    return True
+
+
+def _write_manifest(folder: Path, digests: dict[str, str]) -> None:
+    """Note the arrays' digests {name: digest}, to which their files correspond as they are now."""
+    checked = {name: _state(folder, name) for name in digests}
+    aside = folder / f".{_MANIFEST}-{uuid.uuid4().hex}"
+    aside.write_text(json.dumps({"digest": _joint(digests), "arrays": digests, "checked": checked}, indent=1))
+    os.replace(aside, folder / _MANIFEST)
+
+
+def _state(folder: Path, name: str) -> list[int]:
+    """What changes with a file. Its time of change, unlike that of modification, cannot be set back."""
+    status = (folder / f"{name}.npy").stat()
+    return [status.st_size, status.st_ctime_ns, status.st_ino]
+
+
+def _digest(array: np.ndarray) -> str:
+    """Of type, shape and values; the .npy header, which numpy may write otherwise another time, does not count."""
+    content = hashlib.blake2b(json.dumps([array.dtype.str, array.shape]).encode(), digest_size=16)
+    content.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+    return content.hexdigest()
+
+
+def _joint(digests: dict[str, str]) -> str:
+    return hashlib.blake2b(json.dumps(digests, sort_keys=True).encode(), digest_size=16).hexdigest()
+
+
 def _write(folder: Path, settings: str, arrays: dict[str, np.ndarray]) -> None:
     """Write aside, then rename: the folder exists only when it is complete."""
     aside = folder.with_name(f".{folder.name}-{platform.node()}-{os.getpid()}")
+    damaged = aside.with_name(f"{aside.name}-damaged")
     shutil.rmtree(aside, ignore_errors=True)
     try:
         aside.mkdir()
         for name, array in arrays.items():
             np.save(aside / f"{name}.npy", array)
         (aside / "settings.json").write_text(settings)
+        _write_manifest(aside, {name: _digest(np.asarray(array)) for name, array in arrays.items()})
         try:
             os.replace(aside, folder)
         except OSError:
-            if not folder.is_dir():  # else: another process was faster and wrote the same
-                raise
+            if _is_sound(folder):  # another process was faster and wrote the same
+                return
+            os.replace(folder, damaged)
+            os.replace(aside, folder)
     finally:
-        shutil.rmtree(aside, ignore_errors=True)
+        for leftover in (aside, damaged):
+            shutil.rmtree(leftover, ignore_errors=True)

@@ -237,9 +237,14 @@ def check_fit(base: PreTrainedModel, block_tokens: int, num_tokens: int) -> None
 
 def tokenizer_files(directory: Path) -> list[Path]:
     """All files of the directory that hold no weights."""
+    return [path for path in model_files(directory) if path.suffix != ".safetensors"]
+
+
+def model_files(directory: Path) -> list[Path]:
+    """All files of the directory but weights in other formats, which are not read."""
     _check_directory(directory)
-    weights = {".safetensors", ".bin", ".pt", ".pth"}
-    return sorted(path for path in directory.iterdir() if path.is_file() and path.suffix not in weights)
+    unread = {".bin", ".pt", ".pth"}
+    return sorted(path for path in directory.iterdir() if path.is_file() and path.suffix not in unread)
 
 
 def encoder(directory: Path) -> Callable[[str], np.ndarray]:

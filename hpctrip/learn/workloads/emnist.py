@@ -10,7 +10,7 @@ import string
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from pydantic import Field
 
 from hpctrip.base.errors import InputError
+from hpctrip.base.sources import Reads
 from hpctrip.learn.data import cached
 from hpctrip.learn.data.cached import PARTS
 from hpctrip.learn.data.files import fingerprints
@@ -62,7 +63,7 @@ class Emnist(Workload):
     batch_size: ClassVar[int] = 20
     local_epochs: ClassVar[int] = 1
 
-    data: str = Field("glyphs", min_length=1)
+    data: Annotated[str, Reads(unless="glyphs")] = Field("glyphs", min_length=1)
     """`"glyphs"`: synthetic characters, rendered from fonts, no download; else the directory with the official files
     `emnist-<split>-{train,test}-{images-idx3,labels-idx1}-ubyte`, gzipped or not."""
     split: Literal["byclass", "bymerge", "balanced", "letters", "digits", "mnist"] = "byclass"
@@ -100,6 +101,7 @@ class Emnist(Workload):
             if synthetic
             else f"files in EMNIST's format from {self._directory()}: {sizes}",
             synthetic=synthetic,
+            digests={"data": cached.digest_of(folder)},
         )
 
     def _folder(self, seed: int) -> Path:

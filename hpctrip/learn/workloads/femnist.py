@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import torch.nn.functional as F
@@ -16,6 +16,7 @@ from pydantic import Field
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.rng import stream
+from hpctrip.base.sources import Reads
 from hpctrip.learn.data import cached, leaf_json
 from hpctrip.learn.data.cached import PARTS
 from hpctrip.learn.data.files import fingerprints, json_object, read_text
@@ -43,7 +44,7 @@ class Femnist(Workload):
     batch_size: ClassVar[int] = 20
     local_epochs: ClassVar[int] = 1
 
-    data: str = Field("glyphs", min_length=1)
+    data: Annotated[str, Reads(unless="glyphs")] = Field("glyphs", min_length=1)
     """`"glyphs"`: synthetic characters by made-up writers, no download; else a JSON file of LEAF's, gzipped or not, or
     a folder of them. Its folders `train` and `test` are used as they are; where there are none, nine tenths of each
     writer's samples, drawn at random from the run's seed, are to train on."""
@@ -80,6 +81,7 @@ class Femnist(Workload):
             loss=F.cross_entropy,
             source=f"{origin}: {num_writers:,} writers, {len(train):,} training and {len(test):,} test samples",
             synthetic=synthetic,
+            digests={"data": cached.digest_of(folder)},
         )
 
     def _path(self) -> Path:

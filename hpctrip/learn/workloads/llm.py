@@ -10,12 +10,13 @@ from __future__ import annotations
 import importlib.util
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import torch
 from pydantic import Field, model_validator
 
 from hpctrip.base.errors import InputError
+from hpctrip.base.sources import Reads
 from hpctrip.learn.data import cached
 from hpctrip.learn.data.files import fingerprints
 from hpctrip.learn.data.sentences import VERSION, Sentences
@@ -38,7 +39,7 @@ class Llm(Workload):
     local_epochs: ClassVar[int] = 1
     optimizer: ClassVar[Literal["sgd", "adamw"]] = "adamw"
 
-    model: str = Field("tiny", min_length=1)
+    model: Annotated[str, Reads(unless="tiny")] = Field("tiny", min_length=1)
     """`"tiny"`: 0.36 M parameters of the Llama architecture over bytes, pretrained here, no download; else the
     directory of a model: config.json, weights as safetensors, and its tokenizer. Nothing is downloaded and none of
     its code is run. With a large vocabulary lower `evaluate.batch_size`: the logits have one number per token of it."""
@@ -50,7 +51,7 @@ class Llm(Workload):
     GPU at every rank); `full`: all parameters."""
     lora: Lora = Lora()
     """The adapters; ignored with `full`."""
-    data: str = Field("sentences", min_length=1)
+    data: Annotated[str, Reads(unless="sentences")] = Field("sentences", min_length=1)
     """`"sentences"`: synthetic text by made-up roles, no download; else a file or a folder of .txt and .json files. A
     text file is one owner's, a JSON object {"owner": "text"} holds many. Each gzipped or not."""
     block_tokens: int = Field(128, ge=1, le=1_000_000)
@@ -71,9 +72,13 @@ class Llm(Workload):
         """Cut the texts into blocks and pretrain `tiny`, in the cache, once per node. Raises InputError naming what is
         missing or damaged."""
         self._require()
+        from hpctrip.learn.models import causal
+
         folder = self._folder()
         if self.model == "tiny":
             self._base_folder(folder)
+        else:
+            cached.digest_of_large(causal.model_files(self._directory()))
 
     def task(self, seed: int) -> Task:
         """The memory-mapped blocks and the model; prepares them first where nobody has."""
@@ -84,15 +89,16 @@ class Llm(Workload):
         train, test = (self._dataset(folder, part) for part in ("train", "test"))
         if self.model == "tiny":
             params = torch.tensor(cached.load(self._base_folder(folder), "params"))
-            base = causal.tiny(params)
+            base, model_digest = causal.tiny(params), digest(params)
             made = (
                 f"pretrained here for {self.pretrain_steps} steps"
                 if self._pretrains()
                 else "of random weights"
             )
-            model = f"tiny model {made}, digest {digest(params)}"
+            model = f"tiny model {made}, digest {model_digest}"
         else:
             base = causal.load(self._directory(), quantised=self.adapter == "qlora")
+            model_digest = cached.digest_of_large(causal.model_files(self._directory()))
             model = f"model from {self._directory()}"
         causal.check_fit(base, self.block_tokens, int(cached.load(folder, "num_tokens")))
         build_model = causal.Builder(base, None if self.adapter == "full" else self.lora)
@@ -109,6 +115,7 @@ class Llm(Workload):
             f"{model} ({base.num_parameters():,} parameters), {self.adapter}",
             synthetic=synthetic,
             sequential_only=causal.why_not_stacked(build_model),
+            digests={"data": cached.digest_of(folder), "model": model_digest},
         )
 
     def _require(self) -> None:

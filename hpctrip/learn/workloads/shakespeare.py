@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import torch
 from pydantic import Field
 
 from hpctrip.base.errors import InputError
+from hpctrip.base.sources import Reads
 from hpctrip.learn.data import cached, leaf_json
 from hpctrip.learn.data.cached import PARTS
 from hpctrip.learn.data.files import fingerprints
@@ -38,7 +39,7 @@ class Shakespeare(Workload):
     batch_size: ClassVar[int] = 20
     local_epochs: ClassVar[int] = 1
 
-    data: str = Field("sentences", min_length=1)
+    data: Annotated[str, Reads(unless="sentences")] = Field("sentences", min_length=1)
     """`"sentences"`: synthetic text by made-up roles, no download; else a file, or a folder of files: LEAF's JSON (its
     folders `train` and `test` are used as they are; else every role is split by time), JSON of the form {"play/ROLE":
     text}, or plain text (.txt) in blocks of `ROLE:` and its lines. Each gzipped or not; several are put together."""
@@ -82,6 +83,7 @@ class Shakespeare(Workload):
             loss=next_character_loss,
             source=f"{origin}: {num_roles:,} roles{short}, {len(train):,} training and {len(test):,} test windows",
             synthetic=synthetic,
+            digests={"data": cached.digest_of(folder)},
         )
 
     def _path(self) -> Path:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.rng import stream
+from hpctrip.base.sources import Reads
 from hpctrip.sim.power.base import POWER_MODELS, PowerModel
 from hpctrip.sim.synthetic_traces import synthetic_traces
 from hpctrip.sim.trace_file import Flags
-from hpctrip.sim.traces import TraceSet, read_trace_files
+from hpctrip.sim.traces import TraceSet, read_trace_files, trace_files
 
 
 @POWER_MODELS.add
@@ -23,7 +24,7 @@ class Trace(PowerModel):
     """
 
     kind = "trace"
-    path: str = "synthetic"
+    path: Annotated[str, Reads(unless="synthetic", find=trace_files)] = "synthetic"
     """Trace files: a folder, a file or a glob, relative to the working directory. "synthetic": generated, no file."""
     column: Literal["production", "measured"] = "production"
     """Which utilisation: of production workloads, or all measured power (files without a production column)."""

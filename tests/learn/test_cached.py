@@ -1,0 +1,129 @@
+"""Prepared data checks itself: what is mapped is what was written, at the price of a few calls."""
+
+import os
+import shutil
+
+import numpy as np
+import pytest
+
+from hpctrip.base.errors import InputError
+from hpctrip.learn.data import cached
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("HPCTRIP_CACHE", str(folder))
+    return folder
+
+
+def arrays():
+    return {"x": np.arange(1000, dtype=np.uint8), "words": np.array(["no", "yes"]), "n": np.array(3)}
+
+
+def prepared(build=arrays):
+    return cached.prepared("some", {"a": 1}, build)
+
+
+def values(folder):
+    return {name: cached.load(folder, name).tolist() for name in arrays()}
+
+
+WHOLE = {name: array.tolist() for name, array in arrays().items()}
+
+
+def flip(path, at=-100):
+    """One bit of one byte, with the file's times put back."""
+    content, status = bytearray(path.read_bytes()), path.stat()
+    content[at] ^= 1
+    path.write_bytes(content)
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def truncate(path):
+    path.write_bytes(path.read_bytes()[:200])
+
+
+@pytest.mark.parametrize("damage", [flip, truncate, os.remove, lambda path: path.write_bytes(b"")])
+@pytest.mark.parametrize("name", ["x.npy", "manifest.json"])
+def test_prepared_data_that_are_damaged_are_made_again(caplog, name, damage):
+    folder = prepared()
+    digest = cached.digest_of(folder)
+    damage(folder / name)
+    assert values(prepared()) == WHOLE and cached.digest_of(folder) == digest
+    assert "made again" in caplog.text or (name, damage) == (
+        "manifest.json",
+        flip,
+    )  # a state that nothing has
+    assert [path.name for path in folder.parent.iterdir() if path.is_dir()] == [folder.name]
+
+
+def test_a_folder_from_before_there_were_digests_is_made_again():
+    folder = prepared()
+    (folder / "manifest.json").unlink()
+    np.save(folder / "x.npy", np.zeros(1000, np.uint8))
+    assert values(prepared()) == WHOLE
+
+
+def test_what_was_compared_once_is_not_read_again_until_it_changes(monkeypatch):
+    folder = prepared(lambda: arrays())
+    read = []
+    load = cached.load
+    monkeypatch.setattr(cached, "load", lambda folder, name: read.append(name) or load(folder, name))
+    prepared(None)
+    assert read == []
+    os.utime(folder / "x.npy")
+    for _ in range(2):
+        prepared(None)
+    assert read == ["x"]
+
+
+def test_a_copy_of_a_cache_is_compared_and_then_known(cache, tmp_path, monkeypatch):
+    folder = prepared()
+    shutil.copytree(cache, tmp_path / "copy")
+    monkeypatch.setenv("HPCTRIP_CACHE", str(tmp_path / "copy"))
+    copy = prepared(None)  # nothing is made again
+    assert copy.parent == tmp_path / "copy/some" and values(copy) == WHOLE
+    assert cached.digest_of(copy) == cached.digest_of(folder)
+
+
+def test_a_damaged_copy_in_a_cache_that_cannot_be_written_is_one_clear_report(monkeypatch):
+    folder = prepared()
+    flip(folder / "x.npy")
+
+    def full(*_):
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(cached.np, "save", full)
+    with pytest.raises(InputError, match=r"prepared data cannot be written here.*HPCTRIP_CACHE"):
+        prepared()
+
+
+def test_the_digest_is_of_names_types_shapes_and_values():
+    digests = {
+        cached.digest_of(cached.prepared(str(i), {}, lambda made=made: made))
+        for i, made in enumerate(
+            (
+                {"x": np.arange(4)},
+                {"y": np.arange(4)},
+                {"x": np.arange(4).reshape(2, 2)},
+                {"x": np.arange(4, dtype=np.int32)},
+                {"x": np.arange(4) + 1},
+            )
+        )
+    }
+    assert len(digests) == 5
+    again = cached.prepared("again", {}, lambda: {"x": np.asfortranarray(np.arange(4).reshape(2, 2))})
+    assert cached.digest_of(again) in digests
+
+
+def test_the_digest_of_large_files_is_remembered_while_they_stay_as_they_are(tmp_path, monkeypatch):
+    files = [tmp_path / "a.safetensors", tmp_path / "tokenizer.json"]
+    for file in files:
+        file.write_text(file.name)
+    found = cached.digest_of_large(files)
+    with monkeypatch.context() as patch:
+        patch.setattr(cached, "digest_of_files", None)
+        assert cached.digest_of_large(files) == found
+    files[0].write_text("others")
+    assert cached.digest_of_large(files) != found
