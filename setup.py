@@ -33,6 +33,7 @@ setup(
         "h5py>=3.10",
         "pandas>=2.1",
         "pydantic>=2.7",  # input files: validation with dotted paths
+        "safetensors>=0.4",  # the trained model, for others to read
         "tomli-w>=1.0",  # the merged input, stored as TOML in the results
         "click>=8.1",  # command line
         "rich>=13.0",  # progress bar and tables

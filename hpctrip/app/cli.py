@@ -171,14 +171,20 @@ def show(paths: tuple[str, ...], status: bool) -> None:
 
 @cli.command()
 @click.argument("path", metavar="FILE.h5")
-@click.argument("folder", metavar="FOLDER")
-def export(path: str, folder: str) -> None:
-    """Write a results file's tables as CSV into FOLDER."""
+@click.argument("folder", metavar="[FOLDER]", required=False)
+@click.option("--model", metavar="OUT.safetensors", help="Write the trained model of its newest checkpoint.")
+def export(path: str, folder: str | None, model: str | None) -> None:
+    """Write a results file's tables as CSV into FOLDER, or its model."""
+    from hpctrip.record.model_file import export_model
     from hpctrip.record.reader import open_run
     from hpctrip.record.show import export as write
 
-    for written in write(open_run(path), folder):
+    if not (folder or model):
+        raise click.UsageError("name a FOLDER for the tables, --model OUT.safetensors, or both")
+    for written in write(open_run(path), folder) if folder else []:
         click.echo(written)
+    if model:
+        click.echo(export_model(path, model))
 
 
 @cli.command()

@@ -25,6 +25,7 @@ from hpctrip.app.sources import refuse_others, sources_of
 from hpctrip.base.inputs import Tables
 from hpctrip.base.plugins import Extensions
 from hpctrip.base.sources import Source
+from hpctrip.learn.params import layout
 from hpctrip.ranks.base import Ranks, hostname, together
 from hpctrip.ranks.device import choose_device, hosts_kind
 from hpctrip.ranks.memory import map_large_blocks
@@ -136,6 +137,7 @@ def _lead(
             f"after round {state.round}: {now}, {ranks.size} rank(s) on {nodes}",
         ],
         "sources": list(map(str, read.sources)),
+        "parameters": layout(aggregator.host.model),
         "made_with": {
             name: str(meta[name]) for name in ("engine", "hpctrip_version", "torch_version", "numpy_version")
         }
@@ -152,12 +154,8 @@ def _lead(
     interruption = Interruption(experiment.interrupt, start.path, [rank.host for rank in everyone])
     with Progress(aggregator, start.path) as progress:
         progress.say(f"hosts train {'; '.join(dict.fromkeys(rank.engine for rank in hosts))}")
-        for note in (
-            *start.notes,
-            *read.notes,
-            start.lock.note,
-            *_changes(before.get("made_with", {}), about["made_with"]),
-        ):
+        changes = _changes(before.get("made_with", {}), about["made_with"])
+        for note in filter(None, (start.lock.note, *start.notes, *read.notes, *changes)):
             progress.say(note)
         recorder = Recorder(start.path, meta, site_columns(aggregator))
         leader = Leader(aggregator, recorder, checkpointer, interruption, progress)

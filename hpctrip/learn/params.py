@@ -21,3 +21,12 @@ def flatten(model: nn.Module) -> torch.Tensor:
 def digest(flat: torch.Tensor) -> str:
     """16 hex digits of the BLAKE2 hash of the parameters' bytes: equal digests mean bit-identical models."""
     return hashlib.blake2b(flat.detach().cpu().contiguous().numpy().tobytes(), digest_size=8).hexdigest()
+
+
+def layout(model: nn.Module) -> list[str]:
+    """What the flat vector is made of, in its order: "name 32x1x5x5" for each trainable parameter ("name" a scalar)."""
+    return [
+        " ".join([name, "x".join(map(str, p.shape))]).rstrip()
+        for name, p in model.named_parameters()
+        if p.requires_grad
+    ]

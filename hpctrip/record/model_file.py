@@ -1,0 +1,68 @@
+"""The trained model as a safetensors file, which PyTorch, JAX and others read without running any code."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+from safetensors.numpy import save
+
+from hpctrip.base.errors import InputError
+from hpctrip.base.output import check_writable, replace_file
+from hpctrip.record.checkpoint import SUFFIXES, Checkpoint, newest, read
+
+
+def export_model(source: str, out: str) -> Path:
+    """Write the global model of a run to `out`: float32 arrays by the names of the model's parameters (of a model with
+    frozen parts, such as LoRA, the trained ones), and metadata that say where they come from.
+
+    `source` is the results file, whose newest whole checkpoint counts, or one of its checkpoints. Raises InputError
+    where there is none, where it does not name its parameters, and where `out` exists or cannot be written.
+    """
+    if not out.endswith(".safetensors"):
+        raise InputError(out, "is no name for a model", "end it in .safetensors")
+    check_writable(out)
+    place: str | Path | None = source
+    if Path(source).suffix in SUFFIXES:
+        checkpoint: Checkpoint | None = read(source)
+    else:
+        checkpoint, place, _ = newest(source)
+    if checkpoint is None:
+        looked = " and ".join(SUFFIXES)
+        raise InputError(
+            source, "has no checkpoint beside it, which is where the model is", f"looked for {looked}"
+        )
+    arrays = _arrays(checkpoint, str(place))
+    metadata = {
+        "format": "pt",
+        "round": str(checkpoint.round),
+        "clock_s": repr(checkpoint.clock_s),
+        "input_toml": checkpoint.input_toml,
+        "made_by": f"hpctrip, {Path(source).name}",
+    }
+    replace_file(out, save(arrays, metadata))
+    return Path(out)
+
+
+def _arrays(checkpoint: Checkpoint, place: str) -> dict[str, np.ndarray]:
+    """The parameters by name."""
+    texts, params = checkpoint.about.get("parameters"), checkpoint.params
+    if not isinstance(texts, list):
+        raise InputError(
+            place, "does not name its parameters: an older hpctrip wrote it", "resume it for a round"
+        )
+    arrays: dict[str, np.ndarray] = {}
+    start = 0
+    for text in texts:
+        name, _, sizes = text.partition(" ")
+        if not all(size.isdecimal() and len(size) < 16 for size in sizes.split("x") if sizes):
+            raise InputError(place, f"names a parameter of the shape {sizes!r}", "restore a copy")
+        shape = [int(size) for size in sizes.split("x")] if sizes else []
+        begin, start = start, start + math.prod(shape)
+        if start > len(params):
+            break
+        arrays[name] = params[begin:start].reshape(shape)
+    if start != len(params) or len(arrays) != len(texts):
+        raise InputError(place, f"names other parameters than the {len(params)} it has", "restore a copy")
+    return arrays
