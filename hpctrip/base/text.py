@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
+SCREEN_BYTES = 3500
+
 
 def printable(text: str, limit: int = 400) -> str:
     r"""`text` in one line of about `limit` characters, fit for a terminal.
@@ -21,3 +25,14 @@ def printable(text: str, limit: int = 400) -> str:
             return f"{''.join(pieces)}... ({len(text) - shown:,} more characters)"
         pieces.append(piece)
     return "".join(pieces)
+
+
+def screenful(lines: Sequence[str]) -> Iterator[str]:
+    """The lines up to SCREEN_BYTES, then how many more there are."""
+    left = SCREEN_BYTES
+    for number, line in enumerate(lines):
+        left -= len(line.encode())
+        if number and left < 0:
+            yield f"and {len(lines) - number:,} more"
+            return
+        yield line

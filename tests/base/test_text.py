@@ -2,7 +2,7 @@
 
 import pytest
 
-from hpctrip.base.text import printable
+from hpctrip.base.text import SCREEN_BYTES, printable, screenful
 
 
 @pytest.mark.parametrize("text", ["", "policy.k = 5", "Zürich, 東京, 🏭", "C:\\data", "a" * 400])
@@ -31,3 +31,10 @@ def test_long_text_is_cut_and_says_so():
 
 def test_escapes_count_by_their_length():
     assert printable("\x00" * 1000, 10) == r"\x00\x00... (998 more characters)"
+
+
+def test_lines_are_told_up_to_a_screen():
+    assert list(screenful(["a", "b"])) == ["a", "b"]
+    lines = list(screenful(["x" * 99] * 1000))
+    assert lines[-1] == f"and {1000 - len(lines) + 1:,} more" and sum(map(len, lines)) < SCREEN_BYTES + 20
+    assert list(screenful(["x" * 9999])) == ["x" * 9999]
