@@ -364,7 +364,7 @@ def test_a_crafted_results_file(folder, figures, data):
     verified = read("verify", "verify", path)
     shown = read("show", "show", path)
     read("show --status", "show", "--status", path)
-    read("verify --data", "verify", "--plugins", "--data", folder / "csv", path)
+    read("verify --data", "verify", "--data", folder / "csv", path)
     read("diff", "diff", folder / "sound.h5", path, also=(1,))
     read("merge", "merge", "--overwrite", folder / "merged.h5", folder / "sound.h5", path)
     read("resume", "resume", path)
