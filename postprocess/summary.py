@@ -14,6 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 from matplotlib.ticker import MaxNLocator
 
+from hpctrip.base.text import printable
 from hpctrip.base.units import HOUR_S, MILE_M
 from hpctrip.record.reader import InputError, Run
 
@@ -86,13 +87,19 @@ def ending(run: Run) -> str:
 def header(panel: SubFigure, run: Run) -> None:
     """Name, outcome and facts, over the whole width."""
     data, how = facts(run)
-    panel.text(0.012, 0.88, run.meta["scenario"], fontsize=15, weight="bold", va="top")
+    panel.text(0.012, 0.88, printable(run.meta["scenario"], 40), fontsize=15, weight="bold", va="top")
     panel.text(0.988, 0.88, outcome(run), fontsize=12, va="top", ha="right", color=style.BLUE)
     panel.text(
-        0.988, 0.47, textwrap.shorten(ending(run), 80), fontsize=8, va="top", ha="right", color="#333333"
+        0.988,
+        0.47,
+        textwrap.shorten(printable(ending(run)), 80),
+        fontsize=8,
+        va="top",
+        ha="right",
+        color="#333333",
     )
-    panel.text(0.012, 0.47, textwrap.shorten(data, 120), fontsize=8, va="top", color="#333333")
-    panel.text(0.012, 0.20, textwrap.shorten(how, 200), fontsize=8, va="top", color="#333333")
+    panel.text(0.012, 0.47, textwrap.shorten(printable(data), 120), fontsize=8, va="top", color="#333333")
+    panel.text(0.012, 0.20, textwrap.shorten(printable(how), 200), fontsize=8, va="top", color="#333333")
 
 
 def accuracy(axes: Axes, run: Run) -> None:
@@ -255,7 +262,7 @@ def print_numbers(run: Run) -> None:
         "stragglers": f"{hours['compute']:.3g} h computing, {hours['comm']:.3g} h communicating",
         "wall time": ", ".join(f"{name} {seconds:.3g} s" for name, seconds, _ in wall_parts(run)),
     }.items():
-        print(f"{name:<12}{said}")
+        print(f"{name:<12}{printable(said)}")
 
 
 if __name__ == "__main__":

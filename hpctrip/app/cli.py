@@ -9,6 +9,7 @@ import click
 
 import hpctrip
 from hpctrip.base.errors import HpctripError
+from hpctrip.base.text import printable, screenful
 
 
 class _DefaultsToRun(click.Group):
@@ -164,7 +165,7 @@ def show(paths: tuple[str, ...], status: bool) -> None:
 
     for run_ in open_runs(paths):
         if status:
-            click.echo(run_.meta["status"])
+            click.echo(printable(run_.status, 40))
         else:
             Console(highlight=False).print(summary(run_))
 
@@ -190,30 +191,29 @@ def export(path: str, folder: str | None, model: str | None) -> None:
 @cli.command()
 @click.argument("paths", nargs=-1, required=True, metavar="FILE.h5...")
 @click.option("--no-replay", is_flag=True, help="Check the file against itself only (quick).")
+@click.option(
+    "--data",
+    multiple=True,
+    metavar="PATH",
+    help="A file that a file's input names (sites, traces, outages), or a folder that holds some; may be repeated.",
+)
 @_plugins
-def verify(paths: tuple[str, ...], no_replay: bool, plugins: tuple[str, ...]) -> None:
+def verify(paths: tuple[str, ...], no_replay: bool, data: tuple[str, ...], plugins: tuple[str, ...]) -> None:
     """Check results files. Exit code 2 where one is wrong.
 
     Each file is checked against itself (schema, checksums, clock arithmetic), then its simulated half is replayed from
-    its stored input: the world, what was seen, the cohorts, who arrived, and the clock.
+    its stored input: world, views, cohorts, arrivals, clock. Files that it names are opened only as --data allows.
     """
+    from hpctrip.app.verdict import verdict
     from hpctrip.base.errors import InputError
     from hpctrip.base.plugins import Plugin
     from hpctrip.record.reader import open_runs
-    from hpctrip.record.verify import verify as faults_of
 
     faults, own = [], [Plugin.read(path) for path in plugins]
     for run_ in open_runs(paths):
-        found, but = faults_of(run_), ", not replayed" if no_replay else ""
-        if not found and not no_replay:
-            from hpctrip.app.replay import NotReplayable, replay
-
-            try:
-                found = replay(run_, own)
-            except NotReplayable as reason:
-                but = f", but not replayed: {reason}"
+        found, said = verdict(run_, not no_replay, own, data)
         faults += found
-        click.echo(f"{run_.path}: {f'ok{but}' if not found else f'{len(found)} fault(s)'}")
+        click.echo(said)
     if faults:
         raise InputError(faults=faults)
 
@@ -230,7 +230,8 @@ def diff(paths: tuple[str, str]) -> None:
 
     a, b = map(open_run, paths)
     lines = differences(a, b)
-    for line in lines or [f"equal: {len(a.rounds)} rounds, model digest {a.meta.get('params_digest', '')}"]:
+    equal = f"equal: {len(a.rounds)} rounds, model digest {printable(a.meta['params_digest'], 100)}"
+    for line in screenful(lines or [equal]):
         click.echo(line)
     if lines:
         raise click.exceptions.Exit(1)
@@ -239,16 +240,17 @@ def diff(paths: tuple[str, str]) -> None:
 @cli.command()
 @click.argument("out", metavar="OUT.h5")
 @click.argument("paths", nargs=-1, required=True, metavar="FILE.h5...")
-def merge(out: str, paths: tuple[str, ...]) -> None:
+@click.option("--overwrite", is_flag=True, help="Replace OUT.h5 and OUT.csv whatever they are.")
+def merge(out: str, paths: tuple[str, ...], overwrite: bool) -> None:
     """Gather results files, e.g. of a sweep, in one table: a row a run, with the input keys that differ.
 
-    Writes OUT.h5 (group /runs) and OUT.csv.
+    Writes OUT.h5 (group /runs) and OUT.csv; replaces those of an earlier merge and nothing else.
     """
     from hpctrip.record.merge import write_merged
     from hpctrip.record.reader import open_runs
 
     runs = open_runs(paths, besides=out)
-    for written in write_merged(out, runs):
+    for written in write_merged(out, runs, overwrite):
         click.echo(f"{written}: {len(runs)} runs")
 
 

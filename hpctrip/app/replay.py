@@ -6,21 +6,26 @@ everything that follows from the input and the history is computed anew, by the 
 
 from __future__ import annotations
 
+import copy
+import functools
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from hpctrip.app.experiment import experiment_of
-from hpctrip.app.sources import other_plugins, recorded_plugins, replayed_sources
+from hpctrip.app.experiment import Experiment, experiment_of
+from hpctrip.app.named_data import located
+from hpctrip.app.sources import other_plugins, recorded_plugins, replayed_sources, world_files
 from hpctrip.base.errors import Fault, InputError
+from hpctrip.base.inputs import Tables, validate
 from hpctrip.base.plugins import Extensions, Plugin, installed
 from hpctrip.base.rows import columns
 from hpctrip.base.sources import Source, differing, read_sources
 from hpctrip.record.reader import Run
 from hpctrip.record.schema import FORMAT_VERSION
-from hpctrip.record.verify import RELATIVE_TOLERANCE
+from hpctrip.record.verify import MOST_FAULTS, RELATIVE_TOLERANCE
 from hpctrip.sim.outcome import Outcome
 from hpctrip.sim.rounds import Candidates, CohortRound, History, RoundRow
 from hpctrip.sim.state import State
@@ -31,25 +36,31 @@ class NotReplayable(Exception):
     """Why a sound file cannot be replayed here."""
 
 
-def replay(run: Run, plugins: Sequence[Plugin] = ()) -> list[Fault]:
-    """Every recorded number of the simulated half that its input does not lead to; empty: the run is confirmed.
+@np.errstate(all="ignore")  # what is not finite differs, which is all that need be said of it
+def replay(run: Run, plugins: Sequence[Plugin] = (), data: Sequence[str] = ()) -> list[Fault]:
+    """The recorded numbers of the simulated half that its input does not lead to, at most MOST_FAULTS; empty: the run
+    is confirmed.
 
-    `plugins` are those that the user named; of these the run's own, by their digests, are run. Raises NotReplayable
-    where the run needs what is not here: its plug-ins, its power traces, an input and rules of this version.
+    `plugins` are those that the user named; of these the run's own, by their digests, are run. `data` are the files and
+    folders in which files that the input names may be opened (`located`): none, unless the user says so. Raises
+    NotReplayable where the run needs what is not here: its plug-ins, its files, an input and rules of this version.
     """
     history = run.history()
     try:
         recorded = read_sources(run.meta["sources"], run.path)
         _run_plugins(recorded, run, plugins)
-        experiment = experiment_of(run.input)
+        experiment = _with_files(experiment_of(run.input), run.input, data)
         if other := other_files(run, recorded, replayed_sources(experiment)):
             return other  # whatever else differed would follow from it
+        if experiment.num_sites() != len(run.sites):  # before a world of any size is built
+            raise InputError("sites", f"the input leads to {experiment.num_sites()}, not {len(run.sites)}")
         # the sizes of the shards are those of the file, so no data are needed
         sizes = run.sites.get("num_samples", pd.Series(dtype="int64")).to_numpy()
         simulation = experiment.simulation(run.meta["num_params"] or 1, sizes)
     except InputError as error:
         raise NotReplayable(str(error.faults[0])) from None
-    faults = [*_sites(run, simulation), *_rounds(run, simulation, history)]
+    differing = itertools.chain(_sites(run, simulation), _rounds(run, simulation, history))
+    faults = list(itertools.islice(differing, MOST_FAULTS))
     if faults and run.format_version < FORMAT_VERSION:
         raise NotReplayable(f"an older hpctrip wrote it, whose rules were others: {faults[0]}")
     return faults
@@ -77,6 +88,21 @@ def other_files(run: Run, recorded: Sequence[Source], read: Sequence[Source]) ->
         )
         for before, after in differing(recorded, read)
     ]
+
+
+def _with_files(experiment: Experiment, tables: Tables, data: Sequence[str]) -> Experiment:
+    """The experiment with the files that its world is read from where the user has them. NotReplayable names one that
+    is not there."""
+    tables = copy.deepcopy(tables)
+    for names in world_files(experiment):
+        path = located(names, data)
+        if path is None:
+            raise NotReplayable(
+                f"it needs {names.key} = {names.value!r}: name that file, or a folder that holds it, with --data"
+            )
+        *parts, key = names.key.split(".")
+        functools.reduce(lambda table, part: table.setdefault(part, {}), parts, tables)[key] = path
+    return validate(tables, Experiment)
 
 
 def _sites(run: Run, simulation: Simulation) -> Iterator[Fault]:

@@ -136,13 +136,13 @@ def start_or_resume(
         if found is not None and file is not None:
             state = state_of(found, given.experiment)
             written = _readable(out)
-            finished = bool(state.stop_reason and written and written.meta["status"] == "finished")
+            finished = bool(state.stop_reason and written and written.status == "finished")
             return replace(_resumed(start, found, file, notes), finished=finished)
         if not Path(out).exists():
             return _unless_told_to_stop(start)
         earlier = open_run(out)  # made without checkpoints, or ended before the first one
         _Stored.in_results(earlier).refuse_other_input(given)
-        done = earlier.meta["status"] == "finished"
+        done = earlier.status == "finished"
         if done and not given.experiment.stop.reason(earlier.history()):
             raise InputError(
                 out,
@@ -210,7 +210,7 @@ class _Stored:
     def _of(cls, place: str, input_toml: str, sources: object) -> _Stored:
         try:
             tables = tomllib.loads(input_toml)
-        except (tomllib.TOMLDecodeError, TypeError) as error:
+        except (tomllib.TOMLDecodeError, TypeError, RecursionError) as error:
             raise InputError(place, f"holds no valid input ({error})", "resume from the other one") from None
         return cls(place, tables, tuple(read_sources(sources, place)))
 

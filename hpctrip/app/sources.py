@@ -26,7 +26,7 @@ def sources_of(given: Input, task: Task) -> list[Source]:
 
 def world_sources(given: Input) -> list[Source]:
     """The files that the simulated world is made of. Raises InputError where one cannot be read."""
-    named = list(_of_world(given.experiment))
+    named = list(world_files(given.experiment))
     if "sites" in given.set_by_policy:  # the policy replaces the sites, after it has counted them
         sites = named_files(experiment_of(given.tables).sites, "sites.")
         named += sites
@@ -35,10 +35,11 @@ def world_sources(given: Input) -> list[Source]:
 
 def replayed_sources(experiment: Experiment) -> list[Source]:
     """The files that a replay of this experiment reads."""
-    return [file.source() for file in _of_world(experiment)]
+    return [file.source() for file in world_files(experiment)]
 
 
-def _of_world(experiment: Experiment) -> Iterable[NamedFiles]:
+def world_files(experiment: Experiment) -> Iterable[NamedFiles]:
+    """What the input names that the simulated world is made of."""
     return (file for file in named_files(experiment) if not file.key.startswith(_WORKLOAD))
 
 

@@ -47,8 +47,13 @@ def _neutral(component: Component, prefix: str = "") -> Iterator[str]:
 
 def without(table: Flat, keys: Iterable[str]) -> dict[str, Any]:
     """The input without these keys and all that lies in these tables."""
-    left_out = tuple(f"{key}." for key in keys)
-    return {key: value for key, value in table.items() if not f"{key}.".startswith(left_out)}
+    left_out = set(keys)
+
+    def stays(key: str) -> bool:
+        parts = key.split(".")
+        return not any(".".join(parts[:depth]) in left_out for depth in range(1, len(parts) + 1))
+
+    return {key: value for key, value in table.items() if stays(key)}
 
 
 def differing(tables: Sequence[Flat]) -> list[str]:

@@ -3,7 +3,7 @@ change no result do not."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pandas as pd
@@ -11,6 +11,7 @@ import pandas as pd
 from hpctrip.base.errors import InputError
 from hpctrip.base.identity import differing
 from hpctrip.base.sources import MADE_HERE, PLUGINS, Source, read_sources
+from hpctrip.base.text import printable
 from hpctrip.record.reader import Run
 
 
@@ -28,7 +29,7 @@ def diff(a: Run, b: Run) -> list[str]:
 def _input(a: Run, b: Run) -> Iterator[str]:
     left, right = a.settings, b.settings
     for key in differing([left, right]):
-        yield f"input: {key}: {left.get(key, 'absent')!r} | {right.get(key, 'absent')!r}"
+        yield f"input: {key}: {_both(*(repr(table.get(key, 'absent')) for table in (left, right)))}"
 
 
 def _sources(a: Run, b: Run, other_input: bool) -> Iterator[str]:
@@ -41,7 +42,7 @@ def _sources(a: Run, b: Run, other_input: bool) -> Iterator[str]:
         before, after = left.get(key, []), right.get(key, [])
         made_here = any(source.path == MADE_HERE for source in (*before, *after))
         if {s.digest for s in before} != {s.digest for s in after} and not (made_here and other_input):
-            yield f"read: {key}: {' '.join(map(_short, before)) or 'none'} | {' '.join(map(_short, after)) or 'none'}"
+            yield f"read: {key}: {_both(*(' '.join(map(_short, read)) or 'none' for read in (before, after)))}"
 
 
 def _by_key(run: Run) -> dict[str, list[Source]]:
@@ -64,19 +65,15 @@ def _sites(a: Run, b: Run) -> Iterator[str]:
 
 
 def _first_round(a: Run, b: Run) -> Iterator[str]:
+    parts = [_by_round(frame) for run in (a, b) for frame in (run.rounds, run.cohorts, run.candidates)]
     for number in range(1, min(len(a.rounds), len(b.rounds)) + 1):
-        parts = {
-            name: [frame[frame["round"] == number].reset_index(drop=True) for frame in (left, right)]
-            for name, left, right in (
-                ("", a.rounds, b.rounds),
-                ("site ", a.cohorts, b.cohorts),
-                ("candidate ", a.candidates, b.candidates),
-            )
-        }
-        (row, other), (cohort, cohort_), (weighed, weighed_) = parts.values()
+        row, cohort, weighed, other, cohort_, weighed_ = (part(number) for part in parts)
+        if len(row) != len(other):
+            yield f"round {number}: {len(row)} | {len(other)} rows"
+            return
         found = list(_changes(row, other))
         if not np.array_equal(cohort["site"], cohort_["site"]):
-            found.append(f"cohort: {cohort['site'].tolist()} | {cohort_['site'].tolist()}")
+            found.append(f"cohort: {_both(*(str(sites['site'].tolist()) for sites in (cohort, cohort_)))}")
         else:
             found += _changes(cohort, cohort_, "site")
         if len(weighed) != len(weighed_):
@@ -86,6 +83,16 @@ def _first_round(a: Run, b: Run) -> Iterator[str]:
         if found:
             yield from (f"round {number}: {change}" for change in found)
             return
+
+
+def _by_round(frame: pd.DataFrame) -> Callable[[int], pd.DataFrame]:
+    """A function from a round's number to its rows, in their order."""
+    rows = frame.groupby("round").indices
+    return lambda number: frame.iloc[rows.get(number, [])].reset_index(drop=True)
+
+
+def _both(left: object, right: object) -> str:
+    return f"{printable(str(left), 200)} | {printable(str(right), 200)}"
 
 
 def _changes(left: pd.DataFrame, right: pd.DataFrame, key: str = "") -> Iterator[str]:
@@ -101,7 +108,7 @@ def _changes(left: pd.DataFrame, right: pd.DataFrame, key: str = "") -> Iterator
         if unequal.any():
             at = int(np.flatnonzero(unequal)[0])
             where = f" of {key} {left[key].iloc[at]}" if key else ""
-            yield f"{name}{where}: {x[at]} | {y[at]}"
+            yield f"{name}{where}: {_both(x[at], y[at])}"
 
 
 def _ends(a: Run, b: Run) -> Iterator[str]:
@@ -109,4 +116,4 @@ def _ends(a: Run, b: Run) -> Iterator[str]:
         yield f"rounds: {len(a.rounds)} | {len(b.rounds)}"
     for name in ("status", "params_digest"):
         if a.meta.get(name) != b.meta.get(name):
-            yield f"{name}: {a.meta.get(name)} | {b.meta.get(name)}"
+            yield f"{name}: {_both(a.meta.get(name), b.meta.get(name))}"

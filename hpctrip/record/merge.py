@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,13 @@ import numpy as np
 import pandas as pd
 
 from hpctrip.base.errors import InputError
+from hpctrip.base.files import digest, read_file
 from hpctrip.base.identity import differing
 from hpctrip.base.output import replace_file
 from hpctrip.record import schema
-from hpctrip.record.reader import Run
+from hpctrip.record.admission import MAX_BYTES, admitted
+from hpctrip.record.csv import csv_bytes
+from hpctrip.record.reader import SUFFIXES, Run
 from hpctrip.record.schema import Column
 from hpctrip.record.writer import write_table
 
@@ -51,6 +55,9 @@ def merged(runs: list[Run]) -> dict[str, Column]:
         raise InputError(faults=faults)
     inputs = [run.settings for run in runs]
     varying = [key for key in differing(inputs) if key not in _NAMED]
+    for key in varying:
+        if "/" in key:
+            raise InputError(f"input key {key}", "differs and cannot name a column: it has a slash")
     rows = [
         _row(run) | {f"input.{key}": settings.get(key) for key in varying}
         for run, settings in zip(runs, inputs, strict=True)
@@ -64,29 +71,34 @@ def merged(runs: list[Run]) -> dict[str, Column]:
     }
 
 
-def write_merged(path: str | Path, runs: list[Run]) -> list[Path]:
-    """Write the table to `path` (HDF5, group /runs) and beside it as CSV; returns both. Replaces an earlier table, but
-    raises InputError rather than replace anything else."""
-    path = Path(path)
-    if path.exists() and not _is_table(path):
-        raise InputError(str(path), "exists and is no merged table", "choose another name for the table")
+def write_merged(path: str | Path, runs: list[Run], overwrite: bool = False) -> list[Path]:
+    """Write the table to `path` (HDF5, group /runs) and beside it as CSV; returns both.
+
+    Replaces an earlier table and the CSV that belongs to it (the table holds its digest), but raises InputError rather
+    than replace anything else, unless it is told to `overwrite`.
+    """
+    path, csv = Path(path), Path(path).with_suffix(".csv")
+    if path.suffix not in SUFFIXES:
+        raise InputError(str(path), f"does not end in {' or '.join(SUFFIXES)}", "name the table so")
+    if not overwrite:
+        _refuse_others(path, csv)
     table = merged(runs)
+    text = csv_bytes(pd.DataFrame({name: column.values for name, column in table.items()}))
     buffer = io.BytesIO()
     with h5py.File(buffer, "w") as file:
-        file.attrs["format"], file.attrs["format_version"] = FORMAT, schema.FORMAT_VERSION
+        file.attrs["format"], file.attrs["format_version"] = np.bytes_(FORMAT), schema.FORMAT_VERSION
+        file.attrs["csv_digest"] = np.bytes_(digest(text))
         write_table(file, "runs", table, "one row a run")
     replace_file(path, buffer.getvalue())
-    csv = path.with_suffix(".csv")
-    frame = pd.DataFrame({name: column.values for name, column in table.items()})
-    replace_file(csv, frame.to_csv(index=False, lineterminator="\n").encode())
+    replace_file(csv, text)
     return [path, csv]
 
 
 def _row(run: Run) -> dict[str, Any]:
-    meta = {name: attribute.default for name, attribute in schema.ATTRIBUTES.items()} | run.meta
+    meta = run.meta
     return {name: meta.get(name) for name in COLUMNS} | {
         "path": str(run.path),
-        "policy": str(run.input.get("policy", {}).get("kind", "")),
+        "policy": str(run.setting("policy.kind", "")),
         "num_rounds": len(run.rounds),
         "clock_s": float(run.rounds["clock_s"].max()),
         "time_to_accuracy_s": run.time_to_accuracy_s,
@@ -98,20 +110,25 @@ def _row(run: Run) -> dict[str, Any]:
 
 
 def _plain(values: list[Any]) -> np.ndarray:
-    """Numbers where all are numbers (absent: NaN), else texts (absent: empty)."""
+    """Numbers where all are numbers of 64 bits (absent: NaN), else texts (absent: empty)."""
     if all(
-        value is None or (isinstance(value, int | float) and not isinstance(value, bool)) for value in values
+        value is None or type(value) is float or (type(value) is int and abs(value) < 2**63)
+        for value in values
     ):
-        numbers = np.array([np.nan if value is None else value for value in values])
-        return numbers
+        return np.array([np.nan if value is None else value for value in values])
     return np.array(
         ["" if v is None else v if isinstance(v, str) else json.dumps(v) for v in values], dtype=object
     )
 
 
-def _is_table(path: Path) -> bool:
-    try:
-        with h5py.File(path, "r") as file:
-            return file.attrs.get("format") == FORMAT
-    except OSError:
-        return False
+def _refuse_others(path: Path, csv: Path) -> None:
+    """Raise InputError where one of the two exists and is not of an earlier table."""
+    way_out, belongs = "choose another name for the table, or --overwrite", b""
+    if os.path.lexists(path):
+        try:
+            with admitted(path, FORMAT) as file:
+                belongs = file.attrs["csv_digest"]
+        except InputError:
+            raise InputError(str(path), "exists and is no merged table", way_out) from None
+    if os.path.lexists(csv) and digest(read_file(csv, MAX_BYTES)).encode() != belongs:
+        raise InputError(str(csv), f"exists and is not what a merge wrote beside {path}", way_out)

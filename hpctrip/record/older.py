@@ -32,6 +32,8 @@ def modernised(table: str, frame: pd.DataFrame, resolved: dict[str, Any]) -> pd.
     linear = not isinstance(throughput, dict) or throughput.get("kind", "linear") == "linear"
     renamed = RENAMED.get(table, {}) | ({} if linear else SEEN)
     names = {old: new for old, new in renamed.items() if old in frame}
+    if doubled := set(names.values()) & set(frame):
+        raise ValueError(f"/{table} has {', '.join(sorted(doubled))} under two names")
     attrs = frame.attrs
     frame = frame.rename(columns=names)
     for key in ("units", "descriptions"):

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import glob
-import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,19 +13,20 @@ import numpy as np
 import pandas as pd
 
 from hpctrip.base.errors import Fault, InputError
+from hpctrip.base.files import named_path
 from hpctrip.base.identity import flat, without
 from hpctrip.base.sources import PLUGINS
+from hpctrip.base.text import printable
 from hpctrip.record import schema
+from hpctrip.record.admission import admitted, damaged
 from hpctrip.record.older import modernised
+from hpctrip.record.stored_input import resolved_input
 from hpctrip.sim.rounds import History
 from hpctrip.sim.trace_file import Flags
 from hpctrip.sim.traces import read_trace_files
 
 SUFFIXES = (".h5", ".hdf5")
 """What counts as a results file when a folder is given."""
-
-_EXPANSION = 1032
-"""The most that deflate can expand. A damaged size may claim terabytes; no stored data could fill them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +72,15 @@ class Run:
         )
 
     @property
+    def status(self) -> str:
+        """running, finished, failed or interrupted; empty where the file does not say."""
+        return self.meta.get("status", "")
+
+    def setting(self, key: str, default: Any = None) -> Any:
+        """The value of a dotted input key; the default where the input has no such key, or a table in its place."""
+        return flat(self.input).get(key, default)
+
+    @property
     def settings(self) -> dict[str, Any]:
         """The resolved input as {dotted key: value}, without the keys that change no result."""
         # plug-ins are compared by content; files from before that list their paths among the keys that count
@@ -88,8 +97,12 @@ class Run:
         }
 
     def schema_faults(self) -> list[Fault]:
-        """Columns that are missing or have another type or unit than `schema.TABLES` says."""
-        faults = [] if "site" in self.sites else [Fault(f"{self.path}: /sites/site", "is missing")]
+        """Attributes that are missing; columns that are missing or have another type or unit than `schema.TABLES`
+        says."""
+        absent = [name for name in schema.ATTRIBUTES if name not in self.meta]
+        faults = [Fault(f"{self.path}: attribute {name}", "is missing") for name in absent]
+        if "site" not in self.sites:
+            faults.append(Fault(f"{self.path}: /sites/site", "is missing"))
         for table, names in schema.TABLES.items():
             frame = self.tables[table]
             for name, about in names.items():
@@ -102,6 +115,23 @@ class Run:
                     faults.append(Fault(place, f"has the unit {unit!r}, not {about['unit']!r}"))
         return faults
 
+    def structure_faults(self) -> Iterator[Fault]:
+        """What is wrong with the keys that join the tables of a file without `schema_faults`: rounds count from 1, rows
+        refer to rounds and sites that exist, in order."""
+        num_rounds, num_sites = len(self.rounds), len(self.sites)
+        if not np.array_equal(self.rounds["round"], np.arange(1, num_rounds + 1)):
+            yield Fault(f"{self.path}: /rounds/round", f"does not count from 1 to {num_rounds}")
+        if not np.array_equal(self.sites["site"], np.arange(num_sites)):
+            yield Fault(f"{self.path}: /sites/site", f"does not count from 0 to {num_sites - 1}")
+        for name in ("rounds_sites", "candidates"):
+            rounds = self.tables[name]["round"]
+            if not rounds.is_monotonic_increasing or not rounds.between(1, num_rounds).all():
+                yield Fault(f"{self.path}: /{name}/round", f"does not rise within 1 to {num_rounds}")
+        outside = self.cohorts[~self.cohorts["site"].between(0, num_sites - 1)]
+        for number, site in zip(outside["round"], outside["site"], strict=True):
+            problem = f"its cohort has site {site}; sites are 0 to {num_sites - 1}"
+            yield Fault(f"{self.path}: round {number}", problem)
+
     def history(self) -> History:
         """The rows as the run recorded them, exactly. Raises InputError where columns are missing or disordered."""
         if faults := self.schema_faults():
@@ -111,56 +141,21 @@ class Run:
                 {name: {c: frame[c].to_numpy() for c in frame} for name, frame in self.tables.items()}
             )
         except ValueError as error:
-            raise _damaged(self.path, error) from error
+            raise damaged(self.path, error) from error
 
 
 def open_run(path: str | Path) -> Run:
-    """Read one results file. Raises InputError, in one line that names the file, for whatever is wrong with it."""
+    """Read one results file. Raises InputError, in one line that names the file, for whatever is wrong with it: it is
+    damaged, larger than the bounds in `record.admission`, or holds what hpctrip does not write."""
     path = Path(path)
-    try:
-        path.open("rb").close()
-    except OSError as error:
-        raise InputError(str(path), f"cannot be read: {error.strerror}", "check the path") from error
-    if not h5py.is_hdf5(path):
-        raise InputError(str(path), "is not an HDF5 file", "give a results file that `hpctrip run` wrote")
-    try:
-        with h5py.File(path, "r") as file:
-            _check_format(path, file)
-            return _read(path, file)
-    except InputError:
-        raise
-    except BlockingIOError as error:
-        raise InputError(
-            str(path),
-            "is locked by another program",
-            "set HDF5_USE_FILE_LOCKING=FALSE: results files are replaced whole, so reading one needs no lock",
-        ) from error
-    # on a damaged file h5py raises nearly anything: OSError, KeyError, MemoryError...
-    except Exception as error:
-        raise _damaged(path, error) from error
-
-
-def _damaged(path: Path, error: Exception) -> InputError:
-    cause = " ".join(str(error).split()) or type(error).__name__
-    return InputError(str(path), f"is damaged ({cause})", "restore a copy or run again")
-
-
-def _check_format(path: Path, file: h5py.File) -> None:
-    if "format" not in file.attrs or _plain(file.attrs["format"]) != schema.FORMAT:
-        raise InputError(str(path), "is not an hpctrip results file", "give a file that `hpctrip run` wrote")
-    version = int(file.attrs["format_version"])
-    if version > schema.FORMAT_VERSION:
-        raise InputError(
-            str(path),
-            f"has format version {version}; this hpctrip reads up to {schema.FORMAT_VERSION}",
-            "use a newer one",
-        )
+    with admitted(path, schema.FORMAT) as file:
+        return _read(path, file)
 
 
 def _read(path: Path, file: h5py.File) -> Run:
     meta = {name: _plain(value) for name, value in file.attrs.items()}
-    for name in ("format", "format_version"):
-        del meta[name]
+    del meta["format"]
+    version = _version(path, meta.pop("format_version"))
     checksum = meta.pop("checksum", "")
     for name in schema.ATTRIBUTES.keys() & meta.keys():
         if type(meta[name]) is not type(schema.ATTRIBUTES[name].default):
@@ -170,7 +165,7 @@ def _read(path: Path, file: h5py.File) -> Run:
         for name, attribute in schema.ATTRIBUTES.items()
         if attribute.is_later and name not in meta
     }
-    resolved, version = json.loads(_text(file["input/json"])), int(file.attrs["format_version"])
+    resolved = resolved_input(_text(file["input/json"]))
     frames = {}
     for name in ("sites", *schema.TABLES):
         frame = _frame(file[name], schema.TABLES.get(name, {}))
@@ -190,22 +185,34 @@ def _read(path: Path, file: h5py.File) -> Run:
     )
 
 
+def _version(path: Path, found: Any) -> int:
+    if type(found) is not int or not 1 <= found <= schema.FORMAT_VERSION:
+        raise InputError(
+            str(path),
+            f"has format version {printable(repr(found), 40)}; this hpctrip reads 1 to {schema.FORMAT_VERSION}",
+            "use a newer one",
+        )
+    return found
+
+
 def _plain(value: Any) -> Any:
     """The value of an attribute: str, int, float, bool or list of str."""
-    if isinstance(value, np.ndarray) and value.dtype.kind == "S":
+    if isinstance(value, np.ndarray):
         return [text.decode() for text in value.tolist()]
     value = value.item() if isinstance(value, np.generic) else value
     return value.decode() if isinstance(value, bytes) else value
 
 
 def _text(dataset: h5py.Dataset) -> str:
+    if dataset.ndim:
+        raise ValueError(f"{dataset.name} is no text")
     return dataset.asstr()[()]
 
 
 def _values(dataset: h5py.Dataset) -> np.ndarray:
     """The values [rows] of a column: numbers in native order, or texts as objects."""
-    if dataset.ndim != 1 or dataset.nbytes > _EXPANSION * max(dataset.id.get_storage_size(), 1):
-        raise ValueError(f"{dataset.name} has the impossible shape {dataset.shape}")
+    if dataset.ndim != 1:
+        raise ValueError(f"{dataset.name} is no column")
     if dataset.dtype.kind == "S":
         return dataset.asstr()[()]
     values = dataset[()]
@@ -235,7 +242,11 @@ def open_runs(patterns: Iterable[str | Path], besides: str | Path = "") -> list[
     paths: dict[Path, None] = {}
     faults: list[Fault] = []
     for pattern in map(str, patterns):
-        found = [path for path in _expand(pattern) if path.absolute() != Path(besides).absolute()]
+        try:
+            found = [path for path in _expand(pattern) if path.absolute() != Path(besides).absolute()]
+        except InputError as error:
+            faults += error.faults
+            continue
         paths |= dict.fromkeys(found)
         if not found:
             suffixes = " or ".join(SUFFIXES)
@@ -256,7 +267,7 @@ def open_runs(patterns: Iterable[str | Path], besides: str | Path = "") -> list[
 
 
 def _expand(pattern: str) -> list[Path]:
-    path = Path(pattern)
+    path = named_path(pattern, printable(pattern))
     if path.is_dir():
         return sorted(file for file in path.rglob("*") if file.suffix in SUFFIXES)
     if path.exists():

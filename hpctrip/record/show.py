@@ -14,15 +14,16 @@ from rich.text import Text
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.output import replace_file
+from hpctrip.base.text import printable
 from hpctrip.base.units import HOUR_S
-from hpctrip.record import schema
+from hpctrip.record.csv import csv_bytes
 from hpctrip.record.reader import Run
 
 
 def show(run: Run) -> Table:
-    """The summary as a rich table of two columns that fits one screen."""
+    """The summary as a rich table of two columns that fits one screen: what the file says is escaped and cut."""
     table = Table(
-        title=Text(str(run.path)),
+        title=Text(printable(str(run.path))),
         title_justify="left",
         title_style="bold",
         show_header=False,
@@ -32,7 +33,7 @@ def show(run: Run) -> Table:
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
     for name, text in summary(run).items():
-        table.add_row(name, Text(text))  # not markup: paths and names may hold brackets
+        table.add_row(name, Text(printable(text, 200)))  # not markup: paths and names may hold brackets
     return table
 
 
@@ -40,7 +41,7 @@ def summary(run: Run) -> dict[str, str]:
     """What a person asks of a run: {question: answer}. Raises InputError where the file lacks columns."""
     if faults := run.schema_faults():
         raise InputError(faults=faults)
-    meta = {name: attribute.default for name, attribute in schema.ATTRIBUTES.items()} | run.meta
+    meta = run.meta
     reason = f": {meta['stop_reason']}" if meta["stop_reason"] else ""
     commit = f", commit {meta['git_commit'][:12]}{' with changes' if meta['git_dirty'] else ''}"
     source = f": {meta['data_source']}" if meta["data_source"] else ""
@@ -112,7 +113,7 @@ def _machines(meta: Mapping[str, Any]) -> str:
 
 
 def _kind(run: Run, name: str) -> str:
-    return str(run.input.get(name, {}).get("kind", "unknown"))
+    return str(run.setting(f"{name}.kind", "unknown"))
 
 
 def _synthetic(is_synthetic: bool) -> str:
@@ -130,16 +131,14 @@ def _counted(number: int, name: str) -> str:
 def export(run: Run, folder: str | Path) -> list[Path]:
     """Write one CSV a table, and meta.json with the attributes and the resolved input; returns the files.
 
-    Each file is replaced at once or not at all. Numbers keep all their digits; NaN is an empty cell, or null.
+    Each file is replaced at once or not at all. Texts as in `csv_bytes`; what is not finite is null in JSON.
     """
-    contents = {
-        f"{name}.csv": frame.to_csv(index=False, lineterminator="\n") for name, frame in run.tables.items()
-    }
+    contents = {f"{name}.csv": csv_bytes(frame) for name, frame in run.tables.items()}
     meta = {name: _finite(value) for name, value in run.meta.items()}
-    contents["meta.json"] = json.dumps({"meta": meta, "input": run.input}, indent=2) + "\n"
+    contents["meta.json"] = json.dumps({"meta": meta, "input": run.input}, indent=2).encode() + b"\n"
     paths = [Path(folder) / name for name in contents]
-    for path, text in zip(paths, contents.values(), strict=True):
-        replace_file(path, text.encode())
+    for path, content in zip(paths, contents.values(), strict=True):
+        replace_file(path, content)
     return paths
 
 

@@ -58,6 +58,7 @@ def image(meta: Mapping[str, Any], sites: Table, history: History) -> bytes:
     meta["time_to_accuracy_s"] = schema.time_to_accuracy_s(history.curve(), meta["target_accuracy"])
     meta["target_accuracy"] = float(meta["target_accuracy"])
     texts = {"toml": meta.pop("input_toml", ""), "json": meta.pop("input_json", "{}")}
+    meta = {name: _stored(value) for name, value in meta.items()}
     for name, attribute in schema.ATTRIBUTES.items():
         if type(meta[name]) is not type(attribute.default):
             raise TypeError(f"{name} is {meta[name]!r}, not a {type(attribute.default).__name__}")
@@ -77,7 +78,7 @@ def image(meta: Mapping[str, Any], sites: Table, history: History) -> bytes:
         _describe(group, description=schema.DESCRIPTIONS["input"])
         for name, text in texts.items():
             group.create_dataset(name, data=_utf8(text), track_times=False)
-        columns = {name: Column(*column) for name, column in sites.items()}
+        columns = {name: Column(_stored(values), *about) for name, (values, *about) in sites.items()}
         write_table(file, "sites", columns, schema.DESCRIPTIONS["sites"], scale="site")
         for name, table in schema.tables(history).items():
             scale = "round" if name == "rounds" else None
@@ -106,6 +107,15 @@ def write_table(file: h5py.File, name: str, table: Table, doc: str, scale: str |
         for column in table:
             if column != scale:
                 group[column].dims[0].attach_scale(group[scale])
+
+
+def _stored(value: Any) -> Any:
+    """What HDF5 keeps of a value: texts without the NULs at their end. Checksums are made of that."""
+    if isinstance(value, str):
+        return value.rstrip("\0")
+    if isinstance(value, np.ndarray) and value.dtype.kind in "OUT":
+        return np.array([_stored(text) for text in value.tolist()], dtype=object)
+    return [_stored(text) for text in value] if isinstance(value, list) else value
 
 
 def _describe(item: h5py.Group | h5py.Dataset, **texts: str | list[str]) -> None:

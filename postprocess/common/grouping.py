@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hpctrip.base.identity import differing, identity, without
+from hpctrip.base.text import printable
 from hpctrip.record.reader import InputError, Run
 
 APART = ("seed", "stop")
@@ -33,7 +34,7 @@ def grouped(runs: Sequence[Run]) -> list[Group]:
     """
     members: dict[tuple[str, str], list[Run]] = defaultdict(list)
     for run in runs:
-        name = run.meta["label"] or run.meta["policy"]
+        name = printable(run.meta["label"] or run.meta["policy"], 80)
         same = members[name, identity(configuration(run))]
         for other in same:
             if other.meta["seed"] == run.meta["seed"]:
@@ -98,4 +99,4 @@ def _shown(value: object) -> str:
     """A value in a label: a number with as few digits as tell it."""
     if isinstance(value, float):
         return f"{value:g}" if float(f"{value:g}") == value else repr(value)
-    return "none" if value is None else str(value)
+    return "none" if value is None else printable(str(value), 80)

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pandas as pd
+from pandas.api.types import is_numeric_dtype
 
+from hpctrip.base.errors import Fault
 from hpctrip.base.units import HOUR_S
 from hpctrip.record.reader import InputError, Run, open_runs
 
 NEEDED_ATTRIBUTES = ("policy", "label", "update_bytes")
 NEEDED_SITE_COLUMNS = ("site", "distance_m", "bandwidth_bps", "comm_s", "num_samples", "power_fraction")
 """What figures use beyond what every results file is checked for by its reader."""
+DRAWN_COLUMNS = {
+    "rounds": ("clock_start_s", "clock_s", "makespan_s", "wall_s", "idle_fraction"),
+    "sites": NEEDED_SITE_COLUMNS[:-1],  # an older file does not know the power
+}
+"""What must be finite to be drawn, {table: columns}."""
 
 
 def read_runs(patterns: Sequence[str]) -> list[Run]:
@@ -29,7 +36,18 @@ def read_runs(patterns: Sequence[str]) -> list[Run]:
             )
         if run.rounds.empty:
             raise InputError(str(run.path), "holds no finished round", "let it run longer, or leave it out")
+        if faults := [*run.structure_faults(), *_not_drawable(run)][:10]:
+            raise InputError(faults=faults)
     return runs
+
+
+def _not_drawable(run: Run) -> Iterator[Fault]:
+    """Times, sizes and distances that are none: an axis would have no end."""
+    for table, names in DRAWN_COLUMNS.items():
+        for name in names:
+            values = run.tables[table][name]
+            if not is_numeric_dtype(values) or not np.isfinite(values).all():
+                yield Fault(f"{run.path}: /{table}/{name}", "is not a number everywhere", "restore a copy")
 
 
 def counted(number: int, name: str) -> str:

@@ -117,9 +117,10 @@ def test_it_goes_on_where_they_are_the_same(hpctrip, begun, what):
 @pytest.mark.parametrize("what", REPLAYED)
 def test_verify_says_which_file_is_another(hpctrip, begun, what):
     key, _, change = begun(what)
-    assert hpctrip("verify", "run.h5").out == "run.h5: ok\n"
+    verify = ("verify", "run.h5", "--data", ".")
+    assert hpctrip(*verify).out == "run.h5: ok\n"
     change()
-    hpctrip("verify", "run.h5").check_refused([f"run.h5: {key}: ", "the run read one of"])
+    hpctrip(*verify).check_refused([f"run.h5: {key}: ", "the run read one of"])
 
 
 def test_diff_tells_other_contents_under_one_name(begun, hpctrip, folder):

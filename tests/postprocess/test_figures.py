@@ -302,4 +302,7 @@ def test_scripts_import_only_the_reader_and_the_base_of_hpctrip(script):
         for line in script.read_text().splitlines()
         if line.startswith(("import hpctrip", "from hpctrip"))
     }
-    assert used <= {"hpctrip.record.reader", "hpctrip.base.units", "hpctrip.base.identity"}
+    assert used <= {
+        "hpctrip.record.reader",
+        *(f"hpctrip.base.{module}" for module in ("errors", "identity", "text", "units")),
+    }

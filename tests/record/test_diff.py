@@ -75,3 +75,16 @@ def test_lengths_digests_and_input_keys_are_told(compared):
         "rounds: 3 | 2",
         "params_digest:  | 00",
     ]
+
+
+def test_long_values_are_cut_and_escaped(compared):
+    given = json.dumps({"policy": {"kind": "\x1b" * 10_000}})
+    lines = compared(input_json=given, params_digest="\x1b[31m" * 1000)
+    assert all(len(line) < 600 and line.isprintable() for line in lines) and len(lines) == 3
+
+
+def test_rounds_that_are_not_there_once_are_told(fake_history, fake_sites, meta, tmp_path):
+    first, second, third = fake_history(3, 5).rows
+    write_run(tmp_path / "a.h5", meta, fake_sites(5), fake_history(3, 5))
+    write_run(tmp_path / "b.h5", meta, fake_sites(5), History((first, replace(second, round=1), third)))
+    assert "round 1: 1 | 2 rows" in diff(open_run(tmp_path / "a.h5"), open_run(tmp_path / "b.h5"))

@@ -83,3 +83,18 @@ def test_exported_attributes_are_strict_json(fake_sites, tmp_path):
 def test_a_place_that_cannot_be_written_is_reported(run_file):
     with pytest.raises(InputError, match="cannot be written"):
         export(open_run(run_file), run_file)
+
+
+def test_what_a_file_says_is_escaped_and_cut_to_a_screen(meta, fake_sites, fake_history, tmp_path):
+    path, foreign = tmp_path / "run.h5", "\x1b[31m" + "x" * 100_000
+    texts = {
+        name: foreign
+        for name in ("status", "stop_reason", "scenario", "data_source", "engine", "mpi_library")
+    }
+    given = json.dumps({"policy": {"kind": foreign}, "workload": [], "power": {"kind": 3}})
+    write_run(path, meta | texts | {"input_json": given}, fake_sites(5), fake_history(3, 5))
+    console = Console(width=80, file=None, record=True)
+    with console.capture() as capture:
+        console.print(show(open_run(path)))
+    assert "\x1b" not in capture.get() and "\\x1b[31mxxx" in capture.get().replace("\n", "")
+    assert len(capture.get()) < 4000

@@ -186,3 +186,34 @@ def test_a_wrong_time_to_accuracy_is_noticed_behind_a_fitting_checksum(run_file)
     assert [str(fault) for fault in verify(wrong)] == [
         f"{run_file}: time_to_accuracy_s: is 21, the rounds say 52"
     ]
+
+
+@pytest.mark.parametrize(
+    ("given", "fault"),
+    [
+        ({"timing": {"clock": "sundial"}}, "timing.clock: is none of straggler"),
+        ({"timing": {"clock": ["straggler"]}}, "timing.clock: is none of straggler"),
+        ({"faults": {"deadline_s": "soon"}}, "faults.deadline_s: is no time"),
+        ({"faults": {"deadline_s": -1}}, "faults.deadline_s: is no time"),
+    ],
+)
+def test_an_input_that_no_run_has_is_a_fault(given, fault, faults_after):
+    (found,) = faults_after(lambda row: row, input_json=json.dumps(given))
+    assert found.startswith(fault)
+
+
+@pytest.mark.parametrize(
+    "given", [{"timing": []}, {"faults": "none"}, {"timing": {"clock": "straggler"}, "x": 1}]
+)
+def test_tables_that_are_none_say_nothing(given, faults_after):
+    assert faults_after(lambda row: row, input_json=json.dumps(given)) == []
+
+
+def test_faults_are_looked_for_up_to_a_bound(run_file, monkeypatch):
+    from hpctrip.record import verify as module
+
+    monkeypatch.setattr(module, "MOST_FAULTS", 2)
+    run = open_run(run_file)
+    given = run.input | {"faults": {"deadline_s": 1}}
+    checksum = schema.meta_checksum(run.meta, run.input_toml, given)
+    assert len(verify(replace(run, input=given, checksum=checksum))) == 2

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import h5py
+import numpy as np
 import pytest
 
 from hpctrip.base import output
@@ -239,3 +240,13 @@ def test_a_recorder_says_when_the_run_began_and_how_it_ended(meta, fake_sites, f
     assert run.meta["stop_reason"] == "rank 2 raised an error"
     assert len(run.rounds) == 3 and run.time_to_accuracy_s == 52.0
     assert run.meta["created_utc"] <= run.meta["updated_utc"]
+
+
+def test_a_nul_at_the_end_of_a_text_does_not_make_the_file_unsound(meta, fake_sites, fake_history, tmp_path):
+    """HDF5 drops it; the checksum is of what is stored."""
+    path = tmp_path / "run.h5"
+    sites = fake_sites(2) | {"name": (np.array(["a\0", "\0b"], dtype=object), "1", "name")}
+    texts = {"label": "x\0", "hosts": ["n\0", "m\0o"]}
+    write_run(path, meta | texts, sites, fake_history(3, 2))
+    run = open_run(path)
+    assert verify(run) == [] and run.meta["label"] == "x" and run.meta["hosts"] == ["n", "m\0o"]
