@@ -16,6 +16,7 @@ from hpctrip.app.checkpointer import Checkpointing
 from hpctrip.app.signals import Interrupt
 from hpctrip.base.component import Component
 from hpctrip.base.errors import InputError
+from hpctrip.base.files import PathName
 from hpctrip.base.identity import Neutral
 from hpctrip.base.inputs import Tables, merge, read_layers, resolved, validate
 from hpctrip.base.plugins import import_plugin
@@ -50,7 +51,7 @@ class Experiment(Component):
     """How figures call this run; absent: its policy."""
     seed: int = Field(0, ge=0, lt=2**63)
     """Every random stream derives from it."""
-    plugins: list[str] = []
+    plugins: list[PathName] = []
     """Python files to import first: they add policies, power models or workloads of your own."""
     sites: SITES.field() = Field(default_factory=dict, validate_default=True)
     network: Network = Network()
@@ -176,5 +177,6 @@ def experiment_of(tables: Tables) -> Experiment:
     plugins = tables.get("plugins", [])
     if isinstance(plugins, list):
         for path in plugins:
-            import_plugin(str(path))
+            if isinstance(path, str):  # what is none is reported with the other faults
+                import_plugin(path)
     return validate(tables, Experiment)

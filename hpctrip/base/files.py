@@ -13,11 +13,37 @@ import os
 import stat
 import zlib
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator
 
 from hpctrip.base.errors import InputError
 
 GZIP_MAGIC = b"\x1f\x8b"
 GET_AGAIN = "copy or fetch the file again"
+LONGEST_NAME_BYTES = 255
+"""Of one part of a path, on the file systems in use."""
+
+
+def nameable(value: str) -> str:
+    """`value`, unless no file can have this path. Raises ValueError. Looks at no file."""
+    if "\0" in value:
+        raise ValueError("names no file: it holds a NUL character")
+    longest = max(len(os.fsencode(part)) for part in value.split("/"))
+    if longest > LONGEST_NAME_BYTES:
+        raise ValueError(
+            f"names no file: File name too long ({longest:,} bytes, the most is {LONGEST_NAME_BYTES})"
+        )
+    try:
+        Path(value).expanduser()
+    except RuntimeError:
+        user = value.split("/")[0].removeprefix("~")
+        raise ValueError(f"names no file: there is no user {user!r} with a home folder") from None
+    return value
+
+
+PathName = Annotated[str, AfterValidator(nameable)]
+"""The type of an input key that names a file, a folder or a pattern of them."""
 
 
 def named_path(value: str, place: str) -> Path:

@@ -7,12 +7,13 @@ import sys
 from pathlib import Path
 
 from hpctrip.base.errors import InputError
+from hpctrip.base.files import named_path
 
 
 def import_plugin(path: str) -> None:
     """Import the file, whose classes register themselves. InputError where that fails."""
     place = f"plugins: {path!r}"
-    if not Path(path).is_file():
+    if not named_path(path, place).is_file():
         raise InputError(place, "no such file", "give the path of a Python file")
     spec = importlib.util.spec_from_file_location(f"hpctrip_plugin_{Path(path).stem}", path)
     if spec is None or spec.loader is None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import reprlib
+from typing import Any
+
 
 def printable(text: str, limit: int = 400) -> str:
     r"""`text` in one line of about `limit` characters, fit for a terminal.
@@ -21,3 +24,28 @@ def printable(text: str, limit: int = 400) -> str:
             return f"{''.join(pieces)}... ({len(text) - shown:,} more characters)"
         pieces.append(piece)
     return "".join(pieces)
+
+
+def printable_toml(text: str) -> str:
+    """TOML text with what is not printable in its strings escaped as TOML does: it means the same."""
+    return "".join(c if c.isprintable() or c == "\n" else f"\\U{ord(c):08X}" for c in text)
+
+
+def shown(value: Any) -> str:
+    """repr(value), shortened while it is made: of a value of any size, depth and number of digits."""
+    return _SHORT.repr(value)
+
+
+class _Short(reprlib.Repr):
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxlevel, self.maxlist, self.maxdict, self.maxstring, self.maxlong = 4, 20, 20, 200, 60
+
+    def repr_int(self, x: int, level: int) -> str:
+        try:
+            return super().repr_int(x, level)
+        except ValueError:  # Python writes no integer of more than 4,300 digits
+            return f"<an integer of {x.bit_length():,} bits>"
+
+
+_SHORT = _Short()

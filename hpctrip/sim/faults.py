@@ -14,6 +14,7 @@ from pydantic import Field, model_validator
 
 from hpctrip.base.component import Component
 from hpctrip.base.errors import InputError
+from hpctrip.base.files import PathName
 from hpctrip.base.rng import stream
 from hpctrip.base.units import Seconds
 from hpctrip.sim.csv import column_numbers, read_table
@@ -108,7 +109,7 @@ class Faults(Component):
     """Mean time between a site's return and its next outage (exponential); absent: no random outages."""
     mttr_s: Seconds = Field(3600.0, ge=1)
     """Mean length of a random outage (exponential)."""
-    outages: str | None = None
+    outages: PathName | None = None
     """A CSV file of outages with the columns `site`, `start_s`, `end_s`, instead of random ones."""
     lost_fraction: float = Field(0.0, ge=0, le=1)
     """Probability per round and site that the WAN loses its update."""

@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 from hpctrip.base.component import Component, Registry
 from hpctrip.base.door import numbers
 from hpctrip.base.errors import InputError
+from hpctrip.base.files import PathName
 from hpctrip.base.rng import stream
 from hpctrip.base.units import MILE_M, Metres
 from hpctrip.sim.csv import column_numbers, read_table
@@ -107,7 +108,7 @@ class CsvSites(SiteLaw):
     """Sites from a CSV file with a header and one column `distance_m` or `distance_mi`; other columns are ignored."""
 
     kind = "csv"
-    path: str
+    path: PathName
     """The CSV file."""
 
     def distances_m(self, seed: int) -> np.ndarray:

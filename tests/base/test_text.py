@@ -1,8 +1,11 @@
 """Foreign text is shown whole where it is short and harmless, else cut and escaped."""
 
-import pytest
+import tomllib
 
-from hpctrip.base.text import printable
+import pytest
+import tomli_w
+
+from hpctrip.base.text import printable, printable_toml, shown
 
 
 @pytest.mark.parametrize("text", ["", "policy.k = 5", "Zürich, 東京, 🏭", "C:\\data", "a" * 400])
@@ -31,3 +34,19 @@ def test_long_text_is_cut_and_says_so():
 
 def test_escapes_count_by_their_length():
     assert printable("\x00" * 1000, 10) == r"\x00\x00... (998 more characters)"
+
+
+def test_toml_that_a_terminal_obeys_is_escaped_and_means_the_same():
+    table = {"label": "\x1b[2J \x9b \u202e \U000e0001 Zürich", "two": "lines\n"}
+    text = printable_toml(tomli_w.dumps(table))
+    assert tomllib.loads(text) == table
+    assert all(line.isprintable() for line in text.splitlines())
+
+
+def test_values_are_shown_short_whatever_their_size():
+    deep = []
+    for _ in range(100_000):
+        deep = [deep]
+    for value in ("x" * 10_000_000, ["x" * 1000] * 1_000_000, 16**100_000, deep, {"a": deep}):
+        assert len(shown(value)) < 5000
+    assert shown([1, "a", None, {"b": 0.5}]) == "[1, 'a', None, {'b': 0.5}]"

@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from pydantic import Field
 
 from hpctrip.base.errors import InputError
+from hpctrip.base.files import PathName
 from hpctrip.learn.data import cached
 from hpctrip.learn.data.cached import PARTS
 from hpctrip.learn.data.files import fingerprints
@@ -62,7 +63,7 @@ class Emnist(Workload):
     batch_size: ClassVar[int] = 20
     local_epochs: ClassVar[int] = 1
 
-    data: str = Field("glyphs", min_length=1)
+    data: PathName = Field("glyphs", min_length=1)
     """`"glyphs"`: synthetic characters, rendered from fonts, no download; else the directory with the official files
     `emnist-<split>-{train,test}-{images-idx3,labels-idx1}-ubyte`, gzipped or not."""
     split: Literal["byclass", "bymerge", "balanced", "letters", "digits", "mnist"] = "byclass"

@@ -16,6 +16,7 @@ import torch
 from pydantic import Field, model_validator
 
 from hpctrip.base.errors import InputError
+from hpctrip.base.files import PathName
 from hpctrip.learn.data import cached
 from hpctrip.learn.data.files import fingerprints
 from hpctrip.learn.data.sentences import VERSION, Sentences
@@ -38,7 +39,7 @@ class Llm(Workload):
     local_epochs: ClassVar[int] = 1
     optimizer: ClassVar[Literal["sgd", "adamw"]] = "adamw"
 
-    model: str = Field("tiny", min_length=1)
+    model: PathName = Field("tiny", min_length=1)
     """`"tiny"`: 0.36 M parameters of the Llama architecture over bytes, pretrained here, no download; else the
     directory of a model: config.json, weights as safetensors, and its tokenizer. Nothing is downloaded and none of
     its code is run. With a large vocabulary lower `evaluate.batch_size`: the logits have one number per token of it."""
@@ -50,7 +51,7 @@ class Llm(Workload):
     GPU at every rank); `full`: all parameters."""
     lora: Lora = Lora()
     """The adapters; ignored with `full`."""
-    data: str = Field("sentences", min_length=1)
+    data: PathName = Field("sentences", min_length=1)
     """`"sentences"`: synthetic text by made-up roles, no download; else a file or a folder of .txt and .json files. A
     text file is one owner's, a JSON object {"owner": "text"} holds many. Each gzipped or not."""
     block_tokens: int = Field(128, ge=1, le=1_000_000)

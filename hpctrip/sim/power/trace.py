@@ -7,6 +7,7 @@ from typing import Literal
 import numpy as np
 
 from hpctrip.base.errors import InputError
+from hpctrip.base.files import PathName
 from hpctrip.base.rng import stream
 from hpctrip.sim.power.base import POWER_MODELS, PowerModel
 from hpctrip.sim.synthetic_traces import synthetic_traces
@@ -23,7 +24,7 @@ class Trace(PowerModel):
     """
 
     kind = "trace"
-    path: str = "synthetic"
+    path: PathName = "synthetic"
     """Trace files: a folder, a file or a glob, relative to the working directory. "synthetic": generated, no file."""
     column: Literal["production", "measured"] = "production"
     """Which utilisation: of production workloads, or all measured power (files without a production column)."""
