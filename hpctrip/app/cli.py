@@ -8,19 +8,13 @@ from typing import Any
 import click
 
 import hpctrip
+from hpctrip.app.arguments import DefaultsToRun, FileName
+from hpctrip.app.net import Reader
 from hpctrip.base.errors import HpctripError
+from hpctrip.base.text import printable, printable_toml
 
 
-class _DefaultsToRun(click.Group):
-    """`hpctrip FILE.toml` means `hpctrip run FILE.toml`."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if not args or (args[0] not in self.commands and args[0] not in ("--help", "-h", "--version")):
-            args = ["run", *args]
-        return super().parse_args(ctx, args)
-
-
-@click.group(cls=_DefaultsToRun, context_settings={"help_option_names": ["--help", "-h"]})
+@click.group(cls=DefaultsToRun, context_settings={"help_option_names": ["--help", "-h"]})
 @click.version_option(hpctrip.__version__, prog_name="hpctrip")
 def cli() -> None:
     """Train real models over virtual, power-limited datacenter sites; tell how long it would have taken.
@@ -35,9 +29,11 @@ _overrides = click.option(
 
 
 @cli.command()
-@click.argument("paths", nargs=-1, metavar="[FILE.toml]...")
+@click.argument("paths", nargs=-1, type=FileName(), metavar="[FILE.toml]...")
 @_overrides
-@click.option("--out", metavar="FILE.h5", help="Results file (default: results/NAME-TIME.h5).")
+@click.option(
+    "--out", type=FileName(), metavar="FILE.h5", help="Results file (default: results/NAME-TIME.h5)."
+)
 @click.option("--overwrite", is_flag=True, help="Replace the results file if it exists.")
 @click.option("--resume", is_flag=True, help="Go on from the checkpoint beside --out, if there is one.")
 def run(
@@ -57,10 +53,15 @@ def run(
 
 
 @cli.command()
-@click.argument("source", metavar="FILE.h5")
-@click.argument("paths", nargs=-1, metavar="[FILE.toml]...")
+@click.argument("source", type=FileName(), metavar="FILE.h5")
+@click.argument("paths", nargs=-1, type=FileName(), metavar="[FILE.toml]...")
 @_overrides
-@click.option("--out", metavar="FILE.h5", help="Write another results file (default: go on with FILE.h5).")
+@click.option(
+    "--out",
+    type=FileName(),
+    metavar="FILE.h5",
+    help="Write another results file (default: go on with FILE.h5).",
+)
 def resume(source: str, paths: tuple[str, ...], overrides: tuple[str, ...], out: str | None) -> None:
     """Go on with a run that ended early, on any number of ranks, or one whose stop rules change.
 
@@ -72,8 +73,8 @@ def resume(source: str, paths: tuple[str, ...], overrides: tuple[str, ...], out:
     launch(lambda: start_resumed(source, paths, overrides, out))
 
 
-@cli.command()
-@click.argument("paths", nargs=-1, metavar="[FILE.toml]...")
+@cli.command(cls=Reader)
+@click.argument("paths", nargs=-1, type=FileName(), metavar="[FILE.toml]...")
 @_overrides
 def check(paths: tuple[str, ...], overrides: tuple[str, ...]) -> None:
     """Validate an input and print every key with the value in force."""
@@ -84,11 +85,11 @@ def check(paths: tuple[str, ...], overrides: tuple[str, ...]) -> None:
 
     experiment = read_input(paths, overrides).experiment
     experiment.num_sites()
-    click.echo(tomli_w.dumps(_without_none(resolved(experiment))), nl=False)
+    click.echo(printable_toml(tomli_w.dumps(_without_none(resolved(experiment)))), nl=False)
 
 
 @cli.command()
-@click.argument("paths", nargs=-1, metavar="[FILE.toml]...")
+@click.argument("paths", nargs=-1, type=FileName(), metavar="[FILE.toml]...")
 @_overrides
 @click.option("-n", "num_ranks", type=click.IntRange(1, 100_000), default=1, help="Ranks, rank 0 included.")
 @click.option("--rounds", type=click.IntRange(1, 10_000), default=10, help="Rounds to look ahead.")
@@ -121,7 +122,7 @@ def plan(
     Console(highlight=False).print(planned)
 
 
-@cli.command()
+@cli.command(cls=Reader)
 def policies() -> None:
     """List the policies and their keys."""
     from hpctrip.app.keys import show_registry
@@ -130,7 +131,7 @@ def policies() -> None:
     show_registry(POLICIES)
 
 
-@cli.command()
+@cli.command(cls=Reader)
 def workloads() -> None:
     """List the workloads and their keys."""
     from hpctrip.app.keys import show_registry
@@ -139,7 +140,7 @@ def workloads() -> None:
     show_registry(WORKLOADS)
 
 
-@cli.command()
+@cli.command(cls=Reader)
 @click.argument("section", required=False)
 def keys(section: str | None) -> None:
     """List every key of the input file, or those of one SECTION."""
@@ -148,8 +149,8 @@ def keys(section: str | None) -> None:
     show_sections(section)
 
 
-@cli.command()
-@click.argument("paths", nargs=-1, required=True, metavar="FILE.h5...")
+@cli.command(cls=Reader)
+@click.argument("paths", nargs=-1, type=FileName(), required=True, metavar="FILE.h5...")
 @click.option(
     "--status", is_flag=True, help="Print only the status: running, finished, interrupted or failed."
 )
@@ -167,9 +168,9 @@ def show(paths: tuple[str, ...], status: bool) -> None:
             Console(highlight=False).print(summary(run_))
 
 
-@cli.command()
-@click.argument("path", metavar="FILE.h5")
-@click.argument("folder", metavar="FOLDER")
+@cli.command(cls=Reader)
+@click.argument("path", type=FileName(), metavar="FILE.h5")
+@click.argument("folder", type=FileName(), metavar="FOLDER")
 def export(path: str, folder: str) -> None:
     """Write a results file's tables as CSV into FOLDER."""
     from hpctrip.record.reader import open_run
@@ -179,8 +180,8 @@ def export(path: str, folder: str) -> None:
         click.echo(written)
 
 
-@cli.command()
-@click.argument("paths", nargs=-1, required=True, metavar="FILE.h5...")
+@cli.command(cls=Reader)
+@click.argument("paths", nargs=-1, type=FileName(), required=True, metavar="FILE.h5...")
 @click.option("--no-replay", is_flag=True, help="Check the file against itself only (quick).")
 @click.option("--plugins", is_flag=True, help="Run the plug-ins that a file's input names: they are code.")
 def verify(paths: tuple[str, ...], no_replay: bool, plugins: bool) -> None:
@@ -209,8 +210,8 @@ def verify(paths: tuple[str, ...], no_replay: bool, plugins: bool) -> None:
         raise InputError(faults=faults)
 
 
-@cli.command()
-@click.argument("paths", nargs=2, metavar="A.h5 B.h5")
+@cli.command(cls=Reader)
+@click.argument("paths", nargs=2, type=FileName(), metavar="A.h5 B.h5")
 def diff(paths: tuple[str, str]) -> None:
     """Say where two runs part, and in what. Exit code 0: equal, 1: different, 2: a file cannot be read.
 
@@ -227,9 +228,9 @@ def diff(paths: tuple[str, str]) -> None:
         raise click.exceptions.Exit(1)
 
 
-@cli.command()
-@click.argument("out", metavar="OUT.h5")
-@click.argument("paths", nargs=-1, required=True, metavar="FILE.h5...")
+@cli.command(cls=Reader)
+@click.argument("out", type=FileName(), metavar="OUT.h5")
+@click.argument("paths", nargs=-1, type=FileName(), required=True, metavar="FILE.h5...")
 def merge(out: str, paths: tuple[str, ...]) -> None:
     """Gather results files, e.g. of a sweep, in one table: a row a run, with the input keys that differ.
 
@@ -245,7 +246,7 @@ def merge(out: str, paths: tuple[str, ...]) -> None:
 
 @cli.command()
 @click.argument("data", type=click.Choice(["emnist", "shakespeare", "speech"]))
-@click.argument("folder", metavar="FOLDER")
+@click.argument("folder", type=FileName(), metavar="FOLDER")
 def fetch(data: str, folder: str) -> None:
     """Download a public data set into FOLDER and check it; goes on where an earlier try stopped."""
     from hpctrip.learn.data.fetch import SOURCES
@@ -256,8 +257,8 @@ def fetch(data: str, folder: str) -> None:
     click.echo(f"train on them with: -o workload.kind={data} -o workload.data={folder}")
 
 
-@cli.command()
-@click.argument("paths", nargs=-1, metavar="[FILE.toml]...")
+@cli.command(cls=Reader)
+@click.argument("paths", nargs=-1, type=FileName(), metavar="[FILE.toml]...")
 @_overrides
 def prepare(paths: tuple[str, ...], overrides: tuple[str, ...]) -> None:
     """Prepare the data of an input once, ahead of its runs, e.g. on a login node that shares $HPCTRIP_CACHE."""
@@ -288,11 +289,12 @@ def main() -> None:
             sys.exit(code)
     except click.ClickException as error:
         if launched_rank() == 0:
+            error.message = printable(error.message, 1000)  # it quotes the command line
             error.show()
         sys.exit(error.exit_code)
     except click.Abort:
         sys.exit(130)
     except HpctripError as error:
         for line in str(error).splitlines():
-            print(f"hpctrip: {line}", file=sys.stderr)
+            print(f"hpctrip: {printable(line, 2000)}", file=sys.stderr)
         sys.exit(error.exit_code)

@@ -16,6 +16,7 @@ from hpctrip.app.experiment import Experiment, Input, resolve
 from hpctrip.app.host import Host
 from hpctrip.app.leader import Leader
 from hpctrip.app.loop import train
+from hpctrip.app.net import reading
 from hpctrip.app.progress import Progress
 from hpctrip.app.restore import restore
 from hpctrip.app.resume import Start, state_of
@@ -45,12 +46,14 @@ def launch(begin: Callable[[], Start]) -> None:
             given = resolve(begun[0].tables)
             return given.tables, given.set_by_policy, begun[0].checkpoint is not None, begun[0].finished
 
-        tables, set_by_policy, resumed, finished = first_ranks.lead(announce)
+        with reading():
+            tables, set_by_policy, resumed, finished = first_ranks.lead(announce)
         if finished:
             for start in begun:
                 print(f"{start.path} is finished already")
             return
-        given = Input.of(tables, set_by_policy)
+        with reading():
+            given = Input.of(tables, set_by_policy)
         experiment = given.experiment
         with (
             # the watchdog first: hosts wait for each other already where a transport is opened
@@ -58,8 +61,9 @@ def launch(begin: Callable[[], Start]) -> None:
             together(first_ranks, lambda: with_transport(first_ranks, experiment.ranks.transport)) as ranks,
             listening(experiment.interrupt.signals),
         ):
-            host, aggregator = _parts(experiment, ranks)
-            params = restore(host, begun[0] if begun else None) if resumed else host.initial_params
+            with reading():
+                host, aggregator = _parts(experiment, ranks)
+                params = restore(host, begun[0] if begun else None) if resumed else host.initial_params
             about = RankFacts(hostname(), _device_name(host.device), host.engine.description)
             everyone = ranks.gather(about)
             if aggregator is None:

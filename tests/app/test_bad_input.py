@@ -290,7 +290,7 @@ FILES = {
     ),
     "a name too long for a file": (
         lambda folder: ["--out", "x" * 300],
-        ["cannot be written: File name too long"],
+        ["names no file: File name too long"],
     ),
     "a plug-in that raises": (
         plugin("1 / 0"),

@@ -1,0 +1,34 @@
+"""What the command line takes apart before a command sees it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from hpctrip.base.errors import InputError
+
+
+class DefaultsToRun(click.Group):
+    """`hpctrip FILE.toml` means `hpctrip run FILE.toml`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """The rest of the command line, which begins with a command."""
+        if not args or (args[0] not in self.commands and args[0] not in ("--help", "-h", "--version")):
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
+
+
+class FileName(click.ParamType):
+    """A command's argument that names a file, a folder or a pattern of them."""
+
+    name = "file"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The same text. Raises InputError where no file can have this name."""
+        from hpctrip.base.files import nameable
+
+        try:
+            return nameable(value)
+        except ValueError as error:
+            raise InputError(value, str(error), "give the path of a file") from None
