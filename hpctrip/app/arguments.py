@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import click
@@ -17,6 +18,20 @@ class DefaultsToRun(click.Group):
         if not args or (args[0] not in self.commands and args[0] not in ("--help", "-h", "--version")):
             args = ["run", *args]
         return super().parse_args(ctx, args)
+
+
+class Speed(click.FloatRange):
+    """A positive number within what a machine or a link may do."""
+
+    def __init__(self) -> None:
+        super().__init__(1e-6, 1e12)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The number. Fails for NaN too, which no range keeps out."""
+        number = super().convert(value, param, ctx)
+        if math.isnan(number):
+            self.fail(f"{value} is not a number", param, ctx)
+        return number
 
 
 class FileName(click.ParamType):

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 import hpctrip
-from hpctrip.app.arguments import DefaultsToRun, FileName
+from hpctrip.app.arguments import DefaultsToRun, FileName, Speed
 from hpctrip.app.net import Reader
 from hpctrip.base.errors import HpctripError
 from hpctrip.base.text import printable, printable_toml
@@ -95,12 +95,12 @@ def check(paths: tuple[str, ...], overrides: tuple[str, ...]) -> None:
 @click.option("--rounds", type=click.IntRange(1, 10_000), default=10, help="Rounds to look ahead.")
 @click.option(
     "--samples-per-second",
-    type=click.FloatRange(0, min_open=True),
+    type=Speed(),
     help="Speed of a host; absent: a few batches are trained here.",
 )
 @click.option(
     "--gbit-per-second",
-    type=click.FloatRange(0, min_open=True),
+    type=Speed(),
     default=10,
     show_default=True,
     help="Bandwidth of a rank's link to the others.",

@@ -7,9 +7,12 @@ A key whose value costs time or memory has closer bounds of its own.
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import Any, TypeVar
 
 from pydantic_core import core_schema
+
+T = TypeVar("T")
 
 LARGEST = 1e30
 """Largest magnitude of a number; a number that is not 0 is at least 1 / LARGEST."""
@@ -60,3 +63,11 @@ def _without_nul(value: str) -> str:
     if "\0" in value:
         raise ValueError("holds a NUL character, which no name and no text may")
     return value
+
+
+def within(component: T, most: int, *keys: str) -> T:
+    """The component, unless the product of these keys, which is what it makes, exceeds `most` (ValueError)."""
+    product = math.prod(getattr(component, key) for key in keys)
+    if product > most:
+        raise ValueError(f"{' x '.join(keys)} is {product:,}, the most is {most:,}")
+    return component

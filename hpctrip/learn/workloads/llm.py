@@ -54,7 +54,7 @@ class Llm(Workload):
     data: PathName = Field("sentences", min_length=1)
     """`"sentences"`: synthetic text by made-up roles, no download; else a file or a folder of .txt and .json files. A
     text file is one owner's, a JSON object {"owner": "text"} holds many. Each gzipped or not."""
-    block_tokens: int = Field(128, ge=1, le=1_000_000)
+    block_tokens: int = Field(128, ge=1, le=32_768)
     """Tokens of a sample: texts are cut into blocks, and each of their tokens predicts the next. What is left at a
     text's end is left out."""
     sentences: Sentences = Sentences()
