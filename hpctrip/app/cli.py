@@ -177,7 +177,7 @@ def export(path: str, folder: str) -> None:
     from hpctrip.record.show import export as write
 
     for written in write(open_run(path), folder):
-        click.echo(written)
+        click.echo(printable(str(written), 1000))
 
 
 @cli.command(cls=Reader)
@@ -241,7 +241,7 @@ def merge(out: str, paths: tuple[str, ...]) -> None:
 
     runs = open_runs(paths, besides=out)
     for written in write_merged(out, runs):
-        click.echo(f"{written}: {len(runs)} runs")
+        click.echo(printable(f"{written}: {len(runs)} runs", 1000))
 
 
 @cli.command()
@@ -267,7 +267,7 @@ def prepare(paths: tuple[str, ...], overrides: tuple[str, ...]) -> None:
 
     experiment = read_input(paths, overrides).experiment
     experiment.workload.prepare_data(experiment.seed)
-    click.echo(experiment.workload.checked_task(experiment.seed).source)
+    click.echo(printable(experiment.workload.checked_task(experiment.seed).source, 1000))
     click.echo(f"prepared in {cache_dir()}")
 
 

@@ -28,7 +28,7 @@ class Fault:
 
     def __str__(self) -> str:
         way_out = f"; {printable(self.way_out, 500)}" if self.way_out else ""
-        return f"{printable(self.place, 300)}: {printable(self.problem, 600)}{way_out}"
+        return f"{printable(self.place, 500)}: {printable(self.problem, 600)}{way_out}"
 
 
 class HpctripError(Exception):
@@ -56,8 +56,9 @@ def _report(faults: list[Fault]) -> Iterable[str]:
     """A line for each fault, up to REPORT_BYTES, and how many more there are."""
     left = REPORT_BYTES
     for number, fault in enumerate(faults):
-        line = str(fault)
-        left -= len(line.encode())
+        data = str(fault).encode()
+        line = data[:REPORT_BYTES].decode(errors="ignore")
+        left -= len(data)
         if number and left < 0:
             yield f"and {len(faults) - number:,} more"
             return

@@ -23,6 +23,8 @@ GZIP_MAGIC = b"\x1f\x8b"
 GET_AGAIN = "copy or fetch the file again"
 LONGEST_NAME_BYTES = 255
 """Of one part of a path, on the file systems in use."""
+LONGEST_PATH_BYTES = 3000
+"""Of a path as it is given: the system takes 4,096, with the working directory and what is appended."""
 
 
 def nameable(value: str) -> str:
@@ -30,10 +32,9 @@ def nameable(value: str) -> str:
     if "\0" in value:
         raise ValueError("names no file: it holds a NUL character")
     longest = max(len(os.fsencode(part)) for part in value.split("/"))
-    if longest > LONGEST_NAME_BYTES:
-        raise ValueError(
-            f"names no file: File name too long ({longest:,} bytes, the most is {LONGEST_NAME_BYTES})"
-        )
+    for length, most in ((longest, LONGEST_NAME_BYTES), (len(os.fsencode(value)), LONGEST_PATH_BYTES)):
+        if length > most:
+            raise ValueError(f"names no file: File name too long ({length:,} bytes, the most is {most:,})")
     try:
         Path(value).expanduser()
     except RuntimeError:

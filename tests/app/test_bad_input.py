@@ -434,7 +434,7 @@ def test_many_ranks_report_once(case, folder, files_in, launch, tiny):
     assert not files_in(folder)
 
 
-NOT_A_NAME = ["a\0b", "~no_such_user_here/a", "x" * 256, "ü" * 128 + "/b"]
+NOT_A_NAME = ["a\0b", "~no_such_user_here/a", "x" * 256, "ü" * 128 + "/b", "a/" * 1501]
 WITH_A_NAME = {
     "check": ["check", "NAME"],
     "plan": ["plan", "NAME"],

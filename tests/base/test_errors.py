@@ -19,6 +19,7 @@ def test_a_report_ends_before_it_fills_a_screen_and_says_how_many_faults_are_lef
 
 def test_a_single_fault_is_reported_however_long():
     assert str(InputError("place", "é" * 10_000)).startswith("place: é")
+    assert len(str(InputError("𝄞" * 10_000, "𝄞" * 10_000, "𝄞" * 10_000)).encode()) < 4000
 
 
 def test_suggestions_for_a_huge_name_come_at_once():
