@@ -112,7 +112,9 @@ def accepted_or_refused(test: str, *args: object, also: tuple[int, ...] = ()) ->
     assert OWN_FAULT not in ended.err, "the last net hides no fault from these tests"
     if ended.code in (1, 2):
         lines = ended.err.splitlines() or ended.out.splitlines()  # diff tells what differs on stdout
-        assert lines and (ended.code == 1 or lines[0].startswith(("hpctrip: ", "Usage: "))), ended.err
+        assert lines and (ended.code == 1 or lines[0].startswith(("hpctrip: ", "Usage: ", "Error: "))), (
+            ended.err
+        )
         assert len((ended.out + ended.err).encode()) < 4000, "an error is read by a person"
     assert not [c for c in ended.out + ended.err if c != "\n" and not c.isprintable()]
     return ended
