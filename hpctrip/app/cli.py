@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 
 import click
 
 import hpctrip
+from hpctrip.app.arguments import DefaultsToRun
+from hpctrip.app.commands import inputs, lists, results
 from hpctrip.base.errors import HpctripError
-from hpctrip.base.text import printable, screenful
+from hpctrip.base.text import printable
 
 
-class _DefaultsToRun(click.Group):
-    """`hpctrip FILE.toml` means `hpctrip run FILE.toml`."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if not args or (args[0] not in self.commands and args[0] not in ("--help", "-h", "--version")):
-            args = ["run", *args]
-        return super().parse_args(ctx, args)
-
-
-@click.group(cls=_DefaultsToRun, context_settings={"help_option_names": ["--help", "-h"]})
+@click.group(cls=DefaultsToRun, context_settings={"help_option_names": ["--help", "-h"]})
 @click.version_option(hpctrip.__version__, prog_name="hpctrip")
 def cli() -> None:
     """Train real models over virtual, power-limited datacenter sites; tell how long it would have taken.
@@ -30,254 +22,12 @@ def cli() -> None:
     """
 
 
-_plugins = click.option(
-    "--plugin", "plugins", multiple=True, metavar="FILE.py", help="Run your own Python file first."
-)
-
-
-def _input(command: Callable[..., None]) -> Callable[..., None]:
-    """What the user gives of an input, as `paths`, `overrides` and `plugins`."""
-    files = click.argument("paths", nargs=-1, metavar="[FILE.toml]...")
-    lines = click.option(
-        "-o", "overrides", multiple=True, metavar="KEY=VALUE", help="One line of TOML laid over the files."
-    )
-    return files(lines(_plugins(command)))
-
-
-@cli.command()
-@_input
-@click.option("--out", metavar="FILE.h5", help="Results file (default: results/NAME-TIME.h5).")
-@click.option("--overwrite", is_flag=True, help="Replace the results file if it exists.")
-@click.option("--resume", is_flag=True, help="Go on from the checkpoint beside --out, if there is one.")
-def run(out: str | None, overwrite: bool, resume: bool, **given: tuple[str, ...]) -> None:
-    """Train one scenario: TOML files merged left to right; none: a demonstration on embedded data.
-
-    Under mpirun or srun rank 0 is the aggregator and every other rank hosts a share of the sites.
-    """
-    from hpctrip.app.launch import launch
-    from hpctrip.app.resume import start_new, start_or_resume
-
-    if resume:
-        launch(lambda: start_or_resume(out=out, **given))
-    else:
-        launch(lambda: start_new(out=out, overwrite=overwrite, **given))
-
-
-@cli.command()
-@click.argument("source", metavar="FILE.h5")
-@_input
-@click.option("--out", metavar="FILE.h5", help="Write another results file (default: go on with FILE.h5).")
-def resume(source: str, out: str | None, **given: tuple[str, ...]) -> None:
-    """Go on with a run that ended early, on any number of ranks, or one whose stop rules change.
-
-    FILE.h5 is its results file, or one of the two checkpoints beside it (FILE.h5.ckpt0, FILE.h5.ckpt1). Plug-ins are
-    never run because such a file names them: give them again.
-    """
-    from hpctrip.app.launch import launch
-    from hpctrip.app.resume import start_resumed
-
-    launch(lambda: start_resumed(source, out=out, **given))
-
-
-@cli.command()
-@_input
-def check(**given: tuple[str, ...]) -> None:
-    """Validate an input and print every key with the value in force."""
-    from hpctrip.app.experiment import read_input
-
-    checked = read_input(**given)
-    checked.experiment.num_sites()
-    click.echo(checked.resolved_toml, nl=False)
-
-
-@cli.command()
-@_input
-@click.option("-n", "num_ranks", type=click.IntRange(1, 100_000), default=1, help="Ranks, rank 0 included.")
-@click.option("--rounds", type=click.IntRange(1, 10_000), default=10, help="Rounds to look ahead.")
-@click.option(
-    "--samples-per-second",
-    type=click.FloatRange(0, min_open=True),
-    help="Speed of a host; absent: a few batches are trained here.",
-)
-@click.option(
-    "--gbit-per-second",
-    type=click.FloatRange(0, min_open=True),
-    default=10,
-    show_default=True,
-    help="Bandwidth of a rank's link to the others.",
-)
-def plan(
-    num_ranks: int,
-    rounds: int,
-    samples_per_second: float | None,
-    gbit_per_second: float,
-    **given: tuple[str, ...],
-) -> None:
-    """Say what a run would do and cost on so many ranks, and what is wrong with it, without running it."""
-    from rich.console import Console
-
-    from hpctrip.app.experiment import read_input
-    from hpctrip.app.forecast import forecast
-
-    experiment = read_input(**given).experiment
-    planned = forecast(experiment, num_ranks, rounds, samples_per_second, gbit_per_second * 1e9)
-    Console(highlight=False).print(planned)
-
-
-@cli.command()
-def policies() -> None:
-    """List the policies and their keys."""
-    from hpctrip.app.keys import show_registry
-    from hpctrip.sim.policies import POLICIES
-
-    show_registry(POLICIES)
-
-
-@cli.command()
-def workloads() -> None:
-    """List the workloads and their keys."""
-    from hpctrip.app.keys import show_registry
-    from hpctrip.learn.workloads import WORKLOADS
-
-    show_registry(WORKLOADS)
-
-
-@cli.command()
-@click.argument("section", required=False)
-def keys(section: str | None) -> None:
-    """List every key of the input file, or those of one SECTION."""
-    from hpctrip.app.keys import show_sections
-
-    show_sections(section)
-
-
-@cli.command()
-@click.argument("paths", nargs=-1, required=True, metavar="FILE.h5...")
-@click.option(
-    "--status", is_flag=True, help="Print only the status: running, finished, interrupted or failed."
-)
-def show(paths: tuple[str, ...], status: bool) -> None:
-    """Summarise results files."""
-    from rich.console import Console
-
-    from hpctrip.record.reader import open_runs
-    from hpctrip.record.show import show as summary
-
-    for run_ in open_runs(paths):
-        if status:
-            click.echo(printable(run_.status, 40))
-        else:
-            Console(highlight=False).print(summary(run_))
-
-
-@cli.command()
-@click.argument("path", metavar="FILE.h5")
-@click.argument("folder", metavar="[FOLDER]", required=False)
-@click.option("--model", metavar="OUT.safetensors", help="Write the trained model of its newest checkpoint.")
-def export(path: str, folder: str | None, model: str | None) -> None:
-    """Write a results file's tables as CSV into FOLDER, or its model."""
-    from hpctrip.record.model_file import export_model
-    from hpctrip.record.reader import open_run
-    from hpctrip.record.show import export as write
-
-    if not (folder or model):
-        raise click.UsageError("name a FOLDER for the tables, --model OUT.safetensors, or both")
-    for written in write(open_run(path), folder) if folder else []:
-        click.echo(written)
-    if model:
-        click.echo(export_model(path, model))
-
-
-@cli.command()
-@click.argument("paths", nargs=-1, required=True, metavar="FILE.h5...")
-@click.option("--no-replay", is_flag=True, help="Check the file against itself only (quick).")
-@click.option(
-    "--data",
-    multiple=True,
-    metavar="PATH",
-    help="A file that a file's input names (sites, traces, outages), or a folder that holds some; may be repeated.",
-)
-@_plugins
-def verify(paths: tuple[str, ...], no_replay: bool, data: tuple[str, ...], plugins: tuple[str, ...]) -> None:
-    """Check results files. Exit code 2 where one is wrong.
-
-    Each file is checked against itself (schema, checksums, clock arithmetic), then its simulated half is replayed from
-    its stored input: world, views, cohorts, arrivals, clock. Files that it names are opened only as --data allows.
-    """
-    from hpctrip.app.verdict import verdict
-    from hpctrip.base.errors import InputError
-    from hpctrip.base.plugins import Plugin
-    from hpctrip.record.reader import open_runs
-
-    faults, own = [], [Plugin.read(path) for path in plugins]
-    for run_ in open_runs(paths):
-        found, said = verdict(run_, not no_replay, own, data)
-        faults += found
-        click.echo(said)
-    if faults:
-        raise InputError(faults=faults)
-
-
-@cli.command()
-@click.argument("paths", nargs=2, metavar="A.h5 B.h5")
-def diff(paths: tuple[str, str]) -> None:
-    """Say where two runs part, and in what. Exit code 0: equal, 1: different, 2: a file cannot be read.
-
-    Wall times, machines and input keys that change no result do not count.
-    """
-    from hpctrip.record.diff import diff as differences
-    from hpctrip.record.reader import open_run
-
-    a, b = map(open_run, paths)
-    lines = differences(a, b)
-    equal = f"equal: {len(a.rounds)} rounds, model digest {printable(a.meta['params_digest'], 100)}"
-    for line in screenful(lines or [equal]):
-        click.echo(line)
-    if lines:
-        raise click.exceptions.Exit(1)
-
-
-@cli.command()
-@click.argument("out", metavar="OUT.h5")
-@click.argument("paths", nargs=-1, required=True, metavar="FILE.h5...")
-@click.option("--overwrite", is_flag=True, help="Replace OUT.h5 and OUT.csv whatever they are.")
-def merge(out: str, paths: tuple[str, ...], overwrite: bool) -> None:
-    """Gather results files, e.g. of a sweep, in one table: a row a run, with the input keys that differ.
-
-    Writes OUT.h5 (group /runs) and OUT.csv; replaces those of an earlier merge and nothing else.
-    """
-    from hpctrip.record.merge import write_merged
-    from hpctrip.record.reader import open_runs
-
-    runs = open_runs(paths, besides=out)
-    for written in write_merged(out, runs, overwrite):
-        click.echo(f"{written}: {len(runs)} runs")
-
-
-@cli.command()
-@click.argument("data", type=click.Choice(["emnist", "shakespeare", "speech"]))
-@click.argument("folder", metavar="FOLDER")
-def fetch(data: str, folder: str) -> None:
-    """Download a public data set into FOLDER and check it; goes on where an earlier try stopped."""
-    from hpctrip.learn.data.fetch import SOURCES
-    from hpctrip.learn.data.fetch import fetch as download
-
-    paths = download(SOURCES[data], folder)
-    click.echo(f"{len(paths):,} file(s) in {folder}")
-    click.echo(f"train on them with: -o workload.kind={data} -o workload.data={folder}")
-
-
-@cli.command()
-@_input
-def prepare(**given: tuple[str, ...]) -> None:
-    """Prepare the data of an input once, ahead of its runs, e.g. on a login node that shares $HPCTRIP_CACHE."""
-    from hpctrip.app.experiment import read_input
-    from hpctrip.learn.data.cached import cache_dir
-
-    experiment = read_input(**given).experiment
-    experiment.workload.prepare_data(experiment.seed)
-    click.echo(experiment.workload.checked_task(experiment.seed).source)
-    click.echo(f"prepared in {cache_dir()}")
+for command in (
+    *(inputs.run, inputs.resume, inputs.check, inputs.plan, inputs.prepare),
+    *(results.show, results.export, results.verify, results.diff, results.merge),
+    *(lists.policies, lists.workloads, lists.keys, lists.fetch),
+):
+    cli.add_command(command)
 
 
 def main() -> None:
@@ -289,11 +39,12 @@ def main() -> None:
             sys.exit(code)
     except click.ClickException as error:
         if launched_rank() == 0:
+            error.message = printable(error.message, 1000)  # it quotes the command line
             error.show()
         sys.exit(error.exit_code)
     except click.Abort:
         sys.exit(130)
     except HpctripError as error:
         for line in str(error).splitlines():
-            print(f"hpctrip: {line}", file=sys.stderr)
+            print(f"hpctrip: {printable(line, 2000)}", file=sys.stderr)
         sys.exit(error.exit_code)

@@ -17,6 +17,7 @@ from hpctrip.app.checkpointer import Checkpointing
 from hpctrip.app.signals import Interrupt
 from hpctrip.base.component import Component
 from hpctrip.base.errors import InputError
+from hpctrip.base.files import PathName
 from hpctrip.base.identity import Neutral
 from hpctrip.base.inputs import Tables, merge, read_layers, resolved, validate
 from hpctrip.base.plugins import NO_EXTENSIONS, Extensions
@@ -51,7 +52,7 @@ class Experiment(Component):
     """How figures call this run; absent: its policy. No control characters."""
     seed: int = Field(0, ge=0, lt=2**63)
     """Every random stream derives from it."""
-    plugins: Neutral[list[str]] = []
+    plugins: Neutral[list[PathName]] = []
     """Python files to run first: they add policies, power models or workloads of your own. Paths in an input file are
     relative to that file. What a run records, and compares, is their content."""
     sites: SITES.field() = Field(default_factory=dict, validate_default=True)

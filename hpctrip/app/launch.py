@@ -17,6 +17,7 @@ from hpctrip.app.experiment import Experiment, Input
 from hpctrip.app.host import Host
 from hpctrip.app.leader import Leader
 from hpctrip.app.loop import train
+from hpctrip.app.net import reading
 from hpctrip.app.progress import Progress
 from hpctrip.app.restore import restore
 from hpctrip.app.resume import Start, state_of
@@ -52,14 +53,16 @@ def launch(begin: Callable[[], Start]) -> None:
             given, resumed = start.given, start.checkpoint is not None
             return given.tables, given.set_by_policy, given.extensions, resumed, start.finished
 
-        tables, set_by_policy, extensions, resumed, finished = first_ranks.lead(announce)
+        with reading():
+            tables, set_by_policy, extensions, resumed, finished = first_ranks.lead(announce)
         if finished:
             for start in begun:
                 print(f"{start.path} is finished already")
             return
-        if not begun:
-            extensions.run()  # what rank 0 has read and run
-        given = Input.of(tables, set_by_policy, extensions)
+        with reading():
+            if not begun:
+                extensions.run()  # what rank 0 has read and run
+            given = Input.of(tables, set_by_policy, extensions)
         experiment = given.experiment
         with (
             # the watchdog first: hosts wait for each other already where a transport is opened
@@ -67,9 +70,10 @@ def launch(begin: Callable[[], Start]) -> None:
             together(first_ranks, lambda: with_transport(first_ranks, experiment.ranks.transport)) as ranks,
             listening(experiment.interrupt.signals),
         ):
-            host, aggregator = _parts(experiment, ranks)
-            read = ranks.lead(lambda: _read(given, host, begun[0]))
-            params = restore(host, begun[0] if begun else None) if resumed else host.initial_params
+            with reading():
+                host, aggregator = _parts(experiment, ranks)
+                read = ranks.lead(lambda: _read(given, host, begun[0]))
+                params = restore(host, begun[0] if begun else None) if resumed else host.initial_params
             about = RankFacts(hostname(), _device_name(host.device), host.engine.description)
             everyone = ranks.gather(about)
             if aggregator is None:

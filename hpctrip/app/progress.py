@@ -8,6 +8,7 @@ from rich.progress import Progress as Bar
 
 import hpctrip
 from hpctrip.app.aggregator import Aggregator
+from hpctrip.base.text import printable
 from hpctrip.base.units import HOUR_S
 from hpctrip.record.schema import time_to_accuracy_s
 from hpctrip.sim.state import State
@@ -48,7 +49,7 @@ class Progress:
             f"data: {host.task.source}",
             f"{ranks.size} rank(s), {len(ranks.hosts)} host(s), transport {ranks.name}, {host.engine_choice}",
         ):
-            self.console.print(line, markup=False)
+            self.say(line)
         self.bar.start()
         return self
 
@@ -71,7 +72,7 @@ class Progress:
 
     def say(self, line: str) -> None:
         """One more line."""
-        self.console.print(line, markup=False)
+        self.console.print(printable(line, 1000), markup=False)
 
     def finished(self, state: State, digest: str, checkpoint_wall_s: float) -> None:
         """The closing lines."""
@@ -100,9 +101,9 @@ class Progress:
             f"checkpoints {checkpoint_wall_s:.2f} s ({checkpoint_wall_s / max(total, 1e-9):.2%})"
         )
         for line in self.aggregator.rank_phases(state.history):
-            self.console.print(line)
+            self.say(line)
         self.console.print(f"model digest {digest}")
-        self.console.print(f"results: {self.path}", markup=False)
+        self.say(f"results: {self.path}")
 
     def __exit__(self, *_: object) -> None:
         self.bar.stop()

@@ -13,9 +13,18 @@ from pydantic import BaseModel, ConfigDict
 from pydantic.fields import FieldInfo
 from pydantic_core import core_schema
 
+from hpctrip.base.bounds import bounded
+from hpctrip.base.text import shown
+
+_LONGEST_NAME = 100
+"""Of a misspelt name, so many characters are compared with those that exist."""
+
 
 class Component(BaseModel):
-    """A frozen, strict table of the input file. `kind` is its name in the registry that holds it."""
+    """A frozen, strict table of the input file. `kind` is its name in the registry that holds it.
+
+    Every number, text and list among its fields is bounded by itself (`base/bounds.py`).
+    """
 
     model_config = ConfigDict(
         frozen=True,
@@ -26,6 +35,10 @@ class Component(BaseModel):
         ser_json_inf_nan="constants",
     )
     kind: ClassVar[str] = ""
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> core_schema.CoreSchema:
+        return bounded(handler(source), cls)
 
 
 class Registry(Mapping[str, type[Component]]):
@@ -104,10 +117,12 @@ def registry_of(field: FieldInfo) -> Registry | None:
     return next((item.registry for item in field.metadata if isinstance(item, _Tagged)), None)
 
 
-def unknown_name(name: str, known: Any) -> str:
+def unknown_name(name: Any, known: Any) -> str:
     """`"did you mean 'x'? Known: ..."` for a misspelt name."""
     names = sorted(known)
-    near = difflib.get_close_matches(str(name), names, n=1, cutoff=0.5)
+    name = name if isinstance(name, str) else shown(name)
+    # comparing takes the product of the lengths
+    near = difflib.get_close_matches(name[:_LONGEST_NAME], names, n=1, cutoff=0.5)
     return (f"did you mean {near[0]!r}? " if near else "") + "known: " + ", ".join(names)
 
 

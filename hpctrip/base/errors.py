@@ -8,19 +8,27 @@ HpctripError                 anything that hpctrip itself reports; one clear tex
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+
+from hpctrip.base.text import printable
+
+REPORT_BYTES = 3500
+"""A report ends after so many bytes and says how many faults it leaves out: it is read on a screen."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """One thing wrong with the input: where, what (with the value and the bound), and the way out."""
+    """One thing wrong with the input: where, what (with the value and the bound), and the way out. As a text it is one
+    line, cut and escaped: all three may quote a stranger's file."""
 
     place: str
     problem: str
     way_out: str = ""
 
     def __str__(self) -> str:
-        return f"{self.place}: {self.problem}" + (f"; {self.way_out}" if self.way_out else "")
+        way_out = f"; {printable(self.way_out, 500)}" if self.way_out else ""
+        return f"{printable(self.place, 500)}: {printable(self.problem, 600)}{way_out}"
 
 
 class HpctripError(Exception):
@@ -41,7 +49,20 @@ class InputError(HpctripError):
         self, place: str = "", problem: str = "", way_out: str = "", *, faults: list[Fault] | None = None
     ):
         self.faults = list(faults) if faults is not None else [Fault(place, problem, way_out)]
-        super().__init__("\n".join(str(fault) for fault in self.faults))
+        super().__init__("\n".join(_report(self.faults)))
+
+
+def _report(faults: list[Fault]) -> Iterable[str]:
+    """A line for each fault, up to REPORT_BYTES, and how many more there are."""
+    left = REPORT_BYTES
+    for number, fault in enumerate(faults):
+        data = str(fault).encode()
+        line = data[:REPORT_BYTES].decode(errors="ignore")
+        left -= len(data)
+        if number and left < 0:
+            yield f"and {len(faults) - number:,} more"
+            return
+        yield line
 
 
 class DivergedError(HpctripError):

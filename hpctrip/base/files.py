@@ -15,12 +15,38 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Annotated
+
+from pydantic import AfterValidator
 
 from hpctrip.base.errors import InputError
 
 GZIP_MAGIC = b"\x1f\x8b"
 GET_AGAIN = "copy or fetch the file again"
+LONGEST_NAME_BYTES = 255
+"""Of one part of a path, on the file systems in use."""
+LONGEST_PATH_BYTES = 3000
+"""Of a path as it is given: the system takes 4,096, with the working directory and what is appended."""
+
+
+def nameable(value: str) -> str:
+    """`value`, unless no file can have this path. Raises ValueError. Looks at no file."""
+    if "\0" in value:
+        raise ValueError("names no file: it holds a NUL character")
+    longest = max(len(os.fsencode(part)) for part in value.split("/"))
+    for length, most in ((longest, LONGEST_NAME_BYTES), (len(os.fsencode(value)), LONGEST_PATH_BYTES)):
+        if length > most:
+            raise ValueError(f"names no file: File name too long ({length:,} bytes, the most is {most:,})")
+    try:
+        Path(value).expanduser()
+    except RuntimeError:
+        user = value.split("/")[0].removeprefix("~")
+        raise ValueError(f"names no file: there is no user {user!r} with a home folder") from None
+    return value
+
+
+PathName = Annotated[str, AfterValidator(nameable)]
+"""The type of an input key that names a file, a folder or a pattern of them."""
 
 
 def named_path(value: str, place: str) -> Path:

@@ -4,19 +4,26 @@ report."""
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from collections.abc import Iterable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
 from hpctrip.base.component import Component, Registry, registry_of, unknown_name
 from hpctrip.base.errors import Fault, InputError
+from hpctrip.base.files import named_path, read_file
+from hpctrip.base.text import shown
 
 Tables = dict[str, Any]
 """Merged TOML: tables, keys and values as the user gave them."""
+
+LARGEST_FILE_BYTES = 2**20
+"""An input file is read up to this size: it is written by hand, or made from a sweep's few keys."""
+DEEPEST = 20
+"""Tables and lists within each other, and parts of a dotted key."""
 
 C = TypeVar("C", bound=Component)
 
@@ -72,16 +79,16 @@ def known_keys(owner: Any) -> list[str]:
 
 
 def _read_file(path: str) -> Tables:
+    named = named_path(path, path)
+    if not named.exists():
+        raise InputError(path, "no such file", "give the path of a TOML input file, e.g. inputs/smoke.toml")
     try:
-        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(
-            path, "no such file", "give the path of a TOML input file, e.g. inputs/smoke.toml"
-        ) from None
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not a UTF-8 text"
-        raise InputError(path, f"cannot be read ({reason})") from None
-    except tomllib.TOMLDecodeError as error:
+        text = read_file(named, LARGEST_FILE_BYTES, path).decode()
+    except UnicodeDecodeError:
+        raise InputError(path, "cannot be read (not a UTF-8 text)") from None
+    try:
+        return parsed(text)
+    except ValueError as error:
         raise InputError(path, f"not valid TOML: {error}") from None
 
 
@@ -94,13 +101,49 @@ def _read_overrides(lines: Iterable[str]) -> Tables:
             if not equals:
                 raise tomllib.TOMLDecodeError("no =")
             try:
-                layer = tomllib.loads(line)
+                layer = parsed(line)
             except tomllib.TOMLDecodeError:
-                layer = tomllib.loads(f"{key}={json.dumps(value.strip())}")
+                layer = parsed(f"{key}={json.dumps(value.strip())}")
         except tomllib.TOMLDecodeError:
             raise InputError(f"-o {line}", "not of the form key=value", "e.g. -o policy.k=50") from None
+        except ValueError as error:
+            raise InputError(f"-o {line}", str(error), "e.g. -o policy.k=50") from None
         tables = _deep(tables, layer)
     return tables
+
+
+def parsed(text: str) -> Tables:
+    """The tables of a TOML text. Raises TOMLDecodeError where it is none, and another ValueError where it holds what
+    no input needs: an integer of thousands of digits, or what is nested deeper than DEEPEST."""
+    too_deep = ValueError(f"nested deeper than {DEEPEST} tables and lists")
+    # before it is parsed: the parser takes the square of the number of a key's parts
+    if any(part.count(".") > 5 * DEEPEST for line in text.splitlines() for part in _parts(line)):
+        raise too_deep
+    try:
+        tables = tomllib.loads(text)
+    except RecursionError:
+        raise too_deep from None
+    except tomllib.TOMLDecodeError:
+        raise
+    except ValueError:  # Python reads no decimal integer of more than 4,300 digits
+        raise ValueError("holds an integer of thousands of digits") from None
+    level: list[Any] = [tables]
+    for _ in range(DEEPEST):
+        level = [inner for outer in level for inner in _within(outer)]
+    if level:
+        raise too_deep
+    return tables
+
+
+def _parts(line: str) -> list[str]:
+    """A line cut where no key goes on, without its blanks."""
+    return re.split(r"[=,#\[\]{}]", "".join(line.split()))
+
+
+def _within(value: Any) -> Iterable[Any]:
+    """The tables and lists directly within one."""
+    held = value.values() if isinstance(value, dict) else value
+    return (inner for inner in held if isinstance(inner, dict | list))
 
 
 def _deep(below: Tables, above: Tables) -> Tables:
@@ -133,17 +176,17 @@ def _fault(root: type[Component], detail: Any) -> Fault:
     if kind == "union_tag_invalid":
         assert isinstance(owner, Registry)
         tag = detail["ctx"]["tag"]
-        return Fault(f"{place}.kind = {tag!r}", f"unknown {owner.sort}", unknown_name(tag, owner))
+        return Fault(f"{place}.kind = {shown(tag)}", f"unknown {owner.sort}", unknown_name(tag, owner))
     if kind in ("union_tag_not_found", "model_type"):
         return Fault(
-            f"{place} = {value!r}",
+            f"{place} = {shown(value)}",
             "must be a table",
             f'e.g. [{place}] on a line of its own, then "key = value" lines',
         )
     problem = detail["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
     if isinstance(value, dict):
         return Fault(place, problem)
-    return Fault(f"{place} = {value!r}", problem)
+    return Fault(f"{place} = {shown(value)}", problem)
 
 
 def _locate(root: type[Component], loc: tuple[int | str, ...]) -> tuple[list[str], Any]:

@@ -66,6 +66,8 @@ def check_writable(path: str | Path, overwrite: bool = False) -> None:
     try:
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, "it is a directory")
+        if path.exists() and not path.is_file():
+            raise InputError(str(path), "is no regular file", "choose another name")
         if path.exists() and not overwrite:
             raise InputError(
                 str(path), "exists already", "remove it, allow overwriting, or choose another name"

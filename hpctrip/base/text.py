@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 SCREEN_BYTES = 3500
 
@@ -36,3 +38,28 @@ def screenful(lines: Sequence[str]) -> Iterator[str]:
             yield f"and {len(lines) - number:,} more"
             return
         yield line
+
+
+def printable_toml(text: str) -> str:
+    """TOML text with what is not printable in its strings escaped as TOML does: it means the same."""
+    return "".join(c if c.isprintable() or c == "\n" else f"\\U{ord(c):08X}" for c in text)
+
+
+def shown(value: Any) -> str:
+    """repr(value), shortened while it is made: of a value of any size, depth and number of digits."""
+    return _SHORT.repr(value)
+
+
+class _Short(reprlib.Repr):
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxlevel, self.maxlist, self.maxdict, self.maxstring, self.maxlong = 4, 20, 20, 200, 60
+
+    def repr_int(self, x: int, level: int) -> str:
+        try:
+            return super().repr_int(x, level)
+        except ValueError:  # Python writes no integer of more than 4,300 digits
+            return f"<an integer of {x.bit_length():,} bits>"
+
+
+_SHORT = _Short()

@@ -10,6 +10,9 @@ from pydantic import Field, model_validator
 from hpctrip.base.component import Component
 from hpctrip.base.errors import InputError
 
+MOST_VISITS = 100_000_000
+"""Of a site in one round: their order is drawn at once, 8 bytes each."""
+
 
 class LocalWork(Component):
     """Local training at a site. What is absent is the workload's own (the paper's Table 2): see `Workload.local_work`,
@@ -17,7 +20,7 @@ class LocalWork(Component):
 
     lr: float | None = Field(None, gt=0)
     """Learning rate."""
-    batch_size: int | None = Field(None, ge=1)
+    batch_size: int | None = Field(None, ge=1, le=1_000_000)
     """Samples in one step."""
     local_epochs: float | None = Field(None, gt=0, le=1000)
     """Passes over its shard that a site makes in a round, each a shuffle of its own. A fraction is that share of a pass
@@ -64,8 +67,18 @@ class LocalWork(Component):
         return work
 
     def num_visits(self, num_samples: np.ndarray) -> np.ndarray:
-        """Samples that each site visits in a round, [N] int64, from those that it holds, [N]; nothing may be absent."""
-        num_samples = np.asarray(num_samples, dtype=np.int64)
+        """Samples that each site visits in a round, [N] int64, from those that it holds, [N]; nothing may be absent.
+        InputError where one of them would visit more than MOST_VISITS."""
+        visits = self._num_visits(np.asarray(num_samples, dtype=np.int64))
+        if visits.max(initial=0) > MOST_VISITS:
+            raise InputError(
+                "train",
+                f"site {visits.argmax()} would visit {visits.max():,} samples in a round, the most is {MOST_VISITS:,}",
+                "lower train.local_epochs, or train.local_steps and train.batch_size, whose product it is",
+            )
+        return visits
+
+    def _num_visits(self, num_samples: np.ndarray) -> np.ndarray:
         if self.local_steps is not None:
             return np.where(num_samples > 0, self.local_steps * self.batch_size, 0)
         if self.local_epochs >= 1:

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from hpctrip.base.errors import HpctripError
+from hpctrip.base.text import printable
 
 T = TypeVar("T")
 
@@ -118,5 +119,5 @@ def hosts_of(size: int) -> range:
 
 
 def hostname() -> str:
-    """This machine's name."""
-    return socket.gethostname()
+    """This machine's name, as it is printed."""
+    return printable(socket.gethostname(), 64)

@@ -50,17 +50,17 @@ class Limits(Component):
     """Watch at all."""
     silent_s: Seconds = Field(60.0, ge=1)
     """No sign of life of a rank (stopped, swapped out, its machine gone)."""
-    limit_s: Seconds = Field(1800.0, gt=0)
+    limit_s: Seconds = Field(1800.0, ge=0.1)
     """A rank is busy with the same phase; the keys below say it of one phase."""
-    start_s: Seconds | None = Field(None, gt=0)
+    start_s: Seconds | None = Field(None, ge=0.1)
     """Preparing data and model."""
-    train_s: Seconds | None = Field(None, gt=0)
+    train_s: Seconds | None = Field(None, ge=0.1)
     """Training one block of sites."""
-    exchange_s: Seconds | None = Field(None, gt=0)
+    exchange_s: Seconds | None = Field(None, ge=0.1)
     """Applying the summed update."""
-    evaluate_s: Seconds | None = Field(None, gt=0)
+    evaluate_s: Seconds | None = Field(None, ge=0.1)
     """Evaluating a rank's share of the held-out data."""
-    record_s: Seconds | None = Field(None, gt=0)
+    record_s: Seconds | None = Field(None, ge=0.1)
     """Planning a round; writing the results file and a checkpoint."""
 
     def busy_s(self, phase: str) -> float:

@@ -14,11 +14,17 @@ from pydantic import Field, model_validator
 
 from hpctrip.base.component import Component
 from hpctrip.base.errors import InputError
+from hpctrip.base.files import PathName
 from hpctrip.base.rng import stream
 from hpctrip.base.sources import Reads
 from hpctrip.base.units import Seconds
 from hpctrip.sim.csv import column_numbers, read_table
-from hpctrip.sim.timing import Timing
+from hpctrip.sim.timing import LONGEST_ROUND_S, Timing
+
+MOST_OUTAGES = 20_000_000
+"""Random outages that are kept, of all sites together: 320 MB, or 640 MB while there is room to grow."""
+MOST_OUTAGES_A_ROUND = 1_000
+"""Random outages of a site within a deadline, on average: at each the clock has to look again."""
 
 
 class Outages(Protocol):
@@ -56,41 +62,71 @@ class ListedOutages:
 
 class RandomOutages:
     """Every site alternates between up times of mean `mtbf_s` and outages of mean `mttr_s`, both exponential; all sites
-    are up at time 0. Drawn in chunks from the streams (seed, "outages", chunk) as far as anybody has asked."""
+    are up at time 0. Drawn in chunks from the streams (seed, "outages", chunk) as far as anybody has asked.
+
+    A site's outages follow each other, so that a time is found among them by bisection.
+    """
 
     CHUNK = 16
     """Outages per site and chunk."""
 
     def __init__(self, num_sites: int, mtbf_s: float, mttr_s: float, seed: int):
         self.num_sites, self.mtbf_s, self.mttr_s, self.seed = num_sites, mtbf_s, mttr_s, seed
-        self.num_chunks, self.known_until_s = 0, np.zeros(num_sites)
-        nothing = np.zeros(0)
-        self.drawn = ListedOutages(num_sites, nothing.astype(np.int64), nothing, nothing)
+        self.num_chunks = 0
+        self._start_s = self._end_s = np.zeros((num_sites, 0))
+        """[N, room], of which the first `num_chunks * CHUNK` columns are drawn."""
+        self._found = self._start_s, self._end_s
+        self._from_s = self._until_s = 0.0
+        """Within these times what was found last is still the answer."""
 
     def down(self, clock_s: float) -> np.ndarray:
         """[N] bool."""
-        return self._known(clock_s).down(clock_s)
+        return self._next(clock_s)[0] <= clock_s
 
     def next_change_s(self, clock_s: float, among: np.ndarray) -> float:
         """Always finite: every site's last known outage ends after `clock_s`."""
-        return self._known(clock_s).next_change_s(clock_s, among)
+        start_s, end_s = (times[among] for times in self._next(clock_s))
+        return float(np.where(start_s > clock_s, start_s, end_s).min(initial=np.inf))
 
-    def _known(self, clock_s: float) -> ListedOutages:
-        while self.known_until_s.min() <= clock_s:
-            rng = stream(self.seed, "outages", self.num_chunks)
-            shape = (self.num_sites, self.CHUNK)
-            up_s, down_s = rng.exponential(self.mtbf_s, shape), rng.exponential(self.mttr_s, shape)
-            end_s = self.known_until_s[:, None] + np.cumsum(up_s + down_s, axis=1)
-            site = np.repeat(np.arange(self.num_sites), self.CHUNK)
-            old = self.drawn
-            self.drawn = ListedOutages(
-                self.num_sites,
-                np.concatenate([old.site, site]),
-                np.concatenate([old.start_s, (end_s - down_s).ravel()]),
-                np.concatenate([old.end_s, end_s.ravel()]),
+    def _next(self, clock_s: float) -> tuple[np.ndarray, np.ndarray]:
+        """Start and end [N] of every site's first outage that ends after `clock_s`."""
+        if not self._from_s <= clock_s < self._until_s:
+            self._find(clock_s)
+        return self._found
+
+    def _find(self, clock_s: float) -> None:
+        while not self.num_chunks or self._end_s[:, self.num_chunks * self.CHUNK - 1].min() <= clock_s:
+            self._draw(clock_s)
+        low = np.zeros(self.num_sites, dtype=np.int64)
+        high = np.full(self.num_sites, self.num_chunks * self.CHUNK - 1)
+        sites = np.arange(self.num_sites)
+        while (low < high).any():
+            middle = (low + high) // 2
+            over = self._end_s[sites, middle] <= clock_s
+            low, high = np.where(over, middle + 1, low), np.where(over, high, middle)
+        self._found = self._start_s[sites, low], self._end_s[sites, low]
+        self._from_s, self._until_s = clock_s, float(self._found[1].min())
+
+    def _draw(self, clock_s: float) -> None:
+        """One more chunk. InputError where that would be more than MOST_OUTAGES."""
+        known = self.num_chunks * self.CHUNK
+        if self.num_sites * (known + self.CHUNK) > MOST_OUTAGES:
+            raise InputError(
+                f"faults.mtbf_s = {self.mtbf_s:g}",
+                f"more than {MOST_OUTAGES:,} outages of {self.num_sites:,} sites by the simulated time {clock_s:g} s",
+                "raise mtbf_s or mttr_s, or stop earlier (stop.max_clock_s)",
             )
-            self.known_until_s, self.num_chunks = end_s[:, -1], self.num_chunks + 1
-        return self.drawn
+        if known == self._end_s.shape[1]:  # room for twice as many, so that growing costs little
+            room = np.full((self.num_sites, max(self.CHUNK, known)), np.inf)
+            self._start_s, self._end_s = np.hstack([self._start_s, room]), np.hstack([self._end_s, room])
+        rng = stream(self.seed, "outages", self.num_chunks)
+        shape = (self.num_sites, self.CHUNK)
+        up_s, down_s = rng.exponential(self.mtbf_s, shape), rng.exponential(self.mttr_s, shape)
+        before_s = self._end_s[:, known - 1 : known] if known else np.zeros((self.num_sites, 1))
+        end_s = before_s + np.cumsum(up_s + down_s, axis=1)
+        new = slice(known, known + self.CHUNK)
+        self._start_s[:, new], self._end_s[:, new] = end_s - down_s, end_s
+        self.num_chunks += 1
 
 
 class Faults(Component):
@@ -102,20 +138,22 @@ class Faults(Component):
     where it was when it returns, if the deadline leaves it the time.
     """
 
-    deadline_s: Seconds | None = Field(None, gt=0)
+    deadline_s: Seconds | None = Field(None, gt=0, le=LONGEST_ROUND_S)
     """The aggregator proceeds this long after a round's start without the updates that have not come. A round in which
-    nobody can be reached costs the deadline too and leaves the model unchanged. Absent: it waits for all."""
-    mtbf_s: Seconds | None = Field(None, ge=60)
-    """Mean time between a site's return and its next outage (exponential); absent: no random outages."""
-    mttr_s: Seconds = Field(3600.0, ge=1)
+    nobody can be reached costs the deadline too and leaves the model unchanged. At most ten years. Absent: it waits for
+    all."""
+    mtbf_s: Seconds | None = Field(None, ge=60, le=LONGEST_ROUND_S)
+    """Mean time between a site's return and its next outage (exponential), at most ten years; absent: no random
+    outages. A deadline may span at most 1,000 times mtbf_s + mttr_s, and a run at most 20 million outages."""
+    mttr_s: Seconds = Field(3600.0, ge=1, le=LONGEST_ROUND_S)
     """Mean length of a random outage (exponential)."""
-    outages: Annotated[str | None, Reads()] = None
+    outages: Annotated[PathName | None, Reads()] = None
     """A CSV file of outages with the columns `site`, `start_s`, `end_s`, instead of random ones."""
     lost_fraction: float = Field(0.0, ge=0, le=1)
     """Probability per round and site that the WAN loses its update."""
     late_fraction: float = Field(0.0, ge=0, le=1)
     """Probability per round and site that its update is delayed by `late_s`."""
-    late_s: Seconds = Field(60.0, gt=0)
+    late_s: Seconds = Field(60.0, gt=0, le=LONGEST_ROUND_S)
     """Mean delay of a delayed update (exponential), added to its communication time."""
 
     @model_validator(mode="after")
@@ -125,6 +163,12 @@ class Faults(Component):
         if self.deadline_s is None and (self.mtbf_s or self.outages or self.lost_fraction):
             raise ValueError(
                 "outages and lost updates need a deadline_s: who waits for all would wait forever"
+            )
+        between_s = (self.mtbf_s or np.inf) + self.mttr_s
+        if self.deadline_s is not None and self.deadline_s > MOST_OUTAGES_A_ROUND * between_s:
+            raise ValueError(
+                f"deadline_s = {self.deadline_s:g} spans more than {MOST_OUTAGES_A_ROUND:,} outages a site, one every "
+                f"mtbf_s + mttr_s = {between_s:g} s: shorten deadline_s, or raise mtbf_s or mttr_s"
             )
         return self
 

@@ -24,9 +24,9 @@ class Profiler(Component):
 
     interval_s: Seconds = Field(0.0, ge=0)
     """Simulated time between observations; 0: at every round's start."""
-    power_noise: float = Field(0.0, ge=0)
+    power_noise: float = Field(0.0, ge=0, le=10)
     """Standard deviation of the additive error on a power fraction (the result is clipped to 0..1)."""
-    delay_noise: float = Field(0.0, ge=0)
+    delay_noise: float = Field(0.0, ge=0, le=10)
     """Standard deviation of the log of the multiplicative error on a communication delay L_i."""
     smoothing: float = Field(0.0, ge=0, lt=1)
     """Weight of the past in an exponential moving average over observations; 0: the newest alone."""

@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 from hpctrip.base.component import Component, Registry
 from hpctrip.base.door import numbers
 from hpctrip.base.errors import InputError
+from hpctrip.base.files import PathName
 from hpctrip.base.rng import stream
 from hpctrip.base.sources import Reads
 from hpctrip.base.units import MILE_M, Metres
@@ -108,7 +109,7 @@ class CsvSites(SiteLaw):
     """Sites from a CSV file with a header and one column `distance_m` or `distance_mi`; other columns are ignored."""
 
     kind = "csv"
-    path: Annotated[str, Reads()]
+    path: Annotated[PathName, Reads()]
     """The CSV file."""
 
     def distances_m(self, seed: int) -> np.ndarray:

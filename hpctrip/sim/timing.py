@@ -16,8 +16,9 @@ from hpctrip.base.component import Component
 from hpctrip.base.errors import InputError
 from hpctrip.sim.rounds import Status
 
-_LONGEST_ROUND_S = 10 * 365 * 86400.0  # ten simulated years without finishing means no power, not patience
-_MOST_STEPS = 250_000  # 2.4 years of five-minute steps, a few seconds of looking; finer steps end sooner
+LONGEST_ROUND_S = 10 * 365 * 86400.0
+"""Ten simulated years: a round that takes longer has no power or a wrong unit. Below, the clock's steps stay exact."""
+_MOST_STEPS = 100_000  # a year of five-minute steps, some seconds of looking; finer steps end sooner
 
 
 @dataclass(frozen=True)
@@ -123,10 +124,16 @@ def elapsed_s(
             return np.where(elapsed > horizon_s, np.inf, elapsed)
         if end_s - start_s >= horizon_s < np.inf:
             return np.where(done & (elapsed <= horizon_s), elapsed, np.inf)
-        if end_s - start_s > _LONGEST_ROUND_S:
+        if end_s - start_s > LONGEST_ROUND_S:
             break
         left = np.where(done, 0.0, left - power * span_s)
         step, now_s = step + int(end_s == step_end_s), end_s
+    else:
+        raise InputError(
+            "power",
+            f"changes more than {_MOST_STEPS:,} times in the round that starts at {start_s:g} s, up to {end_s:g} s",
+            "use a power trace of longer steps, rarer outages (faults.mtbf_s), or less work a round",
+        )
     raise InputError(
         "power",
         f"{int((~done).sum())} site(s) of the cohort have no power for the rest of the simulation",

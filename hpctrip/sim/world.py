@@ -7,13 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from hpctrip.base.door import numbers, positive
+from hpctrip.base.errors import InputError
 from hpctrip.sim.faults import NO_FAULTS, Faults, FaultSchedule
 from hpctrip.sim.network import Network
 from hpctrip.sim.power import PowerModel, PowerSupply
 from hpctrip.sim.rounds import Status
 from hpctrip.sim.sites import SiteLaw
 from hpctrip.sim.throughput import Throughput
-from hpctrip.sim.timing import RoundTiming, Timing
+from hpctrip.sim.timing import LONGEST_ROUND_S, RoundTiming, Timing
 
 
 @dataclass(frozen=True)
@@ -121,4 +122,11 @@ class World:
         in_time = np.where(lost[sites], Status.LOST, Status.ARRIVED)
         status[asked] = np.where(finish_s > deadline_s, Status.LATE, in_time)
         makespan_s = self.timing.makespan_s(compute_s, comm_s, status, deadline_s)
+        if makespan_s > LONGEST_ROUND_S:
+            raise InputError(
+                "timing",
+                f"round {round} would last {makespan_s:g} s, more than ten simulated years",
+                "lower timing.seconds_per_sample, the work of a round or network.update_bytes, or set "
+                "faults.deadline_s",
+            )
         return RoundTiming(compute_s, comm_s, makespan_s, int(asked[finish_s.argmax()]), status)

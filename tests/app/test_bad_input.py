@@ -58,6 +58,46 @@ VALUES = {
         ["policy.kind=static", "policy.k=11"],
         ["policy.k = 11: there are only 10 sites", "use 1 to 10"],
     ),
+    "outages without end within a deadline": (
+        ["faults.mtbf_s=60", "faults.mttr_s=1", "faults.deadline_s=1e9"],
+        ["faults.deadline_s = 1000000000.0", "less than or equal to 315360000"],
+    ),
+    "a deadline of thousands of outages": (
+        ["faults.mtbf_s=60", "faults.mttr_s=1", "faults.deadline_s=1e8"],
+        ["faults: deadline_s = 1e+08 spans more than 1,000 outages a site"],
+    ),
+    "a round of thousands of years": (
+        ["timing.seconds_per_sample=1e12"],
+        ["timing: round 1 would last", "more than ten simulated years"],
+    ),
+    "glyphs that fit no disk": (
+        ["workload.train_samples=100_000_000"],
+        ["workload: 100,000,000 samples are asked for, but at most 10,000,000 glyphs are drawn"],
+    ),
+    "glyphs of too many writers": (
+        ["workload.kind=femnist", "workload.glyphs={writers=100_000, samples=1000}"],
+        ["workload.glyphs: writers x samples is 100,000,000, the most is 10,000,000"],
+    ),
+    "more text than fits memory": (
+        ["workload.kind=shakespeare", "workload.sentences={roles=100_000, characters=1_000_000}"],
+        ["workload.sentences: roles x characters is 100,000,000,000, the most is 200,000,000"],
+    ),
+    "more clips than fit memory": (
+        ["workload.kind=speech", "workload.chirps={num_words=1000, num_speakers=100_000, repetitions=1000}"],
+        ["workload.chirps: num_words x num_speakers x repetitions is 100,000,000,000, the most is 1,000,000"],
+    ),
+    "more visits than can be shuffled": (
+        ["train.local_steps=1_000_000", "train.batch_size=1_000_000"],
+        ["train: site 0 would visit 1,000,000,000,000 samples in a round, the most is 100,000,000"],
+    ),
+    "a subnormal interval": (["profiler.interval_s=1e-310"], ["profiler.interval_s = 1e-310", "1e-30"]),
+    "an integer of 65 bits": (["engine.sites_per_block=18446744073709551616"], ["9223372036854775807"]),
+    "a limit of no time": (["watchdog.limit_s=1e-321"], ["watchdog.limit_s = 1e-321", "equal to 0.1"]),
+    "a NUL in a text": (['label="a\\u0000b"'], ["label = 'a\\x00b': holds a NUL character"]),
+    "a user who is not there": (
+        ["sites.kind=csv", "sites.path='~no_such_user_here/x'"],
+        ["sites.path = ", "there is no user 'no_such_user_here'"],
+    ),
     "k of 0": (["policy.kind=random", "policy.k=0"], ["policy.k = 0", "greater than or equal to 1"]),
     "alpha of 0": (["partition.alpha=0"], ["partition.alpha = 0", "0.000001"]),
     "a negative learning rate": (["train.lr=-0.1"], ["train.lr = -0.1", "greater than 0"]),
@@ -291,7 +331,7 @@ FILES = {
     ),
     "a name too long for a file": (
         lambda folder: ["--out", "x" * 300],
-        ["cannot be written: File name too long"],
+        ["names no file: File name too long"],
     ),
     "a plug-in that raises": (
         plugin("1 / 0"),
@@ -392,4 +432,44 @@ def test_many_ranks_report_once(case, folder, files_in, launch, tiny):
     assert ended.code == 2, ended
     assert ended.err.count(fragment) == 1, ended.err
     assert "Traceback" not in ended.err and "Abort" not in ended.err
+    assert not files_in(folder)
+
+
+NOT_A_NAME = ["a\0b", "~no_such_user_here/a", "x" * 256, "ü" * 128 + "/b", "a/" * 1501]
+WITH_A_NAME = {
+    "check": ["check", "NAME"],
+    "plan": ["plan", "NAME"],
+    "run": ["run", "NAME"],
+    "--out": ["run", "TINY", "--out", "NAME"],
+    "resume": ["resume", "NAME"],
+    "prepare": ["prepare", "NAME"],
+    "show": ["show", "NAME"],
+    "export": ["export", "NAME", "csv"],
+    "export's folder": ["export", "run.h5", "NAME"],
+    "verify": ["verify", "NAME"],
+    "diff": ["diff", "run.h5", "NAME"],
+    "merge": ["merge", "NAME", "run.h5"],
+    "fetch": ["fetch", "emnist", "NAME"],
+    "plug-ins": ["run", "TINY", "-o", "plugins=['NAME']"],
+    "power": ["run", "TINY", "-o", "power.kind='trace'", "-o", "power.path='NAME'"],
+    "power by a pattern": ["run", "TINY", "-o", "power.kind='trace'", "-o", "power.path='NAME*'"],
+    "sites": ["run", "TINY", "-o", "sites={kind='csv', path='NAME'}"],
+    "outages": ["run", "TINY", "-o", "faults={deadline_s=9, outages='NAME'}"],
+    "data": ["run", "TINY", "-o", "workload.data='NAME'"],
+    "a model": ["run", "TINY", "-o", "workload.kind='llm'", "-o", "workload.model='NAME'"],
+    "a map": ["run", "TINY", "-o", "workload.kind='speech'", "-o", "workload.client_map='NAME'"],
+}
+
+
+@pytest.mark.parametrize("place", WITH_A_NAME)
+def test_a_name_that_no_file_can_have_is_refused_wherever_a_path_is_given(
+    place, folder, files_in, hpctrip, tiny
+):
+    for name in NOT_A_NAME:
+        shown = name.replace("\0", "\\u0000") if "-o" in WITH_A_NAME[place] else name
+        words = [str(tiny) if word == "TINY" else word.replace("NAME", shown) for word in WITH_A_NAME[place]]
+        words = [word.replace("'", '"') if "-o" in WITH_A_NAME[place] else word for word in words]
+        ended = hpctrip(*words)
+        ended.check_refused([])
+        assert len(ended.err) < 1000 and "a fault of hpctrip" not in ended.err
     assert not files_in(folder)

@@ -1,8 +1,11 @@
 """Foreign text is shown whole where it is short and harmless, else cut and escaped."""
 
-import pytest
+import tomllib
 
-from hpctrip.base.text import SCREEN_BYTES, printable, screenful
+import pytest
+import tomli_w
+
+from hpctrip.base.text import SCREEN_BYTES, printable, printable_toml, screenful, shown
 
 
 @pytest.mark.parametrize("text", ["", "policy.k = 5", "Zürich, 東京, 🏭", "C:\\data", "a" * 400])
@@ -38,3 +41,19 @@ def test_lines_are_told_up_to_a_screen():
     lines = list(screenful(["x" * 99] * 1000))
     assert lines[-1] == f"and {1000 - len(lines) + 1:,} more" and sum(map(len, lines)) < SCREEN_BYTES + 20
     assert list(screenful(["x" * 9999])) == ["x" * 9999]
+
+
+def test_toml_that_a_terminal_obeys_is_escaped_and_means_the_same():
+    table = {"label": "\x1b[2J \x9b \u202e \U000e0001 Zürich", "two": "lines\n"}
+    text = printable_toml(tomli_w.dumps(table))
+    assert tomllib.loads(text) == table
+    assert all(line.isprintable() for line in text.splitlines())
+
+
+def test_values_are_shown_short_whatever_their_size():
+    deep = []
+    for _ in range(100_000):
+        deep = [deep]
+    for value in ("x" * 10_000_000, ["x" * 1000] * 1_000_000, 16**100_000, deep, {"a": deep}):
+        assert len(shown(value)) < 5000
+    assert shown([1, "a", None, {"b": 0.5}]) == "[1, 'a', None, {'b': 0.5}]"

@@ -7,7 +7,6 @@ with the original.
 
 import gzip
 import hashlib
-import os
 import shutil
 import struct
 import tomllib
@@ -16,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tomli_w
-from fuzzing import accepted_or_refused, hpctrip, many, spoiled
+from fuzzing import PLAN, SMALL, SMALL_WORKLOADS, accepted_or_refused, hpctrip, many, spoiled
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -27,50 +26,6 @@ from hpctrip.record import checkpoint
 from hpctrip.record.diff import diff
 from hpctrip.record.reader import open_run
 from hpctrip.record.verify import verify
-
-SMALL = """
-name = "fuzz"
-
-[sites]
-num_sites = 6
-
-[workload]
-kind = "emnist"
-train_samples = 60
-test_samples = 20
-
-[stop]
-max_rounds = 2
-"""
-SMALL_WORKLOADS = {
-    "speech": {
-        "train_samples": 60,
-        "test_samples": 20,
-        "depth": 1,
-        "chirps": {"num_speakers": 8, "num_words": 4},
-    },
-}
-"""What makes the others as small."""
-PLAN = ("plan", "--samples-per-second", 100, "--rounds", 2)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def cache(tmp_path_factory):
-    """A cache of our own: spoiled data must not stay in the user's."""
-    before = os.environ.get("HPCTRIP_CACHE")
-    os.environ["HPCTRIP_CACHE"] = str(tmp_path_factory.mktemp("cache"))
-    yield Path(os.environ["HPCTRIP_CACHE"])
-    os.environ.pop("HPCTRIP_CACHE")
-    if before is not None:
-        os.environ["HPCTRIP_CACHE"] = before
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("fuzz")
-    (folder / "small.toml").write_text(SMALL)
-    return folder
-
 
 # input files
 

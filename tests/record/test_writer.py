@@ -199,6 +199,13 @@ def test_a_folder_without_the_right_to_write_is_reported(tmp_path):
         check_writable(tmp_path / "run.h5")
 
 
+def test_what_is_no_regular_file_is_not_replaced(tmp_path):
+    os.mkfifo(tmp_path / "run.h5")
+    for overwrite in (False, True):
+        with pytest.raises(InputError, match="is no regular file"):
+            check_writable(tmp_path / "run.h5", overwrite)
+
+
 def test_an_existing_file_needs_the_word_overwrite(run_file):
     with pytest.raises(InputError, match="exists already"):
         check_writable(run_file)

@@ -134,6 +134,8 @@ def test_a_site_without_power_comes_last_and_equal_sites_in_order(view):
 def test_steepness_sharpens_the_turn_of_the_weights():
     assert PowerToCost(steepness=0).weights(9e9) == (0.5, 0.5)
     assert PowerToCost(steepness=4).weights(3e9)[1] == pytest.approx(16 / 17)
+    assert PowerToCost(steepness=1e30).weights(3e9) == (0, 1)
+    assert PowerToCost(steepness=1e30).weights(3e8) == (1, 0)
 
 
 # Algorithm 1

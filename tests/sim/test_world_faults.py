@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from hpctrip.base.errors import InputError
+from hpctrip.base.rng import stream
 from hpctrip.sim.faults import Faults, ListedOutages, RandomOutages
 from hpctrip.sim.network import Network
 from hpctrip.sim.power import POWER_MODELS
@@ -16,7 +17,7 @@ from hpctrip.sim.profiler import Profiler
 from hpctrip.sim.rounds import History, Status
 from hpctrip.sim.sites import SITES
 from hpctrip.sim.throughput import THROUGHPUT_MODELS
-from hpctrip.sim.timing import Timing
+from hpctrip.sim.timing import Timing, elapsed_s
 from hpctrip.sim.world import World
 
 ALL = np.arange(3)
@@ -130,6 +131,54 @@ def test_random_outages_are_the_same_in_whatever_order_they_are_asked_for(times)
         one.down(t)
     for t in sorted(times, reverse=True):
         assert (one.down(t) == other.down(t)).all()
+
+
+@given(st.lists(st.floats(0, 3e4), min_size=1, max_size=20), st.integers(1, 7))
+def test_random_outages_are_those_of_their_streams(times, mtbf_min):
+    """However they are kept: up and down times alternate, in the order in which the streams give them."""
+    mtbf_s, chunk = 60.0 * mtbf_min, RandomOutages.CHUNK
+    outages, end_s, rows = RandomOutages(3, mtbf_s, 30.0, seed=5), np.zeros(3), []
+    for number in range(60):
+        rng = stream(5, "outages", number)
+        up_s, down_s = rng.exponential(mtbf_s, (3, chunk)), rng.exponential(30.0, (3, chunk))
+        ends_s = end_s[:, None] + np.cumsum(up_s + down_s, axis=1)
+        rows += [
+            (site, ends_s[site, j] - down_s[site, j], ends_s[site, j])
+            for site in range(3)
+            for j in range(chunk)
+        ]
+        end_s = ends_s[:, -1]
+    site, starts_s, ends_s = np.array(rows).T
+    listed = ListedOutages(3, site.astype(np.int64), starts_s, ends_s)
+    for t in times:
+        assert (outages.down(t) == listed.down(t)).all()
+        for among in (ALL, ALL[1:], ALL[:1]):
+            assert outages.next_change_s(t, among) == listed.next_change_s(t, among)
+
+
+def test_a_deadline_that_spans_outages_without_end_is_refused():
+    with pytest.raises(ValidationError, match=r"spans more than 1,000 outages a site, one every .* 61 s"):
+        Faults(mtbf_s=60.0, mttr_s=1.0, deadline_s=3e8)
+    with pytest.raises(ValidationError, match="less than or equal to"):
+        Faults(deadline_s=1e9)
+    Faults(mtbf_s=60.0, mttr_s=1.0, deadline_s=60_000.0)
+
+
+def test_outages_are_not_kept_without_end():
+    outages = RandomOutages(100_000, mtbf_s=60.0, mttr_s=1.0, seed=0)
+    outages.down(1000.0)
+    with pytest.raises(InputError, match="more than 20,000,000 outages of 100,000 sites by"):
+        outages.down(1e12)
+
+
+def test_a_round_that_lasts_for_decades_is_refused():
+    with pytest.raises(InputError, match=r"round 1 would last 1e\+17 s, more than ten simulated years"):
+        world().round_timing(1, 0.0, ALL, WORK_S * 1e16 / 3)
+
+
+def test_a_round_in_which_power_changes_without_end_is_refused():
+    with pytest.raises(InputError, match="changes more than 100,000 times in the round that starts at 5 s"):
+        elapsed_s(lambda t: np.array([1e-9]), 1e-3, 5.0, np.array([1.0]))
 
 
 @given(

@@ -19,6 +19,7 @@ from hpctrip.app.forecast.report import report
 from hpctrip.app.forecast.rounds import first_rounds
 from hpctrip.app.forecast.speed import Speed, probe
 from hpctrip.app.host import Host
+from hpctrip.app.net import reading
 from hpctrip.ranks.base import hosts_of
 from hpctrip.ranks.device import choose_device, hosts_kind
 from hpctrip.ranks.serial import SerialRanks
@@ -39,13 +40,14 @@ def forecast(
     bandwidth_bps: float,
 ) -> Group:
     """The report. `bandwidth_bps` is that of a rank's link to the others. Raises InputError for bad input."""
-    torch.set_num_threads(experiment.ranks.threads)
-    device = choose_device(experiment.ranks.device, SerialRanks())
-    kind = hosts_kind(experiment.ranks.device, device, SerialRanks())
-    num_sites = experiment.num_sites()
-    experiment.workload.prepare_data(experiment.seed)
-    task = experiment.workload.checked_task(experiment.seed)
-    aggregator = Aggregator(Host(experiment, num_sites, task, PlannedRanks(num_ranks), device, kind))
+    with reading():
+        torch.set_num_threads(experiment.ranks.threads)
+        device = choose_device(experiment.ranks.device, SerialRanks())
+        kind = hosts_kind(experiment.ranks.device, device, SerialRanks())
+        num_sites = experiment.num_sites()
+        experiment.workload.prepare_data(experiment.seed)
+        task = experiment.workload.checked_task(experiment.seed)
+        aggregator = Aggregator(Host(experiment, num_sites, task, PlannedRanks(num_ranks), device, kind))
     rounds = first_rounds(aggregator, num_rounds)
     given = samples_per_second is not None
     speed = Speed(samples_per_second, math.inf, "as given") if given else probe(aggregator.host)

@@ -16,6 +16,7 @@ from hpctrip.app.forecast.rounds import PlannedRound
 from hpctrip.app.forecast.speed import Speed
 from hpctrip.app.forecast.warnings import warnings
 from hpctrip.app.resume import default_path
+from hpctrip.base.text import printable
 from hpctrip.base.units import HOUR_S
 from hpctrip.learn.data.cached import cache_dir
 from hpctrip.record import checkpoint as checkpoints
@@ -62,8 +63,8 @@ def report(aggregator: Aggregator, rounds: list[PlannedRound], speed: Speed, ban
     head.add_column(style="dim", no_wrap=True)
     head.add_column(overflow="fold")
     for name, text in facts.items():
-        head.add_row(name, Text(text))
-    notes = [Text(f"! {warning}") for warning in warnings(aggregator, rounds)]
+        head.add_row(name, Text(printable(text, 1000)))
+    notes = [Text(printable(f"! {warning}", 1000)) for warning in warnings(aggregator, rounds)]
     return Group(head, Text(), _rounds_table(rounds, walls), Text(), _hosts_table(last), Text(), *notes)
 
 

@@ -8,15 +8,18 @@ speech: accuracies say how learning proceeds, and must not be compared with thos
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Self
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from hpctrip.base.bounds import within
 from hpctrip.base.component import Component
 from hpctrip.base.rng import stream
 from hpctrip.learn.data.clips import Clips, check_words
 from hpctrip.learn.data.mfcc import SAMPLE_RATE, mfcc
 
+_MOST_CLIPS = 1_000_000
 _NUM_PITCHES = 4
 _MELODY_OCTAVES = 2
 _VOICE_OCTAVES = 0.75
@@ -31,9 +34,13 @@ class Chirps(Component):
     num_speakers: int = Field(50, ge=2, le=100_000)
     """Speakers, each of whom says every word `repetitions` times."""
     repetitions: int = Field(4, ge=1, le=1000)
-    """Clips of a word by one speaker."""
+    """Clips of a word by one speaker. All clips together are at most a million, of 8 kB each."""
     noise: float = Field(0.05, ge=0, le=10)
     """Standard deviation of the white noise, as a fraction of the tone's greatest amplitude."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        return within(self, _MOST_CLIPS, "num_words", "num_speakers", "repetitions")
 
     def draw(self, words: Sequence[str] | None, seed: int) -> Clips:
         """The clips of these words (None: all). A word is the same melody for every seed; speakers are not."""

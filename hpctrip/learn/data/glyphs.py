@@ -43,6 +43,8 @@ FONTS = (
 """The fonts of matplotlib that draw all 62 characters (the others there hold symbols; cmmi10 has old-style digits)."""
 
 IMAGE_SIZE = 28
+MOST_GLYPHS = 10_000_000
+"""Rendered for one data set: 8 GB."""
 _VERSION = 1  # part of `renderer`: raise it with any change that alters the pictures
 _FIELD_SIZE = 64
 _FIELD_BOX = 44  # the glyph's longer side in the field; the rest is room for thicker strokes

@@ -9,15 +9,18 @@ accuracies on Shakespeare's text.
 from __future__ import annotations
 
 import re
+from typing import Self
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from hpctrip.base.bounds import within
 from hpctrip.base.component import Component
 from hpctrip.base.rng import stream
 
 VERSION = 1  # raise it with any change that alters the texts
 
+_MOST_CHARACTERS = 200_000_000
 _CONCENTRATION = 0.3  # of a role's preferences: small means that it uses few words, and often
 
 _WORDS = {
@@ -56,7 +59,12 @@ class Sentences(Component):
     roles: int = Field(100, ge=1, le=100_000)
     """Speaking roles: owners of a natural partition."""
     characters: int = Field(4_000, ge=81, le=10_000_000)
-    """Characters that a role speaks, on average; a role's own number is between half and twice that."""
+    """Characters that a role speaks, on average; a role's own number is between half and twice that. All roles together
+    speak at most 200 million."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        return within(self, _MOST_CHARACTERS, "roles", "characters")
 
     def write(self, seed: int) -> dict[str, str]:
         """The text of every role. The first n roles are the same, whatever `roles` is."""

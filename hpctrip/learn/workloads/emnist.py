@@ -10,19 +10,20 @@ import string
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from hpctrip.base.errors import InputError
+from hpctrip.base.files import PathName
 from hpctrip.base.sources import Reads
 from hpctrip.learn.data import cached
 from hpctrip.learn.data.cached import PARTS
 from hpctrip.learn.data.files import fingerprints
-from hpctrip.learn.data.glyphs import CHARACTERS, IMAGE_SIZE, Glyphs, renderer
+from hpctrip.learn.data.glyphs import CHARACTERS, IMAGE_SIZE, MOST_GLYPHS, Glyphs, renderer
 from hpctrip.learn.data.idx import read_pair
 from hpctrip.learn.data.limits import subset
 from hpctrip.learn.models.cnn import CNN
@@ -63,14 +64,15 @@ class Emnist(Workload):
     batch_size: ClassVar[int] = 20
     local_epochs: ClassVar[int] = 1
 
-    data: Annotated[str, Reads(unless="glyphs")] = Field("glyphs", min_length=1)
+    data: Annotated[PathName, Reads(unless="glyphs")] = Field("glyphs", min_length=1)
     """`"glyphs"`: synthetic characters, rendered from fonts, no download; else the directory with the official files
     `emnist-<split>-{train,test}-{images-idx3,labels-idx1}-ubyte`, gzipped or not."""
     split: Literal["byclass", "bymerge", "balanced", "letters", "digits", "mnist"] = "byclass"
     """EMNIST's official split: 62, 47, 47, 26, 10, 10 classes. With glyphs it chooses the characters and merges cases
     alike, with the frequencies that `glyphs.frequencies` says."""
     train_samples: int | None = Field(None, ge=1, le=100_000_000)
-    """Number of training samples: a random subset drawn from the run's seed. None: all (of glyphs, 60,000)."""
+    """Number of training samples: a random subset drawn from the run's seed. None: all (of glyphs, 60,000; at most 10
+    million are drawn)."""
     test_samples: int | None = Field(None, ge=1, le=100_000_000)
     """Number of test samples, likewise. None: all (of glyphs, 10,000)."""
     model: Literal["light", "leaf"] = "light"
@@ -78,6 +80,13 @@ class Emnist(Workload):
     `leaf`: 5x5, 32 and 64 channels, 512 hidden units (1.69 M), the model of LEAF (Caldas et al. 2018) on 28x28."""
     glyphs: Glyphs = Glyphs()
     """How the synthetic glyphs are drawn; ignored with data from a directory."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        most = max(self.train_samples or 0, self.test_samples or 0)
+        if self.data == "glyphs" and most > MOST_GLYPHS:
+            raise ValueError(f"{most:,} samples are asked for, but at most {MOST_GLYPHS:,} glyphs are drawn")
+        return self
 
     def prepare_data(self, seed: int) -> None:
         """Render or decompress into the cache, once per node. Raises InputError naming what is missing or damaged."""

@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from pydantic import Field
 
 from hpctrip.base.errors import InputError
+from hpctrip.base.files import PathName
 from hpctrip.base.rng import stream
 from hpctrip.base.sources import Reads
 from hpctrip.learn.data import cached, leaf_json
@@ -44,7 +45,7 @@ class Femnist(Workload):
     batch_size: ClassVar[int] = 20
     local_epochs: ClassVar[int] = 1
 
-    data: Annotated[str, Reads(unless="glyphs")] = Field("glyphs", min_length=1)
+    data: Annotated[PathName, Reads(unless="glyphs")] = Field("glyphs", min_length=1)
     """`"glyphs"`: synthetic characters by made-up writers, no download; else a JSON file of LEAF's, gzipped or not, or
     a folder of them. Its folders `train` and `test` are used as they are; where there are none, nine tenths of each
     writer's samples, drawn at random from the run's seed, are to train on."""

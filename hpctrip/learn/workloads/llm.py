@@ -16,6 +16,7 @@ import torch
 from pydantic import Field, model_validator
 
 from hpctrip.base.errors import InputError
+from hpctrip.base.files import PathName
 from hpctrip.base.sources import Reads
 from hpctrip.learn.data import cached
 from hpctrip.learn.data.files import fingerprints
@@ -39,7 +40,7 @@ class Llm(Workload):
     local_epochs: ClassVar[int] = 1
     optimizer: ClassVar[Literal["sgd", "adamw"]] = "adamw"
 
-    model: Annotated[str, Reads(unless="tiny")] = Field("tiny", min_length=1)
+    model: Annotated[PathName, Reads(unless="tiny")] = Field("tiny", min_length=1)
     """`"tiny"`: 0.36 M parameters of the Llama architecture over bytes, pretrained here, no download; else the
     directory of a model: config.json, weights as safetensors, and its tokenizer. Nothing is downloaded and none of
     its code is run. With a large vocabulary lower `evaluate.batch_size`: the logits have one number per token of it."""
@@ -51,10 +52,10 @@ class Llm(Workload):
     GPU at every rank); `full`: all parameters."""
     lora: Lora = Lora()
     """The adapters; ignored with `full`."""
-    data: Annotated[str, Reads(unless="sentences")] = Field("sentences", min_length=1)
+    data: Annotated[PathName, Reads(unless="sentences")] = Field("sentences", min_length=1)
     """`"sentences"`: synthetic text by made-up roles, no download; else a file or a folder of .txt and .json files. A
     text file is one owner's, a JSON object {"owner": "text"} holds many. Each gzipped or not."""
-    block_tokens: int = Field(128, ge=1, le=1_000_000)
+    block_tokens: int = Field(128, ge=1, le=32_768)
     """Tokens of a sample: texts are cut into blocks, and each of their tokens predicts the next. What is left at a
     text's end is left out."""
     sentences: Sentences = Sentences()

@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from pydantic import Field
 
 from hpctrip.base.errors import InputError
+from hpctrip.base.files import PathName
 from hpctrip.base.rng import stream
 from hpctrip.base.sources import Reads
 from hpctrip.learn.data import cached
@@ -42,7 +43,7 @@ class Speech(Workload):
     optimizer: ClassVar[Literal["adamw"]] = "adamw"
     weight_decay: ClassVar[float] = 0.1  # of KWT; the paper's Table 2 states none
 
-    data: Annotated[str, Reads(unless="chirps")] = Field("chirps", min_length=1)
+    data: Annotated[PathName, Reads(unless="chirps")] = Field("chirps", min_length=1)
     """`"chirps"`: synthetic words of synthetic speakers, no download; else a folder of `word/speaker_nohash_n.wav` (or
     .flac), or a tar archive of one, compressed or not."""
     words: list[str] | None = Field(None, min_length=2)
@@ -54,7 +55,7 @@ class Speech(Workload):
     two sides. Chirps are always split by speaker."""
     test_fraction: float = Field(0.2, gt=0, lt=1)
     """Speakers held out where the split is by speaker."""
-    client_map: Annotated[str | None, Reads()] = Field(None, min_length=1)
+    client_map: Annotated[PathName | None, Reads()] = Field(None, min_length=1)
     """A CSV file with the columns `file` (word_speaker_nohash_n.wav) and `client`, gzipped or not: the natural owner of
     a training clip is then its client; clips without one are not trained on. None: the owner is the speaker."""
     train_samples: int | None = Field(None, ge=1, le=100_000_000)

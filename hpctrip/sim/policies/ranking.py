@@ -37,7 +37,10 @@ class PowerToCost(Component):
         """(wp, wc) for an update of `update_bytes`."""
         if self.power_weight is not None:
             return self.power_weight, 1 - self.power_weight
-        ratio = (update_bytes / self.reference_bytes) ** self.steepness
+        try:
+            ratio = (update_bytes / self.reference_bytes) ** self.steepness
+        except OverflowError:
+            return 0.0, 1.0
         cost = ratio / (1 + ratio)
         return 1 - cost, cost
 

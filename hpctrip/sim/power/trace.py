@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 import numpy as np
 
 from hpctrip.base.errors import InputError
+from hpctrip.base.files import PathName
 from hpctrip.base.rng import stream
 from hpctrip.base.sources import Reads
 from hpctrip.sim.power.base import POWER_MODELS, PowerModel
@@ -24,7 +25,7 @@ class Trace(PowerModel):
     """
 
     kind = "trace"
-    path: Annotated[str, Reads(unless="synthetic", find=trace_files)] = "synthetic"
+    path: Annotated[PathName, Reads(unless="synthetic", find=trace_files)] = "synthetic"
     """Trace files: a folder, a file or a glob, relative to the working directory. "synthetic": generated, no file."""
     column: Literal["production", "measured"] = "production"
     """Which utilisation: of production workloads, or all measured power (files without a production column)."""

@@ -1,0 +1,66 @@
+"""What the command line takes apart before a command sees it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from hpctrip.base.errors import InputError
+
+
+class DefaultsToRun(click.Group):
+    """`hpctrip FILE.toml` means `hpctrip run FILE.toml`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """The rest of the command line, which begins with a command."""
+        if not args or (args[0] not in self.commands and args[0] not in ("--help", "-h", "--version")):
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
+
+
+class Speed(click.FloatRange):
+    """A positive number within what a machine or a link may do."""
+
+    def __init__(self) -> None:
+        super().__init__(1e-6, 1e12)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The number. Fails for NaN too, which no range keeps out."""
+        number = super().convert(value, param, ctx)
+        if math.isnan(number):
+            self.fail(f"{value} is not a number", param, ctx)
+        return number
+
+
+class FileName(click.ParamType):
+    """A command's argument that names a file, a folder or a pattern of them."""
+
+    name = "file"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The same text. Raises InputError where no file can have this name."""
+        from hpctrip.base.files import nameable
+
+        try:
+            return nameable(value)
+        except ValueError as error:
+            raise InputError(value, str(error), "give the path of a file") from None
+
+
+FILE = FileName()
+
+plugins_option = click.option(
+    "--plugin", "plugins", type=FILE, multiple=True, metavar="FILE.py", help="Run your own Python file first."
+)
+
+
+def an_input(command: Callable[..., None]) -> Callable[..., None]:
+    """What the user gives of an input, as `paths`, `overrides` and `plugins`."""
+    files = click.argument("paths", nargs=-1, type=FILE, metavar="[FILE.toml]...")
+    lines = click.option(
+        "-o", "overrides", multiple=True, metavar="KEY=VALUE", help="One line of TOML laid over the files."
+    )
+    return files(lines(plugins_option(command)))

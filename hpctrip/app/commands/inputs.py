@@ -1,0 +1,106 @@
+"""`run`, `resume`, `check`, `plan`, `prepare`: what is done with an input."""
+
+from __future__ import annotations
+
+import click
+
+from hpctrip.app.arguments import FILE, Speed, an_input
+from hpctrip.app.net import Reader
+from hpctrip.base.text import printable, printable_toml
+
+Given = tuple[str, ...]
+
+
+@click.command()
+@an_input
+@click.option("--out", type=FILE, metavar="FILE.h5", help="Results file (default: results/NAME-TIME.h5).")
+@click.option("--overwrite", is_flag=True, help="Replace the results file if it exists.")
+@click.option("--resume", is_flag=True, help="Go on from the checkpoint beside --out, if there is one.")
+def run(out: str | None, overwrite: bool, resume: bool, **given: Given) -> None:
+    """Train one scenario: TOML files merged left to right; none: a demonstration on embedded data.
+
+    Under mpirun or srun rank 0 is the aggregator and every other rank hosts a share of the sites.
+    """
+    from hpctrip.app.launch import launch
+    from hpctrip.app.resume import start_new, start_or_resume
+
+    if resume:
+        launch(lambda: start_or_resume(out=out, **given))
+    else:
+        launch(lambda: start_new(out=out, overwrite=overwrite, **given))
+
+
+@click.command()
+@click.argument("source", type=FILE, metavar="FILE.h5")
+@an_input
+@click.option(
+    "--out", type=FILE, metavar="FILE.h5", help="Write another results file (default: go on with FILE.h5)."
+)
+def resume(source: str, out: str | None, **given: Given) -> None:
+    """Go on with a run that ended early, on any number of ranks, or one whose stop rules change.
+
+    FILE.h5 is its results file, or one of the two checkpoints beside it (FILE.h5.ckpt0, FILE.h5.ckpt1). Plug-ins are
+    never run because such a file names them: give them again.
+    """
+    from hpctrip.app.launch import launch
+    from hpctrip.app.resume import start_resumed
+
+    launch(lambda: start_resumed(source, out=out, **given))
+
+
+@click.command(cls=Reader)
+@an_input
+def check(**given: Given) -> None:
+    """Validate an input and print every key with the value in force."""
+    from hpctrip.app.experiment import read_input
+
+    checked = read_input(**given)
+    checked.experiment.num_sites()
+    click.echo(printable_toml(checked.resolved_toml), nl=False)
+
+
+@click.command()
+@an_input
+@click.option("-n", "num_ranks", type=click.IntRange(1, 100_000), default=1, help="Ranks, rank 0 included.")
+@click.option("--rounds", type=click.IntRange(1, 10_000), default=10, help="Rounds to look ahead.")
+@click.option(
+    "--samples-per-second",
+    type=Speed(),
+    help="Speed of a host; absent: a few batches are trained here.",
+)
+@click.option(
+    "--gbit-per-second",
+    type=Speed(),
+    default=10,
+    show_default=True,
+    help="Bandwidth of a rank's link to the others.",
+)
+def plan(
+    num_ranks: int,
+    rounds: int,
+    samples_per_second: float | None,
+    gbit_per_second: float,
+    **given: Given,
+) -> None:
+    """Say what a run would do and cost on so many ranks, and what is wrong with it, without running it."""
+    from rich.console import Console
+
+    from hpctrip.app.experiment import read_input
+    from hpctrip.app.forecast import forecast
+
+    experiment = read_input(**given).experiment
+    planned = forecast(experiment, num_ranks, rounds, samples_per_second, gbit_per_second * 1e9)
+    Console(highlight=False).print(planned)
+
+
+@click.command(cls=Reader)
+@an_input
+def prepare(**given: Given) -> None:
+    """Prepare the data of an input once, ahead of its runs, e.g. on a login node that shares $HPCTRIP_CACHE."""
+    from hpctrip.app.experiment import read_input
+    from hpctrip.learn.data.cached import cache_dir
+
+    experiment = read_input(**given).experiment
+    experiment.workload.prepare_data(experiment.seed)
+    click.echo(printable(experiment.workload.checked_task(experiment.seed).source, 1000))
+    click.echo(f"prepared in {cache_dir()}")

@@ -1,0 +1,117 @@
+"""`show`, `export`, `verify`, `diff`, `merge`: what is done with results files."""
+
+from __future__ import annotations
+
+import click
+
+from hpctrip.app.arguments import FILE, plugins_option
+from hpctrip.app.net import Reader
+from hpctrip.base.text import printable, screenful
+
+
+@click.command(cls=Reader)
+@click.argument("paths", nargs=-1, type=FILE, required=True, metavar="FILE.h5...")
+@click.option(
+    "--status", is_flag=True, help="Print only the status: running, finished, interrupted or failed."
+)
+def show(paths: tuple[str, ...], status: bool) -> None:
+    """Summarise results files."""
+    from rich.console import Console
+
+    from hpctrip.record.reader import open_runs
+    from hpctrip.record.show import show as summary
+
+    for run_ in open_runs(paths):
+        if status:
+            click.echo(printable(run_.status, 40))
+        else:
+            Console(highlight=False).print(summary(run_))
+
+
+@click.command(cls=Reader)
+@click.argument("path", type=FILE, metavar="FILE.h5")
+@click.argument("folder", type=FILE, metavar="[FOLDER]", required=False)
+@click.option(
+    "--model", type=FILE, metavar="OUT.safetensors", help="Write the trained model of its newest checkpoint."
+)
+def export(path: str, folder: str | None, model: str | None) -> None:
+    """Write a results file's tables as CSV into FOLDER, or its model."""
+    from hpctrip.record.model_file import export_model
+    from hpctrip.record.reader import open_run
+    from hpctrip.record.show import export as write
+
+    if not (folder or model):
+        raise click.UsageError("name a FOLDER for the tables, --model OUT.safetensors, or both")
+    written = [
+        *(write(open_run(path), folder) if folder else []),
+        *([export_model(path, model)] if model else []),
+    ]
+    for file in written:
+        click.echo(printable(str(file), 1000))
+
+
+@click.command(cls=Reader)
+@click.argument("paths", nargs=-1, type=FILE, required=True, metavar="FILE.h5...")
+@click.option("--no-replay", is_flag=True, help="Check the file against itself only (quick).")
+@click.option(
+    "--data",
+    type=FILE,
+    multiple=True,
+    metavar="PATH",
+    help="A file that a file's input names (sites, traces, outages), or a folder that holds some; may be repeated.",
+)
+@plugins_option
+def verify(paths: tuple[str, ...], no_replay: bool, data: tuple[str, ...], plugins: tuple[str, ...]) -> None:
+    """Check results files. Exit code 2 where one is wrong.
+
+    Each file is checked against itself (schema, checksums, clock arithmetic), then its simulated half is replayed from
+    its stored input: world, views, cohorts, arrivals, clock. Files that it names are opened only as --data allows.
+    """
+    from hpctrip.app.verdict import verdict
+    from hpctrip.base.errors import InputError
+    from hpctrip.base.plugins import Plugin
+    from hpctrip.record.reader import open_runs
+
+    faults, own = [], [Plugin.read(path) for path in plugins]
+    for run_ in open_runs(paths):
+        found, said = verdict(run_, not no_replay, own, data)
+        faults += found
+        click.echo(said)
+    if faults:
+        raise InputError(faults=faults)
+
+
+@click.command(cls=Reader)
+@click.argument("paths", nargs=2, type=FILE, metavar="A.h5 B.h5")
+def diff(paths: tuple[str, str]) -> None:
+    """Say where two runs part, and in what. Exit code 0: equal, 1: different, 2: a file cannot be read.
+
+    Wall times, machines and input keys that change no result do not count.
+    """
+    from hpctrip.record.diff import diff as differences
+    from hpctrip.record.reader import open_run
+
+    a, b = map(open_run, paths)
+    lines = differences(a, b)
+    equal = f"equal: {len(a.rounds)} rounds, model digest {printable(a.meta['params_digest'], 100)}"
+    for line in screenful(lines or [equal]):
+        click.echo(line)
+    if lines:
+        raise click.exceptions.Exit(1)
+
+
+@click.command(cls=Reader)
+@click.argument("out", type=FILE, metavar="OUT.h5")
+@click.argument("paths", nargs=-1, type=FILE, required=True, metavar="FILE.h5...")
+@click.option("--overwrite", is_flag=True, help="Replace OUT.h5 and OUT.csv whatever they are.")
+def merge(out: str, paths: tuple[str, ...], overwrite: bool) -> None:
+    """Gather results files, e.g. of a sweep, in one table: a row a run, with the input keys that differ.
+
+    Writes OUT.h5 (group /runs) and OUT.csv; replaces those of an earlier merge and nothing else.
+    """
+    from hpctrip.record.merge import write_merged
+    from hpctrip.record.reader import open_runs
+
+    runs = open_runs(paths, besides=out)
+    for written in write_merged(out, runs, overwrite):
+        click.echo(printable(f"{written}: {len(runs)} runs", 1000))
