@@ -48,8 +48,8 @@ class Experiment(Component):
 
     name: Neutral[str] = Field("powertrip", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
     """Names the scenario and the results file."""
-    label: Neutral[str | None] = Field(None, pattern=r"^[^\x00-\x1f\x7f]*$")
-    """How figures call this run; absent: its policy. No control characters."""
+    label: Neutral[str | None] = None
+    """How figures call this run; absent: its policy."""
     seed: int = Field(0, ge=0, lt=2**63)
     """Every random stream derives from it."""
     plugins: Neutral[list[PathName]] = []

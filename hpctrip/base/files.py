@@ -69,7 +69,7 @@ def read_file(path: str | Path, max_bytes: int, place: str = "") -> bytes:
         size = os.fstat(file.fileno()).st_size
         data = file.read(max_bytes + 1) if size <= max_bytes else b""
     if max(size, len(data)) > max_bytes:
-        raise InputError(place, f"{path} holds {size:,} bytes, at most {max_bytes:,} are read")
+        raise InputError(place, f"{_its(path, place)}holds {size:,} bytes, at most {max_bytes:,} are read")
     return data
 
 
@@ -80,14 +80,19 @@ def _opened(path: str | Path, place: str) -> Iterator[IO[bytes]]:
         # a pipe without a writer would be waited for without end
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise InputError(place, f"{path} is no regular file", "give the path of a file")
+                raise InputError(place, f"{_its(path, place)}is no regular file", "give the path of a file")
             yield file
     except FileNotFoundError:
-        raise InputError(place, f"no such file: {path}", "check the path") from None
+        raise InputError(place, f"{_its(path, place)}no such file", "check the path") from None
     except (OSError, ValueError) as error:
         raise InputError(
-            place, f"{path} cannot be read ({_reason(error)})", "check the path and permissions"
+            place, f"{_its(path, place)}cannot be read ({_reason(error)})", "check the path and permissions"
         ) from None
+
+
+def _its(path: str | Path, place: str) -> str:
+    """The path as the beginning of what is wrong with it, where the place does not name it already."""
+    return "" if str(path) in place else f"{path}: "
 
 
 def gunzipped(data: bytes, max_bytes: int, place: str) -> bytes:

@@ -43,7 +43,6 @@ VALUES = {
     "a fraction for a count": (["evaluate.every_rounds=1.5"], ["evaluate.every_rounds = 1.5", "integer"]),
     "true for a count": (["seed=true"], ["seed = True", "integer"]),
     "a number for a text": (["name=3"], ["name = 3", "string"]),
-    "a label that is no text of one line": (['label="a\\u0000"'], ["label = 'a\\x00'", "pattern"]),
     "a name that is a path": (["name=a/b"], ["name = 'a/b'"]),
     "a quantity in an unknown unit": (
         ['network.near_bandwidth_bps="1 Gb"'],
