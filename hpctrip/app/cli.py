@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
 
 import click
 
 import hpctrip
 from hpctrip.base.errors import HpctripError
+from hpctrip.ranks.guardian import Guardian
+from hpctrip.ranks.launched import launched_rank
 
 
 class _DefaultsToRun(click.Group):
@@ -47,13 +48,14 @@ def run(
 
     Under mpirun or srun rank 0 is the aggregator and every other rank hosts a share of the sites.
     """
-    from hpctrip.app.launch import launch
-    from hpctrip.app.resume import start_new, start_or_resume
+    with Guardian() as guardian:
+        from hpctrip.app.launch import launch
+        from hpctrip.app.resume import start_new, start_or_resume
 
-    if resume:
-        launch(lambda: start_or_resume(paths, overrides, out))
-    else:
-        launch(lambda: start_new(paths, overrides, out, overwrite))
+        if resume:
+            launch(lambda: start_or_resume(paths, overrides, out), guardian)
+        else:
+            launch(lambda: start_new(paths, overrides, out, overwrite), guardian)
 
 
 @cli.command()
@@ -66,10 +68,11 @@ def resume(source: str, paths: tuple[str, ...], overrides: tuple[str, ...], out:
 
     FILE.h5 is its results file, or one of the two checkpoints beside it (FILE.h5.ckpt0, FILE.h5.ckpt1).
     """
-    from hpctrip.app.launch import launch
-    from hpctrip.app.resume import start_resumed
+    with Guardian() as guardian:
+        from hpctrip.app.launch import launch
+        from hpctrip.app.resume import start_resumed
 
-    launch(lambda: start_resumed(source, paths, overrides, out))
+        launch(lambda: start_resumed(source, paths, overrides, out), guardian)
 
 
 @cli.command()
@@ -77,14 +80,12 @@ def resume(source: str, paths: tuple[str, ...], overrides: tuple[str, ...], out:
 @_overrides
 def check(paths: tuple[str, ...], overrides: tuple[str, ...]) -> None:
     """Validate an input and print every key with the value in force."""
-    import tomli_w
-
     from hpctrip.app.experiment import read_input
-    from hpctrip.base.inputs import resolved
+    from hpctrip.app.keys import show_values
 
     experiment = read_input(paths, overrides).experiment
     experiment.num_sites()
-    click.echo(tomli_w.dumps(_without_none(resolved(experiment))), nl=False)
+    show_values(experiment)
 
 
 @cli.command()
@@ -270,19 +271,8 @@ def prepare(paths: tuple[str, ...], overrides: tuple[str, ...]) -> None:
     click.echo(f"prepared in {cache_dir()}")
 
 
-def _without_none(table: dict[str, Any]) -> dict[str, Any]:
-    """TOML has no null: a key that is absent means its default."""
-    return {
-        key: _without_none(value) if isinstance(value, dict) else value
-        for key, value in table.items()
-        if value is not None
-    }
-
-
 def main() -> None:
     """Entry point: every error that hpctrip or click reports is one clear text on rank 0 and an exit code."""
-    from hpctrip.ranks.open import launched_rank
-
     try:
         if code := cli(standalone_mode=False):  # click returns the code of an Exit
             sys.exit(code)

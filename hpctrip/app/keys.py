@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import click
+import tomli_w
 
 from hpctrip.app.experiment import Experiment
 from hpctrip.base.component import Component, registry_of, unknown_name
+from hpctrip.base.inputs import resolved
 
 
 def show_sections(section: str | None = None) -> None:
@@ -42,6 +44,11 @@ def show_registry(registry: Mapping[str, Any]) -> None:
         _describe(registry[kind])
 
 
+def show_values(experiment: Experiment) -> None:
+    """Print every key with the value in force, as TOML."""
+    click.echo(tomli_w.dumps(_without_none(resolved(experiment))), nl=False)
+
+
 def _describe(component: Any) -> None:
     for key, field in component.model_fields.items():
         default = (
@@ -52,3 +59,12 @@ def _describe(component: Any) -> None:
 
 def _first_line(component: Any) -> str:
     return (component.__doc__ or "").strip().splitlines()[0]
+
+
+def _without_none(table: dict[str, Any]) -> dict[str, Any]:
+    """TOML has no null: a key that is absent means its default."""
+    return {
+        key: _without_none(value) if isinstance(value, dict) else value
+        for key, value in table.items()
+        if value is not None
+    }
