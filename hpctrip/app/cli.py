@@ -11,6 +11,7 @@ from hpctrip.app.arguments import DefaultsToRun
 from hpctrip.app.commands import inputs, lists, results
 from hpctrip.base.errors import HpctripError
 from hpctrip.base.text import printable
+from hpctrip.ranks.launched import launched_rank
 
 
 @click.group(cls=DefaultsToRun, context_settings={"help_option_names": ["--help", "-h"]})
@@ -32,8 +33,6 @@ for command in (
 
 def main() -> None:
     """Entry point: every error that hpctrip or click reports is one clear text on rank 0 and an exit code."""
-    from hpctrip.ranks.open import launched_rank
-
     try:
         if code := cli(standalone_mode=False):  # click returns the code of an Exit
             sys.exit(code)

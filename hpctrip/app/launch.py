@@ -29,6 +29,7 @@ from hpctrip.base.sources import Source
 from hpctrip.learn.params import layout
 from hpctrip.ranks.base import Ranks, hostname, together
 from hpctrip.ranks.device import choose_device, hosts_kind
+from hpctrip.ranks.guardian import MEETING, READING, Guardian
 from hpctrip.ranks.memory import map_large_blocks
 from hpctrip.ranks.open import open_ranks, with_transport
 from hpctrip.ranks.watchdog import Limits, Watchdog
@@ -37,13 +38,17 @@ from hpctrip.record.writer import Recorder
 from hpctrip.sim.state import State
 
 
-def launch(begin: Callable[[], Start]) -> None:
+def launch(begin: Callable[[], Start], guardian: Guardian | None = None) -> None:
     """Find out where to start, train, write the results file. Every rank calls it; rank 0 reports.
 
-    `begin` is called at rank 0. Raises InputError for bad input (on rank 0; the other ranks end quietly),
-    DivergedError, and InterruptedRun (everywhere in its quiet form) where the run is to be resumed.
+    `begin` is called at rank 0; `guardian` leaves as soon as the watchdogs watch. Raises InputError for bad input (on
+    rank 0; the other ranks end quietly), DivergedError, and InterruptedRun (everywhere in its quiet form) where the run
+    is to be resumed.
     """
-    with open_ranks() as first_ranks, ExitStack() as until_over:
+    guardian = guardian or Guardian()
+    guardian.reach(MEETING)
+    with open_ranks() as ranks, ExitStack() as until_over:
+        guardian.reach(READING)
         begun: list[Start] = []  # stays at rank 0: a checkpoint's history is of no use elsewhere
 
         def announce() -> tuple[Tables, Tables, Extensions, bool, bool]:
@@ -54,33 +59,39 @@ def launch(begin: Callable[[], Start]) -> None:
             return given.tables, given.set_by_policy, given.extensions, resumed, start.finished
 
         with reading():
-            tables, set_by_policy, extensions, resumed, finished = first_ranks.lead(announce)
+            tables, set_by_policy, extensions, resumed, finished = ranks.lead(announce)
         if finished:
-            for start in begun:
-                print(f"{start.path} is finished already")
+            for one in begun:
+                print(f"{one.path} is finished already")
             return
         with reading():
             if not begun:
                 extensions.run()  # what rank 0 has read and run
             given = Input.of(tables, set_by_policy, extensions)
-        experiment = given.experiment
-        with (
-            # the watchdog first: hosts wait for each other already where a transport is opened
-            _watchdog(first_ranks, experiment.watchdog),
-            together(first_ranks, lambda: with_transport(first_ranks, experiment.ranks.transport)) as ranks,
-            listening(experiment.interrupt.signals),
-        ):
-            with reading():
-                host, aggregator = _parts(experiment, ranks)
-                read = ranks.lead(lambda: _read(given, host, begun[0]))
-                params = restore(host, begun[0] if begun else None) if resumed else host.initial_params
-            about = RankFacts(hostname(), _device_name(host.device), host.engine.description)
-            everyone = ranks.gather(about)
-            if aggregator is None:
-                _, params = train(host, State(), params, None)
-                ranks.lead(partial(Leader.finish, None, None, params))
-                return
-            _lead(aggregator, given, begun[0], everyone or [], params, read)
+        # the watchdog first: hosts wait for each other already where a transport is opened
+        with _watchdog(ranks, given.experiment.watchdog):
+            guardian.over()
+            _run(given, ranks, begun, resumed)
+
+
+def _run(given: Input, first_ranks: Ranks, begun: list[Start], resumed: bool) -> None:
+    """Train what is given. `begun` holds rank 0's start, and nothing elsewhere."""
+    experiment = given.experiment
+    with (
+        together(first_ranks, lambda: with_transport(first_ranks, experiment.ranks.transport)) as ranks,
+        listening(experiment.interrupt.signals),
+    ):
+        with reading():
+            host, aggregator = _parts(experiment, ranks)
+            read = ranks.lead(lambda: _read(given, host, begun[0]))
+            params = restore(host, begun[0] if begun else None) if resumed else host.initial_params
+        about = RankFacts(hostname(), _device_name(host.device), host.engine.description)
+        everyone = ranks.gather(about)
+        if aggregator is None:
+            _, params = train(host, State(), params, None)
+            ranks.lead(partial(Leader.finish, None, None, params))
+            return
+        _lead(aggregator, given, begun[0], everyone or [], params, read)
 
 
 def _parts(experiment: Experiment, ranks: Ranks) -> tuple[Host, Aggregator | None]:

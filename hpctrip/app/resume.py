@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -16,7 +15,7 @@ from hpctrip.app.signals import stop_file
 from hpctrip.app.sources import other_plugins, recorded_plugins, refuse_others, world_sources
 from hpctrip.base.errors import Fault, InputError
 from hpctrip.base.identity import differing, flat, neutral_keys, without
-from hpctrip.base.inputs import Tables, resolved
+from hpctrip.base.inputs import Tables, parsed, resolved
 from hpctrip.base.output import check_writable
 from hpctrip.base.plugins import Extensions
 from hpctrip.base.sources import PLUGINS, Source, read_sources
@@ -209,8 +208,8 @@ class _Stored:
     @classmethod
     def _of(cls, place: str, input_toml: str, sources: object) -> _Stored:
         try:
-            tables = tomllib.loads(input_toml)
-        except (tomllib.TOMLDecodeError, TypeError, RecursionError) as error:
+            tables = parsed(input_toml)
+        except (ValueError, TypeError) as error:
             raise InputError(place, f"holds no valid input ({error})", "resume from the other one") from None
         return cls(place, tables, tuple(read_sources(sources, place)))
 

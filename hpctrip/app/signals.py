@@ -15,7 +15,7 @@ from pydantic import Field
 
 from hpctrip.base.component import Component
 from hpctrip.base.units import Seconds
-from hpctrip.ranks.open import launched_rank
+from hpctrip.ranks.launched import launched_rank
 from hpctrip.sim.rounds import History
 
 RECENT_ROUNDS = 5

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Literal
 
 from pydantic import Field
@@ -11,6 +10,7 @@ from hpctrip.base.component import Component
 from hpctrip.base.errors import InputError
 from hpctrip.base.identity import Neutral
 from hpctrip.ranks.base import Ranks
+from hpctrip.ranks.launched import launched_size
 from hpctrip.ranks.serial import SerialRanks
 
 
@@ -24,25 +24,6 @@ class RanksInput(Component):
     threads: int = Field(1, ge=1, le=1024)
     """torch threads per rank. Fixed by the input, not by the machine, as kernels may round differently with the number
     of threads; ranks, not threads, are how cores are used (measured: two ranks of one thread beat one of two)."""
-
-
-def launched_size() -> int:
-    """Number of ranks that a launcher says it started (1: none did). Read before MPI is imported."""
-    for name in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE"):
-        if name in os.environ:
-            return int(os.environ[name])
-    # srun tells every task the size of its step; the batch script itself, although it has a SLURM_PROCID, none
-    if "SLURM_PROCID" in os.environ and "SLURM_STEP_NUM_TASKS" in os.environ:
-        return int(os.environ["SLURM_STEP_NUM_TASKS"])
-    return 1
-
-
-def launched_rank() -> int:
-    """This process's rank as the launcher says it (0: no launcher). Read before MPI is imported."""
-    for name in ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK", "SLURM_PROCID"):
-        if name in os.environ:
-            return int(os.environ[name])
-    return 0
 
 
 def open_ranks() -> Ranks:

@@ -9,22 +9,20 @@ rank 0, rank 0 to all. Three things are wrong, and each has its limit:
 * all ranks wait at once (a lost message).
 
 Datagrams, not MPI: no call of MPI may wait for the rank in question, and only the main thread may call it. Where a
-firewall drops them nobody is ever heard, nobody is accused of silence, and waiting too long is the fault instead.
+firewall drops them nobody is ever heard, nobody is accused of silence, and waiting too long is the fault instead; the
+watchdog that hears nobody says so. Nothing that arrives, and no fault of its own, ends the thread.
 """
 
 from __future__ import annotations
 
 import contextlib
 import faulthandler
-import json
 import os
-import secrets
-import socket
 import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 
@@ -33,7 +31,9 @@ from pydantic import Field
 from hpctrip.base.component import Component
 from hpctrip.base.units import Seconds
 from hpctrip.ranks.base import Ranks, hostname
-from hpctrip.ranks.phase import current_phase
+from hpctrip.ranks.beats import Packet
+from hpctrip.ranks.phase import Phase, current_phase
+from hpctrip.ranks.post import INTERFACE, Post
 
 STACKS_S = 1.0
 """How long the job goes on after the verdict, so that every rank's stacks reach the log."""
@@ -118,94 +118,123 @@ class Watchdog:
     def __init__(self, ranks: Ranks, limits: Limits, end: Callable[[int], None] = os._exit):
         """`end(code)` ends the whole job at once, whatever this rank's main thread is doing."""
         self._ranks, self._limits, self._end = ranks, limits, end
+        self._peers = range(1, ranks.size) if ranks.rank == 0 else range(1)
+        """Who is watched by this rank, and told where it is."""
         self._known: dict[int, Beat] = {}
         self._stop = threading.Event()
         self._told = False  # another rank has spoken for all
+        self._said: set[str] = set()
+        self._heard: set[int] = set()
         self._names = [hostname()]
-        self._addresses: list[tuple[str, int]] = []
         self._beat_s = min(1.0, limits.silent_s / BEATS)
 
     def __enter__(self) -> Watchdog:
         if not faulthandler.is_enabled():
             with contextlib.suppress(OSError, RuntimeError):  # a stderr that is no file, or none
                 faulthandler.enable()  # a crash in C code shows its stacks too
-        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self._socket.bind(("", 0))
-        ranks = self._ranks
-        everyone = ranks.gather((hostname(), self._socket.getsockname()[1]))
-        # the token keeps datagrams of strangers and of other jobs out
-        everyone, self._token = ranks.lead(lambda: (everyone, secrets.token_hex(8)))
-        self._names = [name for name, _ in everyone]
-        self._addresses = [_address(name, port) for name, port in everyone]
+        self._post = Post(self._ranks)
+        self._names = self._post.names
+        if self._post.trouble:
+            self._say_once(f"cannot hear the others: {self._post.trouble}")
+        self._began = self._looked = time.monotonic()
         self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError as error:  # no more threads for this user
+            self._say_once(f"cannot watch: {error}")
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stop.set()
-        self._thread.join()
-        self._tell("bye", range(self._ranks.size))
-        self._socket.close()
+        if self._thread.ident is not None:
+            self._thread.join()
+        self._post.send("bye", range(self._ranks.size), current_phase)
+        self._post.close()
 
     def _watch(self) -> None:
-        rank, size = self._ranks.rank, self._ranks.size
-        peers = range(1, size) if rank == 0 else range(1)
-        looked = time.monotonic()
         while not self._stop.is_set():
-            self._tell("beat", peers)
-            self._listen(until=time.monotonic() + self._beat_s)
-            now = time.monotonic()
-            # it was this rank that slept: the beats lie in the past
-            if now - looked > self._limits.silent_s / 2:
-                self._known = {r: Beat(b.phase, b.round, b.waits, now, now) for r, b in self._known.items()}
-                current_phase.since = now
-            looked = now
-            here = current_phase
-            self._known[rank] = Beat(here.name, here.round, here.waits, here.since, now)
-            problem, blamed = verdict(rank, size, self._known, now, self._limits)
-            if problem and not self._told and not self._stop.is_set():
-                self._bark(problem, blamed, now)
+            try:
+                self._look()
+            except Exception as error:
+                # whatever it is, watching goes on; who does not watch must neither accuse nor be accused
+                self._say_once(f"had a fault and watches on: {type(error).__name__}: {error}")
+                self._known.clear()
+                with contextlib.suppress(Exception):
+                    self._post.send("bye", self._peers, Phase())
+                self._stop.wait(self._beat_s)
 
-    def _tell(self, word: str, to: Iterable[int]) -> None:
-        here, age_s = current_phase, time.monotonic() - current_phase.since
-        message = [self._token, word, self._ranks.rank, here.name, here.round, here.waits, age_s]
-        data = json.dumps(message).encode()
-        for rank in to:
-            if rank != self._ranks.rank:
-                # an unreachable peer is not heard either, and that is noticed
-                with contextlib.suppress(OSError):
-                    self._socket.sendto(data, self._addresses[rank])
+    def _look(self) -> None:
+        """Say where this rank is, hear where the others are, and judge."""
+        rank, size = self._ranks.rank, self._ranks.size
+        self._post.send("beat", self._peers, current_phase)
+        self._listen(until=time.monotonic() + self._beat_s)
+        now = time.monotonic()
+        # it was this rank that slept: the beats lie in the past
+        if now - self._looked > self._limits.silent_s / 2:
+            self._known = {r: Beat(b.phase, b.round, b.waits, now, now) for r, b in self._known.items()}
+            current_phase.since = now
+        self._looked = now
+        here = current_phase
+        self._known[rank] = Beat(here.name, here.round, here.waits, here.since, now)
+        if now - self._began > self._limits.silent_s:
+            self._miss()
+        problem, blamed = verdict(rank, size, self._known, now, self._limits)
+        if problem and not self._told and not self._stop.is_set():
+            self._bark(problem, blamed, now)
 
     def _listen(self, until: float) -> None:
         while (left_s := until - time.monotonic()) > 0 and not self._stop.is_set():
-            self._socket.settimeout(min(left_s, 0.2))
             try:
-                data, _ = self._socket.recvfrom(1024)
-                token, word, rank, phase, round, waits, age_s = json.loads(data)
-            except (TimeoutError, OSError, ValueError, TypeError):
+                packet = self._post.receive(min(left_s, 0.2))
+            except OSError as error:
+                self._say_once(f"cannot hear the others: {error.strerror or error}")
+                self._known.clear()  # what they said meanwhile is lost: nobody is accused of silence
+                self._stop.wait(left_s)
+                with contextlib.suppress(OSError):
+                    self._post.reopen()
                 continue
+            if packet:
+                self._hear(packet)
+
+    def _hear(self, packet: Packet) -> None:
+        self._heard.add(packet.rank)
+        if packet.word == "stacks":
+            self._told = True
+            self._stacks()
+        elif packet.word == "bye":
+            self._known.pop(packet.rank, None)
+        else:
             now = time.monotonic()
-            if token != self._token:
-                continue
-            if word == "stacks":
-                self._told = True
-                self._stacks()
-            elif word == "bye":
-                self._known.pop(rank, None)
-            else:
-                self._known[rank] = Beat(phase, round, waits, now - age_s, now)
+            since = now - packet.age_s
+            self._known[packet.rank] = Beat(packet.phase, packet.round, packet.waits, since, now)
+
+    def _miss(self) -> None:
+        """Say whom this rank has never heard."""
+        missed = [self._name(rank) for rank in self._peers if rank not in self._heard | {self._ranks.rank}]
+        if missed and not self._post.trouble:
+            self._say_once(
+                f"has never heard: {', '.join(missed)}, listening on {self._post.place} (a firewall, or another "
+                f"network is meant: {INTERFACE}=NAME); if one of them stops, that is noticed late"
+            )
+
+    def _name(self, rank: int) -> str:
+        return f"rank {rank} on {self._names[rank]}"
+
+    def _say_once(self, text: str) -> None:
+        """Say `what: details` about this watchdog, unless that has been said with whatever details."""
+        what = text.partition(":")[0]
+        if what not in self._said:
+            self._said.add(what)
+            _write(f"hpctrip: watchdog of {self._name(self._ranks.rank)} {text}")
 
     def _stacks(self) -> None:
-        """The stacks of this rank's threads on stderr: in one piece and with the rank in every line, because launchers
-        mix what ranks write at the same time, within a line too."""
+        """The stacks of this rank's threads, with the rank in every line."""
         rank = self._ranks.rank
-        lines = [f"hpctrip: stacks of rank {rank} on {self._names[rank]}, the innermost call first"]
+        lines = [f"hpctrip: stacks of {self._name(rank)}, the innermost call first"]
         lines += [f"hpctrip:   rank {rank}: {line}" for line in _stack_lines()]
-        with contextlib.suppress(Exception):  # a stderr that is no file
-            sys.stderr.flush()
-            os.write(sys.stderr.fileno(), ("\n".join(lines) + "\n").encode())
+        _write("\n".join(lines))
 
     def _bark(self, problem: str, blamed: list[int], now: float) -> None:
         lines = [f"hpctrip: watchdog of rank {self._ranks.rank}: the job is stuck and ends now: {problem}"]
@@ -216,16 +245,25 @@ class Watchdog:
                 else "never heard"
             )
             place = f", {self._known[rank].text(now)}" if rank in self._known else ""
-            lines.append(f"hpctrip:   stuck: rank {rank} on {self._names[rank]}: {last}{place}")
+            lines.append(f"hpctrip:   stuck: {self._name(rank)}: {last}{place}")
         for rank, beat in sorted(self._known.items()):
             if rank not in blamed:
-                lines.append(f"hpctrip:   rank {rank} on {self._names[rank]}: {beat.text(now)}")
+                lines.append(f"hpctrip:   {self._name(rank)}: {beat.text(now)}")
         lines.append("hpctrip:   (limits: table [watchdog] of the input)")
-        print("\n".join(lines), file=sys.stderr, flush=True)
-        self._tell("stacks", range(self._ranks.size))
-        self._stacks()
-        time.sleep(STACKS_S)
-        self._end(1)
+        try:
+            _write("\n".join(lines))
+            self._post.send("stacks", range(self._ranks.size), current_phase)
+            self._stacks()
+            time.sleep(STACKS_S)
+        finally:
+            self._end(1)
+
+
+def _write(text: str) -> None:
+    """Lines on stderr, in one piece: launchers mix what ranks write at the same time, within a line too."""
+    with contextlib.suppress(Exception):  # a stderr that is no file, or is gone
+        sys.stderr.flush()
+        os.write(sys.stderr.fileno(), f"{text}\n".encode())
 
 
 def _stack_lines() -> Iterator[str]:
@@ -235,11 +273,3 @@ def _stack_lines() -> Iterator[str]:
         yield "main thread" if thread == main else f"thread {thread}"
         for frame, line in traceback.walk_stack(innermost):
             yield f'  File "{frame.f_code.co_filename}", line {line} in {frame.f_code.co_name}'
-
-
-def _address(name: str, port: int) -> tuple[str, int]:
-    """Where a rank's socket is, looked up once; ranks on this machine need no network."""
-    try:
-        return ("127.0.0.1" if name == hostname() else socket.gethostbyname(name), port)
-    except OSError:
-        return (name, port)

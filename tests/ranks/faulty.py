@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from hpctrip.learn.workloads import WORKLOADS
 from hpctrip.learn.workloads.emnist import Emnist
-from hpctrip.ranks.open import launched_rank
+from hpctrip.ranks.launched import launched_rank
 from hpctrip.sim.policies import POLICIES
 from hpctrip.sim.policies.powertrip import PowerTrip
 

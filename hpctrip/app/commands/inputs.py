@@ -7,6 +7,7 @@ import click
 from hpctrip.app.arguments import FILE, Speed, an_input
 from hpctrip.app.net import Reader
 from hpctrip.base.text import printable, printable_toml
+from hpctrip.ranks.guardian import Guardian
 
 Given = tuple[str, ...]
 
@@ -21,13 +22,14 @@ def run(out: str | None, overwrite: bool, resume: bool, **given: Given) -> None:
 
     Under mpirun or srun rank 0 is the aggregator and every other rank hosts a share of the sites.
     """
-    from hpctrip.app.launch import launch
-    from hpctrip.app.resume import start_new, start_or_resume
+    with Guardian() as guardian:
+        from hpctrip.app.launch import launch
+        from hpctrip.app.resume import start_new, start_or_resume
 
-    if resume:
-        launch(lambda: start_or_resume(out=out, **given))
-    else:
-        launch(lambda: start_new(out=out, overwrite=overwrite, **given))
+        if resume:
+            launch(lambda: start_or_resume(out=out, **given), guardian)
+        else:
+            launch(lambda: start_new(out=out, overwrite=overwrite, **given), guardian)
 
 
 @click.command()
@@ -42,10 +44,11 @@ def resume(source: str, out: str | None, **given: Given) -> None:
     FILE.h5 is its results file, or one of the two checkpoints beside it (FILE.h5.ckpt0, FILE.h5.ckpt1). Plug-ins are
     never run because such a file names them: give them again.
     """
-    from hpctrip.app.launch import launch
-    from hpctrip.app.resume import start_resumed
+    with Guardian() as guardian:
+        from hpctrip.app.launch import launch
+        from hpctrip.app.resume import start_resumed
 
-    launch(lambda: start_resumed(source, out=out, **given))
+        launch(lambda: start_resumed(source, out=out, **given), guardian)
 
 
 @click.command(cls=Reader)

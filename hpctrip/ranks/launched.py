@@ -1,0 +1,24 @@
+"""What a launcher says of this process, read from its environment before MPI is imported."""
+
+from __future__ import annotations
+
+import os
+
+
+def launched_size() -> int:
+    """Number of ranks that a launcher says it started (1: none did)."""
+    for name in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE"):
+        if name in os.environ:
+            return int(os.environ[name])
+    # srun tells every task the size of its step; the batch script itself, although it has a SLURM_PROCID, none
+    if "SLURM_PROCID" in os.environ and "SLURM_STEP_NUM_TASKS" in os.environ:
+        return int(os.environ["SLURM_STEP_NUM_TASKS"])
+    return 1
+
+
+def launched_rank() -> int:
+    """This process's rank as the launcher says it (0: no launcher)."""
+    for name in ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK", "SLURM_PROCID"):
+        if name in os.environ:
+            return int(os.environ[name])
+    return 0

@@ -1,0 +1,197 @@
+"""Strangers on the network cannot do anything to a watchdog; one that cannot hear says so and accuses nobody."""
+
+import secrets
+import socket
+import threading
+import time
+
+import pytest
+from strangers import STRANGE, attack
+from threaded import thread_ranks, together, watched
+
+from hpctrip.ranks import post, watchdog
+from hpctrip.ranks.beats import KEY_BYTES, PACKET_BYTES, Seal
+from hpctrip.ranks.phase import Phase, current_phase
+from hpctrip.ranks.post import Post, candidates
+from hpctrip.ranks.watchdog import Limits
+
+LIMITS = Limits(silent_s=2.0)
+
+
+def addresses(dogs):
+    return [dog._post._at for dog in dogs]
+
+
+def until(condition, limit_s=60):
+    deadline = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < deadline, "does not come true"
+        time.sleep(0.05)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    """No pause for the stacks, and a process that is in its first phase."""
+    monkeypatch.setattr(watchdog, "STACKS_S", 0)
+    current_phase.enter("start", 0)
+    yield
+    current_phase.enter("start", 0)
+
+
+def test_strangers_neither_end_a_job_nor_blind_its_watchdogs(monkeypatch, capfd):
+    captured, ended = [], threading.Event()
+    closed = Seal.closed
+    monkeypatch.setattr(Seal, "closed", lambda *args: captured.append(closed(*args)) or captured[-1])
+    with watched(3, LIMITS, lambda code: ended.set()) as dogs:
+        until(lambda: len(captured) >= 12)
+        foreign = Seal(secrets.token_bytes(KEY_BYTES), 1)
+        strange = [*STRANGE, secrets.token_bytes(PACKET_BYTES), *captured]
+        strange += [closed(foreign, word, 0, Phase()) for word in ("beat", "bye", "stacks")]
+        for _ in range(6):
+            attack(strange, addresses(dogs))
+            time.sleep(LIMITS.silent_s / 4)
+        assert not ended.is_set() and all(dog._thread.is_alive() for dog in dogs)
+        assert capfd.readouterr().err == ""
+        dogs[2]._post.send = lambda *args: None  # as if it were stopped
+        captured_by_then = list(captured)
+        while not ended.is_set():
+            attack([*STRANGE, *captured_by_then], addresses(dogs))
+    assert "stuck: rank 2 on" in capfd.readouterr().err
+
+
+def test_ranks_of_one_machine_listen_on_loopback_only():
+    posts = together([lambda rank=rank: Post(rank) for rank in thread_ranks(3)])
+    assert {one._socket.getsockname()[0] for one in posts} == {"127.0.0.1"}
+    for one in posts:
+        one.close()
+
+
+def test_a_socket_that_fails_is_told_once_and_replaced_and_nobody_is_accused(capfd):
+    ended = []
+    with watched(2, LIMITS, ended.append) as dogs:
+        until(lambda: 1 in dogs[0]._known)
+        for _ in range(2):
+            dogs[0]._post._socket.close()
+            until(lambda: 1 not in dogs[0]._known)
+            until(lambda: 1 in dogs[0]._known)
+        time.sleep(1.5 * LIMITS.silent_s)
+        assert ended == []
+    (line,) = capfd.readouterr().err.splitlines()
+    assert line.startswith("hpctrip: watchdog of rank 0 on ") and "cannot hear the others: Bad file" in line
+
+
+def test_a_fault_of_the_thread_itself_is_told_once_and_it_watches_on(monkeypatch, capfd):
+    ended, verdict = threading.Event(), watchdog.verdict
+
+    def broken(*args):
+        raise RecursionError("broken on purpose")
+
+    monkeypatch.setattr(watchdog, "verdict", broken)
+    with watched(1, Limits(silent_s=1.0, limit_s=0.1), lambda code: ended.set()) as (dog,):
+        time.sleep(1.5)
+        assert dog._thread.is_alive() and not ended.is_set()
+        (line,) = capfd.readouterr().err.splitlines()
+        assert line.endswith("had a fault and watches on: RecursionError: broken on purpose")
+        monkeypatch.setattr(watchdog, "verdict", verdict)
+        assert ended.wait(60)
+
+
+def test_a_rank_whose_watchdog_cannot_speak_is_not_accused_of_silence(capfd):
+    ended = []
+    with watched(2, LIMITS, ended.append) as dogs:
+        until(lambda: 1 in dogs[0]._known)
+        send = dogs[1]._post.send
+
+        def only_bye(word, to, phase):
+            if word == "beat":
+                raise ValueError("broken on purpose")
+            send(word, to, phase)
+
+        dogs[1]._post.send = only_bye
+        until(lambda: 1 not in dogs[0]._known)
+        time.sleep(1.5 * LIMITS.silent_s)
+        assert ended == []
+    (line,) = capfd.readouterr().err.splitlines()
+    assert line.startswith("hpctrip: watchdog of rank 1 on ") and "had a fault and watches on" in line
+
+
+def test_the_job_ends_although_its_reasons_cannot_be_told(monkeypatch):
+    ended = threading.Event()
+
+    def broken():
+        raise RuntimeError("broken on purpose")
+
+    monkeypatch.setattr(watchdog, "_stack_lines", broken)
+    with watched(1, Limits(silent_s=1.0, limit_s=0.1), lambda code: ended.set()):
+        assert ended.wait(60)
+
+
+def test_who_was_never_heard_is_named_once(monkeypatch, capfd):
+    monkeypatch.setattr(Post, "send", lambda *args: None)  # a firewall
+    ended = []
+    with watched(3, Limits(silent_s=1.0), ended.append) as dogs:
+        until(lambda: all(dog._said for dog in dogs))
+        time.sleep(1)
+        assert ended == []
+    lines = sorted(capfd.readouterr().err.splitlines())
+    assert len(lines) == 3
+    host = socket.gethostname()
+    assert (
+        f"rank 0 on {host} has never heard: rank 1 on {host}, rank 2 on {host}, listening on 127" in lines[0]
+    )
+    assert (
+        f"rank 2 on {host} has never heard: rank 0 on {host}, listening on 127.0.0.1 (a firewall" in lines[2]
+    )
+
+
+# where ranks on several machines listen
+
+
+@pytest.fixture
+def apart(monkeypatch):
+    """Every rank seems to be on a machine of its own."""
+    monkeypatch.delenv(post.INTERFACE, raising=False)
+    monkeypatch.setattr(post, "loopback_id", lambda: threading.get_ident())
+
+
+def test_a_name_that_means_loopback_says_nothing(monkeypatch, apart):
+    monkeypatch.setattr(post, "_way_to", {"node7": "127.0.0.1", post._ELSEWHERE: "10.0.0.5"}.get)
+    monkeypatch.setattr(socket, "gethostbyname", lambda name: "127.0.1.1")
+    assert list(candidates("node7")) == ["10.0.0.5", ""]
+
+
+def test_a_network_without_names_or_ways_leaves_all_addresses(monkeypatch, apart):
+    def unknown(place):
+        raise OSError("unknown")
+
+    monkeypatch.setattr(post, "_way_to", unknown)
+    monkeypatch.setattr(socket, "gethostbyname", unknown)
+    assert list(candidates("node7")) == [""]
+
+
+def test_an_address_that_is_not_this_machines_is_passed_over(monkeypatch, apart):
+    monkeypatch.setattr(post, "candidates", lambda other: ["192.0.2.77", "127.0.0.9"])
+    posts = together([lambda rank=rank: Post(rank) for rank in thread_ranks(2)])
+    assert [one.place for one in posts] == ["127.0.0.9"] * 2
+    for one in posts:
+        one.close()
+
+
+def test_the_interface_may_be_named(monkeypatch, apart):
+    monkeypatch.setenv(post.INTERFACE, "lo")
+    assert list(candidates("node7")) == ["127.0.0.1"]
+    monkeypatch.setenv(post.INTERFACE, "ib9")
+    with pytest.raises(OSError, match="HPCTRIP_INTERFACE=ib9: No such device"):
+        list(candidates("node7"))
+
+
+def test_ranks_that_cannot_hear_say_so_and_are_not_accused(monkeypatch, apart, capfd):
+    monkeypatch.setenv(post.INTERFACE, "ib9")
+    ended = []
+    with watched(2, Limits(silent_s=1.0), ended.append):
+        time.sleep(2.5)
+        assert ended == []
+    lines = capfd.readouterr().err.splitlines()
+    assert len(lines) == 2
+    for line in lines:
+        assert line.endswith("cannot hear the others: HPCTRIP_INTERFACE=ib9: No such device")
