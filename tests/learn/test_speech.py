@@ -248,7 +248,7 @@ def test_what_is_not_there_is_named_with_a_way_out(published, tmp_path):
     assert "there is no file or folder" in refusal(folder, client_map=str(tmp_path / "none.csv"))
     assert "train_samples: 7, but" in refusal(folder, train_samples=7)
     (tmp_path / "wrong.csv").write_text("clip,owner\na,1\n")
-    assert "has no column client, file" in refusal(folder, client_map=str(tmp_path / "wrong.csv"))
+    assert "has no column 'file'" in refusal(folder, client_map=str(tmp_path / "wrong.csv"))
     (folder / "yes" / "hello.wav").write_bytes(sound())
     assert "yes/hello.wav: the name says no speaker" in refusal(folder)
     (tmp_path / "empty").mkdir()
