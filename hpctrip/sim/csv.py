@@ -52,7 +52,8 @@ class Table:
         """InputError where one of these columns is not there."""
         for name in names:
             if name not in self.columns:
-                problem = f"has no column {name!r}; {unknown_name(name, self.columns)}"
+                known = [reprlib.repr(column)[1:-1] for column in self.columns]  # cut and escaped
+                problem = f"has no column {name!r}; {unknown_name(name, known)}"
                 raise InputError(self.place, problem, f"needed: {', '.join(names)}")
 
     def numbers(self, name: str, may_lack: bool = False) -> np.ndarray:
