@@ -316,6 +316,7 @@ ODD_MEMBERS = {
         member("././@LongLink", 1, tarfile.GNUTYPE_LONGNAME, b"a") * 3000,
         "not a whole tar archive",
     ),
+    "of no name": (member("") + b"\1" * 512, "no end mark"),
     "with a damaged header": (b"\1" * 512, "not a whole tar archive (no end mark)"),
 }
 

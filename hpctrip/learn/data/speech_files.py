@@ -122,7 +122,7 @@ def _of_archive(source: Path, wanted: Callable[[str], bool]) -> Iterator[_File]:
     those inside come later and win. Of two members of one path the later counts, as when an archive is unpacked."""
     yield from _lists(source.parent)
     for member in members(source):
-        *_, word, file = ("", *PurePosixPath(member.name).parts)[-2:]
+        word, file = ("", "", *PurePosixPath(member.name).parts)[-2:]
         place = f"{source}: {member.name}"
         is_clip = PurePosixPath(file).suffix in SUFFIXES and word[:1] not in ("", "_", ".") and file[0] != "."
         if file in LISTS:
