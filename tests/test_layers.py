@@ -116,7 +116,7 @@ def test_importing_does_not_start_what_is_not_needed(module, absent):
 
 
 def test_post_processing_reads_results_through_the_reader_alone():
-    base = ("errors", "identity", "text", "units")
+    base = ("errors", "identity", "output", "text", "units")
     allowed = {"hpctrip.record.reader", *(f"hpctrip.base.{module}" for module in base)}
     for path in (PACKAGE.parent / "postprocess").rglob("*.py"):
         used = {name for name in imports(path) if name.split(".")[0] == "hpctrip"}

@@ -6,11 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import click
-import tomli_w
 
 from hpctrip.app.experiment import Experiment
 from hpctrip.base.component import Component, registry_of, unknown_name
-from hpctrip.base.inputs import resolved
 from hpctrip.base.plugins import Extensions
 
 
@@ -49,18 +47,6 @@ def _describe_all(registry: Mapping[str, Any]) -> None:
         click.secho(f"{kind}", bold=True, nl=False)
         click.echo(f": {_first_line(registry[kind])}")
         _describe(registry[kind])
-
-
-def _describe_all(registry: Mapping[str, Any]) -> None:
-    for kind in sorted(registry):
-        click.secho(f"{kind}", bold=True, nl=False)
-        click.echo(f": {_first_line(registry[kind])}")
-        _describe(registry[kind])
-
-
-def show_values(experiment: Experiment) -> None:
-    """Print every key with the value in force, as TOML."""
-    click.echo(tomli_w.dumps(_without_none(resolved(experiment))), nl=False)
 
 
 def _describe(component: Any) -> None:

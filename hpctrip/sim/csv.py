@@ -1,28 +1,204 @@
-"""Reads the small CSV tables that an input names."""
+"""The one reader of the CSV files that an input names. It is strict: a table means what it says, or is refused.
+
+RFC 4180 with any line end: the first line names the columns, each by a name of its own; every row has as many fields as
+there are columns; fields may be quoted. Empty lines are passed over, except within a table of one column, where they
+would be rows. UTF-8, with or without a byte order mark, plain or gzipped (the first bytes tell, not the name).
+"""
 
 from __future__ import annotations
 
+import csv
+import io
+import re
+import reprlib
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 
+from hpctrip.base.component import unknown_name
 from hpctrip.base.errors import InputError
+from hpctrip.base.files import gunzipped, read_file
+
+MAX_BYTES = 2**26
+"""Of a table, packed and unpacked: four times a month of all of Google's domains in one file."""
+MAX_COLUMNS = 1000
+"""Of a table; a quoted field has at most 131,072 characters (`csv.field_size_limit`)."""
+
+_FLAGS = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False}
+_TIME = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?)?", re.ASCII)
 
 
-def read_table(path: str, place: str, needed: str) -> pd.DataFrame:
-    """The table in a CSV file with a header. InputError at `place` (the input key); `needed` says what it should be."""
-    if not Path(path).is_file():
-        raise InputError(place, "no such file", f"give a CSV file with {needed}")
+@dataclass(frozen=True)
+class Table:
+    """A CSV file of R rows as read: texts, which the methods turn into values.
+
+    They raise InputError that names line, column and value of the first field that is not what it should be. A field
+    may be empty only where a method is told so (`may_lack`).
+    """
+
+    place: str
+    """How to speak of the file."""
+    columns: dict[str, Sequence[str]]
+    """{name: [R]}."""
+    lines: np.ndarray
+    """[R] the line of the file on which each row begins."""
+    comment: str
+    """The line above the header that begins with #, where there may be one and is."""
+
+    def require(self, *names: str) -> None:
+        """InputError where one of these columns is not there."""
+        for name in names:
+            if name not in self.columns:
+                known = [reprlib.repr(column)[1:-1] for column in self.columns]  # cut and escaped
+                problem = f"has no column {name!r}; {unknown_name(name, known)}"
+                raise InputError(self.place, problem, f"needed: {', '.join(names)}")
+
+    def numbers(self, name: str, may_lack: bool = False) -> np.ndarray:
+        """A column of finite decimal numbers, [R] float64; NaN where the field is empty."""
+        values = _numbers(self.columns[name])
+        self.refuse(name, ~np.isfinite(values) & self._filled(name, may_lack), "is not a finite number")
+        return values
+
+    def integers(self, name: str) -> np.ndarray:
+        """A column of whole numbers below 2^53 (3, 3.0 and 3e0 are the same one), [R] int64."""
+        values = self.numbers(name)
+        exact = (np.abs(values) < 2**53) & (values == np.floor(values))
+        self.refuse(name, ~exact, "is not a whole number below 2^53")
+        return values.astype(np.int64)
+
+    def flags(self, name: str, empty: bool | None = None) -> np.ndarray:
+        """A column of true and false, in any case, or 1 and 0, [R] bool; `empty`: what an empty field says, if any."""
+        meaning = {text: _FLAGS.get(text.lower()) for text in set(self.columns[name])} | {"": empty}
+        found = [meaning[text] for text in self.columns[name]]
+        self.refuse(name, np.array([flag is None for flag in found], bool), "is neither true nor false")
+        return np.array(found, dtype=bool)
+
+    def times_us(self, name: str) -> np.ndarray:
+        """A column of ISO 8601 dates, with or without a time of day, [R] int64 microseconds since 1970."""
+        values = np.array([_time(text) for text in self.columns[name]], dtype="datetime64[us]")
+        self.refuse(name, np.isnat(values), "is no time such as 2019-05-01 00:05:00")
+        return values.astype(np.int64)
+
+    def texts(self, name: str) -> Sequence[str]:
+        """A column of texts, [R]."""
+        self.refuse(name, ~self._filled(name, True), "is missing")
+        return self.columns[name]
+
+    def refuse(self, name: str, wrong: np.ndarray, problem: str, way_out: str = "") -> None:
+        """InputError for the first row that is `wrong` [R]."""
+        if wrong.any():
+            row = int(wrong.argmax())
+            value = reprlib.repr(self.columns[name][row])  # a part of a long one
+            raise InputError(f"{self.place}, line {self.lines[row]}", f"{name} = {value} {problem}", way_out)
+
+    def _filled(self, name: str, may_lack: bool) -> np.ndarray:
+        """[R] bool, where there must be a value: everywhere, or, where fields may be empty, where they are not."""
+        texts = self.columns[name]
+        return np.fromiter(map(bool, texts), bool, len(texts)) | (not may_lack)
+
+
+def read_table(path: str | Path, place: str = "", may_comment: bool = False) -> Table:
+    """The table in a CSV file. InputError at `place` (else: the path), and with the line, where it is none.
+
+    `may_comment`: the header may stand below a line that begins with #.
+    """
+    place = place or str(path)
+    text = _text(gunzipped(read_file(path, MAX_BYTES, place), MAX_BYTES, place), place)
+    comment, _, body = text.partition("\n") if may_comment and text.startswith("#") else ("", "", text)
+    needs_care = '"' in body or "\n\n" in body or body.startswith("\n")
+    lines, widths, fields = _parsed(body, place) if needs_care else _cut(body)
+    lines += bool(comment)
+    width = int(widths[0])
+    if (widths != width).any():
+        row = int((widths != width).argmax())
+        raise InputError(
+            f"{place}, line {lines[row]}",
+            f"not a CSV file (has {_fields(widths[row])}, but the header has {_fields(width)})",
+            "a field with a comma in it is written in double quotes",
+        )
+    if width > MAX_COLUMNS:
+        raise InputError(place, f"has {width:,} columns, at most {MAX_COLUMNS:,} are read")
+    header = fields[:width]
+    twice = [name for name in header if header.count(name) > 1]
+    if twice:
+        raise InputError(place, f"has two columns {reprlib.repr(twice[0])}", "give every column its own name")
+    columns = {name: fields[width + i :: width] for i, name in enumerate(header)}
+    return Table(place, columns, lines[1:], comment)
+
+
+def _text(data: bytes, place: str) -> str:
+    """With "\n" for line ends and none at the end of the text."""
     try:
-        table = pd.read_csv(path)
-    except (ValueError, OSError) as error:  # pandas' own errors are ValueErrors
-        raise InputError(place, f"not a readable CSV file ({str(error).strip()})") from None
-    if not isinstance(table.index, pd.RangeIndex):  # pandas took the surplus fields for an index
-        raise InputError(place, "not a CSV file (rows are longer than the header)", f"it needs {needed}")
-    return table
+        text = data.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n").rstrip("\n")
+    except UnicodeDecodeError:
+        text = "\0"
+    if "\0" in text:
+        raise InputError(
+            place,
+            "not a CSV file (no text in UTF-8)",
+            "CSV is read plain or gzipped: unpack any other archive first",
+        )
+    if not text:
+        raise InputError(place, "the file is empty", "copy or fetch the file again")
+    return text
 
 
-def column_numbers(table: pd.DataFrame, column: str) -> np.ndarray:
-    """A column as float64 [rows]; NaN where it is no number."""
-    return pd.to_numeric(table[column], errors="coerce").to_numpy(dtype=np.float64)
+def _cut(text: str) -> tuple[np.ndarray, np.ndarray, list[str]]:
+    """Of every row, the header too: the line on which it begins and its number of fields; and the fields of all rows.
+
+    For text without quotes and empty lines, where every comma and every line end is a border: much faster than `csv`.
+    """
+    symbols = np.frombuffer(text.encode(), np.uint8)
+    is_end = symbols[(symbols == ord(",")) | (symbols == ord("\n"))] == ord("\n")
+    ends = np.append(np.flatnonzero(is_end), len(is_end))
+    return np.arange(1, len(ends) + 1), np.diff(ends, prepend=-1), text.replace("\n", ",").split(",")
+
+
+def _parsed(text: str, place: str) -> tuple[np.ndarray, np.ndarray, list[str]]:
+    """As `_cut`, for any text."""
+    reader = csv.reader(io.StringIO(text), strict=True)
+    rows, lines = [], []
+    line = 1
+    try:
+        for row in reader:
+            if row or not rows or len(rows[0]) == 1:
+                rows.append(row or [""])
+                lines.append(line)
+            line = reader.line_num + 1
+    except csv.Error as error:
+        raise InputError(f"{place}, line {line}", f"not a CSV file ({error})", "check the quotes") from None
+    return np.array(lines), np.array([len(row) for row in rows]), [field for row in rows for field in row]
+
+
+def _fields(number: int) -> str:
+    return f"{number:,} field{'s' if number != 1 else ''}"
+
+
+def _numbers(texts: Sequence[str]) -> np.ndarray:
+    """[R] float64; NaN for what is no decimal number."""
+    with suppress(ValueError):
+        if _is_decimal("".join(texts)):  # all at once, which is quick
+            return np.fromiter(map(float, texts), np.float64, len(texts))
+    return np.array([_number(text) for text in texts], dtype=np.float64)
+
+
+def _number(text: str) -> float:
+    with suppress(ValueError):
+        if _is_decimal(text):
+            return float(text)
+    return np.nan
+
+
+def _is_decimal(text: str) -> bool:
+    """Whether float() takes nothing but decimal numbers here: not nan, inf, 1_000, or digits of other scripts."""
+    return not text.encode().translate(None, b"0123456789+-.eE ")
+
+
+def _time(text: str) -> np.datetime64:
+    with suppress(ValueError):
+        if _TIME.fullmatch(text):
+            return np.datetime64(text, "us")
+    return np.datetime64("NaT")

@@ -18,7 +18,7 @@ from hpctrip.base.files import PathName
 from hpctrip.base.rng import stream
 from hpctrip.base.sources import Reads
 from hpctrip.base.units import Seconds
-from hpctrip.sim.csv import column_numbers, read_table
+from hpctrip.sim.csv import read_table
 from hpctrip.sim.timing import LONGEST_ROUND_S, Timing
 
 MOST_OUTAGES = 20_000_000
@@ -223,25 +223,12 @@ class FaultSchedule:
 
 
 def _read_outages(path: str, num_sites: int) -> ListedOutages:
-    place = f"faults.outages = {path!r}"
-    table = read_table(path, place, "the columns site, start_s, end_s")
-    columns = {}
-    for name in ("site", "start_s", "end_s"):
-        if name not in table:
-            raise InputError(place, f"no column {name} among: {', '.join(map(str, table.columns))}")
-        columns[name] = column_numbers(table, name)
-    site, start_s, end_s = columns["site"], columns["start_s"], columns["end_s"]
-    wrong = {
-        "site": ~((site >= 0) & (site < num_sites) & (site == np.floor(site))),
-        "start_s": ~((start_s >= 0) & (start_s < end_s)),
-        "end_s": ~np.isfinite(end_s),
-    }
-    for name, rows in wrong.items():
-        if rows.any():
-            row = int(np.flatnonzero(rows)[0])
-            raise InputError(
-                place,
-                f"row {row + 2}: {name} is '{table[name].iloc[row]}'",
-                f"an outage is a site from 0 to {num_sites - 1} and 0 <= start_s < end_s",
-            )
-    return ListedOutages(num_sites, site.astype(np.int64), start_s, end_s)
+    table = read_table(path, f"faults.outages = {path!r}")
+    table.require("site", "start_s", "end_s")
+    site = table.integers("site")
+    start_s, end_s = table.numbers("start_s"), table.numbers("end_s")
+    way_out = f"an outage is a site from 0 to {num_sites - 1} and 0 <= start_s < end_s"
+    table.refuse("site", (site < 0) | (site >= num_sites), "is no site", way_out)
+    table.refuse("start_s", start_s < 0, "is before the start", way_out)
+    table.refuse("end_s", end_s <= start_s, "is not after start_s", way_out)
+    return ListedOutages(num_sites, site, start_s, end_s)

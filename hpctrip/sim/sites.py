@@ -14,7 +14,7 @@ from hpctrip.base.files import PathName
 from hpctrip.base.rng import stream
 from hpctrip.base.sources import Reads
 from hpctrip.base.units import MILE_M, Metres
-from hpctrip.sim.csv import column_numbers, read_table
+from hpctrip.sim.csv import read_table
 
 SITES = Registry("sites", default="powerlaw")
 
@@ -113,21 +113,21 @@ class CsvSites(SiteLaw):
     """The CSV file."""
 
     def distances_m(self, seed: int) -> np.ndarray:
-        """The file's rows in order; InputError names the file and the row that is wrong."""
-        place = f"sites.path = {self.path!r}"
-        table = read_table(self.path, place, "a column distance_mi or distance_m")
-        for name, metres in {"distance_m": 1.0, "distance_mi": MILE_M}.items():
-            if name in table:
-                values = column_numbers(table, name) * metres
-                break
-        else:
-            columns = ", ".join(map(str, table.columns))
-            raise InputError(place, f"no column distance_m or distance_mi among: {columns}")
-        bad = np.flatnonzero(~((values >= 0) & np.isfinite(values)))
-        if len(values) == 0:
-            raise InputError(place, "no rows: at least one site is needed")
-        if len(bad):
-            raise InputError(
-                place, f"row {bad[0] + 2}: '{table[name].iloc[bad[0]]}' is not a distance of 0 or more"
+        """The file's rows in order; InputError names the file and the line that is wrong."""
+        table = read_table(self.path, f"sites.path = {self.path!r}")
+        units_m = {"distance_m": 1.0, "distance_mi": MILE_M}
+        found = [name for name in units_m if name in table.columns]
+        if len(found) != 1:
+            problem = (
+                "has both columns distance_m and distance_mi"
+                if found
+                else "has no column distance_m or distance_mi"
             )
-        return values
+            raise InputError(table.place, problem, "give one of them")
+        (name,) = found
+        with np.errstate(over="ignore"):  # refused below
+            distances_m = table.numbers(name) * units_m[name]
+        if len(distances_m) == 0:
+            raise InputError(table.place, "no rows: at least one site is needed")
+        table.refuse(name, ~((distances_m >= 0) & np.isfinite(distances_m)), "is no distance of 0 or more")
+        return distances_m

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import functools
-import os
+import io
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,7 +12,8 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from hpctrip.record.reader import InputError
+from hpctrip.base.errors import HpctripError
+from hpctrip.base.output import replace_file
 
 SUFFIXES = (".png", ".pdf", ".svg")
 """Pictures that can be written."""
@@ -92,32 +92,26 @@ def _fraction(text: str) -> float:
 
 
 def script(main: Callable[[Sequence[str] | None], None]) -> Callable[..., int]:
-    """A main function whose bad input is one line on stderr and exit code 2."""
+    """A main function whose bad input, or full disk, is one line on stderr and an exit code."""
 
     @functools.wraps(main)
     def guarded(argv: Sequence[str] | None = None) -> int:
         try:
             main(argv)
-        except InputError as error:
+        except HpctripError as error:
             line = " | ".join(str(error).splitlines())
             print(f"{Path(sys.modules[main.__module__].__file__).name}: {line}", file=sys.stderr)
-            return 2
+            return error.exit_code
         return 0
 
     return guarded
 
 
 def save(figure: Figure, out: Path) -> None:
-    """Write the picture aside, move it into place and print where it is."""
-    aside = out.with_name(f".{out.name}.{os.getpid()}")
-    try:
-        figure.savefig(aside, format=out.suffix[1:])
-        os.replace(aside, out)
-    except OSError as error:
-        raise InputError(str(out), f"cannot be written ({error.strerror})", "choose another --out") from None
-    finally:
-        with contextlib.suppress(OSError):
-            aside.unlink()
+    """Write the picture whole or not at all, and print where it is."""
+    picture = io.BytesIO()
+    figure.savefig(picture, format=out.suffix[1:])
+    replace_file(out, picture.getvalue())
     print(f"picture: {out}")
 
 

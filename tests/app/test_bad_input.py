@@ -306,14 +306,14 @@ FILES = {
         trace("time,cell,pdu,measured_power_util,production_power_util\n"),
         ["cella_pdu1.csv: no rows"],
     ),
-    "a truncated trace": (cut_trace, ["cella_pdu1.csv.gz: truncated or damaged gzip"]),
+    "a truncated trace": (cut_trace, ["cella_pdu1.csv.gz: the gzip stream ends too early"]),
     "a table of sites that is not there": (
         lambda folder: o("sites.kind=csv", "sites.path=nowhere.csv"),
         ["sites.path = 'nowhere.csv': no such file"],
     ),
     "a table of sites with a text for a number": (
         lambda folder: o("sites.kind=csv", f"sites.path={written(folder / 'sites.csv', FAR)}"),
-        ["sites.csv", "row 3", "'far'"],
+        ["sites.csv", "line 3", "'far'"],
     ),
     "a table of sites without its path": (lambda folder: o("sites.kind=csv"), ["sites.path: Field required"]),
     "an output under a file": (

@@ -85,6 +85,10 @@ BAD = {
         {"x": [image(float("nan"))], "y": [3]},
         "pixels below 0 (ink) or above 1 (paper)",
     ),
+    "a pixel is true": ({"x": [[True] * 784], "y": [3]}, "a sample is not 784 numbers"),
+    "a pixel is a number as a text": ({"x": [["0.5"] * 784], "y": [3]}, "a sample is not 784 numbers"),
+    "a pixel has 400 digits": ({"x": [[10**400] * 784], "y": [3]}, "a sample is not 784 numbers"),
+    "a sample is a number": ({"x": [3], "y": [3]}, "a sample is not 784 numbers"),
     "a label too large": ({"x": [image(1)], "y": [62]}, "label 62, expected 0 to 61"),
     "a label that is a character": ({"x": [image(1)], "y": ["a"]}, "label 'a', expected 0 to 61"),
     "more samples than labels": (
@@ -104,6 +108,36 @@ def test_bad_samples_are_one_line_that_names_file_and_writer_and_leave_nothing_b
         Femnist(data=str(path.parent)).prepare_data(0)
     assert str(caught.value).startswith(f"{path}: user 'f7': {complaint}; ")
     assert not list((tmp_path / "cache").rglob("*.npy"))
+
+
+ODD_JSON = {
+    "a user twice": (
+        '{"users": ["a", "a"], "num_samples": [0, 0], "user_data": {"a": {"x": [], "y": []}}}',
+        "user 'a': is listed twice",
+    ),
+    "a user's data twice": (
+        '{"users": ["a"], "num_samples": [0], "user_data": {"a": {"x": [], "y": []}, "a": {}}}',
+        "not valid JSON (the name 'a' comes twice)",
+    ),
+    "a count that is true": (
+        '{"users": ["a"], "num_samples": [true], "user_data": {"a": {"x": [[]], "y": [1]}}}',
+        "user 'a': num_samples is True",
+    ),
+    "deep nesting": ("[" * 1500 + "]" * 1500, "not valid JSON (maximum recursion depth"),
+    "an integer of 5,000 digits": (f'{{"users": {"9" * 5000}}}', "not valid JSON (Exceeds the limit"),
+    "a long name": (json.dumps({"users": ["a" * 10**6], "num_samples": [1], "user_data": {}}), "aaa...aaa"),
+}
+
+
+@pytest.mark.parametrize(("text", "complaint"), ODD_JSON.values(), ids=ODD_JSON)
+def test_odd_json_is_one_short_line_that_names_the_file(text, complaint, tmp_path):
+    path = tmp_path / "all_data.json"
+    path.write_text(text)
+    with pytest.raises(InputError) as caught:
+        Femnist(data=str(path)).prepare_data(0)
+    report = str(caught.value)
+    assert report.startswith(f"{path}: ") and complaint in report
+    assert "\n" not in report and len(report) < 600
 
 
 def test_files_without_samples_are_refused(tmp_path):

@@ -1,11 +1,13 @@
 """Time-to-accuracy, intervals over seeds, and which runs belong together."""
 
+import os
+
 import numpy as np
 import pytest
 from common import commandline, grouping, intervals, reading, style
 
+from hpctrip.base.errors import HpctripError, InputError
 from hpctrip.base.units import HOUR_S
-from hpctrip.record.reader import InputError
 
 
 def test_time_to_accuracy_is_the_end_of_the_first_evaluated_round_at_the_target(make_run):
@@ -148,9 +150,30 @@ def test_synthetic_data_is_called_so(make_run):
 
 
 def test_a_picture_that_cannot_be_written_leaves_nothing_behind(tmp_path):
+    (tmp_path / "text").write_text("no folder")
     with pytest.raises(InputError, match="cannot be written"):
-        commandline.save(style.figure(1), tmp_path / "missing" / "a.png")
+        commandline.save(style.figure(1), tmp_path / "text" / "a.png")
     (tmp_path / "taken.png").mkdir()
     with pytest.raises(InputError, match="cannot be written"):
         commandline.save(style.figure(1), tmp_path / "taken.png")
-    assert [path.name for path in tmp_path.iterdir()] == ["taken.png"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["taken.png", "text"]
+
+
+def test_a_picture_follows_no_link_that_somebody_put_there_and_makes_its_folder(tmp_path):
+    (tmp_path / "precious").write_text("mine")
+    (tmp_path / f".a.png.{os.getpid()}").symlink_to(
+        tmp_path / "precious"
+    )  # the name that it used to have meanwhile
+    commandline.save(style.figure(1), tmp_path / "a.png")
+    commandline.save(style.figure(1), tmp_path / "new" / "a.png")
+    assert (tmp_path / "precious").read_text() == "mine"
+    assert (tmp_path / "a.png").read_bytes() == (tmp_path / "new" / "a.png").read_bytes() != b""
+
+
+def test_a_disk_that_fills_up_is_one_line(monkeypatch, capsys):
+    @commandline.script
+    def main(argv=None):
+        raise HpctripError("a.png: cannot be written: No space left on device")
+
+    assert main([]) == HpctripError.exit_code
+    assert capsys.readouterr().err.endswith(".py: a.png: cannot be written: No space left on device\n")

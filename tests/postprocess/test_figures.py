@@ -240,8 +240,8 @@ def test_the_suffix_chooses_the_format(drawn, make_run, tmp_path):
         (summary, ["{run}", "{other}", "--out", "x.png"], "--out: one picture cannot hold 2 runs"),
         (
             fig05_network,
-            ["{run}", "--out", "missing/x.png"],
-            "missing/x.png: cannot be written (No such file or directory)",
+            ["{run}", "--out", "text.h5/x.png"],
+            "text.h5/x.png: cannot be written: File exists",
         ),
     ],
 )

@@ -45,12 +45,20 @@ def test_sites_are_read_from_a_csv_in_miles_or_metres(tmp_path):
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("", "not a readable CSV"),
+        ("", "the file is empty"),
         ("distance_mi\n", "no rows"),
         ("miles\n3\n", "no column distance_m or distance_mi"),
-        ("distance_mi\n3\nfar\n", "row 3: 'far'"),
-        ("distance_mi\n3\n-1\n", "row 3"),
+        ("distance_mi\n3\nfar\n", "line 3: distance_mi = 'far'"),
+        ("distance_mi\n3\n-1\n", "line 3: distance_mi = '-1'"),
         ("distance_mi\n\x00\xff", "sites.path"),
+        (
+            "name,distance_mi\na,5,100\nb,6,200\n",
+            "line 2: not a CSV file .has 3 fields, but the header has 2",
+        ),
+        ("distance_mi\n3\nTrue\n", "line 3: distance_mi = 'True'"),
+        ("distance_mi\n3\n\n7\n", "line 3: distance_mi = ''"),
+        ("distance_mi\n1e308\n", "line 2: distance_mi = '1e308'"),
+        ("distance_mi,distance_m\n1,2\n", "both columns distance_m and distance_mi"),
     ],
 )
 def test_a_wrong_csv_is_one_clear_line(tmp_path, text, complaint):

@@ -146,7 +146,7 @@ def test_the_interval_is_inferred_and_must_be_one_for_all_files(tmp_path):
 
 def test_rows_off_the_grid_are_refused(tmp_path):
     lines = [*rows(0.1, 0.2, 0.3), "1260000000,a,pdu6,0.9,0.4,false,false"]
-    assert "line 5: time = 1260000000 is not a whole number of 300 s steps" in fault(
+    assert "line 5: time = '1260000000' is not a whole number of 300 s steps" in fault(
         write(tmp_path / "cella_pdu6.csv", lines)
     )
     write(tmp_path / "cella_pdu6.csv", rows(0.1, 0.2))
@@ -169,15 +169,25 @@ def test_several_domains_and_calendar_times_fit_in_one_file(tmp_path):
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
-        ("1200000000,a,pdu6,0.9,1.3,false,false", "line 4: production_power_util = 1.3 is outside 0..1"),
-        ("1200000000,a,pdu6,0.9,-0.1,false,false", "line 4: production_power_util = -0.1 is outside 0..1"),
+        ("1200000000,a,pdu6,0.9,1.3,false,false", "line 4: production_power_util = '1.3' is outside 0..1"),
+        ("1200000000,a,pdu6,0.9,-0.1,false,false", "line 4: production_power_util = '-0.1' is outside 0..1"),
         (
             "1200000000,a,pdu6,0.9,half,false,false",
-            "line 4: production_power_util = half is not a finite number",
+            "line 4: production_power_util = 'half' is not a finite number",
         ),
-        ("1200000000,a,pdu6,0.9,0.5,false,maybe", "line 4: bad_production_power_data = maybe is neither"),
-        ("noon,a,pdu6,0.9,0.5,false,false", "line 4: time = noon is not a finite number"),
-        ("1200000000,,pdu6,0.9,0.5,false,false", "line 4: cell = nan is missing"),
+        ("1200000000,a,pdu6,0.9,0.5,false,maybe", "line 4: bad_production_power_data = 'maybe' is neither"),
+        ("noon,a,pdu6,0.9,0.5,false,false", "line 4: time = 'noon' is not a finite number"),
+        ("1200000000,,pdu6,0.9,0.5,false,false", "line 4: cell = '' is missing"),
+        (
+            "1200000000,a,pdu6,0.9,nan,false,false",
+            "line 4: production_power_util = 'nan' is not a finite number",
+        ),
+        (
+            "1200000000,a,pdu6,0.9,True,false,true",
+            "line 4: production_power_util = 'True' is not a finite number",
+        ),
+        ("1200000000,a,pdu6,0.9,0.5,false,false,0.7", "line 4: not a CSV file (has 8 fields"),
+        ("1200000000.5,a,pdu6,0.9,0.5,false,false", "line 4: time = '1200000000.5' is not a whole number"),
         ("9e15,a,pdu6,0.9,0.5,false,false", "nearly all samples are missing"),
     ],
 )
@@ -190,7 +200,7 @@ def test_a_wrong_value_is_reported_with_file_line_and_value(tmp_path, line, prob
 def test_line_numbers_count_blank_and_comment_lines(tmp_path):
     file = tmp_path / "cella_pdu6.csv"
     file.write_text("\n".join(["# made by hand", HEADER, "", *rows(0.1, 0.2, 1.3)]))
-    assert "line 6: production_power_util = 1.3" in fault(file)
+    assert "line 6: production_power_util = '1.3'" in fault(file)
 
 
 def test_a_misspelt_column_gets_a_suggestion(tmp_path):
@@ -204,8 +214,8 @@ def test_files_that_are_no_traces_say_what_is_wrong_with_them(tmp_path):
     file = tmp_path / "cella_pdu6.csv.gz"
     whole = gzip.compress("\n".join([HEADER, *rows(*np.linspace(0, 1, 200))]).encode())
     for content, problem in {
-        whole[:-200]: "truncated or damaged gzip",
-        whole[:100] + b"xxxx" + whole[104:]: "truncated or damaged gzip",
+        whole[:-200]: "the gzip stream ends too early: the file is truncated",
+        whole[:100] + b"xxxx" + whole[104:]: "the gzip stream is damaged",
         b"": "the file is empty",
         HEADER.encode(): "no rows",
         "\n".join([HEADER, *rows(0.5)]).encode(): "all rows have the same time",
@@ -318,7 +328,7 @@ def test_the_importer_reports_a_broken_file_and_writes_nothing(tmp_path):
     write(tmp_path / "cella_pdu6.csv", rows(0.1, 1.2))
     result = run("import_powerdata2019.py", tmp_path, "--out", tmp_path / "packed.csv.gz")
     assert result.returncode == 2
-    assert "line 3: production_power_util = 1.2 is outside 0..1" in result.stderr
+    assert "line 3: production_power_util = '1.2' is outside 0..1" in result.stderr
     assert not (tmp_path / "packed.csv.gz").exists()
 
 

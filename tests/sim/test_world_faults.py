@@ -197,15 +197,17 @@ def test_between_two_changes_nothing_changes(listed, at):
 @pytest.mark.parametrize(
     ("rows", "problem"),
     [
-        ("3,0,1\n", "row 2: site is '3'"),
-        ("0,0,1\n0.5,0,1\n", "row 3: site is '0.5'"),
-        ("0,5,5\n", "row 2: start_s is '5'"),
-        ("0,-1,5\n", "row 2: start_s is '-1'"),
-        ("0,1,inf\n", "row 2: end_s is 'inf'"),
-        ("0,x,5\n", "row 2: start_s is 'x'"),
+        ("3,0,1\n", "line 2: site = '3' is no site"),
+        ("0,0,1\n0.5,0,1\n", "line 3: site = '0.5' is not a whole number"),
+        ("0,5,5\n", "line 2: end_s = '5' is not after start_s"),
+        ("0,-1,5\n", "line 2: start_s = '-1'"),
+        ("0,1,inf\n", "line 2: end_s = 'inf' is not a finite number"),
+        ("0,0,5,9\n", "line 2: not a CSV file .has 4 fields"),
+        ("True,0,5\n", "line 2: site = 'True'"),
+        ("0,x,5\n", "line 2: start_s = 'x' is not a finite number"),
     ],
 )
-def test_a_wrong_outage_is_named_with_its_row(tmp_path, rows, problem):
+def test_a_wrong_outage_is_named_with_its_line(tmp_path, rows, problem):
     with pytest.raises(InputError, match=problem):
         world(tmp_path, rows, deadline_s=1.0)
 

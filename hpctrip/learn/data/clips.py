@@ -6,7 +6,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 
 from hpctrip.base.component import unknown_name
 from hpctrip.base.errors import InputError
@@ -53,13 +52,15 @@ def owners_of(names: Sequence[str], client_map: str | None) -> tuple[np.ndarray,
     """
     if client_map is None:
         return np.unique([speaker_of(name) for name in names], return_inverse=True)[1], ""
-    table = read_table(client_map, "workload.client_map", "the columns file and client")
-    missing = {"file", "client"} - set(table.columns)
-    if missing:
-        raise InputError(client_map, f"has no column {', '.join(sorted(missing))}", "name its columns so")
-    stems = table["file"].astype(str).str.rpartition(".")[0].str.replace("_", "/", n=1)
-    client_of = dict(zip(stems, pd.factorize(table["client"])[0], strict=True))
-    owners = np.array([client_of.get(name, -1) for name in names], dtype=np.int64)
+    table = read_table(client_map, f"workload.client_map = {client_map!r}")
+    table.require("file", "client")
+    clips = [file.rpartition(".")[0].replace("_", "/", 1) for file in table.texts("file")]
+    clients = table.texts("client")
+    client_of = dict(zip(clips, clients, strict=True))
+    differs = [client_of[clip] != client for clip, client in zip(clips, clients, strict=True)]
+    table.refuse("file", np.array(differs, dtype=bool), "has another client further down", "keep one of them")
+    number = {client: i for i, client in enumerate(dict.fromkeys(clients))}
+    owners = np.array([number.get(client_of.get(name, ""), -1) for name in names], dtype=np.int64)
     return owners, f"; {(owners < 0).sum():,} clips have no client"
 
 

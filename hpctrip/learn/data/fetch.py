@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import fcntl
+import os
 import shutil
+import stat
 import tarfile
-import tempfile
 import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 import pooch
 import requests  # comes with pooch, which lets its exceptions through
@@ -19,6 +21,7 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
 from hpctrip.base.errors import InputError
+from hpctrip.base.files import digest
 from hpctrip.base.units import GB
 
 
@@ -67,26 +70,35 @@ SOURCES = {
 
 _TIMEOUT_S = 30  # of silence
 _CHUNK_BYTES = 2**16
-_PARTIAL = ".fetch-partial"
+_SLACK_BYTES = 2**20
+"""A download may be twice as large as what is stored of it, and this much larger; more is not fetched."""
 
 
 def fetch(source: Source, destination: str | Path, progress: bool = True) -> list[Path]:
     """Download the source and put its wanted files into `destination`; returns their paths, sorted.
 
-    What an interrupted download has brought stays in `destination` and the next try goes on from there. Unpacking
-    happens in a temporary folder inside `destination` (so that putting in place is a rename); only whole files of a
+    What an interrupted download has brought stays in `destination`, and the next try for the same source goes on from
+    there. Unpacking happens in a folder beside it (so that putting in place is a rename); only whole files of a
     verified download are put in place, and replace older ones. Raises InputError when the download cannot be had, is
-    not the expected one, or cannot be stored.
+    not the expected one, or cannot be stored, and where another process is fetching the same.
     """
     destination = Path(destination).expanduser().resolve()
     created = not destination.exists()
     try:
         destination.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".fetch-", dir=destination) as aside:
-            downloaded = _download(source, Path(aside), destination / _PARTIAL, progress)
+        with _own(partial_path(source, destination)) as partial:
+            _download(source, partial, progress)
             if source.file_name:
-                return [downloaded.replace(destination / source.file_name)]
-            return _put_in_place(source, _unpack(source, downloaded, Path(aside) / "files"), destination)
+                return [partial.replace(destination / source.file_name)]
+            try:
+                with _fresh_folder(partial.with_suffix(".files")) as folder:
+                    _unpack(source, partial, folder)
+                    files = _put_in_place(source, folder, destination)
+            except InputError:  # it is whole, and of no use
+                partial.unlink()
+                raise
+            partial.unlink()
+            return files
     except OSError as error:
         raise InputError(
             str(destination),
@@ -100,59 +112,111 @@ def fetch(source: Source, destination: str | Path, progress: bool = True) -> lis
                 destination.rmdir()
 
 
-def _download(source: Source, folder: Path, partial: Path, progress: bool) -> Path:
-    """The verified download in `folder`."""
-    name = source.url.rsplit("/", 1)[-1]  # its ending says how to unpack it
-    downloader = _resuming(partial, source.title, progress)
-    pooch.get_logger().setLevel("WARNING")  # it would announce the temporary file's name
+def partial_path(source: Source, destination: Path) -> Path:
+    """Where the download of this source, and of no other, grows."""
+    return destination / f".fetch-{digest(f'{source.url} {source.known_hash}'.encode())}.part"
+
+
+@contextlib.contextmanager
+def _own(partial: Path) -> Iterator[Path]:
+    """The partial download, there and locked: the operating system keeps the lock until this process ends, so whatever
+    lies beside it is this process's or a dead one's. It is removed afterwards where it is empty."""
+    while True:
+        file = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(file)
+            raise InputError(
+                str(partial.parent),
+                "another process is fetching the same into it",
+                "wait for it, or choose another directory",
+            ) from None
+        except OSError as error:
+            if error.errno not in (
+                errno.ENOLCK,
+                errno.ENOSYS,
+                errno.EOPNOTSUPP,
+            ):  # no locks here: go on without
+                os.close(file)
+                raise
+        if _is_still(file, partial):
+            break
+        os.close(file)  # whoever was done a moment ago has removed it
     try:
-        return Path(
-            pooch.retrieve(source.url, source.known_hash, fname=name, path=folder, downloader=downloader)
-        )
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            raise FileExistsError(errno.EEXIST, f"{partial.name} is no regular file")
+        yield partial
+    finally:
+        if _is_still(file, partial) and os.fstat(file).st_size == 0:
+            partial.unlink()
+        os.close(file)
+
+
+def _is_still(file: int, path: Path) -> bool:
+    """Whether an open file is the one under that name."""
+    with contextlib.suppress(FileNotFoundError):
+        return os.path.samestat(os.fstat(file), os.lstat(path))
+    return False
+
+
+@contextlib.contextmanager
+def _fresh_folder(folder: Path) -> Iterator[Path]:
+    """An empty folder, removed afterwards; one that a killed process has left is removed first."""
+    if folder.exists():
+        shutil.rmtree(folder)
+    folder.mkdir()
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _download(source: Source, partial: Path, progress: bool) -> None:
+    """Let `partial` become the whole and verified download. What is not the expected file is removed."""
+    try:
+        _go_on(source, partial, progress)
     except requests.RequestException as error:
-        kept = f" after {partial.stat().st_size:,} bytes, which are kept" if partial.exists() else ""
+        have = partial.stat().st_size
+        kept = f" after {have:,} bytes, which are kept" if have else ""
         raise InputError(
             source.url,
             f"the download failed{kept} ({_cause(error)})",
             f"this machine needs a way to {source.url.split('/')[2]}: try again, or {_by_hand(source)}",
         ) from None
-    except ValueError:  # pooch: the hash of the downloaded file is not known_hash
+    algorithm, expected = source.known_hash.split(":")
+    if pooch.file_hash(str(partial), algorithm) != expected:
+        os.truncate(partial, 0)
         raise InputError(
             source.url,
             f"the downloaded file is not the expected one: its hash is not {source.known_hash}",
             f"the download was damaged or the server's file has changed: try again, or {_by_hand(source)}",
-        ) from None
+        )
 
 
-def _resuming(partial: Path, title: str, progress: bool) -> Callable[[str, str, Any], None]:
-    """A downloader for pooch that goes on from `partial`, where an earlier try has left one."""
-
-    def download(url: str, output_file: str, _: Any) -> None:
-        have = partial.stat().st_size if partial.exists() else 0
-        headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={have}-"} if have else {})
-        with requests.get(url, headers=headers, stream=True, timeout=_TIMEOUT_S) as answer:
-            if answer.status_code != requests.codes.requested_range_not_satisfiable:  # else: all is here
-                answer.raise_for_status()
-                if answer.status_code != requests.codes.partial_content:
-                    have = 0  # a server that begins anew
-                length = answer.headers.get("Content-Length")
-                columns = (
-                    TextColumn("{task.description}"),
-                    BarColumn(),
-                    DownloadColumn(),
-                    TransferSpeedColumn(),
-                )
-                with (
-                    partial.open("ab" if have else "wb") as file,
-                    Progress(*columns, console=Console(stderr=True), disable=not progress) as bar,
-                ):
-                    task = bar.add_task(title, total=have + int(length) if length else None, completed=have)
-                    for chunk in answer.iter_content(_CHUNK_BYTES):
-                        file.write(chunk)
-                        bar.advance(task, len(chunk))
-        partial.replace(output_file)
-
-    return download
+def _go_on(source: Source, partial: Path, progress: bool) -> None:
+    """Download what `partial` lacks."""
+    have = partial.stat().st_size
+    headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={have}-"} if have else {})
+    with requests.get(source.url, headers=headers, stream=True, timeout=_TIMEOUT_S) as answer:
+        if answer.status_code == requests.codes.requested_range_not_satisfiable:
+            return  # all is here
+        answer.raise_for_status()
+        if answer.status_code != requests.codes.partial_content:
+            have = 0  # a server that begins anew
+        length = answer.headers.get("Content-Length")
+        columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+        with (
+            partial.open("ab" if have else "wb") as file,
+            Progress(*columns, console=Console(stderr=True), disable=not progress) as bar,
+        ):
+            task = bar.add_task(source.title, total=have + int(length) if length else None, completed=have)
+            for chunk in answer.iter_content(_CHUNK_BYTES):
+                file.write(chunk)
+                bar.advance(task, len(chunk))
+                have += len(chunk)
+                if have > 2 * source.stored_bytes + _SLACK_BYTES:  # it will not be the expected file
+                    break
 
 
 def _cause(error: BaseException) -> str:
@@ -167,7 +231,7 @@ def _by_hand(source: Source) -> str:
     return f"download it elsewhere and {what} there"
 
 
-def _unpack(source: Source, archive: Path, folder: Path) -> Path:
+def _unpack(source: Source, archive: Path, folder: Path) -> None:
     """The archive's regular files, unpacked into `folder`; members that would lie outside of it are left out."""
     try:
         if zipfile.is_zipfile(archive):
@@ -184,7 +248,6 @@ def _unpack(source: Source, archive: Path, folder: Path) -> Path:
                             shutil.copyfileobj(data, file)
     except (zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError) as error:
         raise InputError(source.url, f"not a readable archive ({error})", _by_hand(source)) from None
-    return folder
 
 
 def _put_in_place(source: Source, unpacked: Path, destination: Path) -> list[Path]:

@@ -2,34 +2,23 @@
 
 from __future__ import annotations
 
-import gzip
 import json
-import zlib
+import reprlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from hpctrip.base.errors import InputError
+from hpctrip.base.files import GET_AGAIN, gunzipped, read_file
 
-FETCH_AGAIN = "copy or fetch the file again"
-_GZIP_MAGIC = b"\x1f\x8b"
+MAX_BYTES = 2**30
+"""Of a data file, packed and unpacked: twice EMNIST's largest (547 MB), and more than any that LEAF's scripts write."""
 
 
 def read_bytes(path: Path) -> bytes:
-    """The whole file, decompressed where it is gzipped."""
-    try:
-        content = path.read_bytes()
-        return gzip.decompress(content) if content.startswith(_GZIP_MAGIC) else content
-    except EOFError:
-        raise InputError(
-            str(path), "the gzip stream ends too early: the file is truncated", FETCH_AGAIN
-        ) from None
-    except (gzip.BadGzipFile, zlib.error) as error:
-        raise InputError(str(path), f"the gzip stream is damaged ({error})", FETCH_AGAIN) from None
-    except OSError as error:
-        raise InputError(
-            str(path), f"cannot be read ({error.strerror})", "check the path and permissions"
-        ) from None
+    """The whole file, decompressed where it is gzipped. InputError where it is no regular file, damaged, or holds more
+    than MAX_BYTES."""
+    return gunzipped(read_file(path, MAX_BYTES), MAX_BYTES, str(path))
 
 
 def read_text(path: Path) -> str:
@@ -37,17 +26,27 @@ def read_text(path: Path) -> str:
     try:
         return read_bytes(path).decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
-        raise InputError(str(path), f"not a UTF-8 text (byte {error.start:,})", FETCH_AGAIN) from None
+        raise InputError(str(path), f"not a UTF-8 text (byte {error.start:,})", GET_AGAIN) from None
 
 
 def json_object(path: Path, text: str) -> dict[str, Any]:
-    """The JSON object that is the text of this file."""
+    """The JSON object that is the text of this file. A name that comes twice in an object is refused: one of its values
+    would be lost."""
     try:
-        content = json.loads(text)
-    except (ValueError, RecursionError) as error:  # cut short, or no JSON at all
-        raise InputError(str(path), f"not valid JSON ({error})", FETCH_AGAIN) from None
+        content = json.loads(text, object_pairs_hook=_object)
+    except (ValueError, RecursionError) as error:  # cut short, nested too deep, or no JSON at all
+        raise InputError(str(path), f"not valid JSON ({error})", GET_AGAIN) from None
     if not isinstance(content, dict):
-        raise InputError(str(path), f"JSON of a {type(content).__name__}, expected an object", FETCH_AGAIN)
+        raise InputError(str(path), f"JSON of a {type(content).__name__}, expected an object", GET_AGAIN)
+    return content
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    content = dict(pairs)
+    if len(content) < len(pairs):
+        seen: set[str] = set()
+        twice = next(name for name, _ in pairs if name in seen or seen.add(name))
+        raise ValueError(f"the name {reprlib.repr(twice)} comes twice")
     return content
 
 

@@ -5,6 +5,7 @@ LEAF's scripts write them in parts of some users each, into `all_data/`, and, on
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +28,7 @@ class User:
 
     def fault(self, problem: str) -> InputError:
         """The error to raise about this user's samples."""
-        return InputError(str(self.path), f"user {self.name!r}: {problem}", _NOT_LEAFS)
+        return InputError(str(self.path), f"user {reprlib.repr(self.name)}: {problem}", _NOT_LEAFS)
 
 
 def is_leaf(content: dict[str, Any]) -> bool:
@@ -47,16 +48,22 @@ def users(path: Path, content: dict[str, Any]) -> Iterator[User]:
     names, counts, data = (content[key] for key in KEYS)
     if len(names) != len(counts):
         raise InputError(str(path), f"{len(names):,} users, but {len(counts):,} num_samples", _NOT_LEAFS)
+    seen = set()
     for name, count in zip(names, counts, strict=True):
         samples = data.get(name) if isinstance(name, str) else None
         if not isinstance(samples, dict):
-            raise InputError(str(path), f"user {name!r} is not in 'user_data'", _NOT_LEAFS)
+            raise InputError(str(path), f"user {reprlib.repr(name)} is not in 'user_data'", _NOT_LEAFS)
         x, y = samples.get("x"), samples.get("y")
         user = User(path, name, x, y)
+        if name in seen:
+            raise user.fault("is listed twice")
+        seen.add(name)
         if not isinstance(x, list) or not isinstance(y, list):
             raise user.fault("no lists 'x' and 'y'")
-        if not len(x) == len(y) == count:
-            raise user.fault(f"num_samples is {count}, but there are {len(x):,} x and {len(y):,} y")
+        if type(count) is not int or not len(x) == len(y) == count:
+            raise user.fault(
+                f"num_samples is {reprlib.repr(count)}, but there are {len(x):,} x and {len(y):,} y"
+            )
         yield user
 
 

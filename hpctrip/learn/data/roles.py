@@ -10,6 +10,7 @@ Speak, speak.
 from __future__ import annotations
 
 import re
+import reprlib
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ def from_json(path: Path, content: dict[str, Any]) -> dict[str, str]:
         if not isinstance(text, str):
             raise InputError(
                 str(path),
-                f"{role!r} holds a {type(text).__name__}, expected a text",
+                f"{reprlib.repr(role)} holds a {type(text).__name__}, expected a text",
                 'a file of roles is {"play/ROLE": text}, one of LEAF has users, num_samples, user_data',
             )
     if not content:

@@ -6,11 +6,7 @@ so clips that were converted keep their split. `_background_noise_`, and whateve
 
 from __future__ import annotations
 
-import gzip
 import io
-import lzma
-import tarfile
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -24,13 +20,21 @@ from rich.progress import Progress
 from threadpoolctl import threadpool_limits
 
 from hpctrip.base.errors import InputError
+from hpctrip.base.files import read_file
+from hpctrip.learn.data.archives import members
 from hpctrip.learn.data.clips import LISTS, Clips, check_words
 from hpctrip.learn.data.files import fingerprints
 from hpctrip.learn.data.mfcc import SAMPLE_RATE, WINDOW, mfcc
 
 SUFFIXES = (".wav", ".flac")
 _LAYOUT = "<word>/<speaker>_nohash_<n>.wav (or .flac)"
-_CHUNK = 2048  # files in memory at once: 64 MB
+MAX_CLIP_BYTES = 2**18
+"""Of a clip's file: eight times one of Speech Commands."""
+MAX_LIST_BYTES = 2**24
+"""Of a list: forty times those of Speech Commands."""
+MAX_AMPLITUDE = 100.0
+"""Of a sample. Full scale is 1, which files of floating-point numbers may go beyond."""
+_CHUNK = 2048  # files in memory at once: 64 MB, at most eight times that
 
 
 def fingerprint(source: Path) -> dict[str, list[int]]:
@@ -52,6 +56,7 @@ def read_clips(source: Path, words: Sequence[str] | None) -> Clips:
     seen: set[str] = set()
     lists: dict[str, frozenset[str]] = {}
     found: dict[str, np.ndarray] = {}
+    places: dict[str, str] = {}
     files = _files(source, lambda word: seen.add(word) or words is None or word in words)
     console = Console(stderr=True)
     with (
@@ -63,7 +68,12 @@ def read_clips(source: Path, words: Sequence[str] | None) -> Clips:
         while chunk := list(islice(files, _CHUNK)):
             clips = [file for file in chunk if file.name not in LISTS]
             lists |= {file.name: _listed(file) for file in chunk if file.name in LISTS}
-            found |= zip((clip.name for clip in clips), pool.map(_features, clips), strict=True)
+            for clip, features in zip(clips, pool.map(_features, clips), strict=True):
+                if places.setdefault(clip.name, clip.place) != clip.place:
+                    raise InputError(
+                        clip.place, f"is the same clip as {places[clip.name]}", "remove one of them"
+                    )
+                found[clip.name] = features
             bar.update(task, completed=chunk[-1].fraction)
     check_words(words, seen, str(source))
     if not found:
@@ -103,42 +113,29 @@ def _of_folder(source: Path, wanted: Callable[[str], bool]) -> Iterator[_File]:
         for path in sorted(folder.iterdir()):
             if path.suffix in SUFFIXES and path.name[0] != ".":
                 name = _clip_name(str(path), folder.name, path.stem)
-                yield _File(str(path), name, path.read_bytes(), done / len(folders))
+                yield _File(str(path), name, read_file(path, MAX_CLIP_BYTES), done / len(folders))
     yield from _lists(source)
 
 
 def _of_archive(source: Path, wanted: Callable[[str], bool]) -> Iterator[_File]:
     """Members in their order, read once: a compressed archive cannot be read out of order. Lists may lie beside it;
-    those inside come later and win."""
-    size = source.stat().st_size
+    those inside come later and win. Of two members of one path the later counts, as when an archive is unpacked."""
     yield from _lists(source.parent)
-    try:
-        with source.open("rb") as raw, tarfile.open(fileobj=raw) as archive:
-            for member in archive:
-                *_, word, file = ("", *PurePosixPath(member.name).parts)[-2:]
-                is_clip = PurePosixPath(file).suffix in SUFFIXES and word[:1] not in ("", "_", ".")
-                if not member.isfile() or not (
-                    file in LISTS or (is_clip and file[0] != "." and wanted(word))
-                ):
-                    continue
-                place = f"{source}: {member.name}"
-                name = file if file in LISTS else _clip_name(place, word, PurePosixPath(file).stem)
-                yield _File(place, name, archive.extractfile(member).read(), raw.tell() / size)
-            if archive.fileobj is raw:  # gzip and its like find out by themselves
-                raw.seek(archive.offset)
-                if raw.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
-                    raise tarfile.ReadError("no end mark")
-    except (tarfile.TarError, EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError) as error:
-        problem = str(error).splitlines()[0]
-        raise InputError(
-            str(source), f"not a whole tar archive ({problem})", "copy or fetch the file again"
-        ) from None
+    for member in members(source):
+        word, file = ("", "", *PurePosixPath(member.name).parts)[-2:]
+        place = f"{source}: {member.name}"
+        is_clip = PurePosixPath(file).suffix in SUFFIXES and word[:1] not in ("", "_", ".") and file[0] != "."
+        if file in LISTS:
+            yield _File(place, file, member.content(MAX_LIST_BYTES), member.fraction)
+        elif is_clip and wanted(word):
+            name = _clip_name(place, word, PurePosixPath(file).stem)
+            yield _File(place, name, member.content(MAX_CLIP_BYTES), member.fraction)
 
 
 def _lists(folder: Path) -> Iterator[_File]:
     for path in map(folder.joinpath, LISTS):
         if path.is_file():
-            yield _File(str(path), path.name, path.read_bytes(), 0.0)
+            yield _File(str(path), path.name, read_file(path, MAX_LIST_BYTES), 0.0)
 
 
 def _clip_name(place: str, word: str, stem: str) -> str:
@@ -160,13 +157,16 @@ def _features(file: _File) -> np.ndarray:
     """[98, 40] float32. Clips shorter than a second are padded with zeros at their end; what is longer, or shorter than
     one window, is an error: it is not a clip of one word."""
     try:
-        samples, rate = soundfile.read(io.BytesIO(file.content), dtype="float64", always_2d=True)
+        with soundfile.SoundFile(io.BytesIO(file.content)) as sound:
+            rate, channels, length = sound.samplerate, sound.channels, sound.frames
+            # what a header announces is not asked for before it is looked at
+            right = rate == SAMPLE_RATE and channels == 1 and WINDOW <= length <= SAMPLE_RATE
+            samples = sound.read(dtype="float64") if right else np.zeros(0)
     except (soundfile.SoundFileError, RuntimeError, ValueError) as error:
         reason = str(error).rpartition(": ")[2].rstrip(".") if file.content else "the file is empty"
         raise InputError(
             file.place, f"cannot be decoded ({reason})", "copy or fetch the file again, or remove it"
         ) from None
-    length, channels = samples.shape
     for wrong, problem in (
         (rate != SAMPLE_RATE, f"{rate:,} samples a second, expected {SAMPLE_RATE:,}"),
         (channels != 1, f"{channels} channels, expected one"),
@@ -177,4 +177,12 @@ def _features(file: _File) -> np.ndarray:
     ):
         if wrong:
             raise InputError(file.place, problem, "convert it, or remove it")
-    return mfcc(samples[:, 0])
+    if len(samples) != length:
+        raise InputError(
+            file.place,
+            f"ends after {len(samples):,} of {length:,} samples",
+            "fetch the file again, or remove it",
+        )
+    if not np.abs(samples).max() <= MAX_AMPLITUDE:
+        raise InputError(file.place, f"samples that are no numbers or above {MAX_AMPLITUDE}", "remove it")
+    return mfcc(samples)

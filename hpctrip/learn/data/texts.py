@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -51,7 +52,7 @@ def read_texts(files: list[Path]) -> dict[str, str]:
         )
         for owner, text in by_owner.items():
             if not text.strip():
-                raise InputError(str(path), f"the text of {owner!r} is empty", "leave it out")
+                raise InputError(str(path), f"the text of {reprlib.repr(owner)} is empty", "leave it out")
             texts[owner] = texts.get(owner, "") + text
     return texts
 

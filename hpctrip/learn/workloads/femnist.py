@@ -5,6 +5,7 @@ Embedded data are synthetic glyphs, drawn by writers with a hand of their own, s
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
@@ -134,14 +135,19 @@ def _read(paths: Iterable[Path]) -> Iterator[_Page]:
     """The writers of LEAF's files. LEAF's pixels go from 0 (ink) to 1 (paper), EMNIST's from 0 (paper) to 255."""
     for path in paths:
         for user in leaf_json.users(path, json_object(path, read_text(path))):
+            if not all(
+                isinstance(sample, list) and set(map(type, sample)) <= {int, float} for sample in user.x
+            ):
+                raise user.fault(f"a sample is not {IMAGE_SIZE**2} numbers")
             try:
-                paper = np.array(user.x, np.float32).reshape(len(user.x), IMAGE_SIZE**2)
-            except (ValueError, TypeError):
+                with np.errstate(over="ignore"):  # refused below
+                    paper = np.array(user.x, np.float32).reshape(len(user.x), IMAGE_SIZE**2)
+            except (ValueError, OverflowError):
                 raise user.fault(f"a sample is not {IMAGE_SIZE**2} numbers") from None
             if not ((paper >= 0) & (paper <= 1)).all():
                 raise user.fault("pixels below 0 (ink) or above 1 (paper)")
             for label in user.y:
                 if type(label) is not int or not 0 <= label < len(CHARACTERS):
-                    raise user.fault(f"label {label!r}, expected 0 to {len(CHARACTERS) - 1}")
+                    raise user.fault(f"label {reprlib.repr(label)}, expected 0 to {len(CHARACTERS) - 1}")
             images = np.rint(255 * (1 - paper)).astype(np.uint8).reshape(-1, IMAGE_SIZE, IMAGE_SIZE)
             yield images, np.array(user.y, np.int64)
