@@ -61,11 +61,11 @@ class Aggregator:
 
     def _place(self, sites: np.ndarray) -> tuple[Blocks, np.ndarray]:
         """Blocks of the sites that train, as positions into `sites`, and the host of each."""
-        host = self.host
+        host, size = self.host, self.host.sites_per_block(len(sites))
         if host.fixed_hosts is not None:
-            blocks = cut_at_fixed_borders(sites, host.sites_per_block)
+            blocks = cut_at_fixed_borders(sites, size)
             return blocks, host.fixed_hosts[sites[blocks.positions[blocks.starts[:-1]]]]
-        blocks = cut(sites, host.sites_per_block)
+        blocks = cut(sites, size)
         return blocks, place(blocks.sums(host.num_visits[sites]), len(self.ranks.hosts))
 
     def finish(self, draft: Draft, change: torch.Tensor, tail: np.ndarray, counts: np.ndarray) -> State:

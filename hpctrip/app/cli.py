@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import Any, Literal
 
 import click
 
 import hpctrip
+from hpctrip.app.options import overrides as _overrides
+from hpctrip.app.options import planning
 from hpctrip.base.errors import HpctripError
+from hpctrip.base.units import GB
 
 
 class _DefaultsToRun(click.Group):
@@ -27,11 +30,6 @@ def cli() -> None:
 
     Without a command: run.
     """
-
-
-_overrides = click.option(
-    "-o", "overrides", multiple=True, metavar="KEY=VALUE", help="One line of TOML laid over the files."
-)
 
 
 @cli.command()
@@ -90,25 +88,14 @@ def check(paths: tuple[str, ...], overrides: tuple[str, ...]) -> None:
 @cli.command()
 @click.argument("paths", nargs=-1, metavar="[FILE.toml]...")
 @_overrides
-@click.option("-n", "num_ranks", type=click.IntRange(1, 100_000), default=1, help="Ranks, rank 0 included.")
-@click.option("--rounds", type=click.IntRange(1, 10_000), default=10, help="Rounds to look ahead.")
-@click.option(
-    "--samples-per-second",
-    type=click.FloatRange(0, min_open=True),
-    help="Speed of a host; absent: a few batches are trained here.",
-)
-@click.option(
-    "--gbit-per-second",
-    type=click.FloatRange(0, min_open=True),
-    default=10,
-    show_default=True,
-    help="Bandwidth of a rank's link to the others.",
-)
+@planning
 def plan(
     paths: tuple[str, ...],
     overrides: tuple[str, ...],
     num_ranks: int,
     rounds: int,
+    device: Literal["auto", "cpu", "gpu"],
+    memory_gb: float,
     samples_per_second: float | None,
     gbit_per_second: float,
 ) -> None:
@@ -117,7 +104,9 @@ def plan(
 
     from hpctrip.app.forecast import forecast
 
-    planned = forecast(paths, overrides, num_ranks, rounds, samples_per_second, gbit_per_second * 1e9)
+    planned = forecast(
+        paths, overrides, num_ranks, rounds, samples_per_second, gbit_per_second * 1e9, device, memory_gb * GB
+    )
     Console(highlight=False).print(planned)
 
 

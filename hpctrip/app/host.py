@@ -45,7 +45,8 @@ class Host:
     ):
         """`num_sites` is `experiment.num_sites()`, which only rank 0 asks; `device` is this rank's; `hosts_kind` is the
         kind that the hosts train on, which decides about the engine."""
-        self.experiment, self.task, self.ranks, self.device = experiment, task, ranks, device
+        self.experiment, self.task, self.ranks = experiment, task, ranks
+        self.device, self.hosts_kind = device, hosts_kind
         self.seed = experiment.seed
         self.wall = Wall()
         self.work = experiment.workload.local_work(experiment.train)
@@ -64,7 +65,7 @@ class Host:
         engine, why = choose(experiment.engine.name, hosts_kind, alone)
         self.engine = engine(task, self.work, device, experiment.engine.precision)
         self.engine_choice = f"engine {self.engine.name} ({why})"
-        self.sites_per_block = experiment.engine.sites_per_block or self.engine.sites_per_block
+        self.block_rule = experiment.engine.block_rule(engine)
         self.slots = experiment.server.initial_slots(num_params).to(device)
         self.num_sites = num_sites
         self.shards = experiment.partition.split(
@@ -75,7 +76,7 @@ class Host:
         self.compressor = Compressor(experiment.compression, self.seed)
         self.partial = PartialSum(num_params, TRAINING.size(num_sites, ranks.size), device)
         self.fixed_hosts = (
-            fixed_hosts(self.num_visits, self.sites_per_block, len(ranks.hosts))
+            fixed_hosts(self.num_visits, self.block_rule.size(num_sites), len(ranks.hosts))
             if self.memory.length
             else None
         )
@@ -117,6 +118,10 @@ class Host:
             tally.note("rank_train_wall_s", time.perf_counter() - began, rank)
         self.partial.tail.copy_(torch.from_numpy(tally.vector))
         return self.partial.vector
+
+    def sites_per_block(self, num_sites: int) -> int:
+        """Of a round that trains so many sites. Fixed blocks are cut once, from all N."""
+        return self.block_rule.size(num_sites if self.fixed_hosts is None else self.num_sites)
 
     def site_work(self, site: int, round: int) -> SiteWork:
         """What a site does in a round."""

@@ -104,7 +104,7 @@ def _machines(meta: Mapping[str, Any]) -> str:
     facts = {
         "transport": meta["transport"],
         "MPI": meta["mpi_library"].partition("\n")[0],
-        "engine": meta["engine"],
+        "engine": ", ".join(filter(None, (meta["engine"], meta["blocks"]))),
         "device": ", ".join(dict.fromkeys(meta["devices"])),
     }
     known = [f"{name} {fact}" for name, fact in facts.items() if fact]
