@@ -49,7 +49,7 @@ class Host:
         self.device, self.hosts_kind = device, hosts_kind
         self.seed = experiment.seed
         self.wall = Wall()
-        self.work = experiment.workload.local_work(experiment.train)
+        self.work = experiment.train
         # torch's own generator initialises models; its seed derives from a named stream like all randomness
         torch.manual_seed(int(stream(self.seed, "init").integers(2**63)))
         self.model = task.build_model().to(device)

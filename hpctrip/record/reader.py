@@ -16,7 +16,7 @@ import pandas as pd
 from hpctrip.base.errors import Fault, InputError
 from hpctrip.base.identity import flat, without
 from hpctrip.record import schema
-from hpctrip.record.older import modernised
+from hpctrip.record.older import in_force, modernised
 from hpctrip.sim.rounds import History
 from hpctrip.sim.trace_file import Flags
 from hpctrip.sim.traces import read_trace_files
@@ -73,7 +73,7 @@ class Run:
     @property
     def settings(self) -> dict[str, Any]:
         """The resolved input as {dotted key: value}, without the keys that change no result."""
-        return without(flat(self.input), self.meta["neutral_keys"])
+        return without(in_force(flat(self.input)), self.meta["neutral_keys"])
 
     @property
     def tables(self) -> dict[str, pd.DataFrame]:

@@ -17,9 +17,12 @@ from hpctrip.app.forecast.rounds import PlannedRound
 from hpctrip.app.forecast.speed import Speed
 from hpctrip.app.forecast.warnings import warnings
 from hpctrip.app.resume import default_path
+from hpctrip.base.identity import flat
+from hpctrip.base.inputs import resolved
 from hpctrip.base.units import HOUR_S
 from hpctrip.learn.data.cached import cache_dir
 from hpctrip.record import checkpoint as checkpoints
+from hpctrip.record.show import local_training
 
 _OF_A_HOST = ("model", "sum", "engine", "data", "kept")
 
@@ -44,6 +47,7 @@ def report(
         "ranks": f"{ranks.size}: {len(ranks.hosts)} host(s)"
         + (", rank 0 is the aggregator" if ranks.size > 1 else " that is aggregator too"),
         "hosts train": f"on a {'GPU' if host.hosts_kind == 'cuda' else 'CPU'}, {host.engine_choice}, {host.block_rule}",
+        "local training": local_training(flat({"train": resolved(host.work)})),
         "model": f"{len(host.initial_params):,} parameters",
         "exchange": f"per rank and round: {_size(sent.up)} up, {_size(sent.down)} down, "
         f"{_size(sent.counters + sent.message)} of counters and assignment; "

@@ -10,7 +10,7 @@ import string
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -77,6 +77,10 @@ class Emnist(Workload):
     `leaf`: 5x5, 32 and 64 channels, 512 hidden units (1.69 M), the model of LEAF (Caldas et al. 2018) on 28x28."""
     glyphs: Glyphs = Glyphs()
     """How the synthetic glyphs are drawn; ignored with data from a directory."""
+
+    def in_force(self) -> Self:
+        """With the number of glyphs that are rendered where none is given."""
+        return super().in_force().filled_in(**{f"{part}_samples": self._limit(part) for part in PARTS})
 
     def prepare_data(self, seed: int) -> None:
         """Render or decompress into the cache, once per node. Raises InputError naming what is missing or damaged."""
