@@ -10,6 +10,7 @@ import torch
 
 from hpctrip.app.assignment import Assignment
 from hpctrip.app.host import Host
+from hpctrip.base.door import place_of
 from hpctrip.base.errors import DivergedError
 from hpctrip.base.units import GB
 from hpctrip.learn.aggregate import LARGEST_UPDATE
@@ -75,10 +76,17 @@ class Aggregator:
         trained = TRAINING.tally(k, self.ranks.size, tail)
         evaluated = EVALUATION.tally(k, self.ranks.size, counts)
         self._refuse_diverged(draft, trained.integers["diverged"] > 0)
+        outcome = self._outcome(change, trained, evaluated)
+        if not math.isfinite(outcome.update_norm):
+            server = self.experiment.server
+            raise DivergedError(
+                f"{place_of('server', server)}: the model is no longer finite after round {draft.round}; "
+                f"lower server.lr (now {server.lr:g})"
+            )
         self.num_rounds += 1
         self.rank_wall_s += trained.values("rank_train_wall_s"), evaluated.values("rank_evaluate_wall_s")
         self.signals = evaluated.integers["signal"]
-        state, _ = self.simulation.finish(draft, self._outcome(change, trained, evaluated))
+        state, _ = self.simulation.finish(draft, outcome)
         return state
 
     def _outcome(self, change: torch.Tensor, trained: Tally, evaluated: Tally) -> Outcome:

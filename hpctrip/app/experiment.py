@@ -77,7 +77,7 @@ class Experiment(Component):
     def in_force(self) -> Self:
         """With what a site does in a round."""
         known = super().in_force()
-        return known.model_copy(update={"train": known.workload.local_work(known.train)})
+        return known.model_copy(update={"train": known.workload.checked_local_work(known.train)})
 
     def num_sites(self) -> int:
         """N. Raises InputError where the policy or the faults cannot work with these sites."""

@@ -13,6 +13,7 @@ import torch
 from hpctrip.app.assignment import Assignment
 from hpctrip.app.experiment import Experiment
 from hpctrip.app.signals import received
+from hpctrip.base.door import place_of
 from hpctrip.base.rng import stream
 from hpctrip.learn.aggregate import PartialSum, mean_update
 from hpctrip.learn.compression import Compressor
@@ -24,7 +25,7 @@ from hpctrip.learn.evaluate import eval_batches, evaluate
 from hpctrip.learn.memory import SiteMemory
 from hpctrip.learn.order import visiting_order
 from hpctrip.learn.params import flatten
-from hpctrip.learn.task import Task
+from hpctrip.learn.task import Task, checked_model, try_model
 from hpctrip.ranks.base import Ranks
 from hpctrip.ranks.phase import Wall, current_phase
 from hpctrip.ranks.placement import fixed_hosts
@@ -52,10 +53,15 @@ class Host:
         self.work = experiment.train
         # torch's own generator initialises models; its seed derives from a named stream like all randomness
         torch.manual_seed(int(stream(self.seed, "init").integers(2**63)))
-        self.model = task.build_model().to(device)
+        place = place_of("workload", experiment.workload)
+        self.model = checked_model(task, place).to(device)
         self.initial_params = flatten(self.model)
         """[P], equal everywhere: drawn from the seed."""
         num_params = len(self.initial_params)
+        if ranks.rank in ranks.hosts:
+            # what would otherwise show in a round shows while all ranks are still building together
+            try_model(task, self.model, device, place)
+            experiment.compression.try_roundtrip(num_params, self.seed)
         self.memory = SiteMemory(
             num_params * experiment.compression.keeps_residual, kept_length(num_params, self.work), device
         )
@@ -66,7 +72,7 @@ class Host:
         self.engine = engine(task, self.work, device, experiment.engine.precision)
         self.engine_choice = f"engine {self.engine.name} ({why})"
         self.block_rule = experiment.engine.block_rule(engine)
-        self.slots = experiment.server.initial_slots(num_params).to(device)
+        self.slots = experiment.server.checked_slots(num_params).to(device)
         self.num_sites = num_sites
         self.shards = experiment.partition.split(
             task.train.labels, task.train.groups, num_sites=num_sites, seed=self.seed

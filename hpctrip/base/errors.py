@@ -9,6 +9,8 @@ HpctripError                 anything that hpctrip itself reports; one clear tex
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,10 @@ class InputError(HpctripError):
     ):
         self.faults = list(faults) if faults is not None else [Fault(place, problem, way_out)]
         super().__init__("\n".join(str(fault) for fault in self.faults))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """So that it can be told from rank to rank with all its faults."""
+        return partial(InputError, faults=self.faults), ()
 
 
 class DivergedError(HpctripError):

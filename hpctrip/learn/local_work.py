@@ -63,6 +63,12 @@ class LocalWork(Component):
             )
         return work
 
+    def absent(self) -> list[str]:
+        """The keys without a value that a site needs to train."""
+        needed = ["lr", "batch_size", "optimizer", "weight_decay"]
+        needed += ["local_epochs"] if self.local_steps is None else []
+        return [key for key in needed if getattr(self, key) is None]
+
     def num_visits(self, num_samples: np.ndarray) -> np.ndarray:
         """Samples that each site visits in a round, [N] int64, from those that it holds, [N]; nothing may be absent."""
         num_samples = np.asarray(num_samples, dtype=np.int64)

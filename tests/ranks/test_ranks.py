@@ -214,7 +214,7 @@ def test_every_transport_keeps_the_contract(transport, machines, on_machines):
         assert seen["told"] == [1, 0, 1, 2] and seen["long"] == [50_000, sum(range(50_000))]
         # ranks 1 + 2 + 3 + 4 = 10, 4 x 2^40, -10; halved by the step
         assert seen["params"] == [5.0, 2.0**41, -5.0] and seen["dtype"] == "torch.float32"
-    assert first["is_aggregator"] and first["errors"] == ["policy.k: too large"] * 2
+    assert first["is_aggregator"] and first["errors"] == ["policy.k: too large"] * 3
     assert first["gathered"] == [0, 1, 4, 9, 16]
     assert first["tail"] == [4, 100] and first["total"] == [5, 10]
     assert first["rows"] == {"2": [1.5] * 3, "4": [2.5] * 3, "6": [3.5] * 3, "8": [4.5] * 3}
@@ -222,7 +222,7 @@ def test_every_transport_keeps_the_contract(transport, machines, on_machines):
         before = {1: 4, 2: 1, 3: 2, 4: 3}.get(rank)
         assert seen["given"] == ({str(2 * before): [before + 0.5] * 3} if before else {})
     for seen in others:
-        assert not seen["is_aggregator"] and seen["errors"] == [2, 2]
+        assert not seen["is_aggregator"] and seen["errors"] == [2, 2, 2]
         assert seen["gathered"] is seen["tail"] is seen["total"] is seen["rows"] is None
 
 
@@ -231,7 +231,7 @@ def test_one_process_keeps_the_contract(launch, tmp_path):
     assert ended.code == 0, ended.err
     seen = json.loads((tmp_path / "serial-0.json").read_text())
     assert seen["is_aggregator"] and seen["hosts"] == [0] and seen["gathered"] == [0]
-    assert seen["errors"] == ["policy.k: too large"] * 2
+    assert seen["errors"] == ["policy.k: too large"] * 3
     assert seen["rows"] == seen["given"] == {"0": [0.5] * 3}
     assert seen["params"] == [0.0, 2.0**39, 0.0] and seen["tail"] == [1, 0] and seen["total"] == [1, 0]
 
