@@ -52,6 +52,8 @@ def attributes(aggregator: Aggregator, given: Input, everyone: list[RankFacts]) 
         "num_ranks": ranks.size,
         "transport": ranks.name,
         "engine": host.engine.name,
+        "blocks": str(host.block_rule),
+        "sites_per_block": host.sites_per_block(host.num_sites),
         "hosts": [rank.host for rank in everyone],
         "devices": [rank.device for rank in everyone],
     }

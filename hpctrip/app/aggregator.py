@@ -10,6 +10,7 @@ import torch
 
 from hpctrip.app.assignment import Assignment
 from hpctrip.app.host import Host
+from hpctrip.base.door import place_of
 from hpctrip.base.errors import DivergedError
 from hpctrip.base.units import GB
 from hpctrip.learn.aggregate import LARGEST_UPDATE
@@ -61,11 +62,11 @@ class Aggregator:
 
     def _place(self, sites: np.ndarray) -> tuple[Blocks, np.ndarray]:
         """Blocks of the sites that train, as positions into `sites`, and the host of each."""
-        host = self.host
+        host, size = self.host, self.host.sites_per_block(len(sites))
         if host.fixed_hosts is not None:
-            blocks = cut_at_fixed_borders(sites, host.sites_per_block)
+            blocks = cut_at_fixed_borders(sites, size)
             return blocks, host.fixed_hosts[sites[blocks.positions[blocks.starts[:-1]]]]
-        blocks = cut(sites, host.sites_per_block)
+        blocks = cut(sites, size)
         return blocks, place(blocks.sums(host.num_visits[sites]), len(self.ranks.hosts))
 
     def finish(self, draft: Draft, change: torch.Tensor, tail: np.ndarray, counts: np.ndarray) -> State:
@@ -75,10 +76,17 @@ class Aggregator:
         trained = TRAINING.tally(k, self.ranks.size, tail)
         evaluated = EVALUATION.tally(k, self.ranks.size, counts)
         self._refuse_diverged(draft, trained.integers["diverged"] > 0)
+        outcome = self._outcome(change, trained, evaluated)
+        if not math.isfinite(outcome.update_norm):
+            server = self.experiment.server
+            raise DivergedError(
+                f"{place_of('server', server)}: the model is no longer finite after round {draft.round}; "
+                f"lower server.lr (now {server.lr:g})"
+            )
         self.num_rounds += 1
         self.rank_wall_s += trained.values("rank_train_wall_s"), evaluated.values("rank_evaluate_wall_s")
         self.signals = evaluated.integers["signal"]
-        state, _ = self.simulation.finish(draft, self._outcome(change, trained, evaluated))
+        state, _ = self.simulation.finish(draft, outcome)
         return state
 
     def _outcome(self, change: torch.Tensor, trained: Tally, evaluated: Tally) -> Outcome:

@@ -8,6 +8,7 @@ import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib.resources import files
+from typing import Self
 
 import numpy as np
 import tomli_w
@@ -76,6 +77,11 @@ class Experiment(Component):
     interrupt: Neutral[Interrupt] = Interrupt()
     watchdog: Neutral[Limits] = Limits()
 
+    def in_force(self) -> Self:
+        """With what a site does in a round."""
+        known = super().in_force()
+        return known.model_copy(update={"train": known.workload.checked_local_work(known.train)})
+
     def num_sites(self) -> int:
         """N. Raises InputError where the policy or the faults cannot work with these sites."""
         num_sites = len(self.sites.checked_distances_m(self.seed))
@@ -108,7 +114,7 @@ class Experiment(Component):
             profiler=self.profiler,
             policy=self.policy,
             stop=self.stop,
-            num_visits=self.workload.local_work(self.train).num_visits(num_samples),
+            num_visits=self.train.num_visits(num_samples),
             shares=num_samples if self.server.weights == "samples" else np.ones(len(num_samples)),
             seed=self.seed,
         )
@@ -223,6 +229,6 @@ def resolve(tables: Tables, extensions: Extensions = NO_EXTENSIONS) -> Input:
 
 
 def experiment_of(tables: Tables) -> Experiment:
-    """The experiment that the tables describe as they stand. Plug-ins that they name are not run: `read_input` has done
-    so, where the user named them."""
-    return validate(tables, Experiment)
+    """The experiment that the tables describe as they stand, with the values in force. Plug-ins that they name are not
+    run: `read_input` has done so, where the user named them."""
+    return validate(tables, Experiment).in_force()

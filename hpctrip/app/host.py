@@ -13,6 +13,7 @@ import torch
 from hpctrip.app.assignment import Assignment
 from hpctrip.app.experiment import Experiment
 from hpctrip.app.signals import received
+from hpctrip.base.door import place_of
 from hpctrip.base.rng import stream
 from hpctrip.learn.aggregate import PartialSum, mean_update
 from hpctrip.learn.compression import Compressor
@@ -24,7 +25,7 @@ from hpctrip.learn.evaluate import eval_batches, evaluate
 from hpctrip.learn.memory import SiteMemory
 from hpctrip.learn.order import visiting_order
 from hpctrip.learn.params import flatten
-from hpctrip.learn.task import Task
+from hpctrip.learn.task import Task, checked_model, try_model
 from hpctrip.ranks.base import Ranks
 from hpctrip.ranks.phase import Wall, current_phase
 from hpctrip.ranks.placement import fixed_hosts
@@ -45,16 +46,22 @@ class Host:
     ):
         """`num_sites` is `experiment.num_sites()`, which only rank 0 asks; `device` is this rank's; `hosts_kind` is the
         kind that the hosts train on, which decides about the engine."""
-        self.experiment, self.task, self.ranks, self.device = experiment, task, ranks, device
+        self.experiment, self.task, self.ranks = experiment, task, ranks
+        self.device, self.hosts_kind = device, hosts_kind
         self.seed = experiment.seed
         self.wall = Wall()
-        self.work = experiment.workload.local_work(experiment.train)
+        self.work = experiment.train
         # torch's own generator initialises models; its seed derives from a named stream like all randomness
         torch.manual_seed(int(stream(self.seed, "init").integers(2**63)))
-        self.model = task.build_model().to(device)
+        place = place_of("workload", experiment.workload)
+        self.model = checked_model(task, place).to(device)
         self.initial_params = flatten(self.model)
         """[P], equal everywhere: drawn from the seed."""
         num_params = len(self.initial_params)
+        if ranks.rank in ranks.hosts:
+            # what would otherwise show in a round shows while all ranks are still building together
+            try_model(task, self.model, device, place)
+            experiment.compression.try_roundtrip(num_params, self.seed)
         self.memory = SiteMemory(
             num_params * experiment.compression.keeps_residual, kept_length(num_params, self.work), device
         )
@@ -64,8 +71,8 @@ class Host:
         engine, why = choose(experiment.engine.name, hosts_kind, alone)
         self.engine = engine(task, self.work, device, experiment.engine.precision)
         self.engine_choice = f"engine {self.engine.name} ({why})"
-        self.sites_per_block = experiment.engine.sites_per_block or self.engine.sites_per_block
-        self.slots = experiment.server.initial_slots(num_params).to(device)
+        self.block_rule = experiment.engine.block_rule(engine)
+        self.slots = experiment.server.checked_slots(num_params).to(device)
         self.num_sites = num_sites
         self.shards = experiment.partition.split(
             task.train.labels, task.train.groups, num_sites=num_sites, seed=self.seed
@@ -75,7 +82,7 @@ class Host:
         self.compressor = Compressor(experiment.compression, self.seed)
         self.partial = PartialSum(num_params, TRAINING.size(num_sites, ranks.size), device)
         self.fixed_hosts = (
-            fixed_hosts(self.num_visits, self.sites_per_block, len(ranks.hosts))
+            fixed_hosts(self.num_visits, self.block_rule.size(num_sites), len(ranks.hosts))
             if self.memory.length
             else None
         )
@@ -117,6 +124,10 @@ class Host:
             tally.note("rank_train_wall_s", time.perf_counter() - began, rank)
         self.partial.tail.copy_(torch.from_numpy(tally.vector))
         return self.partial.vector
+
+    def sites_per_block(self, num_sites: int) -> int:
+        """Of a round that trains so many sites. Fixed blocks are cut once, from all N."""
+        return self.block_rule.size(num_sites if self.fixed_hosts is None else self.num_sites)
 
     def site_work(self, site: int, round: int) -> SiteWork:
         """What a site does in a round."""

@@ -12,6 +12,7 @@ import torch
 from hpctrip.app.aggregator import Aggregator
 from hpctrip.app.assignment import Assignment
 from hpctrip.app.checkpointer import Checkpointer
+from hpctrip.app.idle import idle_hosts
 from hpctrip.app.progress import Progress
 from hpctrip.app.signals import Interruption
 from hpctrip.base.errors import HpctripError, InterruptedRun
@@ -63,7 +64,15 @@ class Leader:
         assignment = None
         if not over:
             self._draft, assignment = self._aggregator.begin(state)
+            self._warn_once(assignment)
         return Turn(assignment, self._checkpointer.due(state, over))
+
+    def _warn_once(self, first: Assignment) -> None:
+        """Before the first round of this process: hosts that have nothing to train in it."""
+        if self._aggregator.num_rounds == 0:
+            when = f"in round {first.round}"
+            if note := idle_hosts(self._aggregator.host, [first], when):
+                self._progress.say(f"note: {note}")
 
     def save(
         self, state: State, params: torch.Tensor, slots: torch.Tensor, kept: Mapping[int, torch.Tensor]

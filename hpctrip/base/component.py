@@ -7,7 +7,7 @@ import importlib
 import pkgutil
 import sys
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict
 from pydantic.fields import FieldInfo
@@ -39,6 +39,17 @@ class Component(BaseModel):
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> core_schema.CoreSchema:
         return bounded(handler(source), cls)
+
+    def in_force(self) -> Self:
+        """The same with the value in force for every absent key whose default follows from other keys. An absent key
+        that means what it says (no limit, all, none) stays absent, and so does what only the machine decides."""
+        parts = {name: value.in_force() for name, value in self if isinstance(value, Component)}
+        return self.model_copy(update=parts) if parts else self
+
+    def filled_in(self, **values: Any) -> Self:
+        """The same with `values` for those of these keys that are absent."""
+        absent = {name: value for name, value in values.items() if getattr(self, name) is None}
+        return self.model_copy(update=absent) if absent else self
 
 
 class Registry(Mapping[str, type[Component]]):

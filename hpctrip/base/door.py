@@ -1,16 +1,36 @@
 """Checks what a component hands over, at the one place where it enters: nobody further inside has to doubt it.
 
-Every function raises InputError at `place` (the component's input key) with the first value that is not as it must be;
-`what` says in words what the values are.
+Every function raises InputError at `place` (the component's, see `place_of`) with the first value that is not as it
+must be; `what` says in words what the values are.
 """
 
 from __future__ import annotations
 
 import math
+import sys
+from functools import cache
+from typing import TypeVar
 
 import numpy as np
 
+from hpctrip.base.component import Component
 from hpctrip.base.errors import InputError
+
+T = TypeVar("T")
+
+
+def place_of(table: str, component: Component) -> str:
+    """The component's place in the input, `table.kind = 'its kind'`; of one that is not ours with its file."""
+    return _place(table, type(component))
+
+
+@cache
+def _place(table: str, cls: type[Component]) -> str:
+    key = f"{table}.kind = {cls.kind!r}" if cls.kind else table
+    if cls.__module__.startswith("hpctrip."):
+        return key
+    file = getattr(sys.modules.get(cls.__module__), "__file__", None)
+    return f"{key} ({file})" if file else key
 
 
 def numbers(
@@ -45,6 +65,13 @@ def integers(
     if not np.issubdtype(array.dtype, np.integer):
         raise InputError(place, f"gave {what} of type {array.dtype}", bound)
     return _within(array.astype(np.int64, copy=False), shape, low, high, place, what, bound)
+
+
+def instance(value: object, cls: type[T], place: str, what: str) -> T:
+    """`value` as it is: one of `cls`."""
+    if not isinstance(value, cls):
+        raise InputError(place, f"gave a {type(value).__name__} as {what}", f"it must be a {cls.__name__}")
+    return value
 
 
 def positive(value: object, place: str, what: str) -> float:

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 from hpctrip.base.text import printable
 
@@ -63,6 +65,10 @@ def _report(faults: list[Fault]) -> Iterable[str]:
             yield f"and {len(faults) - number:,} more"
             return
         yield line
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """So that it can be told from rank to rank with all its faults."""
+        return partial(InputError, faults=self.faults), ()
 
 
 class DivergedError(HpctripError):

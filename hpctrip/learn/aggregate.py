@@ -11,7 +11,9 @@ import torch
 from pydantic import Field
 
 from hpctrip.base.component import Component, Registry
-from hpctrip.learn.door import parameters
+from hpctrip.base.door import instance, place_of
+from hpctrip.base.errors import InputError
+from hpctrip.learn.door import finite, parameters
 
 # A weighted update p_i * delta_i is summed as the integer rint(p_i * delta_i * 2^40): integer addition is associative,
 # so any grouping of sites over ranks gives the same bits (a float64 reduce was seen to differ between 2, 3 and 5
@@ -95,8 +97,23 @@ class Server(Component):
 
     def checked_step(self, params: torch.Tensor, slots: torch.Tensor, update: torch.Tensor) -> torch.Tensor:
         """The step, or InputError where it gives what are no parameters."""
-        place = f"server.kind = {self.kind!r}"
-        return parameters(self.step(params, slots, update), params, place, "the new parameters")
+        found = self.step(params, slots, update)
+        return parameters(found, params, place_of("server", self), "the new parameters")
+
+    def checked_slots(self, num_params: int) -> torch.Tensor:
+        """The state before the first step, or InputError where it is none, or where a step from it, tried on a small
+        update, gives what it must not."""
+        slots, place = self.initial_slots(num_params), place_of("server", self)
+        given = instance(slots, torch.Tensor, place, "its state")
+        if given.dtype != torch.float64 or given.dim() != 2 or given.shape[1] != num_params:
+            dtype = str(given.dtype).removeprefix("torch.")
+            bound = f"it must be float64 [num_slots, {num_params}]"
+            raise InputError(place, f"gave its state as {dtype} {list(given.shape)}", bound)
+        found = self.checked_step(
+            torch.zeros(num_params), given.clone(), torch.full((num_params,), 1e-3, dtype=torch.float64)
+        )
+        finite(found, place, "the new parameters")
+        return slots
 
 
 SERVERS = Registry("server optimiser", default="fedavg")

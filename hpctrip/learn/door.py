@@ -1,4 +1,8 @@
-"""Checks the tensors that a component hands over, as `hpctrip.base.door` does arrays."""
+"""Checks the tensors that a component hands over, as `hpctrip.base.door` does arrays.
+
+What is asked in every round is only looked at from outside (`parameters`). The numbers are looked at once, when a
+component is tried before the first round (`finite`), and from then on where somebody computes their magnitude anyway.
+"""
 
 from __future__ import annotations
 
@@ -16,4 +20,12 @@ def parameters(found: object, like: torch.Tensor, place: str, what: str) -> torc
     if found.dtype != torch.float32 or found.shape != like.shape or found.device != like.device:
         dtype = str(found.dtype).removeprefix("torch.")
         raise InputError(place, f"gave {what} as {dtype} {list(found.shape)} on {found.device}", bound)
+    return found
+
+
+def finite(found: torch.Tensor, place: str, what: str) -> torch.Tensor:
+    """`found` as it is, without NaN and infinities."""
+    if not torch.isfinite(found).all():
+        at = int((~torch.isfinite(found)).flatten().nonzero()[0])
+        raise InputError(place, f"gave {what} with [{at}] = {found.flatten()[at]:g}", "it must be finite")
     return found

@@ -57,7 +57,7 @@ class LocalWork(Component):
         """The same with the values `own` for what is absent. Raises InputError where options exclude each other."""
         if self.local_steps is not None:
             own.pop("local_epochs", None)
-        work = self.model_copy(update={name: own[name] for name in own if getattr(self, name) is None})
+        work = self.filled_in(**own)
         if work.momentum and work.optimizer != "sgd":
             raise InputError(
                 f"train.momentum = {work.momentum:g}",
@@ -65,6 +65,12 @@ class LocalWork(Component):
                 'set train.beta1, or train.optimizer = "sgd"',
             )
         return work
+
+    def absent(self) -> list[str]:
+        """The keys without a value that a site needs to train."""
+        needed = ["lr", "batch_size", "optimizer", "weight_decay"]
+        needed += ["local_epochs"] if self.local_steps is None else []
+        return [key for key in needed if getattr(self, key) is None]
 
     def num_visits(self, num_samples: np.ndarray) -> np.ndarray:
         """Samples that each site visits in a round, [N] int64, from those that it holds, [N]; nothing may be absent.

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from hpctrip.base.door import integers
+from hpctrip.base.door import instance, integers
 from hpctrip.base.errors import InputError
 
 
@@ -69,4 +69,35 @@ def checked(task: object, place: str) -> Task:
             given = ", ".join(f"{size} {part}" for part, size in sizes.items())
             raise InputError(place, f"gave {given} as its {name} set", "one or more, equally many of each")
         integers(data.labels, np.shape(data.labels), 0, task.num_classes - 1, place, f"{name} labels")
+        if data.labels.dtype != np.int64:
+            raise InputError(place, f"gave {name} labels of type {data.labels.dtype}", "they must be int64")
     return task
+
+
+def checked_model(task: Task, place: str) -> nn.Module:
+    """A new model of the task, or InputError at `place` where it is none, or has nothing to train in float32."""
+    model = instance(task.build_model(), nn.Module, place, "its model")
+    types = {str(p.dtype).removeprefix("torch.") for p in model.parameters() if p.requires_grad}
+    if types != {"float32"}:
+        given = f"of type {' and '.join(sorted(types))}" if types else "none"
+        raise InputError(
+            place, f"gave a model whose trainable parameters are {given}", "they must be float32"
+        )
+    return model
+
+
+@torch.inference_mode()
+def try_model(task: Task, model: nn.Module, device: torch.device, place: str) -> None:
+    """Before the first round: InputError at `place` where what the model on that device makes of two samples is not
+    what evaluation needs. It is left in evaluation mode."""
+    inputs, labels = (
+        torch.from_numpy(np.array(a[:2])).to(device) for a in (task.test.inputs, task.test.labels)
+    )
+    outputs = instance(model.eval()(task.prepare(inputs)), torch.Tensor, place, "its model's output")
+    if outputs.shape[:-1] != labels.shape or outputs.shape[-1] < task.num_classes:
+        bound = f"it must be {[*labels.shape, task.num_classes]}"
+        raise InputError(place, f"gave a model whose output is {list(outputs.shape)}", bound)
+    loss = instance(task.loss(outputs, labels), torch.Tensor, place, "its loss")
+    if loss.dim() or not loss.isfinite():
+        value = f"of shape {list(loss.shape)}" if loss.dim() else f"{loss:g} of its first model"
+        raise InputError(place, f"gave a loss {value}", "it must be one finite number")

@@ -96,20 +96,21 @@ class EndedByAggregator(HpctripError):
 
 
 def together(ranks: Ranks, build: Callable[[], T]) -> T:
-    """Every rank builds its own; a HpctripError at rank 0 ends all ranks as in `Ranks.lead`."""
+    """Every rank builds its own; a HpctripError at any of them ends all as in `Ranks.lead`: rank 0 raises the first."""
     failure: HpctripError | None = None
     value: T
     try:
         value = build()
     except HpctripError as error:
         failure = error
+    failures = ranks.gather(failure)
 
     def outcome() -> None:
-        if failure is not None:
-            raise failure
+        for found in failures or []:
+            if found is not None:
+                raise found
 
     ranks.lead(outcome)
-    outcome()
     return value
 
 

@@ -34,8 +34,7 @@ class Blocks:
 def cut(cohort: np.ndarray, sites_per_block: int) -> Blocks:
     """The cohort's positions, sorted by site and cut into blocks. Positions into `cohort`, not sites.
 
-    The cut depends on the cohort alone, never on the number of ranks: batched kernels are not bit-identical across
-    batch sizes, so fixed blocks are what makes results independent of the ranks.
+    The cut does not depend on the number of ranks (see learn.engines.blocks).
     """
     return Blocks(
         np.argsort(cohort, kind="stable"), np.append(np.arange(0, len(cohort), sites_per_block), len(cohort))

@@ -19,7 +19,7 @@ from hpctrip.base.sources import PLUGINS
 from hpctrip.base.text import printable
 from hpctrip.record import schema
 from hpctrip.record.admission import admitted, damaged
-from hpctrip.record.older import modernised
+from hpctrip.record.older import in_force, modernised
 from hpctrip.record.stored_input import resolved_input
 from hpctrip.sim.rounds import History
 from hpctrip.sim.trace_file import Flags
@@ -84,7 +84,7 @@ class Run:
     def settings(self) -> dict[str, Any]:
         """The resolved input as {dotted key: value}, without the keys that change no result."""
         # plug-ins are compared by content; files from before that list their paths among the keys that count
-        return without(flat(self.input), [*self.meta["neutral_keys"], PLUGINS])
+        return without(in_force(flat(self.input)), [*self.meta["neutral_keys"], PLUGINS])
 
     @property
     def tables(self) -> dict[str, pd.DataFrame]:

@@ -114,6 +114,10 @@ ATTRIBUTES: dict[str, Attribute] = {
     "packages": Attribute(
         [], "installed packages that added components by their entry points: name and version", is_later=True
     ),
+    "blocks": Attribute("", "the rule by which the sites of a round are cut into blocks", is_later=True),
+    "sites_per_block": Attribute(
+        0, "sites in one block of a round that trains all of them (0: not known)", is_later=True
+    ),
     "policy_keys": Attribute([], "input keys and tables that the policy sets (centralized)", is_later=True),
 }
 """What every results file says about itself. A run may say more."""

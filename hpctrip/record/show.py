@@ -50,6 +50,7 @@ def summary(run: Run) -> dict[str, str]:
         "scenario": f"{meta['scenario'] or 'unnamed'}, seed {meta['seed']}",
         "policy": _kind(run, "policy"),
         "data": f"{_kind(run, 'workload')}{source}{_synthetic(meta['synthetic_data'])}",
+        "local training": local_training(run.settings),
         "sites": f"{len(run.sites)}, power {_kind(run, 'power')}{_synthetic(meta['synthetic_power'])}",
         **(_progress(run.rounds) if len(run.rounds) else {"rounds": "none finished yet"}),
         **_target(run, meta["target_accuracy"]),
@@ -59,6 +60,31 @@ def summary(run: Run) -> dict[str, str]:
         "written": f"{meta['updated_utc']}, started {meta['created_utc']}",
         **_added(run),
     }
+
+
+def local_training(settings: Mapping[str, Any]) -> str:
+    """What a site does in a round, by the keys of [train] in an input {dotted key: value}."""
+    work = {key.removeprefix("train."): value for key, value in settings.items() if value}
+    return (
+        ", ".join(text.format(_plain(work[key])) for key, text in _WORK.items() if key in work) or "not known"
+    )
+
+
+_WORK = {
+    "optimizer": "{}",
+    "keep_optimizer": "kept from round to round",
+    "lr": "learning rate {}",
+    "momentum": "momentum {}",
+    "weight_decay": "weight decay {}",
+    "prox_mu": "prox_mu {}",
+    "batch_size": "batches of {}",
+    "local_epochs": "{} epoch(s) a round",
+    "local_steps": "{} step(s) a round",
+}
+
+
+def _plain(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _added(run: Run) -> dict[str, str]:
@@ -105,7 +131,7 @@ def _machines(meta: Mapping[str, Any]) -> str:
     facts = {
         "transport": meta["transport"],
         "MPI": meta["mpi_library"].partition("\n")[0],
-        "engine": meta["engine"],
+        "engine": ", ".join(filter(None, (meta["engine"], meta["blocks"]))),
         "device": ", ".join(dict.fromkeys(meta["devices"])),
     }
     known = [f"{name} {fact}" for name, fact in facts.items() if fact]

@@ -6,12 +6,14 @@ import numpy as np
 from pydantic import Field
 
 from hpctrip.base.component import Component
+from hpctrip.base.door import numbers, place_of
 from hpctrip.base.rng import stream
 from hpctrip.base.units import Seconds
 from hpctrip.sim.rounds import History
 from hpctrip.sim.view import SiteView
 from hpctrip.sim.world import World
 
+_LARGEST = np.finfo(float).max
 _NEGLIGIBLE = 1e-3  # observations whose smoothing weight has fallen below this are left out
 
 
@@ -40,11 +42,13 @@ class Profiler(Component):
             seen_power, seen_comm_s = self._observe(world, index, time_s, seed)
             power, comm_s = power + weight * seen_power, comm_s + weight * seen_comm_s
             weights += weight
-        power = power / weights
+        place, shape = place_of("profiler", self), (len(world),)
+        power = numbers(power / weights, shape, 0.0, 1.0, place, "the power fractions that it sees")
+        comm_s = numbers(comm_s / weights, shape, 0.0, _LARGEST, place, "the delays that it sees")
         return SiteView(
             power_fraction=power,
             throughput_fraction=world.throughput_of(power),
-            comm_s=comm_s / weights,
+            comm_s=comm_s,
             distance_m=world.distance_m,
             work_s=work_s,
             update_bytes=world.update_bytes,

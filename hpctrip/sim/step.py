@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import math
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from hpctrip.base.errors import InputError
+from hpctrip.base.door import instance, place_of
 from hpctrip.base.rng import stream
 from hpctrip.sim.outcome import Outcome
 from hpctrip.sim.policies.base import Decision, Policy
@@ -91,21 +91,8 @@ class Simulation:
         """The policy's choice for the round after `history`, checked: a non-empty set of distinct sites."""
         round = len(history) + 1
         decision = self.policy.select(view, history, stream(self.seed, "policy", round))
-        cohort = np.asarray(decision.cohort)
-        if not (
-            cohort.ndim == 1
-            and len(cohort)
-            and np.issubdtype(cohort.dtype, np.integer)
-            and len(np.unique(cohort)) == len(cohort)
-            and cohort.min() >= 0
-            and cohort.max() < len(self.world)
-        ):
-            raise InputError(
-                f"policy {self.policy.kind!r}",
-                f"chose {' '.join(np.array2string(cohort, threshold=10).split())} in round {round}",
-                f"a cohort is a non-empty array of distinct site indices from 0 to {len(self.world) - 1}",
-            )
-        return replace(decision, cohort=cohort.astype(np.int64))
+        place = place_of("policy", self.policy)
+        return instance(decision, Decision, place, "its decision").checked(len(self.world), place, round)
 
     def draft(self, state: State, view: SiteView, decision: Decision) -> Draft:
         """The round after `state` with this cohort."""

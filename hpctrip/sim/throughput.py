@@ -61,11 +61,13 @@ class Gpus(Throughput):
             )
         return self
 
+    def in_force(self) -> Self:
+        """With the site's power."""
+        return self.filled_in(site_power_w=self.num_gpus * self.gpu_power_w * self.pue)
+
     def fraction(self, power_fraction: np.ndarray) -> np.ndarray:
         """n / N."""
-        full_w = (
-            self.num_gpus * self.gpu_power_w * self.pue if self.site_power_w is None else self.site_power_w
-        )
+        full_w = self.in_force().site_power_w
         powered = np.asarray(power_fraction, dtype=np.float64) * (full_w / self.pue / self.gpu_power_w)
         # Rounding leaves exact multiples as 39.99999999999999; 1e-9 of a GPU is far above that, far below a watt.
         return np.minimum(self.num_gpus, np.floor(powered + 1e-9 * self.num_gpus)) / self.num_gpus

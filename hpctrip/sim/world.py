@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hpctrip.base.door import numbers, positive
+from hpctrip.base.door import numbers, place_of
 from hpctrip.base.errors import InputError
 from hpctrip.sim.faults import NO_FAULTS, Faults, FaultSchedule
 from hpctrip.sim.network import Network
@@ -53,15 +53,25 @@ class World:
         """The world of one seed. `payload_bytes` is M where the network says "auto"; `sent_fraction` is the share of M
         that compression leaves for the way up. InputError where a component of it gives what it must not."""
         distance_m = sites.checked_distances_m(seed)
-        bandwidth_bps = network.bandwidth_bps(distance_m)
+        shape, largest = distance_m.shape, np.finfo(float).max
+        bandwidth_bps = numbers(
+            network.bandwidth_bps(distance_m),
+            shape,
+            0.0,
+            np.inf,
+            place_of("network", network),
+            "the bandwidths",
+        )
         model_bytes = float(payload_bytes if network.update_bytes == "auto" else network.update_bytes)
         update_bytes = model_bytes * sent_fraction
-        supply = power.supply(len(distance_m), seed)
-        positive(supply.step_s, f"power.kind = {power.kind!r}", "step_s")
+        supply = power.checked_supply(len(distance_m), seed)
+        comm_s = network.comm_s(distance_m, bandwidth_bps, update_bytes, model_bytes)
         world = cls(
             distance_m,
             bandwidth_bps,
-            network.comm_s(distance_m, bandwidth_bps, update_bytes, model_bytes),
+            numbers(
+                comm_s, shape, 0.0, largest, place_of("network", network), "the communication delays in s"
+            ),
             network.link_s(update_bytes, model_bytes),
             update_bytes,
             model_bytes,
@@ -80,13 +90,13 @@ class World:
 
     def power_fraction(self, clock_s: float) -> np.ndarray:
         """P_i(t), [N]; 0 where a site is out."""
-        place, what = f"power.kind = {self.power.kind!r}", f"the power fractions at {clock_s:g} s"
+        place, what = place_of("power", self.power), f"the power fractions at {clock_s:g} s"
         power = numbers(self.supply.fraction(clock_s), (len(self),), 0.0, 1.0, place, what)
         return np.where(self.faults.outages.down(clock_s), 0.0, power)
 
     def throughput_of(self, power_fraction: np.ndarray) -> np.ndarray:
         """What the power of each site is worth, [N]: share of its throughput at full power; 0 without power."""
-        place, what = f"throughput.kind = {self.throughput.kind!r}", "the throughput fractions"
+        place, what = place_of("throughput", self.throughput), "the throughput fractions"
         worth = numbers(self.throughput.fraction(power_fraction), (len(self),), 0.0, 1.0, place, what)
         return np.where(power_fraction > 0, worth, 0.0)
 

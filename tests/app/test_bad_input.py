@@ -357,17 +357,17 @@ FILES = {
         ),
         ["fails when imported: ValueError: policy Mine: kind 'static' is", "already taken"],
     ),
-    "an empty cohort": (plugin("cohort: []"), ["policy 'mine': chose [] in round 1", "from 0 to 9"]),
-    "a cohort with a site twice": (plugin("cohort: [3, 3]"), ["policy 'mine': chose [3 3] in round 1"]),
-    "a cohort out of range": (plugin("cohort: [3, 10]"), ["policy 'mine': chose [ 3 10] in round 1"]),
+    "an empty cohort": (plugin("cohort: []"), ["my plug-in.py): chose [] in round 1", "from 0 to 9"]),
+    "a cohort with a site twice": (plugin("cohort: [3, 3]"), ["my plug-in.py): chose [3 3] in round 1"]),
+    "a cohort out of range": (plugin("cohort: [3, 10]"), ["my plug-in.py): chose [ 3 10] in round 1"]),
     "a cohort of floats": (
         plugin("cohort: np.array([1.0, 2.0])"),
-        ["policy 'mine': chose [1. 2.] in round 1"],
+        ["my plug-in.py): chose [1. 2.] in round 1"],
     ),
-    "a mask for a cohort": (plugin("cohort: sites.power_fraction > 0.5"), ["policy 'mine': chose ["]),
+    "a mask for a cohort": (plugin("cohort: sites.power_fraction > 0.5"), ["my plug-in.py): chose ["]),
     "a cohort of the wrong shape": (
         plugin("cohort: np.zeros((200, 2), int)"),
-        ["policy 'mine': chose [[0 0]"],
+        ["my plug-in.py): chose [[0 0]"],
     ),
 }
 

@@ -29,7 +29,7 @@ def test_without_a_file_the_embedded_scenario_is_used():
 
 def test_an_empty_file_is_all_defaults(files):
     experiment = read_input(files("")).experiment
-    assert experiment == Experiment()
+    assert experiment == Experiment().in_force()
     assert (experiment.policy.kind, experiment.power.kind, len(experiment.sites.distances_m(0))) == (
         "powertrip",
         "uniform",

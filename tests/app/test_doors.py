@@ -25,14 +25,14 @@ class Supply:
         return {fraction}
 
     def describe(self):
-        return {{}}
+        return {describe}
 
 @POWER_MODELS.add
 class Mine(PowerModel):
     kind = "mine"
 
     def supply(self, num_sites, seed):
-        return Supply()
+        return {supply}
 """,
     "throughput": """
 from hpctrip.sim.throughput import THROUGHPUT_MODELS, Throughput
@@ -43,6 +43,18 @@ class Mine(Throughput):
 
     def fraction(self, power):
         return {fraction}
+""",
+    "policy": """
+from hpctrip.sim.policies.base import POLICIES, Decision, Policy
+from hpctrip.sim.rounds import Candidates
+
+@POLICIES.add
+class Mine(Policy):
+    kind = "mine"
+
+    def select(self, sites, history, rng):
+        one = np.ones(2)
+        return {select}
 """,
     "partition": """
 from hpctrip.learn.partitions import PARTITIONS, Partition
@@ -72,17 +84,23 @@ class Mine(Compression):
         return {roundtrip}
 """,
     "server": """
+import torch
 from hpctrip.learn.aggregate import SERVERS, Server
 
 @SERVERS.add
 class Mine(Server):
     kind = "mine"
 
+    def initial_slots(self, num_params):
+        return {slots}
+
     def step(self, params, slots, update):
         return {step}
 """,
     "workload": """
 from dataclasses import replace
+import torch
+import torch.nn.functional as F
 from hpctrip.learn.task import Dataset
 from hpctrip.learn.workloads import WORKLOADS
 from hpctrip.learn.workloads.emnist import Emnist
@@ -90,6 +108,7 @@ from hpctrip.learn.workloads.emnist import Emnist
 @WORKLOADS.add
 class Mine(Emnist):
     kind = "mine"
+    {own} = {value}
 
     def task(self, seed):
         task = super().task(seed)
@@ -102,12 +121,21 @@ class Mine(Emnist):
 
 SOUND = {
     "sites": {"distances_m": "np.arange(10) * 1e6"},
-    "power": {"step_s": "300.0", "fraction": "np.full(10, 0.5)"},
+    "power": {
+        "step_s": "300.0",
+        "fraction": "np.full(10, 0.5)",
+        "describe": "{'zone': np.arange(10)}",
+        "supply": "Supply()",
+    },
     "throughput": {"fraction": "power"},
+    "policy": {"select": "Decision(np.arange(3), Candidates(np.array([2, 3]), one, one, one))"},
     "partition": {"owners": "np.arange(400) % num_sites"},
     "compression": {"payload_bytes": "num_params", "roundtrip": "delta / 2", "keeps_residual": "False"},
-    "server": {"step": "params + update.float()"},
-    "workload": {"task": "task"},
+    "server": {
+        "slots": "torch.zeros(0, num_params, dtype=torch.float64)",
+        "step": "params + update.float()",
+    },
+    "workload": {"own": "lr", "value": "0.01", "task": "task"},
 }
 """What fills them in so that they run."""
 
@@ -137,6 +165,28 @@ CASES = {
     "steps of no length": ("power", {"step_s": "0.0"}, ["gave step_s = 0; it must be above 0"]),
     "steps of negative length": ("power", {"step_s": "-300.0"}, ["gave step_s = -300"]),
     "steps of unknown length": ("power", {"step_s": "None"}, ["gave step_s = nan"]),
+    "no supply": ("power", {"supply": "None"}, ["gave a NoneType without step_s and synthetic and fraction"]),
+    "a description of too few sites": (
+        "power",
+        {"describe": "{'zone': np.arange(3)}"},
+        ["describes 'zone' as int64 [3]; it must be [10] numbers or texts"],
+    ),
+    "a description that is an object": (
+        "power",
+        {"describe": "{'zone': np.array([None] * 10)}"},
+        ["describes 'zone' as object [10]"],
+    ),
+    "no decision": ("policy", {"select": "[1, 2]"}, ["gave a list as its decision; it must be a Decision"]),
+    "more candidates than sites": (
+        "policy",
+        {"select": "Decision(np.arange(3), Candidates(np.array([2, 11]), one, one, one))"},
+        ["gave the candidates' k in round 1 with [1] = 11", "[2] integers from 1 to 10"],
+    ),
+    "a gain for one candidate of two": (
+        "policy",
+        {"select": "Decision(np.arange(3), Candidates(np.array([2, 3]), one[:1], one, one))"},
+        ["gave the candidates' gain as float64 [1] in round 1; it must be float64 [2]"],
+    ),
     "throughput above 1": (
         "throughput",
         {"fraction": "power + 1"},
@@ -190,6 +240,16 @@ CASES = {
         {"roundtrip": "delta[:1]"},
         ["gave a decoded update as float32 [1] on cpu"],
     ),
+    "an update that is no number": (
+        "compression",
+        {"roundtrip": "delta / 0"},
+        ["gave a decoded update with [0] = -inf; it must be finite"],
+    ),
+    "an update that goes wrong later": (
+        "compression",  # what is tried before the first round is symmetric
+        {"roundtrip": "delta[:-1] if delta[0] != -delta[-1] else delta"},
+        ["gave a decoded update as float32 ["],
+    ),
     "an update that is an array": (
         "compression",
         {"roundtrip": "delta.numpy()", "keeps_residual": "True"},
@@ -215,6 +275,16 @@ CASES = {
         "server",
         {"step": "params[1:]"},
         ["gave the new parameters as float32 ["],
+    ),
+    "parameters that are no numbers": (
+        "server",
+        {"step": "params * float('nan')"},
+        ["gave the new parameters with [0] = nan; it must be finite"],
+    ),
+    "a state of another type": (
+        "server",
+        {"slots": "torch.zeros(1, num_params)"},
+        ["gave its state as float32 [1, ", "it must be float64 [num_slots, "],
     ),
     "no parameters": ("server", {"step": "None"}, ["gave a NoneType as the new parameters"]),
     "no task": ("workload", {"task": "None"}, ["gave a NoneType as its task; it must be a Task"]),
@@ -243,6 +313,57 @@ CASES = {
         {"task": "replace(task, test=Dataset(inputs, labels - 100))"},
         ["gave test labels with [0] = -"],
     ),
+    "labels that are short": (
+        "workload",
+        {"task": "replace(task, train=Dataset(inputs, labels.astype(np.int32)))"},
+        ["gave training labels of type int32; they must be int64"],
+    ),
+    "no model": (
+        "workload",
+        {"task": "replace(task, build_model=lambda: None)"},
+        ["gave a NoneType as its model; it must be a Module"],
+    ),
+    "nothing to train": (
+        "workload",
+        {"task": "replace(task, build_model=torch.nn.Identity)"},
+        ["gave a model whose trainable parameters are none; they must be float32"],
+    ),
+    "a model in double precision": (
+        "workload",
+        {"task": "replace(task, build_model=lambda: task.build_model().double())"},
+        ["gave a model whose trainable parameters are of type float64"],
+    ),
+    "too few classes": (
+        "workload",
+        {"task": "replace(task, num_classes=100)"},
+        ["gave a model whose output is [2, 62]; it must be [2, 100]"],
+    ),
+    "a loss of every sample": (
+        "workload",
+        {"task": "replace(task, loss=lambda x, y: F.cross_entropy(x, y, reduction='none'))"},
+        ["gave a loss of shape [2]; it must be one finite number"],
+    ),
+    "a loss that is no number": (
+        "workload",
+        {"task": "replace(task, loss=lambda x, y: F.cross_entropy(x, y) * float('nan'))"},
+        ["gave a loss nan of its first model"],
+    ),
+    "a learning rate below 0": (
+        "workload",
+        {"own": "lr", "value": "-3.0"},
+        ["gave train.lr = -3.0: must be greater than 0"],
+    ),
+    "half a sample": (
+        "workload",
+        {"own": "batch_size", "value": "2.5"},
+        ["gave train.batch_size = 2.5: must be a valid integer"],
+    ),
+    "no learning rate": ("workload", {"own": "lr", "value": "None"}, ["gave no lr; set train.lr"]),
+    "an unknown optimiser": (
+        "workload",
+        {"own": "optimizer", "value": "'lion'"},
+        ["gave train.optimizer = 'lion': must be 'sgd' or 'adamw'"],
+    ),
     "labels that are fractions": (
         "workload",
         {"task": "replace(task, train=Dataset(inputs, labels / 2))"},
@@ -263,35 +384,52 @@ def plugin(folder):
     return make
 
 
-@pytest.mark.parametrize("table", SOUND)
-def test_a_sound_plug_in_of_every_table_runs(table, plugin, hpctrip, tiny, folder):
-    tables = (
+def tables(table):
+    """What a table of another kind must say anew."""
+    return (
         ["-o", "workload={kind='mine', train_samples=400, test_samples=200}"] if table == "workload" else []
     )
-    ended = hpctrip("run", tiny, *plugin(table, {}), *tables, "-o", "stop.max_rounds=1")
+
+
+def place_of(table, folder):
+    """The component is named by its key and its file."""
+    return [f"{table}.kind = 'mine' ({folder / 'mine.py'}): "]
+
+
+@pytest.mark.parametrize("table", SOUND)
+def test_a_sound_plug_in_of_every_table_runs(table, plugin, hpctrip, tiny, folder):
+    ended = hpctrip("run", tiny, *plugin(table, {}), *tables(table), "-o", "stop.max_rounds=1")
     assert ended.code == 0, ended.err
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_what_a_plug_in_must_not_give_is_one_clear_line(case, plugin, hpctrip, tiny, folder, files_in):
     table, given, fragments = CASES[case]
-    args = plugin(table, given)
-    if table == "workload":
-        args += ["-o", "workload={kind='mine', train_samples=400, test_samples=200}"]
+    args = [*plugin(table, given), *tables(table)]
     ended = hpctrip("run", tiny, *args, "--out", folder / "run.h5")
-    ended.check_refused([f"{table}.kind = 'mine': ", *fragments])
+    ended.check_refused([*place_of(table, folder), *fragments])
     assert [path.name for path in files_in(folder)] == ["mine.py"]
+
+
+def test_a_server_step_that_leaves_the_finite_numbers_later_is_named_in_its_round(
+    plugin, hpctrip, tiny, folder
+):
+    given = {"step": "torch.where(params == 0, params, torch.inf)"}  # it is tried on a model of zeros
+    ended = hpctrip("run", tiny, *plugin("server", given), "-o", "stop.max_rounds=1")
+    assert ended.code == 3 and "Traceback" not in ended.err
+    assert (
+        f"server.kind = 'mine' ({folder / 'mine.py'}): the model is no longer finite after round 1"
+        in ended.err
+    )
 
 
 @pytest.mark.parametrize(
     "case", ["a class that does not exist", "owners that do not exist", "power below 0 and above 1"]
 )
-def test_a_plan_is_refused_like_the_run(case, plugin, hpctrip, tiny):
+def test_a_plan_is_refused_like_the_run(case, plugin, hpctrip, tiny, folder):
     table, given, fragments = CASES[case]
-    args = plugin(table, given)
-    if table == "workload":
-        args += ["-o", "workload={kind='mine', train_samples=400, test_samples=200}"]
-    hpctrip("plan", tiny, *args).check_refused([f"{table}.kind = 'mine': ", *fragments])
+    args = [*plugin(table, given), *tables(table)]
+    hpctrip("plan", tiny, *args).check_refused([*place_of(table, folder), *fragments])
 
 
 @pytest.mark.mpi
@@ -301,19 +439,24 @@ def test_a_plan_is_refused_like_the_run(case, plugin, hpctrip, tiny):
         ("power below 0 and above 1", {2}),
         ("power that goes wrong later", {2}),
         ("steps of no length", {2}),
+        ("no decision", {2}),
         ("no task", {2}),
-        ("an update of one entry", {2, 9}),
+        ("a loss that is no number", {2}),
+        ("an update of one entry", {2}),
+        ("parameters that are no numbers", {2}),
+        ("an update that goes wrong later", {2, 9}),
     ],
 )
 def test_many_ranks_end_on_a_plug_in_without_a_traceback(case, code, plugin, launch, tiny, folder, files_in):
     """A host that finds it in mid round ends the job by MPI_Abort; whether the launcher then passes on the code or that
     of the ranks it killed is the launcher's."""
     table, given, fragments = CASES[case]
-    ended = launch(3, tiny, *plugin(table, given), "--out", folder / "run.h5")
+    ended = launch(3, tiny, *plugin(table, given), *tables(table), "--out", folder / "run.h5")
     assert ended.code in code and "Traceback" not in ended.err, ended
     assert ("Abort" in ended.err) == (code != {2}), ended
     assert all(fragment in ended.err for fragment in fragments)
-    assert [path.name for path in files_in(folder)] == ["mine.py"]
+    # a killed rank 0 leaves its lock file, which holds nobody up
+    assert {path.name for path in files_in(folder)} - {"run.h5.lock"} == {"mine.py"}
 
 
 @pytest.mark.mpi

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from hpctrip.app.aggregator import Aggregator
 from hpctrip.app.experiment import read_input
@@ -21,7 +22,6 @@ from hpctrip.sim.policies import POLICIES
 @pytest.fixture(scope="module")
 def planned(tiny):
     """`planned(ranks, *lines)`: the tiny scenario's aggregator for so many ranks."""
-    import torch
 
     def build(num_ranks, *lines):
         e = read_input([tiny], lines).experiment
@@ -120,6 +120,62 @@ def test_the_report_warns_of_what_is_probably_not_meant(hpctrip, tiny):
         "the power is synthetic",
     ):
         assert warning in text, text
+
+
+def plan(hpctrip, tiny, *args, lines=()):
+    """The report on one line."""
+    options = [part for line in ("policy.kind=all", *lines) for part in ("-o", line)]
+    ended = hpctrip("plan", tiny, "--samples-per-second", 1000, "--rounds", 2, *options, *args)
+    assert ended.code == 0, ended.err
+    return re.sub(r"\s+", " ", ended.out)
+
+
+def test_gpus_are_planned_from_where_there_are_none(hpctrip, tiny):
+    text = plan(hpctrip, tiny, "-n", 6, "--device", "gpu")
+    assert "on a GPU, engine stacked" in text and "blocks of 32 sites" in text
+    assert (
+        "5 hosts, but at most 1 block in any of these rounds (10 sites, up to 10 in one): 4 hosts idle"
+        in text
+    )
+    assert "use fewer ranks, or set engine.lanes = 5" in text
+    with_lanes = plan(hpctrip, tiny, "-n", 6, "--device", "gpu", lines=["engine.lanes=5"])
+    assert "to fill 5 lanes" in with_lanes and "hosts idle" not in with_lanes
+    assert "are small for" not in with_lanes
+    alone = plan(hpctrip, tiny, "--device", "gpu", lines=["engine.lanes=5"])
+    assert "blocks of 2 sites, cut for engine.lanes = 5 hosts, are small for 1 host(s)" in alone
+    asked_for = plan(hpctrip, tiny, "-n", 6, lines=["ranks.device=cuda", "engine.lanes=5"])
+    assert "on a GPU, engine stacked" in asked_for
+    assert "on a CPU, engine sequential" in plan(hpctrip, tiny, "-n", 6, "--device", "cpu")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU to measure")
+def test_the_speed_of_a_gpu_that_is_not_here_is_not_made_up(hpctrip, tiny):
+    ended = hpctrip("plan", tiny, "--device", "gpu", "--rounds", 2)
+    assert ended.code == 0 and "nan" not in ended.out
+    text = re.sub(r"\s+", " ", ended.out)
+    assert "speed of a host not known (there is no GPU here to measure it" in text
+    assert "wall time not known" in text
+
+
+def test_planned_blocks_are_those_of_the_run(planned, trained):
+    lines = ("policy.kind=all", "engine={name = 'stacked', lanes = 4}", "stop.max_rounds=1")
+    blocks = first_rounds(planned(3, *lines), 1)[0].assignment.blocks
+    assert np.diff(blocks.starts).tolist() == [3, 3, 3, 1]
+    assert trained(*lines).meta["sites_per_block"] == 3
+
+
+def test_more_than_fits_a_hosts_memory_is_said(hpctrip, tiny):
+    assert "a host needs " in plan(hpctrip, tiny, "--memory-gb", 0.001)
+    assert "a host needs " not in plan(hpctrip, tiny, "--memory-gb", 64)
+
+
+def test_rank_0_does_not_count_among_those_that_share_the_cores(hpctrip, tiny, monkeypatch):
+    """Two hosts and the aggregator on two cores are what README suggests for a laptop."""
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    assert "as said here" not in plan(hpctrip, tiny, "-n", 3)
+    assert "as said here" not in plan(hpctrip, tiny, "-n", 41, "--device", "gpu")
+    warning = "10 hosts of 1 thread(s) at work on this machine's 2 cores would train about 5 times as long as said here"
+    assert f"{warning}; -n 3 fills them" in plan(hpctrip, tiny, "-n", 41)
 
 
 def test_a_speed_is_measured_where_none_is_given(hpctrip, tiny):

@@ -142,7 +142,13 @@ def test_what_differs_is_named_and_only_stop_rules_and_how_it_runs_may(tmp_path,
     with pytest.raises(InputError) as caught:
         resume(out, "seed=1", "policy.kind=static", "policy.k=3", "ranks.threads=2")
     assert {fault.place for fault in caught.value.faults} >= {"seed", "policy.kind", "ranks.threads"}
-    free = ["label=new", "checkpoint.every_rounds=3", "interrupt.margin_rounds=1", "ranks.transport=serial"]
+    free = [
+        "train.lr=0.01",
+        "label=new",
+        "checkpoint.every_rounds=3",
+        "interrupt.margin_rounds=1",
+        "ranks.transport=serial",
+    ]
     resumed = resume(out, *free)
     assert_same(resumed, undisturbed)
     assert resumed.input != undisturbed.input and diff(resumed, undisturbed) == []

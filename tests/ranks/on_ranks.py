@@ -26,7 +26,12 @@ def seen(ranks: Ranks) -> dict:
     long = ranks.lead(lambda: list(range(50_000)))  # more than fits into the first part
     told = ranks.lead(lambda: {"round": 1, "cohort": np.arange(3)})
     errors = []
-    for failing in (lambda: ranks.lead(refuse), lambda: together(ranks, refuse)):
+    refuse_at_the_last = refuse if rank == ranks.size - 1 else lambda: None
+    for failing in (
+        lambda: ranks.lead(refuse),
+        lambda: together(ranks, refuse),
+        lambda: together(ranks, refuse_at_the_last),
+    ):
         try:
             failing()
         except InputError as error:

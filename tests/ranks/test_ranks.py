@@ -28,6 +28,7 @@ SCENARIO = (
 )
 FAULTY_WORKLOAD = '[workload]\nkind = "faulty"\ntrain_samples = 400\ntest_samples = 200\n'
 STACKED = (*SCENARIO, "engine.name=stacked", "engine.sites_per_block=4", "stop.max_rounds=2")
+LANES = (*SCENARIO, "engine={name = 'stacked', lanes = 4}", "policy.kind=all", "stop.max_rounds=2")
 TOP_K = (*SCENARIO, "policy.kind=all", "engine.sites_per_block=2", "compression.kind=top-k")
 FEW_SITES = (*SCENARIO, "sites.num_sites=3")
 
@@ -60,10 +61,10 @@ def test_the_scenario_says_something(serial):
 
 @pytest.fixture(scope="module")
 def scenarios(tiny_workloads):
-    """Name -> `-o` lines: every workload, and KWT-1 and its AdamW in stacked blocks too."""
+    """Name -> `-o` lines: every workload, KWT-1 and its AdamW in stacked blocks too, blocks sized for four hosts."""
     others = {name: (*lines, "stop.max_rounds=2") for name, lines in tiny_workloads.items()}
     stacked = ("engine.name=stacked", "engine.sites_per_block=4")
-    return {"emnist": SCENARIO, **others, "speech stacked": (*others["speech"], *stacked)}
+    return {"emnist": SCENARIO, **others, "speech stacked": (*others["speech"], *stacked), "lanes": LANES}
 
 
 @pytest.fixture(scope="module")
@@ -101,9 +102,15 @@ def test_the_result_is_the_same_to_the_bit_on_any_number_of_ranks(n, on_ranks, s
         assert facts(run) == facts(expected), name
 
 
+def test_blocks_for_four_hosts_are_no_larger_than_three_of_ten_sites_and_recorded(in_one_process):
+    meta = in_one_process["lanes"].meta
+    assert meta["blocks"] == "blocks of at most 32 sites, to fill 4 lanes" and meta["sites_per_block"] == 3
+    assert in_one_process["emnist"].meta["blocks"] == "blocks of 1 site"
+
+
 @pytest.fixture(scope="module")
-def on_five(on_ranks):
-    """The runs that five ranks made."""
+def made_on_five(on_ranks):
+    """The runs that five ranks made: how they ended and their folder."""
     return on_ranks(
         5,
         {
@@ -112,7 +119,23 @@ def on_five(on_ranks):
             "few sites": FEW_SITES,
             "top-k": (*TOP_K, "ranks.transport=nccl"),
         },
-    )[1]
+    )
+
+
+@pytest.fixture(scope="module")
+def on_five(made_on_five):
+    """Their folder."""
+    return made_on_five[1]
+
+
+@pytest.mark.mpi
+def test_a_run_says_once_how_many_hosts_have_nothing_to_train(made_on_five):
+    notes = [line for line in made_on_five[0].out.splitlines() if "hosts idle;" in line]
+    assert len(notes) == 3  # the fourth run's blocks fill four hosts in its first round
+    assert notes[0] == (
+        "note: 4 hosts, but at most 1 block in round 1 (1 site, up to 1 in one): 3 hosts idle; "
+        "use fewer ranks, unless cohorts grow"
+    )
 
 
 @pytest.mark.mpi
@@ -191,7 +214,7 @@ def test_every_transport_keeps_the_contract(transport, machines, on_machines):
         assert seen["told"] == [1, 0, 1, 2] and seen["long"] == [50_000, sum(range(50_000))]
         # ranks 1 + 2 + 3 + 4 = 10, 4 x 2^40, -10; halved by the step
         assert seen["params"] == [5.0, 2.0**41, -5.0] and seen["dtype"] == "torch.float32"
-    assert first["is_aggregator"] and first["errors"] == ["policy.k: too large"] * 2
+    assert first["is_aggregator"] and first["errors"] == ["policy.k: too large"] * 3
     assert first["gathered"] == [0, 1, 4, 9, 16]
     assert first["tail"] == [4, 100] and first["total"] == [5, 10]
     assert first["rows"] == {"2": [1.5] * 3, "4": [2.5] * 3, "6": [3.5] * 3, "8": [4.5] * 3}
@@ -199,7 +222,7 @@ def test_every_transport_keeps_the_contract(transport, machines, on_machines):
         before = {1: 4, 2: 1, 3: 2, 4: 3}.get(rank)
         assert seen["given"] == ({str(2 * before): [before + 0.5] * 3} if before else {})
     for seen in others:
-        assert not seen["is_aggregator"] and seen["errors"] == [2, 2]
+        assert not seen["is_aggregator"] and seen["errors"] == [2, 2, 2]
         assert seen["gathered"] is seen["tail"] is seen["total"] is seen["rows"] is None
 
 
@@ -208,7 +231,7 @@ def test_one_process_keeps_the_contract(launch, tmp_path):
     assert ended.code == 0, ended.err
     seen = json.loads((tmp_path / "serial-0.json").read_text())
     assert seen["is_aggregator"] and seen["hosts"] == [0] and seen["gathered"] == [0]
-    assert seen["errors"] == ["policy.k: too large"] * 2
+    assert seen["errors"] == ["policy.k: too large"] * 3
     assert seen["rows"] == seen["given"] == {"0": [0.5] * 3}
     assert seen["params"] == [0.0, 2.0**39, 0.0] and seen["tail"] == [1, 0] and seen["total"] == [1, 0]
 

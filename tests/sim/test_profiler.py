@@ -1,11 +1,13 @@
 import numpy as np
 import pytest
 
+from hpctrip.base.errors import InputError
 from hpctrip.sim.faults import Faults
 from hpctrip.sim.network import Network
 from hpctrip.sim.power import POWER_MODELS
 from hpctrip.sim.profiler import Profiler
 from hpctrip.sim.rounds import History
+from hpctrip.sim.sites import SITES
 from hpctrip.sim.throughput import THROUGHPUT_MODELS
 from hpctrip.sim.timing import Timing
 from hpctrip.sim.world import World
@@ -83,3 +85,21 @@ def test_noisy_power_stays_a_fraction_and_noisy_delay_positive(world):
     for seed in range(50):
         seen = Profiler(power_noise=5.0, delay_noise=3.0).view(world, 0.0, History(), np.ones(2), seed)
         assert ((seen.power_fraction >= 0) & (seen.power_fraction <= 1)).all() and (seen.comm_s > 0).all()
+
+
+def test_what_is_seen_and_what_the_network_says_are_finite_or_named(world):
+    history, work_s = History(), np.ones(2)
+    with pytest.raises(InputError, match=r"^profiler: gave the delays that it sees with \[\d\] = inf"):
+        Profiler(delay_noise=1e6).view(world, 0.0, history, work_s, seed=0)
+
+    class Own(Network):
+        def comm_s(self, distance_m, bandwidth_bps, up_bytes, down_bytes):
+            return -distance_m
+
+    sites, power, throughput = (
+        registry[registry.default]() for registry in (SITES, POWER_MODELS, THROUGHPUT_MODELS)
+    )
+    with pytest.raises(
+        InputError, match=r"^network \(.*test_profiler.py\): gave the communication delays in s "
+    ):
+        World.build(sites, Own(), power, throughput, Timing(), 1e6, seed=0)

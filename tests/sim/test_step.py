@@ -124,7 +124,9 @@ def test_a_policy_that_chooses_what_is_no_cohort_is_refused(unequal):
         def select(self, sites, history, rng):
             return Decision(np.array([1, 1]))
 
-    with pytest.raises(InputError, match=r"policy 'twice': chose \[1 1\] in round 1"):
+    with pytest.raises(
+        InputError, match=r"policy.kind = 'twice' \(.*test_step.py\): chose \[1 1\] in round 1"
+    ):
         unequal(world(), policy=Twice()).begin(State())
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import click
 
-from hpctrip.app.arguments import FILE, Speed, an_input
+from hpctrip.app.arguments import FILE, an_input, planning
 from hpctrip.app.net import Reader
 from hpctrip.base.text import printable, printable_toml
+from hpctrip.base.units import GB
 from hpctrip.ranks.guardian import Guardian
 
 Given = tuple[str, ...]
@@ -64,23 +67,12 @@ def check(**given: Given) -> None:
 
 @click.command()
 @an_input
-@click.option("-n", "num_ranks", type=click.IntRange(1, 100_000), default=1, help="Ranks, rank 0 included.")
-@click.option("--rounds", type=click.IntRange(1, 10_000), default=10, help="Rounds to look ahead.")
-@click.option(
-    "--samples-per-second",
-    type=Speed(),
-    help="Speed of a host; absent: a few batches are trained here.",
-)
-@click.option(
-    "--gbit-per-second",
-    type=Speed(),
-    default=10,
-    show_default=True,
-    help="Bandwidth of a rank's link to the others.",
-)
+@planning
 def plan(
     num_ranks: int,
     rounds: int,
+    device: Literal["auto", "cpu", "gpu"],
+    memory_gb: float | None,
     samples_per_second: float | None,
     gbit_per_second: float,
     **given: Given,
@@ -92,7 +84,8 @@ def plan(
     from hpctrip.app.forecast import forecast
 
     experiment = read_input(**given).experiment
-    planned = forecast(experiment, num_ranks, rounds, samples_per_second, gbit_per_second * 1e9)
+    speeds = samples_per_second, gbit_per_second * 1e9
+    planned = forecast(experiment, num_ranks, rounds, *speeds, device, memory_gb and memory_gb * GB)
     Console(highlight=False).print(planned)
 
 

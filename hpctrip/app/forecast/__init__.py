@@ -9,6 +9,7 @@ cancels from the choice of k.
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 import torch
 from rich.console import Group
@@ -21,8 +22,11 @@ from hpctrip.app.forecast.speed import Speed, probe
 from hpctrip.app.host import Host
 from hpctrip.app.net import reading
 from hpctrip.ranks.base import hosts_of
-from hpctrip.ranks.device import choose_device, hosts_kind
+from hpctrip.ranks.device import choose_device
 from hpctrip.ranks.serial import SerialRanks
+
+Planned = Literal["auto", "cpu", "gpu"]
+"""What the hosts train on: GPUs may be planned where there are none. auto: as the input says, else as it is here."""
 
 
 class PlannedRanks(SerialRanks):
@@ -38,17 +42,30 @@ def forecast(
     num_rounds: int,
     samples_per_second: float | None,
     bandwidth_bps: float,
+    planned: Planned = "auto",
+    memory_bytes: float | None = None,
 ) -> Group:
-    """The report. `bandwidth_bps` is that of a rank's link to the others. Raises InputError for bad input."""
+    """The report. `bandwidth_bps` is that of a rank's link to the others, `memory_bytes` what a host has (None: not
+    known). Raises
+    InputError for bad input."""
     with reading():
         torch.set_num_threads(experiment.ranks.threads)
-        device = choose_device(experiment.ranks.device, SerialRanks())
-        kind = hosts_kind(experiment.ranks.device, device, SerialRanks())
+        device, kind = _device(experiment.ranks.device if planned == "auto" else planned)
         num_sites = experiment.num_sites()
         experiment.workload.prepare_data(experiment.seed)
         task = experiment.workload.checked_task(experiment.seed)
         aggregator = Aggregator(Host(experiment, num_sites, task, PlannedRanks(num_ranks), device, kind))
     rounds = first_rounds(aggregator, num_rounds)
-    given = samples_per_second is not None
-    speed = Speed(samples_per_second, math.inf, "as given") if given else probe(aggregator.host)
-    return report(aggregator, rounds, speed, bandwidth_bps)
+    if samples_per_second is not None:
+        speed = Speed(samples_per_second, math.inf, "as given")
+    elif device.type == kind:
+        speed = probe(aggregator.host, max(map(len, rounds[0].assignment.blocks), default=1))
+    else:
+        speed = Speed(math.nan, math.inf, "there is no GPU here to measure it; --samples-per-second gives it")
+    return report(aggregator, rounds, speed, bandwidth_bps, memory_bytes or math.inf)
+
+
+def _device(name: str) -> tuple[torch.device, str]:
+    """The device to plan on, and the kind ("cpu" or "cuda") that the hosts have."""
+    device = choose_device(name, SerialRanks())
+    return device, "cuda" if name in ("gpu", "cuda") else device.type

@@ -28,7 +28,8 @@ def traffic(host: Host, assignment: Assignment) -> Traffic:
 
 
 def wall_s(host: Host, rounds: list[PlannedRound], speed: Speed, bandwidth_bps: float) -> np.ndarray:
-    """Predicted wall time of every round: the busiest host trains, the vectors are exchanged, the batches evaluated."""
+    """Predicted wall time of every round: the busiest host trains, the vectors are exchanged, the batches evaluated.
+    NaN where the speed is not known."""
     batches = math.ceil(len(host.eval_batches) / len(host.ranks.hosts))
     evaluation_s = batches * host.experiment.evaluate.batch_size / speed.evaluate_per_s
     return np.array(
@@ -58,7 +59,7 @@ def memory_bytes(host: Host, num_sites: int) -> dict[str, int]:
     return {
         "model": model,
         "sum": partial_sum_bytes(p, t),
-        "engine": host.engine.memory_bytes(host.sites_per_block),
+        "engine": host.engine.memory_bytes(host.sites_per_block(num_sites)),
         "data": host.task.train.nbytes,
         "kept": 4 * host.memory.length * int(sites_at.max()),
         "aggregator": model + 16 * (p + t) + 16 * p + 4 * host.memory.length * int(sites_at.sum()),

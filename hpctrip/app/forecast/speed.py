@@ -22,16 +22,16 @@ class Speed:
     """How fast one host is."""
 
     train_per_s: float
-    """Training samples per second."""
+    """Training samples per second; NaN: not known."""
     evaluate_per_s: float
     """Held-out samples per second; inf: not known, taken as free."""
     origin: str
 
 
-def probe(host: Host) -> Speed:
+def probe(host: Host, sites_per_block: int) -> Speed:
     """Train a few batches of one block with the real engine here, and evaluate one; the first of each only warms up."""
     params, batch = host.initial_params, host.work.batch_size
-    block = [int(site) for site in np.argsort(-host.num_visits, kind="stable")[: host.sites_per_block]]
+    block = [int(site) for site in np.argsort(-host.num_visits, kind="stable")[:sites_per_block]]
     orders = [host.site_work(site, 1).order for site in block]
     partial, compressor = PartialSum(len(params), 0, host.device), Compressor(host.experiment.compression, 0)
 
@@ -52,5 +52,5 @@ def probe(host: Host) -> Speed:
     samples, seconds = train(min(longest, 2 + int(_PROBE_S * 2 / max(seconds, 1e-6))))
     began = time.perf_counter()
     seen = evaluate(host.task, host.model, params, first).seen
-    where = f"measured here in {seconds:.1f} s, {host.engine_choice}, {host.device}"
+    where = f"measured here in {seconds:.1f} s, {host.device}"
     return Speed(samples / seconds, seen / (time.perf_counter() - began), where)

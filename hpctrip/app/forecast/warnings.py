@@ -6,24 +6,29 @@ import os
 
 from hpctrip.app.aggregator import Aggregator
 from hpctrip.app.forecast.rounds import PlannedRound
+from hpctrip.app.idle import idle_hosts
 from hpctrip.sim.timing import Timing
 
 
 def warnings(aggregator: Aggregator, rounds: list[PlannedRound]) -> list[str]:
     """What is probably not meant, or worth knowing before the results are read."""
     e, host, world = aggregator.experiment, aggregator.host, aggregator.world
-    num_hosts = len(host.ranks.hosts)
     found = []
-    most = max(len(r.assignment.blocks) for r in rounds)
-    if num_hosts > most:
+    if note := idle_hosts(host, [r.assignment for r in rounds], "in any of these rounds"):
+        found.append(note)
+    lanes, num_hosts = e.engine.lanes or 1, len(host.ranks.hosts)
+    size = host.sites_per_block(rounds[-1].row.num_sites)
+    if 2 * num_hosts <= lanes and size < host.block_rule.most:
         found.append(
-            f"{num_hosts} hosts, but at most {most} blocks a round here: {num_hosts - most} hosts idle; use fewer "
-            f"ranks or a smaller engine.sites_per_block (now {host.sites_per_block})"
+            f"blocks of {size} sites, cut for engine.lanes = {lanes} hosts, are small for {num_hosts} host(s): "
+            f"engine.lanes = {num_hosts} would be faster here (and give other last bits)"
         )
-    cores = os.cpu_count() or 1
-    if host.ranks.size * e.ranks.threads > cores:
+    cores, threads = os.cpu_count() or 1, e.ranks.threads
+    at_work = max(int((r.blocks > 0).sum()) for r in rounds)  # rank 0, among others, mostly waits
+    if host.hosts_kind == "cpu" and at_work > 1 and at_work * threads > cores:
         found.append(
-            f"{host.ranks.size} ranks of {e.ranks.threads} thread(s) on this machine's {cores} cores would share them"
+            f"{at_work} hosts of {threads} thread(s) at work on this machine's {cores} cores would train about "
+            f"{at_work * threads / cores:.2g} times as long as said here; -n {max(1, cores // threads) + 1} fills them"
         )
     sizes = host.num_samples
     if (small := int((sizes < host.work.batch_size).sum())) > 0:

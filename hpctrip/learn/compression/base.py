@@ -9,9 +9,9 @@ import torch
 import torch.nn.functional as F
 
 from hpctrip.base.component import Component, Registry
-from hpctrip.base.door import numbers
+from hpctrip.base.door import numbers, place_of
 from hpctrip.base.rng import stream
-from hpctrip.learn.door import parameters
+from hpctrip.learn.door import finite, parameters
 
 
 class Compression(Component):
@@ -43,9 +43,23 @@ class Compression(Component):
         """Size of the payload relative to the float32 update."""
         return self.checked_payload_bytes(num_params) / (4 * num_params)
 
+    def try_roundtrip(self, num_params: int, seed: int) -> None:
+        """Before the first round: InputError where a small update decodes to what is none."""
+        if self.lossless:
+            return
+        delta = torch.linspace(-1e-3, 1e-3, num_params)
+        rng, place = stream(seed, "compression/trial"), place_of("compression", self)
+        finite(self.checked_roundtrip(delta, rng), place, "a decoded update")
+
+    def checked_roundtrip(self, delta: torch.Tensor, rng: np.random.Generator) -> torch.Tensor:
+        """What the aggregator decodes, or InputError where it is no update."""
+        return parameters(
+            self.roundtrip(delta, rng), delta, place_of("compression", self), "a decoded update"
+        )
+
     def checked_payload_bytes(self, num_params: int) -> float:
         """The size, or InputError where it is none: finite, 0 or more."""
-        size, place = self.payload_bytes(num_params), f"compression.kind = {self.kind!r}"
+        size, place = self.payload_bytes(num_params), place_of("compression", self)
         return float(numbers(size, (), 0.0, np.finfo(float).max, place, "payload_bytes"))
 
 
@@ -71,14 +85,10 @@ class Compressor:
             return delta
         rng = stream(self.seed, "compression", round, site)
         if residual is None:
-            return self._decoded(delta, rng)
-        sent = self._decoded(residual.add_(delta), rng)
+            return self.rule.checked_roundtrip(delta, rng)
+        sent = self.rule.checked_roundtrip(residual.add_(delta), rng)
         residual.sub_(sent)
         return sent
-
-    def _decoded(self, delta: torch.Tensor, rng: np.random.Generator) -> torch.Tensor:
-        place = f"compression.kind = {self.rule.kind!r}"
-        return parameters(self.rule.roundtrip(delta, rng), delta, place, "a decoded update")
 
 
 def in_buckets(delta: torch.Tensor, bucket_size: int) -> torch.Tensor:

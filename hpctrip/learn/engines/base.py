@@ -56,7 +56,7 @@ class Engine(Protocol):
 
     name: str
     sites_per_block: int
-    """Sites in one block, unless the input says otherwise."""
+    """Sites in its largest block, unless the input says otherwise."""
     description: str
     """How sites train here, in words for the user."""
 

@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, Field
 from hpctrip.base.component import Component, unknown_name
 from hpctrip.base.errors import InputError
 from hpctrip.learn.engines.base import Engine
+from hpctrip.learn.engines.blocks import BlockRule
 from hpctrip.learn.engines.sequential import Sequential
 from hpctrip.learn.engines.stacked import Stacked
 from hpctrip.learn.engines.tensors import Precision
@@ -22,6 +23,14 @@ def _renamed(name: Any) -> Any:
     return "sequential" if name == "loop" else name
 
 
+def _spelled(size: Any) -> Any:
+    """What older results files hold where no size was given."""
+    return "auto" if size is None else size
+
+
+_Size = Annotated[int, Field(ge=1)]
+
+
 class EngineChoice(Component):
     """How a block of sites is trained."""
 
@@ -30,8 +39,17 @@ class EngineChoice(Component):
     precision: Precision = "float32"
     """Of matrix products and convolutions in training; anything but float32 changes results, in the third digit or so.
     tf32 is a GPU's and does nothing on a CPU."""
-    sites_per_block: int | None = Field(None, ge=1)
-    """Sites in one block, the unit of placement; absent: 1 for sequential, 32 for stacked, on any number of ranks."""
+    sites_per_block: Annotated[Literal["auto"] | _Size, BeforeValidator(_spelled)] = "auto"
+    """Sites in one block, the unit of placement. auto: 1 for sequential; for stacked 32, or fewer with `lanes`."""
+    lanes: int | None = Field(None, ge=1, le=1_000_000)
+    """Hosts that the scenario is sized for, however many there are: stacked blocks are made small enough that a round's
+    sites fill them. Absent: all blocks but the last are full. Changes the last bits, as `sites_per_block` does."""
+
+    def block_rule(self, engine: type[Engine]) -> BlockRule:
+        """The blocks that this engine trains."""
+        if self.sites_per_block == "auto":
+            return BlockRule(engine.sites_per_block, self.lanes)
+        return BlockRule(self.sites_per_block)
 
 
 def choose(name: str, device: torch.device | str, sequential_only: str = "") -> tuple[type[Engine], str]:

@@ -12,7 +12,7 @@ import numpy as np
 from pydantic import Field
 
 from hpctrip.base.component import Component, Registry
-from hpctrip.base.door import integers
+from hpctrip.base.door import integers, place_of
 from hpctrip.base.errors import InputError
 from hpctrip.base.rng import stream
 
@@ -48,7 +48,7 @@ class Partition(Component):
                 "use fewer sites, or more training samples",
             )
         rng = stream(seed, f"partition/{self.kind}")
-        place = f"partition.kind = {self.kind!r}"
+        place = place_of("partition", self)
         owner = self.owners(np.asarray(labels), groups, num_sites, rng)
         owner = integers(owner, (num_samples,), NOBODY, num_sites - 1, place, "the owners")
         by_site = np.argsort(owner, kind="stable")  # stable: indices stay sorted within a site

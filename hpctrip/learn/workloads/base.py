@@ -5,16 +5,20 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from hpctrip.base.component import Component, Registry
+from hpctrip.base.door import place_of
+from hpctrip.base.errors import InputError
+from hpctrip.base.inputs import resolved, validate
 from hpctrip.learn.local_work import LocalWork
 from hpctrip.learn.task import Task, checked
 
 
 class Workload(Component):
-    """Base of all workloads. Class attributes `lr`, `batch_size`, `local_epochs` are the paper's (Table 2)."""
+    """Base of all workloads. The class attributes are what [train] means where it is silent: the paper's (Table 2).
+    None: the input has to say it."""
 
-    lr: ClassVar[float]
-    batch_size: ClassVar[int]
-    local_epochs: ClassVar[float]
+    lr: ClassVar[float | None] = None
+    batch_size: ClassVar[int | None] = None
+    local_epochs: ClassVar[float] = 1
     optimizer: ClassVar[Literal["sgd", "adamw"]] = "sgd"
     weight_decay: ClassVar[float] = 0.0
 
@@ -30,7 +34,7 @@ class Workload(Component):
 
     def checked_task(self, seed: int) -> Task:
         """The task, or InputError where its samples and labels are none."""
-        return checked(self.task(seed), f"workload.kind = {self.kind!r}")
+        return checked(self.task(seed), place_of("workload", self))
 
     def local_work(self, given: LocalWork) -> LocalWork:
         """What a site does in a round: as given, and where that says nothing, this workload's own."""
@@ -41,6 +45,24 @@ class Workload(Component):
             optimizer=self.optimizer,
             weight_decay=self.weight_decay,
         )
+
+    def checked_local_work(self, given: LocalWork) -> LocalWork:
+        """The local work, or InputError where it is none: every value within its bounds, nothing absent that a site
+        needs to know."""
+        work, place = self.local_work(given), place_of("workload", self)
+        if not isinstance(work, LocalWork):
+            raise InputError(
+                place, f"gave a {type(work).__name__} as its local work", "it must be a LocalWork"
+            )
+        try:
+            validate(resolved(work), LocalWork)
+        except InputError as error:
+            raise InputError(place, f"gave train.{error.faults[0]}") from None
+        if absent := work.absent():
+            raise InputError(
+                place, f"gave no {absent[0]}", f"set {', '.join(f'train.{key}' for key in absent)}"
+            )
+        return work
 
 
 WORKLOADS = Registry("workload", default="emnist")

@@ -88,6 +88,10 @@ class Emnist(Workload):
             raise ValueError(f"{most:,} samples are asked for, but at most {MOST_GLYPHS:,} glyphs are drawn")
         return self
 
+    def in_force(self) -> Self:
+        """With the number of glyphs that are rendered where none is given."""
+        return super().in_force().filled_in(**{f"{part}_samples": self._limit(part) for part in PARTS})
+
     def prepare_data(self, seed: int) -> None:
         """Render or decompress into the cache, once per node. Raises InputError naming what is missing or damaged."""
         self._folder(seed)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -59,6 +59,10 @@ class Shakespeare(Workload):
     sentences: Sentences = Sentences()
     """How much synthetic text there is; ignored with data from files."""
 
+    def in_force(self) -> Self:
+        """With the stride that belongs to what is predicted."""
+        return super().in_force().filled_in(stride=1 if self.predict == "last" else WINDOW)
+
     def prepare_data(self, seed: int) -> None:
         """Cut the texts into windows in the cache, once per node. Raises InputError naming the file that is wrong."""
         self._folder(seed)
@@ -92,7 +96,7 @@ class Shakespeare(Workload):
 
     def _folder(self, seed: int) -> Path:
         """The folder of the prepared arrays. Its key holds everything that they depend on."""
-        settings: dict[str, Any] = self.model_dump(exclude={"data", "sentences"})
+        settings: dict[str, Any] = self.in_force().model_dump(exclude={"data", "sentences"})
         if self.data == "sentences":
             settings |= {"sentences (synthetic)": self.sentences.model_dump(), "version": VERSION}
             settings["seed"] = seed
@@ -117,7 +121,7 @@ class Shakespeare(Workload):
         else:
             by_part = {"train": list(kept.values()), "test": list(spoken["test"].values())}
         arrays = {"roles": np.array([len(kept), len(whole) - len(kept)])}
-        stride = self.stride or (1 if self.predict == "last" else WINDOW)
+        stride = self.in_force().stride
         for part in PARTS:
             cuts = [cut[::stride] for cut in by_part[part]]
             num_windows = sum(map(len, cuts))

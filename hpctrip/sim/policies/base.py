@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 
 from hpctrip.base.component import Component, Registry
+from hpctrip.base.door import instance, integers
 from hpctrip.base.errors import InputError
 from hpctrip.sim.rounds import Candidates, History
 from hpctrip.sim.view import SiteView
@@ -20,6 +21,46 @@ class Decision:
 
     cohort: np.ndarray
     candidates: Candidates | None = None
+
+    def checked(self, num_sites: int, place: str, round: int) -> Self:
+        """The same, or InputError at `place` (the policy's) where it is no decision: a non-empty set of distinct sites,
+        and of every candidate a size and three numbers, which may be NaN or infinite."""
+        cohort = np.asarray(self.cohort)
+        if not (
+            cohort.ndim == 1
+            and len(cohort)
+            and np.issubdtype(cohort.dtype, np.integer)
+            and len(np.unique(cohort)) == len(cohort)
+            and cohort.min() >= 0
+            and cohort.max() < num_sites
+        ):
+            raise InputError(
+                place,
+                f"chose {' '.join(np.array2string(cohort, threshold=10).split())} in round {round}",
+                f"a cohort is a non-empty array of distinct site indices from 0 to {num_sites - 1}",
+            )
+        return replace(
+            self, cohort=cohort.astype(np.int64), candidates=self._weighed(num_sites, place, round)
+        )
+
+    def _weighed(self, num_sites: int, place: str, round: int) -> Candidates | None:
+        if self.candidates is None:
+            return None
+        found = instance(self.candidates, Candidates, place, f"the candidates of round {round}")
+        shape = np.shape(found.k)[:1] or (1,)
+        if shape == (0,):
+            raise InputError(place, f"gave no candidates in round {round}", "give None where none is weighed")
+        k = integers(found.k, shape, 1, num_sites, place, f"the candidates' k in round {round}")
+        for name in ("gain", "round_s", "efficiency"):
+            value = np.asarray(getattr(found, name))
+            if value.dtype != np.float64 or value.shape != shape:
+                sort = f"{value.dtype} {list(value.shape)}"
+                raise InputError(
+                    place,
+                    f"gave the candidates' {name} as {sort} in round {round}",
+                    f"it must be float64 {list(shape)}",
+                )
+        return replace(found, k=k)
 
 
 class Policy(Component):

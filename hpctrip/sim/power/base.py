@@ -7,6 +7,8 @@ from typing import Protocol
 import numpy as np
 
 from hpctrip.base.component import Component, Registry
+from hpctrip.base.door import instance, place_of, positive
+from hpctrip.base.errors import InputError
 
 
 class PowerSupply(Protocol):
@@ -35,6 +37,26 @@ class PowerModel(Component):
     def supply(self, num_sites: int, seed: int) -> PowerSupply:
         """The supply of `num_sites` sites. Drawn from named streams: the same seed gives the same power."""
         raise NotImplementedError
+
+    def checked_supply(self, num_sites: int, seed: int) -> PowerSupply:
+        """The supply, or InputError where it is none. Its fractions are checked where they are asked for (`World`)."""
+        found, place = self.supply(num_sites, seed), place_of("power", self)
+        lacks = [name for name in ("step_s", "synthetic", "fraction", "describe") if not hasattr(found, name)]
+        if lacks:
+            problem = f"gave a {type(found).__name__} without {' and '.join(lacks)} as its supply"
+            raise InputError(place, problem, "see PowerSupply")
+        positive(found.step_s, place, "step_s")
+        instance(found.synthetic, bool, place, "synthetic")
+        for name, values in instance(found.describe(), dict, place, "its description").items():
+            array = np.asarray(values)
+            if not str(name).isidentifier() or array.shape != (num_sites,) or array.dtype.kind not in "biufU":
+                sort = f"{array.dtype} {list(array.shape)}"
+                raise InputError(
+                    place,
+                    f"describes {name!r} as {sort}",
+                    f"it must be [{num_sites}] numbers or texts by name",
+                )
+        return found
 
 
 class SteadySupply:

@@ -1,0 +1,53 @@
+"""The size of a round's blocks: from the sites that train and what the scenario declares, never from the ranks."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hpctrip.learn.engines import ENGINES, EngineChoice
+from hpctrip.learn.engines.blocks import BlockRule
+from hpctrip.ranks.placement import cut
+
+NUMBERS = st.integers(1, 5000)
+
+
+def sizes(num_sites, **table):
+    """Sites of every stacked block of a round with so many sites."""
+    rule = EngineChoice(**table).block_rule(ENGINES["stacked"])
+    return np.diff(cut(np.arange(num_sites), rule.size(num_sites)).starts).tolist()
+
+
+def test_without_lanes_blocks_are_full():
+    assert sizes(23) == [23] and sizes(100) == [32, 32, 32, 4]
+
+
+def test_lanes_make_blocks_small_enough_to_fill_them():
+    assert sizes(23, lanes=40) == [1] * 23
+    assert sizes(100, lanes=40) == [3] * 33 + [1]
+    assert sizes(100, lanes=2) == [25] * 4  # two turns of two lanes, not 32, 32, 32 and 4
+    assert sizes(1300, lanes=40) == [17] * 76 + [8]  # one turn would need blocks of 33
+
+
+def test_a_size_that_is_given_holds_whatever_the_lanes():
+    assert sizes(10, sites_per_block=4, lanes=40) == [4, 4, 2]
+
+
+def test_the_sequential_engine_trains_sites_alone():
+    assert {EngineChoice(lanes=40).block_rule(ENGINES["sequential"]).size(k) for k in (0, 1, 39, 500)} == {1}
+
+
+@given(num_sites=NUMBERS, lanes=NUMBERS, most=st.integers(1, 64))
+def test_no_lane_has_more_turns_than_the_largest_block_asks_for(num_sites, lanes, most):
+    size = BlockRule(most, lanes).size(num_sites)
+    turns = -(-num_sites // (lanes * most))
+    assert 1 <= size <= most and -(-num_sites // size) <= lanes * turns
+
+
+@pytest.mark.parametrize("lanes", [None, 1, 40])
+def test_a_round_without_sites_has_no_blocks(lanes):
+    assert sizes(0, lanes=lanes) == []
+
+
+def test_older_files_say_nothing_where_they_mean_auto():
+    assert EngineChoice.model_validate({"sites_per_block": None}) == EngineChoice()
