@@ -41,7 +41,11 @@ def main() -> None:
             error.message = printable(error.message, 1000)  # it quotes the command line
             error.show()
         sys.exit(error.exit_code)
-    except click.Abort:
+    except click.Abort as end:
+        if isinstance(
+            end.__cause__, EOFError
+        ):  # for click, too, the end of the terminal: here it is a file's
+            raise end.__cause__ from None
         sys.exit(130)
     except HpctripError as error:
         for line in str(error).splitlines():

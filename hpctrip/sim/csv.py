@@ -10,7 +10,6 @@ from __future__ import annotations
 import csv
 import io
 import re
-import reprlib
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ import numpy as np
 from hpctrip.base.component import unknown_name
 from hpctrip.base.errors import InputError
 from hpctrip.base.files import gunzipped, read_file
+from hpctrip.base.text import shown
 
 MAX_BYTES = 2**26
 """Of a table, packed and unpacked: four times a month of all of Google's domains in one file."""
@@ -52,8 +52,7 @@ class Table:
         """InputError where one of these columns is not there."""
         for name in names:
             if name not in self.columns:
-                known = [reprlib.repr(column)[1:-1] for column in self.columns]  # cut and escaped
-                problem = f"has no column {name!r}; {unknown_name(name, known)}"
+                problem = f"has no column {name!r}; {unknown_name(name, self.columns)}"
                 raise InputError(self.place, problem, f"needed: {', '.join(names)}")
 
     def numbers(self, name: str, may_lack: bool = False) -> np.ndarray:
@@ -91,7 +90,7 @@ class Table:
         """InputError for the first row that is `wrong` [R]."""
         if wrong.any():
             row = int(wrong.argmax())
-            value = reprlib.repr(self.columns[name][row])  # a part of a long one
+            value = shown(self.columns[name][row])
             raise InputError(f"{self.place}, line {self.lines[row]}", f"{name} = {value} {problem}", way_out)
 
     def _filled(self, name: str, may_lack: bool) -> np.ndarray:
@@ -124,7 +123,7 @@ def read_table(path: str | Path, place: str = "", may_comment: bool = False) -> 
     header = fields[:width]
     twice = [name for name in header if header.count(name) > 1]
     if twice:
-        raise InputError(place, f"has two columns {reprlib.repr(twice[0])}", "give every column its own name")
+        raise InputError(place, f"has two columns {shown(twice[0])}", "give every column its own name")
     columns = {name: fields[width + i :: width] for i, name in enumerate(header)}
     return Table(place, columns, lines[1:], comment)
 

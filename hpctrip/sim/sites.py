@@ -118,10 +118,9 @@ class CsvSites(SiteLaw):
         units_m = {"distance_m": 1.0, "distance_mi": MILE_M}
         found = [name for name in units_m if name in table.columns]
         if len(found) != 1:
+            columns = ", ".join(table.columns)
             problem = (
-                "has both columns distance_m and distance_mi"
-                if found
-                else "has no column distance_m or distance_mi"
+                f"{'more than one' if found else 'no'} column distance_m or distance_mi among: {columns}"
             )
             raise InputError(table.place, problem, "give one of them")
         (name,) = found

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import hpctrip as package
-from hpctrip.app.cli import cli
+from hpctrip.app.cli import cli, main
 from hpctrip.learn.workloads import WORKLOADS
 from hpctrip.sim.policies import POLICIES
 
@@ -167,3 +167,13 @@ def test_a_reader_that_leaves_early_is_no_error(launch):
     err = process.stderr.read()
     process.wait(timeout=100)
     assert "Traceback" not in err, err
+
+
+def test_an_end_of_file_that_nobody_foresaw_does_not_look_like_ctrl_c(monkeypatch, tmp_path):
+    def cut(*arguments):
+        raise EOFError("the file is cut short")
+
+    monkeypatch.setattr("hpctrip.learn.data.fetch.fetch", cut)
+    monkeypatch.setattr("sys.argv", ["hpctrip", "fetch", "emnist", str(tmp_path)])
+    with pytest.raises(EOFError, match="the file is cut short"):
+        main()

@@ -58,7 +58,10 @@ def test_sites_are_read_from_a_csv_in_miles_or_metres(tmp_path):
         ("distance_mi\n3\nTrue\n", "line 3: distance_mi = 'True'"),
         ("distance_mi\n3\n\n7\n", "line 3: distance_mi = ''"),
         ("distance_mi\n1e308\n", "line 2: distance_mi = '1e308'"),
-        ("distance_mi,distance_m\n1,2\n", "both columns distance_m and distance_mi"),
+        (
+            "distance_mi,distance_m\n1,2\n",
+            "more than one column distance_m or distance_mi among: distance_mi, distance_m",
+        ),
     ],
 )
 def test_a_wrong_csv_is_one_clear_line(tmp_path, text, complaint):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import reprlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.files import GET_AGAIN, gunzipped, read_file
+from hpctrip.base.text import shown
 
 MAX_BYTES = 2**30
 """Of a data file, packed and unpacked: twice EMNIST's largest (547 MB), and more than any that LEAF's scripts write."""
@@ -46,7 +46,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(content) < len(pairs):
         seen: set[str] = set()
         twice = next(name for name, _ in pairs if name in seen or seen.add(name))
-        raise ValueError(f"the name {reprlib.repr(twice)} comes twice")
+        raise ValueError(f"the name {shown(twice)} comes twice")
     return content
 
 

@@ -5,13 +5,13 @@ LEAF's scripts write them in parts of some users each, into `all_data/`, and, on
 
 from __future__ import annotations
 
-import reprlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from hpctrip.base.errors import InputError
+from hpctrip.base.text import shown
 
 KEYS = ("users", "num_samples", "user_data")
 _NOT_LEAFS = "is it a file that LEAF's scripts wrote?"
@@ -28,7 +28,7 @@ class User:
 
     def fault(self, problem: str) -> InputError:
         """The error to raise about this user's samples."""
-        return InputError(str(self.path), f"user {reprlib.repr(self.name)}: {problem}", _NOT_LEAFS)
+        return InputError(str(self.path), f"user {shown(self.name)}: {problem}", _NOT_LEAFS)
 
 
 def is_leaf(content: dict[str, Any]) -> bool:
@@ -52,7 +52,7 @@ def users(path: Path, content: dict[str, Any]) -> Iterator[User]:
     for name, count in zip(names, counts, strict=True):
         samples = data.get(name) if isinstance(name, str) else None
         if not isinstance(samples, dict):
-            raise InputError(str(path), f"user {reprlib.repr(name)} is not in 'user_data'", _NOT_LEAFS)
+            raise InputError(str(path), f"user {shown(name)} is not in 'user_data'", _NOT_LEAFS)
         x, y = samples.get("x"), samples.get("y")
         user = User(path, name, x, y)
         if name in seen:
@@ -61,9 +61,7 @@ def users(path: Path, content: dict[str, Any]) -> Iterator[User]:
         if not isinstance(x, list) or not isinstance(y, list):
             raise user.fault("no lists 'x' and 'y'")
         if type(count) is not int or not len(x) == len(y) == count:
-            raise user.fault(
-                f"num_samples is {reprlib.repr(count)}, but there are {len(x):,} x and {len(y):,} y"
-            )
+            raise user.fault(f"num_samples is {shown(count)}, but there are {len(x):,} x and {len(y):,} y")
         yield user
 
 

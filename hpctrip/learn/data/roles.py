@@ -10,11 +10,11 @@ Speak, speak.
 from __future__ import annotations
 
 import re
-import reprlib
 from pathlib import Path
 from typing import Any
 
 from hpctrip.base.errors import InputError
+from hpctrip.base.text import shown
 
 _HEADING = re.compile(r"([^\n:]{1,60}):[ \t]*(?:\n|$)")
 
@@ -25,7 +25,7 @@ def from_json(path: Path, content: dict[str, Any]) -> dict[str, str]:
         if not isinstance(text, str):
             raise InputError(
                 str(path),
-                f"{reprlib.repr(role)} holds a {type(text).__name__}, expected a text",
+                f"{shown(role)} holds a {type(text).__name__}, expected a text",
                 'a file of roles is {"play/ROLE": text}, one of LEAF has users, num_samples, user_data',
             )
     if not content:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import reprlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import numpy as np
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.rng import stream
+from hpctrip.base.text import shown
 from hpctrip.learn.data import roles
 from hpctrip.learn.data.files import json_object, read_text
 
@@ -52,7 +52,7 @@ def read_texts(files: list[Path]) -> dict[str, str]:
         )
         for owner, text in by_owner.items():
             if not text.strip():
-                raise InputError(str(path), f"the text of {reprlib.repr(owner)} is empty", "leave it out")
+                raise InputError(str(path), f"the text of {shown(owner)} is empty", "leave it out")
             texts[owner] = texts.get(owner, "") + text
     return texts
 

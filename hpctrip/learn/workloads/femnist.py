@@ -5,7 +5,6 @@ Embedded data are synthetic glyphs, drawn by writers with a hand of their own, s
 
 from __future__ import annotations
 
-import reprlib
 from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
@@ -19,6 +18,7 @@ from hpctrip.base.errors import InputError
 from hpctrip.base.files import PathName
 from hpctrip.base.rng import stream
 from hpctrip.base.sources import Reads
+from hpctrip.base.text import shown
 from hpctrip.learn.data import cached, leaf_json
 from hpctrip.learn.data.cached import PARTS
 from hpctrip.learn.data.files import fingerprints, json_object, read_text
@@ -148,6 +148,6 @@ def _read(paths: Iterable[Path]) -> Iterator[_Page]:
                 raise user.fault("pixels below 0 (ink) or above 1 (paper)")
             for label in user.y:
                 if type(label) is not int or not 0 <= label < len(CHARACTERS):
-                    raise user.fault(f"label {reprlib.repr(label)}, expected 0 to {len(CHARACTERS) - 1}")
+                    raise user.fault(f"label {shown(label)}, expected 0 to {len(CHARACTERS) - 1}")
             images = np.rint(255 * (1 - paper)).astype(np.uint8).reshape(-1, IMAGE_SIZE, IMAGE_SIZE)
             yield images, np.array(user.y, np.int64)
