@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 import hpctrip
+from hpctrip.app.plot import plot
 from hpctrip.base.errors import HpctripError
 
 
@@ -20,7 +21,7 @@ class _DefaultsToRun(click.Group):
         return super().parse_args(ctx, args)
 
 
-@click.group(cls=_DefaultsToRun, context_settings={"help_option_names": ["--help", "-h"]})
+@click.group(cls=_DefaultsToRun, commands=[plot], context_settings={"help_option_names": ["--help", "-h"]})
 @click.version_option(hpctrip.__version__, prog_name="hpctrip")
 def cli() -> None:
     """Train real models over virtual, power-limited datacenter sites; tell how long it would have taken.

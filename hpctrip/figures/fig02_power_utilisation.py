@@ -1,69 +1,60 @@
-"""Figure 2: power utilisation of every cell of a trace, mean with minimum and maximum over its domains and times.
+"""Fig 2: power utilisation of every cell of a trace.
 
-    python postprocess/fig02_power_utilisation.py TRACES [--column production] [--out fig02.png]
+Bars are means over the cell's domains and all times; whiskers reach from the lowest to the highest single sample of
+any of its domains. They are a range, not an interval of confidence.
 
 TRACES is a folder of cell*.csv.gz files as Google publishes them (PowerData2019), one such file, or a quoted pattern.
 """
 
 from __future__ import annotations
 
-import sys
-
 import numpy as np
-from common import commandline, reading, style
+import pandas as pd
 
-from hpctrip.record.reader import read_traces
+from hpctrip.figures.common import reading, style
+from hpctrip.figures.common.plot import Drawing, aligned, figure
+from hpctrip.figures.common.sources import TRACES
 
 
-@commandline.script
-def main(argv=None) -> None:
-    """Draw one bar for each cell."""
-    args = commandline.trace_parser(__doc__, "fig02_power_utilisation.png").parse_args(argv)
-    traces = read_traces(args.traces, args.column, args.flags)
+@figure(TRACES)
+def plot(traces: pd.DataFrame) -> Drawing:
+    """One bar for each cell."""
     cells = traces.groupby("cell").agg(
-        domains=("domain", "nunique"),
+        num_domains=("domain", "nunique"),
+        num_samples=("utilisation", "size"),
         mean=("utilisation", "mean"),
-        low=("utilisation", "min"),
-        high=("utilisation", "max"),
+        min=("utilisation", "min"),
+        max=("utilisation", "max"),
     )
-    commandline.print_table(
-        ("cell", "domains", "mean", "min", "max", "mean spare"),
-        [
-            (
-                str(c.Index),
-                str(c.domains),
-                f"{c.mean:.3f}",
-                f"{c.low:.3f}",
-                f"{c.high:.3f}",
-                f"{1 - c.mean:.3f}",
-            )
-            for c in cells.itertuples()
-        ],
-    )
-    print(f"mean utilisation of {len(cells)} cells: {cells['mean'].min():.1%} to {cells['mean'].max():.1%}")
+    cells["mean_spare"] = 1 - cells["mean"]
 
-    figure = style.figure(2.1)
-    axes = figure.subplots()
-    reach = np.array([cells["mean"] - cells["low"], cells["high"] - cells["mean"]])
+    picture = style.figure(2.4, max(style.COLUMN_INCHES, 0.6 + 0.22 * len(cells)))
+    axes = picture.subplots()
+    reach = np.array([cells["mean"] - cells["min"], cells["max"] - cells["mean"]])
     reach = 100 * reach.clip(min=0)  # the mean of equal values may miss them by one rounding
-    names = cells.index.astype(str)
-    axes.bar(
-        names,
-        100 * cells["mean"],
-        0.65,
-        yerr=reach,
-        color=style.SKY,
-        capsize=2,
-        error_kw={"elinewidth": 0.8},
+    places = np.arange(len(cells))
+    bars = axes.bar(places, 100 * cells["mean"], 0.65, color=style.SKY)
+    whiskers = axes.errorbar(
+        places, 100 * cells["mean"], yerr=reach, fmt="none", color="black", capsize=2, elinewidth=0.8
     )
+    axes.set_xticks(places, [f"{name}\n{size}" for name, size in cells["num_domains"].items()])
     axes.margins(x=max(0.02, 0.5 / len(cells)))
     axes.set_ylim(0, 100)
-    axes.set_xlabel("Cell")
-    axes.set_ylabel(f"{args.column.capitalize()} power\nutilisation (%)")
-    axes.set_title(reading.trace_title(traces))
+    axes.set_xlabel("Cell, and its number of power domains")
+    axes.set_ylabel(f"{traces.attrs['column'].capitalize()} power\nutilisation (%)")
+    style.heading(picture, reading.trace_title(traces))
     style.grid(axes, "y")
-    commandline.save(figure, args.out)
+    said = f"lowest to highest {reading.step_words(traces)} sample"
+    style.legend_below(picture, [(bars, "mean"), (whiskers, said)])
 
-
-if __name__ == "__main__":
-    sys.exit(main())
+    numbers = cells[["mean", "min", "max", "mean_spare"]]
+    rows = [
+        (str(cell), str(cells["num_domains"][cell]), *(f"{value:.3f}" for value in row))
+        for cell, row in zip(cells.index, numbers.itertuples(index=False), strict=True)
+    ]
+    low, high = cells["mean"].min(), cells["mean"].max()
+    lines = [
+        *aligned(("cell", "domains", "mean", "min", "max", "mean spare"), rows),
+        f"mean utilisation of {reading.counted(len(cells), 'cell')}: {low:.1%} to {high:.1%}",
+    ]
+    return Drawing(picture, cells.reset_index(), lines)

@@ -1,51 +1,88 @@
-"""Figure 5: WAN bandwidth and communication delay (Eq. 3) of a run's sites against their distance.
+"""Fig 5: bandwidth and delay against distance.
 
-python postprocess/fig05_network.py results/run.h5 [--out fig05.png]
+The simulated WAN of a run. Points are its sites, lines the laws of its input (bandwidth law, Eq. 3) where the sites
+follow them. The dotted line stands at 1,000 miles, inside which the paper calls the bandwidth relatively constant.
 """
 
 from __future__ import annotations
 
-import sys
-
 import numpy as np
-from common import commandline, reading, style
+import pandas as pd
 from matplotlib.axes import Axes
 
 from hpctrip.base.units import GB, MILE_M
-from hpctrip.record.reader import InputError
+from hpctrip.figures.common import reading, style
+from hpctrip.figures.common.plot import Drawing, aligned, figure
+from hpctrip.figures.common.sources import ONE_RUN
+from hpctrip.record.reader import Run
+from hpctrip.sim.network import Network
+
+NEAR_MILES = 1000
 
 
-@commandline.script
-def main(argv=None) -> None:
-    """Draw the network of one run."""
-    args = commandline.run_parser(__doc__, "fig05_network.png").parse_args(argv)
-    run, *others = reading.read_runs(args.runs)
-    if others:
-        raise InputError(
-            " ".join(args.runs), f"{1 + len(others)} runs, each with sites of its own", "name one run"
-        )
-    sites = run.sites.sort_values("distance_m")
+@figure(ONE_RUN)
+def plot(run: Run) -> Drawing:
+    """The network of one run."""
+    sites = run.sites.sort_values("distance_m", kind="stable")
     miles, gbit_s, comm_s = sites["distance_m"] / MILE_M, sites["bandwidth_bps"] / 1e9, sites["comm_s"]
+    near = int((miles <= NEAR_MILES).sum())
 
     update = f"update of {run.meta['update_bytes'] / GB:.3g} GB"
-    figure = style.figure(2.3)
-    left = figure.subplots()
+    picture = style.figure(2.6)
+    left = picture.subplots()
     right = left.twinx()
-    left.plot(miles, gbit_s, "o", color=style.BLUE, markersize=3, label="bandwidth")
-    right.plot(miles, comm_s, "^", color=style.VERMILLION, markersize=3, label="delay")
+    look = {"markersize": 3, "linestyle": "none", "clip_on": False, "markerfacecolor": "white"}
+    left.plot(miles, gbit_s, "o", color=style.BLUE, label="bandwidth", **look)
+    right.plot(miles, comm_s, "^", color=style.VERMILLION, label="delay", **look)
+    if (curves := law(run)) is not None:
+        at, bandwidth, delay = curves
+        left.plot(at, bandwidth, "-", color=style.BLUE, linewidth=0.9, label="its law")
+        right.plot(at, delay, "--", color=style.VERMILLION, linewidth=0.9, label="Eq. 3")
+    right.axvline(NEAR_MILES, color=style.GREY, linestyle=":", linewidth=0.9, label="1,000 miles")
     left.set_xlabel("Distance to the aggregator (miles)")
-    coloured(left, "left", "Bandwidth (Gbit/s)", style.BLUE)
-    coloured(right, "right", "Communication delay (s)", style.VERMILLION)
-    left.set_title(f"{reading.counted(len(sites), 'site')}, {update}")
-    style.legend_below(figure)
+    left.set_xlim(0, 1.04 * max(miles.max(), NEAR_MILES))
+    coloured(left, "left", "Simulated bandwidth (Gbit/s)", style.BLUE)
+    coloured(right, "right", "Simulated delay (s)", style.VERMILLION)
+    count = f"{reading.counted(len(sites), 'site')}, {near} within {NEAR_MILES:,} miles"
+    style.heading(picture, f"Simulated WAN: {count}; {update}")
+    style.legend_below(picture)
 
     edges = np.unique(np.linspace(0, len(sites) - 1, 6).round().astype(int))
-    commandline.print_table(
-        ("miles", "Gbit/s", "delay s"),
-        [(f"{miles.iloc[i]:.0f}", f"{gbit_s.iloc[i]:.3g}", f"{comm_s.iloc[i]:.3g}") for i in edges],
+    rows = [(f"{miles.iloc[i]:.0f}", f"{gbit_s.iloc[i]:.3g}", f"{comm_s.iloc[i]:.3g}") for i in edges]
+    lines = [
+        *aligned(("miles", "Gbit/s", "delay s"), rows),
+        f"sites within {NEAR_MILES} miles: {near} of {len(sites)}; {update}",
+    ]
+    table = pd.DataFrame(
+        {"site": sites["site"], "distance_miles": miles, "bandwidth_gbit_s": gbit_s, "comm_s": comm_s}
     )
-    print(f"sites within 1000 miles: {int((miles <= 1000).sum())} of {len(sites)}; {update}")
-    commandline.save(figure, args.out)
+    return Drawing(picture, table, lines)
+
+
+def law(run: Run) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+    """(miles, Gbit/s, delay in s), [200] each, as the run's input has them; None where its sites do not follow it
+    (those of a CSV may have bandwidths of their own)."""
+    sites, up_bytes = run.sites, run.meta["update_bytes"]
+    try:
+        network = Network.model_validate(run.input.get("network", {}))
+    except ValueError:
+        return None
+    auto = network.update_bytes == "auto"
+    down_bytes = 4.0 * run.meta["num_params"] if auto else network.update_bytes
+
+    def of(distance_m: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        bandwidth_bps = network.bandwidth_bps(distance_m)
+        return bandwidth_bps, network.comm_s(distance_m, bandwidth_bps, up_bytes, down_bytes)
+
+    for found, expected in zip(
+        (sites["bandwidth_bps"], sites["comm_s"]), of(sites["distance_m"]), strict=True
+    ):
+        if not np.allclose(found, expected, rtol=1e-6, atol=0):
+            return None
+    farthest = max(sites["distance_m"].max(), NEAR_MILES * MILE_M)
+    distance_m = np.linspace(max(sites["distance_m"].min(), farthest / 1000), farthest, 200)
+    bandwidth_bps, comm_s = of(distance_m)
+    return distance_m / MILE_M, bandwidth_bps / 1e9, comm_s
 
 
 def coloured(axes: Axes, side: str, label: str, colour: str) -> None:
@@ -54,7 +91,3 @@ def coloured(axes: Axes, side: str, label: str, colour: str) -> None:
     axes.set_ylim(bottom=0)
     axes.tick_params(axis="y", colors=colour)
     axes.spines[side].set(color=colour, visible=True)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,111 +1,157 @@
-"""Figure 8: time-to-accuracy against the size k of a static cohort, and the best k (Eq. 9).
+"""Fig 8: time-to-accuracy against the static k.
 
-    python postprocess/fig08_static_sweep.py 'results/static-*.h5' [--target 0.45] [--out fig08.png]
-
-Points are means over seeds with 95 % confidence intervals (Student t). Where a seed did not reach the target, the point
-is open and a lower bound: the time that was spent. Such a k is never the best one.
+Points are means over seeds with 95 % confidence intervals (Student t; no time is below 0), dots single seeds. Where a
+seed did not reach the target, the point is open and a lower bound: the time that was spent. Such a k is never the best
+one (Eq. 9). The k with the lowest mean is marked together with all k whose intervals overlap its own: they are not told
+apart. Where that are all of them, none is marked.
 """
 
 from __future__ import annotations
 
-import sys
 from collections import defaultdict
+from collections.abc import Sequence
 
+import click
 import numpy as np
-from common import commandline, grouping, intervals, reading, style
-from common.intervals import Times
+import pandas as pd
 from matplotlib.axes import Axes
 
-from hpctrip.record.reader import InputError, Run
+from hpctrip.base.errors import InputError
+from hpctrip.figures.common import grouping, intervals, reading, style
+from hpctrip.figures.common.intervals import Times
+from hpctrip.figures.common.plot import Drawing, aligned, figure
+from hpctrip.figures.common.sources import RUNS, TARGET
+from hpctrip.record.reader import Run
 
 
-@commandline.script
-def main(argv=None) -> None:
-    """Draw a sweep over k, say where its minimum is and whether it is convex."""
-    made = commandline.run_parser(__doc__, "fig08_static_sweep.png")
-    made.add_argument("--policy", default="static", help="the policy that was swept (default: %(default)s)")
-    commandline.target_option(made)
-    args = made.parse_args(argv)
-    runs = fixed_cohorts(reading.read_runs(args.runs), args.policy)
-    target = reading.common_target(runs, args.target)
-    unlike = grouping.warn_of_differences(grouping.grouped(runs))
-    points = sweep(runs, target)
-    reached = {k: point for k, point in points.items() if point.reached}
-    best = min(reached, key=lambda k: reached[k].hours, default=None)
+@figure(
+    RUNS,
+    click.Option(["--policy"], default="static", show_default=True, help="The policy that was swept."),
+    TARGET,
+)
+def plot(runs: Sequence[Run], policy: str = "static", target: float | None = None) -> Drawing:
+    """A sweep over k: where its minimum is, how sure that is, and whether it is convex."""
+    kept, lines = fixed_cohorts(runs, policy)
+    target = reading.common_target(kept, target)
+    unlike = grouping.warn_of_differences(grouping.grouped(kept))
+    points = sweep(kept, target)
+    low = lowest(points)
 
-    commandline.print_table(
-        ("k", "TTA h", "seeds", "reached", "best accuracy"),
-        [
-            (str(k), str(t), str(t.num_seeds), str(t.num_reached), f"{t.accuracy:.4f}")
-            for k, t in points.items()
-        ],
+    rows = [
+        (str(k), str(t), str(t.num_seeds), str(t.num_reached), f"{t.accuracy:.4f}") for k, t in points.items()
+    ]
+    lines += aligned(("k", "TTA h (95 % interval)", "seeds", "reached", "best accuracy"), rows)
+    lines.append(f"best k (Eq. 9): {said_of(low, points, target)}")
+    lines.append(f"convex: {convexity({k: point for k, point in points.items() if point.reached})}")
+
+    picture = style.figure(2.8)
+    axes = picture.subplots()
+    draw(axes, points)
+    mark(axes, low, points)
+    axes.set_ylabel(f"Simulated hours\nto {reading.percent(target)} accuracy")
+    style.heading(picture, f"{policy}, {counts(points)}; {reading.provenance(kept, unlike)}")
+    style.legend_below(picture)
+    table = pd.DataFrame([{"k": k} | t.row() | {"not_told_from_lowest": k in low} for k, t in points.items()])
+    return Drawing(picture, table, lines)
+
+
+def counts(points: dict[int, Times]) -> str:
+    """n = 3 seeds a k, or n = 2 to 3 seeds a k."""
+    least, most = (of(t.num_seeds for t in points.values()) for of in (min, max))
+    span = f"{least}" if least == most else f"{least} to {most}"
+    return f"n = {span} {'seed' if most == 1 else 'seeds'} a k"
+
+
+def lowest(points: dict[int, Times]) -> list[int]:
+    """The k with the lowest mean among those that reached the target with every seed, and after it all whose
+    95 % intervals overlap its own. Without intervals (one seed) nothing tells one from another."""
+    reached = {k: t for k, t in points.items() if t.reached}
+    if not reached:
+        return []
+    best = min(reached, key=lambda k: reached[k].hours)
+    apart = [k for k, t in reached.items() if t.low > reached[best].high]
+    return [best, *(k for k in reached if k not in (best, *apart))]
+
+
+def said_of(low: list[int], points: dict[int, Times], target: float) -> str:
+    """The lowest mean, and what is not told apart from it."""
+    if not low:
+        return f"none, no k reached {reading.percent(target)} with every seed"
+    best, *tied = low
+    said = f"{best} has the lowest mean, {points[best]} h to {reading.percent(target)}"
+    if not tied:
+        return said
+    if np.isnan(points[best].half_width):
+        return f"{said}; one seed has no interval, so nothing says that it is best"
+    of_all = ", that is all" if len(low) == sum(t.reached for t in points.values()) else ""
+    return f"{said}; not told apart from k = {', '.join(map(str, tied))}{of_all}"
+
+
+def draw(axes: Axes, points: dict[int, Times]) -> None:
+    """The sweep with its seeds and intervals, and the bounds of what did not get there."""
+    reached = {k: t for k, t in points.items() if t.reached}
+    missed = {k: t for k, t in points.items() if not t.reached}
+    hours, low, high = (
+        np.array([getattr(t, of) for t in reached.values()]) for of in ("hours", "low", "high")
     )
-    if best is None:
-        print(f"best k (Eq. 9): none, no k reached {reading.percent(target)} with every seed")
-    else:
-        print(f"best k (Eq. 9): {best}, {reached[best]} h to {reading.percent(target)}")
-    print(f"convex: {convexity(reached)}")
-
-    figure = style.figure(2.5)
-    axes = figure.subplots()
-    draw(axes, points, best)
-    axes.set_ylabel(f"Hours to {reading.percent(target)} accuracy")
-    axes.set_title(f"{args.policy}; {reading.provenance(runs, unlike)}")
-    if len(reached) < len(points):
-        style.legend_below(figure)
-    commandline.save(figure, args.out)
-
-
-def draw(axes: Axes, points: dict[int, Times], best: int | None) -> None:
-    """The sweep with its intervals, the bounds of what did not get there, and the minimum."""
-    reached = {k: point for k, point in points.items() if point.reached}
-    missed = {k: point for k, point in points.items() if not point.reached}
-    hours, half_widths = (
-        np.array([getattr(t, of) for t in reached.values()]) for of in ("hours", "half_width")
-    )
-    look = {
-        "color": style.BLUE,
-        "markersize": 4,
-        "elinewidth": 0.8,
-        "capsize": 2,
-        "label": "mean over seeds, 95 % interval",
-    }
-    axes.errorbar(list(reached), hours, yerr=half_widths, fmt="-o", **look)
-    axes.plot(
-        list(missed),
-        [t.hours for t in missed.values()],
-        "^",
-        markersize=6,
-        markerfacecolor="white",
-        color=style.VERMILLION,
-        label="target not reached: time spent, best accuracy",
-    )
+    look = {"color": style.BLUE, "markersize": 4, "elinewidth": 0.9, "capsize": 3}
+    if reached:
+        name = "mean over seeds, 95 % interval" if np.isfinite(low).any() else "one seed, no interval"
+        reach = np.nan_to_num([hours - low, high - hours])
+        axes.errorbar(list(reached), hours, yerr=reach, fmt="-o", label=name, **look)
+    seeds = [(k, h) for k, t in reached.items() if t.num_seeds > 1 for h in t.spent_h]
+    if seeds:
+        axes.plot(
+            *zip(*seeds, strict=True), ".", color="black", markersize=2.5, label="single seeds", zorder=3
+        )
+    if missed:
+        bounds = [t.hours for t in missed.values()]
+        axes.plot(
+            list(missed),
+            bounds,
+            "^",
+            markersize=6,
+            markerfacecolor="white",
+            color=style.VERMILLION,
+            label="not reached by every seed: time spent, best accuracy",
+        )
     for k, t in missed.items():
-        said = {"xytext": (0, 6), "textcoords": "offset points", "ha": "center", "fontsize": 7}
-        axes.annotate(reading.percent(t.accuracy), (k, t.hours), color=style.VERMILLION, **said)
-    if best is not None:
-        axes.axvline(best, color=style.GREY, linestyle="--", linewidth=0.8, zorder=0)
-        place = {
-            "xycoords": ("data", "axes fraction"),
-            "xytext": (3, -1),
-            "textcoords": "offset points",
-            "va": "top",
-        }
-        axes.annotate(f"k = {best}", (best, 1), **place)
+        place = {"xytext": (0, 6), "textcoords": "offset points", "ha": "center", "fontsize": 7}
+        axes.annotate(reading.percent(t.accuracy), (k, t.hours), color=style.VERMILLION, **place)
     axes.set_xlabel("Sites in the cohort, k")
     axes.margins(x=0.08, y=0.15)
     axes.set_ylim(bottom=0)
+    style.whole_numbers(axes, "x")
     style.grid(axes, "y")
 
 
-def fixed_cohorts(runs: list[Run], policy: str) -> list[Run]:
-    """The runs of `policy` with one cohort size throughout; the others are named in print."""
-    kept = []
+def mark(axes: Axes, low: list[int], points: dict[int, Times]) -> None:
+    """A line at the lowest mean and a ring around what is not told apart from it, where that are not all."""
+    num_reached = sum(t.reached for t in points.values())
+    if not low or len(low) == num_reached > 1:
+        said = "no best k: the intervals overlap" if low and len(points) > 1 else ""
+        if low and np.isnan(points[low[0]].half_width):
+            said = "no best k: one seed, no interval"
+        axes.annotate(said, (0.98, 0.99), xycoords="axes fraction", va="top", ha="right", color=style.QUIET)
+        return
+    best, *tied = low
+    axes.axvline(best, color=style.GREY, linestyle="--", linewidth=0.8, zorder=0)
+    place = {"xycoords": ("data", "axes fraction"), "xytext": (3, -1), "textcoords": "offset points"}
+    axes.annotate(f"k = {best}", (best, 1), va="top", **place)
+    if tied:
+        hours = [points[k].hours for k in low]
+        ring = {"markersize": 9, "markerfacecolor": "none", "color": style.VERMILLION}
+        axes.plot(low, hours, "o", label="not told apart from the lowest", **ring)
+
+
+def fixed_cohorts(runs: Sequence[Run], policy: str) -> tuple[list[Run], list[str]]:
+    """The runs of `policy` with one cohort size throughout, and lines that name the others."""
+    kept, left_out = [], []
     for run in runs:
         if run.meta["policy"] != policy:
-            print(f"left out: {run.path}, policy {run.meta['policy']}")
+            left_out.append(f"left out: {run.path}, policy {run.meta['policy']}")
         elif run.rounds["num_sites"].nunique() > 1:
-            print(f"left out: {run.path}, its cohort size changes")
+            left_out.append(f"left out: {run.path}, its cohort size changes")
         else:
             kept.append(run)
     if not kept:
@@ -114,10 +160,10 @@ def fixed_cohorts(runs: list[Run], policy: str) -> list[Run]:
             f"neither this nor another run is of policy {policy} with a fixed k",
             "name its --policy",
         )
-    return kept
+    return kept, left_out
 
 
-def sweep(runs: list[Run], target: float) -> dict[int, Times]:
+def sweep(runs: Sequence[Run], target: float) -> dict[int, Times]:
     """{k: time-to-accuracy over seeds}, k ascending."""
     by_k: dict[int, list[Run]] = defaultdict(list)
     for run in runs:
@@ -141,7 +187,3 @@ def convexity(points: dict[int, Times]) -> str:
     if len(bends_down):
         return f"no, the second difference is negative at k = {', '.join(map(str, bends_down))}"
     return f"yes, no second difference of these {len(k)} means is negative"
-
-
-if __name__ == "__main__":
-    sys.exit(main())

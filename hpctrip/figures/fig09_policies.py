@@ -1,94 +1,160 @@
-"""Figures 9 and 12: time-to-accuracy by policy.
-
-    python postprocess/fig09_policies.py results/*.h5 [--target 0.45] [--reference powertrip] [--out fig09.png]
+"""Figs 9, 12: time-to-accuracy by policy.
 
 Runs that differ in more than their seed are bars of their own, labelled with what differs. Where the bars are not alike
 in what is no part of their policy (data, timing, network, ...), a warning and the picture say in what.
 
-Bars are means over seeds with 95 % confidence intervals (Student t). Where a seed did not reach the target, the
-bar is hatched and a lower bound: the time that was spent.
+Bars are means over n seeds with 95 % confidence intervals (Student t; no time is below 0), dots single seeds. Where a
+seed did not reach the target, nobody knows how long the bar is: it is hatched, without an end, and stands below all
+that did; a mark shows the mean time that was spent.
 """
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Sequence
 
+import click
 import numpy as np
-from common import commandline, grouping, intervals, reading, style
-from common.grouping import Group
-from common.intervals import Times
+import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 
-from hpctrip.record.reader import InputError
+from hpctrip.base.errors import InputError
+from hpctrip.base.text import printable
+from hpctrip.figures.common import grouping, intervals, reading, style
+from hpctrip.figures.common.grouping import Group
+from hpctrip.figures.common.intervals import Times
+from hpctrip.figures.common.plot import Drawing, aligned, figure
+from hpctrip.figures.common.sources import RUNS, TARGET
+from hpctrip.record.reader import Run
 
 Bar = tuple[Group, Times]
+MOST = 100
+"""So many bars are still looked at."""
 
 
-@commandline.script
-def main(argv=None) -> None:
-    """Draw the policies of the runs given, fastest first."""
-    made = commandline.run_parser(__doc__, "fig09_policies.png")
-    made.add_argument(
-        "--reference", metavar="LABEL", help="bar to compare with (default: the fastest powertrip)"
-    )
-    commandline.target_option(made)
-    args = made.parse_args(argv)
-    runs = reading.read_runs(args.runs)
-    target = reading.common_target(runs, args.target)
-    groups = grouping.grouped(runs)
+@figure(
+    RUNS,
+    click.Option(
+        ["--reference"], metavar="LABEL", help="Bar to compare with (default: the fastest powertrip)."
+    ),
+    TARGET,
+)
+def plot(runs: Sequence[Run], reference: str | None = None, target: float | None = None) -> Drawing:
+    """The policies of the runs, fastest first."""
+    target = reading.common_target(runs, target)
+    groups = grouping.grouped(runs, MOST)
     unlike = grouping.warn_of_differences(groups)
     bars = [(group, intervals.times(group.runs, target)) for group in groups]
-    bars.sort(key=lambda bar: (not bar[1].reached, bar[1].hours))
-    reference = reference_bar(bars, args.reference)
+    bars.sort(key=lambda bar: (not bar[1].reached, -bar[1].num_reached, bar[1].hours))
+    bar = reference_bar(bars, reference)
 
-    commandline.print_table(
-        ("policy", "TTA h", "seeds", "reached", "best accuracy", "ratio", "less time"),
-        [
-            (
-                g.label,
-                str(t),
-                str(t.num_seeds),
-                str(t.num_reached),
-                f"{t.accuracy:.4f}",
-                *compared(t, reference),
-            )
-            for g, t in bars
-        ],
+    rows = [
+        (g.label, str(t), str(t.num_seeds), str(t.num_reached), f"{t.accuracy:.4f}", *compared(t, bar))
+        for g, t in bars
+    ]
+    head = (
+        "policy",
+        "TTA h (95 % interval)",
+        "seeds",
+        "reached",
+        "best accuracy",
+        "ratio",
+        "reference takes",
     )
-    if reference:
-        print(f"ratio: hours over those of {reference[0].label}, which takes that much less time")
+    lines = aligned(head, rows)
+    if bar:
+        lines.append(f"ratio: hours over those of {bar[0].label}, the reference")
     order = " < ".join(group.label for group, t in bars if t.reached)
-    print(f"order at {reading.percent(target)}: {order or 'none, nothing reached it with every seed'}")
+    lines.append(f"order at {reading.percent(target)}: {order or 'none, nothing reached it with every seed'}")
 
-    figure = style.figure(0.75 + 0.31 * len(bars))
-    axes = figure.subplots()
+    lines_of_name = max(name.count("\n") + 1 for name in names(bars))
+    picture = style.figure(1.15 + max(0.31, 0.12 * lines_of_name + 0.07) * len(bars))
+    axes = picture.subplots()
     draw(axes, bars)
-    axes.set_xlabel(f"Hours to {reading.percent(target)} accuracy")
-    figure.suptitle(reading.provenance(runs, unlike), x=0.01, ha="left", fontsize=7, color="#555555")
-    commandline.save(figure, args.out)
+    axes.set_xlabel(f"Simulated hours to {reading.percent(target)} accuracy")
+    style.heading(picture, reading.provenance(runs, unlike))
+    style.legend_below(picture, key(bars))
+    table = pd.DataFrame([{"label": g.label, "policy": g.policy} | t.row() for g, t in bars])
+    return Drawing(picture, table, lines)
 
 
 def draw(axes: Axes, bars: list[Bar]) -> None:
     """One bar for each group, from top to bottom."""
+    ends = [max([*t.spent_h, np.nan_to_num(t.high)]) for _, t in bars]
+    right = 1.25 * max(ends)
     for y, (group, t) in enumerate(bars):
-        colour = style.BLUE if group.policy == "powertrip" else style.SKY
-        look = (
-            {"color": colour}
-            if t.reached
-            else {"facecolor": "white", "edgecolor": style.GREY, "hatch": "////"}
-        )
-        interval = {} if np.isnan(t.half_width) else {"xerr": t.half_width, "capsize": 2}
-        axes.barh(y, t.hours, height=0.7, error_kw={"elinewidth": 0.8}, **interval, **look)
-        said = f"{t.hours:.3g}" if t.reached else f"> {t.hours:.3g}, only {reading.percent(t.accuracy)}"
-        end = t.hours + np.nan_to_num(t.half_width)
-        axes.annotate(said, (end, y), xytext=(3, 0), textcoords="offset points", va="center", fontsize=7)
-    names = [g.label.replace(f"{g.policy} ", f"{g.policy}\n", 1) for g, _ in bars]
-    axes.set_yticks(range(len(bars)), names, multialignment="right", linespacing=1.1)
-    axes.invert_yaxis()
+        if t.reached:
+            colour = style.BLUE if group.policy == "powertrip" else style.SKY
+            axes.barh(y, t.hours, height=0.66, color=colour)
+            said, end = f"{t.hours:.3g}", ends[y]
+        else:
+            axes.barh(
+                y, right, height=0.66, facecolor="white", edgecolor=style.FAINT, hatch="////", linewidth=0
+            )
+            axes.plot([t.hours] * 2, [y - 0.33, y + 0.33], color="black", linewidth=1)
+            said, end = f"> {t.hours:.3g}, best {reading.percent(t.accuracy)}", ends[y]
+        if np.isfinite(t.half_width):
+            reach = [[t.hours - t.low], [t.high - t.hours]]
+            axes.errorbar(t.hours, y, xerr=reach, fmt="none", color="black", capsize=2.5, elinewidth=0.9)
+        if t.num_seeds > 1:
+            seeds_of(axes, y, t)
+        place = {"xytext": (4, 0), "textcoords": "offset points", "va": "center", "fontsize": 7}
+        box = {"boxstyle": "square,pad=0.1", "facecolor": "white", "edgecolor": "none"}
+        text = axes.annotate(said, (end, y), bbox=box, zorder=5, **place)
+        if not t.reached and end > right / 2:
+            text.set(ha="right", position=(-4, 0))
+    axes.set_yticks(range(len(bars)), names(bars), multialignment="right", linespacing=1.1)
+    axes.set_ylim(len(bars) - 0.5, -0.5)
     axes.tick_params(axis="y", length=0)
-    # room for what is written at the end of the longest bar, in its own units
-    ends = ((t.hours + np.nan_to_num(t.half_width)) * (1.2 if t.reached else 1.75) for _, t in bars)
-    axes.set_xlim(0, max(ends))
+    axes.set_xlim(0, right)
+
+
+def names(bars: list[Bar]) -> list[str]:
+    """What stands beside every bar."""
+    return [style.wrapped(f"{g.label} (n = {t.num_seeds})", 22) for g, t in bars]
+
+
+def seeds_of(axes: Axes, y: float, t: Times) -> None:
+    """Every seed: a dot where it reached the target, an arrow head at the time spent where it did not."""
+    places = y + np.linspace(-0.2, 0.2, t.num_seeds)
+    for hours, place, arrived in zip(t.spent_h, places, t.arrived, strict=True):
+        look = ("o", 2.2, "black") if arrived else (">", 3.5, "white")
+        marker, size, face = look
+        axes.plot(
+            hours,
+            place,
+            marker,
+            markersize=size,
+            markerfacecolor=face,
+            color="black",
+            markeredgewidth=0.6,
+            zorder=4,
+        )
+
+
+def key(bars: list[Bar]) -> list[tuple[Line2D | Patch, str]]:
+    """What the marks of these bars mean."""
+    many = any(t.num_seeds > 1 for _, t in bars)
+    entries = []
+    if any(np.isfinite(t.half_width) for _, t in bars):
+        entries.append(
+            (Line2D([], [], color="black", marker="|", linewidth=0.9), "95 % interval of the mean")
+        )
+    if many:
+        entries.append(
+            (Line2D([], [], color="black", marker="o", markersize=2.2, linestyle="none"), "one seed")
+        )
+    if not all(t.reached for _, t in bars):
+        hatched = Patch(facecolor="white", edgecolor=style.FAINT, hatch="////")
+        entries.append((hatched, "target not reached by every seed"))
+        entries.append((Line2D([], [], color="black", linewidth=1), "mean time spent"))
+    if many and not all(all(t.arrived) for _, t in bars):
+        arrow = Line2D(
+            [], [], color="black", marker=">", markersize=3.5, markerfacecolor="white", linestyle="none"
+        )
+        entries.append((arrow, "one seed, not reached"))
+    return entries
 
 
 def reference_bar(bars: list[Bar], label: str | None) -> Bar | None:
@@ -99,17 +165,22 @@ def reference_bar(bars: list[Bar], label: str | None) -> Bar | None:
         if bar[0].label == label:
             return bar
     known = ", ".join(group.label for group, _ in bars)
-    raise InputError("--reference", f"no bar is labelled {label!r}", f"the labels are {known}")
+    raise InputError("--reference", f"no bar is labelled {printable(label)!r}", f"the labels are {known}")
 
 
 def compared(t: Times, reference: Bar | None) -> tuple[str, str]:
-    """(its hours over the reference's, how much less time the reference takes); bounds where not reached."""
+    """(its hours over the reference's, how much time the reference takes instead); bounds where it was not reached."""
     if reference is None or not reference[1].reached:
         return "-", "-"
     ratio = t.hours / reference[1].hours
     bound = "" if t.reached else "> "
-    return f"{bound}{ratio:.2f}", f"{bound}{100 * (1 - 1 / ratio):.0f} %"
+    return f"{bound}{ratio:.2f}", words(ratio, t.reached)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def words(ratio: float, exact: bool) -> str:
+    """How much time the reference takes of what takes `ratio` times as long, or longer where that is not exact."""
+    if exact and round(ratio, 2) == 1:
+        return "the same time"
+    if ratio >= 1:
+        return f"{'' if exact else '> '}{100 * (1 - 1 / ratio):.0f} % less time"
+    return f"{1 / ratio:.3g} times as long" if exact else "not known"

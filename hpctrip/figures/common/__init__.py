@@ -1,1 +1,1 @@
-"""What the figure scripts share, by subject."""
+"""What the figures share, by subject."""

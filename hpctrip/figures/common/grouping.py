@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hpctrip.base.identity import differing, identity, without
+from hpctrip.base.text import printable
 from hpctrip.record.reader import InputError, Run
 
 APART = ("seed", "stop")
@@ -24,22 +25,25 @@ class Group:
     runs: tuple[Run, ...]
 
 
-def grouped(runs: Sequence[Run]) -> list[Group]:
+def grouped(runs: Sequence[Run], most: int | None = None) -> list[Group]:
     """Runs by configuration, in the order of first appearance.
 
     A group is called what its runs are labelled (input key `label`), else by its policy with its k; where that is the
     name of several, the input keys that tell them apart follow. Raises InputError where a group has a seed twice: a
-    mean over it would be no mean over seeds.
+    mean over it would be no mean over seeds; and where there are more groups than the `most` that anyone can look at.
     """
     members: dict[tuple[str, str], list[Run]] = defaultdict(list)
     for run in runs:
-        name = run.meta["label"] or run.meta["policy"]
+        name = printable(run.meta["label"] or run.meta["policy"], 80).strip("_ ") or "unnamed"
         same = members[name, identity(configuration(run))]
         for other in same:
             if other.meta["seed"] == run.meta["seed"]:
                 problem = f"is {name} with seed {run.meta['seed']}, and so is {other.path}"
                 raise InputError(str(run.path), problem, "a seed counts once: leave one of them out")
         same.append(run)
+    if most and len(members) > most:
+        problem = f"are of {len(members)} configurations, {most} at most are drawn"
+        raise InputError("the runs", problem, "give those that are to be compared")
     telling = {
         name: differing([configuration(same[0]) for (other, _), same in members.items() if other == name])
         for name, _ in members
@@ -98,4 +102,4 @@ def _shown(value: object) -> str:
     """A value in a label: a number with as few digits as tell it."""
     if isinstance(value, float):
         return f"{value:g}" if float(f"{value:g}") == value else repr(value)
-    return "none" if value is None else str(value)
+    return "none" if value is None else printable(str(value), 80)

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pandas as pd
+from pandas.api.types import is_numeric_dtype
 
+from hpctrip.base.errors import Fault
 from hpctrip.base.units import HOUR_S
 from hpctrip.record.reader import InputError, Run, open_runs
 
 NEEDED_ATTRIBUTES = ("policy", "label", "update_bytes")
 NEEDED_SITE_COLUMNS = ("site", "distance_m", "bandwidth_bps", "comm_s", "num_samples", "power_fraction")
 """What figures use beyond what every results file is checked for by its reader."""
+DRAWN_COLUMNS = {
+    "rounds": ("clock_start_s", "clock_s", "makespan_s", "wall_s", "idle_fraction"),
+    "sites": NEEDED_SITE_COLUMNS[:-1],  # an older file does not know the power
+}
+"""What must be finite to be drawn, {table: columns}."""
 
 
 def read_runs(patterns: Sequence[str]) -> list[Run]:
@@ -29,7 +36,18 @@ def read_runs(patterns: Sequence[str]) -> list[Run]:
             )
         if run.rounds.empty:
             raise InputError(str(run.path), "holds no finished round", "let it run longer, or leave it out")
+        if faults := [*_not_drawable(run)]:
+            raise InputError(faults=faults)
     return runs
+
+
+def _not_drawable(run: Run) -> Iterator[Fault]:
+    """Times, sizes and distances that are none: an axis would have no end."""
+    for table, names in DRAWN_COLUMNS.items():
+        for name in names:
+            values = run.tables[table][name]
+            if not is_numeric_dtype(values) or not np.isfinite(values).all():
+                yield Fault(f"{run.path}: /{table}/{name}", "is not a number everywhere", "restore a copy")
 
 
 def counted(number: int, name: str) -> str:
@@ -43,13 +61,16 @@ def percent(fraction: float) -> str:
 
 
 def provenance(runs: Sequence[Run], unlike: str = "") -> str:
-    """What was made up and what was not, in a few words, and below it what `warn_of_differences` found."""
+    """What was made up and what was not, in a few words, and below it what `warn_of_differences` found.
+
+    The time of every run is simulated, whatever its data.
+    """
     said = []
     for what in ("data", "power"):
         made_up = sum(bool(run.meta[f"synthetic_{what}"]) for run in runs)
         some = "" if made_up in (0, len(runs)) else f" in {made_up} of {len(runs)} runs"
         said.append(("synthetic " if made_up else "real ") + what + some)
-    return ", ".join(said) + (f"\n{unlike}" if unlike else "")
+    return f"{', '.join(said)}; simulated time" + (f"\n{unlike}" if unlike else "")
 
 
 def common_target(runs: Sequence[Run], given: float | None) -> float:
@@ -63,11 +84,6 @@ def common_target(runs: Sequence[Run], given: float | None) -> float:
     raise InputError("runs", f"no common target accuracy ({listed})", "name one with --target")
 
 
-def accuracy_at(rounds: pd.DataFrame, clock_s: float) -> float:
-    """Accuracy after the round that ended at `clock_s`."""
-    return float(rounds.loc[rounds["clock_s"] == clock_s, "accuracy"].iloc[0])
-
-
 def cohort_steps(rounds: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     """Cohort size as a step curve: (hours [rounds + 1], sites [rounds + 1]) for `where="post"`."""
     hours = np.append(rounds["clock_start_s"], rounds["clock_s"].iloc[-1]) / HOUR_S
@@ -79,3 +95,8 @@ def trace_title(frame: pd.DataFrame) -> str:
     days = (frame["time_s"].max() - frame["time_s"].min()) / (24 * HOUR_S)
     size = ", ".join(counted(frame[name].nunique(), name) for name in ("cell", "domain"))
     return f"{'Synthetic' if frame.attrs['synthetic'] else 'Recorded'} traces: {size}, {days:.3g} days"
+
+
+def step_words(frame: pd.DataFrame) -> str:
+    """How long each value of traces holds: "5-minute"."""
+    return f"{np.median(np.diff(np.unique(frame['time_s']))) / 60:.3g}-minute"

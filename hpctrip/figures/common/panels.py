@@ -1,0 +1,58 @@
+"""Many curves that nobody could tell apart in one panel: one panel each, with the others behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from hpctrip.figures.common import style
+
+ONE_PANEL = 4
+"""So many curves share one panel."""
+MOST = 60
+"""So many panels are still looked at: bound the names."""
+COLUMNS = 3
+NAME_LENGTH = 36
+"""Letters of a line that fit over a panel."""
+
+
+def of_names(names: Sequence[str]) -> tuple[Figure, list[Axes]]:
+    """A figure, and the axes of every name: one and the same where there are few names, else a panel each.
+
+    The panels share their scales.
+    """
+    if len(names) <= ONE_PANEL:
+        figure = style.figure(2.6)
+        return figure, [figure.subplots()] * len(names)
+    rows = -(-len(names) // COLUMNS)
+    figure = style.figure(0.7 + 1.25 * rows, style.PAGE_INCHES)
+    panels = list(figure.subplots(rows, COLUMNS, sharex=True, sharey=True, squeeze=False).flat)
+    for axes, name in zip(panels, names, strict=False):
+        axes.set_title(style.wrapped(name, NAME_LENGTH), color="black")
+    for axes in panels[len(names) :]:
+        axes.remove()
+    for axes in panels[max(0, len(names) - COLUMNS) : len(names)]:
+        axes.tick_params(labelbottom=True)
+    return figure, panels[: len(names)]
+
+
+def behind(panels: Sequence[Axes], curves: Sequence[tuple[np.ndarray, np.ndarray]], **look: object) -> None:
+    """Where every name has a panel: all curves (x, y) in each, faint, to compare with."""
+    if len(panels) <= ONE_PANEL:
+        return
+    x, y = (np.concatenate([np.append(curve[of], np.nan) for curve in curves]) for of in (0, 1))
+    for axes in panels:
+        axes.plot(x, y, color=style.FAINT, linewidth=0.5, zorder=0, **look)
+
+
+def labels(figure: Figure, panels: Sequence[Axes], x: str, y: str) -> None:
+    """What the axes are: y is said once."""
+    for axes in panels[-COLUMNS:]:
+        axes.set_xlabel(x)
+    if len(panels) <= ONE_PANEL:
+        panels[0].set_ylabel(y)
+    else:
+        figure.supylabel(y, fontsize=8)
