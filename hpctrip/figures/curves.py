@@ -40,14 +40,14 @@ def plot(runs: Sequence[Run], target: float | None = None) -> Drawing:
     unlike = grouping.warn_of_differences(groups)
     goals = {target} if target else {float(run.meta["target_accuracy"]) for run in runs}
     goal = goals.pop() if len(goals) == 1 else np.nan  # several goals are no common line
-    picture, axes_of = panels.of_names([f"{group.label} (n = {len(group.runs)})" for group in groups])
+    picture, axes_of = panels.of_groups(groups)
     own = len(groups) > panels.ONE_PANEL
     panels.behind(axes_of, [evaluated(run) for run in runs])
     rows, tables = [], []
     for i, (group, axes) in enumerate(zip(groups, axes_of, strict=True)):
         look = style.line(0 if own else i)
         mean = mean_of(group)
-        draw(axes, group, mean, None if own else f"{group.label} (n = {len(group.runs)})", look)
+        draw(axes, group, mean, None if own else style.counted_name(group.label, len(group.runs), 48), look)
         rows.append(said_of(group, mean, goal))
         tables += table_of(group, mean)
     for axes in dict.fromkeys(axes_of):
@@ -97,7 +97,7 @@ def draw(axes: Axes, group: Group, mean: Mean, name: str | None, look: dict[str,
         axes.fill_between(mean.hours, mean.low, mean.high, color=look["color"], alpha=0.2, linewidth=0)
     (line,) = axes.plot(mean.hours, mean.mean, label=name, **look)
     if len(mean.hours) == 1:
-        line.set(marker="o", markersize=3)  # a line of one point would not be seen
+        line.set(marker="o", markersize=3, clip_on=False)  # a line of one point would not be seen
 
 
 def said_of(group: Group, mean: Mean, goal: float) -> tuple[str, ...]:

@@ -41,9 +41,9 @@ def plot(run: Run) -> Drawing:
     right.axvline(NEAR_MILES, color=style.GREY, linestyle=":", linewidth=0.9, label="1,000 miles")
     left.set_xlabel("Distance to the aggregator (miles)")
     left.set_xlim(0, 1.04 * max(miles.max(), NEAR_MILES))
-    coloured(left, "left", "Simulated bandwidth (Gbit/s)", style.BLUE)
+    coloured(left, "left", "Simulated\nbandwidth (Gbit/s)", style.BLUE)
     coloured(right, "right", "Simulated delay (s)", style.VERMILLION)
-    count = f"{reading.counted(len(sites), 'site')}, {near} within {NEAR_MILES:,} miles"
+    count = f"{reading.counted(len(sites), 'site')}, {near} within {NEAR_MILES:,} mi"
     style.heading(picture, f"Simulated WAN: {count}; {update}")
     style.legend_below(picture)
 

@@ -47,9 +47,9 @@ def plot(runs: Sequence[Run], policy: str = "static", target: float | None = Non
     picture = style.figure(2.8)
     axes = picture.subplots()
     draw(axes, points)
-    mark(axes, low, points)
+    found = mark(axes, low, points)
     axes.set_ylabel(f"Simulated hours\nto {reading.percent(target)} accuracy")
-    style.heading(picture, f"{policy}, {counts(points)}; {reading.provenance(kept, unlike)}")
+    style.heading(picture, f"{policy}, {counts(points)}; {reading.provenance(kept, unlike)}\n{found}")
     style.legend_below(picture)
     table = pd.DataFrame([{"k": k} | t.row() | {"not_told_from_lowest": k in low} for k, t in points.items()])
     return Drawing(picture, table, lines)
@@ -95,10 +95,13 @@ def draw(axes: Axes, points: dict[int, Times]) -> None:
         np.array([getattr(t, of) for t in reached.values()]) for of in ("hours", "low", "high")
     )
     look = {"color": style.BLUE, "markersize": 4, "elinewidth": 0.9, "capsize": 3}
-    if reached:
-        name = "mean over seeds, 95 % interval" if np.isfinite(low).any() else "one seed, no interval"
+    if np.isfinite(low).any():
         reach = np.nan_to_num([hours - low, high - hours])
-        axes.errorbar(list(reached), hours, yerr=reach, fmt="-o", label=name, **look)
+        axes.errorbar(
+            list(reached), hours, yerr=reach, fmt="-o", label="mean over seeds, 95 % interval", **look
+        )
+    elif reached:
+        axes.plot(list(reached), hours, "-o", color=style.BLUE, markersize=4, label="one seed, no interval")
     seeds = [(k, h) for k, t in reached.items() if t.num_seeds > 1 for h in t.spent_h]
     if seeds:
         axes.plot(
@@ -125,23 +128,20 @@ def draw(axes: Axes, points: dict[int, Times]) -> None:
     style.grid(axes, "y")
 
 
-def mark(axes: Axes, low: list[int], points: dict[int, Times]) -> None:
-    """A line at the lowest mean and a ring around what is not told apart from it, where that are not all."""
-    num_reached = sum(t.reached for t in points.values())
-    if not low or len(low) == num_reached > 1:
-        said = "no best k: the intervals overlap" if low and len(points) > 1 else ""
-        if low and np.isnan(points[low[0]].half_width):
-            said = "no best k: one seed, no interval"
-        axes.annotate(said, (0.98, 0.99), xycoords="axes fraction", va="top", ha="right", color=style.QUIET)
-        return
+def mark(axes: Axes, low: list[int], points: dict[int, Times]) -> str:
+    """A line at the lowest mean and a ring around what is not told apart from it, where that are not all; then what
+    there is to say is in the words that are returned."""
+    if not low:
+        return "no k reached the target with every seed"
     best, *tied = low
+    if tied and len(low) == sum(t.reached for t in points.values()):
+        return f"no best k: {'one seed, no interval' if np.isnan(points[best].half_width) else 'all intervals overlap'}"
     axes.axvline(best, color=style.GREY, linestyle="--", linewidth=0.8, zorder=0)
-    place = {"xycoords": ("data", "axes fraction"), "xytext": (3, -1), "textcoords": "offset points"}
-    axes.annotate(f"k = {best}", (best, 1), va="top", **place)
-    if tied:
-        hours = [points[k].hours for k in low]
-        ring = {"markersize": 9, "markerfacecolor": "none", "color": style.VERMILLION}
-        axes.plot(low, hours, "o", label="not told apart from the lowest", **ring)
+    if not tied:
+        return f"lowest at k = {best}"
+    ring = {"markersize": 9, "markerfacecolor": "none", "color": style.VERMILLION}
+    axes.plot(low, [points[k].hours for k in low], "o", label="not told apart from the lowest", **ring)
+    return f"lowest at k = {best}, not told apart from {', '.join(map(str, tied))}"
 
 
 def fixed_cohorts(runs: Sequence[Run], policy: str) -> tuple[list[Run], list[str]]:

@@ -82,18 +82,20 @@ def plot(runs: Sequence[Run], reference: str | None = None, target: float | None
 def draw(axes: Axes, bars: list[Bar]) -> None:
     """One bar for each group, from top to bottom."""
     ends = [max([*t.spent_h, np.nan_to_num(t.high)]) for _, t in bars]
-    right = 1.25 * max(ends)
+    # room for what is written after the longest bar
+    right = max(end * (1.25 if t.reached else 2) for end, (_, t) in zip(ends, bars, strict=True))
     for y, (group, t) in enumerate(bars):
         if t.reached:
             colour = style.BLUE if group.policy == "powertrip" else style.SKY
             axes.barh(y, t.hours, height=0.66, color=colour)
-            said, end = f"{t.hours:.3g}", ends[y]
+            said = f"{t.hours:.3g}"
         else:
             axes.barh(
                 y, right, height=0.66, facecolor="white", edgecolor=style.FAINT, hatch="////", linewidth=0
             )
             axes.plot([t.hours] * 2, [y - 0.33, y + 0.33], color="black", linewidth=1)
-            said, end = f"> {t.hours:.3g}, best {reading.percent(t.accuracy)}", ends[y]
+            some = f"{t.num_reached}/{t.num_seeds} reached" if t.num_reached else ""
+            said = f"> {t.hours:.3g}, {some or f'best {reading.percent(t.accuracy)}'}"
         if np.isfinite(t.half_width):
             reach = [[t.hours - t.low], [t.high - t.hours]]
             axes.errorbar(t.hours, y, xerr=reach, fmt="none", color="black", capsize=2.5, elinewidth=0.9)
@@ -101,9 +103,7 @@ def draw(axes: Axes, bars: list[Bar]) -> None:
             seeds_of(axes, y, t)
         place = {"xytext": (4, 0), "textcoords": "offset points", "va": "center", "fontsize": 7}
         box = {"boxstyle": "square,pad=0.1", "facecolor": "white", "edgecolor": "none"}
-        text = axes.annotate(said, (end, y), bbox=box, zorder=5, **place)
-        if not t.reached and end > right / 2:
-            text.set(ha="right", position=(-4, 0))
+        axes.annotate(said, (ends[y], y), bbox=box, zorder=5, **place)
     axes.set_yticks(range(len(bars)), names(bars), multialignment="right", linespacing=1.1)
     axes.set_ylim(len(bars) - 0.5, -0.5)
     axes.tick_params(axis="y", length=0)
@@ -112,7 +112,7 @@ def draw(axes: Axes, bars: list[Bar]) -> None:
 
 def names(bars: list[Bar]) -> list[str]:
     """What stands beside every bar."""
-    return [style.wrapped(f"{g.label} (n = {t.num_seeds})", 22) for g, t in bars]
+    return [style.counted_name(g.label, t.num_seeds, 22) for g, t in bars]
 
 
 def seeds_of(axes: Axes, y: float, t: Times) -> None:

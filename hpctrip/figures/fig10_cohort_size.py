@@ -24,14 +24,14 @@ def plot(runs: Sequence[Run]) -> Drawing:
     """The cohort size of every run given."""
     groups = grouping.grouped(runs, panels.MOST)
     unlike = grouping.warn_of_differences(groups)
-    picture, axes_of = panels.of_names([f"{group.label} (n = {len(group.runs)})" for group in groups])
+    picture, axes_of = panels.of_groups(groups)
     own = len(groups) > panels.ONE_PANEL
     panels.behind(axes_of, [reading.cohort_steps(run.rounds) for run in runs], drawstyle="steps-post")
     rows, tables = [], []
     for i, (group, axes) in enumerate(zip(groups, axes_of, strict=True)):
         look = style.line(0 if own else i)
         for number, run in enumerate(group.runs):
-            name = None if own or number else f"{group.label} (n = {len(group.runs)})"
+            name = None if own or number else style.counted_name(group.label, len(group.runs), 48)
             hours, k = reading.cohort_steps(run.rounds)
             axes.step(hours, k, where="post", label=name, **look)
             reached = np.isfinite(run.time_to_accuracy_s)

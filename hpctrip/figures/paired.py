@@ -168,15 +168,23 @@ def draw(axes: Axes, found: Sequence[Pairs]) -> None:
 
 def names(found: Sequence[Pairs]) -> list[str]:
     """What stands beside every row."""
-    return [style.wrapped(f"{p.label} (n = {len(p.hours)})", 22) for p in found]
+    return [style.counted_name(p.label, len(p.hours), 22) for p in found]
 
 
 def key(found: Sequence[Pairs]) -> list[tuple[Line2D, str]]:
     """What the marks mean."""
-    entries = [(Line2D([], [], marker="o", markersize=3, color="black", linestyle="none"), "one seed")]
+    entries = []
+    if any((p.bound == 0).any() for p in found):
+        entries.append(
+            (Line2D([], [], marker="o", markersize=3, color="black", linestyle="none"), "one seed")
+        )
     if any(np.isfinite(p.mean[1]) for p in found):
         entries.append((Line2D([], [], color=style.BLUE, linewidth=1.2, marker="|"), "mean, 95 % interval"))
-    if any(p.bound.any() for p in found):
-        look = {"markersize": 4, "markerfacecolor": "white", "color": "black", "linestyle": "none"}
-        entries.append((Line2D([], [], marker=">", **look), "one of the pair not reached: a bound"))
+    look = {"markersize": 4, "markerfacecolor": "white", "color": "black", "linestyle": "none"}
+    for bound, said in (
+        (1, "one seed, not reached: at least"),
+        (-1, "one seed, baseline not reached: at most"),
+    ):
+        if any((p.bound == bound).any() for p in found):
+            entries.append((Line2D([], [], marker=MARKS[bound], **look), said))
     return entries

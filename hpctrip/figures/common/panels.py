@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from hpctrip.figures.common import style
+from hpctrip.figures.common.grouping import Group
 
 ONE_PANEL = 4
 """So many curves share one panel."""
@@ -19,11 +20,12 @@ NAME_LENGTH = 36
 """Letters of a line that fit over a panel."""
 
 
-def of_names(names: Sequence[str]) -> tuple[Figure, list[Axes]]:
-    """A figure, and the axes of every name: one and the same where there are few names, else a panel each.
+def of_groups(groups: Sequence[Group]) -> tuple[Figure, list[Axes]]:
+    """A figure, and the axes of every group: one and the same where there are few groups, else a panel each.
 
     The panels share their scales.
     """
+    names = [style.counted_name(group.label, len(group.runs), NAME_LENGTH) for group in groups]
     if len(names) <= ONE_PANEL:
         figure = style.figure(2.6)
         return figure, [figure.subplots()] * len(names)
@@ -31,7 +33,7 @@ def of_names(names: Sequence[str]) -> tuple[Figure, list[Axes]]:
     figure = style.figure(0.7 + 1.25 * rows, style.PAGE_INCHES)
     panels = list(figure.subplots(rows, COLUMNS, sharex=True, sharey=True, squeeze=False).flat)
     for axes, name in zip(panels, names, strict=False):
-        axes.set_title(style.wrapped(name, NAME_LENGTH), color="black")
+        axes.set_title(name, color="black")
     for axes in panels[len(names) :]:
         axes.remove()
     for axes in panels[max(0, len(names) - COLUMNS) : len(names)]:

@@ -132,7 +132,7 @@ def sites(axes: Axes, run: Run) -> None:
         look = {"color": "white", "edgecolor": "#555555", "linewidth": 0.4}
         axes.scatter([], [], s=area(number, most), label=f"{number:,}", **look)
     axes.set(xlabel="Distance to the aggregator (miles)", ylabel="Power at the start (% of full)")
-    axes.set_ylim(0, 104)
+    axes.set_ylim(0, 112)
     axes.set_xlim(0, 1.04 * miles(table).max() or 1)
     titled(axes, "Sites", "samples:")
 

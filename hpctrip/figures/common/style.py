@@ -26,7 +26,7 @@ SKY, PINK, YELLOW, GREY = "#56B4E9", "#CC79A7", "#F0E442", "#8A8A8A"
 CYCLE = (BLUE, VERMILLION, GREEN, ORANGE, PINK, SKY, "#000000")
 LINES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 1)), (0, (8, 3)))
 MARKERS = "os^DvP*"
-QUIET, FAINT = "#555555", "#C8C8C8"
+QUIET, FAINT = "#555555", "#D4D4D4"
 """Colours of what is said beside the data, and of what is there to compare with only."""
 
 LOOK = {
@@ -75,6 +75,15 @@ def wrapped(name: str, letters: int, lines: int = 4) -> str:
     return "\n".join(textwrap.wrap(name, max(letters, 2), max_lines=lines, placeholder="…"))
 
 
+def counted_name(name: str, n: int, letters: int) -> str:
+    """A name and its number of seeds, which is never cut off nor apart."""
+    said = f"(n = {n})"
+    lines = wrapped(name, letters, 3).splitlines() or [""]
+    if len(lines[-1]) + 1 + len(said) > letters:
+        return "\n".join([*lines, said])
+    return "\n".join([*lines[:-1], f"{lines[-1]} {said}".strip()])
+
+
 def legend_below(figure: Figure, entries: Sequence[tuple[Artist, str]] = (), ncols: int = 0) -> None:
     """A legend below everything, in as many columns as fit the figure's width; by default of all that has a label."""
     if not entries:
@@ -82,8 +91,9 @@ def legend_below(figure: Figure, entries: Sequence[tuple[Artist, str]] = (), nco
         entries = [entry for handles, labels in found for entry in zip(handles, labels, strict=True)]
     width = figure.get_figwidth() - 0.5  # handle and gaps
     handles = [handle for handle, _ in entries]
-    labels = [wrapped(label, int(width / LETTER_INCHES)) for _, label in entries]
-    column_inches = LETTER_INCHES * max(map(len, labels), default=0) + 0.5
+    labels = [label if "\n" in label else wrapped(label, int(width / LETTER_INCHES)) for _, label in entries]
+    longest = max((len(line) for label in labels for line in label.splitlines()), default=0)
+    column_inches = LETTER_INCHES * longest + 0.5
     ncols = ncols or min(len(labels), max(1, int(figure.get_figwidth() / column_inches)))
     figure.legend(handles, labels, loc="outside lower center", ncols=ncols)
 
