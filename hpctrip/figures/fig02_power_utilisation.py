@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from hpctrip.base.text import printable
 from hpctrip.figures.common import reading, style
 from hpctrip.figures.common.plot import Drawing, aligned, figure
 from hpctrip.figures.common.sources import TRACES
@@ -26,6 +27,7 @@ def plot(traces: pd.DataFrame) -> Drawing:
         min=("utilisation", "min"),
         max=("utilisation", "max"),
     )
+    cells.index = cells.index.map(lambda name: printable(name, 12))
     cells["mean_spare"] = 1 - cells["mean"]
 
     picture = style.figure(2.4, max(style.COLUMN_INCHES, 0.6 + 0.22 * len(cells)))

@@ -17,6 +17,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from hpctrip.base.errors import InputError
+from hpctrip.base.text import printable
 from hpctrip.figures.common import grouping, intervals, reading, style
 from hpctrip.figures.common.intervals import Times
 from hpctrip.figures.common.plot import Drawing, aligned, figure
@@ -49,7 +50,9 @@ def plot(runs: Sequence[Run], policy: str = "static", target: float | None = Non
     draw(axes, points)
     found = mark(axes, low, points)
     axes.set_ylabel(f"Simulated hours\nto {reading.percent(target)} accuracy")
-    style.heading(picture, f"{policy}, {counts(points)}; {reading.provenance(kept, unlike)}\n{found}")
+    style.heading(
+        picture, f"{printable(policy, 40)}, {counts(points)}; {reading.provenance(kept, unlike)}\n{found}"
+    )
     style.legend_below(picture)
     table = pd.DataFrame([{"k": k} | t.row() | {"not_told_from_lowest": k in low} for k, t in points.items()])
     return Drawing(picture, table, lines)
@@ -149,7 +152,7 @@ def fixed_cohorts(runs: Sequence[Run], policy: str) -> tuple[list[Run], list[str
     kept, left_out = [], []
     for run in runs:
         if run.meta["policy"] != policy:
-            left_out.append(f"left out: {run.path}, policy {run.meta['policy']}")
+            left_out.append(f"left out: {run.path}, policy {printable(run.meta['policy'], 80)}")
         elif run.rounds["num_sites"].nunique() > 1:
             left_out.append(f"left out: {run.path}, its cohort size changes")
         else:
@@ -157,7 +160,7 @@ def fixed_cohorts(runs: Sequence[Run], policy: str) -> tuple[list[Run], list[str
     if not kept:
         raise InputError(
             str(runs[0].path),
-            f"neither this nor another run is of policy {policy} with a fixed k",
+            f"neither this nor another run is of policy {printable(policy, 80)} with a fixed k",
             "name its --policy",
         )
     return kept, left_out

@@ -2,7 +2,8 @@
 
 TABLE.csv is what `benchmarks/scaling.py` writes. Points are medians over n rounds, whiskers their quartiles; wall time
 is measured, on the machine where the benchmark ran. Dashed: what it would be if hosts cost nothing. Strong scaling: the
-same sites on more hosts; weak: so many sites on every host.
+same sites on more hosts; weak: so many sites on every host. On several hosts recording has no share of its own: rank 0
+records while they train.
 """
 
 from __future__ import annotations
@@ -115,7 +116,9 @@ def phases(axes: Axes, rows: pd.DataFrame) -> None:
     """What the median round went to, in percent."""
     places, bottom = np.arange(len(rows)), np.zeros(len(rows))
     for phase, (colour, hatch) in PHASES.items():
-        share = 100 * rows[f"{phase}_s"].to_numpy() / rows["round_s"].to_numpy()
+        share = 100 * (rows[f"{phase}_s"] / rows["round_s"]).to_numpy()
+        if phase == "record":
+            share[rows["hosts"] > 1] = 0
         look = {"color": colour, "hatch": hatch, "edgecolor": "white", "linewidth": 0}
         axes.bar(places, share, 0.6, bottom=bottom, label=phase, **look)
         bottom += share

@@ -30,7 +30,8 @@ def of_groups(groups: Sequence[Group]) -> tuple[Figure, list[Axes]]:
         figure = style.figure(2.6)
         return figure, [figure.subplots()] * len(names)
     rows = -(-len(names) // COLUMNS)
-    figure = style.figure(0.7 + 1.25 * rows, style.PAGE_INCHES)
+    lines = max(name.count("\n") + 1 for name in names)
+    figure = style.figure(0.7 + (1.15 + 0.12 * lines) * rows, style.PAGE_INCHES)
     panels = list(figure.subplots(rows, COLUMNS, sharex=True, sharey=True, squeeze=False).flat)
     for axes, name in zip(panels, names, strict=False):
         axes.set_title(name, color="black")
