@@ -1,12 +1,13 @@
 """Strong and weak scaling over hosts, where a round's time goes, and what the machine could do at best.
 
-    python benchmarks/scaling.py [--hosts 1,2,4] [--sites 16] [--samples 100] [--rounds 6] [--out FOLDER]
+    python benchmarks/scaling.py [--hosts 1,2,4] [--sites 16] [--samples 100] [--rounds 6] [--out FILE.csv]
 
 Runs the program itself (mpirun, hosts + 1 ranks; one process where there is one host) on synthetic glyphs with the
 light CNN and reads its results files; the first round warms up. Strong: the same sites on more hosts. Weak: so many
 sites on every host. The phases are of the median round: training on the slowest host, exchange, evaluation,
 recording, and the share of their training phase that hosts wait. Ceilings: a large matrix product and a copy by as
 many processes as there are hosts, a message between two ranks, and NCCL's all-reduce where there are several GPUs.
+`hpctrip plot scaling FILE.csv` draws the CSV.
 """
 
 from __future__ import annotations
@@ -63,7 +64,9 @@ def scaling(kind: str, folder: Path, hosts: list[int], sites: int, **size: objec
         num_sites = sites * num_hosts if kind == "weak" else sites
         rounds = launch(folder, num_hosts, num_sites, **size)
         row = {"kind": kind, "hosts": num_hosts, "sites": num_sites}
-        row["round_s"] = rounds["wall_s"].median()
+        row["num_rounds"] = len(rounds)
+        quartiles = rounds["wall_s"].quantile([0.25, 0.5, 0.75])
+        row |= dict(zip(("round_q1_s", "round_s", "round_q3_s"), quartiles, strict=True))
         row |= {f"{phase}_s": rounds[f"{phase}_wall_s"].median() for phase in PHASES}
         rows.append(row | {"idle_fraction": rounds["idle_fraction"].median()})
         click.echo(f"{kind}, {num_hosts} host(s), {num_sites} sites: {row['round_s']:.3f} s a round")

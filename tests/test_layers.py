@@ -15,6 +15,7 @@ LAYERS = [  # lower ones first; packages of one layer do not know each other
     {"device"},
     {"ranks"},
     {"record"},
+    {"figures"},
     {"app"},
     {"study"},
 ]
@@ -27,6 +28,7 @@ FORBIDDEN = {  # what each package must not import from outside
     "device": {"mpi4py", "h5py"},
     "ranks": {"h5py", "pandas"},
     "record": {"mpi4py", "torch"},
+    "figures": {"mpi4py", "h5py", "torch"},
     "app": {"mpi4py", "h5py"},
     "study": {"mpi4py", "h5py", "torch"},
 }
@@ -106,7 +108,8 @@ def test_mpi_and_torch_distributed_are_each_imported_in_their_own_files_only():
         ("hpctrip.sim.policies", "torch mpi4py h5py"),
         ("hpctrip.record.reader", "torch mpi4py"),
         ("hpctrip.learn.workloads", "transformers peft"),
-        ("hpctrip.app.cli", "torch mpi4py h5py pandas"),
+        ("hpctrip.figures", "torch mpi4py"),
+        ("hpctrip.app.cli", "torch mpi4py h5py pandas matplotlib"),
     ],
 )
 def test_importing_does_not_start_what_is_not_needed(module, absent):
@@ -115,9 +118,9 @@ def test_importing_does_not_start_what_is_not_needed(module, absent):
     assert loaded.stdout.split() == []
 
 
-def test_post_processing_reads_results_through_the_reader_alone():
-    base = ("errors", "identity", "output", "text", "units")
-    allowed = {"hpctrip.record.reader", *(f"hpctrip.base.{module}" for module in base)}
-    for path in (PACKAGE.parent / "postprocess").rglob("*.py"):
-        used = {name for name in imports(path) if name.split(".")[0] == "hpctrip"}
+def test_figures_read_results_through_the_reader_alone():
+    """The network's law, which Fig 5 draws, is the only thing that they compute with."""
+    allowed = {"hpctrip.record.reader", "hpctrip.sim.network"}
+    for path in (PACKAGE / "figures").rglob("*.py"):
+        used = {name for name in imports(path) if name.startswith(("hpctrip.record", "hpctrip.sim"))}
         assert used <= allowed, f"{path.name}: {used - allowed}"

@@ -9,6 +9,7 @@ import click
 import hpctrip
 from hpctrip.app.arguments import DefaultsToRun
 from hpctrip.app.commands import inputs, lists, results
+from hpctrip.app.commands.plot import plot
 from hpctrip.base.errors import HpctripError
 from hpctrip.base.text import printable
 from hpctrip.ranks.launched import launched_rank
@@ -26,6 +27,7 @@ def cli() -> None:
 for command in (
     *(inputs.run, inputs.resume, inputs.check, inputs.plan, inputs.prepare),
     *(results.show, results.export, results.verify, results.diff, results.merge),
+    plot,
     *(lists.policies, lists.workloads, lists.keys, lists.fetch),
 ):
     cli.add_command(command)

@@ -61,13 +61,16 @@ def percent(fraction: float) -> str:
 
 
 def provenance(runs: Sequence[Run], unlike: str = "") -> str:
-    """What was made up and what was not, in a few words, and below it what `warn_of_differences` found."""
+    """What was made up and what was not, in a few words, and below it what `warn_of_differences` found.
+
+    The time of every run is simulated, whatever its data.
+    """
     said = []
     for what in ("data", "power"):
         made_up = sum(bool(run.meta[f"synthetic_{what}"]) for run in runs)
         some = "" if made_up in (0, len(runs)) else f" in {made_up} of {len(runs)} runs"
         said.append(("synthetic " if made_up else "real ") + what + some)
-    return ", ".join(said) + (f"\n{unlike}" if unlike else "")
+    return f"{', '.join(said)}; simulated time" + (f"\n{unlike}" if unlike else "")
 
 
 def common_target(runs: Sequence[Run], given: float | None) -> float:
@@ -81,11 +84,6 @@ def common_target(runs: Sequence[Run], given: float | None) -> float:
     raise InputError("runs", f"no common target accuracy ({listed})", "name one with --target")
 
 
-def accuracy_at(rounds: pd.DataFrame, clock_s: float) -> float:
-    """Accuracy after the round that ended at `clock_s`."""
-    return float(rounds.loc[rounds["clock_s"] == clock_s, "accuracy"].iloc[0])
-
-
 def cohort_steps(rounds: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     """Cohort size as a step curve: (hours [rounds + 1], sites [rounds + 1]) for `where="post"`."""
     hours = np.append(rounds["clock_start_s"], rounds["clock_s"].iloc[-1]) / HOUR_S
@@ -97,3 +95,8 @@ def trace_title(frame: pd.DataFrame) -> str:
     days = (frame["time_s"].max() - frame["time_s"].min()) / (24 * HOUR_S)
     size = ", ".join(counted(frame[name].nunique(), name) for name in ("cell", "domain"))
     return f"{'Synthetic' if frame.attrs['synthetic'] else 'Recorded'} traces: {size}, {days:.3g} days"
+
+
+def step_words(frame: pd.DataFrame) -> str:
+    """How long each value of traces holds: "5-minute"."""
+    return f"{np.median(np.diff(np.unique(frame['time_s']))) / 60:.3g}-minute"

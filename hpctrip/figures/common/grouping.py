@@ -25,22 +25,25 @@ class Group:
     runs: tuple[Run, ...]
 
 
-def grouped(runs: Sequence[Run]) -> list[Group]:
+def grouped(runs: Sequence[Run], most: int | None = None) -> list[Group]:
     """Runs by configuration, in the order of first appearance.
 
     A group is called what its runs are labelled (input key `label`), else by its policy with its k; where that is the
     name of several, the input keys that tell them apart follow. Raises InputError where a group has a seed twice: a
-    mean over it would be no mean over seeds.
+    mean over it would be no mean over seeds; and where there are more groups than the `most` that anyone can look at.
     """
     members: dict[tuple[str, str], list[Run]] = defaultdict(list)
     for run in runs:
-        name = printable(run.meta["label"] or run.meta["policy"], 80)
+        name = printable(run.meta["label"] or run.meta["policy"], 80).strip("_ ") or "unnamed"
         same = members[name, identity(configuration(run))]
         for other in same:
             if other.meta["seed"] == run.meta["seed"]:
                 problem = f"is {name} with seed {run.meta['seed']}, and so is {other.path}"
                 raise InputError(str(run.path), problem, "a seed counts once: leave one of them out")
         same.append(run)
+    if most and len(members) > most:
+        problem = f"are of {len(members)} configurations, {most} at most are drawn"
+        raise InputError("the runs", problem, "give those that are to be compared")
     telling = {
         name: differing([configuration(same[0]) for (other, _), same in members.items() if other == name])
         for name, _ in members

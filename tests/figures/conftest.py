@@ -1,29 +1,24 @@
 """Small results files written with the real writer, so small that their times can be checked by hand."""
 
 import json
-import sys
-from pathlib import Path
 
-import matplotlib
 import numpy as np
+import pandas as pd
 import pytest
+from PIL import Image
 
 from hpctrip.app.experiment import resolve
 from hpctrip.base.units import HOUR_S, MILE_M
+from hpctrip.figures.common import style
 from hpctrip.record.schema import Column
 from hpctrip.record.writer import write_run
 from hpctrip.sim.rounds import Candidates, CohortRound, History, RoundRow
-
-SCRIPTS = Path(__file__).parents[2] / "postprocess"
-sys.path.insert(0, str(SCRIPTS))  # the scripts are no package: each runs from its own folder
 
 
 @pytest.fixture(autouse=True)
 def small_pictures(monkeypatch):
     """A twentieth of the pixels: drawing them is what these tests would spend their time on."""
-    import common.style  # noqa: F401  (sets the style, once)
-
-    monkeypatch.setitem(matplotlib.rcParams, "savefig.dpi", 60)
+    monkeypatch.setitem(style.LOOK, "savefig.dpi", 60)
 
 
 def row(number, start_h, end_h, k, accuracy, vote=0) -> RoundRow:
@@ -138,3 +133,22 @@ def make_run(tmp_path):
         return str(path)
 
     return make
+
+
+@pytest.fixture
+def drawn(tmp_path, capsys):
+    """Draw a figure's module on arguments; returns the printed lines and checks that picture and numbers are left."""
+
+    def run(module, *arguments, out="out.png"):
+        out = tmp_path / out
+        assert module.plot.main([*map(str, arguments), "--out", str(out)]) == 0
+        *lines, picture, numbers = capsys.readouterr().out.splitlines()
+        assert picture == f"picture: {out}"
+        assert numbers == f"numbers: {out.with_suffix('.csv')}"
+        assert len(pd.read_csv(out.with_suffix(".csv"))) > 0
+        if out.suffix == ".png":
+            with Image.open(out) as image:
+                assert len(image.convert("L").getcolors()) > 10  # more than an empty page
+        return [" ".join(line.split()) for line in lines]
+
+    return run

@@ -1,13 +1,12 @@
 """Time-to-accuracy, intervals over seeds, and which runs belong together."""
 
-import os
-
+import h5py
 import numpy as np
 import pytest
-from common import commandline, grouping, intervals, reading, style
 
-from hpctrip.base.errors import HpctripError, InputError
+from hpctrip.base.errors import InputError
 from hpctrip.base.units import HOUR_S
+from hpctrip.figures.common import grouping, intervals, reading, style
 
 
 def test_time_to_accuracy_is_the_end_of_the_first_evaluated_round_at_the_target(make_run):
@@ -145,35 +144,57 @@ def test_only_settings_beside_the_policy_are_warned_of(make_run, capsys):
 
 def test_synthetic_data_is_called_so(make_run):
     runs = reading.read_runs([make_run("a"), make_run("b", synthetic=False)])
-    assert reading.provenance(runs) == "synthetic data in 1 of 2 runs, synthetic power in 1 of 2 runs"
-    assert reading.provenance(runs[1:]) == "real data, real power"
+    assert (
+        reading.provenance(runs)
+        == "synthetic data in 1 of 2 runs, synthetic power in 1 of 2 runs; simulated time"
+    )
+    assert reading.provenance(runs[1:]) == "real data, real power; simulated time"
 
 
-def test_a_picture_that_cannot_be_written_leaves_nothing_behind(tmp_path):
-    (tmp_path / "text").write_text("no folder")
-    with pytest.raises(InputError, match="cannot be written"):
-        commandline.save(style.figure(1), tmp_path / "text" / "a.png")
-    (tmp_path / "taken.png").mkdir()
-    with pytest.raises(InputError, match="cannot be written"):
-        commandline.save(style.figure(1), tmp_path / "taken.png")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["taken.png", "text"]
+@pytest.mark.parametrize(
+    ("correct", "seen", "low", "high"),
+    [(0, 10, 0.0, 0.2775), (5, 10, 0.2366, 0.7634), (452, 1000, 0.4214, 0.4830)],
+)
+def test_wilsons_interval_agrees_with_printed_values(correct, seen, low, high):
+    found = intervals.wilson(np.array(correct), np.array(seen))
+    assert found == pytest.approx((low, high), abs=1e-4)
 
 
-def test_a_picture_follows_no_link_that_somebody_put_there_and_makes_its_folder(tmp_path):
-    (tmp_path / "precious").write_text("mine")
-    (tmp_path / f".a.png.{os.getpid()}").symlink_to(
-        tmp_path / "precious"
-    )  # the name that it used to have meanwhile
-    commandline.save(style.figure(1), tmp_path / "a.png")
-    commandline.save(style.figure(1), tmp_path / "new" / "a.png")
-    assert (tmp_path / "precious").read_text() == "mine"
-    assert (tmp_path / "a.png").read_bytes() == (tmp_path / "new" / "a.png").read_bytes() != b""
+def test_nothing_seen_has_no_interval():
+    low, high = intervals.wilson(np.array([0]), np.array([0]))
+    assert np.isnan(low).all() and np.isnan(high).all()
 
 
-def test_a_disk_that_fills_up_is_one_line(monkeypatch, capsys):
-    @commandline.script
-    def main(argv=None):
-        raise HpctripError("a.png: cannot be written: No space left on device")
+def test_no_interval_of_times_reaches_below_zero(make_run):
+    runs = reading.read_runs([make_run(f"s{seed}", seed=seed, hours=h) for seed, h in enumerate((0.1, 3.0))])
+    times = intervals.times(runs, 0.45)
+    assert times.hours - times.half_width < 0
+    assert times.low == 0
+    assert str(times).endswith("(0 to 59.9)")  # 4.65 + 12.7062 * 4.35
 
-    assert main([]) == HpctripError.exit_code
-    assert capsys.readouterr().err.endswith(".py: a.png: cannot be written: No space left on device\n")
+
+def test_a_label_is_one_line_without_what_a_terminal_obeys_nor_what_hides_it_from_a_legend(make_run):
+    (group,) = grouping.grouped(reading.read_runs([make_run("a", label="__a\x1b[31m\nb$x^2$")]))
+    assert group.label == r"a\x1b[31m\nb$x^2$"
+
+
+def test_more_configurations_than_anyone_can_look_at_are_refused(make_run):
+    runs = reading.read_runs([make_run(f"k{k}", "static", policy_keys={"k": k}) for k in (1, 2, 3)])
+    assert len(grouping.grouped(runs, 3)) == 3
+    with pytest.raises(InputError, match="are of 3 configurations, 2 at most are drawn"):
+        grouping.grouped(runs, 2)
+
+
+@pytest.mark.parametrize("column", ["/rounds/clock_s", "/sites/distance_m"])
+def test_a_time_or_distance_that_is_none_is_named(make_run, column):
+    path = make_run("spoiled")
+    with h5py.File(path, "a") as file:
+        file[column][0] = np.nan
+    with pytest.raises(InputError, match=f"{column}: is not a number everywhere"):
+        reading.read_runs([path])
+
+
+def test_the_number_of_seeds_is_never_cut_off_a_long_name():
+    name = style.counted_name("a name that goes on and on " * 9, 12, 20)
+    assert name.endswith("(n = 12)") and len(name.splitlines()) == 4
+    assert style.counted_name("short", 1, 20) == "short (n = 1)"

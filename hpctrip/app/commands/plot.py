@@ -1,0 +1,49 @@
+"""`hpctrip plot`: the figures as commands. They are imported when they are asked for."""
+
+from __future__ import annotations
+
+import click
+
+from hpctrip.base.component import unknown_name
+from hpctrip.base.text import printable
+
+
+class _Figures(click.Group):
+    """A command for each figure; any beginning of its name that is no other's will do."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        from hpctrip.figures import FIGURES
+
+        return sorted(FIGURES)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        from hpctrip.figures import FIGURES
+
+        found = [name for name in FIGURES if name.startswith(cmd_name)]
+        name = cmd_name if cmd_name in FIGURES else found[0] if len(found) == 1 else ""
+        return FIGURES[name].command if name else None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """A line for each figure, by what it is drawn of."""
+        from hpctrip.figures import FIGURES
+
+        for needs in dict.fromkeys(FIGURES[name].source.needs for name in sorted(FIGURES)):
+            with formatter.section(f"Of {needs}"):
+                own = [name for name in sorted(FIGURES) if FIGURES[name].source.needs == needs]
+                formatter.write_dl([(name, FIGURES[name].command.short_help or "") for name in own])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
+            way_out = unknown_name(args[0], self.list_commands(ctx))
+            ctx.fail(f"no figure {printable(args[0], 40)!r}; {way_out}")
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=_Figures, invoke_without_command=True, subcommand_metavar="NAME RUNS... [OPTIONS]")
+@click.pass_context
+def plot(ctx: click.Context) -> None:
+    """Draw a figure of results files or power traces, and write its numbers as CSV beside it."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())

@@ -1,0 +1,155 @@
+"""What a figure is: a function from what was read to a drawing, with its command line and the files that it leaves."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import io
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+import matplotlib
+import pandas as pd
+from matplotlib.figure import Figure
+
+from hpctrip.base.errors import HpctripError, InputError
+from hpctrip.base.output import check_writable, replace_file
+from hpctrip.base.text import printable
+from hpctrip.figures.common.sources import Source
+from hpctrip.figures.common.style import LOOK
+
+SUFFIXES = (".png", ".pdf", ".svg")
+"""Pictures that can be written."""
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """What a figure gives."""
+
+    picture: Figure
+    table: pd.DataFrame
+    """Every number in the picture, with all its digits."""
+    lines: Sequence[str]
+    """What is printed: the numbers for reading, and what they say."""
+
+    def image(self, form: str = "png") -> bytes:
+        """The picture as a file of this form: png, pdf or svg."""
+        data = io.BytesIO()
+        with matplotlib.rc_context(LOOK):
+            self.picture.savefig(data, format=form)
+        return data.getvalue()
+
+    _repr_png_ = image  # notebooks show it
+
+
+FIGURES: dict[str, Plot] = {}
+"""{name: figure} of all figures, once `hpctrip.figures` is imported."""
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A figure. Called with what its source reads and its options, it gives a `Drawing`."""
+
+    draw: Callable[..., Drawing]
+    source: Source
+    options: tuple[click.Option, ...]
+
+    def __call__(self, subject: Any, **options: Any) -> Drawing:
+        """Draw it. Raises InputError where it cannot be drawn of that."""
+        with matplotlib.rc_context(LOOK):
+            return self.draw(subject, **options)
+
+    @property
+    def name(self) -> str:
+        """The name of its module."""
+        return self.draw.__module__.rpartition(".")[2]
+
+    @functools.cached_property
+    def command(self) -> click.Command:
+        """Its command line."""
+        doc = inspect.getdoc(sys.modules[self.draw.__module__]) or ""
+        return click.Command(
+            self.name,
+            params=[*self.source.params, *self.options, _out(self.source.default_out or f"{self.name}.png")],
+            callback=self._run,
+            help=doc,
+            short_help=doc.splitlines()[0],
+        )
+
+    def _run(self, out: Path | None, **given: Any) -> None:
+        """Read, draw, print, and leave the picture and its numbers."""
+        read = {param.name: given.pop(param.name) for param in self.source.params}
+        subjects = self.source.read(**read)
+        if out and len(subjects) > 1:
+            problem = f"one picture cannot hold {len(subjects)} runs"
+            raise InputError("--out", problem, "without it each goes beside its file")
+        for subject in subjects:
+            path = out or subject.out or Path(f"{self.name}.png")
+            numbers = path.with_suffix(".csv")
+            if numbers.resolve() in {file.resolve() for file in subject.files}:
+                raise InputError(str(numbers), "holds what is to be drawn", "choose another --out")
+            drawing = self(subject.what, **given)
+            for line in drawing.lines:
+                click.echo(line)
+            for file in (path, numbers):
+                check_writable(file, overwrite=True)
+            replace_file(path, drawing.image(path.suffix[1:]))
+            replace_file(numbers, drawing.table.to_csv(index=False, lineterminator="\n").encode())
+            click.echo(f"picture: {path}")
+            click.echo(f"numbers: {numbers}")
+
+    def main(self, argv: Sequence[str] | None = None) -> int:
+        """It as a script: the exit code. What is wrong is one line on stderr."""
+        program = f"{self.name}.py"
+        try:
+            self.command.main(argv, prog_name=program, standalone_mode=False)
+        except HpctripError as error:
+            said, code = " | ".join(str(error).splitlines()), error.exit_code
+        except click.ClickException as error:
+            said, code = f"{error.format_message()} (--help says more)", error.exit_code
+        except click.Abort:
+            return 130
+        else:
+            return 0
+        click.echo(f"{program}: {said}", err=True)
+        return code
+
+
+def figure(source: Source, *options: click.Option) -> Callable[[Callable[..., Drawing]], Plot]:
+    """Make a function a figure, `draw(what the source reads, **options) -> Drawing`, called as its module is."""
+
+    def add(draw: Callable[..., Drawing]) -> Plot:
+        made = Plot(draw, source, options)
+        FIGURES[made.name] = made
+        return made
+
+    return add
+
+
+class _Picture(click.ParamType):
+    name = "file"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        path = Path(value)
+        if path.suffix not in SUFFIXES:
+            self.fail(f"{printable(str(value))} does not end in {', '.join(SUFFIXES)}", param, ctx)
+        return path
+
+
+def _out(default: str) -> click.Option:
+    said = f"Picture to write, {' '.join(SUFFIXES)}, with its numbers beside it in .csv (default: {default})."
+    return click.Option(["--out"], type=_Picture(), metavar="FILE", help=said)
+
+
+def aligned(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lines of aligned columns, the first to the left and the others to the right."""
+    widths = [max(len(line[i]) for line in (head, *rows)) for i in range(len(head))]
+    lines = []
+    for line in (head, *rows):
+        rest = (cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True))
+        lines.append("  ".join((line[0].ljust(widths[0]), *rest)).rstrip())
+    return lines

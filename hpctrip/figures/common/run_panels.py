@@ -1,0 +1,222 @@
+"""The panels of one run: accuracy, loss, cohort, times, sites, power, wall time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+
+from hpctrip.base.units import HOUR_S, MILE_M
+from hpctrip.figures.common import intervals, reading, style
+from hpctrip.record.reader import Run
+
+ABOVE = {"loc": "lower right", "bbox_to_anchor": (1, 0.985), "handlelength": 1.5, "borderaxespad": 0}
+"""Where a legend stands: right of the panel's title, over no data."""
+
+
+def accuracy(axes: Axes, run: Run) -> None:
+    """Held-out accuracy against simulated time, with the interval that its samples leave, the target and when it was
+    reached."""
+    rows = run.rounds.dropna(subset="accuracy")
+    hours = rows["clock_s"] / HOUR_S
+    low, high = intervals.wilson(rows["eval_correct"].to_numpy(), rows["eval_seen"].to_numpy())
+    if np.isfinite(low).any():
+        axes.fill_between(
+            hours, 100 * low, 100 * high, color=style.SKY, alpha=0.4, lw=0, label="95 % interval"
+        )
+        if len(rows) == 1:
+            axes.errorbar(hours, 100 * (low + high) / 2, yerr=50 * (high - low), color=style.SKY, capsize=3)
+    axes.plot(hours, 100 * rows["accuracy"], ".-", markersize=4, color=style.BLUE)
+    axes.margins(y=0.1)
+    target, reached_s = run.meta["target_accuracy"], run.time_to_accuracy_s
+    if np.isfinite(target):
+        name = f"target {reading.percent(target)}"
+        axes.axhline(100 * target, color=style.VERMILLION, ls="--", lw=0.9, label=name)
+    if np.isfinite(reached_s):
+        value = 100 * rows.loc[rows["clock_s"] == reached_s, "accuracy"].iloc[0]
+        look = {"markerfacecolor": "none", "color": style.VERMILLION, "linestyle": "none", "clip_on": False}
+        axes.plot(reached_s / HOUR_S, value, "o", markersize=8, label=f"{reached_s / HOUR_S:.3g} h", **look)
+    sizes = sorted({*rows["eval_seen"]})
+    n = f"\n(n = {sizes[-1]:,} test samples)" if sizes else ""
+    axes.set(xlabel="Simulated time (hours)", ylabel=f"Held-out accuracy (%){n}")
+    axes.set_xlim(left=0)
+    axes.set_ylim(bottom=0)
+    titled(axes, "Accuracy")
+
+
+def loss(axes: Axes, run: Run) -> None:
+    """Held-out and training loss against simulated time."""
+    for name, column, look in (
+        ("held-out", "eval_loss", {"color": style.BLUE, "marker": "."}),
+        ("training, mean of the cohort", "train_loss", {"color": style.VERMILLION, "linestyle": "--"}),
+    ):
+        values = run.rounds[column].where(np.isfinite(run.rounds[column]))
+        if column == "eval_loss":
+            values = values.where(run.rounds["accuracy"].notna())
+        rows = values.dropna()
+        if len(rows):
+            axes.plot(run.rounds["clock_s"][rows.index] / HOUR_S, rows, label=name, markersize=4, **look)
+    axes.set(xlabel="Simulated time (hours)", ylabel="Mean loss")
+    axes.set_xlim(left=0)
+    titled(axes, "Loss")
+
+
+def cohort(axes: Axes, run: Run) -> None:
+    """Cohort size against simulated time, with what the efficiency search voted for."""
+    hours, k = reading.cohort_steps(run.rounds)
+    axes.step(hours, k, where="post", color=style.BLUE, label="cohort size k")
+    voted = run.rounds[run.rounds["voted_num_sites"] > 0]
+    if len(voted):
+        look = {"markersize": 4, "color": style.VERMILLION, "clip_on": False}
+        axes.plot(voted["clock_start_s"] / HOUR_S, voted["voted_num_sites"], "x", label="vote k*", **look)
+    name = f"all sites, N = {len(run.sites)}"
+    axes.axhline(len(run.sites), color=style.GREY, linewidth=0.8, linestyle=":", label=name)
+    axes.set(xlabel="Simulated time (hours)", ylabel="Sites")
+    axes.set_xlim(left=0)
+    axes.set_ylim(0, 1.08 * len(run.sites))
+    style.whole_numbers(axes, "y")
+    titled(axes, "Cohort")
+
+
+def round_times(axes: Axes, run: Run) -> None:
+    """What each round's simulated time went to at the straggler, below the round's whole time."""
+    compute, both = (
+        np.cumsum([run.rounds["straggler_compute_s"], run.rounds["straggler_comm_s"]], axis=0) / 60
+    )
+    edges = np.append(run.rounds["round"] - 0.5, run.rounds["round"].iloc[-1] + 0.5)
+    axes.stairs(compute, edges, fill=True, color=style.BLUE, label="compute")
+    light = {"facecolor": style.ORANGE, "edgecolor": style.ORANGE, "linewidth": 0}
+    axes.stairs(both, edges, baseline=compute, fill=True, label="communication", **light)
+    whole = run.rounds["makespan_s"] / 60
+    axes.stairs(whole, edges, baseline=None, color="black", linewidth=0.8, label="round")
+    axes.set(xlabel="Round", ylabel="Simulated minutes\nof the straggler")
+    axes.margins(x=0)
+    axes.set_ylim(0, 1.08 * max(whole.max(), both.max()))
+    style.whole_numbers(axes, "x")
+    titled(axes, "Time of a round")
+
+
+def miles(sites: pd.DataFrame) -> pd.Series:
+    """[N] distances to the aggregator."""
+    return sites["distance_m"] / MILE_M
+
+
+def chosen(run: Run) -> np.ndarray:
+    """[N] share of the rounds in which each site was in the cohort."""
+    counts = run.cohorts["site"].value_counts().reindex(run.sites["site"], fill_value=0)
+    return counts.to_numpy() / len(run.rounds)
+
+
+def sites(axes: Axes, run: Run) -> None:
+    """Where the sites are and which were chosen: distance against power at the start."""
+    table, most = run.sites, max(1, run.sites["num_samples"].max())
+    size = area(table["num_samples"].to_numpy(), most)
+    order = np.argsort(-size, kind="stable")  # large ones first, so that small ones stay visible
+    points = axes.scatter(
+        miles(table).iloc[order],
+        100 * table["power_fraction"].iloc[order],
+        s=size[order],
+        c=100 * chosen(run)[order],
+        cmap="Blues",
+        vmin=0,
+        vmax=100,
+        edgecolor="#555555",
+        linewidth=0.4,
+        clip_on=False,
+        zorder=3,
+    )
+    bar = axes.figure.colorbar(points, ax=axes, pad=0.02, aspect=25)
+    bar.set_label("Chosen in % of the rounds")
+    bar.outline.set_visible(False)
+    for number in sorted({round_number(most / 10), most}):
+        look = {"color": "white", "edgecolor": "#555555", "linewidth": 0.4}
+        axes.scatter([], [], s=area(number, most), label=f"{number:,}", **look)
+    axes.set(xlabel="Distance to the aggregator (miles)", ylabel="Power at the start (% of full)")
+    axes.set_ylim(0, 112)
+    axes.set_xlim(0, 1.04 * miles(table).max() or 1)
+    titled(axes, "Sites", "samples:")
+
+
+def area(samples: np.ndarray | int, most: int) -> np.ndarray | float:
+    """Of a point, in square points."""
+    return 10 + 70 * samples / most
+
+
+def round_number(value: float) -> int:
+    """A number of one digit, at least 1."""
+    scale = 10 ** int(np.log10(max(1, value)))
+    return max(1, int(value / scale) * scale)
+
+
+def power_over_time(run: Run) -> pd.DataFrame | None:
+    """True power of the cohort's sites at the start of every round: hours, end_h (the round's end), mean, min, max, n.
+    None where no site's power ever changed (a constant or uniform model, or one round)."""
+    rows = run.cohorts[["round", "site", "power_fraction"]]
+    if not (rows.groupby("site")["power_fraction"].nunique() > 1).any():
+        return None
+    found = rows.groupby("round")["power_fraction"].agg(["mean", "min", "max", "size"])
+    clock_h = run.rounds.set_index("round")[["clock_start_s", "clock_s"]].reindex(found.index) / HOUR_S
+    times = {"hours": clock_h["clock_start_s"], "end_h": clock_h["clock_s"]}
+    return found.rename(columns={"size": "n"}).assign(**times).reset_index()
+
+
+def power(axes: Axes, varying: pd.DataFrame) -> None:
+    """Power of the cohort over time."""
+    last = varying.iloc[-1:].assign(hours=varying["end_h"].iloc[-1])
+    varying = pd.concat([varying, last])  # the last round has a length, too
+    hours = varying["hours"]
+    band = {"step": "post", "color": style.SKY, "alpha": 0.4, "linewidth": 0}
+    axes.fill_between(hours, 100 * varying["min"], 100 * varying["max"], label="lowest to highest", **band)
+    axes.step(hours, 100 * varying["mean"], where="post", color=style.BLUE, label="mean of the cohort")
+    axes.set(xlabel="Simulated time (hours)", ylabel="Power at a round's start (% of full)")
+    axes.set_xlim(left=0)
+    axes.set_ylim(0, 104)
+    titled(axes, "Power over time")
+
+
+def wall_time(axes: Axes, run: Run) -> None:
+    """Where the measured time of the machine went, one bar."""
+    left = 0.0
+    for name, seconds, colour, hatch in wall_parts(run):
+        look = {"color": colour, "hatch": hatch, "edgecolor": "white", "linewidth": 0}
+        axes.barh(0, seconds, left=left, height=0.7, label=f"{name} {seconds:.3g} s", **look)
+        left += seconds
+    axes.set(xlabel=f"Measured wall time (s); {wall_note(run)}", yticks=[])
+    axes.spines["left"].set_visible(False)
+    axes.margins(x=0)
+    titled(axes, "Wall time")
+
+
+def wall_parts(run: Run) -> list[tuple[str, float, str, str]]:
+    """(what, seconds, colour, hatch) of the wall time, summed over rounds; `other` is what no phase claims.
+
+    On several ranks rank 0 records while the hosts train, so recording is then part of the training's time.
+    """
+    phases = {"training": "train", "exchange": "exchange", "evaluation": "evaluate", "recording": "record"}
+    looks = [(style.BLUE, ""), (style.ORANGE, "////"), (style.SKY, "...."), (style.VERMILLION, "xxxx")]
+    if run.meta["num_ranks"] > 1:
+        del phases["recording"]
+    seconds = [float(run.rounds[f"{phase}_wall_s"].sum()) for phase in phases.values()]
+    other = max(0.0, float(run.rounds["wall_s"].sum()) - sum(seconds))
+    parts = [(name, s, *look) for name, s, look in zip(phases, seconds, looks, strict=False)]
+    return [*parts, ("other", other, "#D8D8D8", "")]
+
+
+def wall_note(run: Run) -> str:
+    """What the bar of the wall time cannot show: who waited, and what was recorded beside the training."""
+    idle = reading.percent(run.rounds["idle_fraction"].mean())
+    said = f"hosts waited {idle} of their training phase"
+    if run.meta["num_ranks"] > 1:
+        said += f"; rank 0 recorded for {run.rounds['record_wall_s'].sum():.3g} s while they trained"
+    return said
+
+
+def titled(axes: Axes, title: str, legend: str = "") -> None:
+    """A panel's title, its faint grid, and its legend where anything has a label."""
+    axes.set_title(title, fontsize=9, weight="bold", color="black")
+    style.grid(axes, "both")
+    handles, labels = axes.get_legend_handles_labels()
+    if legend:
+        handles, labels = [axes.plot([], [], alpha=0)[0], *handles], [legend, *labels]
+    if handles:
+        axes.legend(handles, labels, ncols=len(handles), columnspacing=1.2, handletextpad=0.5, **ABOVE)

@@ -1,0 +1,126 @@
+"""What figures are drawn of: how it is named on the command line, and how it is read."""
+
+from __future__ import annotations
+
+import glob
+import io
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+import pandas as pd
+
+from hpctrip.base.errors import InputError
+from hpctrip.base.files import read_file
+from hpctrip.base.text import printable
+from hpctrip.figures.common.reading import read_runs
+from hpctrip.record.reader import read_traces
+
+TABLE_BYTES = 2**24
+"""The largest table that is read."""
+
+
+class Subject(NamedTuple):
+    """What one picture is drawn of."""
+
+    what: Any
+    files: list[Path]
+    """Where it was read from: never written over."""
+    out: Path | None = None
+    """Where its picture goes by default (None: the figure's name, in the working folder)."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A sort of subjects."""
+
+    needs: str
+    params: tuple[click.Parameter, ...]
+    read: Callable[..., list[Subject]]
+    """Given the values of `params` by name: what to draw, a picture each. Raises InputError."""
+    default_out: str = ""
+    """How help names the default picture, where it is not the figure's name."""
+
+
+def _all_runs(runs: Sequence[str]) -> list[Subject]:
+    found = read_runs(runs)
+    return [Subject(found, [run.path for run in found])]
+
+
+def _one_run(runs: Sequence[str]) -> list[Subject]:
+    found = read_runs(runs)
+    if len(found) > 1:
+        problem = f"{len(found)} runs, each with sites of its own"
+        raise InputError(printable(" ".join(runs)), problem, "name one run")
+    return [Subject(found[0], [found[0].path])]
+
+
+def _each_run(runs: Sequence[str]) -> list[Subject]:
+    return [Subject(run, [run.path], run.path.with_suffix(".png")) for run in read_runs(runs)]
+
+
+def _traces(traces: str, column: str, flags: str) -> list[Subject]:
+    frame = read_traces(traces, column, flags)
+    frame.attrs["column"] = column
+    return [Subject(frame, [*map(Path, glob.glob(traces)), *Path(traces).glob("*.csv")])]
+
+
+def _table(table: str) -> list[Subject]:
+    data = read_file(table, TABLE_BYTES)
+    try:
+        frame = pd.read_csv(io.BytesIO(data))
+    except ValueError as error:  # pandas' own errors are ValueErrors
+        said = printable(" ".join(str(error).split()))
+        raise InputError(table, f"is no CSV table ({said})", "see --help for what writes it") from None
+    return [Subject(frame, [Path(table)])]
+
+
+_RUNS = (click.Argument(["runs"], nargs=-1, required=True, metavar="RUNS..."),)
+_TRACES = (
+    click.Argument(["traces"], metavar="TRACES"),
+    click.Option(
+        ["--column"],
+        type=click.Choice(["production", "measured"]),
+        default="production",
+        show_default=True,
+        help="Which utilisation; some published files hold the measured one only.",
+    ),
+    click.Option(
+        ["--flags"],
+        type=click.Choice(["true-is-bad", "true-is-good"]),
+        default="true-is-bad",
+        show_default=True,
+        help="What true means in the flag columns.",
+    ),
+)
+
+RUNS = Source("results files, folders or quoted patterns", _RUNS, _all_runs)
+ONE_RUN = Source("one results file", _RUNS, _one_run)
+EACH_RUN = Source("results files, a picture each", _RUNS, _each_run, "beside the results file, .png")
+TRACES = Source("power traces: a folder of cell*.csv(.gz), a file or a quoted pattern", _TRACES, _traces)
+TABLE = Source("a CSV table", (click.Argument(["table"], metavar="TABLE.csv"),), _table)
+
+
+class _Fraction(click.ParamType):
+    name = "fraction"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            number = float(value)
+        except ValueError:
+            number = math.nan
+        if not 0 < number <= 1:
+            said = f"{printable(str(value))} is not a fraction in (0, 1], such as 0.45"
+            self.fail(said, param, ctx)
+        return number
+
+
+TARGET = click.Option(
+    ["--target"],
+    type=_Fraction(),
+    metavar="FRACTION",
+    help="Measure the time to this accuracy on the recorded curves (default: the runs' own target).",
+)

@@ -1,0 +1,116 @@
+"""How pictures look: one column of a paper, colours told apart by everyone, an empty figure and its legend."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from typing import Any
+
+import matplotlib
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+COLUMN_INCHES = 3.35
+"""Width of one column of a two-column paper."""
+PAGE_INCHES = 7.2
+"""Width of both."""
+
+LETTER_INCHES = 0.055
+"""Width of a letter of 7 points."""
+
+# Okabe and Ito's palette: told apart with every common colour blindness. Grey is told apart by lines and hatches.
+BLUE, ORANGE, GREEN, VERMILLION = "#0072B2", "#E69F00", "#009E73", "#D55E00"
+SKY, PINK, YELLOW, GREY = "#56B4E9", "#CC79A7", "#F0E442", "#8A8A8A"
+CYCLE = (BLUE, VERMILLION, GREEN, ORANGE, PINK, SKY, "#000000")
+LINES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 1)), (0, (8, 3)))
+MARKERS = "os^DvP*"
+QUIET, FAINT = "#555555", "#D4D4D4"
+"""Colours of what is said beside the data, and of what is there to compare with only."""
+
+LOOK = {
+    "font.size": 8,
+    "axes.titlesize": 7,
+    "axes.titlelocation": "left",
+    "axes.titlecolor": QUIET,
+    "axes.labelsize": 8,
+    "axes.linewidth": 0.6,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.prop_cycle": matplotlib.cycler(color=CYCLE),
+    "xtick.labelsize": 7,
+    "ytick.labelsize": 7,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "legend.fontsize": 7,
+    "legend.frameon": False,
+    "lines.linewidth": 1.2,
+    "hatch.linewidth": 0.6,
+    "savefig.dpi": 300,
+    "text.parse_math": False,  # labels are the user's: a $ is a $
+    "text.usetex": False,
+    "pdf.fonttype": 42,  # text stays text in a PDF
+    "svg.fonttype": "none",
+}
+"""matplotlib's settings while a figure is drawn and saved; nobody else's are touched."""
+
+
+def figure(height_inches: float, width_inches: float = COLUMN_INCHES) -> Figure:
+    """An empty figure of a column's width whose parts never overlap."""
+    return Figure(figsize=(width_inches, height_inches), layout="constrained")
+
+
+def line(i: int) -> dict[str, Any]:
+    """The look of the i-th line: told from the others by its colour, and without colours by its dashes."""
+    return {"color": CYCLE[i % len(CYCLE)], "linestyle": LINES[i % len(LINES)]}
+
+
+MOST_LINES = len(CYCLE)
+"""How many lines can be told apart."""
+
+
+def wrapped(name: str, letters: int, lines: int = 4) -> str:
+    """A name in lines of so many letters; what does not fit ends in an ellipsis."""
+    return "\n".join(textwrap.wrap(name, max(letters, 2), max_lines=lines, placeholder="…"))
+
+
+def counted_name(name: str, n: int, letters: int) -> str:
+    """A name and its number of seeds, which is never cut off nor apart."""
+    said = f"(n = {n})"
+    lines = wrapped(name, letters, 3).splitlines() or [""]
+    if len(lines[-1]) + 1 + len(said) > letters:
+        return "\n".join([*lines, said])
+    return "\n".join([*lines[:-1], f"{lines[-1]} {said}".strip()])
+
+
+def legend_below(figure: Figure, entries: Sequence[tuple[Artist, str]] = (), ncols: int = 0) -> None:
+    """A legend below everything, in as many columns as fit the figure's width; by default of all that has a label."""
+    if not entries:
+        found = [axes.get_legend_handles_labels() for axes in figure.axes]
+        entries = [entry for handles, labels in found for entry in zip(handles, labels, strict=True)]
+    width = figure.get_figwidth() - 0.5  # handle and gaps
+    handles = [handle for handle, _ in entries]
+    labels = [label if "\n" in label else wrapped(label, int(width / LETTER_INCHES)) for _, label in entries]
+    longest = max((len(line) for label in labels for line in label.splitlines()), default=0)
+    column_inches = LETTER_INCHES * longest + 0.5
+    ncols = ncols or min(len(labels), max(1, int(figure.get_figwidth() / column_inches)))
+    figure.legend(handles, labels, loc="outside lower center", ncols=ncols)
+
+
+def heading(figure: Figure, text: str) -> None:
+    """What the data are, small, above the whole figure, in as many lines as it takes."""
+    letters = int(figure.get_figwidth() / LETTER_INCHES)
+    said = "\n".join(wrapped(line, letters) for line in text.splitlines())
+    figure.suptitle(said, x=0.01, ha="left", fontsize=7, color=QUIET)
+
+
+def grid(axes: Axes, axis: str) -> None:
+    """Faint lines behind the data."""
+    axes.grid(axis=axis, color="#E5E5E5", linewidth=0.6)
+    axes.set_axisbelow(True)
+
+
+def whole_numbers(axes: Axes, axis: str) -> None:
+    """Ticks at whole numbers only, of what is counted."""
+    getattr(axes, f"{axis}axis").set_major_locator(MaxNLocator(nbins="auto", integer=True, min_n_ticks=1))

@@ -1,0 +1,131 @@
+"""Accuracy against simulated time, bands over seeds.
+
+Thin lines are single seeds, straight from one evaluation to the next. Where all n seeds of a configuration are running,
+the thick line is their mean and the band its 95 % confidence interval (Student t); after the first of them has ended
+there is no mean, because those that are left are not the same draw. Up to four configurations share a panel, more get
+one each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+
+from hpctrip.base.units import HOUR_S
+from hpctrip.figures.common import grouping, intervals, panels, reading, style
+from hpctrip.figures.common.grouping import Group
+from hpctrip.figures.common.plot import Drawing, aligned, figure
+from hpctrip.figures.common.sources import RUNS, TARGET
+from hpctrip.record.reader import Run
+
+
+@dataclass(frozen=True)
+class Mean:
+    """The mean accuracy in % over n seeds at T times, [T] each; the bounds are NaN for one seed."""
+
+    hours: np.ndarray
+    mean: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+
+@figure(RUNS, TARGET)
+def plot(runs: Sequence[Run], target: float | None = None) -> Drawing:
+    """The accuracy of every run, and the mean of every configuration."""
+    groups = grouping.grouped(runs, panels.MOST)
+    unlike = grouping.warn_of_differences(groups)
+    goals = {target} if target else {float(run.meta["target_accuracy"]) for run in runs}
+    goal = goals.pop() if len(goals) == 1 else np.nan  # several goals are no common line
+    picture, axes_of = panels.of_groups(groups)
+    own = len(groups) > panels.ONE_PANEL
+    panels.behind(axes_of, [evaluated(run) for run in runs])
+    rows, tables = [], []
+    for i, (group, axes) in enumerate(zip(groups, axes_of, strict=True)):
+        look = style.line(0 if own else i)
+        mean = mean_of(group)
+        draw(axes, group, mean, None if own else style.counted_name(group.label, len(group.runs), 48), look)
+        rows.append(said_of(group, mean, goal))
+        tables += table_of(group, mean)
+    for axes in dict.fromkeys(axes_of):
+        if np.isfinite(goal):
+            name = f"target {reading.percent(goal)}" if axes is axes_of[0] else None
+            axes.axhline(100 * goal, color=style.GREY, linestyle=":", linewidth=1, label=name)
+    axes_of[0].set_xlim(left=0)
+    axes_of[0].set_ylim(bottom=0)
+    panels.labels(picture, axes_of, "Simulated time (hours)", "Held-out accuracy (%)")
+    bands = "; bands: 95 % intervals of means over n seeds" if len(runs) > len(groups) else ""
+    style.heading(picture, reading.provenance(runs, unlike) + bands)
+    style.legend_below(picture)
+    head = ("configuration", "n", "all run until h", "mean accuracy there", "best", "hours to target")
+    return Drawing(picture, pd.concat(tables, ignore_index=True), aligned(head, rows))
+
+
+def evaluated(run: Run) -> tuple[np.ndarray, np.ndarray]:
+    """(hours, accuracy in %) of a run's evaluations."""
+    rounds = run.rounds.dropna(subset="accuracy")
+    return rounds["clock_s"].to_numpy() / HOUR_S, 100 * rounds["accuracy"].to_numpy()
+
+
+def mean_of(group: Group) -> Mean:
+    """The mean wherever every seed has been evaluated and none has ended; empty where there is no such time."""
+    curves = [evaluated(run) for run in group.runs]
+    if any(len(hours) == 0 for hours, _ in curves):
+        return Mean(*np.empty((4, 0)))
+    first, last = max(hours[0] for hours, _ in curves), min(hours[-1] for hours, _ in curves)
+    times = np.unique(np.concatenate([hours for hours, _ in curves]))
+    times = times[(times >= first) & (times <= last)]
+    at = np.array([np.interp(times, hours, values) for hours, values in curves])
+    n = len(curves)
+    half = (
+        intervals.student_t(n - 1) * at.std(axis=0, ddof=1) / np.sqrt(n)
+        if n > 1
+        else np.full(len(times), np.nan)
+    )
+    mean = at.mean(axis=0)
+    return Mean(times, mean, np.maximum(mean - half, 0), np.minimum(mean + half, 100))
+
+
+def draw(axes: Axes, group: Group, mean: Mean, name: str | None, look: dict[str, object]) -> None:
+    """One configuration: its seeds thin, their mean thick in its band. One seed is its own mean."""
+    if len(group.runs) > 1:
+        for run in group.runs:
+            axes.plot(*evaluated(run), color=look["color"], linewidth=0.5, alpha=0.6)
+        axes.fill_between(mean.hours, mean.low, mean.high, color=look["color"], alpha=0.2, linewidth=0)
+    (line,) = axes.plot(mean.hours, mean.mean, label=name, **look)
+    if len(mean.hours) == 1:
+        line.set(marker="o", markersize=3, clip_on=False)  # a line of one point would not be seen
+
+
+def said_of(group: Group, mean: Mean, goal: float) -> tuple[str, ...]:
+    """One line of the printed table."""
+    there = "none"
+    if len(mean.hours):
+        there = f"{mean.mean[-1]:.3g} %"
+        if np.isfinite(mean.low[-1]):
+            there += f" ({mean.low[-1]:.3g} % to {mean.high[-1]:.3g} %)"
+    times = intervals.times(group.runs, goal)
+    until = f"{mean.hours[-1]:.3g}" if len(mean.hours) else "-"
+    hours = str(times) if np.isfinite(goal) else "-"
+    return group.label, str(times.num_seeds), until, there, reading.percent(times.accuracy), hours
+
+
+def table_of(group: Group, mean: Mean) -> list[pd.DataFrame]:
+    """Every point: of each seed, and of the mean, whose seed is empty."""
+    tables = []
+    for run in group.runs:
+        hours, values = evaluated(run)
+        named = {
+            "label": group.label,
+            "seed": str(run.meta["seed"]),
+            "hours": hours,
+            "accuracy_percent": values,
+        }
+        tables.append(pd.DataFrame(named | {"low": np.nan, "high": np.nan, "n": 1}))
+    if len(group.runs) > 1:
+        named = {"label": group.label, "seed": "", "hours": mean.hours, "accuracy_percent": mean.mean}
+        tables.append(pd.DataFrame(named | {"low": mean.low, "high": mean.high, "n": len(group.runs)}))
+    return tables

@@ -1,0 +1,192 @@
+"""Fig 8: time-to-accuracy against the static k.
+
+Points are means over seeds with 95 % confidence intervals (Student t; no time is below 0), dots single seeds. Where a
+seed did not reach the target, the point is open and a lower bound: the time that was spent. Such a k is never the best
+one (Eq. 9). The k with the lowest mean is marked together with all k whose intervals overlap its own: they are not told
+apart. Where that are all of them, none is marked.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import click
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+
+from hpctrip.base.errors import InputError
+from hpctrip.base.text import printable
+from hpctrip.figures.common import grouping, intervals, reading, style
+from hpctrip.figures.common.intervals import Times
+from hpctrip.figures.common.plot import Drawing, aligned, figure
+from hpctrip.figures.common.sources import RUNS, TARGET
+from hpctrip.record.reader import Run
+
+
+@figure(
+    RUNS,
+    click.Option(["--policy"], default="static", show_default=True, help="The policy that was swept."),
+    TARGET,
+)
+def plot(runs: Sequence[Run], policy: str = "static", target: float | None = None) -> Drawing:
+    """A sweep over k: where its minimum is, how sure that is, and whether it is convex."""
+    kept, lines = fixed_cohorts(runs, policy)
+    target = reading.common_target(kept, target)
+    unlike = grouping.warn_of_differences(grouping.grouped(kept))
+    points = sweep(kept, target)
+    low = lowest(points)
+
+    rows = [
+        (str(k), str(t), str(t.num_seeds), str(t.num_reached), f"{t.accuracy:.4f}") for k, t in points.items()
+    ]
+    lines += aligned(("k", "TTA h (95 % interval)", "seeds", "reached", "best accuracy"), rows)
+    lines.append(f"best k (Eq. 9): {said_of(low, points, target)}")
+    lines.append(f"convex: {convexity({k: point for k, point in points.items() if point.reached})}")
+
+    picture = style.figure(2.8)
+    axes = picture.subplots()
+    draw(axes, points)
+    found = mark(axes, low, points)
+    axes.set_ylabel(f"Simulated hours\nto {reading.percent(target)} accuracy")
+    style.heading(
+        picture, f"{printable(policy, 40)}, {counts(points)}; {reading.provenance(kept, unlike)}\n{found}"
+    )
+    style.legend_below(picture)
+    table = pd.DataFrame([{"k": k} | t.row() | {"not_told_from_lowest": k in low} for k, t in points.items()])
+    return Drawing(picture, table, lines)
+
+
+def counts(points: dict[int, Times]) -> str:
+    """n = 3 seeds a k, or n = 2 to 3 seeds a k."""
+    least, most = (of(t.num_seeds for t in points.values()) for of in (min, max))
+    span = f"{least}" if least == most else f"{least} to {most}"
+    return f"n = {span} {'seed' if most == 1 else 'seeds'} a k"
+
+
+def lowest(points: dict[int, Times]) -> list[int]:
+    """The k with the lowest mean among those that reached the target with every seed, and after it all whose
+    95 % intervals overlap its own. Without intervals (one seed) nothing tells one from another."""
+    reached = {k: t for k, t in points.items() if t.reached}
+    if not reached:
+        return []
+    best = min(reached, key=lambda k: reached[k].hours)
+    apart = [k for k, t in reached.items() if t.low > reached[best].high]
+    return [best, *(k for k in reached if k not in (best, *apart))]
+
+
+def said_of(low: list[int], points: dict[int, Times], target: float) -> str:
+    """The lowest mean, and what is not told apart from it."""
+    if not low:
+        return f"none, no k reached {reading.percent(target)} with every seed"
+    best, *tied = low
+    said = f"{best} has the lowest mean, {points[best]} h to {reading.percent(target)}"
+    if not tied:
+        return said
+    if np.isnan(points[best].half_width):
+        return f"{said}; one seed has no interval, so nothing says that it is best"
+    of_all = ", that is all" if len(low) == sum(t.reached for t in points.values()) else ""
+    return f"{said}; not told apart from k = {', '.join(map(str, tied))}{of_all}"
+
+
+def draw(axes: Axes, points: dict[int, Times]) -> None:
+    """The sweep with its seeds and intervals, and the bounds of what did not get there."""
+    reached = {k: t for k, t in points.items() if t.reached}
+    missed = {k: t for k, t in points.items() if not t.reached}
+    hours, low, high = (
+        np.array([getattr(t, of) for t in reached.values()]) for of in ("hours", "low", "high")
+    )
+    look = {"color": style.BLUE, "markersize": 4, "elinewidth": 0.9, "capsize": 3}
+    if np.isfinite(low).any():
+        reach = np.nan_to_num([hours - low, high - hours])
+        axes.errorbar(
+            list(reached), hours, yerr=reach, fmt="-o", label="mean over seeds, 95 % interval", **look
+        )
+    elif reached:
+        axes.plot(list(reached), hours, "-o", color=style.BLUE, markersize=4, label="one seed, no interval")
+    seeds = [(k, h) for k, t in reached.items() if t.num_seeds > 1 for h in t.spent_h]
+    if seeds:
+        axes.plot(
+            *zip(*seeds, strict=True), ".", color="black", markersize=2.5, label="single seeds", zorder=3
+        )
+    if missed:
+        bounds = [t.hours for t in missed.values()]
+        axes.plot(
+            list(missed),
+            bounds,
+            "^",
+            markersize=6,
+            markerfacecolor="white",
+            color=style.VERMILLION,
+            label="not reached by every seed: time spent, best accuracy",
+        )
+    for k, t in missed.items():
+        place = {"xytext": (0, 6), "textcoords": "offset points", "ha": "center", "fontsize": 7}
+        axes.annotate(reading.percent(t.accuracy), (k, t.hours), color=style.VERMILLION, **place)
+    axes.set_xlabel("Sites in the cohort, k")
+    axes.margins(x=0.08, y=0.15)
+    axes.set_ylim(bottom=0)
+    style.whole_numbers(axes, "x")
+    style.grid(axes, "y")
+
+
+def mark(axes: Axes, low: list[int], points: dict[int, Times]) -> str:
+    """A line at the lowest mean and a ring around what is not told apart from it, where that are not all; then what
+    there is to say is in the words that are returned."""
+    if not low:
+        return "no k reached the target with every seed"
+    best, *tied = low
+    if tied and len(low) == sum(t.reached for t in points.values()):
+        return f"no best k: {'one seed, no interval' if np.isnan(points[best].half_width) else 'all intervals overlap'}"
+    axes.axvline(best, color=style.GREY, linestyle="--", linewidth=0.8, zorder=0)
+    if not tied:
+        return f"lowest at k = {best}"
+    ring = {"markersize": 9, "markerfacecolor": "none", "color": style.VERMILLION}
+    axes.plot(low, [points[k].hours for k in low], "o", label="not told apart from the lowest", **ring)
+    return f"lowest at k = {best}, not told apart from {', '.join(map(str, tied))}"
+
+
+def fixed_cohorts(runs: Sequence[Run], policy: str) -> tuple[list[Run], list[str]]:
+    """The runs of `policy` with one cohort size throughout, and lines that name the others."""
+    kept, left_out = [], []
+    for run in runs:
+        if run.meta["policy"] != policy:
+            left_out.append(f"left out: {run.path}, policy {printable(run.meta['policy'], 80)}")
+        elif run.rounds["num_sites"].nunique() > 1:
+            left_out.append(f"left out: {run.path}, its cohort size changes")
+        else:
+            kept.append(run)
+    if not kept:
+        raise InputError(
+            str(runs[0].path),
+            f"neither this nor another run is of policy {printable(policy, 80)} with a fixed k",
+            "name its --policy",
+        )
+    return kept, left_out
+
+
+def sweep(runs: Sequence[Run], target: float) -> dict[int, Times]:
+    """{k: time-to-accuracy over seeds}, k ascending."""
+    by_k: dict[int, list[Run]] = defaultdict(list)
+    for run in runs:
+        by_k[int(run.rounds["num_sites"].iloc[0])].append(run)
+    for k, same in by_k.items():
+        labels = [group.label for group in grouping.grouped(same)]
+        if len(labels) > 1:
+            raise InputError(
+                str(same[-1].path), f"k = {k} is both {' and '.join(labels)}", "give one sweep at a time"
+            )
+    return {k: intervals.times(by_k[k], target) for k in sorted(by_k)}
+
+
+def convexity(points: dict[int, Times]) -> str:
+    """Whether the curve of means is convex, by its second (divided) differences."""
+    k = np.array(list(points))
+    if len(k) < 3:
+        return f"not decidable from {len(k)} k that reached the target, three are needed"
+    slopes = np.diff([t.hours for t in points.values()]) / np.diff(k)
+    bends_down = k[1:-1][np.diff(slopes) < 0]
+    if len(bends_down):
+        return f"no, the second difference is negative at k = {', '.join(map(str, bends_down))}"
+    return f"yes, no second difference of these {len(k)} means is negative"

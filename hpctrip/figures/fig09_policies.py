@@ -1,0 +1,186 @@
+"""Figs 9, 12: time-to-accuracy by policy.
+
+Runs that differ in more than their seed are bars of their own, labelled with what differs. Where the bars are not alike
+in what is no part of their policy (data, timing, network, ...), a warning and the picture say in what.
+
+Bars are means over n seeds with 95 % confidence intervals (Student t; no time is below 0), dots single seeds. Where a
+seed did not reach the target, nobody knows how long the bar is: it is hatched, without an end, and stands below all
+that did; a mark shows the mean time that was spent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from hpctrip.base.errors import InputError
+from hpctrip.base.text import printable
+from hpctrip.figures.common import grouping, intervals, reading, style
+from hpctrip.figures.common.grouping import Group
+from hpctrip.figures.common.intervals import Times
+from hpctrip.figures.common.plot import Drawing, aligned, figure
+from hpctrip.figures.common.sources import RUNS, TARGET
+from hpctrip.record.reader import Run
+
+Bar = tuple[Group, Times]
+MOST = 100
+"""So many bars are still looked at."""
+
+
+@figure(
+    RUNS,
+    click.Option(
+        ["--reference"], metavar="LABEL", help="Bar to compare with (default: the fastest powertrip)."
+    ),
+    TARGET,
+)
+def plot(runs: Sequence[Run], reference: str | None = None, target: float | None = None) -> Drawing:
+    """The policies of the runs, fastest first."""
+    target = reading.common_target(runs, target)
+    groups = grouping.grouped(runs, MOST)
+    unlike = grouping.warn_of_differences(groups)
+    bars = [(group, intervals.times(group.runs, target)) for group in groups]
+    bars.sort(key=lambda bar: (not bar[1].reached, -bar[1].num_reached, bar[1].hours))
+    bar = reference_bar(bars, reference)
+
+    rows = [
+        (g.label, str(t), str(t.num_seeds), str(t.num_reached), f"{t.accuracy:.4f}", *compared(t, bar))
+        for g, t in bars
+    ]
+    head = (
+        "policy",
+        "TTA h (95 % interval)",
+        "seeds",
+        "reached",
+        "best accuracy",
+        "ratio",
+        "reference takes",
+    )
+    lines = aligned(head, rows)
+    if bar:
+        lines.append(f"ratio: hours over those of {bar[0].label}, the reference")
+    order = " < ".join(group.label for group, t in bars if t.reached)
+    lines.append(f"order at {reading.percent(target)}: {order or 'none, nothing reached it with every seed'}")
+
+    lines_of_name = max(name.count("\n") + 1 for name in names(bars))
+    picture = style.figure(1.15 + max(0.31, 0.12 * lines_of_name + 0.07) * len(bars))
+    axes = picture.subplots()
+    draw(axes, bars)
+    axes.set_xlabel(f"Simulated hours to {reading.percent(target)} accuracy")
+    style.heading(picture, reading.provenance(runs, unlike))
+    style.legend_below(picture, key(bars))
+    table = pd.DataFrame([{"label": g.label, "policy": g.policy} | t.row() for g, t in bars])
+    return Drawing(picture, table, lines)
+
+
+def draw(axes: Axes, bars: list[Bar]) -> None:
+    """One bar for each group, from top to bottom."""
+    ends = [max([*t.spent_h, np.nan_to_num(t.high)]) for _, t in bars]
+    # room for what is written after the longest bar
+    right = max(end * (1.25 if t.reached else 2) for end, (_, t) in zip(ends, bars, strict=True))
+    for y, (group, t) in enumerate(bars):
+        if t.reached:
+            colour = style.BLUE if group.policy == "powertrip" else style.SKY
+            axes.barh(y, t.hours, height=0.66, color=colour)
+            said = f"{t.hours:.3g}"
+        else:
+            axes.barh(
+                y, right, height=0.66, facecolor="white", edgecolor=style.FAINT, hatch="////", linewidth=0
+            )
+            axes.plot([t.hours] * 2, [y - 0.33, y + 0.33], color="black", linewidth=1)
+            some = f"{t.num_reached}/{t.num_seeds} reached" if t.num_reached else ""
+            said = f"> {t.hours:.3g}, {some or f'best {reading.percent(t.accuracy)}'}"
+        if np.isfinite(t.half_width):
+            reach = [[t.hours - t.low], [t.high - t.hours]]
+            axes.errorbar(t.hours, y, xerr=reach, fmt="none", color="black", capsize=2.5, elinewidth=0.9)
+        if t.num_seeds > 1:
+            seeds_of(axes, y, t)
+        place = {"xytext": (4, 0), "textcoords": "offset points", "va": "center", "fontsize": 7}
+        box = {"boxstyle": "square,pad=0.1", "facecolor": "white", "edgecolor": "none"}
+        axes.annotate(said, (ends[y], y), bbox=box, zorder=5, **place)
+    axes.set_yticks(range(len(bars)), names(bars), multialignment="right", linespacing=1.1)
+    axes.set_ylim(len(bars) - 0.5, -0.5)
+    axes.tick_params(axis="y", length=0)
+    axes.set_xlim(0, right)
+
+
+def names(bars: list[Bar]) -> list[str]:
+    """What stands beside every bar."""
+    return [style.counted_name(g.label, t.num_seeds, 22) for g, t in bars]
+
+
+def seeds_of(axes: Axes, y: float, t: Times) -> None:
+    """Every seed: a dot where it reached the target, an arrow head at the time spent where it did not."""
+    places = y + np.linspace(-0.2, 0.2, t.num_seeds)
+    for hours, place, arrived in zip(t.spent_h, places, t.arrived, strict=True):
+        look = ("o", 2.2, "black") if arrived else (">", 3.5, "white")
+        marker, size, face = look
+        axes.plot(
+            hours,
+            place,
+            marker,
+            markersize=size,
+            markerfacecolor=face,
+            color="black",
+            markeredgewidth=0.6,
+            zorder=4,
+        )
+
+
+def key(bars: list[Bar]) -> list[tuple[Line2D | Patch, str]]:
+    """What the marks of these bars mean."""
+    many = any(t.num_seeds > 1 for _, t in bars)
+    entries = []
+    if any(np.isfinite(t.half_width) for _, t in bars):
+        entries.append(
+            (Line2D([], [], color="black", marker="|", linewidth=0.9), "95 % interval of the mean")
+        )
+    if many:
+        entries.append(
+            (Line2D([], [], color="black", marker="o", markersize=2.2, linestyle="none"), "one seed")
+        )
+    if not all(t.reached for _, t in bars):
+        hatched = Patch(facecolor="white", edgecolor=style.FAINT, hatch="////")
+        entries.append((hatched, "target not reached by every seed"))
+        entries.append((Line2D([], [], color="black", linewidth=1), "mean time spent"))
+    if many and not all(all(t.arrived) for _, t in bars):
+        arrow = Line2D(
+            [], [], color="black", marker=">", markersize=3.5, markerfacecolor="white", linestyle="none"
+        )
+        entries.append((arrow, "one seed, not reached"))
+    return entries
+
+
+def reference_bar(bars: list[Bar], label: str | None) -> Bar | None:
+    """The bar to compare with: the one named, else the first powertrip that reached the target, else None."""
+    if label is None:
+        return next((bar for bar in bars if bar[0].policy == "powertrip" and bar[1].reached), None)
+    for bar in bars:
+        if bar[0].label == label:
+            return bar
+    known = ", ".join(group.label for group, _ in bars)
+    raise InputError("--reference", f"no bar is labelled {printable(label)!r}", f"the labels are {known}")
+
+
+def compared(t: Times, reference: Bar | None) -> tuple[str, str]:
+    """(its hours over the reference's, how much time the reference takes instead); bounds where it was not reached."""
+    if reference is None or not reference[1].reached:
+        return "-", "-"
+    ratio = t.hours / reference[1].hours
+    bound = "" if t.reached else "> "
+    return f"{bound}{ratio:.2f}", words(ratio, t.reached)
+
+
+def words(ratio: float, exact: bool) -> str:
+    """How much time the reference takes of what takes `ratio` times as long, or longer where that is not exact."""
+    if exact and round(ratio, 2) == 1:
+        return "the same time"
+    if ratio >= 1:
+        return f"{'' if exact else '> '}{100 * (1 - 1 / ratio):.0f} % less time"
+    return f"{1 / ratio:.3g} times as long" if exact else "not known"

@@ -1,0 +1,77 @@
+"""Fig 10: cohort size against simulated time.
+
+One step curve for each run. Up to four configurations share a panel, each with a colour and dashes of its own. More get
+a panel each, with all others grey behind it. With one powertrip and one static run, the area by which the static cohort
+is larger while both train is shaded: its site overhead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+
+from hpctrip.figures.common import grouping, panels, reading, style
+from hpctrip.figures.common.plot import Drawing, aligned, figure
+from hpctrip.figures.common.sources import RUNS
+from hpctrip.record.reader import Run
+
+
+@figure(RUNS)
+def plot(runs: Sequence[Run]) -> Drawing:
+    """The cohort size of every run given."""
+    groups = grouping.grouped(runs, panels.MOST)
+    unlike = grouping.warn_of_differences(groups)
+    picture, axes_of = panels.of_groups(groups)
+    own = len(groups) > panels.ONE_PANEL
+    panels.behind(axes_of, [reading.cohort_steps(run.rounds) for run in runs], drawstyle="steps-post")
+    rows, tables = [], []
+    for i, (group, axes) in enumerate(zip(groups, axes_of, strict=True)):
+        look = style.line(0 if own else i)
+        for number, run in enumerate(group.runs):
+            name = None if own or number else style.counted_name(group.label, len(group.runs), 48)
+            hours, k = reading.cohort_steps(run.rounds)
+            axes.step(hours, k, where="post", label=name, **look)
+            reached = np.isfinite(run.time_to_accuracy_s)
+            end = "o" if reached else "x"
+            axes.plot(hours[-1], k[-1], end, color=look["color"], markersize=4, clip_on=False)
+            mean = np.average(k[:-1], weights=np.diff(hours))
+            sizes = str(k[0]), str(k.max()), str(k[-1]), f"{mean:.1f}"
+            seed = run.meta["seed"]
+            rows.append((group.label, str(seed), *sizes, f"{hours[-1]:.3g}", "yes" if reached else "no"))
+            named = {"label": group.label, "seed": seed, "round": run.rounds["round"]}
+            tables.append(pd.DataFrame(named | {"start_h": hours[:-1], "end_h": hours[1:], "k": k[:-1]}))
+    head = ("policy", "seed", "first k", "largest k", "last k", "mean k over time", "hours", "target reached")
+    lines = aligned(head, rows)
+
+    by_policy = {run.meta["policy"]: run for run in runs}
+    if len(runs) == 2 and set(by_policy) == {"powertrip", "static"}:
+        area = shade_overhead(axes_of[0], by_policy["static"].rounds, by_policy["powertrip"].rounds)
+        lines.append(f"site overhead of static over powertrip: {area:.3g} site-hours")
+    ends = {"o": "end: target reached", "x": "end: target not reached"}
+    used = {"o" if np.isfinite(run.time_to_accuracy_s) else "x" for run in runs}
+    for marker in sorted(used):
+        axes_of[0].plot([], [], marker, color="black", markersize=4, label=ends[marker])
+    axes_of[0].set_xlim(left=0)
+    axes_of[0].set_ylim(bottom=0)
+    style.whole_numbers(axes_of[0], "y")
+    panels.labels(picture, axes_of, "Simulated time (hours)", "Sites in the cohort, k")
+    style.heading(picture, reading.provenance(runs, unlike))
+    style.legend_below(picture)
+    return Drawing(picture, pd.concat(tables, ignore_index=True), lines)
+
+
+def shade_overhead(axes: Axes, static: pd.DataFrame, powertrip: pd.DataFrame) -> float:
+    """Shade where the static cohort is the larger one; its area in site-hours."""
+    static_h, static_k = reading.cohort_steps(static)
+    dynamic_h, dynamic_k = reading.cohort_steps(powertrip)
+    hours = np.union1d(static_h, dynamic_h)
+    hours = hours[hours <= min(static_h[-1], dynamic_h[-1])]
+    lower = dynamic_k[np.searchsorted(dynamic_h, hours, side="right") - 1]
+    upper = np.maximum(lower, static_k[np.searchsorted(static_h, hours, side="right") - 1])
+    axes.fill_between(
+        hours, lower, upper, step="post", color=style.ORANGE, alpha=0.3, lw=0, label="site overhead"
+    )
+    return float(np.sum((upper - lower)[:-1] * np.diff(hours)))

@@ -1,0 +1,134 @@
+"""Strong and weak scaling over hosts.
+
+TABLE.csv is what `benchmarks/scaling.py` writes. Points are medians over n rounds, whiskers their quartiles; wall time
+is measured, on the machine where the benchmark ran. Dashed: what it would be if hosts cost nothing. Strong scaling: the
+same sites on more hosts; weak: so many sites on every host. On several hosts recording has no share of its own: rank 0
+records while they train.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.ticker import NullLocator
+from pandas.api.types import is_numeric_dtype
+
+from hpctrip.base.errors import InputError
+from hpctrip.figures.common import style
+from hpctrip.figures.common.plot import Drawing, aligned, figure
+from hpctrip.figures.common.sources import TABLE
+
+PHASES = {
+    "train": (style.BLUE, ""),
+    "exchange": (style.ORANGE, "////"),
+    "evaluate": (style.SKY, "...."),
+    "record": (style.VERMILLION, "xxxx"),
+}
+"""{phase: (colour, hatch)} from the bottom to the top; what no phase claims is above them."""
+COUNTS = ("hosts", "sites", "num_rounds")
+NEEDED = (*COUNTS, "round_q1_s", "round_s", "round_q3_s", *(f"{phase}_s" for phase in PHASES), "efficiency")
+KINDS = ("strong", "weak")
+MOST = 16
+"""So many numbers of hosts fit side by side."""
+
+
+@figure(TABLE)
+def plot(table: pd.DataFrame) -> Drawing:
+    """Both kinds of scaling, and the phases of each."""
+    check(table)
+    kinds = [(kind, table[table["kind"] == kind].sort_values("hosts")) for kind in KINDS]
+    kinds = [(kind, rows) for kind, rows in kinds if len(rows)]
+    picture = style.figure(3.6, style.PAGE_INCHES if len(kinds) == 2 else style.COLUMN_INCHES)
+    panels = picture.subplots(2, len(kinds), squeeze=False, sharex="col", height_ratios=(1.3, 1))
+    for (kind, rows), (above, below) in zip(kinds, panels.T, strict=True):
+        seconds(above, kind, rows)
+        phases(below, rows)
+    panels[0, 0].set_ylabel("Wall seconds a round")
+    panels[1, 0].set_ylabel("Share of\nthe round (%)")
+    n = sorted({*table["num_rounds"]})
+    said = f"n = {' to '.join(map(str, dict.fromkeys((n[0], n[-1]))))} rounds a point"
+    style.heading(
+        picture, f"Measured wall time; medians and quartiles, {said}; percentages: parallel efficiency"
+    )
+    entries = [axes.get_legend_handles_labels() for axes in panels[:, 0]]
+    style.legend_below(picture, [pair for both in entries for pair in zip(*both, strict=True)])
+
+    cells = [
+        (
+            row.kind,
+            str(row.hosts),
+            str(row.sites),
+            f"{row.round_s:.3g}",
+            f"{row.round_q1_s:.3g} to {row.round_q3_s:.3g}",
+            str(row.num_rounds),
+            f"{row.efficiency:.2f}",
+            *(f"{getattr(row, f'{phase}_s') / row.round_s:.0%}" for phase in PHASES),
+        )
+        for row in pd.concat([rows for _, rows in kinds]).itertuples()
+    ]
+    head = ("scaling", "hosts", "sites", "median round s", "quartiles", "n", "efficiency", *PHASES)
+    return Drawing(picture, table, aligned(head, cells))
+
+
+def check(table: pd.DataFrame) -> None:
+    """Raise InputError where this is no table of the benchmark's."""
+    way_out = "give what `python benchmarks/scaling.py` writes"
+    missing = [name for name in ("kind", *NEEDED) if name not in table]
+    if missing or table.empty:
+        problem = f"has no column {', '.join(missing)}" if missing else "has no rows"
+        raise InputError("the table", problem, way_out)
+    if not table["kind"].isin(KINDS).all():
+        raise InputError("the table: kind", f"is neither {' nor '.join(KINDS)} everywhere", way_out)
+    for name in NEEDED:
+        values = table[name]
+        if not is_numeric_dtype(values) or not np.isfinite(values).all() or (values < 0).any():
+            raise InputError(f"the table: {name}", "is not a number of 0 or more everywhere", way_out)
+    for name in (*COUNTS, "round_s"):
+        if (table[name] <= 0).any():
+            raise InputError(f"the table: {name}", "is not above 0 everywhere", way_out)
+    if (table.groupby("kind").size() > MOST).any() or table.duplicated(["kind", "hosts"]).any():
+        raise InputError("the table: hosts", f"more than {MOST} numbers of hosts, or one twice", way_out)
+
+
+def seconds(axes: Axes, kind: str, rows: pd.DataFrame) -> None:
+    """Seconds a round against the number of hosts, with what would be ideal."""
+    places, median = np.arange(len(rows)), rows["round_s"].to_numpy()
+    reach = np.abs([median - rows["round_q1_s"], rows["round_q3_s"] - median])
+    look = {"color": style.BLUE, "markersize": 4, "capsize": 2.5, "elinewidth": 0.9}
+    axes.errorbar(places, median, yerr=reach, fmt="o-", label="median, quartiles", **look)
+    fewer = rows["hosts"].to_numpy()[0] / rows["hosts"].to_numpy()
+    ideal = median[0] * (fewer if kind == "strong" else np.ones(len(rows)))
+    axes.plot(places, ideal, "--", color=style.GREY, linewidth=0.9, label="ideal")
+    axes.set_ylim(0, 1.2 * rows["round_q3_s"].max())
+    axes.set_xlim(-0.6, len(rows) - 0.4)
+    title = "the same sites on more hosts" if kind == "strong" else "as many sites on every host"
+    axes.set_title(f"{kind.capitalize()} scaling: {title}", color="black")
+    for place, value, efficiency in zip(places, rows["round_q3_s"], rows["efficiency"], strict=True):
+        look = {"xytext": (0, 4), "textcoords": "offset points", "ha": "center", "fontsize": 6}
+        axes.annotate(f"{100 * efficiency:.0f} %", (place, value), color=style.QUIET, **look)
+    style.grid(axes, "y")
+
+
+def phases(axes: Axes, rows: pd.DataFrame) -> None:
+    """What the median round went to, in percent."""
+    places, bottom = np.arange(len(rows)), np.zeros(len(rows))
+    for phase, (colour, hatch) in PHASES.items():
+        share = 100 * (rows[f"{phase}_s"] / rows["round_s"]).to_numpy()
+        if phase == "record":
+            share[rows["hosts"] > 1] = 0
+        look = {"color": colour, "hatch": hatch, "edgecolor": "white", "linewidth": 0}
+        axes.bar(places, share, 0.6, bottom=bottom, label=phase, **look)
+        bottom += share
+    rest = np.maximum(100 - bottom, 0)
+    axes.bar(places, rest, 0.6, bottom=bottom, color="#E5E5E5", label="no phase's")
+    axes.set_xticks(places, hosts_and_sites(rows))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.set_xlabel("Hosts, and sites in all")
+
+
+def hosts_and_sites(rows: pd.DataFrame) -> Sequence[str]:
+    """Under every bar: how many hosts, and below how many sites."""
+    return [f"{row.hosts}\n{row.sites}" for row in rows.itertuples()]

@@ -1,1 +1,0 @@
-"""What the figure scripts share, by subject."""

@@ -1,0 +1,222 @@
+"""Every figure: as a command and as a script, its files, bad input, and pictures that can be read."""
+
+import itertools
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import h5py
+import matplotlib
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.text import Text
+
+from hpctrip.app.cli import cli
+from hpctrip.figures import FIGURES, fig05_network
+from hpctrip.figures.common import grouping, reading, sources, style
+
+ROOT = Path(__file__).parents[2]
+SCRIPTS = sorted((ROOT / "postprocess").glob("*.py"))
+OF_RUNS = sorted(name for name, plot in FIGURES.items() if plot.source in (sources.RUNS, sources.ONE_RUN))
+UNFRIENDLY = (r"_$x^2$ \frac{", "\x1b[31m{0} %s & # ~", "one long name after the other " * 9, "é ß", "plain")
+
+
+def test_plot_alone_lists_the_figures_a_line_each():
+    ended = CliRunner().invoke(cli, ["plot"])
+    assert ended.exit_code == 0
+    for name, plot in FIGURES.items():
+        assert any(
+            line.split() == [name, *plot.command.short_help.split()] for line in ended.output.splitlines()
+        )
+
+
+def test_any_beginning_that_is_no_other_figures_will_do(make_run, tmp_path):
+    out = tmp_path / "picture.svg"
+    ended = CliRunner().invoke(cli, ["plot", "fig10", make_run("a"), "--out", str(out)])
+    assert ended.exit_code == 0, ended.output
+    assert out.exists() and len(pd.read_csv(tmp_path / "picture.csv")) == 3
+    ended = CliRunner().invoke(cli, ["plot", "fig0", make_run("b")])
+    assert ended.exit_code == 2 and "no figure 'fig0'; known: curves, " in ended.output
+    ended = CliRunner().invoke(cli, ["plot", "curvs", "x.h5"])
+    assert ended.exit_code == 2 and "did you mean 'curves'?" in ended.output
+
+
+@pytest.mark.parametrize("name", sorted(FIGURES))
+def test_drawing_leaves_matplotlibs_settings_alone(name, make_run):
+    before = dict(matplotlib.rcParams)
+    if name in OF_RUNS:
+        runs = reading.read_runs([make_run("a"), make_run("b", "random", k=(3, 3, 3))])
+        options = {"policy": "random"} if name == "fig08_static_sweep" else {}
+        FIGURES[name](runs[0] if FIGURES[name].source is sources.ONE_RUN else runs, **options)
+    assert dict(matplotlib.rcParams) == before
+
+
+def overlapping(picture):
+    """Pairs of texts whose boxes cover each other by more than a pixel."""
+    with matplotlib.rc_context(style.LOOK):
+        canvas = FigureCanvasAgg(picture)
+        canvas.draw()
+        renderer, outside = canvas.get_renderer(), labels_outside(picture)
+        boxes = [
+            (text.get_text(), text.get_window_extent(renderer).padded(-1))
+            for text in picture.findobj(Text)
+            if text.get_visible() and text.get_text().strip() and text not in outside
+        ]
+    return [(a, b) for (a, one), (b, other) in itertools.combinations(boxes, 2) if one.overlaps(other)]
+
+
+def labels_outside(picture):
+    """Labels of ticks outside of their axis' range: they are there, but not drawn."""
+    found = set()
+    for axis in itertools.chain.from_iterable((axes.xaxis, axes.yaxis) for axes in picture.findobj(Axes)):
+        low, high = sorted(axis.get_view_interval())
+        for tick in axis.get_major_ticks():
+            if not low <= tick.get_loc() <= high:
+                found |= {tick.label1, tick.label2}
+    return found
+
+
+@pytest.mark.parametrize("name", [name for name in OF_RUNS if FIGURES[name].source is sources.RUNS])
+@pytest.mark.parametrize("num_seeds", [1, 3])
+def test_no_text_covers_another_whatever_the_runs_are_called(name, num_seeds, make_run):
+    paths = [
+        make_run(
+            f"r{i}-{seed}",
+            "static" if i else "powertrip",
+            label=label,
+            seed=seed,
+            k=(3, 3, 3),
+            hours=1 + i + seed / 4,
+            accuracy=(0.2, float("nan"), 0.3 if label == "plain" else 0.5),
+            policy_keys={"k": i},
+        )
+        for i, label in enumerate(UNFRIENDLY)
+        for seed in range(num_seeds)
+    ]
+    runs = reading.read_runs(paths)
+    if name == "fig08_static_sweep":  # the sizes of a sweep have no names
+        runs = [run for run in runs if run.meta["label"] == "plain"]
+    options = {"baseline": grouping.grouped(runs)[0].label} if name == "paired" else {}
+    assert overlapping(FIGURES[name](runs, **options).picture) == []
+
+
+@pytest.mark.parametrize("name", ["summary", "fig05_network", "stragglers"])
+@pytest.mark.parametrize("k", [(1,), (2, 4, 6)])
+def test_no_text_of_a_single_run_covers_another(name, k, make_run):
+    path = make_run("a", label=UNFRIENDLY[2], k=k, accuracy=(0.2, 0.3, 0.5)[: len(k)], votes=k)
+    (run,) = reading.read_runs([path])
+    run.meta.update(scenario=UNFRIENDLY[2], stop_reason=UNFRIENDLY[0], data_source=UNFRIENDLY[2])
+    assert overlapping(FIGURES[name](run).picture) == []
+
+
+@pytest.mark.parametrize("name", OF_RUNS)
+def test_one_round_that_was_never_evaluated_is_drawn(name, make_run):
+    paths = [make_run(f"a{p}", p, k=(1,), accuracy=(float("nan"),)) for p in ("powertrip", "static")]
+    runs = reading.read_runs(paths)
+    drawing = FIGURES[name](runs[0] if FIGURES[name].source is sources.ONE_RUN else runs)
+    assert drawing.image("svg").startswith(b"<?xml")
+
+
+def test_the_suffix_chooses_the_format(drawn, make_run, tmp_path):
+    drawn(fig05_network, make_run("a"), out="out.pdf")
+    assert (tmp_path / "out.pdf").read_bytes().startswith(b"%PDF")
+
+
+def test_missing_folders_are_made(drawn, make_run, tmp_path):
+    drawn(fig05_network, make_run("a"), out="new/folder/out.png")
+
+
+def test_numbers_are_never_written_over_what_they_were_read_from(tmp_path, capsys):
+    table = tmp_path / "scaling.csv"
+    table.write_text("kind\n")
+    assert FIGURES["scaling"].main([str(table), "--out", str(tmp_path / "scaling.png")]) == 2
+    assert "scaling.csv: holds what is to be drawn; choose another --out" in capsys.readouterr().err
+    assert table.read_text() == "kind\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "said"),
+    [
+        (
+            "fig02_power_utilisation",
+            ["nowhere"],
+            "fig02_power_utilisation.py: nowhere: no such file or folder",
+        ),
+        ("fig03_power_over_time", ["nowhere"], "fig03_power_over_time.py: nowhere: no such file or folder"),
+        ("fig05_network", ["nowhere.h5"], "nowhere.h5: names no results file"),
+        ("fig05_network", ["{run}", "{other}"], "2 runs, each with sites of its own; name one run"),
+        ("fig08_static_sweep", ["{run}"], "of policy static with a fixed k; name its --policy"),
+        (
+            "fig09_policies",
+            ["{run}", "--reference", "best"],
+            "no bar is labelled 'best'; the labels are powertrip",
+        ),
+        ("fig09_policies", ["{text}"], "is not an HDF5 file"),
+        ("fig10_cohort_size", ["{empty}"], "holds no finished round"),
+        ("summary", ["{run}", "{other}", "--out", "x.png"], "--out: one picture cannot hold 2 runs"),
+        (
+            "fig05_network",
+            ["{run}", "--out", "{text}/x.png"],
+            "text.h5/x.png: cannot be written: Not a directory",
+        ),
+        ("scaling", ["{text}"], "has no column kind"),
+    ],
+)
+def test_bad_input_is_one_line_and_code_2(make_run, tmp_path, monkeypatch, capsys, name, arguments, said):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "text.h5").write_text("no results")
+    files = {
+        "{run}": lambda: make_run("run"),
+        "{other}": lambda: make_run("other", "random"),
+        "{empty}": lambda: make_run("empty", k=(), accuracy=()),
+        "{text}": lambda: "text.h5",
+        "{text}/x.png": lambda: "text.h5/x.png",
+    }
+    given = [files.get(argument, lambda same=argument: same)() for argument in arguments]
+    assert FIGURES[name].main(given) == 2
+    error = capsys.readouterr().err
+    assert said in error and error.count("\n") == 1
+    assert not list(tmp_path.rglob("*.png"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--out", "x.gif"], "x.gif does not end in .png, .pdf, .svg"),
+        (["--target", "45"], "45 is not a fraction in (0, 1]"),
+        (["--frobnicate"], "No such option"),
+    ],
+)
+def test_a_wrong_option_is_one_line_and_code_2(capsys, arguments, said):
+    assert FIGURES["fig09_policies"].main(["run.h5", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert said in error and error.count("\n") == 1
+
+
+def test_a_damaged_column_is_named(make_run, capsys):
+    path = make_run("old")
+    with h5py.File(path, "a") as file:
+        del file["rounds/makespan_s"]
+    assert FIGURES["fig10_cohort_size"].main([path]) == 2
+    assert "/rounds/makespan_s: is missing" in capsys.readouterr().err
+
+
+def test_scripts_run_from_the_shell(make_run):
+    path = make_run("shell")
+    command = [sys.executable, ROOT / "postprocess" / "summary.py", path]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    base = path.removesuffix(".h5")
+    assert done.stdout.splitlines()[-2:] == [f"picture: {base}.png", f"numbers: {base}.csv"]
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
+def test_a_script_only_calls_the_figure_of_its_name(script):
+    lines = [line for line in script.read_text().splitlines()[1:] if line]
+    assert lines == ["import sys", f"from hpctrip.figures.{script.stem} import plot", "sys.exit(plot.main())"]
+    assert script.stem in FIGURES

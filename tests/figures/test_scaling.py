@@ -1,0 +1,52 @@
+"""The figure of benchmarks/scaling.py's table."""
+
+import importlib.util
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from hpctrip.figures import scaling
+from hpctrip.record.reader import InputError
+
+BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "scaling.py"
+
+
+@pytest.fixture
+def table(monkeypatch, tmp_path):
+    """What the benchmark makes of rounds that take a second on one host, and half of it and a tenth on two."""
+    spec = importlib.util.spec_from_file_location("benchmark_scaling", BENCHMARK)
+    benchmark = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(benchmark)
+
+    def launch(folder, num_hosts, num_sites, **size):
+        whole = 1.0 if num_hosts == 1 or num_sites == 32 else 0.6
+        phases = {f"{phase}_wall_s": [whole / 5] * 3 for phase in benchmark.PHASES}
+        return pd.DataFrame({"wall_s": [0.9 * whole, whole, 1.1 * whole], "idle_fraction": 0.1} | phases)
+
+    monkeypatch.setattr(benchmark, "launch", launch)
+    return pd.concat([benchmark.scaling(kind, tmp_path, [1, 2], 16) for kind in ("strong", "weak")])
+
+
+def test_it_draws_what_the_benchmark_writes(table, tmp_path, drawn):
+    path = tmp_path / "measured.csv"
+    table.to_csv(path, index=False)
+    lines = drawn(scaling, path)
+    assert "strong 2 16 0.6 0.57 to 0.63 3 0.83 20% 20% 20% 20%" in lines
+    assert "weak 2 32 1 0.95 to 1.05 3 1.00 20% 20% 20% 20%" in lines
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda table: table.drop(columns="round_q1_s"), "has no column round_q1_s"),
+        (lambda table: table.assign(hosts=0), "hosts: is not above 0 everywhere"),
+        (lambda table: table.assign(kind="odd"), "kind: is neither strong nor weak everywhere"),
+        (lambda table: table.assign(round_s="long"), "round_s: is not a number of 0 or more everywhere"),
+        (lambda table: table.iloc[:0], "has no rows"),
+        (lambda table: table.assign(hosts=2), "or one twice"),
+    ],
+)
+def test_another_table_is_refused_in_one_line(table, change, said):
+    with pytest.raises(InputError, match=said):
+        scaling.plot(change(table))
