@@ -8,7 +8,7 @@ import click
 
 import hpctrip
 from hpctrip.app.arguments import DefaultsToRun
-from hpctrip.app.commands import inputs, lists, results
+from hpctrip.app.commands import inputs, kit, lists, results
 from hpctrip.base.errors import HpctripError
 from hpctrip.base.text import printable
 from hpctrip.ranks.launched import launched_rank
@@ -27,6 +27,7 @@ for command in (
     *(inputs.run, inputs.resume, inputs.check, inputs.plan, inputs.prepare),
     *(results.show, results.export, results.verify, results.diff, results.merge),
     *(lists.policies, lists.workloads, lists.keys, lists.fetch),
+    *(kit.inputs, kit.slurm),
 ):
     cli.add_command(command)
 
