@@ -19,7 +19,7 @@ from hpctrip.app.experiment import Experiment, experiment_of
 from hpctrip.app.named_data import located
 from hpctrip.app.sources import other_plugins, recorded_plugins, replayed_sources, world_files
 from hpctrip.base.errors import Fault, InputError
-from hpctrip.base.inputs import Tables, validate
+from hpctrip.base.inputs import Tables
 from hpctrip.base.plugins import Extensions, Plugin, installed
 from hpctrip.base.rows import columns
 from hpctrip.base.sources import Source, differing, read_sources
@@ -102,7 +102,7 @@ def _with_files(experiment: Experiment, tables: Tables, data: Sequence[str]) -> 
             )
         *parts, key = names.key.split(".")
         functools.reduce(lambda table, part: table.setdefault(part, {}), parts, tables)[key] = path
-    return validate(tables, Experiment)
+    return experiment_of(tables)
 
 
 def _sites(run: Run, simulation: Simulation) -> Iterator[Fault]:

@@ -53,6 +53,10 @@ class InputError(HpctripError):
         self.faults = list(faults) if faults is not None else [Fault(place, problem, way_out)]
         super().__init__("\n".join(_report(self.faults)))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """So that it can be told from rank to rank with all its faults."""
+        return partial(InputError, faults=self.faults), ()
+
 
 def _report(faults: list[Fault]) -> Iterable[str]:
     """A line for each fault, up to REPORT_BYTES, and how many more there are."""
@@ -65,10 +69,6 @@ def _report(faults: list[Fault]) -> Iterable[str]:
             yield f"and {len(faults) - number:,} more"
             return
         yield line
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """So that it can be told from rank to rank with all its faults."""
-        return partial(InputError, faults=self.faults), ()
 
 
 class DivergedError(HpctripError):

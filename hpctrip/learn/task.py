@@ -94,8 +94,8 @@ def try_model(task: Task, model: nn.Module, device: torch.device, place: str) ->
         torch.from_numpy(np.array(a[:2])).to(device) for a in (task.test.inputs, task.test.labels)
     )
     outputs = instance(model.eval()(task.prepare(inputs)), torch.Tensor, place, "its model's output")
-    if outputs.shape[:-1] != labels.shape or outputs.shape[-1] < task.num_classes:
-        bound = f"it must be {[*labels.shape, task.num_classes]}"
+    if outputs.dim() == 0 or outputs.shape[:-1] != labels.shape:
+        bound = f"it must be {list(labels.shape)} times the classes"
         raise InputError(place, f"gave a model whose output is {list(outputs.shape)}", bound)
     loss = instance(task.loss(outputs, labels), torch.Tensor, place, "its loss")
     if loss.dim() or not loss.isfinite():

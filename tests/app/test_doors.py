@@ -333,10 +333,12 @@ CASES = {
         {"task": "replace(task, build_model=lambda: task.build_model().double())"},
         ["gave a model whose trainable parameters are of type float64"],
     ),
-    "too few classes": (
+    "one output for all samples": (
         "workload",
-        {"task": "replace(task, num_classes=100)"},
-        ["gave a model whose output is [2, 62]; it must be [2, 100]"],
+        {
+            "task": "replace(task, build_model=lambda: torch.nn.Sequential(task.build_model(), torch.nn.Flatten(0)))"
+        },
+        ["gave a model whose output is [124]; it must be [2] times the classes"],
     ),
     "a loss of every sample": (
         "workload",

@@ -1,5 +1,7 @@
 """A report is read on a screen: its lines are cut, its control characters escaped, its number of lines bounded."""
 
+import pickle
+
 from hpctrip.base.component import unknown_name
 from hpctrip.base.errors import Fault, InputError
 
@@ -25,3 +27,9 @@ def test_a_single_fault_is_reported_however_long():
 def test_suggestions_for_a_huge_name_come_at_once():
     assert unknown_name("polic" + "y" * 10_000_000, ["policy", "power"]).endswith("known: policy, power")
     assert unknown_name(16**5000, ["policy"]) == "known: policy"
+
+
+def test_an_error_that_travels_from_rank_to_rank_keeps_its_faults():
+    error = InputError(faults=[Fault("policy.k", "is 0", "use 1"), Fault("seed", "is -1")])
+    told = pickle.loads(pickle.dumps(error))
+    assert type(told) is InputError and told.faults == error.faults and str(told) == str(error)

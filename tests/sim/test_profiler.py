@@ -90,7 +90,7 @@ def test_noisy_power_stays_a_fraction_and_noisy_delay_positive(world):
 def test_what_is_seen_and_what_the_network_says_are_finite_or_named(world):
     history, work_s = History(), np.ones(2)
     with pytest.raises(InputError, match=r"^profiler: gave the delays that it sees with \[\d\] = inf"):
-        Profiler(delay_noise=1e6).view(world, 0.0, history, work_s, seed=0)
+        Profiler().model_copy(update={"delay_noise": 1e6}).view(world, 0.0, history, work_s, seed=0)
 
     class Own(Network):
         def comm_s(self, distance_m, bandwidth_bps, up_bytes, down_bytes):
