@@ -1,6 +1,6 @@
 #!/bin/bash
-# Policies against each other on one workload (the paper's Figs. 9 and 14): one array task, and one file, per (policy,
-# seed). From the top of the repository:
+# Policies against each other on one workload (the paper's Figs. 9 and 14), over policy and seed.
+# One array task, and one file, per (policy, seed). From the folder that holds inputs/:
 #
 #     sbatch slurm/policies.sh speech                                                # 4 policies, ten seeds: 40 tasks
 #     HPCTRIP_POLICIES="dynamic static" HPCTRIP_SEEDS="1 2" sbatch --array=0-3 --ntasks=3 --gpus=0 slurm/policies.sh shakespeare
