@@ -48,7 +48,7 @@ setup(
         "torch>=2.4",
         "numpy>=1.26",
         "mpi4py>=4.1",  # imports without an MPI library; only running more than one rank needs one
-        "h5py>=3.14",  # the HDF5 in older wheels crashes on damaged files
+        "h5py>=3.16",  # wheels with HDF5 2.0; the HDF5 1.14 of older ones crashes on damaged files
         "pandas>=2.1",
         "pydantic>=2.7",  # input files: validation with dotted paths
         "safetensors>=0.4",  # the trained model, for others to read
