@@ -54,7 +54,7 @@ setup(
         "safetensors>=0.4",  # the trained model, for others to read
         "tomli-w>=1.0",  # the merged input, stored as TOML in the results
         "click>=8.1",  # command line
-        "rich>=13.0",  # progress bar and tables
+        "rich>=14.3",  # progress bar and tables; older bars leave an empty line where there is no terminal
         "pooch>=1.8",  # downloads with checksums
         "requests>=2.28",  # pooch's transport, whose errors we name
         "filelock>=3.12",  # several jobs preparing one cache
