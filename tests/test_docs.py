@@ -56,7 +56,7 @@ def test_every_command_of_readme_is_understood(words, folder):
     name, rest = (args[0], args[1:]) if args and args[0] in cli.commands else ("run", args)
     with cli.commands[name].make_context(name, rest) as context:
         if name in ("run", "check") and "FILE" not in rest:
-            read_input(context.params["paths"], context.params["overrides"])
+            read_input(*(context.params[given] for given in ("paths", "overrides", "plugins")))
 
 
 def test_the_policy_in_readme_runs(folder, trained):
