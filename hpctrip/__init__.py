@@ -2,7 +2,7 @@
 
     import hpctrip
 
-    run = hpctrip.run("inputs/smoke.toml", {"policy.k": 5})     # as the command `hpctrip run` does
+    run = hpctrip.run("inputs/emnist_static.toml", {"policy.k": 50})   # as the command `hpctrip run` does
     run = hpctrip.open("results/first.h5")
     run.rounds, run.sites, run.meta                             # pandas frames and attributes
     hpctrip.plot("curves", [run])

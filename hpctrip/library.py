@@ -53,7 +53,7 @@ def run(
 ) -> Run | None:
     """Train one scenario: TOML files merged left to right (none: the demonstration on embedded data), then `overrides`.
 
-        run = hpctrip.run("inputs/emnist_dynamic.toml", {"policy.k": 50, "seed": 3}, out="results/k50.h5")
+        run = hpctrip.run("inputs/emnist_static.toml", {"policy.k": 50, "seed": 3}, out="results/k50.h5")
 
     `overrides` maps dotted keys to values; None leaves a key absent, which means its default. `out` is the results file
     (default: results/NAME-TIME.h5), `resume` goes on with it if it is there, `quiet` prints nothing. Raises InputError
