@@ -23,32 +23,52 @@ setup(
     long_description=(here / "README.md").read_text(),
     long_description_content_type="text/markdown",
     license="Apache-2.0",
+    author="The hpctrip authors",
+    project_urls={"Paper": "https://arxiv.org/abs/2507.17904"},
+    keywords=["federated learning", "HPC", "MPI", "power", "time-to-accuracy", "simulation"],
+    classifiers=[
+        "Development Status :: 4 - Beta",
+        "Environment :: Console",
+        "Intended Audience :: Science/Research",
+        "Operating System :: POSIX :: Linux",
+        "Programming Language :: Python :: 3 :: Only",
+        "Programming Language :: Python :: 3.11",
+        "Programming Language :: Python :: 3.12",
+        "Programming Language :: Python :: 3.13",
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+        "Topic :: System :: Distributed Computing",
+        "Typing :: Typed",
+    ],
     python_requires=">=3.11",
     packages=find_packages(include=["hpctrip", "hpctrip.*"]),
-    package_data={"hpctrip": ["app/*.toml"]},
+    # hpctrip/inputs and hpctrip/slurm are links to the folders at the top: found there whether installed or not
+    package_data={"hpctrip": ["app/*.toml", "inputs/*.toml", "slurm/*.sh", "py.typed"]},
+    # A bound is the oldest version that passes the tests (`.ci/matrix lowest`), not the oldest that installs.
     install_requires=[
         "torch>=2.4",
         "numpy>=1.26",
-        "mpi4py>=4.0",  # imports without an MPI library; only running more than one rank needs one
-        "h5py>=3.10",
+        "mpi4py>=4.1",  # imports without an MPI library; only running more than one rank needs one
+        "h5py>=3.16",  # wheels with HDF5 2.0; the HDF5 1.14 of older ones crashes on damaged files
         "pandas>=2.1",
         "pydantic>=2.7",  # input files: validation with dotted paths
         "safetensors>=0.4",  # the trained model, for others to read
         "tomli-w>=1.0",  # the merged input, stored as TOML in the results
         "click>=8.1",  # command line
-        "rich>=13.0",  # progress bar and tables
+        "rich>=14.3",  # progress bar and tables; older bars leave an empty line where there is no terminal
         "pooch>=1.8",  # downloads with checksums
         "requests>=2.28",  # pooch's transport, whose errors we name
         "filelock>=3.12",  # several jobs preparing one cache
-        "matplotlib>=3.8",  # figures; its DejaVu, STIX and Computer Modern fonts are the glyphs data
-        "pillow>=10.0",  # glyph rendering
+        "matplotlib>=3.11",  # figures; its DejaVu, STIX and Computer Modern fonts are the glyphs data (cmti10: 3.11)
+        "pillow>=10.2",  # glyph rendering
         "soundfile>=0.12",  # wav and flac; its wheels bring libsndfile
         "threadpoolctl>=3.1",  # keeps BLAS to one thread where we have our own
     ],
     extras_require={
-        "mpich": ["mpich>=4.2"],  # a complete MPI with mpirun, for machines that have none
+        "mpich": [
+            "mpich>=4.3.1"
+        ],  # a complete MPI with mpirun, for machines that have none; 4.2 hangs in MPI_Abort
         "llm": LLM,  # language models; nothing else imports them
-        "test": ["pytest>=8", "pytest-timeout>=2.3", "hypothesis>=6.100", *LLM],
+        "test": ["pytest>=8.0", "pytest-timeout>=2.3.1", "hypothesis>=6.100", "setuptools>=68", *LLM],
     },
     entry_points={"console_scripts": ["hpctrip=hpctrip.app.cli:main"]},
 )

@@ -1,6 +1,47 @@
 """PowerTrip: train real models over virtual, power-limited datacenter sites and tell how long it took.
 
-Importing the package starts neither MPI nor CUDA; see hpctrip/DESIGN.md for the layers.
+    import hpctrip
+
+    run = hpctrip.run("inputs/smoke.toml", {"policy.k": 5})     # as the command `hpctrip run` does
+    run = hpctrip.open("results/first.h5")
+    run.rounds, run.sites, run.meta                             # pandas frames and attributes
+    hpctrip.plot("curves", [run])
+
+Importing the package starts neither MPI nor CUDA, and loads nothing heavy; see hpctrip/DESIGN.md for the layers.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hpctrip.base.errors import DivergedError, HpctripError, InputError, InterruptedRun
+    from hpctrip.library import Run, open, plot, resume, run
+
 __version__ = "0.2.0.dev0"
+
+_ERRORS = ("DivergedError", "HpctripError", "InputError", "InterruptedRun")
+__all__ = [
+    "DivergedError",
+    "HpctripError",
+    "InputError",
+    "InterruptedRun",
+    "Run",
+    "open",
+    "plot",
+    "resume",
+    "run",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """The library, loaded where it is first used."""
+    from importlib import import_module
+
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module("hpctrip.base.errors" if name in _ERRORS else "hpctrip.library"), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

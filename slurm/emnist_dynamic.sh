@@ -1,5 +1,6 @@
 #!/bin/bash
-# The paper's set-up: 100 virtual sites on 40 GPUs, cohorts chosen by PowerTrip. From the top of the repository:
+# The paper's set-up: 100 virtual sites on 40 GPUs, cohorts chosen by PowerTrip.
+# From the folder that holds inputs/:
 #
 #     sbatch slurm/emnist_dynamic.sh
 #     sbatch --ntasks=9 --gpus=8 slurm/emnist_dynamic.sh                             # 8 GPUs

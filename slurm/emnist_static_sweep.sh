@@ -1,6 +1,6 @@
 #!/bin/bash
-# Time-to-accuracy against a fixed cohort size (the paper's Fig. 8): one array task, and one file, per (k, seed).
-# From the top of the repository:
+# Time-to-accuracy against a fixed cohort size (the paper's Fig. 8), over k and seed.
+# One array task, and one file, per (k, seed). From the folder that holds inputs/:
 #
 #     sbatch slurm/emnist_static_sweep.sh                                            # k = 10..100, ten seeds: 100 tasks
 #     HPCTRIP_KS="10 40 70" HPCTRIP_SEEDS="1 2" sbatch --array=0-5 --ntasks=3 --gpus=0 slurm/emnist_static_sweep.sh

@@ -1,14 +1,26 @@
 # Sourced by the scripts of this folder: `launch ARGUMENTS...` runs `python -m hpctrip ARGUMENTS...` on all ranks of the
-# surrounding Slurm job. Two variables of the user's environment:
+# surrounding Slurm job. `hpctrip slurm NAME` writes a script that holds this text and the settings of a site. They are
+# variables of the user's environment:
 #
-# HPCTRIP_VENV      virtual environment to use; default: the active one, else .venv, else the python on PATH
-# HPCTRIP_LAUNCHER  how to start ranks, e.g. "srun --mpi=pmix_v4" or "mpirun"; default: the first below that works
-#
-# Clusters with modules: load the MPI that mpi4py was built with, before sbatch or here, e.g.
-# module load python/3.11 openmpi cuda
+# HPCTRIP_MODULES    modules to load: the MPI that mpi4py was built with, e.g. "python/3.11 openmpi cuda"
+# HPCTRIP_SETUP      file to source: whatever else the site needs
+# HPCTRIP_VENV       virtual environment to use; default: the active one, else .venv, else the python on PATH
+# HPCTRIP_CONTAINER  the words that run a command in a container, e.g. "apptainer exec --nv hpctrip.sif"; its python
+#                    is used then, and no virtual environment
+# HPCTRIP_LAUNCHER   how to start ranks, e.g. "srun --mpi=pmix_v4" or "mpirun -np {n} --bind-to core {python}": {n} is
+#                    their number, {python} that python; where both are left out, "-n {n} {python}" follows.
+#                    Default: the first of srun --mpi=pmix, srun --mpi=pmi2 and mpirun that joins all ranks
 
+set +u   # what others wrote may use variables that are not set
+[[ -z ${HPCTRIP_MODULES:-} ]] || module load $HPCTRIP_MODULES
+[[ -z ${HPCTRIP_SETUP:-} ]] || source "$HPCTRIP_SETUP"
+set -u
+
+python=python
 venv=${HPCTRIP_VENV:-${VIRTUAL_ENV:-.venv}}
-if [[ -f $venv/bin/activate ]]; then
+if [[ -n ${HPCTRIP_CONTAINER:-} ]]; then
+    python="$HPCTRIP_CONTAINER python"
+elif [[ -f $venv/bin/activate ]]; then
     source "$venv/bin/activate"
 elif [[ -n ${HPCTRIP_VENV:-} ]]; then
     echo "launch.sh: HPCTRIP_VENV=$HPCTRIP_VENV is not a virtual environment" >&2
@@ -18,8 +30,8 @@ export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}   # a rank has one core; its thread
 
 launch() {
     choose_launcher
-    echo "job $SLURM_JOB_ID on $SLURM_JOB_NODELIST: $launcher -n $SLURM_NTASKS python -m hpctrip $*"
-    exec $launcher -n "$SLURM_NTASKS" python -m hpctrip "$@"
+    echo "job $SLURM_JOB_ID on $SLURM_JOB_NODELIST: $launcher -m hpctrip $*"
+    exec $launcher -m hpctrip "$@"
 }
 
 # `choose_task NAME LIST SEEDS`, for the tasks of a sweep: array index i means item i / (number of seeds) of LIST, whose
@@ -55,11 +67,15 @@ choose_launcher() {
     local candidates=("srun --mpi=pmix" "srun --mpi=pmi2" mpirun)
     [[ -z ${HPCTRIP_LAUNCHER:-} ]] || candidates=("$HPCTRIP_LAUNCHER")
     local count_ranks="from mpi4py.MPI import COMM_WORLD as world; world.rank or print(world.size)"
-    local complaints seen
+    local complaints seen pattern
     complaints=$(mktemp)
-    for launcher in "${candidates[@]}"; do
+    for pattern in "${candidates[@]}"; do
+        [[ $pattern == *"{n}"* || $pattern == *"{python}"* ]] || pattern+=" -n {n}"
+        [[ $pattern == *"{python}"* ]] || pattern+=" {python}"
+        launcher=${pattern//"{n}"/$SLURM_NTASKS}
+        launcher=${launcher//"{python}"/$python}
         echo "$launcher:" >> "$complaints"
-        seen=$(timeout 120 $launcher -n "$SLURM_NTASKS" python -c "$count_ranks" 2>> "$complaints" | xargs) || true
+        seen=$(timeout 120 $launcher -c "$count_ranks" 2>> "$complaints" | xargs) || true
         if [[ $seen == "$SLURM_NTASKS" ]]; then
             rm "$complaints"
             return

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Policies against each other on one workload (the paper's Figs. 9 and 14): one array task, and one file, per (policy,
-# seed). From the top of the repository:
+# Policies against each other on one workload (the paper's Figs. 9 and 14), over policy and seed.
+# One array task, and one file, per (policy, seed). From the folder that holds inputs/:
 #
 #     sbatch slurm/policies.sh speech                                                # 4 policies, ten seeds: 40 tasks
 #     HPCTRIP_POLICIES="dynamic static" HPCTRIP_SEEDS="1 2" sbatch --array=0-3 --ntasks=3 --gpus=0 slurm/policies.sh shakespeare
@@ -9,7 +9,7 @@
 # seeds], seed = SEEDS[i modulo number of seeds], and the input file inputs/WORKLOAD_POLICY.toml. Submitted again, a
 # sweep does only what is missing. Options of sbatch win over the lines below. Afterwards:
 #
-#     python postprocess/fig09_policies.py 'results/speech_policies/*.h5'
+#     hpctrip plot fig09_policies 'results/speech_policies/*.h5'
 #
 # HPCTRIP_POLICIES, HPCTRIP_SEEDS  the two lists; --array must then be 0 to (number of policies) x (number of seeds) - 1
 # HPCTRIP_SWEEP                    folder of the results inside results/; default WORKLOAD_policies, and in it a folder

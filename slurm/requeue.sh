@@ -1,6 +1,6 @@
 #!/bin/bash
-# PowerTrip in pieces: a job that leaves with a checkpoint before its time is up, and puts itself into the queue again.
-# From the top of the repository:
+# PowerTrip in pieces: leaves with a checkpoint before its time is up, and puts itself into the queue again.
+# From the folder that holds inputs/:
 #
 #     sbatch slurm/requeue.sh                                                        # inputs/emnist_dynamic.toml
 #     sbatch --time=00:30:00 --ntasks=5 --gpus=4 slurm/requeue.sh inputs/fig12_trace.toml -o seed=3

@@ -18,6 +18,7 @@ DOCUMENTS = [
     ROOT / "CONTRIBUTING.md",
     ROOT / "CHANGELOG.md",
     ROOT / "hpctrip" / "DESIGN.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
 ]
 COMMANDS = [
     shlex.split(command)

@@ -8,7 +8,7 @@ import click
 
 import hpctrip
 from hpctrip.app.arguments import DefaultsToRun
-from hpctrip.app.commands import inputs, lists, results
+from hpctrip.app.commands import inputs, kit, lists, results
 from hpctrip.app.commands.plot import plot
 from hpctrip.base.errors import HpctripError
 from hpctrip.base.text import printable
@@ -29,6 +29,7 @@ for command in (
     *(results.show, results.export, results.verify, results.diff, results.merge),
     plot,
     *(lists.policies, lists.workloads, lists.keys, lists.fetch),
+    *(kit.inputs, kit.slurm),
 ):
     cli.add_command(command)
 

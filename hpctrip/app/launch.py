@@ -38,8 +38,9 @@ from hpctrip.record.writer import Recorder
 from hpctrip.sim.state import State
 
 
-def launch(begin: Callable[[], Start], guardian: Guardian | None = None) -> None:
-    """Find out where to start, train, write the results file. Every rank calls it; rank 0 reports.
+def launch(begin: Callable[[], Start], guardian: Guardian | None = None, quiet: bool = False) -> str | None:
+    """Find out where to start, train, write the results file: its path at rank 0, None elsewhere. Every rank calls it;
+    rank 0 reports, unless `quiet`.
 
     `begin` is called at rank 0; `guardian` leaves as soon as the watchdogs watch. Raises InputError for bad input (on
     rank 0; the other ranks end quietly), DivergedError, and InterruptedRun (everywhere in its quiet form) where the run
@@ -60,10 +61,11 @@ def launch(begin: Callable[[], Start], guardian: Guardian | None = None) -> None
 
         with reading():
             tables, set_by_policy, extensions, resumed, finished = ranks.lead(announce)
+        path = begun[0].path if begun else None
         if finished:
-            for one in begun:
-                print(f"{one.path} is finished already")
-            return
+            if path and not quiet:
+                print(f"{path} is finished already")
+            return path
         with reading():
             if not begun:
                 extensions.run()  # what rank 0 has read and run
@@ -71,10 +73,11 @@ def launch(begin: Callable[[], Start], guardian: Guardian | None = None) -> None
         # the watchdog first: hosts wait for each other already where a transport is opened
         with _watchdog(ranks, given.experiment.watchdog):
             guardian.over()
-            _run(given, ranks, begun, resumed)
+            _run(given, ranks, begun, resumed, quiet)
+        return path
 
 
-def _run(given: Input, first_ranks: Ranks, begun: list[Start], resumed: bool) -> None:
+def _run(given: Input, first_ranks: Ranks, begun: list[Start], resumed: bool, quiet: bool) -> None:
     """Train what is given. `begun` holds rank 0's start, and nothing elsewhere."""
     experiment = given.experiment
     with (
@@ -91,7 +94,7 @@ def _run(given: Input, first_ranks: Ranks, begun: list[Start], resumed: bool) ->
             _, params = train(host, State(), params, None)
             ranks.lead(partial(Leader.finish, None, None, params))
             return
-        _lead(aggregator, given, begun[0], everyone or [], params, read)
+        _lead(aggregator, given, begun[0], everyone or [], params, read, quiet)
 
 
 def _parts(experiment: Experiment, ranks: Ranks) -> tuple[Host, Aggregator | None]:
@@ -136,6 +139,7 @@ def _lead(
     everyone: list[RankFacts],
     params: torch.Tensor,
     read: _Read,
+    quiet: bool,
 ) -> None:
     """Rank 0's part from the first round on. `everyone` are the facts of every rank."""
     ranks, experiment, saved = aggregator.ranks, aggregator.experiment, start.checkpoint
@@ -167,7 +171,7 @@ def _lead(
         files.clear()  # of the run that this one replaces
     checkpointer = Checkpointer(experiment.checkpoint, files, given.toml, about, state.round)
     interruption = Interruption(experiment.interrupt, start.path, [rank.host for rank in everyone])
-    with Progress(aggregator, start.path) as progress:
+    with Progress(aggregator, start.path, quiet) as progress:
         progress.say(f"hosts train {'; '.join(dict.fromkeys(rank.engine for rank in hosts))}")
         changes = _changes(before.get("made_with", {}), about["made_with"])
         for note in filter(None, (start.lock.note, *start.notes, *read.notes, *changes)):

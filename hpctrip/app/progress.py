@@ -17,12 +17,12 @@ from hpctrip.sim.state import State
 class Progress:
     """Announces the run, follows it, and says at the end which rule stopped it and where the file is."""
 
-    def __init__(self, aggregator: Aggregator, path: str):
+    def __init__(self, aggregator: Aggregator, path: str, quiet: bool = False):
         self.aggregator, self.path = aggregator, path
         self.stop = aggregator.experiment.stop
         # Under a launcher always lines: Open MPI gives a rank a pseudo-terminal even where its own output is a file.
         force_terminal = False if aggregator.ranks.size > 1 else None
-        self.console = Console(highlight=False, soft_wrap=True, force_terminal=force_terminal)
+        self.console = Console(highlight=False, soft_wrap=True, force_terminal=force_terminal, quiet=quiet)
         self.bar = Bar(
             TextColumn("{task.description}"),
             BarColumn(),

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from hpctrip.base.component import Component, Registry, registry_of, unknown_name
 from hpctrip.base.errors import Fault, InputError
 from hpctrip.base.files import named_path, read_file
+from hpctrip.base.shipped import instead_of
 from hpctrip.base.text import shown
 
 Tables = dict[str, Any]
@@ -81,7 +82,7 @@ def known_keys(owner: Any) -> list[str]:
 def _read_file(path: str) -> Tables:
     named = named_path(path, path)
     if not named.exists():
-        raise InputError(path, "no such file", "give the path of a TOML input file, e.g. inputs/smoke.toml")
+        raise InputError(path, "no such file", instead_of(path))
     try:
         text = read_file(named, LARGEST_FILE_BYTES, path).decode()
     except UnicodeDecodeError:

@@ -18,6 +18,14 @@ def choose_device(name: str, ranks: Ranks) -> torch.device:
     return torch.device("cuda", ranks.local_host % torch.cuda.device_count())
 
 
+def gpu_identity(device: torch.device) -> str:
+    """What tells a GPU from the others of its machine, also where each rank sees a single one, numbered 0
+    (`--gpus-per-task`): its UUID. torch before 2.5 knows none, its number stands in. Empty for a CPU."""
+    if device.type == "cpu":
+        return ""
+    return str(getattr(torch.cuda.get_device_properties(device), "uuid", device.index))
+
+
 def hosts_kind(name: str, device: torch.device, ranks: Ranks) -> str:
     """The kind of device that all hosts have, at every rank: "cuda", or "cpu" where one has no GPU. A collective.
 

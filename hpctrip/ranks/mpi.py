@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import signal
 import sys
 import time
 import traceback
@@ -33,6 +34,8 @@ except (ImportError, RuntimeError) as error:
 T = TypeVar("T")
 # an assignment of 100 sites takes 6 kB; one of 1,000 sites 62 kB and a second broadcast
 _FIRST_PART_BYTES = 16384
+ABORT_S = 5.0
+"""How long a launcher may take to kill this rank."""
 
 
 class MpiRanks:
@@ -161,9 +164,8 @@ class MpiRanks:
         return found
 
     def abort(self, code: int) -> None:
-        """MPI_Abort. MPI wants calls from the main thread only; this one does not return, and kills even a rank that
-        is stopped (SIGKILL by the launcher)."""
-        self.comm.Abort(code)
+        """See `_abort`."""
+        _abort(self.comm, code)
 
     def total(self, counts: np.ndarray) -> np.ndarray | None:
         """Integer sum at rank 0."""
@@ -184,6 +186,17 @@ class MpiRanks:
             return
         print(_report(error, self.rank), file=sys.stderr, flush=True)
         self.abort(130 if isinstance(error, KeyboardInterrupt) else getattr(error, "exit_code", 1))
+
+
+def _abort(comm: MPI.Comm, code: int) -> None:
+    """MPI_Abort. MPI wants calls from the main thread only; this one does not return, and kills even a rank that is
+    stopped (SIGKILL by the launcher).
+
+    A launcher that waits for a machine which it cannot reach kills nobody (MPICH's). So an alarm is set, which nobody
+    handles and which needs no lock of Python's: a rank that dies by a signal ends the launcher too.
+    """
+    signal.setitimer(signal.ITIMER_REAL, ABORT_S)
+    comm.Abort(code)
 
 
 def _check_size(size: int, launched: int, library: str) -> None:

@@ -17,6 +17,7 @@ import torch.distributed as dist
 
 from hpctrip.base.errors import Fault, InputError
 from hpctrip.ranks.base import hostname
+from hpctrip.ranks.device import choose_device, gpu_identity
 from hpctrip.ranks.mpi import MpiRanks, _wait
 
 
@@ -28,39 +29,40 @@ class NcclRanks(MpiRanks):
 
     def __init__(self, launched: int = 1, backend: str = ""):
         super().__init__(launched)
-        backend = backend or os.environ.get(
-            "HPCTRIP_TORCH_BACKEND", "nccl" if torch.cuda.is_available() else "gloo"
-        )
         self.group = None
-        self._check_gpus(backend)
+        device = choose_device("auto", self)
+        backend = self._agreed(backend or os.environ.get("HPCTRIP_TORCH_BACKEND", ""), device)
         hosts = self.comm.Split(self.rank in self.hosts, self.rank)
         if self.rank not in self.hosts:
             return
         if backend == "nccl":
-            torch.cuda.set_device(self.local_host)
+            torch.cuda.set_device(device)
         address = hosts.bcast(_free_address() if hosts.rank == 0 else None)
         dist.init_process_group(
             backend, init_method=f"tcp://{address}", rank=hosts.rank, world_size=hosts.size
         )
         self.group = dist.group.WORLD
 
-    def _check_gpus(self, backend: str) -> None:
-        """All ranks agree before any of them joins the group: joining waits for all, and a host without a GPU would
-        never come. Raises InputError with the fault of every such host."""
-        num_gpus = torch.cuda.device_count()
-        fault = Fault(
-            'ranks.transport = "nccl"',
-            f"rank {self.rank}, host {self.local_host + 1} of {hostname()}, has no GPU of its own ({num_gpus} there)",
-            "launch one host per GPU (ranks = GPUs + 1), or use mpi",
-        )
-        lacks = backend == "nccl" and self.rank in self.hosts and self.local_host >= num_gpus
-        told = self.gather(fault if lacks else None)
+    def _agreed(self, backend: str, device: torch.device) -> str:
+        """The backend that all hosts use. Raises InputError with a fault for every host that has no GPU of its own
+        for nccl: all ranks agree before any of them joins the group, as joining waits for all."""
+        gpu = (hostname(), gpu_identity(device))
+        seen = self.gather((*gpu, self.local_host, torch.cuda.device_count()))
 
-        def agree() -> None:
-            if faults := [fault for fault in told if fault is not None]:
+        def agree() -> str:
+            chosen = backend or ("nccl" if any(seen[rank][1] for rank in self.hosts) else "gloo")
+            owners: set[tuple[str, str]] = set()
+            faults = []
+            for rank in self.hosts:
+                machine, uuid, local_host, num_gpus = seen[rank]
+                if not uuid or (machine, uuid) in owners:
+                    faults.append(_no_gpu(f"rank {rank}, host {local_host + 1} of {machine}", num_gpus))
+                owners.add((machine, uuid))
+            if chosen == "nccl" and faults:
                 raise InputError(faults=faults)
+            return chosen
 
-        self.lead(agree)
+        return self.lead(agree)
 
     def combine(
         self, partial: torch.Tensor, num_params: int, step: Callable[[torch.Tensor], torch.Tensor]
@@ -97,6 +99,14 @@ class NcclRanks(MpiRanks):
         if self.group is not None:
             dist.destroy_process_group(self.group)
             self.group = None
+
+
+def _no_gpu(host: str, num_gpus: int) -> Fault:
+    return Fault(
+        'ranks.transport = "nccl"',
+        f"{host}, has no GPU of its own ({num_gpus} there)",
+        "launch one host per GPU (ranks = GPUs + 1), or use mpi",
+    )
 
 
 def _free_address() -> str:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import math
 import os
 import sys
 import threading
@@ -37,6 +38,8 @@ from hpctrip.ranks.post import INTERFACE, Post
 
 STACKS_S = 1.0
 """How long the job goes on after the verdict, so that every rank's stacks reach the log."""
+LEAVES_S = 10.0
+"""A rank that is told of the end, and then is not killed, ends by itself after so long: the launcher may be gone."""
 UNHEARD_PATIENCE = 4
 """A rank whose beats never arrived may be at work: a wait for it lasts this many times longer before it counts."""
 BEATS = 10
@@ -122,7 +125,7 @@ class Watchdog:
         """Who is watched by this rank, and told where it is."""
         self._known: dict[int, Beat] = {}
         self._stop = threading.Event()
-        self._told = False  # another rank has spoken for all
+        self._ends = math.inf  # when this rank ends by itself: another one has spoken for all
         self._said: set[str] = set()
         self._heard: set[int] = set()
         self._names = [hostname()]
@@ -181,7 +184,9 @@ class Watchdog:
         if now - self._began > self._limits.silent_s:
             self._miss()
         problem, blamed = verdict(rank, size, self._known, now, self._limits)
-        if problem and not self._told and not self._stop.is_set():
+        if now > self._ends:
+            self._end(1)
+        elif problem and self._ends == math.inf and not self._stop.is_set():
             self._bark(problem, blamed, now)
 
     def _listen(self, until: float) -> None:
@@ -201,7 +206,7 @@ class Watchdog:
     def _hear(self, packet: Packet) -> None:
         self._heard.add(packet.rank)
         if packet.word == "stacks":
-            self._told = True
+            self._ends = time.monotonic() + LEAVES_S
             self._stacks()
         elif packet.word == "bye":
             self._known.pop(packet.rank, None)

@@ -1,7 +1,9 @@
+from pathlib import Path
+
 import numpy as np
 import pytest
 
-from hpctrip.learn.data.glyphs import CHARACTERS, Glyphs
+from hpctrip.learn.data.glyphs import CHARACTERS, Glyphs, _distance_fields
 
 
 def test_there_are_the_62_classes_of_emnist_in_its_order():
@@ -75,3 +77,21 @@ def test_uniform_frequencies_draw_every_character_alike():
 def test_only_the_characters_asked_for_are_drawn():
     _, characters = Glyphs().draw(300, seed=0, part="train", among="0Zz")
     assert set(characters) == {0, 35, 61}
+
+
+def test_a_font_that_matplotlib_lacks_is_named_and_the_disk_is_not_blamed(
+    hpctrip, tiny, tmp_path, monkeypatch
+):
+    """As with matplotlib 3.10, which ships no cmti10."""
+    import matplotlib
+
+    fonts = tmp_path / "fonts" / "ttf"
+    fonts.mkdir(parents=True)
+    for font in (Path(matplotlib.get_data_path()) / "fonts" / "ttf").glob("*.ttf"):
+        if font.stem != "cmti10":
+            (fonts / font.name).symlink_to(font)
+    monkeypatch.setattr(matplotlib, "get_data_path", lambda: str(tmp_path))
+    monkeypatch.setenv("HPCTRIP_CACHE", str(tmp_path / "cache"))
+    _distance_fields.cache_clear()
+    ended = hpctrip("run", tiny, "--out", tmp_path / "run.h5")
+    ended.check_refused(["does not ship the font cmti10;", "matplotlib 3.11 or later"])

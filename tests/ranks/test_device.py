@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from hpctrip.base.errors import InputError
-from hpctrip.ranks.device import choose_device, hosts_kind
+from hpctrip.ranks.device import choose_device, gpu_identity, hosts_kind
 
 
 def rank(rank, size=5, kinds=()):
@@ -30,6 +30,15 @@ def test_a_nodes_gpus_are_dealt_out_over_its_hosts_and_the_aggregator_has_none(t
     devices = [str(choose_device("auto", rank(r))) for r in range(5)]
     assert devices == ["cpu", "cuda:0", "cuda:1", "cuda:0", "cuda:1"]
     assert str(choose_device("cpu", rank(1))) == "cpu"
+
+
+def test_a_gpu_is_known_by_its_uuid_whatever_its_number_is(two_gpus, monkeypatch):
+    uuids = SimpleNamespace(uuid="GPU-7")
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: uuids)
+    assert gpu_identity(torch.device("cuda", 0)) == "GPU-7"
+    del uuids.uuid  # torch 2.4
+    assert gpu_identity(torch.device("cuda", 1)) == "1"
+    assert gpu_identity(torch.device("cpu")) == ""
 
 
 def test_the_aggregator_learns_what_its_hosts_train_on():

@@ -43,6 +43,8 @@ class Source:
     """Given the values of `params` by name: what to draw, a picture each. Raises InputError."""
     default_out: str = ""
     """How help names the default picture, where it is not the figure's name."""
+    of_many: bool = False
+    """Whether one picture is drawn of a list of runs."""
 
 
 def _all_runs(runs: Sequence[str]) -> list[Subject]:
@@ -97,7 +99,7 @@ _TRACES = (
     ),
 )
 
-RUNS = Source("results files, folders or quoted patterns", _RUNS, _all_runs)
+RUNS = Source("results files, folders or quoted patterns", _RUNS, _all_runs, of_many=True)
 ONE_RUN = Source("one results file", _RUNS, _one_run)
 EACH_RUN = Source("results files, a picture each", _RUNS, _each_run, "beside the results file, .png")
 TRACES = Source("power traces: a folder of cell*.csv(.gz), a file or a quoted pattern", _TRACES, _traces)

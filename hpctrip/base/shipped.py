@@ -1,0 +1,50 @@
+"""The files that come with hpctrip beside its code: scenarios (inputs/) and batch scripts (slurm/).
+
+They lie at the top of the repository; links in the package make them part of it, so that a wheel holds them too.
+"""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path, PurePath
+
+from hpctrip.base.errors import InputError
+
+SCENARIOS = ("inputs", ".toml")
+SCRIPTS = ("slurm", ".sh")
+
+
+def shipped(kind: tuple[str, str]) -> dict[str, Traversable]:
+    """{name: file} of what comes with hpctrip: `SCENARIOS` or `SCRIPTS`."""
+    folder, suffix = kind
+    found = [file for file in files("hpctrip").joinpath(folder).iterdir() if file.name.endswith(suffix)]
+    return {file.name.removesuffix(suffix): file for file in sorted(found, key=lambda file: file.name)}
+
+
+def described(file: Traversable) -> str:
+    """The first line of the comment at the head of a file."""
+    lines = file.read_text(encoding="utf-8").splitlines()
+    return next(line for line in lines if line.startswith("# ")).removeprefix("# ")
+
+
+def write_new(path: Path, text: str) -> None:
+    """Write a text file that is not there yet, with its folders. Raises InputError where it is, or cannot be made."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(path, "x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise InputError(str(path), "exists already", "remove it, or give another folder to --to") from None
+    except OSError as error:
+        raise InputError(
+            str(path), f"cannot be written ({error.strerror or error})", "give another folder to --to"
+        ) from None
+
+
+def instead_of(path: str) -> str:
+    """The way out for whoever named a scenario file that is not there."""
+    name, folder = PurePath(path).stem, PurePath(path).parent
+    if name in shipped(SCENARIOS):
+        return f"`hpctrip inputs {name} --to {folder}` copies the scenario of that name"
+    return "give the path of a TOML input file; `hpctrip inputs` lists the scenarios that come with hpctrip"

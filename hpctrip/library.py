@@ -1,0 +1,141 @@
+"""hpctrip from Python: `import hpctrip`, then `run`, `resume`, `open` and `plot`.
+
+Nothing heavy is loaded before one of them is used. They do what the commands of the same names do, raise the same
+errors (`hpctrip.InputError` and so on) instead of ending the process, and may be called again and again, in notebooks
+too. Under a launcher every rank calls them in the same order; rank 0 gets the result, the others None.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+import torch
+
+from hpctrip.app.launch import launch
+from hpctrip.app.resume import start_new, start_or_resume, start_resumed
+from hpctrip.base.errors import InputError
+from hpctrip.record import reader
+
+Inputs = str | Path | Iterable[str | Path]
+
+
+class Run(reader.Run):
+    """One results file in memory: `rounds`, `sites`, `cohorts` and `candidates` are pandas frames, `meta` its
+    attributes, `input` the values in force. A notebook shows its summary."""
+
+    def plot(self, figure: str = "summary", **options: Any) -> Any:
+        """A figure of this run alone, see `hpctrip.plot`."""
+        return plot(figure, self, **options)
+
+    def _repr_html_(self) -> str:
+        from rich.console import Console
+
+        from hpctrip.record.show import show
+
+        console = Console(record=True, file=io.StringIO(), width=110)
+        console.print(show(self))
+        return console.export_html(inline_styles=True, code_format="<pre>{code}</pre>")
+
+
+def run(
+    inputs: Inputs = (),
+    overrides: Mapping[str, Any] | None = None,
+    *,
+    out: str | Path | None = None,
+    overwrite: bool = False,
+    resume: bool = False,
+    plugins: Iterable[str | Path] = (),
+    quiet: bool = False,
+) -> Run | None:
+    """Train one scenario: TOML files merged left to right (none: the demonstration on embedded data), then `overrides`.
+
+        run = hpctrip.run("inputs/emnist_dynamic.toml", {"policy.k": 50, "seed": 3}, out="results/k50.h5")
+
+    `overrides` maps dotted keys to values; None leaves a key absent, which means its default. `out` is the results file
+    (default: results/NAME-TIME.h5), `resume` goes on with it if it is there, `quiet` prints nothing. Raises InputError
+    for bad input, DivergedError, and InterruptedRun where the run left early and can be resumed.
+    """
+    given = (_paths(inputs), _lines(overrides), None if out is None else str(out))
+    code = _paths(plugins)
+    if resume:
+        return _launched(lambda: start_or_resume(*given, plugins=code), quiet)
+    return _launched(lambda: start_new(*given, overwrite, plugins=code), quiet)
+
+
+def resume(
+    source: str | Path,
+    inputs: Inputs = (),
+    overrides: Mapping[str, Any] | None = None,
+    *,
+    out: str | Path | None = None,
+    plugins: Iterable[str | Path] = (),
+    quiet: bool = False,
+) -> Run | None:
+    """Go on with a run from its newest checkpoint, e.g. with `overrides = {"stop.max_rounds": 100}`. Arguments and
+    errors as in `run`."""
+    elsewhere = None if out is None else str(out)
+    paths, lines, code = _paths(inputs), _lines(overrides), _paths(plugins)
+    return _launched(lambda: start_resumed(str(source), paths, lines, elsewhere, plugins=code), quiet)
+
+
+def open(path: str | Path) -> Run:
+    """A results file. Raises InputError for whatever is wrong with it."""
+    return Run(**vars(reader.open_run(path)))
+
+
+def plot(figure: str, runs: reader.Run | Iterable[reader.Run], **options: Any) -> Any:
+    """One of the figures that `hpctrip plot` lists, of one run or several: a Drawing with `picture` (a matplotlib
+    figure), `table` (its numbers) and `lines`, which notebooks show. `options` are those of the command, with _ for
+    -."""
+    from hpctrip.base.component import unknown_name
+    from hpctrip.figures import FIGURES
+
+    if figure not in FIGURES:
+        raise InputError(f"figure {figure!r}", "there is none of this name", unknown_name(figure, FIGURES))
+    chosen, several = FIGURES[figure], [runs] if isinstance(runs, reader.Run) else list(runs)
+    if chosen.source.of_many:
+        return chosen(several, **options)
+    if len(several) != 1:
+        raise InputError(f"figure {figure!r}", f"is drawn of one run, not of {len(several)}", "give one")
+    return chosen(several[0], **options)
+
+
+def _launched(begin: Any, quiet: bool) -> Run | None:
+    threads = torch.get_num_threads()
+    try:
+        path = launch(begin, quiet=quiet)
+    finally:
+        torch.set_num_threads(threads)
+    return None if path is None else open(path)
+
+
+def _paths(given: Inputs) -> list[str]:
+    return [str(given)] if isinstance(given, str | Path) else [str(path) for path in given]
+
+
+def _lines(overrides: Mapping[str, Any] | None) -> list[str]:
+    """The lines of TOML that say the same."""
+    return [f"{key} = {_toml(key, value)}" for key, value in (overrides or {}).items() if value is not None]
+
+
+def _toml(key: str, value: Any) -> str:
+    if isinstance(value, Mapping):
+        inner = ", ".join(f"{name} = {_toml(f'{key}.{name}', part)}" for name, part in value.items())
+        return "{" + inner + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_toml(key, part) for part in value) + "]"
+    value = value.item() if hasattr(value, "item") else value  # numpy's numbers
+    value = str(value) if isinstance(value, Path) else value
+    try:
+        return tomli_w.dumps({"value": value}).removeprefix("value = ").rstrip("\n")
+    except TypeError:
+        raise InputError(
+            key, f"a {type(value).__name__} is no value of an input", "give a number, text or list"
+        ) from None
+
+
+__all__ = ["Run", "open", "plot", "resume", "run"]

@@ -1,0 +1,121 @@
+"""Three machines with a network between them: the same bits, and an end where a cable or a machine is lost."""
+
+import contextlib
+import os
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from machines import connected
+from strangers import STRANGE, attack, udp_addresses
+
+from hpctrip.record.checkpoint import newest
+from hpctrip.record.reader import open_run
+from hpctrip.record.verify import verify
+
+ROOT = Path(__file__).parents[2]
+SHORT, LONG = 8, 100_000
+SCENARIO = """
+sites.num_sites = 6
+workload.train_samples = 120
+workload.test_samples = 100
+stop.target_accuracy = 1
+checkpoint.every_rounds = 1
+watchdog.silent_s = 3
+"""
+
+pytestmark = [pytest.mark.mpi, pytest.mark.timeout(900)]
+
+
+@pytest.fixture
+def machines(tmp_path, launch, monkeypatch):
+    if launch.mpirun is None:
+        pytest.skip("no mpirun on this machine")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.delenv("HPCTRIP_INTERFACE", raising=False)
+    with connected(tmp_path, launch.mpirun) as built:
+        yield built
+
+
+@pytest.fixture(scope="module")
+def scenario(tmp_path_factory):
+    path = tmp_path_factory.mktemp("scenario") / "small.toml"
+    path.write_text(SCENARIO)
+    return path
+
+
+@pytest.fixture(scope="module")
+def alone(launch, scenario, tmp_path_factory):
+    """The run in one process."""
+    path = tmp_path_factory.mktemp("alone") / "run.h5"
+    ended = launch(0, "run", scenario, "-o", f"stop.max_rounds={SHORT}", "--out", path)
+    assert ended.code == 0, ended.err
+    return open_run(path)
+
+
+@pytest.fixture
+def start(machines, tmp_path, scenario):
+    """`start(ranks, rounds, *words)`: hpctrip on these machines, with results in run.h5."""
+    jobs = []
+
+    def begin(ranks, rounds, *words):
+        command = [sys.executable, "-m", "hpctrip", *(words or ("run", scenario)), "-o"]
+        command += [f"stop.max_rounds={rounds}", "--out", tmp_path / "run.h5"]
+        jobs.append(machines.start(tmp_path / f"log{len(jobs)}", ranks, *command))
+        return jobs[-1]
+
+    return begin
+
+
+def test_three_machines_compute_the_bits_of_one(machines, start, tmp_path, alone):
+    job = start({"m1": 2, "m2": 1, "m3": 1}, SHORT)
+    assert job.code() == 0, job.log
+    run = open_run(tmp_path / "run.h5")
+    assert verify(run) == [] and run.meta["params_digest"] == alone.meta["params_digest"]
+    assert "4 rank(s) on m1, m2, m3" in run.meta["starts"][0]
+    assert "watchdog" not in job.log, "every machine is heard"
+
+
+def test_watchdogs_between_machines_hear_no_stranger_but_that_a_cable_is_cut(machines, start):
+    job = start({"m1": 2, "m2": 1}, LONG)
+    job.after("round    1")
+    ranks = {rank: pid for name in ("m1", "m2") for pid, rank in machines[name].processes().items() if rank}
+    sockets = [address for rank in sorted(ranks) for address in udp_addresses(ranks[rank])]
+    assert [host for host, _ in sockets] == ["10.77.0.1", "10.77.0.1", "10.77.0.2"]
+    for _ in range(8):
+        attack(STRANGE, sockets, within=machines["m3"].inside)
+        time.sleep(0.5)
+    assert job.process.poll() is None and "watchdog" not in job.log, job.log
+    machines.cut("m2")
+    assert job.code() != 0
+    assert "stuck: rank 2 on m2: last heard" in job.log, job.log
+    machines.wait_until_idle()  # also m2, which sees rank 0 silent
+
+
+def test_a_machine_that_is_lost_ends_the_job_which_goes_on_without_it(machines, start, tmp_path, alone):
+    job = start({"m1": 2, "m2": 1, "m3": 1}, LONG)
+    job.after("round    2")
+    machines.cut("m3")  # no power: nobody is told either
+    machines["m3"].kill()
+    assert job.code() != 0
+    assert "stuck: rank 3 on m3: last heard" in job.log, job.log
+    machines.wait_until_idle()
+    out = tmp_path / "run.h5"
+    assert verify(open_run(out)) == []
+    if newest(out)[0].round < SHORT:
+        again = start({"m2": 1, "m1": 2}, SHORT, "resume", out)
+        assert again.code() == 0, again.log
+        assert open_run(out).meta["params_digest"] == alone.meta["params_digest"]
+
+
+def test_nothing_is_left_of_the_machines(tmp_path, launch):
+    if launch.mpirun is None:
+        pytest.skip("no mpirun on this machine")
+    with connected(tmp_path, launch.mpirun) as built:
+        built["m1"].run("sh", "-c", "sleep 1000 >/dev/null 2>&1 &")
+        networks = {os.readlink(f"/proc/{one.init.pid}/ns/net") for one in built.machines.values()}
+        assert len(networks) == 3
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has ended
+            assert os.readlink(entry / "ns/net") not in networks

@@ -1,0 +1,123 @@
+"""What is handed out: the wheel holds scenarios and batch scripts, the source distribution all that its tests need."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+OURS = ["hpctrip", "inputs", "slurm", "traces", "tests", "postprocess", "benchmarks", "docs", ".ci"]
+"""The folders of the repository; a checkout may hold results, environments and caches beside them."""
+
+
+def run(*command, cwd, **variables):
+    """What a command of somebody elsewhere prints; it must not fail."""
+    done = subprocess.run(
+        [sys.executable, *map(str, command)],
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": "", **{name: str(value) for name, value in variables.items()}},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    """A copy of the repository's own files, in which builds may leave theirs."""
+    folder = tmp_path_factory.mktemp("source")
+    for path in ROOT.iterdir():
+        if path.is_file() and path.name != ".git":
+            shutil.copy(path, folder)
+        elif path.name in OURS:
+            junk = shutil.ignore_patterns("__pycache__", "*.egg-info")
+            shutil.copytree(path, folder / path.name, symlinks=True, ignore=junk)
+    return folder
+
+
+def built(kind, source, folder):
+    """The one file that the build backend makes."""
+    script = f"import sys, setuptools.build_meta as backend; backend.build_{kind}(sys.argv[1])"
+    run("-c", script, folder, cwd=source)
+    (made,) = folder.iterdir()
+    return made
+
+
+@pytest.fixture(scope="module")
+def wheel(source, tmp_path_factory):
+    return built("wheel", source, tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="module")
+def installed(wheel, tmp_path_factory):
+    """`installed(*arguments, cwd=)`: the command line of the wheel, installed outside the checkout."""
+    target = tmp_path_factory.mktemp("site-packages")
+    install = ["--no-deps", "--no-index", "--quiet", "--target", target, wheel]
+    run("-m", "pip", "install", *install, cwd=target)
+
+    def command(*arguments, cwd):
+        where = "import hpctrip; print(hpctrip.__file__)"
+        assert run("-c", where, cwd=cwd, PYTHONPATH=target).startswith(str(target))
+        return run("-m", "hpctrip", *arguments, cwd=cwd, PYTHONPATH=target)
+
+    return command
+
+
+def test_a_wheel_lists_copies_and_checks_its_scenarios(installed, tmp_path):
+    listed = installed("inputs", cwd=tmp_path).splitlines()
+    assert len(listed) == len(list((ROOT / "inputs").glob("*.toml")))
+    assert any(re.match(r"smoke +The smallest run", line) for line in listed)
+    assert installed("inputs", "smoke", "--to", "inputs", cwd=tmp_path) == "inputs/smoke.toml\n"
+    assert (tmp_path / "inputs/smoke.toml").read_text() == (ROOT / "inputs/smoke.toml").read_text()
+    assert 'name = "smoke"' in installed("check", "inputs/smoke.toml", cwd=tmp_path)
+
+
+def test_a_wheel_writes_batch_scripts(installed, tmp_path):
+    assert "requeue" in installed("slurm", cwd=tmp_path)
+    said = installed("slurm", "emnist_dynamic", "--to", ".", "--account=abc", cwd=tmp_path)
+    assert said.splitlines()[0] == "emnist_dynamic.sh" and "hpctrip inputs --to inputs" in said
+    assert "#SBATCH --account=abc\n" in (tmp_path / "emnist_dynamic.sh").read_text()
+
+
+def test_a_wheel_is_typed_and_names_no_person_and_no_place_but_the_paper(wheel):
+    with ZipFile(wheel) as file:
+        names = file.namelist()
+        (metadata,) = [name for name in names if name.endswith("/METADATA")]
+        text = file.read(metadata).decode().partition("\n\n")[0]
+    assert "hpctrip/py.typed" in names
+    assert re.findall(r"^(?:Home-page|Project-URL|Download-URL): (.*)", text, re.MULTILINE) == [
+        "Paper, https://arxiv.org/abs/2507.17904"
+    ]
+    assert "Author: The hpctrip authors" in text and "@" not in text
+
+
+def test_the_tests_of_an_unpacked_source_distribution_are_all_there_and_collected(source, tmp_path):
+    packed = tmp_path / "packed"
+    packed.mkdir()
+    with tarfile.open(built("sdist", source, packed)) as file:
+        file.extractall(tmp_path, filter="data")
+    (unpacked,) = tmp_path.glob("hpctrip-*")
+    for folder in OURS:
+        files = {path.relative_to(source) for path in (source / folder).rglob("*") if path.is_file()}
+        missing = {str(path) for path in files if not (unpacked / path).is_file()}
+        assert not {name for name in missing if "egg-info" not in name and "__pycache__" not in name}
+    collected = run("-m", "pytest", "--collect-only", "-q", cwd=unpacked, PYTHONPATH=unpacked)
+    assert "error" not in collected.splitlines()[-1]
+
+
+def test_every_requirement_has_a_floor_that_the_tested_version_reaches():
+    """The floors are what `.ci/matrix lowest` installs."""
+    pinned = dict(re.findall(r"^([\w-]+)==([\d.]+)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE))
+    pinned = {name.lower().replace("_", "-"): version for name, version in pinned.items()}
+    floors = dict(re.findall(r'"([\w-]+)>=([\d.]+)"', (ROOT / "setup.py").read_text()))
+    assert len(floors) > 15
+    numbers = lambda version: tuple(map(int, version.split(".")))  # noqa: E731
+    for name, floor in floors.items():
+        assert numbers(floor) <= numbers(pinned[name]), name
