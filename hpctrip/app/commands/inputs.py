@@ -7,7 +7,7 @@ from typing import Literal
 import click
 
 from hpctrip.app.arguments import FILE, an_input, planning
-from hpctrip.app.net import Reader
+from hpctrip.app.net import Reader, reading
 from hpctrip.base.text import printable, printable_toml
 from hpctrip.base.units import GB
 from hpctrip.ranks.guardian import Guardian
@@ -83,7 +83,8 @@ def plan(
     from hpctrip.app.experiment import read_input
     from hpctrip.app.forecast import forecast
 
-    experiment = read_input(**given).experiment
+    with reading():
+        experiment = read_input(**given).experiment
     speeds = samples_per_second, gbit_per_second * 1e9
     planned = forecast(experiment, num_ranks, rounds, *speeds, device, memory_gb and memory_gb * GB)
     Console(highlight=False).print(planned)
