@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import difflib
 import math
+import os
 from collections.abc import Callable
 from functools import reduce
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from hpctrip.base.errors import InputError
+from hpctrip.base.text import printable
 
 
 class DefaultsToRun(click.Group):
@@ -17,7 +21,13 @@ class DefaultsToRun(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """The rest of the command line, which begins with a command."""
-        if not args or (args[0] not in self.commands and args[0] not in ("--help", "-h", "--version")):
+        first = args[0] if args else ""
+        if ctx.resilient_parsing and not first:  # the shell completes the first word: a command
+            return super().parse_args(ctx, args)
+        if first not in self.commands and first not in ("--help", "-h", "--version"):
+            near = difflib.get_close_matches(first[:50], self.commands, n=1, cutoff=0.7)
+            if near and not os.path.lexists(first):
+                ctx.fail(f"no command or file {printable(first, 50)!r}; did you mean {near[0]!r}?")
             args = ["run", *args]
         return super().parse_args(ctx, args)
 
@@ -49,6 +59,12 @@ class FileName(click.ParamType):
             return nameable(value)
         except ValueError as error:
             raise InputError(value, str(error), "give the path of a file") from None
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """The shell's own completion of files."""
+        return [CompletionItem(incomplete, type="file")]
 
 
 FILE = FileName()

@@ -22,6 +22,22 @@ _FACTORS = {
     "bits per second": {"bit/s": 1, "kbit/s": 1e3, "Mbit/s": 1e6, "Gbit/s": 1e9, "Tbit/s": 1e12},
     "watts": {"W": 1, "kW": 1e3, "MW": 1e6},
 }
+_ALIASES = {
+    "bytes": {"byte": "B", "bytes": "B", "kb": "kB", "mb": "MB", "gb": "GB", "tb": "TB"},
+    "metres": {"metre": "m", "metres": "m", "meter": "m", "meters": "m", "mile": "mi", "miles": "mi"},
+    "seconds": {
+        **dict.fromkeys(("sec", "second", "seconds"), "s"),
+        **dict.fromkeys(("mins", "minute", "minutes"), "min"),
+        **dict.fromkeys(("hr", "hrs", "hour", "hours"), "h"),
+        **dict.fromkeys(("day", "days"), "d"),
+    },
+    "bits per second": {
+        f"{prefix}{end}": f"{prefix}bit/s" for prefix in ("", "k", "M", "G", "T") for end in ("bps", "b/s")
+    }
+    | {f"{prefix.lower()}bps": f"{prefix}bit/s" for prefix in ("M", "G", "T")},
+    "watts": {"watt": "W", "watts": "W", "kw": "kW"},
+}
+"""Other names of units. What could mean two things is none: "Gb" of bytes, "Mw", "M"."""
 _QUANTITY = re.compile(r"\s*([-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?)\s*([A-Za-z/]+)\s*")
 
 
@@ -34,11 +50,12 @@ def parse(value: object, dimension: str) -> object:
         return value
     factors = _FACTORS[dimension]
     match = _QUANTITY.fullmatch(value)
-    if match is None or match.group(2) not in factors:
+    unit = _ALIASES[dimension].get(match.group(2), match.group(2)) if match else ""
+    if match is None or unit not in factors:
         units = ", ".join(factors)
         raise ValueError(f"{value!r} is not a quantity in {dimension}; write a number and one of {units}")
     try:
-        return float(match.group(1)) * factors[match.group(2)]
+        return float(match.group(1)) * factors[unit]
     except ValueError:
         raise ValueError(f"{match.group(1)!r} is not a number") from None
 

@@ -14,6 +14,7 @@ from pydantic import Field
 
 from hpctrip.base.component import Component
 from hpctrip.base.errors import InputError
+from hpctrip.base.units import Seconds
 from hpctrip.sim.rounds import Status
 
 LONGEST_ROUND_S = 10 * 365 * 86400.0
@@ -46,7 +47,7 @@ class Timing(Component):
     compute: Literal["modelled", "measured"] = "modelled"
     """c_i: modelled = seconds_per_sample * visited samples, the same on every machine; measured = this device's wall
     time, so that trajectories depend on the machine."""
-    seconds_per_sample: float = Field(0.02, gt=0)
+    seconds_per_sample: Seconds = Field(0.02, gt=0)
     """Modelled compute time of one training sample at full power. The paper does not state it."""
 
     def elapsed_compute_s(

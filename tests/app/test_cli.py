@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
+import subprocess
+import sys
 
 import h5py
 import pandas as pd
@@ -177,3 +180,36 @@ def test_an_end_of_file_that_nobody_foresaw_does_not_look_like_ctrl_c(monkeypatc
     monkeypatch.setattr("sys.argv", ["hpctrip", "fetch", "emnist", str(tmp_path)])
     with pytest.raises(EOFError, match="the file is cut short"):
         main()
+
+
+@pytest.mark.parametrize(("typed", "meant"), [("verfy", "verify"), ("chek", "check"), ("resum", "resume")])
+def test_a_misspelt_command_is_no_input_file(hpctrip, typed, meant):
+    ended = hpctrip(typed, "x.h5")
+    assert ended.code == 2 and f"no command or file '{typed}'; did you mean '{meant}'?" in ended.err
+
+
+def test_a_file_named_nearly_like_a_command_is_still_a_file(hpctrip, tmp_path, monkeypatch, tiny):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "chek").write_bytes(tiny.read_bytes())
+    ended = hpctrip("chek", "-o", "stop.max_rounds=1", "--out", "run.h5")
+    assert ended.code == 0, ended.err
+
+
+@pytest.mark.parametrize(
+    ("words", "completed"),
+    [
+        ("hpctrip ver", "plain,verify"),
+        ("hpctrip in.toml --resu", "plain,--resume"),
+        ("hpctrip show ru", "file,ru"),
+    ],
+)
+def test_the_shell_completes_commands_options_and_files(words, completed):
+    shell = {
+        "_HPCTRIP_COMPLETE": "bash_complete",
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(len(words.split()) - 1),
+    }
+    main = "import sys; sys.argv = ['hpctrip']; from hpctrip.app.cli import main; main()"
+    asked = [sys.executable, "-c", main]
+    ended = subprocess.run(asked, env={**os.environ, **shell}, capture_output=True, text=True)
+    assert completed in ended.stdout.splitlines(), ended

@@ -14,6 +14,12 @@ from hpctrip.base.units import parse
         ("1 Gbit/s", "bits per second", 1e9),
         ("250 W", "watts", 250),
         (" 1e3 km ", "metres", 1e6),
+        ("1000 miles", "metres", 1_609_344.0),
+        ("2 hours", "seconds", 7200),
+        ("20 ms", "seconds", 0.02),
+        ("1.5 gb", "bytes", 1.5e9),
+        ("10 Gbps", "bits per second", 1e10),
+        ("100 mbps", "bits per second", 1e8),
     ],
 )
 def test_a_text_with_a_unit_is_its_si_number(text, dimension, si):
@@ -25,7 +31,7 @@ def test_anything_but_a_text_is_passed_on(value):
     assert parse(value, "bytes") is value
 
 
-@pytest.mark.parametrize("text", ["1.5", "GB", "1.5 gb", "1,5 GB", "1.5 GB/s", "1.2.3 GB", ""])
+@pytest.mark.parametrize("text", ["1.5", "GB", "1.5 Gb", "1,5 GB", "1.5 GB/s", "1.2.3 GB", ""])
 def test_a_wrong_text_names_the_units(text):
     with pytest.raises(ValueError, match=r"B, kB, MB, GB|not a number"):
         parse(text, "bytes")
