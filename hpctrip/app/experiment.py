@@ -89,6 +89,14 @@ class Experiment(Component):
         self.faults.check(self.timing)
         return num_sites
 
+    def check(self) -> None:
+        """Raises InputError where sites, policy, faults, traces, data or packages are not what a run needs, as far as
+        that costs no computing."""
+        self.num_sites()
+        self.workload.check_data()
+        self.workload.checked_local_work(self.train)
+        self.world(num_params=1)
+
     def world(self, num_params: int) -> World:
         """The simulated world, for a model of so many parameters. Raises InputError where its files are unusable."""
         return World.build(

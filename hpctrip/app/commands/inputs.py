@@ -57,11 +57,15 @@ def resume(source: str, out: str | None, **given: Given) -> None:
 @click.command(cls=Reader)
 @an_input
 def check(**given: Given) -> None:
-    """Validate an input and print every key with the value in force."""
+    """Validate an input and print every key with the value in force.
+
+    What it names is looked at as far as that costs no computing: sites, outages and traces are read, data and packages
+    must be there.
+    """
     from hpctrip.app.experiment import read_input
 
     checked = read_input(**given)
-    checked.experiment.num_sites()
+    checked.experiment.check()
     click.echo(printable_toml(checked.resolved_toml), nl=False)
 
 

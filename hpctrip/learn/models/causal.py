@@ -161,7 +161,7 @@ def load(directory: Path, quantised: bool) -> PreTrainedModel:
 
     Reads safetensors only and runs no code of the directory's. Raises InputError where the model is not whole.
     """
-    _check_directory(directory)
+    check_directory(directory)
     options: dict[str, Any] = {"dtype": torch.float32, "attn_implementation": _ATTENTION}
     if quantised:
         # QLoRA (Dettmers et al. 2023): NF4 with quantised constants, computing in bfloat16
@@ -185,7 +185,8 @@ def load(directory: Path, quantised: bool) -> PreTrainedModel:
     return model
 
 
-def _check_directory(directory: Path) -> None:
+def check_directory(directory: Path) -> None:
+    """Raise InputError where a model's directory lacks its configuration, its tokenizer or its weights."""
     way_out = 'give the directory of a model as save_pretrained writes it, or set workload.model = "tiny"'
     if not directory.is_dir():
         raise InputError("workload.model", f"there is no directory {directory}", way_out)
@@ -242,7 +243,7 @@ def tokenizer_files(directory: Path) -> list[Path]:
 
 def model_files(directory: Path) -> list[Path]:
     """All files of the directory but weights in other formats, which are not read."""
-    _check_directory(directory)
+    check_directory(directory)
     unread = {".bin", ".pt", ".pth"}
     return sorted(path for path in directory.iterdir() if path.is_file() and path.suffix not in unread)
 

@@ -22,6 +22,9 @@ class Workload(Component):
     optimizer: ClassVar[Literal["sgd", "adamw"]] = "sgd"
     weight_decay: ClassVar[float] = 0.0
 
+    def check_data(self) -> None:
+        """Raises InputError where files or packages that it needs are not there, as far as that costs no computing."""
+
     def prepare_data(self, seed: int) -> None:
         """Do once per node whatever `task` would repeat per rank (render, decompress): safe to call in every process.
 

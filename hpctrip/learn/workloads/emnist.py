@@ -92,6 +92,11 @@ class Emnist(Workload):
         """With the number of glyphs that are rendered where none is given."""
         return super().in_force().filled_in(**{f"{part}_samples": self._limit(part) for part in PARTS})
 
+    def check_data(self) -> None:
+        """The four files of the split, where the data are files."""
+        if self.data != "glyphs":
+            self._files()
+
     def prepare_data(self, seed: int) -> None:
         """Render or decompress into the cache, once per node. Raises InputError naming what is missing or damaged."""
         self._folder(seed)

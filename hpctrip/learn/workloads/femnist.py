@@ -59,6 +59,11 @@ class Femnist(Workload):
     glyphs: Writers = Writers()
     """Who draws the synthetic glyphs, and how; ignored with data from files."""
 
+    def check_data(self) -> None:
+        """The files, where the data are files."""
+        if self.data != "glyphs":
+            leaf_json.parts(self._path(), (".json",), _WAY_OUT)
+
     def prepare_data(self, seed: int) -> None:
         """Render or read into the cache, once per node. Raises InputError naming the file that is wrong."""
         self._folder(seed)

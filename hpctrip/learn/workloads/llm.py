@@ -69,6 +69,16 @@ class Llm(Workload):
             )
         return self
 
+    def check_data(self) -> None:
+        """The packages; the texts and the model's directory, where they are named."""
+        self._require()
+        if self.data != "sentences":
+            text_files(self._path())
+        if self.model != "tiny":
+            from hpctrip.learn.models import causal
+
+            causal.check_directory(self._directory())
+
     def prepare_data(self, seed: int) -> None:
         """Cut the texts into blocks and pretrain `tiny`, in the cache, once per node. Raises InputError naming what is
         missing or damaged."""

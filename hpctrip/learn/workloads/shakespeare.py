@@ -63,6 +63,11 @@ class Shakespeare(Workload):
         """With the stride that belongs to what is predicted."""
         return super().in_force().filled_in(stride=1 if self.predict == "last" else WINDOW)
 
+    def check_data(self) -> None:
+        """The files, where the data are files."""
+        if self.data != "sentences":
+            leaf_json.parts(self._path(), _SUFFIXES, _WAY_OUT)
+
     def prepare_data(self, seed: int) -> None:
         """Cut the texts into windows in the cache, once per node. Raises InputError naming the file that is wrong."""
         self._folder(seed)

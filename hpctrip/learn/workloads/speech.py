@@ -67,6 +67,12 @@ class Speech(Workload):
     chirps: Chirps = Chirps()
     """How the synthetic words are made; ignored with data from files."""
 
+    def check_data(self) -> None:
+        """The folder or archive, and the client map, where they are named."""
+        if not self._synthetic:
+            self._source()
+        self._map()
+
     def prepare_data(self, seed: int) -> None:
         """Compute the features into the cache, once per node. Raises InputError naming what is missing or damaged."""
         self._folder(seed)
@@ -117,9 +123,8 @@ class Speech(Workload):
             }
         if self._synthetic or self.split == "speaker":
             settings["test_fraction"] = self.test_fraction
-        if self.client_map is not None:
-            way_out = "give a CSV file with the columns file and client"
-            settings["client_map"] = fingerprint(_existing("workload.client_map", self.client_map, way_out))
+        if (client_map := self._map()) is not None:
+            settings["client_map"] = fingerprint(client_map)
         if self._synthetic or self.split == "speaker" or settings["limits"] != [None, None]:
             settings["seed"] = seed
         return cached.prepared("speech", settings, lambda: self._arrays(seed))
@@ -168,6 +173,11 @@ class Speech(Workload):
         limit = self.train_samples if part == "train" else self.test_samples
         rows = rows[subset(self.kind, part, limit, len(rows), self.data, seed)]
         return np.array(sorted(rows, key=lambda row: hashlib.blake2b(names[row].encode()).digest()))
+
+    def _map(self) -> Path | None:
+        """The client map, if one is named. Raises InputError where there is none."""
+        way_out = "give a CSV file with the columns file and client"
+        return None if self.client_map is None else _existing("workload.client_map", self.client_map, way_out)
 
     def _source(self) -> Path:
         """The folder or archive. Raises InputError where there is none."""

@@ -1,0 +1,45 @@
+"""`check` refuses what `run` would refuse, wherever that costs no computing."""
+
+from __future__ import annotations
+
+import importlib.util
+import tomllib
+
+import pytest
+
+MISSING = {
+    "sites": ["sites.kind=csv", "sites.path=none.csv", "policy.kind=all"],
+    "traces": ["power.kind=trace", "power.path=none"],
+    "outages": ["faults.outages=none.csv", "faults.deadline_s=60"],
+    "EMNIST's files": ["workload.data=none"],
+    "LEAF's files": ["workload.kind=femnist", "workload.data=none"],
+    "plays": ["workload.kind=shakespeare", "workload.data=none.txt"],
+    "clips": ["workload.kind=speech", "workload.data=none.tar.gz"],
+    "a client map": ["workload.kind=speech", "workload.client_map=none.csv"],
+    "texts": ["workload.kind=llm", "workload.data=none.txt"],
+    "a model": ["workload.kind=llm", "workload.model=none"],
+}
+
+
+@pytest.mark.parametrize("what", MISSING)
+def test_what_is_not_there_is_refused_by_check_in_the_words_of_run(what, hpctrip, tmp_path, monkeypatch):
+    if "workload.kind=llm" in MISSING[what] and importlib.util.find_spec("peft") is None:
+        pytest.skip("needs the extra [llm]")
+    monkeypatch.chdir(tmp_path)
+    lines = [word for line in MISSING[what] for word in ("-o", line)]
+    checked = hpctrip("check", *lines)
+    checked.check_refused(["none"])
+    assert checked.err == hpctrip("run", *lines, "--out", "run.h5").err
+
+
+def test_an_extra_that_is_not_installed_is_named(hpctrip, monkeypatch):
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "peft" else found(name))
+    hpctrip("check", "-o", "workload.kind=llm").check_refused(["peft not installed"])
+
+
+def test_what_is_printed_is_an_input_that_means_the_same(hpctrip, tmp_path):
+    printed = hpctrip("check", "-o", "policy.kind=static", "-o", "policy.k=7").out
+    (tmp_path / "again.toml").write_text(printed)
+    assert tomllib.loads(printed)["policy"]["k"] == 7
+    assert hpctrip("check", tmp_path / "again.toml").out == printed
