@@ -15,7 +15,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from hpctrip.app.experiment import Experiment
+from hpctrip.app.experiment import experiment_of
 from hpctrip.sim.outcome import Outcome
 from hpctrip.sim.policies import POLICIES
 from hpctrip.sim.state import State
@@ -25,7 +25,7 @@ from hpctrip.sim.step import Simulation
 def simulation(num_sites: int, power: str, policy: str) -> Simulation:
     """The paper's world with `num_sites` sites of 600 samples each, without an end."""
     tables = {"sites": {"num_sites": num_sites}, "power": {"kind": power}, "policy": {"kind": policy}}
-    experiment = Experiment.model_validate(tables | {"stop": {"target_accuracy": "none"}})
+    experiment = experiment_of(tables | {"stop": {"target_accuracy": "none"}})
     return experiment.simulation(num_params=1, num_samples=np.full(num_sites, 600))
 
 

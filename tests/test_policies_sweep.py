@@ -56,7 +56,7 @@ def test_a_task_runs_its_policy_and_seed_and_does_nothing_the_second_time(task, 
     assert second.stdout.splitlines()[-1] == f"{file} is finished already"
     before = (tmp_path / file).read_bytes()
     other = task(3, *arguments, "-o", "train.lr=5", HPCTRIP_SWEEP="try")
-    assert other.returncode == 2 and f"train.lr: is 5.0, but absent in {file}" in other.stderr
+    assert other.returncode == 2 and f"train.lr: is 5.0, but 0.01 in {file}" in other.stderr
     assert (tmp_path / file).read_bytes() == before
 
 

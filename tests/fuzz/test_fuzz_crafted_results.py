@@ -7,7 +7,6 @@ import contextlib
 import json
 import os
 import shutil
-from pathlib import Path
 
 import h5py
 import numpy as np
@@ -21,7 +20,6 @@ from hpctrip.record import schema
 from hpctrip.record.reader import open_run
 from hpctrip.record.schema import Column
 
-POSTPROCESS = Path(__file__).parents[2] / "postprocess"
 SECRET = "7d1f-what-this-machine-keeps-to-itself"
 SMALL = """
 name = "crafted"
@@ -324,19 +322,15 @@ def resealed(path):
 
 @pytest.fixture(scope="module")
 def figures():
-    """The figure scripts {name: main}, drawing small pictures."""
-    import matplotlib
+    """The figures of results files {name: its command line}, drawing small pictures."""
+    from hpctrip.figures import FIGURES
+    from hpctrip.figures.common.style import LOOK
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(POSTPROCESS))
-        names = sorted(path.stem for path in POSTPROCESS.glob("*.py"))
-        modules = {
-            name: __import__(name)
-            for name in names
-            if name not in ("fig02_power_utilisation", "fig03_power_over_time")
-        }
-        patch.setitem(matplotlib.rcParams, "savefig.dpi", 20)
-        yield {name: module.main for name, module in modules.items()}
+        patch.setitem(LOOK, "savefig.dpi", 20)
+        of_runs = {name: plot for name, plot in FIGURES.items() if plot.source.params[0].name == "runs"}
+        assert len(of_runs) > 5
+        yield {name: plot.main for name, plot in of_runs.items()}
 
 
 @many

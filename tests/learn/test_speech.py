@@ -258,11 +258,11 @@ def test_a_clip_is_a_regular_file_of_bounded_size(published):
     folder = published()
     path = folder / "no" / "2c2c_nohash_0.wav"
     path.write_bytes(sound(np.tile(SECOND, 9)))
-    with pytest.raises(InputError, match=f"{path.name} holds 288,044 bytes, at most 262,144 are read"):
+    with pytest.raises(InputError, match=f"{path.name}: holds 288,044 bytes, at most 262,144 are read"):
         task_of(folder)
     path.unlink()
     os.mkfifo(path)
-    assert f"{path} is no regular file" in refusal(folder)
+    assert f"{path}: is no regular file" in refusal(folder)
     os.mkfifo(folder / "pipe.tar")
     assert "pipe.tar: is no regular file" in refusal(folder / "pipe.tar")
 
