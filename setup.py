@@ -51,12 +51,13 @@ setup(
         "h5py>=3.16",  # wheels with HDF5 2.0; the HDF5 1.14 of older ones crashes on damaged files
         "pandas>=2.1",
         "pydantic>=2.7",  # input files: validation with dotted paths
-        "safetensors>=0.4",  # the trained model, for others to read
+        "safetensors>=0.4.3",  # the trained model, for others to read
         "tomli-w>=1.0",  # the merged input, stored as TOML in the results
-        "click>=8.1",  # command line
+        "click>=8.1.4",  # command line
         "rich>=14.3",  # progress bar and tables; older bars leave an empty line where there is no terminal
         "pooch>=1.8",  # downloads with checksums
-        "requests>=2.28",  # pooch's transport, whose errors we name
+        "requests>=2.30",  # pooch's transport, whose errors we name; the first that takes
+        "urllib3>=2.0.2",  # which notices a download that ends early
         "filelock>=3.12",  # several jobs preparing one cache
         "matplotlib>=3.11",  # figures; its DejaVu, STIX and Computer Modern fonts are the glyphs data (cmti10: 3.11)
         "pillow>=10.2",  # glyph rendering
@@ -64,11 +65,9 @@ setup(
         "threadpoolctl>=3.1",  # keeps BLAS to one thread where we have our own
     ],
     extras_require={
-        "mpich": [
-            "mpich>=4.3.1"
-        ],  # a complete MPI with mpirun, for machines that have none; 4.2 hangs in MPI_Abort
+        "mpich": ["mpich>=4.3.1"],  # a complete MPI with mpirun, for machines that have none
         "llm": LLM,  # language models; nothing else imports them
-        "test": ["pytest>=8.0", "pytest-timeout>=2.3.1", "hypothesis>=6.100", "setuptools>=68", *LLM],
+        "test": ["pytest>=8.2", "pytest-timeout>=2.3.1", "hypothesis>=6.100", "setuptools>=68", *LLM],
     },
     entry_points={"console_scripts": ["hpctrip=hpctrip.app.cli:main"]},
 )
