@@ -158,8 +158,10 @@ def test_usr2_from_scancel_a_stop_file_and_scancel_each_end_a_job_in_their_way(c
     time.sleep(8)  # the batch script has KillWait to do something foolish
     assert cluster.run("squeue", "--noheader", f"--jobs={cancelled}") == ""
     out = cluster.folder / f"results/hpctrip_{cancelled}.h5"
-    before = len(open_run(out).rounds)
-    cluster.run(sys.executable, "-m", "hpctrip", "resume", str(out), "-o", f"stop.max_rounds={before + 3}")
+    before, plugin = len(open_run(out).rounds), ("--plugin", "slow.py")
+    cluster.run(
+        sys.executable, "-m", "hpctrip", "resume", str(out), *plugin, "-o", f"stop.max_rounds={before + 3}"
+    )
     assert cluster.result(cancelled).meta["status"] == "finished"
 
 

@@ -160,7 +160,8 @@ def test_ctrl_c_twice_ends_mpirun_at_once_without_tracebacks(tmp_path, job, hand
     one.process.send_signal(signal.SIGINT)
     one.after("Ctrl-C again ends it at once")
     one.process.send_signal(signal.SIGINT)
-    assert one.code() not in (0, 85), one.log
+    one.code()  # is mpirun's own now
+    assert "interrupted after round" not in one.log and "resume with" not in one.log
     assert "Traceback" not in one.log and "KeyboardInterrupt" not in one.log
     assert verify(open_run(tmp_path / "run.h5")) == []
 

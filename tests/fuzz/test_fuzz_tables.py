@@ -178,9 +178,9 @@ def test_a_table_of_outages(tmp_path_factory, data):
 
 @many
 @given(data=odd_tables("trace"), packed=st.booleans())
-def test_a_trace(tmp_path_factory, data, packed):
+def test_a_trace(tmp_path, data, packed):
     """Of one domain: its good samples stand where the other reading has them."""
-    path = tmp_path_factory.getbasetemp() / "cella.csv"
+    path = tmp_path / "cella.csv"
     path.write_bytes(gzip.compress(data) if packed else data)
     try:
         found = read_trace_files(path)

@@ -225,7 +225,8 @@ def test_files_that_are_no_traces_say_what_is_wrong_with_them(tmp_path):
         file.write_bytes(content)
         assert problem in fault(file)
     assert "no such file" in fault(tmp_path / "absent.csv")
-    assert "no cell*.csv" in fault(tmp_path / "..", column="measured")
+    (tmp_path / "empty").mkdir()
+    assert "no cell*.csv" in fault(tmp_path / "empty", column="measured")
     assert "no file matches" in fault(str(tmp_path / "cellb*"))
 
 
