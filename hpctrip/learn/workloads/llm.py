@@ -71,7 +71,7 @@ class Llm(Workload):
 
     def check_data(self) -> None:
         """The packages; the texts and the model's directory, where they are named."""
-        self._require()
+        _require(self.adapter)
         if self.data != "sentences":
             text_files(self._path())
         if self.model != "tiny":
@@ -82,7 +82,7 @@ class Llm(Workload):
     def prepare_data(self, seed: int) -> None:
         """Cut the texts into blocks and pretrain `tiny`, in the cache, once per node. Raises InputError naming what is
         missing or damaged."""
-        self._require()
+        _require(self.adapter)
         from hpctrip.learn.models import causal
 
         folder = self._folder()
@@ -93,7 +93,7 @@ class Llm(Workload):
 
     def task(self, seed: int) -> Task:
         """The memory-mapped blocks and the model; prepares them first where nobody has."""
-        self._require()
+        _require(self.adapter)
         from hpctrip.learn.models import causal
 
         folder = self._folder()
@@ -128,20 +128,6 @@ class Llm(Workload):
             sequential_only=causal.why_not_stacked(build_model),
             digests={"data": cached.digest_of(folder), "model": model_digest},
         )
-
-    def _require(self) -> None:
-        """Raise InputError, with the way out, where what this workload needs is not installed."""
-        missing = [name for name in ("transformers", "peft") if importlib.util.find_spec(name) is None]
-        if missing:
-            raise InputError('workload.kind = "llm"', f"{' and '.join(missing)} not installed", INSTALL)
-        if self.adapter == "qlora":
-            place, way_out = 'workload.adapter = "qlora"', 'or use adapter = "lora"'
-            if not torch.cuda.is_available():
-                raise InputError(place, "its 4-bit base needs a GPU, and torch sees none", way_out)
-            if importlib.util.find_spec("bitsandbytes") is None:
-                raise InputError(
-                    place, "bitsandbytes is not installed", f"pip install bitsandbytes, {way_out}"
-                )
 
     def _path(self) -> Path:
         return Path(self.data).expanduser().resolve()
@@ -191,3 +177,16 @@ class Llm(Workload):
                 "params": causal.pretrained(cached.load(blocks_folder, "base_blocks"), self.pretrain_steps)
             },
         )
+
+
+def _require(adapter: str) -> None:
+    """Raise InputError, with the way out, where what training with this adapter needs is not installed."""
+    missing = [name for name in ("transformers", "peft") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise InputError('workload.kind = "llm"', f"{' and '.join(missing)} not installed", INSTALL)
+    if adapter == "qlora":
+        place, way_out = 'workload.adapter = "qlora"', 'or use adapter = "lora"'
+        if not torch.cuda.is_available():
+            raise InputError(place, "its 4-bit base needs a GPU, and torch sees none", way_out)
+        if importlib.util.find_spec("bitsandbytes") is None:
+            raise InputError(place, "bitsandbytes is not installed", f"pip install bitsandbytes, {way_out}")
