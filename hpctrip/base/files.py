@@ -92,7 +92,7 @@ def _opened(path: str | Path, place: str) -> Iterator[IO[bytes]]:
 
 def _its(path: str | Path, place: str) -> str:
     """The path as the beginning of what is wrong with it, where the place does not name it already."""
-    return "" if str(path) in place else f"{path}: "
+    return "" if place == str(path) or repr(str(path)) in place else f"{path}: "
 
 
 def gunzipped(data: bytes, max_bytes: int, place: str) -> bytes:

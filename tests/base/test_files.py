@@ -39,6 +39,21 @@ def test_a_name_that_can_be_no_file_is_refused(name):
         named_path(name, "sites.path")
 
 
+@pytest.mark.parametrize(
+    ("path", "place", "said"),
+    [
+        ("none.csv", "none.csv", "none.csv: no such file"),
+        ("none.py", "plugins: 'none.py'", "plugins: 'none.py': no such file"),
+        ("path", "sites.path", "sites.path: path: no such file"),
+    ],
+)
+def test_a_report_names_the_file_once(tmp_path, monkeypatch, path, place, said):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError) as caught:
+        read_file(path, 3, place)
+    assert str(caught.value).startswith(said)
+
+
 def test_a_file_that_is_not_there_is_still_a_path(tmp_path):
     assert named_path(f"{tmp_path}/none", "sites.path") == tmp_path / "none"
 
