@@ -45,9 +45,7 @@ def main() -> None:
             error.show()
         sys.exit(error.exit_code)
     except click.Abort as end:
-        if isinstance(
-            end.__cause__, EOFError
-        ):  # for click, too, the end of the terminal: here it is a file's
+        if isinstance(end.__cause__, EOFError):  # click takes it for the end of the terminal: it is a file's
             raise end.__cause__ from None
         sys.exit(130)
     except HpctripError as error:

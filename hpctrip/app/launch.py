@@ -67,9 +67,11 @@ def launch(begin: Callable[[], Start], guardian: Guardian | None = None, quiet: 
                 print(f"{path} is finished already")
             return path
         with reading():
-            if not begun:
+            if begun:
+                given = begun[0].given
+            else:
                 extensions.run()  # what rank 0 has read and run
-            given = Input.of(tables, set_by_policy, extensions)
+                given = Input.of(tables, set_by_policy, extensions)
         # the watchdog first: hosts wait for each other already where a transport is opened
         with _watchdog(ranks, given.experiment.watchdog):
             guardian.over()

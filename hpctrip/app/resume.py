@@ -118,7 +118,7 @@ def start_resumed(
         extensions.run()
         tables = {key: value for key, value in stored.tables.items() if key != PLUGINS}
         given = resolve(laid_over(tables, layers), extensions)
-        return _resumed(Start(given, path, lock), found, file, notes)
+        return _resumed(Start(given, path, lock), found, file, notes, _readable(path))
 
 
 def start_or_resume(
@@ -133,10 +133,9 @@ def start_or_resume(
         start = Start(given, out, lock)
         found, file, notes = checkpoints.newest(out)
         if found is not None and file is not None:
-            state = state_of(found, given.experiment)
-            written = _readable(out)
+            state, written = state_of(found, given.experiment), _readable(out)
             finished = bool(state.stop_reason and written and written.status == "finished")
-            return replace(_resumed(start, found, file, notes), finished=finished)
+            return replace(_resumed(start, found, file, notes, written), finished=finished)
         if not Path(out).exists():
             return _unless_told_to_stop(start)
         earlier = open_run(out)  # made without checkpoints, or ended before the first one
@@ -173,7 +172,7 @@ def state_of(checkpoint: Checkpoint, experiment: Experiment) -> State:
     return State(checkpoint.round, checkpoint.clock_s, history, experiment.stop.reason(history))
 
 
-def _resumed(start: Start, found: Checkpoint, file: Path, notes: list[str]) -> Start:
+def _resumed(start: Start, found: Checkpoint, file: Path, notes: list[str], replaced: Run | None) -> Start:
     """`start` going on from a checkpoint. Both it and the results that it will replace must be of the same input, and
     the files of the world the same as then; what training reads is compared when it is prepared."""
     experiment, stored = start.given.experiment, _Stored.in_checkpoint(found, file)
@@ -187,7 +186,7 @@ def _resumed(start: Start, found: Checkpoint, file: Path, notes: list[str]) -> S
                 f"its round {row.round} has a site that is not one of 0 to {num_sites - 1}",
                 "resume from the other one",
             )
-    if (replaced := _readable(start.path)) is not None:
+    if replaced is not None:
         _Stored.in_results(replaced).refuse_other_input(start.given)
     notes = [*(f"skipped: {note}" for note in notes), f"going on after round {found.round}, from {file}"]
     return _unless_told_to_stop(
