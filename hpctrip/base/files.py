@@ -91,8 +91,8 @@ def _opened(path: str | Path, place: str) -> Iterator[IO[bytes]]:
 
 
 def _its(path: str | Path, place: str) -> str:
-    """The path as the beginning of what is wrong with it, where the place does not name it already."""
-    return "" if place == str(path) or repr(str(path)) in place else f"{path}: "
+    """The path as the beginning of what is wrong with it, where the place is not or does not end with its name."""
+    return "" if place == str(path) or place.endswith(("'", '"')) else f"{path}: "
 
 
 def gunzipped(data: bytes, max_bytes: int, place: str) -> bytes:

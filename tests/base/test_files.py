@@ -44,6 +44,7 @@ def test_a_name_that_can_be_no_file_is_refused(name):
     [
         ("none.csv", "none.csv", "none.csv: no such file"),
         ("none.py", "plugins: 'none.py'", "plugins: 'none.py': no such file"),
+        ("none//a.py", "plugins: 'none//a.py'", "plugins: 'none//a.py': no such file"),
         ("path", "sites.path", "sites.path: path: no such file"),
     ],
 )
