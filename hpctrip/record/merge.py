@@ -77,9 +77,10 @@ def write_merged(path: str | Path, runs: list[Run], overwrite: bool = False) -> 
     Replaces an earlier table and the CSV that belongs to it (the table holds its digest), but raises InputError rather
     than replace anything else, unless it is told to `overwrite`.
     """
-    path, csv = Path(path), Path(path).with_suffix(".csv")
+    path = Path(path)
     if path.suffix not in SUFFIXES:
         raise InputError(str(path), f"does not end in {' or '.join(SUFFIXES)}", "name the table so")
+    csv = path.with_suffix(".csv")
     if not overwrite:
         _refuse_others(path, csv)
     table = merged(runs)

@@ -87,9 +87,10 @@ def test_whatever_else_bears_the_name_is_kept(content, sweep):
     assert (sweep / "mine.h5").read_bytes() == content
 
 
-def test_a_table_is_not_named_like_its_csv(sweep):
+@pytest.mark.parametrize("name", ["all.csv", "all", ""])
+def test_a_table_is_named_like_a_results_file(name, sweep):
     with pytest.raises(InputError, match=r"does not end in \.h5 or \.hdf5"):
-        write_merged(sweep / "all.csv", open_runs([sweep]))
+        write_merged(name and sweep / name, open_runs([sweep]))
 
 
 @pytest.fixture
