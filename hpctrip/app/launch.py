@@ -178,7 +178,7 @@ def _lead(
         files.clear()  # of the run that this one replaces
     checkpointer = Checkpointer(experiment.checkpoint, files, given.toml, about, state.round)
     interruption = Interruption(experiment.interrupt, start.path, [rank.host for rank in everyone])
-    with Progress(aggregator, start.path, quiet) as progress:
+    with Progress(aggregator, start.path, state.history, quiet) as progress:
         progress.say(f"hosts train {'; '.join(dict.fromkeys(rank.engine for rank in hosts))}")
         changes = _changes(before.get("made_with", {}), about["made_with"])
         for note in filter(None, (start.lock.note, *start.notes, *read.notes, *changes)):
