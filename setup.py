@@ -9,6 +9,13 @@ LLM = [
     "peft>=0.18",  # LoRA adapters
 ]
 
+TENSORBOARD = ["tensorboard>=2.20"]  # 2.16 fails with NumPy 2
+MLFLOW = [
+    "mlflow-skinny>=3.5",  # MLflow's client; the whole of it, which brings the page, is not needed to log
+    "sqlalchemy>=2.0.30",  # these two are what it needs for a database of its own
+    "alembic>=1.13",
+]
+
 here = Path(__file__).parent
 version = next(
     line.split('"')[1]
@@ -67,7 +74,16 @@ setup(
     extras_require={
         "mpich": ["mpich>=4.3.1"],  # a complete MPI with mpirun, for machines that have none
         "llm": LLM,  # language models; nothing else imports them
-        "test": ["pytest>=8.2", "pytest-timeout>=2.3.1", "hypothesis>=6.100", "setuptools>=70.1", *LLM],
+        "tensorboard": TENSORBOARD,  # the callback of that name, and so is the next
+        "mlflow": MLFLOW,
+        "test": [
+            "pytest>=8.2",
+            "pytest-timeout>=2.3.1",
+            "hypothesis>=6.100",
+            "setuptools>=70.1",
+            *LLM,
+            *TENSORBOARD,
+        ],
     },
     entry_points={"console_scripts": ["hpctrip=hpctrip.app.cli:main"]},
 )

@@ -14,6 +14,7 @@ import numpy as np
 import tomli_w
 from pydantic import Field
 
+from hpctrip.app.callbacks import CALLBACKS
 from hpctrip.app.checkpointer import Checkpointing
 from hpctrip.app.signals import Interrupt
 from hpctrip.base.component import Component
@@ -76,6 +77,8 @@ class Experiment(Component):
     checkpoint: Neutral[Checkpointing] = Checkpointing()
     interrupt: Neutral[Interrupt] = Interrupt()
     watchdog: Neutral[Limits] = Limits()
+    callbacks: Neutral[CALLBACKS.named_fields()] = {}
+    """Who is told of every round, by names of your choice: `[callbacks.tensorboard]`."""
 
     def in_force(self) -> Self:
         """With what a site does in a round."""
@@ -95,7 +98,14 @@ class Experiment(Component):
         self.num_sites()
         self.workload.check_data()
         self.workload.checked_local_work(self.train)
+        self.check_callbacks()
         self.world(num_params=1)
+
+    def check_callbacks(self) -> None:
+        """Raises InputError where a callback needs what is not installed."""
+        for callback in self.callbacks.values():
+            if callback.enabled:
+                callback.check()
 
     def world(self, num_params: int) -> World:
         """The simulated world, for a model of so many parameters. Raises InputError where its files are unusable."""

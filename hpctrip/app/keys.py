@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from hpctrip.app.experiment import Experiment
-from hpctrip.base.component import Component, registry_of, unknown_name
+from hpctrip.base.component import Component, named_tables, registry_of, unknown_name
 from hpctrip.base.plugins import Extensions
 
 
@@ -24,11 +24,18 @@ def show_sections(section: str | None = None) -> None:
         if section not in (None, name):
             continue
         registry = registry_of(field)
+        named = named_tables(field)
         if registry is not None:
             click.secho(
                 f"\n[{name}]  kind: one of {', '.join(registry)} (default {registry.default})", bold=True
             )
             _describe_all(registry)
+        elif named is not None:
+            click.secho(
+                f"\n[{name}.NAME]  kind: one of {', '.join(named.registry)} (default NAME)", bold=True
+            )
+            click.echo(field.description)
+            _describe_all(named.registry)
         elif isinstance(field.annotation, type) and issubclass(field.annotation, Component):
             click.secho(f"\n[{name}]", bold=True)
             _describe(field.annotation)

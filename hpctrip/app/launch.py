@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 
 import torch
 
 from hpctrip.app.about import RankFacts, attributes, site_columns
 from hpctrip.app.aggregator import Aggregator
+from hpctrip.app.callbacks import RunFacts
+from hpctrip.app.callbacks.thread import Callbacks
 from hpctrip.app.checkpointer import Checkpointer
 from hpctrip.app.experiment import Experiment, Input
 from hpctrip.app.host import Host
@@ -106,6 +110,7 @@ def _parts(experiment: Experiment, ranks: Ranks) -> tuple[Host, Aggregator | Non
     if ranks.rank not in ranks.hosts:
         map_large_blocks()
     num_sites = ranks.lead(experiment.num_sites)
+    ranks.lead(experiment.check_callbacks)
     ranks.lead(lambda: experiment.workload.prepare_data(experiment.seed))
     if ranks.local_host == 0:  # a cache on a node's own disk has to be filled there too
         experiment.workload.prepare_data(experiment.seed)
@@ -173,13 +178,21 @@ def _lead(
         files.clear()  # of the run that this one replaces
     checkpointer = Checkpointer(experiment.checkpoint, files, given.toml, about, state.round)
     interruption = Interruption(experiment.interrupt, start.path, [rank.host for rank in everyone])
-    with Progress(aggregator, start.path, quiet) as progress:
+    with Progress(aggregator, start.path, state.history, quiet) as progress:
         progress.say(f"hosts train {'; '.join(dict.fromkeys(rank.engine for rank in hosts))}")
         changes = _changes(before.get("made_with", {}), about["made_with"])
         for note in filter(None, (start.lock.note, *start.notes, *read.notes, *changes)):
             progress.say(note)
         recorder = Recorder(start.path, meta, site_columns(aggregator))
-        leader = Leader(aggregator, recorder, checkpointer, interruption, progress)
+        facts = RunFacts(
+            experiment.name,
+            Path(start.path).resolve(),
+            about["created_utc"],
+            json.loads(given.json),
+            state.history.rows,
+        )
+        callbacks = Callbacks(experiment.callbacks, facts, progress.say)
+        leader = Leader(aggregator, recorder, checkpointer, interruption, progress, callbacks)
         try:
             state, params = train(aggregator.host, state, params, leader)
         except BaseException as error:

@@ -11,6 +11,7 @@ import torch
 
 from hpctrip.app.aggregator import Aggregator
 from hpctrip.app.assignment import Assignment
+from hpctrip.app.callbacks.thread import Callbacks
 from hpctrip.app.checkpointer import Checkpointer
 from hpctrip.app.idle import idle_hosts
 from hpctrip.app.progress import Progress
@@ -43,9 +44,10 @@ class Leader:
         checkpointer: Checkpointer,
         interruption: Interruption,
         progress: Progress,
+        callbacks: Callbacks,
     ):
         self._aggregator, self._recorder, self._checkpointer = aggregator, recorder, checkpointer
-        self._interruption, self._progress = interruption, progress
+        self._interruption, self._progress, self._callbacks = interruption, progress, callbacks
         self._draft: Draft | None = None  # the round in progress
         self._last, self._recorded = State(), 0
         self._interrupted = ""
@@ -104,6 +106,7 @@ class Leader:
             except HpctripError as error:
                 self._failure = self._failure or error
             self._progress.round(self._last)
+            self._callbacks.round(self._last.history.rows[-1])
 
     def finish(self, state: State, params: torch.Tensor) -> None:
         """Close the files. Raises InterruptedRun where the run is to be resumed, and what kept a file from being
@@ -119,6 +122,7 @@ class Leader:
                 self._recorder.close(state.history, final)
             except HpctripError as error:
                 self._failure = self._failure or error
+        self._callbacks.end("failed" if self._failure else final["status"])
         if self._failure:
             raise self._failure
         if self._interrupted:
@@ -134,3 +138,4 @@ class Leader:
         if self._last.history.rows:
             with suppress(HpctripError):
                 self._recorder.close(self._last.history, {"status": "failed", "stop_reason": reason})
+        self._callbacks.end("failed")

@@ -17,8 +17,7 @@ from typing import Any
 import click
 
 from hpctrip.app.arguments import FileName
-from hpctrip.base.errors import HpctripError, InputError
-from hpctrip.base.text import printable
+from hpctrip.base.errors import HpctripError, InputError, cause
 
 OWN_FAULT = "a fault of hpctrip itself"
 """What the line says; the fuzz tests look for it."""
@@ -34,7 +33,7 @@ def reading() -> Iterator[None]:
     except _EXPECTED:
         raise
     except Exception as error:
-        problem = f"cannot be read: {type(error).__name__}: {_text(error)}"
+        problem = f"cannot be read: {cause(error)}"
         raise InputError(_given(), problem, f"{OWN_FAULT}; please report it with {_logged(error)}") from None
 
 
@@ -55,13 +54,6 @@ def _given() -> str:
         value = ctx.params.get(param.name) if isinstance(param.type, FileName) else None
         names += [value] if isinstance(value, str) else value or ()
     return ", ".join(names) or "the input"
-
-
-def _text(error: Exception) -> str:
-    try:
-        return printable(str(error), 200)
-    except Exception:  # an integer of thousands of digits among its arguments
-        return "no text"
 
 
 def _logged(error: Exception) -> str:

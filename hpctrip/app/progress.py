@@ -1,38 +1,40 @@
-"""What rank 0 tells the person or the log: a bar on a terminal, one line a round elsewhere and under a launcher."""
+"""What rank 0 tells the person or the log: one line a round, and on a terminal a live view below them. Under a launcher
+there are only lines."""
 
 from __future__ import annotations
 
+import sys
+
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-from rich.progress import Progress as Bar
 
 import hpctrip
 from hpctrip.app.aggregator import Aggregator
+from hpctrip.app.live_view import LiveView
+from hpctrip.base.stream import Unfailing
 from hpctrip.base.text import printable
 from hpctrip.base.units import HOUR_S
 from hpctrip.record.schema import time_to_accuracy_s
+from hpctrip.sim.rounds import History
 from hpctrip.sim.state import State
 
 
 class Progress:
-    """Announces the run, follows it, and says at the end which rule stopped it and where the file is."""
+    """Announces the run, follows it, and says at the end which rule stopped it and where the file is. Where nobody can
+    hear it any more (a closed terminal, a broken pipe), the run goes on."""
 
-    def __init__(self, aggregator: Aggregator, path: str, quiet: bool = False):
+    def __init__(self, aggregator: Aggregator, path: str, history: History, quiet: bool = False):
+        """`history` are the rounds before this start."""
         self.aggregator, self.path = aggregator, path
         self.stop = aggregator.experiment.stop
+        stream = Unfailing(sys.stdout)
         # Under a launcher always lines: Open MPI gives a rank a pseudo-terminal even where its own output is a file.
-        force_terminal = False if aggregator.ranks.size > 1 else None
-        self.console = Console(highlight=False, soft_wrap=True, force_terminal=force_terminal, quiet=quiet)
-        self.bar = Bar(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TextColumn("{task.fields[line]}"),
-            console=self.console,
-            disable=not self.console.is_terminal,
+        # Said either way: FORCE_COLOR, for one, would put control characters into a log.
+        terminal = stream.isatty() and aggregator.ranks.size == 1
+        self.console = Console(
+            file=stream, highlight=False, soft_wrap=True, force_terminal=terminal, quiet=quiet
         )
-        self.task = self.bar.add_task("round", total=self.stop.max_rounds, line="")
+        is_live = self.console.is_interactive and not quiet
+        self.view = LiveView(self.console, self.stop, history) if is_live else None
 
     def __enter__(self) -> Progress:
         aggregator, e = self.aggregator, self.aggregator.experiment
@@ -50,7 +52,8 @@ class Progress:
             f"{ranks.size} rank(s), {len(ranks.hosts)} host(s), transport {ranks.name}, {host.engine_choice}",
         ):
             self.say(line)
-        self.bar.start()
+        if self.view:
+            self.view.start()
         return self
 
     def round(self, state: State) -> None:
@@ -59,23 +62,27 @@ class Progress:
         assert row is not None
         accuracy = f"{row.accuracy:.4f}" if row.eval_seen else "      "
         arrived = "" if row.num_arrived == row.num_sites else f" ({row.num_arrived} arrived)"
-        if self.bar.disable:
-            self.console.print(
-                f"round {row.round:4d}  k {row.num_sites:3d}{arrived}  accuracy {accuracy}"
-                f"  clock {row.clock_s / HOUR_S:7.3f} h"
-                f"  (+{row.makespan_s:.1f} s: compute {row.straggler_compute_s:.1f} + wan {row.straggler_comm_s:.1f})"
-                f"  wall {row.wall_s:.2f} s"
-            )
+        line = (
+            f"round {row.round:4d}  k {row.num_sites:3d}{arrived}  accuracy {accuracy}"
+            f"  clock {row.clock_s / HOUR_S:7.3f} h"
+            f"  (+{row.makespan_s:.1f} s: compute {row.straggler_compute_s:.1f} + wan {row.straggler_comm_s:.1f})"
+            f"  wall {row.wall_s:.2f} s"
+        )
+        if self.view:
+            self.view.round(state.history, line)
         else:
-            line = f"k {row.num_sites}{arrived}  accuracy {accuracy}  clock {row.clock_s / HOUR_S:.3f} h"
-            self.bar.update(self.task, completed=row.round, line=line)
+            self.console.print(line)
 
     def say(self, line: str) -> None:
         """One more line."""
+        if self.view:
+            self.view.flush()
         self.console.print(printable(line, 1000), markup=False)
 
     def finished(self, state: State, digest: str, checkpoint_wall_s: float) -> None:
-        """The closing lines."""
+        """The closing lines, below the view."""
+        if self.view:
+            self.view.stop()
         rows, target = state.history.rows, self.stop.target_accuracy
         self.console.print(
             f"stopped: {state.stop_reason}, after {len(rows)} rounds, {state.clock_s / HOUR_S:.3f} h simulated"
@@ -106,4 +113,5 @@ class Progress:
         self.say(f"results: {self.path}")
 
     def __exit__(self, *_: object) -> None:
-        self.bar.stop()
+        if self.view:
+            self.view.stop()

@@ -7,6 +7,7 @@ import importlib
 import pkgutil
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict
@@ -55,7 +56,7 @@ class Component(BaseModel):
 class Registry(Mapping[str, type[Component]]):
     """Named components of one sort. `POLICIES.add` decorates a class that has a `kind`; `field()` is its input type."""
 
-    def __init__(self, sort: str, default: str):
+    def __init__(self, sort: str, default: str = ""):
         self.sort = sort
         self.default = default
         self._classes: dict[str, type[Component]] = {}
@@ -93,6 +94,11 @@ class Registry(Mapping[str, type[Component]]):
         """
         return Annotated[Any, _Tagged(self)]
 
+    def named_fields(self) -> Any:
+        """The pydantic type of a table of such tables, each under a name of the user's, which is also its `kind` where
+        it names none."""
+        return Annotated[dict[str, Any], NamedTables(self)]
+
 
 class _Tagged:
     """Schema of a table tagged by `kind`; the tag itself is removed before the component sees the table."""
@@ -123,9 +129,34 @@ class _Tagged:
         )
 
 
+@dataclass(frozen=True)
+class NamedTables:
+    """Schema of a table whose every entry is a table tagged by `kind`."""
+
+    registry: Registry
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> core_schema.CoreSchema:
+        def with_kinds(tables: Any) -> Any:
+            if not isinstance(tables, dict):
+                return tables
+            return {
+                name: {"kind": name} | table if isinstance(table, dict) else table
+                for name, table in tables.items()
+            }
+
+        names = core_schema.str_schema(pattern=r"^[A-Za-z0-9_-]+$", max_length=_LONGEST_NAME)
+        tables = core_schema.dict_schema(names, handler.generate_schema(self.registry.field()))
+        return core_schema.no_info_before_validator_function(with_kinds, tables)
+
+
 def registry_of(field: FieldInfo) -> Registry | None:
     """The registry behind a field made by `Registry.field()`; None for any other field."""
     return next((item.registry for item in field.metadata if isinstance(item, _Tagged)), None)
+
+
+def named_tables(field: FieldInfo) -> NamedTables | None:
+    """What is behind a field made by `Registry.named_fields()`; None for any other field."""
+    return next((item for item in field.metadata if isinstance(item, NamedTables)), None)
 
 
 def unknown_name(name: Any, known: Any) -> str:

@@ -33,6 +33,15 @@ class Fault:
         return f"{printable(self.place, 500)}: {printable(self.problem, 600)}{way_out}"
 
 
+def cause(error: BaseException) -> str:
+    """Somebody else's exception in one line."""
+    try:
+        text = str(error)
+    except Exception:  # an integer of thousands of digits among its arguments, or a fault of its own
+        text = "no text"
+    return printable(" ".join(f"{type(error).__name__}: {text}".split()))
+
+
 class HpctripError(Exception):
     """Base of all errors that hpctrip reports as one clear text."""
 

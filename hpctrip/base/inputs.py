@@ -12,7 +12,14 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from hpctrip.base.component import Component, Registry, registry_of, unknown_name
+from hpctrip.base.component import (
+    Component,
+    NamedTables,
+    Registry,
+    named_tables,
+    registry_of,
+    unknown_name,
+)
 from hpctrip.base.errors import Fault, InputError
 from hpctrip.base.files import named_path, read_file
 from hpctrip.base.shipped import instead_of
@@ -68,9 +75,14 @@ def resolved(component: Component) -> Tables:
     """Every field of a component as plain values, `kind` included."""
     table: Tables = {"kind": component.kind} if component.kind else {}
     for name in type(component).model_fields:
-        value = getattr(component, name)
-        table[name] = resolved(value) if isinstance(value, Component) else value
+        table[name] = _plain(getattr(component, name))
     return table
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _plain(part) for name, part in value.items()}
+    return resolved(value) if isinstance(value, Component) else value
 
 
 def known_keys(owner: Any) -> list[str]:
@@ -178,7 +190,7 @@ def _fault(root: type[Component], detail: Any) -> Fault:
         assert isinstance(owner, Registry)
         tag = detail["ctx"]["tag"]
         return Fault(f"{place}.kind = {shown(tag)}", f"unknown {owner.sort}", unknown_name(tag, owner))
-    if kind in ("union_tag_not_found", "model_type"):
+    if kind in ("union_tag_not_found", "model_type", "dict_type"):
         return Fault(
             f"{place} = {shown(value)}",
             "must be a table",
@@ -200,10 +212,16 @@ def _locate(root: type[Component], loc: tuple[int | str, ...]) -> tuple[list[str
         if isinstance(owner, Registry):  # this part is the tag
             owner = owner[str(part)]
             continue
+        if isinstance(owner, NamedTables):  # this part is the user's name for a table
+            path.append(str(part))
+            owner = owner.registry
+            if parts == ["[key]"]:  # pydantic's word for: the name itself is wrong
+                break
+            continue
         if isinstance(owner, type) and issubclass(owner, Component) and part in owner.model_fields:
             field = owner.model_fields[str(part)]
             path.append(str(part))
-            owner = registry_of(field) or field.annotation
+            owner = registry_of(field) or named_tables(field) or field.annotation
             continue
         if isinstance(owner, type) and issubclass(owner, Component):
             path.append(str(part))

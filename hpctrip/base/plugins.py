@@ -14,7 +14,7 @@ from importlib import metadata
 from pathlib import Path
 from types import ModuleType
 
-from hpctrip.base.errors import InputError
+from hpctrip.base.errors import InputError, cause
 from hpctrip.base.files import digest, named_path, read_file
 from hpctrip.base.sources import PLUGINS, Source
 
@@ -55,7 +55,7 @@ class Plugin:
             # not through an import: that would take a compiled file that lies beside it
             exec(compile(self.code, module.__file__, "exec", dont_inherit=True), module.__dict__)
         except (Exception, SystemExit) as error:
-            raise InputError(f"plugins: {self.path!r}", f"fails when imported: {_cause(error)}") from None
+            raise InputError(f"plugins: {self.path!r}", f"fails when imported: {cause(error)}") from None
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Package:
             except (Exception, SystemExit) as error:
                 raise InputError(
                     f"installed package {self}",
-                    f"its components cannot be imported: {_cause(error)}",
+                    f"its components cannot be imported: {cause(error)}",
                     f"mend it, or remove it: pip uninstall {self.name}",
                 ) from None
 
@@ -117,7 +117,3 @@ def installed() -> tuple[Package, ...]:
                 name, Package(name, distribution.version, modules)
             )  # as for imports, the first counts
     return tuple(found[name] for name in sorted(found))
-
-
-def _cause(error: BaseException) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".split())

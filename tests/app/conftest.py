@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from hpctrip.app.callbacks import CALLBACKS
 from hpctrip.app.experiment import Experiment
 from hpctrip.base.component import registry_of
 
@@ -11,8 +12,8 @@ from hpctrip.base.component import registry_of
 @pytest.fixture
 def own_components(monkeypatch):
     """What plug-ins register is forgotten after the test."""
-    for field in Experiment.model_fields.values():
-        if registry := registry_of(field):
+    for registry in (CALLBACKS, *map(registry_of, Experiment.model_fields.values())):
+        if registry is not None:
             monkeypatch.setattr(registry, "_classes", dict(registry._classes))
 
 

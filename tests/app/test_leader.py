@@ -23,7 +23,7 @@ def test_a_round_without_a_result_is_told_in_the_next_turn(error):
     aggregator.begin.return_value = Mock(), assignment
     aggregator.finish.side_effect = error
     interruption.reason.return_value = ""
-    leader = Leader(aggregator, Mock(), Mock(), interruption, Mock())
+    leader = Leader(aggregator, Mock(), Mock(), interruption, Mock(), Mock())
     assert leader.turn(State()).assignment is assignment
     before = State()
     # the collectives of this round are over: raising here would leave the other ranks in the next one

@@ -1,0 +1,284 @@
+"""Round callbacks: told of every round once, in order, at rank 0; whatever they do, the run is the same."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+import threading
+
+import pytest
+
+from hpctrip.app.callbacks import CALLBACKS, Callback, RunFacts
+from hpctrip.app.callbacks.thread import Callbacks
+from hpctrip.app.experiment import read_input
+from hpctrip.base.errors import InputError
+from hpctrip.record.reader import open_run
+from hpctrip.record.verify import verify
+
+PLUGIN = '''
+import os
+from hpctrip.app.callbacks import CALLBACKS, Callback
+
+
+@CALLBACKS.add
+class Diary(Callback):
+    """Writes what it is told, and in which process."""
+
+    kind = "diary"
+    path: str
+
+    def note(self, *words):
+        with open(self.path, "a") as file:
+            print(*words, "in", os.getpid(), file=file)
+
+    def start(self, run):
+        self.note("start", run.name, run.path.name, run.input["stop"]["max_rounds"], len(run.rounds))
+
+    def round(self, row):
+        self.note("round", row.round, row.accuracy, len(row.cohort.site))
+
+    def end(self, status):
+        self.note("end", status)
+
+
+@CALLBACKS.add
+class Broken(Callback):
+    """Has a fault."""
+
+    kind = "broken"
+
+    def round(self, row):
+        if row.round == 2:
+            raise RuntimeError("no such\\nthing")
+
+
+@CALLBACKS.add
+class Vandal(Callback):
+    """Writes into what it is given."""
+
+    kind = "vandal"
+
+    def round(self, row):
+        row.cohort.site[:] = 0
+
+
+@CALLBACKS.add
+class Quitter(Callback):
+    """Wants to end the process."""
+
+    kind = "quitter"
+
+    def start(self, run):
+        raise SystemExit(7)
+'''
+INPUT = """
+plugins = ["mine.py", "example.py"]
+checkpoint.every_rounds = 1
+
+[callbacks]
+jsonl = {}
+broken = {}
+vandal = {}
+quitter = {}
+off = {kind = "broken", enabled = false}
+diary.path = "DIARY"
+"""
+_, _, _CODE = Callback.__doc__.partition("plug-in:\n\n")
+EXAMPLE, _, EXAMPLE_INPUT = map(textwrap.dedent, _CODE.partition("    and in the input:\n\n"))
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory, hpctrip, tiny):
+    """A run of two rounds with all of these: its folder, and how it ended."""
+    folder = tmp_path_factory.mktemp("told")
+    (folder / "mine.py").write_text(PLUGIN)
+    (folder / "example.py").write_text(EXAMPLE)
+    (folder / "mine.toml").write_text(INPUT.replace("DIARY", str(folder / "diary")) + EXAMPLE_INPUT)
+    before = dict(CALLBACKS)
+    lines = ("-o", "stop.max_rounds=2", "-o", "callbacks.rises.step=0.001")
+    yield folder, hpctrip("run", tiny, folder / "mine.toml", *lines, "--out", folder / "run.h5")
+    CALLBACKS._classes = before
+
+
+@pytest.fixture(scope="module")
+def rows(told):
+    """Two rounds that happened."""
+    return open_run(told[0] / "run.h5").history().rows
+
+
+def notes_of(folder):
+    return [line.partition(" in ")[0] for line in (folder / "diary").read_text().splitlines()]
+
+
+def lines_of(folder):
+    return [json.loads(line) for line in (folder / "run.h5.jsonl").read_text().splitlines()]
+
+
+def test_a_callback_is_told_of_the_start_every_round_and_the_end_in_order(told, rows):
+    folder, ended = told
+    assert ended.code == 0, ended.err
+    assert notes_of(folder) == [
+        "start tiny run.h5 2 0",
+        *(f"round {row.round} {row.accuracy} {row.num_sites}" for row in rows),
+        "end finished",
+    ]
+
+
+def test_its_fault_is_said_once_in_one_line_that_names_it_and_the_round(told):
+    said = [line for line in told[1].out.splitlines() if line.startswith("warning: callbacks.")]
+    assert sorted(said) == [
+        "warning: callbacks.broken, round 2: RuntimeError: no such thing; it is not called again",
+        "warning: callbacks.quitter, start: SystemExit: 7; it is not called again",
+        "warning: callbacks.vandal, round 1: ValueError: assignment destination is read-only; it is not called again",
+    ]
+    assert not told[1].err
+
+
+def test_the_run_is_the_same_with_and_without_callbacks(told, trained):
+    run, plain = open_run(told[0] / "run.h5"), trained("stop.max_rounds=2")
+    assert run.meta["params_digest"] == plain.meta["params_digest"]
+    assert run.cohorts["site"].tolist() == plain.cohorts["site"].tolist() and verify(run) == []
+
+
+def test_the_example_of_the_contract_works_as_it_stands(told, rows):
+    assert sum(map(bool, EXAMPLE.splitlines())) <= 12
+    best, expected = 0.0, []
+    for row in rows:
+        if row.accuracy >= best + 0.001:
+            best = row.accuracy
+            expected.append(f"accuracy {row.accuracy:.2f} after round {row.round}")
+    assert [line for line in told[1].out.splitlines() if line.startswith("accuracy ")] == expected != []
+
+
+def test_a_line_of_json_holds_the_numbers_of_a_round(told, rows):
+    lines = lines_of(told[0])
+    assert [line["round"] for line in lines] == [1, 2]
+    assert lines[1]["accuracy"] == rows[1].accuracy and lines[1]["clock_s"] == rows[1].clock_s
+    assert "cohort" not in lines[1] and "candidates" not in lines[1]
+
+
+def test_a_run_that_goes_on_tells_of_the_new_rounds_only_and_repeats_no_line(told, hpctrip):
+    """An earlier start was killed after it had told of round 3 and before it saved it."""
+    folder, _ = told
+    with open(folder / "run.h5.jsonl", "a") as file:
+        file.write('{"round": 3, "accuracy": 0.5}\n{"rou')
+    (folder / "diary").unlink()
+    ended = hpctrip("resume", folder / "run.h5", folder / "mine.toml", "-o", "stop.max_rounds=4")
+    assert ended.code == 0, ended.err
+    assert [line["round"] for line in lines_of(folder)] == [1, 2, 3, 4]
+    first, *others = notes_of(folder)
+    assert first == "start tiny run.h5 4 2"
+    assert [" ".join(note.split()[:2]) for note in others] == ["round 3", "round 4", "end finished"]
+
+
+@pytest.mark.mpi
+def test_under_ranks_rank_0_alone_is_told_and_once_of_every_round(launch, tiny, tmp_path):
+    (tmp_path / "mine.py").write_text(PLUGIN)
+    lines = ("-o", "stop.max_rounds=2", "-o", f"callbacks.diary.path={tmp_path / 'diary'}")
+    path = tmp_path / "run.h5"
+    ended = launch(3, tiny, "--plugin", tmp_path / "mine.py", *lines, "--out", path)
+    assert ended.code == 0, ended.err
+    assert [note.split()[0] for note in notes_of(tmp_path)] == ["start", "round", "round", "end"]
+    assert len({line.split()[-1] for line in (tmp_path / "diary").read_text().splitlines()}) == 1
+
+
+FREE = threading.Event()
+
+
+class Stuck(Callback):
+    """Does not come back from its first round."""
+
+    _told: list
+
+    def start(self, run):
+        self._told = []
+
+    def round(self, row):
+        self._told.append(row.round)
+        FREE.wait()
+
+
+def test_the_run_does_not_wait_for_a_callback_that_is_stuck_but_at_the_end_a_little(rows, tmp_path):
+    said, stuck = [], Stuck()
+    callbacks = Callbacks({"slow": stuck}, RunFacts("tiny", tmp_path, "", {}), said.append)
+    for row in rows:
+        callbacks.round(row)  # returns
+    assert said == []
+    callbacks.end("finished", patience_s=0.2)
+    assert said == ["warning: callbacks.slow is still busy with round 1: the rest is lost to it"]
+    assert stuck._told == [1]
+    FREE.set()
+
+
+def test_rows_are_copies_so_that_even_by_force_nothing_of_the_run_changes(rows, tmp_path):
+    class Force(Callback):
+        def round(self, row):
+            row.cohort.site.setflags(write=True)
+            row.cohort.site[:] = -1
+            object.__setattr__(row, "accuracy", 2.0)
+
+    callbacks = Callbacks({"force": Force()}, RunFacts("tiny", tmp_path, "", {}, rows), print)
+    callbacks.round(rows[0])
+    callbacks.end("finished")
+    assert min(rows[0].cohort.site) >= 0 and rows[0].accuracy < 1
+
+
+def test_a_callback_that_fails_while_it_is_described_is_switched_off_too(rows, tmp_path):
+    class Nameless(Exception):
+        def __str__(self):
+            raise RuntimeError
+
+    class Odd(Callback):
+        def round(self, row):
+            raise Nameless
+
+    said = []
+    callbacks = Callbacks({"odd": Odd()}, RunFacts("tiny", tmp_path, "", {}), said.append)
+    callbacks.round(rows[0])
+    callbacks.end("failed")
+    assert said == ["warning: callbacks.odd, round 1: Nameless: no text; it is not called again"]
+
+
+def test_a_table_is_named_by_the_user_and_is_of_the_kind_of_its_name_unless_it_says_otherwise():
+    found = read_input([], ["callbacks.jsonl.path='a'", "callbacks.second={kind='jsonl', path='b'}"])
+    assert {name: (c.kind, c.path) for name, c in found.experiment.callbacks.items()} == {
+        "jsonl": ("jsonl", "a"),
+        "second": ("jsonl", "b"),
+    }
+    assert 'callbacks.second]\nkind = "jsonl"' in found.resolved_toml
+
+
+WRONG = {
+    "callbacks.jsnl={}": "callbacks.jsnl.kind = 'jsnl': unknown callback; did you mean 'jsonl'?",
+    "callbacks=3": "callbacks = 3: must be a table",
+    "callbacks.jsonl=3": "callbacks.jsonl = 3: must be a table",
+    "callbacks.jsonl.pth='x'": "callbacks.jsonl.pth: unknown key; did you mean 'path'?",
+    'callbacks."a b".kind="jsonl"': "callbacks.a b = 'a b': String should match",
+    "callbacks.mlflow.tracking_uri='http://me:secret@host'": "use $MLFLOW_TRACKING_USERNAME",
+}
+
+
+@pytest.mark.parametrize("line", WRONG)
+def test_a_wrong_table_is_one_clear_line(line):
+    with pytest.raises(InputError) as refused:
+        read_input([], [line])
+    assert WRONG[line] in str(refused.value) and len(refused.value.faults) == 1
+
+
+@pytest.mark.parametrize("kind", ["mlflow", "tensorboard"])
+def test_an_extra_that_is_not_installed_is_one_line_at_check_and_at_the_start(
+    kind, hpctrip, tiny, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    line, path = f"callbacks.{kind}={{}}", tmp_path / "run.h5"
+    for ended in (hpctrip("check", tiny, "-o", line), hpctrip("run", tiny, "-o", line, "--out", path)):
+        ended.check_refused([f'callbacks: kind = "{kind}": {kind}', "not installed", f".[{kind}]'"])
+    assert not path.exists()
+    off = ("-o", f"callbacks.{kind}.enabled=false")
+    assert hpctrip("check", tiny, "-o", line, *off).code == 0
+
+
+def test_keys_describes_the_callbacks(hpctrip):
+    ended = hpctrip("keys", "callbacks")
+    assert "[callbacks.NAME]  kind: one of jsonl, mlflow, tensorboard" in ended.out
+    assert "tracking_uri" in ended.out
