@@ -48,6 +48,8 @@ class Start:
     """The checkpoint's file."""
     notes: tuple[str, ...] = ()
     """What to tell the user."""
+    known: History | None = None
+    """Rounds of another results file that learned the same: they need not be trained."""
     finished: bool = False
     """There is nothing left to do."""
 
