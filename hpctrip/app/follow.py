@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hpctrip.app.aggregator import Aggregator
 from hpctrip.app.restore import Model, fitting
@@ -17,6 +17,7 @@ from hpctrip.app.storing import Filler, NoStore, key_of
 from hpctrip.base.errors import InputError
 from hpctrip.ranks.phase import current_phase
 from hpctrip.record.checkpoint import Checkpoint
+from hpctrip.record.reader import Run
 from hpctrip.record.trajectory import Kept, Node, TrajectoryFiles, came_back, key_after
 from hpctrip.sim.rounds import History
 from hpctrip.sim.state import State
@@ -121,10 +122,18 @@ class Follower:
             digests.append(node.params_digest)
         return _Path(state, keys, digests)
 
-    def _recorded(self, known: History) -> Find:
-        """Finds the rounds of a results file."""
-        keys = trail(self.learning_key, self.aggregator.simulation, known)
-        nodes = {key: Node.of(key, row, "") for key, row in zip(keys[1:], known.rows, strict=True)}
+    def _recorded(self, known: Run) -> Find:
+        """Finds the rounds of a results file, which knows the last model's digest alone."""
+        if known.meta["learning_key"] != self.learning_key:
+            self.say(
+                f"warning: {known.path} was trained with another hpctrip or torch, or on another machine: rounds that "
+                "are trained here may differ from its own in their last bits"
+            )
+        history = known.history()
+        keys = trail(self.learning_key, self.aggregator.simulation, history)
+        nodes = {key: Node.of(key, row, "") for key, row in zip(keys[1:], history.rows, strict=True)}
+        if history.rows:
+            nodes[keys[-1]] = replace(nodes[keys[-1]], params_digest=known.meta["params_digest"])
         return lambda draft, key, evaluated: _usable(nodes.get(key), evaluated)
 
     def _whole(self, path: _Path) -> Followed | None:
@@ -137,7 +146,7 @@ class Follower:
             path.state,
             None,
             params_digest=path.digests[-1],
-            notes=(f"rounds {last - taken + 1} to {last} are known: nothing is trained",),
+            notes=(f"nothing is trained: {_span(last - taken, last)} known already",),
         )
 
     def _with_store(self, files: TrajectoryFiles, path: _Path, saved: Checkpoint | None) -> Followed:
@@ -152,9 +161,8 @@ class Follower:
         known = dict(zip(path.keys[round + 1 :], path.digests[round - first :], strict=True))
         notes = []
         if last > first:
-            again = f", {round + 1} to {last} are trained again for their model" if last > round else ""
-            taken = f"rounds {first + 1} to {round} are taken" if round > first else "no round is taken"
-            notes.append(f"{taken} from {files.folder}{again}")
+            again = f"; trained again for the model: {_span(round, last)}" if last > round else ""
+            notes.append(f"taken from {files.folder}: {_span(first, round)}{again}")
         if files.locks.trouble:
             notes.append(f"warning: {files.locks.trouble}: runs side by side may train the same rounds")
         filler = Filler(files, rules, path.keys[: round + 1], known, self.say)
@@ -208,6 +216,13 @@ class _Wait:
         current_phase.enter("store", self._round)
         time.sleep(self._pause_s)
         self._pause_s = min(2 * self._pause_s, LOOK_S[1])
+
+
+def _span(after: int, last: int) -> str:
+    """The rounds after one and up to another, in words."""
+    if last - after < 2:
+        return f"round {last}" if last > after else "no round"
+    return f"rounds {after + 1} to {last}"
 
 
 def _usable(node: Node | None, evaluated: bool) -> Node | None:

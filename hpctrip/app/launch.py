@@ -150,7 +150,8 @@ class _Read:
 def _read(given: Input, host: Host, start: Start) -> _Read:
     """Raises InputError where a run that goes on would read something else than before."""
     sources = sources_of(given, host.task)
-    return _Read(sources, refuse_others(start.read, sources, start.source))
+    place = start.source or (start.known and start.known.path)
+    return _Read(sources, refuse_others(start.read, sources, place))
 
 
 @dataclass(frozen=True)
@@ -229,7 +230,8 @@ def _lead(lead: _Lead, params: torch.Tensor) -> None:
     files = Generations(start.path, start.source)
     if start.source is None:
         files.clear()  # of the run that this one replaces
-    checkpointer = Checkpointer(experiment.checkpoint, files, given.toml, about, state.round)
+    on_disk = saved.round if saved else 0
+    checkpointer = Checkpointer(experiment.checkpoint, files, given.toml, about, on_disk)
     with Progress(aggregator, start.path, lead.quiet) as progress:
         progress.say(f"hosts train {'; '.join(dict.fromkeys(rank.engine for rank in hosts))}")
         changes = _changes(before.get("made_with", {}), about["made_with"])
