@@ -63,7 +63,7 @@ def comparison(before: Run, after: Run) -> list[str]:
     num_rounds, stored = len(after.rounds), after.meta["stored_rounds"]
     return [
         _parting(before, after),
-        f"{num_rounds} rounds: {stored} taken, {num_rounds - stored} trained",
+        f"{num_rounds} round(s): {stored} taken, {num_rounds - stored} trained",
         *_time_to_accuracy(before, after),
     ]
 
@@ -76,9 +76,8 @@ def _parting(before: Run, after: Run) -> str:
             if not np.array_equal(of(old), of(new)):
                 sizes = f"{len(of(new))} sites, {len(of(old))} in {before.path}"
                 return f"{what} part at round {new.round}: {sizes}"
-    last, other = len(after.rounds), len(before.rounds)
-    beyond = "" if last == other else f", which {before.path} has {other} of"
-    return f"decisions never part from those of {before.path}, in {last} rounds{beyond}"
+    lengths = f"{len(after.rounds)} round(s) here, {len(before.rounds)} there"
+    return f"decisions never part from those of {before.path}: {lengths}"
 
 
 def _cohort(row: RoundRow) -> np.ndarray:
