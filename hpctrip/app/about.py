@@ -23,6 +23,8 @@ class RankFacts:
     device: str
     engine: str
     """How its sites train, in words."""
+    arithmetic: str
+    """What decides the last bits there (`learn.arithmetic`)."""
 
 
 def attributes(aggregator: Aggregator, given: Input, everyone: list[RankFacts]) -> dict[str, Any]:

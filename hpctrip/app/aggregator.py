@@ -57,8 +57,12 @@ class Aggregator:
         arriving = draft.arriving
         blocks, block_hosts = self._place(draft.cohort[arriving])
         blocks = replace(blocks, positions=arriving[blocks.positions])
-        evaluated = self.experiment.evaluate.due(draft.round, self.experiment.stop.max_rounds)
+        evaluated = self.evaluates(draft.round)
         return Assignment(draft.round, draft.cohort, draft.weights, blocks, block_hosts, evaluated)
+
+    def evaluates(self, round: int) -> bool:
+        """Is the model evaluated after this round?"""
+        return self.experiment.evaluate.due(round, self.experiment.stop.max_rounds)
 
     def _place(self, sites: np.ndarray) -> tuple[Blocks, np.ndarray]:
         """Blocks of the sites that train, as positions into `sites`, and the host of each."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import difflib
+import functools
+import json
 import math
 import os
 from collections.abc import Callable
-from functools import reduce
 from typing import Any
 
 import click
@@ -83,6 +84,23 @@ def an_input(command: Callable[..., None]) -> Callable[..., None]:
     return files(lines(plugins_option(command)))
 
 
+def a_store(command: Callable[..., None]) -> Callable[..., None]:
+    """A folder of rounds that were trained before, laid over what `an_input` gives."""
+
+    @functools.wraps(command)
+    def with_store(store: str | None, overrides: tuple[str, ...], **others: Any) -> None:
+        lines = () if store is None else (f"store.path={json.dumps(store)}",)
+        command(overrides=(*overrides, *lines), **others)
+
+    option = click.option(
+        "--store",
+        type=FILE,
+        metavar="DIR",
+        help="Take the rounds that were trained before from there, and keep new ones (store.path).",
+    )
+    return option(with_store)
+
+
 def planning(command: Callable[..., None]) -> Callable[..., None]:
     """What is planned for: the machine, and how far to look ahead."""
     options = (
@@ -114,4 +132,4 @@ def planning(command: Callable[..., None]) -> Callable[..., None]:
             help="Bandwidth of a rank's link to the others.",
         ),
     )
-    return reduce(lambda decorated, option: option(decorated), reversed(options), command)
+    return functools.reduce(lambda decorated, option: option(decorated), reversed(options), command)

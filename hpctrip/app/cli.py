@@ -25,7 +25,7 @@ def cli() -> None:
 
 
 for command in (
-    *(inputs.run, inputs.resume, inputs.check, inputs.plan, inputs.prepare),
+    *(inputs.run, inputs.resume, inputs.retime, inputs.check, inputs.plan, inputs.prepare),
     *(results.show, results.export, results.verify, results.diff, results.merge),
     plot,
     *(lists.policies, lists.workloads, lists.keys, lists.fetch),

@@ -17,10 +17,11 @@ from pydantic import Field
 from hpctrip.app.callbacks import CALLBACKS
 from hpctrip.app.checkpointer import Checkpointing
 from hpctrip.app.signals import Interrupt
+from hpctrip.app.storing import Storing
 from hpctrip.base.component import Component
 from hpctrip.base.errors import InputError
 from hpctrip.base.files import PathName
-from hpctrip.base.identity import Neutral
+from hpctrip.base.identity import Neutral, Unlearned
 from hpctrip.base.inputs import Tables, merge, read_layers, resolved, validate
 from hpctrip.base.plugins import NO_EXTENSIONS, Extensions
 from hpctrip.learn.aggregate import SERVERS
@@ -57,14 +58,14 @@ class Experiment(Component):
     plugins: Neutral[list[PathName]] = []
     """Python files to run first: they add policies, power models or workloads of your own. Paths in an input file are
     relative to that file. What a run records, and compares, is their content."""
-    sites: SITES.field() = Field(default_factory=dict, validate_default=True)
-    network: Network = Network()
-    power: POWER_MODELS.field() = Field(default_factory=dict, validate_default=True)
-    throughput: THROUGHPUT_MODELS.field() = Field(default_factory=dict, validate_default=True)
-    timing: Timing = Timing()
-    faults: Faults = Faults()
-    profiler: Profiler = Profiler()
-    policy: POLICIES.field() = Field(default_factory=dict, validate_default=True)
+    sites: Unlearned[SITES.field()] = Field(default_factory=dict, validate_default=True)
+    network: Unlearned[Network] = Network()
+    power: Unlearned[POWER_MODELS.field()] = Field(default_factory=dict, validate_default=True)
+    throughput: Unlearned[THROUGHPUT_MODELS.field()] = Field(default_factory=dict, validate_default=True)
+    timing: Unlearned[Timing] = Timing()
+    faults: Unlearned[Faults] = Faults()
+    profiler: Unlearned[Profiler] = Profiler()
+    policy: Unlearned[POLICIES.field()] = Field(default_factory=dict, validate_default=True)
     workload: WORKLOADS.field() = Field(default_factory=dict, validate_default=True)
     partition: PARTITIONS.field() = Field(default_factory=dict, validate_default=True)
     train: LocalWork = LocalWork()
@@ -73,12 +74,13 @@ class Experiment(Component):
     engine: EngineChoice = EngineChoice()
     ranks: RanksInput = RanksInput()
     evaluate: Evaluate = Evaluate()
-    stop: Stop = Stop()
+    stop: Unlearned[Stop] = Stop()
     checkpoint: Neutral[Checkpointing] = Checkpointing()
     interrupt: Neutral[Interrupt] = Interrupt()
     watchdog: Neutral[Limits] = Limits()
     callbacks: Neutral[CALLBACKS.named_fields()] = {}
     """Who is told of every round, by names of your choice: `[callbacks.tensorboard]`."""
+    store: Neutral[Storing] = Storing()
 
     def in_force(self) -> Self:
         """With what a site does in a round."""

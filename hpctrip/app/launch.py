@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from typing import Self
 
 import torch
 
@@ -18,19 +19,23 @@ from hpctrip.app.callbacks import RunFacts
 from hpctrip.app.callbacks.thread import Callbacks
 from hpctrip.app.checkpointer import Checkpointer
 from hpctrip.app.experiment import Experiment, Input
+from hpctrip.app.follow import Followed, Follower
 from hpctrip.app.host import Host
 from hpctrip.app.leader import Leader
+from hpctrip.app.learning import learning_key
 from hpctrip.app.loop import train
 from hpctrip.app.net import reading
 from hpctrip.app.progress import Progress
 from hpctrip.app.restore import restore
-from hpctrip.app.resume import Start, state_of
+from hpctrip.app.resume import Start
 from hpctrip.app.signals import Interruption, listening
 from hpctrip.app.sources import refuse_others, sources_of
 from hpctrip.base.inputs import Tables
 from hpctrip.base.plugins import Extensions
 from hpctrip.base.sources import Source
-from hpctrip.learn.params import layout
+from hpctrip.base.text import printable
+from hpctrip.learn.arithmetic import arithmetic
+from hpctrip.learn.params import digest, layout
 from hpctrip.ranks.base import Ranks, hostname, together
 from hpctrip.ranks.device import choose_device, hosts_kind
 from hpctrip.ranks.guardian import MEETING, READING, Guardian
@@ -56,15 +61,15 @@ def launch(begin: Callable[[], Start], guardian: Guardian | None = None, quiet: 
         guardian.reach(READING)
         begun: list[Start] = []  # stays at rank 0: a checkpoint's history is of no use elsewhere
 
-        def announce() -> tuple[Tables, Tables, Extensions, bool, bool]:
+        def announce() -> tuple[Tables, Tables, Extensions, bool]:
             start = begin()
             begun.append(start)
             until_over.callback(start.lock.release)
-            given, resumed = start.given, start.checkpoint is not None
-            return given.tables, given.set_by_policy, given.extensions, resumed, start.finished
+            given = start.given
+            return given.tables, given.set_by_policy, given.extensions, start.finished
 
         with reading():
-            tables, set_by_policy, extensions, resumed, finished = ranks.lead(announce)
+            tables, set_by_policy, extensions, finished = ranks.lead(announce)
         path = begun[0].path if begun else None
         if finished:
             if path and not quiet:
@@ -79,11 +84,11 @@ def launch(begin: Callable[[], Start], guardian: Guardian | None = None, quiet: 
         # the watchdog first: hosts wait for each other already where a transport is opened
         with _watchdog(ranks, given.experiment.watchdog):
             guardian.over()
-            _run(given, ranks, begun, resumed, quiet)
+            _run(given, ranks, begun, quiet)
         return path
 
 
-def _run(given: Input, first_ranks: Ranks, begun: list[Start], resumed: bool, quiet: bool) -> None:
+def _run(given: Input, first_ranks: Ranks, begun: list[Start], quiet: bool) -> None:
     """Train what is given. `begun` holds rank 0's start, and nothing elsewhere."""
     experiment = given.experiment
     with (
@@ -92,15 +97,29 @@ def _run(given: Input, first_ranks: Ranks, begun: list[Start], resumed: bool, qu
     ):
         with reading():
             host, aggregator = _parts(experiment, ranks)
+            about = RankFacts(
+                hostname(), _device_name(host.device), host.engine.description, arithmetic(host.device)
+            )
+            everyone = ranks.gather(about)
             read = ranks.lead(lambda: _read(given, host, begun[0]))
-            params = restore(host, begun[0] if begun else None) if resumed else host.initial_params
-        about = RankFacts(hostname(), _device_name(host.device), host.engine.description)
-        everyone = ranks.gather(about)
+        leads: list[_Lead] = []  # at rank 0 alone, as `begun`
+
+        def follow() -> bool:
+            assert aggregator is not None
+            leads.append(_Lead.of(aggregator, given, begun[0], everyone or [], read, quiet))
+            return leads[0].followed.model is not None
+
+        is_restored = ranks.lead(follow)
+        with reading():
+            model = leads[0].followed.model if leads else None
+            place = (begun[0].source or experiment.store.path) if begun else ""
+            params = restore(host, model, place) if is_restored else host.initial_params
         if aggregator is None:
-            _, params = train(host, State(), params, None)
-            ranks.lead(partial(Leader.finish, None, None, params))
+            train(host, State(), params, None)
+            ranks.lead(partial(Leader.finish, None, None, ""))
             return
-        _lead(aggregator, given, begun[0], everyone or [], params, read, quiet)
+        with closing(leads[0].followed.filler):
+            _lead(leads[0], params)
 
 
 def _parts(experiment: Experiment, ranks: Ranks) -> tuple[Host, Aggregator | None]:
@@ -136,21 +155,58 @@ class _Read:
 def _read(given: Input, host: Host, start: Start) -> _Read:
     """Raises InputError where a run that goes on would read something else than before."""
     sources = sources_of(given, host.task)
-    return _Read(sources, refuse_others(start.read, sources, start.source))
+    place = start.source or (start.known and start.known.path)
+    return _Read(sources, refuse_others(start.read, sources, place))
 
 
-def _lead(
-    aggregator: Aggregator,
-    given: Input,
-    start: Start,
-    everyone: list[RankFacts],
-    params: torch.Tensor,
-    read: _Read,
-    quiet: bool,
-) -> None:
-    """Rank 0's part from the first round on. `everyone` are the facts of every rank."""
-    ranks, experiment, saved = aggregator.ranks, aggregator.experiment, start.checkpoint
-    state = State() if saved is None else state_of(saved, experiment)
+@dataclass(frozen=True)
+class _Lead:
+    """What rank 0 has before the first round."""
+
+    aggregator: Aggregator
+    given: Input
+    start: Start
+    everyone: list[RankFacts]
+    """The facts of every rank."""
+    read: _Read
+    quiet: bool
+    learning_key: str
+    interruption: Interruption
+    followed: Followed
+
+    @classmethod
+    def of(
+        cls,
+        aggregator: Aggregator,
+        given: Input,
+        start: Start,
+        everyone: list[RankFacts],
+        read: _Read,
+        quiet: bool,
+    ) -> Self:
+        """With what is known of the run already."""
+        key = learning_key(given, aggregator.host, read.sources, [rank.arithmetic for rank in everyone])
+        interruption = Interruption(given.experiment.interrupt, start.path, [rank.host for rank in everyone])
+        followed = Follower(
+            aggregator,
+            start,
+            key,
+            leaves=lambda state: interruption.reason([0] * len(everyone), state.history, 0.0),
+            say=lambda line: None if quiet else print(printable(line, 1000), flush=True),
+        ).follow()
+        return cls(aggregator, given, start, everyone, read, quiet, key, interruption, followed)
+
+
+def _lead(lead: _Lead, params: torch.Tensor) -> None:
+    """Rank 0's part from the first round on."""
+    aggregator, given, start, everyone = lead.aggregator, lead.given, lead.start, lead.everyone
+    ranks, experiment, saved, followed = (
+        aggregator.ranks,
+        aggregator.experiment,
+        start.checkpoint,
+        lead.followed,
+    )
+    state, key = followed.state, lead.learning_key
     meta = attributes(aggregator, given, everyone)
     now = datetime.now(UTC).isoformat(timespec="seconds")
     before = saved.about if saved else {}
@@ -162,7 +218,7 @@ def _lead(
             *before.get("starts", []),
             f"after round {state.round}: {now}, {ranks.size} rank(s) on {nodes}",
         ],
-        "sources": list(map(str, read.sources)),
+        "sources": list(map(str, lead.read.sources)),
         "parameters": layout(aggregator.host.model),
         "made_with": {
             name: str(meta[name]) for name in ("engine", "hpctrip_version", "torch_version", "numpy_version")
@@ -171,17 +227,22 @@ def _lead(
             "devices": ", ".join(sorted({rank.device for rank in hosts})),
             "packages": ", ".join(meta["packages"]) or "none",
         },
+        # of all rounds: no one key, where the first ones were trained with something else
+        "learning_key": key if saved is None or before.get("learning_key") == key else "",
     }
-    meta |= {name: about[name] for name in ("created_utc", "starts", "sources")}
+    meta |= {name: about[name] for name in ("created_utc", "starts", "sources", "learning_key")}
+    meta["stored_rounds"] = sum(row.wall_s == 0 for row in state.history.rows)
     files = Generations(start.path, start.source)
-    if saved is None:
+    if start.source is None:
         files.clear()  # of the run that this one replaces
-    checkpointer = Checkpointer(experiment.checkpoint, files, given.toml, about, state.round)
-    interruption = Interruption(experiment.interrupt, start.path, [rank.host for rank in everyone])
-    with Progress(aggregator, start.path, state.history, quiet) as progress:
+    on_disk = saved.round if saved else 0
+    checkpointer = Checkpointer(experiment.checkpoint, files, given.toml, about, on_disk)
+    with Progress(aggregator, start.path, state.history, lead.quiet) as progress:
         progress.say(f"hosts train {'; '.join(dict.fromkeys(rank.engine for rank in hosts))}")
         changes = _changes(before.get("made_with", {}), about["made_with"])
-        for note in filter(None, (start.lock.note, *start.notes, *read.notes, *changes)):
+        for note in filter(
+            None, (start.lock.note, *start.notes, *lead.read.notes, *changes, *followed.notes)
+        ):
             progress.say(note)
         recorder = Recorder(start.path, meta, site_columns(aggregator))
         facts = RunFacts(
@@ -192,13 +253,16 @@ def _lead(
             state.history.rows,
         )
         callbacks = Callbacks(experiment.callbacks, facts, progress.say)
-        leader = Leader(aggregator, recorder, checkpointer, interruption, progress, callbacks)
+        leader = Leader(
+            aggregator, recorder, checkpointer, lead.interruption, progress, callbacks, followed.filler
+        )
         try:
             state, params = train(aggregator.host, state, params, leader)
         except BaseException as error:
             leader.failed(error)
             raise
-        ranks.lead(partial(leader.finish, state, params))
+        known = followed.params_digest
+        ranks.lead(partial(leader.finish, state, digest(params) if known is None else known))
 
 
 def _watchdog(ranks: Ranks, limits: Limits) -> AbstractContextManager[object]:

@@ -16,8 +16,8 @@ from hpctrip.app.checkpointer import Checkpointer
 from hpctrip.app.idle import idle_hosts
 from hpctrip.app.progress import Progress
 from hpctrip.app.signals import Interruption
+from hpctrip.app.storing import NoStore
 from hpctrip.base.errors import HpctripError, InterruptedRun
-from hpctrip.learn.params import digest
 from hpctrip.record.writer import Recorder
 from hpctrip.sim.state import State
 from hpctrip.sim.step import Draft
@@ -45,11 +45,15 @@ class Leader:
         interruption: Interruption,
         progress: Progress,
         callbacks: Callbacks,
+        filler: NoStore,
     ):
         self._aggregator, self._recorder, self._checkpointer = aggregator, recorder, checkpointer
         self._interruption, self._progress, self._callbacks = interruption, progress, callbacks
+        self._filler = filler
+        self._savers: list[Checkpointer | NoStore] = []  # those to which the state before the next round goes
         self._draft: Draft | None = None  # the round in progress
         self._last, self._recorded = State(), 0
+        self._params = torch.empty(0)  # after the last round
         self._interrupted = ""
         self._failure: HpctripError | None = None
         self._lost: HpctripError | None = None  # why the last round has no result
@@ -66,8 +70,10 @@ class Leader:
         assignment = None
         if not over:
             self._draft, assignment = self._aggregator.begin(state)
+            self._filler.begin(self._draft)
             self._warn_once(assignment)
-        return Turn(assignment, self._checkpointer.due(state, over))
+        self._savers = [saver for saver in (self._checkpointer, self._filler) if saver.due(state, over)]
+        return Turn(assignment, bool(self._savers))
 
     def _warn_once(self, first: Assignment) -> None:
         """Before the first round of this process: hosts that have nothing to train in it."""
@@ -79,18 +85,23 @@ class Leader:
     def save(
         self, state: State, params: torch.Tensor, slots: torch.Tensor, kept: Mapping[int, torch.Tensor]
     ) -> None:
-        """Write a checkpoint."""
+        """Write a checkpoint, or what the store keeps, or both: whatever is due."""
         try:
-            self._checkpointer.save(state, params, slots, kept)
+            for saver in self._savers:
+                saver.save(state, params, slots, kept)
         except HpctripError as error:
             self._failure = self._failure or error
 
-    def finish_round(self, state: State, change: torch.Tensor, tail: np.ndarray, counts: np.ndarray) -> State:
-        """The round in progress is done: the state after it (see `Aggregator.finish`). Where training diverged, or the
-        world is of no use, there is no such state, and the next turn tells everyone."""
+    def finish_round(
+        self, state: State, before: torch.Tensor, params: torch.Tensor, tail: np.ndarray, counts: np.ndarray
+    ) -> State:
+        """The round in progress, which turned the model `before` [P] into `params`, is done: the state after it (see
+        `Aggregator.finish`). Where training diverged, or the world is of no use, there is no such state, and the next
+        turn tells everyone."""
         assert self._draft is not None
         try:
-            state = self._last = self._aggregator.finish(self._draft, change, tail, counts)
+            state = self._last = self._aggregator.finish(self._draft, params - before, tail, counts)
+            self._params = params
         except HpctripError as error:
             self._lost = error
         return state
@@ -105,13 +116,15 @@ class Leader:
                 self._recorder.record(self._last.history)
             except HpctripError as error:
                 self._failure = self._failure or error
+            assert self._last.history.last is not None
+            self._filler.finished(self._last.history.last, self._params)
             self._progress.round(self._last)
             self._callbacks.round(self._last.history.rows[-1])
 
-    def finish(self, state: State, params: torch.Tensor) -> None:
-        """Close the files. Raises InterruptedRun where the run is to be resumed, and what kept a file from being
-        written."""
-        final = {"status": "finished", "stop_reason": state.stop_reason, "params_digest": digest(params)}
+    def finish(self, state: State, params_digest: str) -> None:
+        """Close the files. `params_digest` is that of the global model. Raises InterruptedRun where the run is to be
+        resumed, and what kept a file from being written."""
+        final = {"status": "finished", "stop_reason": state.stop_reason, "params_digest": params_digest}
         final["rank_phases"] = self._aggregator.rank_phases(state.history)
         if self._failure:
             final |= {"status": "failed", "stop_reason": str(self._failure)}
@@ -129,7 +142,7 @@ class Leader:
             raise InterruptedRun(
                 f"interrupted after round {state.round}: {self._interrupted}; {self._checkpointer.way_on}"
             )
-        self._progress.finished(state, final["params_digest"], self._checkpointer.spent_s)
+        self._progress.finished(state, params_digest, self._checkpointer.spent_s)
 
     def failed(self, error: BaseException) -> None:
         """Record an end that nobody planned, after as many rows as there are."""

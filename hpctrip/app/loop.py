@@ -42,4 +42,4 @@ def train(
             counts = ranks.total(host.evaluate(params, assignment))  # 4. integer counts: correct, seen
         if leader:
             # 5. the virtual clock (Eqs. 3-7), one more row
-            state = leader.finish_round(state, params - before, tail, counts)
+            state = leader.finish_round(state, before, params, tail, counts)

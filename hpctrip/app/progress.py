@@ -3,6 +3,7 @@ there are only lines."""
 
 from __future__ import annotations
 
+import math
 import sys
 
 from rich.console import Console
@@ -105,7 +106,7 @@ class Progress:
         )
         self.console.print(
             f"wall time {total:.1f} s ({phases}); hosts idle {idle:.0%} of the training phase; "
-            f"checkpoints {checkpoint_wall_s:.2f} s ({checkpoint_wall_s / max(total, 1e-9):.2%})"
+            f"checkpoints {checkpoint_wall_s:.2f} s ({checkpoint_wall_s / (total or math.inf):.2%})"
         )
         for line in self.aggregator.rank_phases(state.history):
             self.say(line)

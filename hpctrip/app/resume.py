@@ -8,26 +8,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from hpctrip.app.experiment import Experiment, Input, laid_over, read_given, read_input, resolve
 from hpctrip.app.signals import stop_file
-from hpctrip.app.sources import other_plugins, recorded_plugins, refuse_others, world_sources
-from hpctrip.base.errors import Fault, InputError
-from hpctrip.base.identity import differing, flat, neutral_keys, without
-from hpctrip.base.inputs import Tables, parsed, resolved
+from hpctrip.app.sources import refuse_others, world_sources
+from hpctrip.app.stored import Stored
+from hpctrip.base.errors import InputError
 from hpctrip.base.output import check_writable
-from hpctrip.base.plugins import Extensions
-from hpctrip.base.sources import PLUGINS, Source, read_sources
+from hpctrip.base.sources import PLUGINS, Source
 from hpctrip.record import checkpoint as checkpoints
 from hpctrip.record.checkpoint import Checkpoint
 from hpctrip.record.lock import OutputLock
 from hpctrip.record.reader import Run, open_run
 from hpctrip.sim.rounds import History
 from hpctrip.sim.state import State
-
-MAY_DIFFER = ("stop",)
-"""What may change between the parts of one run besides the keys that change no result: when it ends."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +42,8 @@ class Start:
     """The checkpoint's file."""
     notes: tuple[str, ...] = ()
     """What to tell the user."""
+    known: Run | None = None
+    """A run that learned the same: the rounds that this one has in common with it need not be trained."""
     finished: bool = False
     """There is nothing left to do."""
 
@@ -62,12 +58,12 @@ def start_new(
     """A run from the beginning. Raises InputError for bad input and where files are in the way."""
     given = read_input(paths, overrides, plugins)
     path = out or default_path(given.experiment.name, f"{datetime.now():%Y%m%d-%H%M%S-%f}")
-    with _locked(path, overwrite) as lock:
+    with locked(path, overwrite) as lock:
         return _unless_told_to_stop(Start(given, path, lock))
 
 
 @contextmanager
-def _locked(path: str, overwrite: bool) -> Iterator[OutputLock]:
+def locked(path: str, overwrite: bool) -> Iterator[OutputLock]:
     """The right to write that results file and its checkpoints, given back where the body fails. Raises InputError
     where they cannot be written, or are there and not to be overwritten."""
     check_writable(path, overwrite)
@@ -105,7 +101,7 @@ def start_resumed(
     results = source.removesuffix(suffix) if one else source
     elsewhere = out is not None and Path(out).resolve() != Path(results).resolve()
     path = out or results
-    with _locked(path, overwrite=not elsewhere) as lock:
+    with locked(path, overwrite=not elsewhere) as lock:
         found, file, notes = (
             (checkpoints.read(source), Path(source), []) if one else checkpoints.newest(source)
         )
@@ -113,7 +109,7 @@ def start_resumed(
             looked = " and ".join(map(str, checkpoints.generations(source)))
             raise InputError(source, "has no checkpoint beside it", f"looked for {looked}")
         layers, extensions = read_given(paths, overrides, plugins)
-        stored = _Stored.in_checkpoint(found, file)
+        stored = Stored.in_checkpoint(found, file)
         stored.refuse_other_plugins(extensions)
         extensions.run()
         tables = {key: value for key, value in stored.tables.items() if key != PLUGINS}
@@ -129,7 +125,7 @@ def start_or_resume(
     if out is None:
         raise InputError("--resume", "no results file is named", "add --out FILE.h5")
     given = read_input(paths, overrides, plugins)
-    with _locked(out, overwrite=True) as lock:
+    with locked(out, overwrite=True) as lock:
         start = Start(given, out, lock)
         found, file, notes = checkpoints.newest(out)
         if found is not None and file is not None:
@@ -139,7 +135,7 @@ def start_or_resume(
         if not Path(out).exists():
             return _unless_told_to_stop(start)
         earlier = open_run(out)  # made without checkpoints, or ended before the first one
-        _Stored.in_results(earlier).refuse_other_input(given)
+        Stored.in_results(earlier).refuse_other_input(given)
         done = earlier.status == "finished"
         if done and not given.experiment.stop.reason(earlier.history()):
             raise InputError(
@@ -175,7 +171,7 @@ def state_of(checkpoint: Checkpoint, experiment: Experiment) -> State:
 def _resumed(start: Start, found: Checkpoint, file: Path, notes: list[str], replaced: Run | None) -> Start:
     """`start` going on from a checkpoint. Both it and the results that it will replace must be of the same input, and
     the files of the world the same as then; what training reads is compared when it is prepared."""
-    experiment, stored = start.given.experiment, _Stored.in_checkpoint(found, file)
+    experiment, stored = start.given.experiment, Stored.in_checkpoint(found, file)
     stored.refuse_other_input(start.given)
     refuse_others(stored.read, world_sources(start.given), file)
     num_sites = experiment.num_sites()
@@ -187,68 +183,11 @@ def _resumed(start: Start, found: Checkpoint, file: Path, notes: list[str], repl
                 "resume from the other one",
             )
     if replaced is not None:
-        _Stored.in_results(replaced).refuse_other_input(start.given)
+        Stored.in_results(replaced).refuse_other_input(start.given)
     notes = [*(f"skipped: {note}" for note in notes), f"going on after round {found.round}, from {file}"]
     return _unless_told_to_stop(
         replace(start, checkpoint=found, read=stored.read, source=file, notes=tuple(notes))
     )
-
-
-@dataclass(frozen=True)
-class _Stored:
-    """What a file says of the run that wrote it. Nothing in it is run."""
-
-    place: str
-    tables: Tables
-    """The merged input."""
-    read: tuple[Source, ...]
-    """What the run read."""
-
-    @classmethod
-    def _of(cls, place: str, input_toml: str, sources: object) -> _Stored:
-        try:
-            tables = parsed(input_toml)
-        except (ValueError, TypeError) as error:
-            raise InputError(place, f"holds no valid input ({error})", "resume from the other one") from None
-        return cls(place, tables, tuple(read_sources(sources, place)))
-
-    @classmethod
-    def in_checkpoint(cls, found: Checkpoint, file: Path) -> _Stored:
-        """InputError where it is unclear."""
-        return cls._of(str(file), found.input_toml, found.about.get("sources", []))
-
-    @classmethod
-    def in_results(cls, run: Run) -> _Stored:
-        """InputError where it is unclear."""
-        return cls._of(str(run.path), run.input_toml, run.meta["sources"])
-
-    def refuse_other_plugins(self, extensions: Extensions) -> None:
-        """Raise InputError where the user's plug-ins are not those of the run."""
-        if problem := other_plugins(recorded_plugins(self.read, self.tables), extensions.plugins):
-            raise InputError(self.place, problem, "give the same again, e.g. --plugin PATH")
-
-    def refuse_other_input(self, given: Input) -> None:
-        """Raise InputError where the plug-ins differ, or naming every key that differs and must not."""
-        self.refuse_other_plugins(given.extensions)
-        may_differ = [*neutral_keys(given.experiment), *MAY_DIFFER]
-        before, after = (
-            without(flat(resolved(experiment)), may_differ)
-            for experiment in (resolve(self.tables).experiment, given.experiment)
-        )
-        faults = [
-            Fault(
-                key,
-                f"is {_toml(after.get(key))}, but {_toml(before.get(key))} in {self.place}",
-                "only stop rules may change",
-            )
-            for key in differing([before, after])
-        ]
-        if faults:
-            raise InputError(faults=faults)
-
-
-def _toml(value: Any) -> str:
-    return "absent" if value is None else repr(value)
 
 
 def _readable(path: str) -> Run | None:

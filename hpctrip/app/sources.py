@@ -11,7 +11,8 @@ from hpctrip.base.plugins import Plugin
 from hpctrip.base.sources import MADE_HERE, PLUGINS, NamedFiles, Source, differing, named_files
 from hpctrip.learn.task import Task
 
-_WORKLOAD = "workload."
+WORKLOAD = "workload."
+"""What the keys of all that training reads begin with."""
 ANOTHER_RUN = "a run goes on with what it began with: bring it back, or start a new run"
 
 
@@ -40,13 +41,13 @@ def replayed_sources(experiment: Experiment) -> list[Source]:
 
 def world_files(experiment: Experiment) -> Iterable[NamedFiles]:
     """What the input names that the simulated world is made of."""
-    return (file for file in named_files(experiment) if not file.key.startswith(_WORKLOAD))
+    return (file for file in named_files(experiment) if not file.key.startswith(WORKLOAD))
 
 
 def _learned(given: Input, task: Task) -> list[Source]:
     """What training sees: by the task's own digests, and by the files for keys of which it has none."""
-    named = {file.key: file for file in named_files(given.experiment.workload, _WORKLOAD)}
-    found = {_WORKLOAD + key: digest for key, digest in task.digests.items()}
+    named = {file.key: file for file in named_files(given.experiment.workload, WORKLOAD)}
+    found = {WORKLOAD + key: digest for key, digest in task.digests.items()}
     prepared = [
         Source(key, named[key].value if key in named else MADE_HERE, digest) for key, digest in found.items()
     ]

@@ -3,6 +3,10 @@
 A field is marked by its type, `transport: Neutral[str] = "auto"`; a table as a whole where it is a field of the table
 above it, `checkpoint: Neutral[Checkpointing]`. Whoever compares inputs (resume, diff, merge, the figures) leaves these
 keys out. A results file lists them (attribute `neutral_keys`), so that it can be compared without the classes.
+
+A key that no training sees is marked in the same way, `timing: Unlearned[Timing]`: runs that differ in such keys alone
+learn the same wherever they choose the same cohorts. What is not marked counts, so that a key that nobody thought about
+can cost training that was done before, but no wrong number.
 """
 
 from __future__ import annotations
@@ -19,6 +23,11 @@ _NEUTRAL = "changes no result"
 Neutral = Annotated[_T, _NEUTRAL]
 """The type of a field that changes no number of a result, whatever its value."""
 
+_UNLEARNED = "no training sees it"
+Unlearned = Annotated[_T, _UNLEARNED]
+"""The type of a field that changes who trains, when, for how long or how often somebody looks, but never what comes of
+training the same sites."""
+
 Flat = Mapping[str, Any]
 """An input as {"policy.k": 10, ...}. A key that is absent and one that is None mean the same: the default."""
 
@@ -33,16 +42,22 @@ def flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def neutral_keys(component: Component) -> list[str]:
     """The dotted keys, and the tables as a whole, of this input that change no result."""
-    return list(_neutral(component))
+    return list(_marked(component, {_NEUTRAL}))
 
 
-def _neutral(component: Component, prefix: str = "") -> Iterator[str]:
+def unlearned_keys(component: Component) -> list[str]:
+    """The dotted keys, and the tables as a whole, of this input that no training sees; those that change no result
+    included."""
+    return list(_marked(component, {_NEUTRAL, _UNLEARNED}))
+
+
+def _marked(component: Component, marks: set[str], prefix: str = "") -> Iterator[str]:
     for name, field in type(component).model_fields.items():
         value = getattr(component, name)
-        if _NEUTRAL in field.metadata:
+        if any(isinstance(item, str) and item in marks for item in field.metadata):
             yield prefix + name
         elif isinstance(value, Component):
-            yield from _neutral(value, f"{prefix}{name}.")
+            yield from _marked(value, marks, f"{prefix}{name}.")
 
 
 def without(table: Flat, keys: Iterable[str]) -> dict[str, Any]:

@@ -13,12 +13,13 @@ from pathlib import Path
 from hpctrip.base.errors import Fault, HpctripError, InputError
 
 
-def replace_file(path: str | Path, data: bytes) -> None:
+def replace_file(path: str | Path, data: bytes, durable: bool = True) -> None:
     """Give a file new content at once or not at all, even if the job or the machine dies meanwhile.
 
     The content is written to a new file in the same folder, forced to disk and renamed. The name of that file is
-    random and it must not exist: two jobs never share one, and no link that somebody put there is followed. Raises
-    InputError where nothing can be written there and HpctripError where the disk is full.
+    random and it must not exist: two jobs never share one, and no link that somebody put there is followed. What need
+    not be `durable` is not forced to disk: a power cut may leave it torn, so whoever reads it must be able to tell, and
+    to do without. Raises InputError where nothing can be written there and HpctripError where the disk is full.
     """
     path = Path(os.path.realpath(path))  # a link to another file system stays a link
     aside = _aside(path)
@@ -27,19 +28,26 @@ def replace_file(path: str | Path, data: bytes) -> None:
         with open(aside, "xb") as file:
             file.write(data)
             file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                os.fsync(file.fileno())
         os.replace(aside, path)
     except OSError as error:
         raise unwritable(path, error) from error
     finally:
         with contextlib.suppress(OSError):
             aside.unlink()
-    with contextlib.suppress(OSError):  # not every file system lets a folder be forced to disk
-        folder = os.open(path.parent, os.O_RDONLY)
+    if durable:
+        _force(path.parent)
+
+
+def _force(folder: Path) -> None:
+    """Force the names in a folder to disk, where the file system lets one."""
+    with contextlib.suppress(OSError):
+        number = os.open(folder, os.O_RDONLY)
         try:
-            os.fsync(folder)
+            os.fsync(number)
         finally:
-            os.close(folder)
+            os.close(number)
 
 
 def _aside(path: Path) -> Path:

@@ -67,7 +67,7 @@ class OutputLock:
                     "see to it that no other job has this --out"
                 )
                 return file
-            if _same(file.fileno(), self._path):
+            if is_at(file.fileno(), self._path):
                 return file
             file.close()  # its holder has removed it meanwhile
 
@@ -88,7 +88,7 @@ class OutputLock:
     def release(self) -> None:
         """Let others write. Nothing of the lock is left."""
         if not self._file.closed:
-            if _same(self._file.fileno(), self._path):
+            if is_at(self._file.fileno(), self._path):
                 self._path.unlink(missing_ok=True)
             self._file.close()
 
@@ -121,7 +121,7 @@ def _is_an_earlier_start_of_this_job(holder: dict[str, Any]) -> bool:
     return holder["restarts"].isdecimal() and int(holder["restarts"]) < int(mine["restarts"])
 
 
-def _same(number: int, path: Path) -> bool:
+def is_at(number: int, path: Path) -> bool:
     """Is this open file still the one under that name?"""
     try:
         return os.path.samestat(os.fstat(number), os.lstat(path))

@@ -119,6 +119,17 @@ ATTRIBUTES: dict[str, Attribute] = {
         0, "sites in one block of a round that trains all of them (0: not known)", is_later=True
     ),
     "policy_keys": Attribute([], "input keys and tables that the policy sets (centralized)", is_later=True),
+    "learning_key": Attribute(
+        "",
+        "digest of all that learning depends on besides the cohorts: where it and the cohorts are the same, so are "
+        "models and accuracies",
+        is_later=True,
+    ),
+    "stored_rounds": Attribute(
+        0,
+        "rounds that were not trained by this run but known already (their wall times are 0)",
+        is_later=True,
+    ),
 }
 """What every results file says about itself. A run may say more."""
 

@@ -52,7 +52,11 @@ def summary(run: Run) -> dict[str, str]:
         "data": f"{_kind(run, 'workload')}{source}{_synthetic(meta['synthetic_data'])}",
         "local training": local_training(run.settings),
         "sites": f"{len(run.sites)}, power {_kind(run, 'power')}{_synthetic(meta['synthetic_power'])}",
-        **(_progress(run.rounds) if len(run.rounds) else {"rounds": "none finished yet"}),
+        **(
+            _progress(run.rounds, meta["stored_rounds"])
+            if len(run.rounds)
+            else {"rounds": "none finished yet"}
+        ),
         **_target(run, meta["target_accuracy"]),
         "ran on": _machines(meta),
         "model digest": meta["params_digest"] or "not known",
@@ -92,13 +96,14 @@ def _added(run: Run) -> dict[str, str]:
     return {"not recorded": f"{', '.join(names)}: the file is older"} if names else {}
 
 
-def _progress(rounds: pd.DataFrame) -> dict[str, str]:
+def _progress(rounds: pd.DataFrame, stored: int) -> dict[str, str]:
     accuracy, k = rounds["accuracy"].dropna(), rounds["num_sites"]
     phases = ", ".join(
         f"{name} {rounds[f'{name}_wall_s'].sum():.1f}" for name in ("train", "exchange", "evaluate")
     )
     return {
-        "rounds": f"{len(rounds)}, {_hours(rounds['clock_s'].iloc[-1])} simulated",
+        "rounds": f"{len(rounds)}, {_hours(rounds['clock_s'].iloc[-1])} simulated"
+        + (f", {stored} of them trained before" if stored else ""),
         "accuracy": f"{accuracy.iloc[-1]:.2%} last, {accuracy.max():.2%} best"
         if len(accuracy)
         else "not evaluated",

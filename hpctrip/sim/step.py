@@ -98,9 +98,13 @@ class Simulation:
         """The round after `state` with this cohort."""
         cohort = decision.cohort
         timing = self.world.round_timing(state.round + 1, state.clock_s, cohort, view.work_s)
-        shares = np.where(timing.status == Status.ARRIVED, self.shares[cohort].astype(np.float64), 0.0)
-        weights = shares / shares.sum() if shares.any() else shares
+        weights = self.weights(cohort, timing.status == Status.ARRIVED)
         return Draft(state, view, cohort, decision.candidates, timing, weights)
+
+    def weights(self, cohort: np.ndarray, arriving: np.ndarray) -> np.ndarray:
+        """p_i [k] (Eq. 1) of a cohort [k] of which those `arriving` [k] bool count: sum 1; all 0 where none does."""
+        shares = np.where(arriving, self.shares[cohort].astype(np.float64), 0.0)
+        return shares / shares.sum() if shares.any() else shares
 
     def finish(self, draft: Draft, outcome: Outcome) -> tuple[State, RoundRow]:
         """The state after the round: the virtual clock has moved, one row is added, the stop rules are asked."""

@@ -8,6 +8,7 @@ import torch
 
 from hpctrip.app.assignment import Assignment
 from hpctrip.app.leader import Leader
+from hpctrip.app.storing import NoStore
 from hpctrip.base.errors import DivergedError, HpctripError, InputError
 from hpctrip.ranks.placement import cut
 from hpctrip.sim.state import State
@@ -23,11 +24,11 @@ def test_a_round_without_a_result_is_told_in_the_next_turn(error):
     aggregator.begin.return_value = Mock(), assignment
     aggregator.finish.side_effect = error
     interruption.reason.return_value = ""
-    leader = Leader(aggregator, Mock(), Mock(), interruption, Mock(), Mock())
+    leader = Leader(aggregator, Mock(), Mock(), interruption, Mock(), Mock(), NoStore())
     assert leader.turn(State()).assignment is assignment
     before = State()
     # the collectives of this round are over: raising here would leave the other ranks in the next one
-    assert leader.finish_round(before, torch.zeros(1), site, site) is before
+    assert leader.finish_round(before, torch.zeros(1), torch.ones(1), site, site) is before
     with pytest.raises(HpctripError) as raised:
         leader.turn(before)
     assert raised.value is error

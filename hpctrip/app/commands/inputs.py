@@ -1,4 +1,4 @@
-"""`run`, `resume`, `check`, `plan`, `prepare`: what is done with an input."""
+"""`run`, `resume`, `retime`, `check`, `plan`, `prepare`: what is done with an input."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Literal
 
 import click
 
-from hpctrip.app.arguments import FILE, an_input, planning
+from hpctrip.app.arguments import FILE, a_store, an_input, planning
 from hpctrip.app.net import Reader, reading
 from hpctrip.base.text import printable, printable_toml
 from hpctrip.base.units import GB
@@ -20,6 +20,7 @@ Given = tuple[str, ...]
 @click.option("--out", type=FILE, metavar="FILE.h5", help="Results file (default: results/NAME-TIME.h5).")
 @click.option("--overwrite", is_flag=True, help="Replace the results file if it exists.")
 @click.option("--resume", is_flag=True, help="Go on from the checkpoint beside --out, if there is one.")
+@a_store
 def run(out: str | None, overwrite: bool, resume: bool, **given: Given) -> None:
     """Train one scenario: TOML files merged left to right; none: a demonstration on embedded data.
 
@@ -52,6 +53,30 @@ def resume(source: str, out: str | None, **given: Given) -> None:
         from hpctrip.app.resume import start_resumed
 
         launch(lambda: start_resumed(source, out=out, **given), guardian)
+
+
+@click.command()
+@click.argument("source", type=FILE, metavar="FILE.h5")
+@an_input
+@click.option("--out", type=FILE, metavar="NEW.h5", help="Results file (default: results/NAME-TIME.h5).")
+@click.option("--overwrite", is_flag=True, help="Replace the results file if it exists.")
+@a_store
+def retime(source: str, out: str | None, overwrite: bool, **given: Given) -> None:
+    """Say what a run would have taken under another clock, network, power or policy.
+
+    The input is the one stored in FILE.h5, with files and -o lines laid over it. Where the same sites train in every
+    round, nothing is trained and it takes seconds; where other sites do, the run is trained, from where a store's
+    rounds end. What training itself sees may not change. Plug-ins are given again.
+    """
+    with Guardian() as guardian:
+        from hpctrip.app.launch import launch
+        from hpctrip.app.retime import comparison, start_retimed
+        from hpctrip.record.reader import open_run
+
+        path = launch(lambda: start_retimed(source, out=out, overwrite=overwrite, **given), guardian)
+    if path:
+        for line in comparison(open_run(source), open_run(path)):
+            click.echo(printable(line, 1000))
 
 
 @click.command(cls=Reader)

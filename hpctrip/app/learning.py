@@ -1,0 +1,69 @@
+"""What learning depends on besides the cohorts: runs for which all of it is the same learn the same, bit for bit,
+wherever they train the same sites."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+
+import hpctrip
+from hpctrip.app.experiment import Experiment, Input
+from hpctrip.app.host import Host
+from hpctrip.app.sources import WORKLOAD
+from hpctrip.base.identity import Flat, flat, identity, unlearned_keys, without
+from hpctrip.base.inputs import resolved
+from hpctrip.base.sources import PLUGINS, Source, named_files
+from hpctrip.learn.params import digest
+
+CODE = ("learn", "base/rng.py", "ranks/placement.py", "app/host.py")
+"""The files and folders of hpctrip that training consists of."""
+
+
+def learned_tables(experiment: Experiment) -> Flat:
+    """The keys that training sees. Data count by their content, which the input does not hold: the keys that name them
+    are left out."""
+    named = [file.key for file in named_files(experiment.workload, WORKLOAD)]
+    return without(flat(resolved(experiment)), [*unlearned_keys(experiment), *named])
+
+
+def learning_key(given: Input, host: Host, sources: Iterable[Source], arithmetic: Iterable[str]) -> str:
+    """32 hexadecimal digits of all that training depends on before the first cohort: the input as far as training sees
+    it, data and plug-ins by their digests, the shards and the first model as they came out, the engine that was chosen,
+    hpctrip's own code, and what decides the last bits at the ranks (`learn.arithmetic`)."""
+    return identity(
+        {
+            **learned_tables(given.experiment),
+            "engine": [host.engine.name, str(host.block_rule)],
+            "data": sorted([s.key, s.digest] for s in sources if s.key.startswith(WORKLOAD)),
+            "plugins": sorted(s.digest for s in sources if s.key == PLUGINS),
+            "packages": sorted(map(str, given.extensions.packages)),
+            "shards": _digest_of_shards(host.shards),
+            "model": [len(host.initial_params), digest(host.initial_params)],
+            "code": code_digest(),
+            "arithmetic": sorted(set(arithmetic)),
+        }
+    )
+
+
+def _digest_of_shards(shards: Iterable[np.ndarray]) -> str:
+    content = hashlib.blake2b(digest_size=16)
+    for shard in shards:
+        content.update(len(shard).to_bytes(8, "little"))
+        content.update(np.ascontiguousarray(shard, dtype="<i8"))
+    return content.hexdigest()
+
+
+@functools.cache
+def code_digest(package: Path = Path(hpctrip.__file__).parent) -> str:
+    """Of the code that trains, and of hpctrip's version, for packages without sources."""
+    content = hashlib.blake2b(hpctrip.__version__.encode(), digest_size=16)
+    for name in CODE:
+        place = package / name
+        for file in sorted(place.rglob("*.py")) if place.is_dir() else [place]:
+            content.update(f"\n{file.relative_to(package)}\n".encode())
+            content.update(file.read_bytes() if file.exists() else b"")
+    return content.hexdigest()

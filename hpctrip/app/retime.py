@@ -1,0 +1,101 @@
+"""`retime`: a finished run under another clock, network, power or policy. What it trained is not trained again as long
+as the same sites train."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from pathlib import Path
+
+import numpy as np
+
+from hpctrip.app.experiment import laid_over, read_given, resolve
+from hpctrip.app.resume import Start, default_path, locked
+from hpctrip.app.sources import WORKLOAD
+from hpctrip.app.stored import Stored
+from hpctrip.base.errors import InputError
+from hpctrip.base.sources import PLUGINS
+from hpctrip.base.units import HOUR_S
+from hpctrip.record.reader import Run, open_run
+from hpctrip.record.trajectory import came_back
+from hpctrip.sim.rounds import RoundRow
+
+_NO_MODEL = {"checkpoint": {"enabled": False}}
+"""Only times are asked for: whoever wants the model too, says so."""
+
+
+def start_retimed(
+    source: str,
+    paths: Iterable[str],
+    overrides: Iterable[str],
+    out: str | None,
+    overwrite: bool = False,
+    plugins: Iterable[str] = (),
+) -> Start:
+    """The run of a results file under an input in which something else is laid over its own; plug-ins the user gives
+    again, and a store is that of the user alone. Raises InputError where training would see another input."""
+    run = open_run(source)
+    run.history()  # whatever is wrong with it shows before anything is computed
+    stored = Stored.in_results(run)
+    layers, extensions = read_given(paths, overrides, plugins)
+    stored.refuse_other_plugins(extensions)
+    extensions.run()
+    tables = {key: value for key, value in stored.tables.items() if key not in (PLUGINS, "store")}
+    given = resolve(laid_over(tables, [_NO_MODEL, *layers]), extensions)
+    stored.refuse_other_learning(given)
+    if given.experiment.timing.compute == "measured":
+        problem = 'is "measured": times would be those that training takes here, and nothing is trained'
+        raise InputError("timing.compute", problem, "use `run`")
+    if (num_sites := given.experiment.num_sites()) != len(run.sites):
+        problem = f"the input leads to {num_sites} sites, {source} has {len(run.sites)}, with other shards"
+        raise InputError("sites", problem, "use `run`")
+    read = tuple(found for found in stored.read if found.key.startswith(WORKLOAD))
+    path = out or default_path(given.experiment.name, f"{datetime.now():%Y%m%d-%H%M%S-%f}")
+    if Path(path).resolve() == Path(source).resolve():
+        raise InputError(path, "is the run itself, which is to be compared with", "choose another --out")
+    with locked(path, overwrite) as lock:
+        return Start(given, path, lock, read=read, known=run)
+
+
+def comparison(before: Run, after: Run) -> list[str]:
+    """What became of a run under another input, in lines."""
+    num_rounds, stored = len(after.rounds), after.meta["stored_rounds"]
+    return [
+        _parting(before, after),
+        f"{num_rounds} round(s): {stored} taken, {num_rounds - stored} trained",
+        *_time_to_accuracy(before, after),
+    ]
+
+
+def _parting(before: Run, after: Run) -> str:
+    """At which round others train than before."""
+    pairs = zip(before.history().rows, after.history().rows, strict=False)
+    for old, new in pairs:
+        for what, of in (("decisions", _cohort), ("arrivals", _arrived)):
+            if not np.array_equal(of(old), of(new)):
+                sizes = f"{len(of(new))} sites, {len(of(old))} in {before.path}"
+                return f"{what} part at round {new.round}: {sizes}"
+    lengths = f"{len(after.rounds)} round(s) here, {len(before.rounds)} there"
+    return f"decisions never part from those of {before.path}: {lengths}"
+
+
+def _cohort(row: RoundRow) -> np.ndarray:
+    return np.sort(row.cohort.site)
+
+
+def _arrived(row: RoundRow) -> np.ndarray:
+    return np.sort(row.cohort.site[came_back(row.cohort.status)])
+
+
+def _time_to_accuracy(before: Run, after: Run) -> Iterator[str]:
+    target = after.meta["target_accuracy"]
+    if math.isnan(target):
+        return
+    old_s, new_s = before.time_to(target), after.time_to(target)
+    ratio = f" ({new_s / old_s:.3f} times that)" if new_s / old_s > 0 else ""
+    yield f"time to accuracy {target:g}: {_hours(new_s)}, {_hours(old_s)} in {before.path}{ratio}"
+
+
+def _hours(seconds: float) -> str:
+    return "not reached" if math.isnan(seconds) else f"{seconds / HOUR_S:.3f} h"

@@ -1,0 +1,104 @@
+"""What learning depends on makes its key, and nothing else does."""
+
+import pytest
+import torch
+
+from hpctrip.app.experiment import Experiment, read_input
+from hpctrip.app.host import Host
+from hpctrip.app.learning import code_digest, learned_tables, learning_key
+from hpctrip.app.sources import sources_of
+from hpctrip.base.identity import neutral_keys, unlearned_keys
+from hpctrip.base.sources import PLUGINS, Source
+from hpctrip.learn import arithmetic as kernels
+from hpctrip.learn.arithmetic import arithmetic
+from hpctrip.ranks.serial import SerialRanks
+
+LEARNED = {
+    *("seed", "workload", "partition", "train", "server", "compression", "engine", "ranks"),
+    "evaluate",  # but for when it happens: which samples are counted
+}
+
+
+def key(*lines, sources=sources_of, machine="here"):
+    """That of a tiny input with these lines."""
+    given = read_input(
+        [], ["sites.num_sites=4", "workload.train_samples=40", "workload.test_samples=20", *lines]
+    )
+    experiment = given.experiment
+    task = experiment.workload.checked_task(experiment.seed)
+    host = Host(experiment, experiment.num_sites(), task, SerialRanks(), torch.device("cpu"))
+    return learning_key(given, host, sources(given, task), [machine])
+
+
+@pytest.fixture(scope="module")
+def usual():
+    return key()
+
+
+def test_of_every_table_it_is_decided_whether_training_sees_it():
+    """A new table is marked where it is declared (base/identity.py), or is added here: training sees it."""
+    unseen = {name for name in unlearned_keys(Experiment()) if "." not in name}
+    assert unseen.isdisjoint(LEARNED) and unseen | LEARNED == set(Experiment.model_fields)
+    assert set(neutral_keys(Experiment())) <= set(unlearned_keys(Experiment()))
+
+
+def test_what_no_training_sees_is_not_part_of_the_key(usual):
+    lines = [
+        *(
+            "name=other",
+            "label=other",
+            "timing.clock=mean-power",
+            "network.round_trip=true",
+            "power.kind=constant",
+        ),
+        *("policy.kind=all", "stop.max_rounds=3", "evaluate.every_rounds=4", "checkpoint.enabled=false"),
+        *("ranks.device=cpu", "store.path=x", "faults.late_fraction=0.5", "sites.kind=uniform"),
+    ]
+    assert key(*lines, "sites.num_sites=4") == usual
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *(
+            "seed=1",
+            "sites.num_sites=5",
+            "workload.train_samples=41",
+            "workload.split=balanced",
+            "partition.alpha=0.7",
+        ),
+        *("train.lr=0.5", "server.momentum=0.9", "compression.kind=int8", "engine.sites_per_block=2"),
+        *("ranks.threads=2", "evaluate.max_samples=3", "policy.kind=centralized"),
+    ],
+)
+def test_what_training_sees_is(usual, line):
+    assert key(line) != usual
+
+
+def test_data_and_plug_ins_count_by_their_content_and_not_by_where_they_lie(usual):
+    def other(digest, path="theirs"):
+        return lambda given, task: [
+            source._replace(digest=digest or source.digest, path=path) for source in sources_of(given, task)
+        ]
+
+    assert key(sources=other("")) == usual
+    assert key(sources=other("0" * 32)) != usual
+    plugin = Source(PLUGINS, "mine.py", "0" * 32)
+    assert key(sources=lambda given, task: [*sources_of(given, task), plugin]) != usual
+    files = read_input([], ["workload.data=/data/emnist"]), read_input([], ["workload.data=/mnt/emnist"])
+    one, two = (learned_tables(given.experiment) for given in files)
+    assert one == two
+
+
+def test_so_do_the_machine_and_hpctrips_own_code(usual, tmp_path, monkeypatch):
+    assert key(machine="there") != usual
+    assert arithmetic(torch.device("cpu")) == arithmetic(torch.device("cpu"))
+    monkeypatch.setattr(kernels, "_processor", lambda: "another one")
+    changed = arithmetic(torch.device("cpu"))
+    monkeypatch.undo()
+    assert changed != arithmetic(torch.device("cpu"))
+    before = code_digest(tmp_path)
+    (tmp_path / "learn" / "models").mkdir(parents=True)
+    (tmp_path / "learn" / "models" / "cnn.py").touch()
+    code_digest.cache_clear()
+    assert len({before, code_digest(tmp_path), code_digest()}) == 3
