@@ -12,6 +12,8 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, TypeVar
 
+from pydantic.fields import FieldInfo
+
 from hpctrip.base.component import Component
 
 _T = TypeVar("_T")
@@ -31,6 +33,11 @@ def flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return keys
 
 
+def is_neutral(field: FieldInfo) -> bool:
+    """Whether a field, or a table as a whole, changes no result."""
+    return _NEUTRAL in field.metadata
+
+
 def neutral_keys(component: Component) -> list[str]:
     """The dotted keys, and the tables as a whole, of this input that change no result."""
     return list(_neutral(component))
@@ -39,7 +46,7 @@ def neutral_keys(component: Component) -> list[str]:
 def _neutral(component: Component, prefix: str = "") -> Iterator[str]:
     for name, field in type(component).model_fields.items():
         value = getattr(component, name)
-        if _NEUTRAL in field.metadata:
+        if is_neutral(field):
             yield prefix + name
         elif isinstance(value, Component):
             yield from _neutral(value, f"{prefix}{name}.")
