@@ -1,117 +1,93 @@
-"""Reference made from the program while the site is built: `<!-- generated: NAME -->` in a page becomes its text."""
+"""Reference made from the program while the site is built, so that none of it can be out of date.
+
+Input keys and commands are pages of their own (`hpctrip.app.reference`). In other pages `<!-- generated: NAME -->`
+stands for one of the `PARTS`.
+"""
 
 from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
-import click
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
 
 import hpctrip
 from hpctrip.app.cli import cli
+from hpctrip.app.reference import pages
 from hpctrip.record.schema import ATTRIBUTES, DESCRIPTIONS, TABLES
 
 
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the pages of keys and commands."""
+    for name, text in pages(cli).items():
+        files.append(File.generated(config, f"reference/{name}", content=text))
+    return files
+
+
 def on_page_markdown(markdown: str, **_: object) -> str:
-    """Put each generated part into its place."""
+    """Put every part into its place. Raises KeyError for one that there is not."""
     return re.sub(r"<!-- generated: (\w+) -->", lambda found: "\n".join(PARTS[found[1]]()), markdown)
 
 
 def columns() -> Iterator[str]:
-    """The tables that are made of rows, column by column, with units."""
+    """The tables of a results file that are made of rows, column by column."""
     for table, found in TABLES.items():
-        yield f"\n### /{table}\n\n{_sentence(DESCRIPTIONS[table])}\n"
+        text = DESCRIPTIONS[table]
+        yield f"\n### /{table}\n\n{text[0].upper()}{text[1:]}.\n"
         rows = ((f"`{name}`", about["unit"], about["doc"]) for name, about in found.items())
         yield from _table(("column", "unit", "what it is"), rows)
 
 
 def attributes() -> Iterator[str]:
-    """The attributes of the file."""
+    """Its attributes."""
     rows = ((f"`{name}`", attribute.doc) for name, attribute in ATTRIBUTES.items())
     yield from _table(("attribute", "what it is"), rows)
 
 
-def commands() -> Iterator[str]:
-    """Every command with its arguments and options."""
-    for name, command in cli.commands.items():
-        yield f"\n## {name}\n"
-        yield from _command(command, f"hpctrip {name}")
-
-
-def figures() -> Iterator[str]:
-    """Every figure with its options."""
-    from hpctrip.figures import FIGURES
-
-    for name in sorted(FIGURES):
-        yield f"\n### plot {name}\n"
-        yield from _command(FIGURES[name].command, f"hpctrip plot {name}")
-
-
-def keys() -> Iterator[str]:
-    """Every key of the input."""
-    from click.testing import CliRunner
-
-    yield f"```text\n{CliRunner().invoke(cli, ['keys']).output}\n```"
-
-
 def library() -> Iterator[str]:
-    """What `import hpctrip` offers."""
-    for name in hpctrip.__all__:
-        found = getattr(hpctrip, name)
+    """What `import hpctrip` offers: functions, the class of a run, errors."""
+    offered = {name: getattr(hpctrip, name) for name in hpctrip.__all__}
+    for name, found in offered.items():
         if inspect.isfunction(found):
-            yield f"\n## hpctrip.{name}\n\n```python\nhpctrip.{name}{_signature(found)}\n```\n\n{inspect.getdoc(found)}\n"
+            yield f"\n## hpctrip.{name}\n\n```python\nhpctrip.{name}{_signature(found)}\n```\n\n{inspect.getdoc(found)}"
     yield f"\n## hpctrip.Run\n\n{inspect.getdoc(hpctrip.Run)}\n"
-    for name, found in _members(hpctrip.Run):
-        title = f"{name}{_signature(found)}" if inspect.isfunction(found) else name
-        yield f"`run.{title}`\n:   {_indented(inspect.getdoc(found))}\n"
+    yield from _table(("member", "what it is"), _members(hpctrip.Run))
     yield "\n## Errors\n"
+    errors = ((name, found) for name, found in offered.items() if name.endswith(("Error", "InterruptedRun")))
     rows = (
         (f"`hpctrip.{name}`", inspect.getdoc(error).splitlines()[0], str(error.exit_code))
-        for name in hpctrip.__all__
-        if inspect.isclass(error := getattr(hpctrip, name)) and issubclass(error, Exception)
+        for name, error in errors
     )
-    yield from _table(("error", "when", "the command's exit code"), rows)
+    yield from _table(("error", "when", "exit code of the command"), rows)
 
 
-def _command(command: click.Command, name: str) -> Iterator[str]:
-    with command.make_context(name, [], resilient_parsing=True) as context:
-        usage = " ".join(command.collect_usage_pieces(context))
-        yield f"```text\n{name} {usage}\n```\n\n{inspect.cleandoc(command.help or '')}\n"
-        records = [param.get_help_record(context) for param in command.params]
-    if found := [record for record in records if record]:
-        yield from _table(("option", "meaning"), ((f"`{option}`", said) for option, said in found))
+PARTS: dict[str, Callable[[], Iterator[str]]] = {
+    part.__name__: part for part in (attributes, columns, library)
+}
 
 
-def _members(cls: type) -> Iterator[tuple[str, object]]:
-    for name in sorted(vars(cls) | vars(cls.__base__)):
-        found = getattr(cls, name, None)
-        found = found.fget if isinstance(inspect.getattr_static(cls, name, None), property) else found
-        if not name.startswith("_") and callable(found) and inspect.getdoc(found):
-            is_method = inspect.isfunction(inspect.getattr_static(cls, name, None))
-            yield name, found if is_method else property(found, doc=inspect.getdoc(found))
+def _members(cls: type) -> Iterator[tuple[str, str]]:
+    for name, found in inspect.getmembers(cls):
+        if not name.startswith("_") and inspect.isfunction(found):
+            yield f"`{name}{_signature(found, '')}`", inspect.getdoc(found)
+        elif not name.startswith("_") and isinstance(found, property):
+            yield f"`{name}`", inspect.getdoc(found)
 
 
-def _signature(function: Callable[..., object]) -> str:
+def _signature(function: Callable[..., object], between: str = "\n    ") -> str:
+    """As it is called: without `self`, and in lines of their own where `between` asks for it."""
     text = str(inspect.signature(function)).replace("'", "").replace("(self, ", "(").replace("(self)", "()")
-    return text if len(text) < 80 else "(\n    " + text[1:].replace(", *, ", ",\n    *,\n    ").replace(", ", ",\n    ")
+    inside, _, result = text[1:].rpartition(")")
+    if len(text) < 80 or not between:
+        return text
+    parts = re.split(r", (?![^\[]*\])", inside)
+    return f"({between}" + f",{between}".join(parts) + f",\n){result}"
 
 
-def _table(head: tuple[str, ...], rows: Iterator[tuple[str, ...]]) -> Iterator[str]:
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
     yield f"| {' | '.join(head)} |"
     yield f"|{'---|' * len(head)}"
     for row in rows:
         yield f"| {' | '.join(' '.join(cell.split()).replace('|', chr(92) + '|') for cell in row)} |"
-
-
-def _sentence(text: str) -> str:
-    return f"{text[0].upper()}{text[1:]}."
-
-
-def _indented(text: str | None) -> str:
-    return (text or "").replace("\n", "\n    ")
-
-
-PARTS: dict[str, Callable[[], Iterator[str]]] = {
-    part.__name__: part for part in (attributes, columns, commands, figures, keys, library)
-}
