@@ -9,6 +9,11 @@ LLM = [
     "peft>=0.18",  # LoRA adapters
 ]
 
+DOCS = [
+    "mkdocs>=1.6",  # pages made while the site is built (File.generated)
+    "mkdocs-material>=9.6",  # the oldest tried
+]
+
 here = Path(__file__).parent
 version = next(
     line.split('"')[1]
@@ -67,7 +72,15 @@ setup(
     extras_require={
         "mpich": ["mpich>=4.3.1"],  # a complete MPI with mpirun, for machines that have none
         "llm": LLM,  # language models; nothing else imports them
-        "test": ["pytest>=8.2", "pytest-timeout>=2.3.1", "hypothesis>=6.100", "setuptools>=70.1", *LLM],
+        "docs": DOCS,  # the documentation as a site: mkdocs build
+        "test": [
+            "pytest>=8.2",
+            "pytest-timeout>=2.3.1",
+            "hypothesis>=6.100",
+            "setuptools>=70.1",
+            *LLM,
+            *DOCS,  # so that the tests build the site
+        ],
     },
     entry_points={"console_scripts": ["hpctrip=hpctrip.app.cli:main"]},
 )

@@ -78,7 +78,10 @@ def _members(cls: type) -> Iterator[tuple[str, str]]:
 
 def _signature(function: Callable[..., object], between: str = "\n    ") -> str:
     """As it is called: without `self`, and in lines of their own where `between` asks for it."""
-    text = str(inspect.signature(function)).replace("'", "").replace("(self, ", "(").replace("(self)", "()")
+    text = re.sub(
+        r"(: |-> )'([^']*)'", r"\1\2", str(inspect.signature(function))
+    )  # annotations are kept as texts
+    text = text.replace("(self, ", "(").replace("(self)", "()")
     inside, _, result = text[1:].rpartition(")")
     if len(text) < 80 or not between:
         return text
