@@ -15,6 +15,10 @@ MLFLOW = [
     "sqlalchemy>=2.0.30",  # these two are what it needs for a database of its own
     "alembic>=1.13",
 ]
+DOCS = [
+    "mkdocs>=1.6",  # pages made while the site is built (File.generated)
+    "mkdocs-material>=9.6",  # the oldest tried
+]
 
 here = Path(__file__).parent
 version = next(
@@ -76,6 +80,7 @@ setup(
         "llm": LLM,  # language models; nothing else imports them
         "tensorboard": TENSORBOARD,  # the callback of that name, and so is the next
         "mlflow": MLFLOW,
+        "docs": DOCS,  # the documentation as a site: mkdocs build
         "test": [
             "pytest>=8.2",
             "pytest-timeout>=2.3.1",
@@ -83,6 +88,7 @@ setup(
             "setuptools>=70.1",
             *LLM,
             *TENSORBOARD,
+            *DOCS,  # so that the tests build the site
         ],
     },
     entry_points={"console_scripts": ["hpctrip=hpctrip.app.cli:main"]},

@@ -31,12 +31,15 @@ class Run(reader.Run):
         """A figure of this run alone, see `hpctrip.plot`."""
         return plot(figure, self, **options)
 
+    def __repr__(self) -> str:
+        return f"<Run {self.path}: {self.meta['scenario']}, {self.status}, {len(self.rounds)} rounds>"
+
     def _repr_html_(self) -> str:
         from rich.console import Console
 
         from hpctrip.record.show import show
 
-        console = Console(record=True, file=io.StringIO(), width=110)
+        console = Console(record=True, file=io.StringIO(), width=110, force_jupyter=False)
         console.print(show(self))
         return console.export_html(inline_styles=True, code_format="<pre>{code}</pre>")
 

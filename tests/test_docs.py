@@ -1,4 +1,4 @@
-"""What README promises exists and works."""
+"""What README and the documentation promise exists and works."""
 
 from __future__ import annotations
 
@@ -9,93 +9,190 @@ from typing import get_args
 
 import pytest
 
+import hpctrip
+from hpctrip.app.experiment import Experiment, read_input
+from hpctrip.base.component import registry_of
+from hpctrip.base.errors import EXIT_CODES
+from hpctrip.learn.partitions import PARTITIONS
+from hpctrip.learn.workloads import WORKLOADS
 from hpctrip.sim.policies import POLICIES
+from hpctrip.sim.power import POWER_MODELS
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
-DOCUMENTS = [
-    ROOT / "README.md",
-    ROOT / "CONTRIBUTING.md",
-    ROOT / "CHANGELOG.md",
-    ROOT / "hpctrip" / "DESIGN.md",
-    *sorted((ROOT / "docs").rglob("*.md")),
-]
-COMMANDS = [
-    shlex.split(command)
-    for line in README.splitlines()
-    for command in re.split(r"&&|  #|`", line)
-    if "python -m hpctrip " in command
-]
-"""Every command line of hpctrip in README, in words."""
+PAGES = {
+    str(path.relative_to(ROOT)): path.read_text()
+    for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+}
+"""The text of README and of every page of the docs."""
+DOCUMENTS = PAGES | {
+    name: (ROOT / name).read_text()
+    for name in ("CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "hpctrip/DESIGN.md")
+    if (ROOT / name).exists()
+}
+FILES = {
+    title: text
+    for page in PAGES.values()
+    for title, text in re.findall(r'^```\w+ title="(.+?)"\n(.*?)^```', page, re.MULTILINE | re.DOTALL)
+}
+"""What readers are told to write into a file: {its name: its text}."""
+
+
+def commands(page):
+    """Every command line of hpctrip in it, in words. A variable of the shell counts as 0."""
+    lines = re.sub(r"\\\n *", "", page).splitlines()
+    for line in lines:
+        for command in re.split(r"&&|\|\||  +#|`", line):
+            if "python -m hpctrip " in command:
+                yield tuple(shlex.split(re.sub(r"\$\w+", "0", command)))
+
+
+COMMANDS = sorted({words for page in PAGES.values() for words in commands(page) if words[-1] != "--help"})
 
 
 def test_readme_opens_with_the_two_commands():
     blocks = re.findall(r"```bash\n(.*?)```", README, re.DOTALL)
     assert len(blocks) == 2 and all(len(block.splitlines()) == 1 for block in blocks)
     assert "python -m hpctrip" in blocks[0] and blocks[1].strip().endswith("pytest")
+    assert PAGES["docs/tutorial.md"].split("```bash\n")[1].startswith(blocks[0])
+
+
+def test_readme_is_a_page_and_not_a_manual():
+    assert len(README.split()) < 900
+    assert (ROOT / "docs/images/first.png").stat().st_size < 200_000
+    assert "(docs/images/first.png)" in README
 
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A working folder with README's policy in nearest.py, and inputs/."""
-    monkeypatch.setattr(POLICIES, "_classes", dict(POLICIES._classes))  # what plug-ins register is forgotten
-    (block,) = [b for b in re.findall(r"```python\n(.*?)```", README, re.DOTALL) if "POLICIES.add" in b]
-    (tmp_path / "nearest.py").write_text(block)
+    """A working folder with the files that readers write, and the scenarios."""
+    for registry in (POLICIES, POWER_MODELS, WORKLOADS, PARTITIONS):  # what plug-ins register is forgotten
+        monkeypatch.setattr(registry, "_classes", dict(registry._classes))
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
     (tmp_path / "inputs").symlink_to(ROOT / "inputs")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_every_command_of_readme_is_understood(words, folder):
+def test_every_command_of_the_docs_is_understood(words, folder):
     """Parsed, not run: the options and arguments exist, and where there are input files, they are valid."""
     from hpctrip.app.cli import cli
-    from hpctrip.app.experiment import read_input
 
-    args = words[words.index("hpctrip") + 1 :]
-    name, rest = (args[0], args[1:]) if args and args[0] in cli.commands else ("run", args)
+    name, *rest = words[words.index("hpctrip") + 1 :]
+    if name not in cli.commands:
+        name, rest = "run", [name, *rest]
     with cli.commands[name].make_context(name, rest) as context:
-        if name in ("run", "check") and "FILE" not in rest:
-            read_input(*(context.params[given] for given in ("paths", "overrides", "plugins")))
+        given = [context.params.get(part, ()) for part in ("paths", "overrides", "plugins")]
+        if name in ("run", "check", "plan", "prepare") and "FILE" not in given[0]:
+            read_input(*given)
 
 
-def test_the_policy_in_readme_runs(folder, trained):
-    run = trained("plugins=['nearest.py']", "policy.kind=nearest", "policy.k=3")
-    assert run.rounds["num_sites"].tolist() == [3] * 3
-
-
-@pytest.mark.parametrize(
-    "document", [path for path in DOCUMENTS if path.exists()], ids=lambda path: path.name
-)
-def test_every_file_that_a_document_names_exists(document):
-    text = document.read_text()
-    named = set(
-        re.findall(
-            r"\b(?:inputs|slurm|postprocess|tests|benchmarks|traces)/[\w/]+\.(?:py|toml|sh|md)\b", text
-        )
+def test_the_policy_the_power_model_and_the_partition_of_the_docs_run(folder, trained):
+    run = trained(
+        "plugins=['nearest.py', 'day_night.py', 'by_position.py']",
+        "policy={kind = 'nearest', k = 3}",
+        "power={kind = 'day-night', night = 0.5}",
+        "partition.kind=by-position",
     )
-    missing = sorted(name for name in named if not (ROOT / name).exists())
-    assert not missing
+    assert run.rounds["num_sites"].tolist() == [3] * 3
+    assert set(run.sites["power_fraction"]) == {0.5, 1.0} and run.sites["zone_h"].between(0, 23).all()
+    assert set(run.sites["num_samples"]) == {40}
+
+
+def test_the_workload_of_the_docs_learns(folder, trained):
+    run = trained(
+        "plugins=['blobs.py']", "workload.kind=blobs", "stop.max_rounds=15", "evaluate.every_rounds=5"
+    )
+    assert run.meta["synthetic_data"] and run.rounds["accuracy"].max() > 0.5
+
+
+def test_the_trace_of_the_docs_is_read(folder):
+    trace = ("power.kind=trace", "power.path=cella_pdu1.csv", "power.column=measured")
+    read_input(["mine.toml"], trace).experiment.check()
+
+
+def test_the_python_of_the_docs_runs(folder, capsys):
+    exec(FILES["library.py"], {})
+    assert (folder / "k5.png").exists()
+    hpctrip.run("inputs/smoke.toml", {"stop.max_rounds": 1}, out="results/first.h5", quiet=True)
+    exec("import hpctrip\n" + FILES["again.py"], {})
+    exec(FILES["read.py"], {})
+    assert "held-out accuracy of the global model" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_every_file_that_a_document_names_exists(name):
+    folders = "inputs|slurm|postprocess|tests|benchmarks|traces|docs|hpctrip"
+    named = set(re.findall(rf"\b(?<![/-])(?:{folders})/[\w/]+\.(?:py|toml|sh|md)\b", DOCUMENTS[name]))
+    assert not sorted(path for path in named if not (ROOT / path).exists())
+
+
+@pytest.mark.parametrize("name", [name for name in DOCUMENTS if not name.startswith("docs/")])
+def test_every_link_of_a_document_outside_the_site_holds(name):
+    """Those of the site are checked where it is built."""
+    linked = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", DOCUMENTS[name])
+    assert not [path for path in linked if not (ROOT / name).parent.joinpath(path).exists()]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_key_that_a_page_names_exists(name):
+    text = re.sub(r"^```python.*?^```", "", PAGES[name], flags=re.MULTILINE | re.DOTALL)
+    tables = "|".join(name for name in Experiment.model_fields if name != "name")
+    named = set(re.findall(rf"(?<![\w./])({tables})\.(?!(?:py|toml|h5|md|csv)\b)(\w+)", text))
+    own = {("workload", "samples"), ("power", "night")} if name == "docs/howto/components.md" else set()
+    assert not {(table, key) for table, key in named - own if key not in words_of(table)}
 
 
 @pytest.mark.parametrize(
-    "row", re.findall(r"^\| `\[.*", README, re.MULTILINE), ids=lambda row: row.split("`")[1]
+    "row",
+    re.findall(r"^\| `\[.*", PAGES["docs/reference/input.md"], re.MULTILINE),
+    ids=lambda row: row.split("`")[1],
 )
-def test_the_kinds_and_keys_in_readmes_table_exist(row):
-    from hpctrip.app.experiment import Experiment
-    from hpctrip.base.component import registry_of
-
+def test_the_kinds_and_keys_in_the_table_of_inputs_exist(row):
     tables, names = row.split("|")[1:3]
-    known = set()
-    for table in re.findall(r"\[(\w+)\]", tables):
-        field = Experiment.model_fields[table]
-        registry = registry_of(field) or {}
-        classes = registry.values() or [field.annotation]
-        known |= {*registry, *(key for cls in classes for key in cls.model_fields)}
-        known |= {
-            value
-            for cls in classes
-            for key in cls.model_fields.values()
-            for value in get_args(key.annotation)
-        }
+    known = {word for table in re.findall(r"\[(\w+)\]", tables) for word in words_of(table)}
     assert set(re.findall(r"`([\w-]+)`", names)) <= known
+
+
+@pytest.mark.parametrize(
+    "row", re.findall(r"^\| [^|]+\| `\w+\..*", PAGES["docs/explanation/readings.md"], re.MULTILINE)
+)
+def test_the_choices_of_the_readings_exist(row):
+    keys, choices = row.split("|")[2:4]
+    known = {word for table, _ in re.findall(r"`(\w+)\.(\w+)`", keys) for word in words_of(table)}
+    assert set(re.findall(r"`([a-z][\w-]+)`", choices)) <= known | {"true", "false"}
+
+
+def words_of(table):
+    """The kinds, keys and choices of a table of the input."""
+    field = Experiment.model_fields[table]
+    registry = registry_of(field) or {}
+    classes = [cls for cls in registry.values() or [field.annotation] if hasattr(cls, "model_fields")]
+    keys = {key: field for cls in classes for key, field in cls.model_fields.items()}
+    choices = {value for field in keys.values() for value in get_args(field.annotation)}
+    return {*registry, *keys, "kind"} | {choice for choice in choices if isinstance(choice, str)}
+
+
+def test_the_columns_of_sites_are_those_of_a_run(trained):
+    sites = trained("stop.max_rounds=1").sites
+    rows = re.findall(r"^\| `(\w+)` \| (\S+) \| (.+) \|$", PAGES["docs/reference/results.md"], re.MULTILINE)
+    units, descriptions = sites.attrs["units"], sites.attrs["descriptions"]
+    assert rows == [(name, units[name], descriptions[name]) for name in sites]
+
+
+def test_every_message_that_troubleshooting_explains_is_one_of_ours():
+    page = PAGES["docs/troubleshooting.md"]
+    rows = re.findall(r"^\| (`.+?) \|", page, re.MULTILINE)
+    quoted = [message for row in rows for message in re.findall(r"`([^`]+)`", row)]
+    ours = "".join(path.read_text() for path in (ROOT / "hpctrip").rglob("*.py"))
+    foreign = {"There are not enough slots available in the system"}  # of Open MPI
+    parts = {part.strip() for message in quoted for part in message.split("…")} - foreign - {"verify"}
+    assert len(parts) > 45
+    assert not {part for part in parts if part not in ours}
+
+
+def test_every_exit_code_is_explained():
+    page = PAGES["docs/troubleshooting.md"]
+    assert list(map(int, re.findall(r"^\| (\d+) \|", page, re.MULTILINE))) == list(EXIT_CODES)

@@ -101,6 +101,7 @@ def test_bad_input_is_an_error_that_says_all(tmp_path):
 
 
 def test_a_notebook_shows_the_summary_and_pictures(run):
+    assert repr(run) == f"<Run {run.path}: demo, finished, 2 rounds>"
     page = run._repr_html_()
     assert page.startswith("<pre") and "rounds" in page and run.meta["params_digest"][:8] in page
     for name in ("summary", "stragglers", "curves"):

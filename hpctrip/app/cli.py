@@ -28,7 +28,7 @@ for command in (
     *(inputs.run, inputs.resume, inputs.retime, inputs.check, inputs.plan, inputs.prepare),
     *(results.show, results.export, results.verify, results.diff, results.merge),
     plot,
-    *(lists.policies, lists.workloads, lists.keys, lists.fetch),
+    *(lists.policies, lists.workloads, lists.keys, lists.reference, lists.fetch),
     *(kit.inputs, kit.slurm),
 ):
     cli.add_command(command)

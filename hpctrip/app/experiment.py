@@ -59,18 +59,26 @@ class Experiment(Component):
     """Python files to run first: they add policies, power models or workloads of your own. Paths in an input file are
     relative to that file. What a run records, and compares, is their content."""
     sites: Unlearned[SITES.field()] = Field(default_factory=dict, validate_default=True)
+    """Where the sites are, and how many."""
     network: Unlearned[Network] = Network()
     power: Unlearned[POWER_MODELS.field()] = Field(default_factory=dict, validate_default=True)
+    """The power fraction of every site over time."""
     throughput: Unlearned[THROUGHPUT_MODELS.field()] = Field(default_factory=dict, validate_default=True)
+    """What a site's power is worth in training speed."""
     timing: Unlearned[Timing] = Timing()
     faults: Unlearned[Faults] = Faults()
     profiler: Unlearned[Profiler] = Profiler()
     policy: Unlearned[POLICIES.field()] = Field(default_factory=dict, validate_default=True)
+    """Which sites train in a round."""
     workload: WORKLOADS.field() = Field(default_factory=dict, validate_default=True)
+    """The data and the model."""
     partition: PARTITIONS.field() = Field(default_factory=dict, validate_default=True)
+    """How the training samples are shared out to the sites."""
     train: LocalWork = LocalWork()
     server: SERVERS.field() = Field(default_factory=dict, validate_default=True)
+    """How the aggregator turns the averaged update into the next global model."""
     compression: COMPRESSIONS.field() = Field(default_factory=dict, validate_default=True)
+    """How updates are shortened on their way to the aggregator."""
     engine: EngineChoice = EngineChoice()
     ranks: RanksInput = RanksInput()
     evaluate: Evaluate = Evaluate()

@@ -2,67 +2,82 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import shutil
+import textwrap
+from collections.abc import Collection, Iterable
+from itertools import groupby
 
 import click
 
 from hpctrip.app.experiment import Experiment
-from hpctrip.base.component import Component, named_tables, registry_of, unknown_name
+from hpctrip.base.component import did_you_mean
 from hpctrip.base.plugins import Extensions
+from hpctrip.base.reference import Key, Section, names, sections, select
+from hpctrip.base.text import printable
+from hpctrip.base.units import units
 
 
-def show_sections(section: str | None = None) -> None:
-    """Print every key of the input, or those of one section. Raises click.BadParameter for an unknown one."""
+def known_sections() -> list[Section]:
+    """Of the whole input, the kinds of installed packages included. Raises InputError where one cannot be imported."""
     Extensions.of(()).run()
-    Experiment.model_rebuild(force=True)
-    if section not in (None, *Experiment.model_fields):
-        raise click.BadParameter(
-            f"{section!r} is no section; {unknown_name(section, Experiment.model_fields)}"
-        )
-    for name, field in Experiment.model_fields.items():
-        if section not in (None, name):
-            continue
-        registry = registry_of(field)
-        named = named_tables(field)
-        if registry is not None:
-            click.secho(
-                f"\n[{name}]  kind: one of {', '.join(registry)} (default {registry.default})", bold=True
-            )
-            _describe_all(registry)
-        elif named is not None:
-            click.secho(
-                f"\n[{name}.NAME]  kind: one of {', '.join(named.registry)} (default NAME)", bold=True
-            )
-            click.echo(field.description)
-            _describe_all(named.registry)
-        elif isinstance(field.annotation, type) and issubclass(field.annotation, Component):
-            click.secho(f"\n[{name}]", bold=True)
-            _describe(field.annotation)
-        else:
-            click.echo(f"{name}: {field.description} (default {field.default!r})")
+    return sections(Experiment)
 
 
-def show_registry(registry: Mapping[str, Any]) -> None:
-    """Print the kinds of one registry, those of installed packages included, and their keys."""
-    Extensions.of(()).run()
-    _describe_all(registry)
+def show_keys(name: str | None = None) -> None:
+    """Print every key of the input, or those that `name` means. Raises click.BadParameter where it means none."""
+    known = known_sections()
+    found = known if name is None else select(known, name)
+    if name is not None and not found:
+        near = did_you_mean(name, names(known)) or f"tables: {', '.join(_tables(known))}"
+        raise click.BadParameter(f"{printable(name, 100)!r} is no table, kind or key; {near}")
+    for table, group in groupby(found, key=lambda section: section.table):
+        of_table = list(group)
+        if table:
+            default = "".join(f", default {s.kind}" for s in of_table if s.is_default and s.kind)
+            kinds = ", ".join(filter(None, (section.kind for section in of_table)))
+            click.secho(f"\n[{table}]{f'  kind: {kinds}{default}' if kinds else ''}", bold=True)
+            if of_table[0].purpose:
+                click.echo(of_table[0].purpose)
+        for section in of_table:
+            _show(section)
+    _show_units({key.dimension for section in found for key in section.keys} - {""})
 
 
-def _describe_all(registry: Mapping[str, Any]) -> None:
-    for kind in sorted(registry):
-        click.secho(f"{kind}", bold=True, nl=False)
-        click.echo(f": {_first_line(registry[kind])}")
-        _describe(registry[kind])
+def _show(section: Section) -> None:
+    if section.kind:
+        click.secho(section.kind, bold=True, nl=False)
+        click.echo(f": {section.about}" if section.about else ":")
+    elif section.table and section.about:
+        click.echo(section.about)
+    for key in section.keys:
+        click.echo(f"    {key.name}{f' = {key.default}' if key.default else ''}: {facts(key)}")
+        if key.meaning:
+            click.echo(textwrap.indent("\n".join(_wrapped(key.meaning, 8)), " " * 8))
 
 
-def _describe(component: Any) -> None:
-    for key, field in component.model_fields.items():
-        default = (
-            "" if field.is_required() else f" (default {field.get_default(call_default_factory=True)!r})"
-        )
-        click.echo(f"    {key}{default}: {' '.join((field.description or '').split())}")
+def facts(key: Key) -> str:
+    """What a key may be, besides its default and its meaning."""
+    choices = [
+        f"{text} of {key.dimension}" if text == "number" and key.dimension else text for text in key.choices
+    ]
+    what = choices[0] if len(choices) == 1 else f"{', '.join(choices[:-1])} or {choices[-1]}"
+    absent = "" if key.default else "may be absent" if key.may_be_absent else "must be given"
+    return "; ".join(filter(None, (what, key.bounds, absent, "changes no result" if key.neutral else "")))
 
 
-def _first_line(component: Any) -> str:
-    return (component.__doc__ or "").strip().splitlines()[0]
+def _show_units(dimensions: Collection[str]) -> None:
+    if dimensions:
+        click.secho("\nUnits", bold=True)
+        click.echo('A plain number is in the SI unit; a text may have any of these units, as in "1.5 GB".')
+    for dimension in sorted(dimensions):
+        own, others = units()[dimension]
+        lines = _wrapped(f"{dimension}: {', '.join(own)}; also {', '.join(others)}", 4)
+        click.echo(textwrap.indent("\n".join(lines), " " * 4))
+
+
+def _wrapped(text: str, indent: int) -> list[str]:
+    return textwrap.wrap(text, min(shutil.get_terminal_size().columns, 120) - indent, break_long_words=False)
+
+
+def _tables(known: Iterable[Section]) -> list[str]:
+    return list(dict.fromkeys(section.table for section in known if section.table))

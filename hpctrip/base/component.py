@@ -6,7 +6,7 @@ import difflib
 import importlib
 import pkgutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Self
 
@@ -159,13 +159,18 @@ def named_tables(field: FieldInfo) -> NamedTables | None:
     return next((item for item in field.metadata if isinstance(item, NamedTables)), None)
 
 
-def unknown_name(name: Any, known: Any) -> str:
-    """`"did you mean 'x'? Known: ..."` for a misspelt name."""
-    names = sorted(known)
-    name = name if isinstance(name, str) else shown(name)
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """`"did you mean 'x'?"` for a misspelt name; empty where none is near."""
     # comparing takes the product of the lengths
-    near = difflib.get_close_matches(name[:_LONGEST_NAME], names, n=1, cutoff=0.5)
-    return (f"did you mean {near[0]!r}? " if near else "") + "known: " + ", ".join(names)
+    near = difflib.get_close_matches(name[:_LONGEST_NAME], sorted(known), n=1, cutoff=0.5)
+    return f"did you mean {near[0]!r}?" if near else ""
+
+
+def unknown_name(name: Any, known: Iterable[str]) -> str:
+    """`"did you mean 'x'? known: ..."` for a misspelt name."""
+    names = sorted(known)
+    near = did_you_mean(name if isinstance(name, str) else shown(name), names)
+    return f"{near} known: {', '.join(names)}".lstrip()
 
 
 def import_all(package: str) -> None:

@@ -90,3 +90,14 @@ class InterruptedRun(HpctripError):
     """The run left early and on request, after a checkpoint: exit code 85 asks a job script to start it again."""
 
     exit_code = 85
+
+
+EXIT_CODES = {
+    0: "done",
+    HpctripError.exit_code: "failed; for diff: the runs differ",
+    InputError.exit_code: "bad input, one line for each fault; for verify: a file is wrong",
+    DivergedError.exit_code: "training diverged",
+    InterruptedRun.exit_code: "interrupted after a checkpoint: `hpctrip resume` goes on",
+    130: "ended at once by Ctrl-C: the second one, where a run was training",
+}
+"""What the exit code of a command says."""

@@ -16,6 +16,8 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, TypeVar
 
+from pydantic.fields import FieldInfo
+
 from hpctrip.base.component import Component
 
 _T = TypeVar("_T")
@@ -38,6 +40,11 @@ def flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     for key, value in table.items():
         keys |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {prefix + key: value}
     return keys
+
+
+def is_neutral(field: FieldInfo) -> bool:
+    """Whether a field, or a table as a whole, changes no result."""
+    return _NEUTRAL in field.metadata
 
 
 def neutral_keys(component: Component) -> list[str]:

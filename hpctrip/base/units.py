@@ -6,10 +6,13 @@ Input keys take a plain number (already in the SI unit that the key's suffix nam
 
 from __future__ import annotations
 
+import math
 import re
-from typing import Annotated
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any
 
-from pydantic import BeforeValidator
+from pydantic_core import core_schema
 
 MILE_M = 1609.344
 HOUR_S = 3600.0
@@ -60,12 +63,34 @@ def parse(value: object, dimension: str) -> object:
         raise ValueError(f"{match.group(1)!r} is not a number") from None
 
 
-def _quantity(dimension: str) -> BeforeValidator:
-    return BeforeValidator(lambda value: parse(value, dimension))
+def spelled(value: float, dimension: str) -> str:
+    """The text for an SI number that has the fewest digits: "1.5 GB" for 1.5e9 bytes; "0" for 0."""
+    texts = [f"{value / factor:g} {unit}" for unit, factor in _FACTORS[dimension].items()]
+    exact = [text for text in texts if math.isclose(float(str(parse(text, dimension))), value, rel_tol=1e-12)]
+    return min(exact, key=lambda text: len(text.split()[0]), default=repr(value)) if value else "0"
 
 
-Bytes = Annotated[float, _quantity("bytes")]
-Metres = Annotated[float, _quantity("metres")]
-Seconds = Annotated[float, _quantity("seconds")]
-BitsPerSecond = Annotated[float, _quantity("bits per second")]
-Watts = Annotated[float, _quantity("watts")]
+def units() -> dict[str, tuple[list[str], list[str]]]:
+    """{dimension: (its units, other names of these)}."""
+    return {dimension: (list(factors), list(_ALIASES[dimension])) for dimension, factors in _FACTORS.items()}
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """Marks the type of a number that may be given as a text with a unit of this dimension."""
+
+    dimension: str
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> core_schema.CoreSchema:
+        convert = partial(parse, dimension=self.dimension)
+        return core_schema.no_info_before_validator_function(convert, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> dict[str, Any]:
+        return {**handler(schema), "dimension": self.dimension}
+
+
+Bytes = Annotated[float, Quantity("bytes")]
+Metres = Annotated[float, Quantity("metres")]
+Seconds = Annotated[float, Quantity("seconds")]
+BitsPerSecond = Annotated[float, Quantity("bits per second")]
+Watts = Annotated[float, Quantity("watts")]

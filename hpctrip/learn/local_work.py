@@ -15,8 +15,10 @@ MOST_VISITS = 100_000_000
 
 
 class LocalWork(Component):
-    """Local training at a site. What is absent is the workload's own (the paper's Table 2): see `Workload.local_work`,
-    whose result is of this class too, with nothing absent but one of `local_epochs` and `local_steps`."""
+    """Local training at a site. What is absent is the workload's own (the paper's Table 2); `hpctrip check` says what
+    that is."""
+
+    # `Workload.local_work` returns this class too, with nothing absent but one of `local_epochs` and `local_steps`
 
     lr: float | None = Field(None, gt=0)
     """Learning rate."""

@@ -55,8 +55,10 @@ def test_policies_and_workloads_list_what_is_registered(hpctrip):
 def test_keys_describes_every_key(hpctrip):
     everything = hpctrip("keys")
     assert everything.code == 0
-    undescribed = [line for line in everything.out.splitlines() if re.match(r"( {4})?\w+.*:\s*$", line)]
-    assert not undescribed
+    lines = everything.out.partition("\nUnits\n")[0].splitlines()
+    assert not [line for line in lines if re.match(r"( {4})?\w+.*:\s*$", line)]
+    keys = [number for number, line in enumerate(lines) if re.match(r" {4}\S", line)]
+    assert len(keys) > 150 and all(lines[number + 1].startswith(" " * 8) for number in keys)
     one = hpctrip("keys", "stop")
     assert "target_accuracy" in one.out and "num_sites" not in one.out
 

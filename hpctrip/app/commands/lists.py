@@ -1,4 +1,4 @@
-"""`policies`, `workloads`, `keys`, `fetch`: what there is to choose from."""
+"""`policies`, `workloads`, `keys`, `reference`, `fetch`: what there is to choose from."""
 
 from __future__ import annotations
 
@@ -11,28 +11,52 @@ from hpctrip.app.net import Reader
 @click.command(cls=Reader)
 def policies() -> None:
     """List the policies and their keys."""
-    from hpctrip.app.keys import show_registry
-    from hpctrip.sim.policies import POLICIES
+    from hpctrip.app.keys import show_keys
 
-    show_registry(POLICIES)
+    show_keys("policy")
 
 
 @click.command(cls=Reader)
 def workloads() -> None:
     """List the workloads and their keys."""
-    from hpctrip.app.keys import show_registry
-    from hpctrip.learn.workloads import WORKLOADS
+    from hpctrip.app.keys import show_keys
 
-    show_registry(WORKLOADS)
+    show_keys("workload")
 
 
 @click.command(cls=Reader)
-@click.argument("section", required=False)
-def keys(section: str | None) -> None:
-    """List every key of the input file, or those of one SECTION."""
-    from hpctrip.app.keys import show_sections
+@click.argument("name", required=False)
+def keys(name: str | None) -> None:
+    """Describe every key of the input file, or those that NAME means.
 
-    show_sections(section)
+    NAME is a table (policy), a kind (powertrip), a key (lr), or several of them with dots between (policy.k). Said are
+    the default, what a value may be, its bounds and units, and whether it changes a result.
+    """
+    from hpctrip.app.keys import show_keys
+
+    show_keys(name)
+
+
+@click.command(cls=Reader)
+@click.argument("folder", type=FILE, metavar="FOLDER")
+@click.option("--overwrite", is_flag=True, help="Replace pages that are there.")
+@click.pass_context
+def reference(ctx: click.Context, folder: str, overwrite: bool) -> None:
+    """Write the reference of all input keys and commands into FOLDER, as Markdown.
+
+    A page for each table of the input (keys/TABLE.md), keys/index.md and commands.md.
+    """
+    from pathlib import Path
+
+    from hpctrip.app.reference import pages
+    from hpctrip.base.output import check_writable, replace_file
+
+    texts = {Path(folder, name): text for name, text in pages(ctx.find_root().command).items()}
+    for path in texts:
+        check_writable(path, overwrite)
+    for path, text in texts.items():
+        replace_file(path, text.encode())
+        click.echo(path)
 
 
 @click.command()

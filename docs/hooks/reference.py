@@ -1,0 +1,96 @@
+"""Reference made from the program while the site is built, so that none of it can be out of date.
+
+Input keys and commands are pages of their own (`hpctrip.app.reference`). In other pages `<!-- generated: NAME -->`
+stands for one of the `PARTS`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterable, Iterator
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+
+import hpctrip
+from hpctrip.app.cli import cli
+from hpctrip.app.reference import pages
+from hpctrip.record.schema import ATTRIBUTES, DESCRIPTIONS, TABLES
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the pages of keys and commands."""
+    for name, text in pages(cli).items():
+        files.append(File.generated(config, f"reference/{name}", content=text))
+    return files
+
+
+def on_page_markdown(markdown: str, **_: object) -> str:
+    """Put every part into its place. Raises KeyError for one that there is not."""
+    return re.sub(r"<!-- generated: (\w+) -->", lambda found: "\n".join(PARTS[found[1]]()), markdown)
+
+
+def columns() -> Iterator[str]:
+    """The tables of a results file that are made of rows, column by column."""
+    for table, found in TABLES.items():
+        text = DESCRIPTIONS[table]
+        yield f"\n### /{table}\n\n{text[0].upper()}{text[1:]}.\n"
+        rows = ((f"`{name}`", about["unit"], about["doc"]) for name, about in found.items())
+        yield from _table(("column", "unit", "what it is"), rows)
+
+
+def attributes() -> Iterator[str]:
+    """Its attributes."""
+    rows = ((f"`{name}`", attribute.doc) for name, attribute in ATTRIBUTES.items())
+    yield from _table(("attribute", "what it is"), rows)
+
+
+def library() -> Iterator[str]:
+    """What `import hpctrip` offers: functions, the class of a run, errors."""
+    offered = {name: getattr(hpctrip, name) for name in hpctrip.__all__}
+    for name, found in offered.items():
+        if inspect.isfunction(found):
+            yield f"\n## hpctrip.{name}\n\n```python\nhpctrip.{name}{_signature(found)}\n```\n\n{inspect.getdoc(found)}"
+    yield f"\n## hpctrip.Run\n\n{inspect.getdoc(hpctrip.Run)}\n"
+    yield from _table(("member", "what it is"), _members(hpctrip.Run))
+    yield "\n## Errors\n"
+    errors = ((name, found) for name, found in offered.items() if name.endswith(("Error", "InterruptedRun")))
+    rows = (
+        (f"`hpctrip.{name}`", inspect.getdoc(error).splitlines()[0], str(error.exit_code))
+        for name, error in errors
+    )
+    yield from _table(("error", "when", "exit code of the command"), rows)
+
+
+PARTS: dict[str, Callable[[], Iterator[str]]] = {
+    part.__name__: part for part in (attributes, columns, library)
+}
+
+
+def _members(cls: type) -> Iterator[tuple[str, str]]:
+    for name, found in inspect.getmembers(cls):
+        if not name.startswith("_") and inspect.isfunction(found):
+            yield f"`{name}{_signature(found, '')}`", inspect.getdoc(found)
+        elif not name.startswith("_") and isinstance(found, property):
+            yield f"`{name}`", inspect.getdoc(found)
+
+
+def _signature(function: Callable[..., object], between: str = "\n    ") -> str:
+    """As it is called: without `self`, and in lines of their own where `between` asks for it."""
+    text = re.sub(
+        r"(: |-> )'([^']*)'", r"\1\2", str(inspect.signature(function))
+    )  # annotations are kept as texts
+    text = text.replace("(self, ", "(").replace("(self)", "()")
+    inside, _, result = text[1:].rpartition(")")
+    if len(text) < 80 or not between:
+        return text
+    parts = re.split(r", (?![^\[]*\])", inside)
+    return f"({between}" + f",{between}".join(parts) + f",\n){result}"
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
+    yield f"| {' | '.join(head)} |"
+    yield f"|{'---|' * len(head)}"
+    for row in rows:
+        yield f"| {' | '.join(' '.join(cell.split()).replace('|', chr(92) + '|') for cell in row)} |"

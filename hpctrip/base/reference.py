@@ -1,0 +1,236 @@
+"""The reference of the input keys, read from the component classes that declare them: fields, types and docstrings.
+
+A section is a class: a table of the input, or one kind of a table that has several.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pydantic import TypeAdapter
+from pydantic.fields import FieldInfo
+
+from hpctrip.base.component import Component, named_tables, registry_of
+from hpctrip.base.identity import is_neutral
+from hpctrip.base.units import spelled
+
+Schema = dict[str, Any]
+"""JSON schema of a field, as pydantic makes it."""
+
+
+@dataclass(frozen=True)
+class Key:
+    """One key, as a person wants to know it. The texts are those of TOML where they stand for values."""
+
+    path: tuple[str, ...]
+    """Within its table: ("k",), or ("glyphs", "noise") for a key of a table within it."""
+    choices: tuple[str, ...]
+    """What it may be: "integer", or the values where there are only these; several: one of them."""
+    default: str
+    """Empty: it must be given, or, where `may_be_absent`, there is none."""
+    may_be_absent: bool
+    bounds: str
+    """Empty: those that all numbers, texts and lists have (`base/bounds.py`)."""
+    dimension: str
+    """Of a number that may be given as a text with a unit (`units.units()` names them); empty: a plain value."""
+    neutral: bool
+    """Whether it changes no result."""
+    meaning: str
+
+    @property
+    def name(self) -> str:
+        """Its dotted name within the table."""
+        return ".".join(self.path)
+
+
+@dataclass(frozen=True)
+class Section:
+    """One component class and its keys."""
+
+    table: str
+    """Empty: the keys above all tables."""
+    purpose: str
+    """What a table is for whose kinds say what they are; else empty."""
+    kind: str
+    """Empty: the table has one kind only."""
+    is_default: bool
+    """Whether the table is of this kind where it names none."""
+    about: str
+    """The docstring of the class."""
+    keys: tuple[Key, ...]
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """What leads to its keys: table and kind, as far as there are any."""
+        return tuple(filter(None, (self.table, self.kind)))
+
+
+def sections(root: type[Component]) -> list[Section]:
+    """Of the whole input: the keys above all tables, then every table, every registered kind."""
+    fields, tables = dict(root.model_fields), []
+    for name, field in root.model_fields.items():
+        named, table = named_tables(field), component_of(field)
+        registry = named.registry if named else registry_of(field)
+        if registry is not None:
+            purpose = " ".join((field.description or "").split())
+            found = [
+                Section(
+                    name,
+                    purpose,
+                    kind,
+                    kind == registry.default,
+                    about(registry[kind]),
+                    _within(field, keys_of(registry[kind])),
+                )
+                for kind in sorted(registry)
+            ]
+        elif table is not None:
+            keys = keys_of(table, field.get_default(call_default_factory=True))
+            found = [Section(name, "", "", True, about(table), _within(field, keys))]
+        else:
+            continue
+        tables += found
+        del fields[name]
+    return [Section("", "", "", True, about(root), tuple(_keys(fields, None))), *tables]
+
+
+def _within(table: FieldInfo, keys: Iterable[Key]) -> tuple[Key, ...]:
+    """The keys of a table, which change no result where the table as a whole changes none."""
+    return tuple(replace(key, neutral=key.neutral or is_neutral(table)) for key in keys)
+
+
+def select(known: Iterable[Section], name: str) -> list[Section]:
+    """The sections, or the keys of them, that `name` means: a table, a kind, a key, or several of these with dots
+    between (policy.k, glyphs.noise). Empty: nothing has this name."""
+    known, parts = list(known), name.split(".")
+    if parts[0] in {section.table for section in known}:  # [power] is meant, not timing.power
+        known = [section for section in known if section.table == parts[0]]
+    found = []
+    for section in known:
+        keys = tuple(key for key in section.keys if _in_order(parts, (*section.path, *key.path)))
+        if _in_order(parts, section.path):
+            found.append(section)
+        elif keys:
+            found.append(replace(section, keys=keys))
+    return found
+
+
+def names(known: Iterable[Section]) -> set[str]:
+    """What `select` finds something by: tables, kinds, keys, and keys after the name of their table."""
+    found = set()
+    for section in known:
+        found |= {*section.path, *(key.name for key in section.keys)}
+        found |= {f"{section.table}.{key.name}" for key in section.keys if section.table}
+    return found
+
+
+def _in_order(parts: Iterable[str], path: Iterable[str]) -> bool:
+    left = iter(path)
+    return all(part in left for part in parts)
+
+
+def about(cls: type[Component]) -> str:
+    """The docstring of a class, without its indentation; empty where it has none."""
+    return inspect.cleandoc(cls.__doc__ or "")
+
+
+def component_of(field: FieldInfo) -> type[Component] | None:
+    """The class of a field that is a table of one kind; None for any other field."""
+    annotation = field.annotation
+    return annotation if isinstance(annotation, type) and issubclass(annotation, Component) else None
+
+
+def keys_of(cls: type[Component], default: Component | None = None) -> tuple[Key, ...]:
+    """The keys of a class, those of tables within it too. `default`: an instance that has the defaults, where they are
+    not those of the class."""
+    return tuple(_keys(cls.model_fields, default))
+
+
+def _keys(fields: dict[str, FieldInfo], defaults: Component | None) -> Iterator[Key]:
+    for name, field in fields.items():
+        default = (
+            getattr(defaults, name) if defaults is not None else field.get_default(call_default_factory=True)
+        )
+        table = component_of(field)
+        if table is None:
+            yield _key(name, field, default)
+            continue
+        for key in keys_of(table, default if isinstance(default, Component) else None):
+            yield replace(key, path=(name, *key.path), neutral=key.neutral or is_neutral(field))
+
+
+def _key(name: str, field: FieldInfo, default: Any) -> Key:
+    schema = TypeAdapter(field.rebuild_annotation()).json_schema()
+    parts = [part for part in schema.get("anyOf", [schema]) if part.get("type") != "null"]
+    dimension = next((part["dimension"] for part in parts if "dimension" in part), "")
+    return Key(
+        path=(name,),
+        choices=tuple(text for part in parts for text in _choices(part)),
+        default="" if field.is_required() or default is None else toml_value(default, dimension),
+        may_be_absent=not field.is_required(),
+        bounds=_joined(_bounds(part) for part in parts),
+        dimension=dimension,
+        neutral=is_neutral(field),
+        meaning=" ".join((field.description or "").split()),
+    )
+
+
+def toml_value(value: Any, dimension: str = "") -> str:
+    """A value as it is written in an input, a quantity of a dimension with the unit that makes it shortest."""
+    if isinstance(value, float):
+        short = f"{value:g}"
+        plain = short if float(short) == value else repr(value)
+        return f'"{spelled(value, dimension)}"' if dimension and value else plain
+    return json.dumps(value, ensure_ascii=False)
+
+
+_NAMES = {"string": "text", "integer": "integer", "number": "number", "boolean": "true or false"}
+
+
+def _choices(schema: Schema) -> list[str]:
+    if "const" in schema:
+        return [toml_value(schema["const"])]
+    if "enum" in schema:
+        return [toml_value(value) for value in schema["enum"]]
+    if schema.get("type") == "array":
+        return [f"list of {', '.join(_choices(schema.get('items', {})))}"]
+    return [_NAMES.get(schema.get("type", ""), "value")]
+
+
+_BOUNDS = {  # as JSON schema says them, and as pydantic does where it has no such word
+    "above {}": ("exclusiveMinimum", "gt"),
+    "at least {}": ("minimum", "ge"),
+    "below {}": ("exclusiveMaximum", "lt"),
+    "at most {}": ("maximum", "le"),
+    "length at least {}": ("minLength", "minItems"),
+    "length at most {}": ("maxLength", "maxItems"),
+    "matching {}": ("pattern",),
+}
+
+
+def _bounds(schema: Schema) -> str:
+    dimension = schema.get("dimension", "")
+    own = (
+        text.format(_bound(schema[word], dimension))
+        for text, words in _BOUNDS.items()
+        for word in words
+        if word in schema
+    )
+    inner = _bounds(schema["items"]) if schema.get("type") == "array" else ""
+    return _joined([*own, f"each {inner}" if inner else ""])
+
+
+def _bound(value: Any, dimension: str) -> str:
+    if isinstance(value, str):
+        return value
+    if dimension:
+        return spelled(value, dimension)
+    return f"{value:,}" if isinstance(value, int) else f"{value:g}"
+
+
+def _joined(texts: Iterable[str]) -> str:
+    return ", ".join(filter(None, texts))
