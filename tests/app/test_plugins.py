@@ -161,7 +161,7 @@ def test_diff_compares_what_they_say_and_not_where_they_are(hpctrip, tiny, mine,
     assert diff(a, run("b.h5", "copy.py")) == []
     (folder / "copy.py").write_text("# nothing")
     (line,) = diff(a, run("c.h5", "copy.py"))
-    assert line.startswith("read: plugins: 'mine.py' ") and digest(b"# nothing") in line
+    assert str(line).startswith("read: plugins: 'mine.py' ") and digest(b"# nothing") in str(line)
 
 
 def test_a_compiled_file_beside_a_plug_in_does_not_run_in_its_place(hpctrip, tiny, mine, folder):
