@@ -84,6 +84,8 @@ format_option = click.option(
     "what is not known.",
 )
 
+overwrite_option = click.option("--overwrite", is_flag=True, help="Replace files that are there.")
+
 
 def an_input(command: Callable[..., None]) -> Callable[..., None]:
     """What the user gives of an input, as `paths`, `overrides` and `plugins`."""

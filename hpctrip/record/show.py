@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hpctrip.base.json import json_text
-from hpctrip.base.output import replace_file
+from hpctrip.base.output import write_new
 from hpctrip.base.text import printable
 from hpctrip.base.units import HOUR_S
 from hpctrip.record.csv import csv_bytes
@@ -141,14 +141,12 @@ def _counted(number: int, name: str) -> str:
     return f"{number} {name}" + ("" if number == 1 else "s")
 
 
-def export(run: Run, folder: str | Path) -> list[Path]:
-    """Write one CSV a table, and meta.json with the attributes and the resolved input; returns the files.
+def export(run: Run, folder: str | Path, overwrite: bool = False) -> list[Path]:
+    """Write one CSV a table, and meta.json with the attributes and the resolved input; returns the files. InputError
+    where one of them is there, unless it is to `overwrite`.
 
-    Each file is replaced at once or not at all. Texts as in `csv_bytes`; what is not finite is null in JSON.
+    Each file is written at once or not at all. Texts as in `csv_bytes`; what is not finite is null in JSON.
     """
     contents = {f"{name}.csv": csv_bytes(frame) for name, frame in run.tables.items()}
     contents["meta.json"] = json_text({"meta": run.meta, "input": run.input}).encode() + b"\n"
-    paths = [Path(folder) / name for name in contents]
-    for path, content in zip(paths, contents.values(), strict=True):
-        replace_file(path, content)
-    return paths
+    return write_new({Path(folder, name): content for name, content in contents.items()}, overwrite)

@@ -6,7 +6,7 @@ from typing import Literal
 
 import click
 
-from hpctrip.app.arguments import FILE, an_input, format_option, planning
+from hpctrip.app.arguments import FILE, an_input, format_option, overwrite_option, planning
 from hpctrip.app.net import Reader, reading
 from hpctrip.base.text import printable, printable_toml
 from hpctrip.base.units import GB
@@ -18,7 +18,7 @@ Given = tuple[str, ...]
 @click.command()
 @an_input
 @click.option("--out", type=FILE, metavar="FILE.h5", help="Results file (default: results/NAME-TIME.h5).")
-@click.option("--overwrite", is_flag=True, help="Replace the results file if it exists.")
+@overwrite_option
 @click.option("--resume", is_flag=True, help="Go on from the checkpoint beside --out, if there is one.")
 def run(out: str | None, overwrite: bool, resume: bool, **given: Given) -> None:
     """Train one scenario: TOML files merged left to right; none: a demonstration on embedded data.

@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import click
 
-from hpctrip.app.arguments import FILE, format_option, plugins_option
+from hpctrip.app.arguments import FILE, format_option, overwrite_option, plugins_option
 from hpctrip.app.net import Reader
 from hpctrip.base.text import printable, screenful
 
@@ -45,7 +45,8 @@ def show(paths: tuple[str, ...], status: bool, as_json: bool) -> None:
 @click.option(
     "--model", type=FILE, metavar="OUT.safetensors", help="Write the trained model of its newest checkpoint."
 )
-def export(path: str, folder: str | None, model: str | None) -> None:
+@overwrite_option
+def export(path: str, folder: str | None, model: str | None, overwrite: bool) -> None:
     """Write a results file's tables as CSV into FOLDER, or its model."""
     from hpctrip.record.model_file import export_model
     from hpctrip.record.reader import open_run
@@ -54,8 +55,8 @@ def export(path: str, folder: str | None, model: str | None) -> None:
     if not (folder or model):
         raise click.UsageError("name a FOLDER for the tables, --model OUT.safetensors, or both")
     written = [
-        *(write(open_run(path), folder) if folder else []),
-        *([export_model(path, model)] if model else []),
+        *(write(open_run(path), folder, overwrite) if folder else []),
+        *([export_model(path, model, overwrite)] if model else []),
     ]
     for file in written:
         click.echo(printable(str(file), 1000))
