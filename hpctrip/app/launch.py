@@ -236,7 +236,8 @@ def _lead(lead: _Lead, params: torch.Tensor) -> None:
     if start.source is None:
         files.clear()  # of the run that this one replaces
     on_disk = saved.round if saved else 0
-    checkpointer = Checkpointer(experiment.checkpoint, files, given.toml, about, on_disk)
+    plugins = [plugin.path for plugin in given.extensions.plugins]
+    checkpointer = Checkpointer(experiment.checkpoint, files, given.toml, about, on_disk, plugins=plugins)
     with Progress(aggregator, start.path, state.history, lead.quiet) as progress:
         progress.say(f"hosts train {'; '.join(dict.fromkeys(rank.engine for rank in hosts))}")
         changes = _changes(before.get("made_with", {}), about["made_with"])

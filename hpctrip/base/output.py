@@ -8,6 +8,7 @@ import os
 import re
 import secrets
 import tempfile
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from hpctrip.base.errors import Fault, HpctripError, InputError
@@ -65,6 +66,33 @@ def remove_leftovers(path: str | Path) -> None:
                     path.with_name(name).unlink()
 
 
+def check_suffix(path: str | Path, suffixes: Sequence[str]) -> None:
+    """Raise InputError unless the name ends in one of `suffixes`: by it a file is found again, in a folder say."""
+    name = str(path).rpartition("/")[2]  # empty where a folder is meant
+    if Path(name).suffix not in suffixes:
+        raise InputError(
+            str(path), f"does not end in {' or '.join(suffixes)}", f"name the file so, e.g. NAME{suffixes[0]}"
+        )
+
+
+def refuse_inputs(outputs: Iterable[str | Path], inputs: Iterable[str | Path]) -> None:
+    """Raise InputError where a file that is to be written is one that is read."""
+    read = {os.path.realpath(os.path.expanduser(path)) for path in inputs}
+    for path in outputs:
+        if os.path.realpath(path) in read:
+            raise InputError(str(path), "is an input, which is never overwritten", "choose another name")
+
+
+def write_new(files: Mapping[Path, bytes], overwrite: bool = False) -> list[Path]:
+    """Write files, with their folders, all of them or none where one is there already and `overwrite` is not given
+    (InputError). Returns their paths."""
+    for path in files:
+        check_writable(path, overwrite)
+    for path, content in files.items():
+        replace_file(path, content)
+    return list(files)
+
+
 def check_writable(path: str | Path, overwrite: bool = False) -> None:
     """Raise InputError unless `replace_file(path, ...)` could work now. Leaves nothing behind.
 
@@ -77,9 +105,7 @@ def check_writable(path: str | Path, overwrite: bool = False) -> None:
         if path.exists() and not path.is_file():
             raise InputError(str(path), "is no regular file", "choose another name")
         if path.exists() and not overwrite:
-            raise InputError(
-                str(path), "exists already", "remove it, allow overwriting, or choose another name"
-            )
+            raise InputError(str(path), "exists already", "remove it, choose another name, or --overwrite")
         if path.exists() and not os.access(path, os.W_OK):
             raise PermissionError(errno.EACCES, "it is write-protected")
         with contextlib.suppress(FileNotFoundError):
