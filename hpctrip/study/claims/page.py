@@ -78,9 +78,7 @@ class Page:
 def _figure(caption: str, file: Path) -> str:
     data = base64.b64encode(file.read_bytes()).decode()
     said = html.escape(caption)
-    return (
-        f'<figure><img alt="{said}" src="data:image/png;base64,{data}"><figcaption>{said}</figcaption></figure>'
-    )
+    return f'<figure><img alt="{said}" src="data:image/png;base64,{data}"><figcaption>{said}</figcaption></figure>'
 
 
 _HTML = """<!doctype html>

@@ -1,4 +1,4 @@
-"""The claims of the paper (arXiv 2507.17904, Sec. 5), in its order. Labels are those of the variants in inputs/studies."""
+"""The claims of the paper (arXiv 2507.17904, Sec. 5), in its order; labels are those of inputs/studies."""
 
 from __future__ import annotations
 
