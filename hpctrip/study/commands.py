@@ -5,15 +5,20 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from hpctrip.app.arguments import FILE, plugins_option
+from hpctrip.app.arguments import FILE, Speed, plugins_option
 from hpctrip.app.commands import inputs
+from hpctrip.app.commands.kit import SITE, a_site
 from hpctrip.base.errors import InputError
 from hpctrip.base.text import printable
 from hpctrip.ranks.launched import launched_size
+
+if TYPE_CHECKING:
+    from hpctrip.study.ledger import Line
+    from hpctrip.study.studies import Study
 
 RESULTS = "results/studies"
 
@@ -54,41 +59,93 @@ jobs_option = click.option(
 )
 @click.option("--small", is_flag=True, help="The study's small form.")
 @click.option(
-    "--list", "listed", is_flag=True, help="Say what is finished, running, failed or stale; make nothing."
-)
-@click.option(
     "-o",
     "overrides",
     multiple=True,
     metavar="KEY=VALUE",
-    help="One line of TOML laid over all runs; or "
-    "several values, 10,20 or 0..9, that take the place of an axis or are one more.",
+    help="One line of TOML laid over all runs. Several values, 10,20 or 0..9, are an axis.",
 )
 @plugins_option
-def study(path: str | None, listed: bool, **asked: Any) -> None:
+@click.option(
+    "--import", "imports", type=FILE, multiple=True, metavar="LEDGER.csv", help="Take up runs made elsewhere."
+)
+@click.option(
+    "--list", "listed", is_flag=True, help="Say what is finished, running, failed or stale, and no more."
+)
+@click.option("--dry-run", "planned", is_flag=True, help="Say what would be made, its wall time and disk.")
+@click.option(
+    "--samples-per-second", type=Speed(), help="For --dry-run: speed of a worker; absent: measured."
+)
+@click.option("--slurm", "submitted", is_flag=True, help="Submit what is left as a job array.")
+@click.option("--at-once", type=click.IntRange(1), metavar="N", help="For --slurm: so many tasks at a time.")
+@a_site
+@click.option(
+    "--task",
+    type=click.IntRange(0),
+    hidden=True,
+    help="Make the run of this index, on the ranks that there are.",
+)
+def study(path: str | None, **asked: Any) -> None:
     """Make all runs of a study that are not finished, then its table and figures; without FILE: list what there is.
 
     Each run is made once and kept by what it is made of (input, data, code of your own), so studies share runs,
     and a study that is started again, after a kill or with another input, does only what is missing.
     """
-    from hpctrip.study.run import chosen, run
-    from hpctrip.study.studies import Asked, found_file, read_studies
-
     if path is None:
         _list_shipped()
-        return
-    _alone()
+    elif asked["task"] is not None:
+        from hpctrip.study.slurm import run_task
+
+        run_task(asked["task"], lambda: _read(path, asked))
+    else:
+        _alone()
+        _study(path, asked)
+
+
+def _read(path: str, asked: dict[str, Any]) -> list[Study]:
+    from hpctrip.study.studies import Asked, found_file, read_studies
+
     given = Asked(Path(asked["out"]), asked["overrides"], asked["plugins"], asked["small"])
-    studies = read_studies(found_file(path), given)
-    if listed:
+    return read_studies(found_file(path), given)
+
+
+def _study(path: str, asked: dict[str, Any]) -> None:
+    from hpctrip.study import run as runs
+
+    studies = _read(path, asked)
+    for line in runs.take_up_all(studies, asked["imports"]):
+        click.echo(printable(line, 1000))
+    lines = runs.chosen(studies, asked["only"])
+    if asked["listed"] or asked["planned"] or asked["submitted"]:
         for one in studies:
             one.ledger.write()
-        for line in chosen(studies, asked["only"]):
+    if asked["listed"]:
+        for line in lines:
             click.echo(printable(f"{line.status:11}  {line.entry.name}  {line.reason}".rstrip(), 300))
+    elif asked["planned"]:
+        runs.plan(lines, asked["jobs"], asked["samples_per_second"])
+    elif asked["submitted"]:
+        _submit(path, studies, [line for line in lines if not line.finished], asked)
+    else:
+        runs.run(studies, asked["only"], asked["jobs"], asked["ranks"], _again())
+
+
+def _submit(path: str, studies: list[Study], todo: list[Line], asked: dict[str, Any]) -> None:
+    from hpctrip.study.slurm import submit
+
+    if not todo:
+        click.echo("nothing is left to make")
         return
-    run(
-        studies, asked["only"], asked["jobs"], asked["ranks"], f"python -m hpctrip {shlex.join(sys.argv[1:])}"
-    )
+    words = [path, "--out", asked["out"], *(["--small"] if asked["small"] else [])]
+    words += [word for line in asked["overrides"] for word in ("-o", line)]
+    words += [word for file in asked["plugins"] for word in ("--plugin", file)]
+    job = submit(studies, todo, asked["at_once"], words, **{name: asked[name] for name in SITE})
+    click.echo(f"job {job}: {len(todo)} runs as tasks of an array")
+    click.echo(f"table and figures, once it is over: python -m hpctrip study {shlex.join(words)}")
+
+
+def _again() -> str:
+    return f"python -m hpctrip {shlex.join(sys.argv[1:])}"
 
 
 _SWEEP = """
@@ -121,7 +178,7 @@ def run(jobs: int | None, **given: Any) -> None:
         raise InputError(f"--out {folder}", "is one file, and a sweep makes several", "name a folder")
     if given["overwrite"]:
         raise InputError("--overwrite", "a sweep keeps each run by its input: there is nothing to overwrite")
-    make([sweep], None, jobs, 1, f"python -m hpctrip {shlex.join(sys.argv[1:])}")
+    make([sweep], None, jobs, 1, _again())
 
 
 run.params[1:1] = inputs.run.params

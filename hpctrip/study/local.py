@@ -136,7 +136,7 @@ class Crew:
                 self.runs.failure(entry.identity), f"{' | '.join(end.reason.splitlines())}\n".encode()
             )
         if end.how == worker.FINISHED:
-            self.runs.log(entry.identity).unlink(missing_ok=True)
+            self.runs.settle(entry.identity)
         ended(entry, end)
 
     def _hire(self) -> Worker:

@@ -26,7 +26,6 @@ from hpctrip.study.grid import Entry
 from hpctrip.study.imported import read_imported
 
 FINISHED, RUNNING, INTERRUPTED, FAILED, PLANNED = "finished", "running", "interrupted", "failed", "planned"
-WORKLOAD = "workload."
 
 
 @dataclass(frozen=True)
@@ -67,6 +66,12 @@ class Pool:
         """Why a run failed."""
         return self.log(identity).with_suffix(".failed")
 
+    def settle(self, identity: str) -> None:
+        """A run is finished: what it needed to go on is removed. It never will, as stop rules are part of its
+        identity."""
+        for path in (self.log(identity), *generations(self.results(identity))):
+            path.unlink(missing_ok=True)
+
     def look(self, entry: Entry) -> Evidence:
         """What is known of a run now."""
         file = self.results(entry.identity)
@@ -80,7 +85,8 @@ class Pool:
             return Evidence(FINISHED, run.meta["stop_reason"], run, file)
         elsewhere = self.imported(entry.identity)
         if elsewhere.exists():
-            return Evidence(FINISHED, "imported", read_imported(elsewhere, entry), elsewhere, imported=True)
+            run = read_imported(elsewhere, entry)
+            return Evidence(FINISHED, run.meta["stop_reason"], run, elsewhere, imported=True)
         if is_held(file):
             return Evidence(RUNNING, "", run, file)
         if said := _text(self.failure(entry.identity)):
@@ -126,6 +132,8 @@ def unlike(run: Run, entry: Entry) -> str:
     read = read_sources(run.meta["sources"], str(run.path))
     code = [{s.digest for s in sources if s.key == PLUGINS} for sources in (read, entry.sources)]
     files = [
-        pair[0].key for pair in differing_sources(read, entry.sources) if not pair[0].key.startswith(WORKLOAD)
+        pair[0].key
+        for pair in differing_sources(read, entry.sources)
+        if not pair[0].key.startswith("workload.")
     ]
     return ", ".join([*keys, *files, *([PLUGINS] if code[0] != code[1] else [])])

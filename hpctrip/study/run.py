@@ -14,9 +14,10 @@ from hpctrip.base.text import printable
 from hpctrip.study import pool, worker
 from hpctrip.study.display import Display
 from hpctrip.study.grid import Entry
+from hpctrip.study.imported import take_up
 from hpctrip.study.ledger import Line
 from hpctrip.study.local import Crew, capacity
-from hpctrip.study.studies import Study
+from hpctrip.study.studies import Study, all_entries
 from hpctrip.study.worker import End
 
 
@@ -34,6 +35,29 @@ def chosen(studies: Sequence[Study], only: str | None) -> list[Line]:
             f"--only {only}", "no run has such a name", f"the first is {names[0]!r}; --list shows all"
         )
     return list(found.values())
+
+
+def take_up_all(studies: Sequence[Study], ledgers: Sequence[str]) -> list[str]:
+    """Take up the finished rows of ledgers that were written elsewhere; returns what is to be said. Raises InputError
+    where none of a ledger's rows is a run of the studies."""
+    said, folder = [], studies[0].ledger.runs.folder / "runs"
+    for ledger in ledgers:
+        taken, others = take_up(ledger, all_entries(studies), folder)
+        if not taken:
+            problem = f"none of its {others} finished rows is a run of this study: input, data or code differ"
+            raise InputError(ledger, problem, "import the ledger of the same study, made by the same hpctrip")
+        left = f"; {others} rows of other inputs were left out" if others else ""
+        said.append(f"{ledger}: {taken} finished runs taken up{left}")
+    return said
+
+
+def plan(lines: Sequence[Line], jobs: int | None, samples_per_second: float | None) -> None:
+    """Say what is to be made and what it will take."""
+    from hpctrip.study.plan import groups, report
+
+    found = groups(lines, samples_per_second)
+    for line in report(lines, found, jobs or capacity()[0]):
+        click.echo(printable(line, 1000))
 
 
 def run(studies: Sequence[Study], only: str | None, jobs: int | None, ranks: int, again: str) -> None:

@@ -15,7 +15,7 @@ from hpctrip.base.shipped import STUDIES, shipped
 from hpctrip.record.csv import csv_bytes
 from hpctrip.study import table
 from hpctrip.study.file import StudyFile
-from hpctrip.study.grid import entries, is_one_value
+from hpctrip.study.grid import Entry, entries, is_one_value
 from hpctrip.study.ledger import Ledger
 from hpctrip.study.pictures import draw
 from hpctrip.study.pool import Pool
@@ -82,6 +82,15 @@ def read_studies(path: str, asked: Asked) -> list[Study]:
         places[name] = place
         studies.append(study)
     return studies
+
+
+def all_entries(studies: Sequence[Study]) -> list[Entry]:
+    """The runs of all studies, each once, in order: what an index of an array counts."""
+    first: dict[str, Entry] = {}
+    for study in studies:
+        for entry in study.ledger.entries:
+            first.setdefault(entry.identity, entry)
+    return list(first.values())
 
 
 def swept(paths: Sequence[str], asked: Asked) -> Study | None:

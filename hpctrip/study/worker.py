@@ -29,7 +29,6 @@ from hpctrip.base.errors import HpctripError, InterruptedRun
 from hpctrip.base.inputs import Tables
 from hpctrip.base.output import replace_file
 from hpctrip.base.plugins import Extensions
-from hpctrip.record.checkpoint import generations
 from hpctrip.record.lock import HeldError, is_held
 from hpctrip.sim.state import State
 
@@ -99,9 +98,6 @@ def work(study: Connection, command: Sequence[str]) -> None:
                 sys.stdout.flush()
                 for number, kept in zip((1, 2), terminal, strict=True):
                     os.dup2(kept, number)
-            if end.how == FINISHED:  # stop rules are part of what a run is here: it will never go on
-                for checkpoint in generations(job.results):
-                    checkpoint.unlink(missing_ok=True)
             study.send(end)
 
 
