@@ -42,7 +42,9 @@ setup(
     python_requires=">=3.11",
     packages=find_packages(include=["hpctrip", "hpctrip.*"]),
     # hpctrip/inputs and hpctrip/slurm are links to the folders at the top: found there whether installed or not
-    package_data={"hpctrip": ["app/*.toml", "inputs/*.toml", "slurm/*.sh", "py.typed"]},
+    package_data={
+        "hpctrip": ["app/*.toml", "inputs/*.toml", "inputs/studies/*.toml", "slurm/*.sh", "py.typed"]
+    },
     # A bound is the oldest version that passes the tests (`.ci/matrix lowest`), not the oldest that installs.
     install_requires=[
         "torch>=2.4",
@@ -69,5 +71,5 @@ setup(
         "llm": LLM,  # language models; nothing else imports them
         "test": ["pytest>=8.2", "pytest-timeout>=2.3.1", "hypothesis>=6.100", "setuptools>=70.1", *LLM],
     },
-    entry_points={"console_scripts": ["hpctrip=hpctrip.app.cli:main"]},
+    entry_points={"console_scripts": ["hpctrip=hpctrip.__main__:main"]},
 )

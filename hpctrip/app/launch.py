@@ -38,9 +38,14 @@ from hpctrip.record.writer import Recorder
 from hpctrip.sim.state import State
 
 
-def launch(begin: Callable[[], Start], guardian: Guardian | None = None, quiet: bool = False) -> str | None:
+def launch(
+    begin: Callable[[], Start],
+    guardian: Guardian | None = None,
+    quiet: bool = False,
+    watch: Callable[[State], None] | None = None,
+) -> str | None:
     """Find out where to start, train, write the results file: its path at rank 0, None elsewhere. Every rank calls it;
-    rank 0 reports, unless `quiet`.
+    rank 0 reports, unless `quiet`, and calls `watch` after every round.
 
     `begin` is called at rank 0; `guardian` leaves as soon as the watchdogs watch. Raises InputError for bad input (on
     rank 0; the other ranks end quietly), DivergedError, and InterruptedRun (everywhere in its quiet form) where the run
@@ -75,11 +80,13 @@ def launch(begin: Callable[[], Start], guardian: Guardian | None = None, quiet: 
         # the watchdog first: hosts wait for each other already where a transport is opened
         with _watchdog(ranks, given.experiment.watchdog):
             guardian.over()
-            _run(given, ranks, begun, resumed, quiet)
+            _run(given, ranks, begun, resumed, partial(Progress, quiet=quiet, watch=watch))
         return path
 
 
-def _run(given: Input, first_ranks: Ranks, begun: list[Start], resumed: bool, quiet: bool) -> None:
+def _run(
+    given: Input, first_ranks: Ranks, begun: list[Start], resumed: bool, reports: Callable[..., Progress]
+) -> None:
     """Train what is given. `begun` holds rank 0's start, and nothing elsewhere."""
     experiment = given.experiment
     with (
@@ -96,7 +103,7 @@ def _run(given: Input, first_ranks: Ranks, begun: list[Start], resumed: bool, qu
             _, params = train(host, State(), params, None)
             ranks.lead(partial(Leader.finish, None, None, params))
             return
-        _lead(aggregator, given, begun[0], everyone or [], params, read, quiet)
+        _lead(aggregator, given, begun[0], everyone or [], params, read, reports)
 
 
 def _parts(experiment: Experiment, ranks: Ranks) -> tuple[Host, Aggregator | None]:
@@ -141,7 +148,7 @@ def _lead(
     everyone: list[RankFacts],
     params: torch.Tensor,
     read: _Read,
-    quiet: bool,
+    reports: Callable[..., Progress],
 ) -> None:
     """Rank 0's part from the first round on. `everyone` are the facts of every rank."""
     ranks, experiment, saved = aggregator.ranks, aggregator.experiment, start.checkpoint
@@ -173,7 +180,7 @@ def _lead(
         files.clear()  # of the run that this one replaces
     checkpointer = Checkpointer(experiment.checkpoint, files, given.toml, about, state.round)
     interruption = Interruption(experiment.interrupt, start.path, [rank.host for rank in everyone])
-    with Progress(aggregator, start.path, quiet) as progress:
+    with reports(aggregator, start.path) as progress:
         progress.say(f"hosts train {'; '.join(dict.fromkeys(rank.engine for rank in hosts))}")
         changes = _changes(before.get("made_with", {}), about["made_with"])
         for note in filter(None, (start.lock.note, *start.notes, *read.notes, *changes)):

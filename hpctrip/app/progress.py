@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
@@ -17,8 +19,15 @@ from hpctrip.sim.state import State
 class Progress:
     """Announces the run, follows it, and says at the end which rule stopped it and where the file is."""
 
-    def __init__(self, aggregator: Aggregator, path: str, quiet: bool = False):
-        self.aggregator, self.path = aggregator, path
+    def __init__(
+        self,
+        aggregator: Aggregator,
+        path: str,
+        quiet: bool = False,
+        watch: Callable[[State], None] | None = None,
+    ):
+        """`quiet`: says nothing; `watch` is called after every round."""
+        self.aggregator, self.path, self.watch = aggregator, path, watch
         self.stop = aggregator.experiment.stop
         # Under a launcher always lines: Open MPI gives a rank a pseudo-terminal even where its own output is a file.
         force_terminal = False if aggregator.ranks.size > 1 else None
@@ -69,6 +78,8 @@ class Progress:
         else:
             line = f"k {row.num_sites}{arrived}  accuracy {accuracy}  clock {row.clock_s / HOUR_S:.3f} h"
             self.bar.update(self.task, completed=row.round, line=line)
+        if self.watch:
+            self.watch(state)
 
     def say(self, line: str) -> None:
         """One more line."""

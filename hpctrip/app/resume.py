@@ -128,7 +128,11 @@ def start_or_resume(
     requeued. Raises InputError where what lies at `out` belongs to another input, or is damaged."""
     if out is None:
         raise InputError("--resume", "no results file is named", "add --out FILE.h5")
-    given = read_input(paths, overrides, plugins)
+    return start_or_go_on(read_input(paths, overrides, plugins), out)
+
+
+def start_or_go_on(given: Input, out: str) -> Start:
+    """The same for an input that has been read. Raises HeldError where another job has the results file."""
     with _locked(out, overwrite=True) as lock:
         start = Start(given, out, lock)
         found, file, notes = checkpoints.newest(out)

@@ -9,13 +9,14 @@ cancels from the choice of k.
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from rich.console import Group
 
 from hpctrip.app.aggregator import Aggregator
 from hpctrip.app.experiment import Experiment
+from hpctrip.app.forecast.cost import wall_s, written_bytes
 from hpctrip.app.forecast.report import report
 from hpctrip.app.forecast.rounds import first_rounds
 from hpctrip.app.forecast.speed import Speed, probe
@@ -48,14 +49,9 @@ def forecast(
     """The report. `bandwidth_bps` is that of a rank's link to the others, `memory_bytes` what a host has (None: not
     known). Raises
     InputError for bad input."""
-    with reading():
-        torch.set_num_threads(experiment.ranks.threads)
-        device, kind = _device(experiment.ranks.device if planned == "auto" else planned)
-        num_sites = experiment.num_sites()
-        experiment.workload.prepare_data(experiment.seed)
-        task = experiment.workload.checked_task(experiment.seed)
-        aggregator = Aggregator(Host(experiment, num_sites, task, PlannedRanks(num_ranks), device, kind))
+    aggregator, device = _built(experiment, num_ranks, planned)
     rounds = first_rounds(aggregator, num_rounds)
+    kind = aggregator.host.hosts_kind
     if samples_per_second is not None:
         speed = Speed(samples_per_second, math.inf, "as given")
     elif device.type == kind:
@@ -63,6 +59,41 @@ def forecast(
     else:
         speed = Speed(math.nan, math.inf, "there is no GPU here to measure it; --samples-per-second gives it")
     return report(aggregator, rounds, speed, bandwidth_bps, memory_bytes or math.inf)
+
+
+class Estimate(NamedTuple):
+    """What a run alone on this machine takes at most: up to its max_rounds."""
+
+    wall_s: float
+    results_bytes: int
+    checkpoint_bytes: int
+    """Of one of two."""
+    speed: Speed
+
+
+def estimate(experiment: Experiment, num_rounds: int, speed: Speed | None) -> Estimate:
+    """The same in numbers, for one rank: from its first `num_rounds` rounds, at a speed that is measured here where it
+    is not known. Raises InputError for bad input."""
+    aggregator, _ = _built(experiment, 1, "auto")
+    rounds = first_rounds(aggregator, num_rounds)
+    speed = speed or probe(aggregator.host, max(map(len, rounds[0].assignment.blocks), default=1))
+    walls = wall_s(aggregator.host, rounds, speed, math.inf)
+    rest = max(0, experiment.stop.max_rounds - len(rounds))
+    written = written_bytes(aggregator, rounds[-1])
+    wall = float(walls.sum() + rest * walls[-1])
+    return Estimate(wall, written["results"], written["checkpoint"], speed)
+
+
+def _built(experiment: Experiment, num_ranks: int, planned: Planned) -> tuple[Aggregator, torch.device]:
+    """The parts of the run on planned ranks, and the device to measure on."""
+    with reading():
+        torch.set_num_threads(experiment.ranks.threads)
+        device, kind = _device(experiment.ranks.device if planned == "auto" else planned)
+        num_sites = experiment.num_sites()
+        experiment.workload.prepare_data(experiment.seed)
+        task = experiment.workload.checked_task(experiment.seed)
+        host = Host(experiment, num_sites, task, PlannedRanks(num_ranks), device, kind)
+        return Aggregator(host), device
 
 
 def _device(name: str) -> tuple[torch.device, str]:

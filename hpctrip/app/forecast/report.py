@@ -50,13 +50,13 @@ def report(
         "hosts train": f"on a {'GPU' if host.hosts_kind == 'cuda' else 'CPU'}, {host.engine_choice}, {host.block_rule}",
         "local training": local_training(flat({"train": resolved(host.work)})),
         "model": f"{len(host.initial_params):,} parameters",
-        "exchange": f"per rank and round: {_size(sent.up)} up, {_size(sent.down)} down, "
-        f"{_size(sent.counters + sent.message)} of counters and assignment; "
+        "exchange": f"per rank and round: {size(sent.up)} up, {size(sent.down)} down, "
+        f"{size(sent.counters + sent.message)} of counters and assignment; "
         f"{sent.seconds(bandwidth_bps):.2g} s a round at {bandwidth_bps / 1e9:g} Gbit/s",
         "simulated WAN": f"updates of {aggregator.updates}",
-        "memory, a host": ", ".join(f"{name} {_size(memory[name])}" for name in _OF_A_HOST if memory[name])
-        + f"; besides: activations, and the process itself (this one: {_size(own)})",
-        "memory, aggregator": _size(memory["aggregator"]) if ranks.size > 1 else "as the host",
+        "memory, a host": ", ".join(f"{name} {size(memory[name])}" for name in _OF_A_HOST if memory[name])
+        + f"; besides: activations, and the process itself (this one: {size(own)})",
+        "memory, aggregator": size(memory["aggregator"]) if ranks.size > 1 else "as the host",
         "speed of a host": (f"{speed.train_per_s:,.0f} samples/s trained" if known else "not known")
         + (f", {speed.evaluate_per_s:,.0f} evaluated" if math.isfinite(speed.evaluate_per_s) else "")
         + f" ({speed.origin})",
@@ -64,9 +64,9 @@ def report(
         f"{_duration(walls.sum() + rest * walls[-1])} for max_rounds = {e.stop.max_rounds}"
         if known
         else "not known",
-        "written": f"{results}: at most {_size(written['results'])} after max_rounds; "
+        "written": f"{results}: at most {size(written['results'])} after max_rounds; "
         + (
-            f"{' and '.join(checkpoints.SUFFIXES)} beside it: {_size(written['checkpoint'])} each; "
+            f"{' and '.join(checkpoints.SUFFIXES)} beside it: {size(written['checkpoint'])} each; "
             if e.checkpoint.enabled
             else "no checkpoints; "
         )
@@ -87,7 +87,7 @@ def _too_much(memory: dict[str, int], most: float) -> Iterator[str]:
     needed = sum(memory[name] for name in _OF_A_HOST)
     if needed > most:
         yield (
-            f"a host needs {_size(needed)}, and activations besides, but has {_size(most)}; use a smaller model, or "
+            f"a host needs {size(needed)}, and activations besides, but has {size(most)}; use a smaller model, or "
             "smaller blocks (engine.sites_per_block, engine.lanes)"
         )
 
@@ -137,7 +137,8 @@ def _hosts_table(last: PlannedRound) -> Table:
     return table
 
 
-def _size(num_bytes: float) -> str:
+def size(num_bytes: float) -> str:
+    """Bytes in a few characters: 1.5 GB."""
     for unit in ("bytes", "kB", "MB", "GB"):
         if num_bytes < 1000 or unit == "GB":
             break
