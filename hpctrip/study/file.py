@@ -114,7 +114,7 @@ class Picture(Component):
         if self.name not in FIGURES:
             raise ValueError(f"no figure is called {self.name!r}; {unknown_name(self.name, FIGURES)}")
         chosen = FIGURES[self.name]
-        if not chosen.source.of_many:
+        if chosen.source.of_study is None:
             raise ValueError(f"{self.name} is drawn of {chosen.source.needs}, not of a study")
         known = {option.name: option for option in chosen.options}
         for name, value in self.options.items():

@@ -28,7 +28,9 @@ def draw(pictures: Sequence[Picture], ledger: Ledger, lines: Sequence[Line]) -> 
         twice = [other.name for other in pictures[:number]].count(picture.name)
         path = ledger.folder / f"{picture.name}{f'_{twice + 1}' if twice else ''}.png"
         try:
-            drawing = FIGURES[picture.name](runs, **picture.options)
+            of_study = FIGURES[picture.name].source.of_study
+            assert of_study is not None  # the study file was checked
+            drawing = FIGURES[picture.name](of_study(runs), **picture.options)
         except (HpctripError, KeyError, ValueError) as error:
             imported = sum(line.evidence.imported for line in finished)
             why = f"{imported} imported runs lack what it draws" if imported else str(error).splitlines()[0]

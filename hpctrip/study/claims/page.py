@@ -45,6 +45,25 @@ class Page:
         return f"{len(self.found)} claims: {said}"
 
     @property
+    def lines(self) -> list[str]:
+        """The page as it is printed."""
+        said = []
+        for claim, finding in self.found:
+            paper = f" (paper: {claim.paper})" if claim.paper else ""
+            said += [f"{finding.ordering:9}  {claim.figure}: {claim.says}{paper}", f"{'':11}{finding.ours}"]
+            said += [f"{'':11}{finding.magnitude}"] if finding.magnitude else []
+        return [*said, self.summary]
+
+    @property
+    def plain(self) -> list[dict[str, str | int]]:
+        """One object a claim, for other programs."""
+        names = ("figure", "claim", "paper", "ours", "ordering", "magnitude", "seeds", "study")
+        return [
+            dict(zip(names, row, strict=True)) | {"seeds": finding.num_seeds}
+            for row, (_, finding) in zip(self.rows, self.found, strict=True)
+        ]
+
+    @property
     def markdown(self) -> str:
         """The page as Markdown; pictures are linked by their names."""
         table = [HEAD, ("---",) * len(HEAD), *self.rows]

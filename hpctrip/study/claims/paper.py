@@ -14,8 +14,8 @@ from hpctrip.study.claims.sweeps import (
 )
 from hpctrip.study.claims.world import DelayIsNotLinear, Overhead, SparePower, StartsSmallAndGrows
 
-POWERTRIP, STATIC, RANDOM, RADIUS = "PowerTrip", "Static", "Random", "Fixed radius"
-HIGHEST, CENTRAL_25, CENTRAL_50 = "Highest power", "Centralized 25 %", "Centralized 50 %"
+POWERTRIP, STATIC, RANDOM, RADIUS = "PowerTrip", "static optimal", "random", "fixed radius"
+HIGHEST, CENTRAL_25, CENTRAL_50 = "highest power", "centralized 25 %", "centralized 50 %"
 
 FIG09_HOURS = {
     POWERTRIP: 0.65,
@@ -105,15 +105,15 @@ CLAIMS: tuple[Claim, ...] = (
         POWERTRIP,
         "fig09",
     ),
-    Takes("Fig 13", "PowerTrip at 1 GB", "0.94 h", "fig13", f"1 GB, {POWERTRIP}", 0.94),
-    Takes("Fig 13", "PowerTrip at 2 GB", "1.02 h", "fig13", f"2 GB, {POWERTRIP}", 1.02),
+    Takes("Fig 13", "PowerTrip at 1 GB", "0.94 h", "fig13", f"update size = 1 GB, {POWERTRIP}", 0.94),
+    Takes("Fig 13", "PowerTrip at 2 GB", "1.02 h", "fig13", f"update size = 2 GB, {POWERTRIP}", 1.02),
     Faster(
         "Fig 13",
         "At 2 GB, PowerTrip beats the static cohort",
         "23 %",
         "fig13",
-        f"2 GB, {POWERTRIP}",
-        f"2 GB, {STATIC}",
+        f"update size = 2 GB, {POWERTRIP}",
+        f"update size = 2 GB, {STATIC}",
         0.233,
     ),
     FasterInAll(
@@ -122,14 +122,14 @@ CLAIMS: tuple[Claim, ...] = (
         "",
         "fig13",
         POWERTRIP,
-        (STATIC, CENTRAL_25),
-        ("1 GB", "1.5 GB", "2 GB"),
+        (STATIC, HIGHEST, RANDOM),
+        ("update size = 1 GB", "update size = 1.5 GB", "update size = 2 GB"),
     ),
     Faster(
         "Fig 14",
         "On spoken words, PowerTrip beats the static cohort",
         "32 %",
-        "fig14_speech",
+        "speech_policies",
         POWERTRIP,
         STATIC,
         0.32,
@@ -138,7 +138,7 @@ CLAIMS: tuple[Claim, ...] = (
         "Fig 14",
         "On Shakespeare, PowerTrip beats the static cohort",
         "19 %",
-        "fig14_shakespeare",
+        "shakespeare_policies",
         POWERTRIP,
         STATIC,
         0.19,
