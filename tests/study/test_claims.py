@@ -281,10 +281,12 @@ def test_the_page_counts_escapes_and_carries_its_pictures(tmp_path):
     picture.write_bytes(b"\x89PNG")
     claim = Claim("Fig 9", "a < b | c", "", "fig09")
     page = Page(
-        [(claim, Finding(Verdict.MET, "<i>2</i>", num_seeds=3))], ["clock = straggler"], [("Fig 9", picture)]
+        [(claim, Finding(Verdict.MET, "<i>2</i>", num_seeds=3))],
+        ["clock = straggler"],
+        {"fig09_policies.png": picture},
     )
     assert page.summary == "1 claims: 1 met"
     assert "| Fig 9 | a < b \\| c |  | <i>2</i> | met |  | 3 | fig09 |" in page.markdown.splitlines()
-    assert "* clock = straggler" in page.markdown and "![Fig 9](fig09.png)" in page.markdown
+    assert "* clock = straggler" in page.markdown and "![fig09 policies](fig09_policies.png)" in page.markdown
     assert "<td>a &lt; b | c</td>" in page.html and "<td>&lt;i&gt;2&lt;/i&gt;</td>" in page.html
     assert "data:image/png;base64,iVBORw==" in page.html and "http" not in page.html

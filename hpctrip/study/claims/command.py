@@ -27,8 +27,8 @@ def claims(
     """Check every claim of the paper against the studies in DIR (default: results/studies).
 
     Ordering (who is faster, whether it grows) is told apart from magnitude (our number against the paper's). Writes
-    claims.md, and claims.html with the studies' figures inside. What was not run is said; nothing is made here: that is
-    `hpctrip study paper`.
+    claims.md with the studies' figures beside it, and claims.html with all of it in one file. What was not run is said;
+    nothing is made here: that is `hpctrip study paper`.
     """
     from hpctrip.base.output import replace_file
     from hpctrip.study.claims.gather import gathered
@@ -40,6 +40,8 @@ def claims(
     written = [(goes / "claims.md", page.markdown), (goes / "claims.html", page.html)]
     for file, text in written:
         replace_file(file, text.encode())
+    for name, picture in page.pictures.items():
+        replace_file(goes / name, picture.read_bytes())
     if form == "json":
         click.echo(json.dumps(page.plain, indent=1))
         return

@@ -38,11 +38,11 @@ def gathered(asked: Asked) -> Page:
     evidence = {study.file.name: dict(_variants(study, lines[study.file.name])) for study in studies}
     found = [(claim, claim.finding(evidence)) for claim in CLAIMS]
     facts = [fact for study in studies for fact in _facts(study, lines[study.file.name])]
-    pictures = [
-        (f"{study.title}: {file.stem}", file)
+    pictures = {
+        f"{study.ledger.name}_{file.name.removeprefix(f'{study.file.name}_')}": file
         for study in studies
         for file in sorted(study.ledger.folder.glob("*.png"))
-    ]
+    }
     return Page(found, [*facts, *_commands(studies, asked)], pictures)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import base64
 import html
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from hpctrip.study.claims.base import Claim, Finding, Verdict
@@ -26,8 +26,8 @@ class Page:
     found: Sequence[tuple[Claim, Finding]]
     facts: Sequence[str]
     """One line each: readings and constants in force, what is synthetic, what was calibrated, commands."""
-    pictures: Sequence[tuple[str, Path]] = ()
-    """(caption, PNG)."""
+    pictures: Mapping[str, Path] = field(default_factory=dict)
+    """{name that it has beside the page: PNG}."""
 
     @property
     def rows(self) -> list[tuple[str, ...]]:
@@ -70,8 +70,8 @@ class Page:
         lines = ["# The paper's claims, checked", "", f"{self.summary}. {METHOD}", ""]
         lines += [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in table]
         lines += ["", "## What was run", "", *(f"* {fact}" for fact in self.facts)]
-        for caption, file in self.pictures:
-            lines += ["", f"![{caption}]({file.name})"]
+        for name in self.pictures:
+            lines += ["", f"![{_caption(name)}]({name})"]
         return "\n".join(lines) + "\n"
 
     @property
@@ -89,9 +89,13 @@ class Page:
             "</tbody></table><h2>What was run</h2><ul>",
             *(f"<li>{html.escape(fact)}</li>" for fact in self.facts),
             "</ul>",
-            *(_figure(caption, file) for caption, file in self.pictures),
+            *(_figure(_caption(name), file) for name, file in self.pictures.items()),
         ]
         return _HTML.format(body="\n".join(body))
+
+
+def _caption(name: str) -> str:
+    return name.removesuffix(".png").replace("_", " ")
 
 
 def _figure(caption: str, file: Path) -> str:
