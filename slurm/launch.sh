@@ -34,33 +34,6 @@ launch() {
     exec $launcher -m hpctrip "$@"
 }
 
-# `choose_task NAME LIST SEEDS`, for the tasks of a sweep: array index i means item i / (number of seeds) of LIST, whose
-# plural is NAME, as $chosen, and item i modulo (number of seeds) of SEEDS as $seed.
-choose_task() {
-    local items seeds index=$SLURM_ARRAY_TASK_ID
-    read -ra items <<< "$2"
-    read -ra seeds <<< "$3"
-    local tasks=$((${#items[@]} * ${#seeds[@]}))
-    if ((index >= tasks)); then
-        echo "array index $index: ${#items[@]} $1 x ${#seeds[@]} seeds need --array=0-$((tasks - 1))" >&2
-        exit 2
-    fi
-    chosen=${items[index / ${#seeds[@]}]}
-    seed=${seeds[index % ${#seeds[@]}]}
-}
-
-# `choose_folder NAME ARGUMENTS...`, for the tasks of a sweep: $folder is results/NAME, or results/$HPCTRIP_SWEEP. What
-# the arguments change is a folder inside NAME, e.g. results/NAME/train.lr=0.05, so that each sweep has files of its own.
-# Names that come out alike do no harm: hpctrip refuses to go on with the file of another input.
-choose_folder() {
-    local word changed=
-    for word in "${@:2}"; do
-        [[ $word == -o ]] || changed+=,${word#-o}
-    done
-    changed=${changed//[^A-Za-z0-9._=,-]/_}
-    folder=results/${HPCTRIP_SWEEP:-$1${changed:+/$(cut -c 2-200 <<< "$changed")}}
-}
-
 # Under a launcher that does not fit the MPI library every rank believes to be alone. So each is tried, which takes a
 # second, until rank 0 sees all the others. What the wrong ones complain about is of interest only if none fits.
 choose_launcher() {

@@ -147,7 +147,7 @@ def hpctrip():
     """`hpctrip(*args) -> Ended`: the real command line, in this process."""
 
     def run(*args: str) -> Ended:
-        from hpctrip.app.cli import main
+        from hpctrip.__main__ import main
 
         out, err = io.StringIO(), io.StringIO()
         with (

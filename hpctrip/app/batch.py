@@ -19,6 +19,21 @@ def scripts() -> dict[str, str]:
     return {name: described(file) for name, file in shipped(SCRIPTS).items() if name != LIBRARY}
 
 
+def site_script(
+    name: str,
+    path: str,
+    account: str | None = None,
+    partition: str | None = None,
+    options: Iterable[str] = (),
+    **settings: str | None,
+) -> str:
+    """`batch_script` with what a person says of a site: `settings` are the library's variables without HPCTRIP_."""
+    given = {"--account": account, "--partition": partition}
+    lines = [*(f"{option}={value}" for option, value in given.items() if value), *options]
+    variables = {f"HPCTRIP_{key.upper()}": value for key, value in settings.items() if value is not None}
+    return batch_script(name, path, lines, variables)
+
+
 def batch_script(name: str, path: str, options: Iterable[str], settings: Mapping[str, str]) -> str:
     """The text of the script `name` as the file `path`: in one piece, as it can be submitted from anywhere.
 

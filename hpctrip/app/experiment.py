@@ -209,8 +209,12 @@ def read_input(
     """
     (*layers, last), extensions = read_given(paths, overrides, plugins)
     extensions.run()
-    embedded = files("hpctrip.app").joinpath("default.toml").read_text()
-    return resolve(laid_over({}, [*(layers or [tomllib.loads(embedded)]), last]), extensions)
+    return resolve(laid_over({}, [*(layers or [demonstration()]), last]), extensions)
+
+
+def demonstration() -> Tables:
+    """The embedded scenario, which stands where no input file is given."""
+    return tomllib.loads(files("hpctrip.app").joinpath("default.toml").read_text())
 
 
 def read_given(
@@ -223,14 +227,14 @@ def read_given(
     named: object = []
     for path, layer in zip([*paths, ""], layers, strict=True):
         if "plugins" in layer:
-            named = layer["plugins"] = _seen_from_here(layer["plugins"], os.path.dirname(path))
+            named = layer["plugins"] = seen_from_here(layer["plugins"], os.path.dirname(path))
     if extra := list(plugins):
         named = layers[-1]["plugins"] = [*(named if isinstance(named, list) else []), *extra]
     known = [path for path in named if isinstance(path, str)] if isinstance(named, list) else []
     return layers, Extensions.of(known)
 
 
-def _seen_from_here(named: object, folder: str) -> object:
+def seen_from_here(named: object, folder: str) -> object:
     """The paths in a list, relative to the folder of their file; what is no path is left for the validation."""
     if not isinstance(named, list):
         return named

@@ -47,9 +47,14 @@ from hpctrip.record.writer import Recorder
 from hpctrip.sim.state import State
 
 
-def launch(begin: Callable[[], Start], guardian: Guardian | None = None, quiet: bool = False) -> str | None:
+def launch(
+    begin: Callable[[], Start],
+    guardian: Guardian | None = None,
+    quiet: bool = False,
+    watch: Callable[[State], None] | None = None,
+) -> str | None:
     """Find out where to start, train, write the results file: its path at rank 0, None elsewhere. Every rank calls it;
-    rank 0 reports, unless `quiet`.
+    rank 0 reports, unless `quiet`, and calls `watch` after every round.
 
     `begin` is called at rank 0; `guardian` leaves as soon as the watchdogs watch. Raises InputError for bad input (on
     rank 0; the other ranks end quietly), DivergedError, and InterruptedRun (everywhere in its quiet form) where the run
@@ -84,11 +89,17 @@ def launch(begin: Callable[[], Start], guardian: Guardian | None = None, quiet: 
         # the watchdog first: hosts wait for each other already where a transport is opened
         with _watchdog(ranks, given.experiment.watchdog):
             guardian.over()
-            _run(given, ranks, begun, quiet)
+            _run(given, ranks, begun, quiet, watch)
         return path
 
 
-def _run(given: Input, first_ranks: Ranks, begun: list[Start], quiet: bool) -> None:
+def _run(
+    given: Input,
+    first_ranks: Ranks,
+    begun: list[Start],
+    quiet: bool,
+    watch: Callable[[State], None] | None,
+) -> None:
     """Train what is given. `begun` holds rank 0's start, and nothing elsewhere."""
     experiment = given.experiment
     with (
@@ -119,7 +130,7 @@ def _run(given: Input, first_ranks: Ranks, begun: list[Start], quiet: bool) -> N
             ranks.lead(partial(Leader.finish, None, None, ""))
             return
         with closing(leads[0].followed.filler):
-            _lead(leads[0], params)
+            _lead(leads[0], params, partial(Progress, quiet=quiet, watch=watch))
 
 
 def _parts(experiment: Experiment, ranks: Ranks) -> tuple[Host, Aggregator | None]:
@@ -169,7 +180,6 @@ class _Lead:
     everyone: list[RankFacts]
     """The facts of every rank."""
     read: _Read
-    quiet: bool
     learning_key: str
     interruption: Interruption
     followed: Followed
@@ -194,10 +204,10 @@ class _Lead:
             leaves=lambda state: interruption.reason([0] * len(everyone), state.history, 0.0),
             say=lambda line: None if quiet else print(printable(line, 1000), flush=True),
         ).follow()
-        return cls(aggregator, given, start, everyone, read, quiet, key, interruption, followed)
+        return cls(aggregator, given, start, everyone, read, key, interruption, followed)
 
 
-def _lead(lead: _Lead, params: torch.Tensor) -> None:
+def _lead(lead: _Lead, params: torch.Tensor, reports: Callable[..., Progress]) -> None:
     """Rank 0's part from the first round on."""
     aggregator, given, start, everyone = lead.aggregator, lead.given, lead.start, lead.everyone
     ranks, experiment, saved, followed = (
@@ -238,7 +248,7 @@ def _lead(lead: _Lead, params: torch.Tensor) -> None:
     on_disk = saved.round if saved else 0
     plugins = [plugin.path for plugin in given.extensions.plugins]
     checkpointer = Checkpointer(experiment.checkpoint, files, given.toml, about, on_disk, plugins=plugins)
-    with Progress(aggregator, start.path, state.history, lead.quiet) as progress:
+    with reports(aggregator, start.path, state.history) as progress:
         progress.say(f"hosts train {'; '.join(dict.fromkeys(rank.engine for rank in hosts))}")
         changes = _changes(before.get("made_with", {}), about["made_with"])
         for note in filter(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Callable
 
 from rich.console import Console
 
@@ -23,9 +24,16 @@ class Progress:
     """Announces the run, follows it, and says at the end which rule stopped it and where the file is. Where nobody can
     hear it any more (a closed terminal, a broken pipe), the run goes on."""
 
-    def __init__(self, aggregator: Aggregator, path: str, history: History, quiet: bool = False):
-        """`history` are the rounds before this start."""
-        self.aggregator, self.path = aggregator, path
+    def __init__(
+        self,
+        aggregator: Aggregator,
+        path: str,
+        history: History,
+        quiet: bool = False,
+        watch: Callable[[State], None] | None = None,
+    ):
+        """`history` are the rounds before this start; `quiet`: says nothing; `watch` is called after every round."""
+        self.aggregator, self.path, self.watch = aggregator, path, watch
         self.stop = aggregator.experiment.stop
         stream = Unfailing(sys.stdout)
         # Under a launcher always lines: Open MPI gives a rank a pseudo-terminal even where its own output is a file.
@@ -73,6 +81,8 @@ class Progress:
             self.view.round(state.history, line)
         else:
             self.console.print(line)
+        if self.watch:
+            self.watch(state)
 
     def say(self, line: str) -> None:
         """One more line."""

@@ -136,7 +136,11 @@ def start_or_resume(
     if out is None:
         raise InputError("--resume", "no results file is named", "add --out FILE.h5")
     _check_name(out)
-    given = read_input(paths, overrides, plugins)
+    return start_or_go_on(read_input(paths, overrides, plugins), out)
+
+
+def start_or_go_on(given: Input, out: str) -> Start:
+    """The same for an input that has been read. Raises HeldError where another job has the results file."""
     with locked(out, overwrite=True) as lock:
         start = Start(given, out, lock)
         found, file, notes = checkpoints.newest(out)

@@ -27,11 +27,20 @@ def sources_of(given: Input, task: Task) -> list[Source]:
 
 def world_sources(given: Input) -> list[Source]:
     """The files that the simulated world is made of. Raises InputError where one cannot be read."""
+    return [file.source() for file in files_of_world(given)]
+
+
+def files_of_world(given: Input) -> list[NamedFiles]:
+    """The files that the simulated world is made of, those of sites that the policy replaces included."""
     named = list(world_files(given.experiment))
     if "sites" in given.set_by_policy:  # the policy replaces the sites, after it has counted them
-        sites = named_files(experiment_of(given.tables).sites, "sites.")
-        named += sites
-    return [file.source() for file in named]
+        named += named_files(experiment_of(given.tables).sites, "sites.")
+    return named
+
+
+def files_of_input(given: Input) -> list[NamedFiles]:
+    """All files that an input names, those of its data included."""
+    return [*files_of_world(given), *named_files(given.experiment.workload, WORKLOAD)]
 
 
 def replayed_sources(experiment: Experiment) -> list[Source]:

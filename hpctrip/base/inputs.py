@@ -8,7 +8,7 @@ import re
 import tomllib
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from pydantic import ValidationError
 
@@ -121,7 +121,7 @@ def _read_overrides(lines: Iterable[str]) -> Tables:
             raise InputError(f"-o {line}", "not of the form key=value", "e.g. -o policy.k=50") from None
         except ValueError as error:
             raise InputError(f"-o {line}", str(error), "e.g. -o policy.k=50") from None
-        tables = _deep(tables, layer)
+        tables = deep(tables, layer)
     return tables
 
 
@@ -159,12 +159,12 @@ def _within(value: Any) -> Iterable[Any]:
     return (inner for inner in held if isinstance(inner, dict | list))
 
 
-def _deep(below: Tables, above: Tables) -> Tables:
-    """Plain deep merge: within the -o lines their order does not matter."""
+def deep(below: Tables, above: Tables) -> Tables:
+    """Plain deep merge, as of `-o` lines: their order does not matter."""
     both = {**below, **above}
     for key in below.keys() & above.keys():
         if isinstance(below[key], dict) and isinstance(above[key], dict):
-            both[key] = _deep(below[key], above[key])
+            both[key] = deep(below[key], above[key])
     return both
 
 
@@ -228,4 +228,15 @@ def _locate(root: type[Component], loc: tuple[int | str, ...]) -> tuple[list[str
             break
         if isinstance(part, int):  # an element of a list; anything else is pydantic's name for a union member
             path.append(str(part))
+            owner = _element(owner)
     return path, owner
+
+
+def _element(annotation: Any) -> Any:
+    """The component class X of the elements of `list[X]`, also of `list[X] | None`; else the annotation."""
+    if isinstance(annotation, type) and issubclass(annotation, Component):
+        return annotation
+    inner = (_element(part) for part in get_args(annotation))
+    return next(
+        (part for part in inner if isinstance(part, type) and issubclass(part, Component)), annotation
+    )

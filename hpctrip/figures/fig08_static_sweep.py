@@ -19,6 +19,7 @@ from matplotlib.axes import Axes
 from hpctrip.base.errors import InputError
 from hpctrip.base.text import printable
 from hpctrip.figures.common import grouping, intervals, reading, style
+from hpctrip.figures.common.grouping import Group
 from hpctrip.figures.common.intervals import Times
 from hpctrip.figures.common.plot import Drawing, aligned, figure
 from hpctrip.figures.common.sources import RUNS, TARGET
@@ -168,16 +169,21 @@ def fixed_cohorts(runs: Sequence[Run], policy: str) -> tuple[list[Run], list[str
 
 def sweep(runs: Sequence[Run], target: float) -> dict[int, Times]:
     """{k: time-to-accuracy over seeds}, k ascending."""
+    return {k: intervals.times(group.runs, target) for k, group in of_each_k(runs).items()}
+
+
+def of_each_k(runs: Sequence[Run]) -> dict[int, Group]:
+    """{k: its runs}, k ascending. Raises InputError where the runs of one k differ in more than their seed."""
     by_k: dict[int, list[Run]] = defaultdict(list)
     for run in runs:
         by_k[int(run.rounds["num_sites"].iloc[0])].append(run)
-    for k, same in by_k.items():
-        labels = [group.label for group in grouping.grouped(same)]
-        if len(labels) > 1:
-            raise InputError(
-                str(same[-1].path), f"k = {k} is both {' and '.join(labels)}", "give one sweep at a time"
-            )
-    return {k: intervals.times(by_k[k], target) for k in sorted(by_k)}
+    groups = {}
+    for k in sorted(by_k):
+        groups[k], *others = grouping.grouped(by_k[k])
+        if others:
+            labels = " and ".join(group.label for group in (groups[k], *others))
+            raise InputError(str(by_k[k][-1].path), f"k = {k} is both {labels}", "give one sweep at a time")
+    return groups
 
 
 def convexity(points: dict[int, Times]) -> str:

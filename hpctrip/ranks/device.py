@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import torch
 
 from hpctrip.base.errors import InputError
@@ -16,6 +18,13 @@ def choose_device(name: str, ranks: Ranks) -> torch.device:
     if name == "cpu" or not torch.cuda.is_available() or ranks.rank not in ranks.hosts:
         return torch.device("cpu")
     return torch.device("cuda", ranks.local_host % torch.cuda.device_count())
+
+
+def visible_gpus() -> list[str]:
+    """The names, for CUDA_VISIBLE_DEVICES, of the GPUs that this process sees."""
+    names = [name.strip() for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.strip()]
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    return (names or list(map(str, range(count))))[:count]
 
 
 def gpu_identity(device: torch.device) -> str:

@@ -19,11 +19,28 @@ _MAX_BYTES = 4096
 """Of what a lock file says of its holder; more was written by somebody else."""
 
 
+class HeldError(InputError):
+    """Another job has the right to write a results file."""
+
+
+def is_held(path: str | Path) -> bool:
+    """Does a job have the right to write this results file now? Where there is a lock file that nobody holds, a killed
+    job's, it is locked for a moment, in which a job that starts is refused."""
+    try:
+        with open(f"{os.path.realpath(path)}.lock", "rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
 class OutputLock:
     """The right to write a results file, from when it is made to `release`, or to the end of this process however it
     comes: the operating system keeps it (flock), not the file `FILE.h5.lock`, which says who holds it.
 
-    Raises InputError, which names host, process and job, where another job has the right. Where the file system
+    Raises HeldError, which names host, process and job, where another job has the right. Where the file system
     knows no locks, `note` says so and the run goes on without. On NFS and Lustre (mounted with flock) it holds across
     machines. A lock that a lost machine seems to hold still is taken over by the same Slurm job when it is requeued;
     otherwise removing the lock file ends it.
@@ -71,7 +88,7 @@ class OutputLock:
                 return file
             file.close()  # its holder has removed it meanwhile
 
-    def _held(self, holder: dict[str, Any]) -> InputError:
+    def _held(self, holder: dict[str, Any]) -> HeldError:
         who = (
             f"process {holder['pid']} on {holder['host']}"
             + (f" (job {holder['job']})" if holder["job"] else "")
@@ -79,7 +96,7 @@ class OutputLock:
             if holder
             else "another process"
         )
-        return InputError(
+        return HeldError(
             str(self._path).removesuffix(".lock"),
             f"is being written by {who}",
             f"wait for it, choose another --out, or remove {self._path} if that machine is gone",

@@ -23,7 +23,7 @@ from hpctrip.record.older import in_force, modernised
 from hpctrip.record.stored_input import resolved_input
 from hpctrip.sim.rounds import History
 from hpctrip.sim.trace_file import Flags
-from hpctrip.sim.traces import read_trace_files
+from hpctrip.sim.traces import TraceSet, read_trace_files
 
 SUFFIXES = (".h5", ".hdf5")
 """What counts as a results file when a folder is given."""
@@ -281,7 +281,11 @@ def read_traces(path: str | Path, column: str = "production", flags: Flags = "tr
     `time_s` counts from the first sample and is the start of the interval that the value holds for.
     `attrs["synthetic"]` says whether any of it was made up. Arguments and errors as in `read_trace_files`.
     """
-    traces = read_trace_files(path, column, flags)
+    return traces_frame(read_trace_files(path, column, flags))
+
+
+def traces_frame(traces: TraceSet) -> pd.DataFrame:
+    """Traces in long form, as `read_traces` gives them."""
     num_domains, num_steps = traces.util.shape
     frame = pd.DataFrame(
         {

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import reduce
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -35,45 +38,50 @@ def inputs(name: str | None, folder: str | None, overwrite: bool) -> None:
         _list({name: described(file) for name, file in files.items()})
 
 
+_SETTINGS = (
+    click.option("--modules", metavar="M...", help="Modules to load, in one word: 'openmpi cuda'."),
+    click.option("--setup", metavar="FILE", help="A file of the site's to source."),
+    click.option("--venv", metavar="DIR", help="Virtual environment of hpctrip."),
+    click.option(
+        "--container", metavar="WORDS", help="What runs a command in it: 'apptainer exec --nv x.sif'."
+    ),
+    click.option("--launcher", metavar="PATTERN", help="How to start ranks: 'mpirun -np {n} {python}'."),
+)
+_OPTIONS = (
+    click.option("--account", metavar="A", help="Account to charge."),
+    click.option("--partition", metavar="P", help="Partition, or several: p,q."),
+    click.option(
+        "--sbatch", "options", multiple=True, metavar="--OPTION=VALUE", help="Any other option of sbatch."
+    ),
+)
+SITE = ("account", "partition", "options", "modules", "setup", "venv", "container", "launcher")
+"""What `a_site` adds."""
+
+
+def a_site(command: Callable[..., None]) -> Callable[..., None]:
+    """The options and settings of a batch script."""
+    return reduce(lambda decorated, option: option(decorated), reversed((*_OPTIONS, *_SETTINGS)), command)
+
+
 @click.command()
 @click.argument("name", required=False)
 @_to
 @overwrite_option
-@click.option("--account", metavar="A", help="Account to charge.")
-@click.option("--partition", metavar="P", help="Partition, or several: p,q.")
-@click.option(
-    "--sbatch", "options", multiple=True, metavar="--OPTION=VALUE", help="Any other option of sbatch."
-)
-@click.option("--modules", metavar="M...", help="Modules to load, in one word: 'openmpi cuda'.")
-@click.option("--setup", metavar="FILE", help="A file of the site's to source.")
-@click.option("--venv", metavar="DIR", help="Virtual environment of hpctrip.")
-@click.option("--container", metavar="WORDS", help="What runs a command in it: 'apptainer exec --nv x.sif'.")
-@click.option("--launcher", metavar="PATTERN", help="How to start ranks: 'mpirun -np {n} {python}'.")
-def slurm(
-    name: str | None,
-    folder: str | None,
-    overwrite: bool,
-    account: str | None,
-    partition: str | None,
-    options: tuple[str, ...],
-    **settings: str | None,
-) -> None:
+@a_site
+def slurm(name: str | None, folder: str | None, overwrite: bool, **site: Any) -> None:
     """List the batch scripts for Slurm; print the one called NAME with a site's settings in it; or write it to DIR.
 
     The script itself says what it is for and how it is submitted. A variable of sbatch's environment, HPCTRIP_MODULES
     and so on, wins over the setting.
     """
-    from hpctrip.app.batch import batch_script, scripts
+    from hpctrip.app.batch import scripts, site_script
     from hpctrip.base.output import write_new
 
     if name is None:
         _list(scripts())
         return
     path = Path(folder or ".", f"{name}.sh")
-    given = {"--account": account, "--partition": partition}
-    lines = [*(f"{option}={value}" for option, value in given.items() if value), *options]
-    variables = {f"HPCTRIP_{key.upper()}": value for key, value in settings.items() if value is not None}
-    text = batch_script(name, str(path), lines, variables)
+    text = site_script(name, str(path), **site)
     if folder is None:
         click.echo(text, nl=False)
         return

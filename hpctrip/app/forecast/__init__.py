@@ -46,14 +46,9 @@ def forecast(
 ) -> Plan:
     """The plan. `bandwidth_bps` is that of a rank's link to the others, `memory_bytes` what a host has (None: not
     known). Raises InputError for bad input."""
-    with reading():
-        torch.set_num_threads(experiment.ranks.threads)
-        device, kind = _device(experiment.ranks.device if planned == "auto" else planned)
-        num_sites = experiment.num_sites()
-        experiment.workload.prepare_data(experiment.seed)
-        task = experiment.workload.checked_task(experiment.seed)
-        aggregator = Aggregator(Host(experiment, num_sites, task, PlannedRanks(num_ranks), device, kind))
+    aggregator, device = _built(experiment, num_ranks, planned)
     rounds = first_rounds(aggregator, num_rounds)
+    kind = aggregator.host.hosts_kind
     if samples_per_second is not None:
         speed = Speed(samples_per_second, math.inf, "as given")
     elif device.type == kind:
@@ -61,6 +56,27 @@ def forecast(
     else:
         speed = Speed(math.nan, math.inf, "there is no GPU here to measure it; --samples-per-second gives it")
     return Plan(aggregator, rounds, speed, bandwidth_bps, memory_bytes or math.inf)
+
+
+def alone(experiment: Experiment, num_rounds: int, speed: Speed | None) -> Plan:
+    """The plan of a run on one rank of this machine, at a speed that is measured where it is not known. Raises
+    InputError for bad input."""
+    aggregator, _ = _built(experiment, 1, "auto")
+    rounds = first_rounds(aggregator, num_rounds)
+    speed = speed or probe(aggregator.host, max(map(len, rounds[0].assignment.blocks), default=1))
+    return Plan(aggregator, rounds, speed, math.inf, math.inf)
+
+
+def _built(experiment: Experiment, num_ranks: int, planned: Planned) -> tuple[Aggregator, torch.device]:
+    """The parts of the run on planned ranks, and the device to measure on."""
+    with reading():
+        torch.set_num_threads(experiment.ranks.threads)
+        device, kind = _device(experiment.ranks.device if planned == "auto" else planned)
+        num_sites = experiment.num_sites()
+        experiment.workload.prepare_data(experiment.seed)
+        task = experiment.workload.checked_task(experiment.seed)
+        host = Host(experiment, num_sites, task, PlannedRanks(num_ranks), device, kind)
+        return Aggregator(host), device
 
 
 def _device(name: str) -> tuple[torch.device, str]:

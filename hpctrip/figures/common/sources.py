@@ -17,7 +17,8 @@ from hpctrip.base.errors import InputError
 from hpctrip.base.files import read_file
 from hpctrip.base.text import printable
 from hpctrip.figures.common.reading import read_runs
-from hpctrip.record.reader import read_traces
+from hpctrip.record.reader import Run, read_traces, traces_frame
+from hpctrip.sim.synthetic_traces import synthetic_traces
 
 TABLE_BYTES = 2**24
 """The largest table that is read."""
@@ -45,6 +46,8 @@ class Source:
     """How help names the default picture, where it is not the figure's name."""
     of_many: bool = False
     """Whether one picture is drawn of a list of runs."""
+    of_study: Callable[[Sequence[Run]], Any] | None = None
+    """What is drawn of the runs of a study; None: nothing is."""
 
 
 def _all_runs(runs: Sequence[str]) -> list[Subject]:
@@ -68,6 +71,24 @@ def _traces(traces: str, column: str, flags: str) -> list[Subject]:
     frame = read_traces(traces, column, flags)
     frame.attrs["column"] = column
     return [Subject(frame, [*map(Path, glob.glob(traces)), *Path(traces).glob("*.csv")])]
+
+
+def _first(runs: Sequence[Run]) -> Run:
+    return runs[0]
+
+
+def _traces_of_first(runs: Sequence[Run]) -> pd.DataFrame:
+    """The traces that the first run follows. Raises InputError where it follows none, or they are gone."""
+    power = runs[0].input["power"]
+    if power["kind"] != "trace":
+        raise InputError("power", f"is of kind {power['kind']}, not trace", "draw it in a study on traces")
+    path, column = power["path"], power["column"]
+    if path == "synthetic":
+        frame = traces_frame(synthetic_traces(power["synthetic_seed"], column))
+    else:
+        frame = read_traces(path, column, power["flags"])
+    frame.attrs["column"] = column
+    return frame
 
 
 def _table(table: str) -> list[Subject]:
@@ -99,10 +120,15 @@ _TRACES = (
     ),
 )
 
-RUNS = Source("results files, folders or quoted patterns", _RUNS, _all_runs, of_many=True)
-ONE_RUN = Source("one results file", _RUNS, _one_run)
+RUNS = Source("results files, folders or quoted patterns", _RUNS, _all_runs, of_many=True, of_study=list)
+ONE_RUN = Source("one results file", _RUNS, _one_run, of_study=_first)
 EACH_RUN = Source("results files, a picture each", _RUNS, _each_run, "beside the results file, .png")
-TRACES = Source("power traces: a folder of cell*.csv(.gz), a file or a quoted pattern", _TRACES, _traces)
+TRACES = Source(
+    "power traces: a folder of cell*.csv(.gz), a file or a quoted pattern",
+    _TRACES,
+    _traces,
+    of_study=_traces_of_first,
+)
 TABLE = Source("a CSV table", (click.Argument(["table"], metavar="TABLE.csv"),), _table)
 
 

@@ -1,0 +1,112 @@
+"""Figs 6, 7 a-c: what more sites are worth by themselves, at equal power and without a WAN.
+
+a: accuracy against simulated time, the mean over seeds in its band. b: time-to-accuracy against k. c: how many times
+sooner than with the smallest k, seed by seed, then the mean; the dotted line would be a speed-up as large as the growth
+of k. All intervals are 95 % (Student t). A k that did not reach the target with every seed has no time and no speed-up;
+the printed table says what it reached.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+import matplotlib
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+
+from hpctrip.base.errors import InputError
+from hpctrip.figures import curves
+from hpctrip.figures.common import grouping, intervals, reading, style
+from hpctrip.figures.common.grouping import Group
+from hpctrip.figures.common.plot import Drawing, aligned, figure
+from hpctrip.figures.common.sources import RUNS, TARGET
+from hpctrip.figures.fig08_static_sweep import counts, fixed_cohorts, of_each_k
+from hpctrip.record.reader import Run
+
+LEAST = 2
+"""A sweep has at least so many k."""
+
+
+@figure(
+    RUNS,
+    click.Option(["--policy"], default="static", show_default=True, help="The policy that was swept."),
+    TARGET,
+)
+def plot(runs: Sequence[Run], policy: str = "static", target: float | None = None) -> Drawing:
+    """A sweep over k in three panels."""
+    kept, lines = fixed_cohorts(runs, policy)
+    target = reading.common_target(kept, target)
+    unlike = grouping.warn_of_differences(grouping.grouped(kept))
+    groups = of_each_k(kept)
+    if len(groups) < LEAST:
+        raise InputError("the runs", f"are all of k = {next(iter(groups))}", "give those of several k")
+    points = {k: intervals.times(group.runs, target) for k, group in groups.items()}
+    first = next(iter(groups))
+    gains = {k: speed_ups(groups[first].runs, group.runs, target) for k, group in groups.items()}
+
+    rows, table = [], []
+    for k, t in points.items():
+        mean, half = intervals.mean_and_interval(gains[k]) if len(gains[k]) else (np.nan, np.nan)
+        known = f"{mean:.3g}" if np.isfinite(mean) else "-"
+        spread = f" ({mean - half:.3g} to {mean + half:.3g})" if np.isfinite(half) else ""
+        rows.append(
+            (str(k), str(t), str(t.num_seeds), str(t.num_reached), f"{t.accuracy:.4f}", known + spread)
+        )
+        numbers = {"speed_up": mean, "speed_up_low": mean - half, "speed_up_high": mean + half}
+        table.append({"k": k} | t.row() | numbers)
+    head = ("k", "TTA h (95 % interval)", "seeds", "reached", "best accuracy", f"speed-up over k = {first}")
+    lines += aligned(head, rows)
+
+    picture = style.figure(2.9, style.PAGE_INCHES)
+    accuracy, hours, speed = picture.subplots(1, 3)
+    draw_curves(accuracy, groups, target)
+    reached = {k: t for k, t in points.items() if t.reached}
+    spread = [np.nan_to_num([t.hours - t.low, t.high - t.hours]) for t in reached.values()]
+    draw_points(hours, list(reached), [t.hours for t in reached.values()], spread)
+    hours.set_ylabel(f"Simulated hours to {reading.percent(target)}")
+    shown = pd.DataFrame(table).set_index("k").dropna(subset="speed_up")
+    reach = np.nan_to_num([shown["speed_up"] - shown["speed_up_low"]] * 2).T
+    draw_points(speed, list(shown.index), list(shown["speed_up"]), list(reach))
+    speed.plot([first, max(groups)], [1, max(groups) / first], ":", color=style.GREY, linewidth=1)
+    speed.set_ylim(0, 1.25 * max([1.0, *shown["speed_up_high"].fillna(shown["speed_up"])]))
+    speed.set_ylabel(f"Speed-up over k = {first} (dotted: k / {first})")
+    for axes, letter in zip((accuracy, hours, speed), "abc", strict=True):
+        axes.set_title(letter, color="black", fontweight="bold")
+    style.legend_below(picture)
+    style.heading(picture, f"{counts(points)}; {reading.provenance(kept, unlike)}")
+    return Drawing(picture, pd.DataFrame(table), lines)
+
+
+def speed_ups(base: Sequence[Run], runs: Sequence[Run], target: float) -> np.ndarray:
+    """[n] how many times sooner each seed reached the target than the same seed of `base`; empty where one of them did
+    not reach it, because a mean over the others would be a mean over the lucky."""
+    of_base = {run.meta["seed"]: run.time_to(target) for run in base}
+    both = [(of_base.get(run.meta["seed"]), run.time_to(target)) for run in runs]
+    pairs = np.array([pair for pair in both if pair[0] is not None], dtype=float).reshape(-1, 2)
+    return pairs[:, 0] / pairs[:, 1] if np.isfinite(pairs).all() else np.empty(0)
+
+
+def draw_curves(axes: Axes, groups: dict[int, Group], target: float) -> None:
+    """The mean accuracy of every k, in a shade that darkens with k."""
+    shades = matplotlib.colormaps["viridis_r"](np.linspace(0.15, 1, len(groups)))
+    for (k, group), shade in zip(groups.items(), shades, strict=True):
+        mean = curves.mean_of(group)
+        axes.fill_between(mean.hours, mean.low, mean.high, color=shade, alpha=0.2, linewidth=0)
+        axes.plot(mean.hours, mean.mean, color=shade, label=f"k = {k}")
+    axes.axhline(100 * target, color=style.GREY, linestyle=":", linewidth=1)
+    axes.set(xlabel="Simulated time (hours)", ylabel="Held-out accuracy (%)")
+    axes.set_xlim(left=0)
+    axes.set_ylim(bottom=0)
+
+
+def draw_points(axes: Axes, k: list[int], values: list[float], reach: list[np.ndarray]) -> None:
+    """Means with their intervals against k."""
+    look = {"color": style.BLUE, "markersize": 4, "elinewidth": 0.9, "capsize": 3}
+    axes.errorbar(k, values, yerr=np.array(reach).reshape(-1, 2).T, fmt="-o", **look)
+    axes.set_xlabel("Sites in the cohort, k")
+    axes.set_ylim(bottom=0)
+    axes.margins(x=0.08)
+    style.whole_numbers(axes, "x")
+    style.grid(axes, "y")

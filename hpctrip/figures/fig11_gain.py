@@ -1,0 +1,83 @@
+"""Fig 11: how much more accurate larger fixed cohorts are after the same number of rounds.
+
+Lines are means over seeds of the accuracy of k sites less that of the smallest k with the same seed, round by round;
+bands are 95 % confidence intervals (Student t). A line ends with the first of its seeds that ended: those that are left
+are not the same draw. Rounds without an evaluation of both are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+import numpy as np
+import pandas as pd
+
+from hpctrip.base.errors import InputError
+from hpctrip.figures.common import grouping, intervals, reading, style
+from hpctrip.figures.common.plot import Drawing, aligned, figure
+from hpctrip.figures.common.sources import RUNS
+from hpctrip.figures.fig08_static_sweep import fixed_cohorts, of_each_k
+from hpctrip.record.reader import Run
+
+EARLY = 20
+"""The paper speaks of the first 10 to 20 rounds."""
+
+
+@figure(
+    RUNS,
+    click.Option(["--policy"], default="static", show_default=True, help="The policy with fixed cohorts."),
+)
+def plot(runs: Sequence[Run], policy: str = "static") -> Drawing:
+    """The gain of every k over the smallest."""
+    kept, lines = fixed_cohorts(runs, policy)
+    unlike = grouping.warn_of_differences(grouping.grouped(kept))
+    first, *others = of_each_k(kept).items()
+    if not others:
+        raise InputError("the runs", f"are all of k = {first[0]}", "give those of several k")
+    if len(others) > style.MOST_LINES:
+        raise InputError("the runs", f"are of {len(others) + 1} k, at most {style.MOST_LINES + 1} are drawn")
+
+    picture = style.figure(2.8)
+    axes = picture.subplots()
+    axes.axhline(0, color="black", linewidth=0.8)
+    rows, tables = [], []
+    for i, (k, group) in enumerate(others):
+        found = gain(first[1].runs, group.runs)
+        name = style.counted_name(f"k = {k}", found.attrs["n"], 30)
+        axes.fill_between(
+            found.index, found["low"], found["high"], alpha=0.2, linewidth=0, color=style.CYCLE[i]
+        )
+        axes.plot(found.index, found["gain_points"], label=name, **style.line(i))
+        early, late = found.loc[:EARLY, "gain_points"].mean(), found.loc[EARLY + 1 :, "gain_points"].mean()
+        said = [f"{mean:+.3g}" if np.isfinite(mean) else "-" for mean in (early, late)]
+        rows.append((str(k), str(found.attrs["n"]), str(len(found)), *said))
+        tables.append(found.reset_index().assign(k=k, n=found.attrs["n"]))
+    axes.set(xlabel="Round", ylabel=f"Accuracy over that of k = {first[0]}\n(percentage points)")
+    style.whole_numbers(axes, "x")
+    style.grid(axes, "y")
+    style.heading(picture, f"{reading.provenance(kept, unlike)}; bands: 95 % intervals of means over n seeds")
+    style.legend_below(picture)
+    head = ("k", "n", "rounds", f"mean gain, rounds 1 to {EARLY}", "mean gain later")
+    return Drawing(picture, pd.concat(tables, ignore_index=True), [*lines, *aligned(head, rows)])
+
+
+def gain(base: Sequence[Run], runs: Sequence[Run]) -> pd.DataFrame:
+    """Percentage points over the same seed of `base`, by round: gain_points, low, high; attribute `n`: the seeds that
+    both have. The bounds are NaN for one seed. Raises InputError where no seed is common."""
+    of_base = {run.meta["seed"]: run for run in base}
+    both = [(of_base[run.meta["seed"]], run) for run in runs if run.meta["seed"] in of_base]
+    if not both:
+        raise InputError(
+            str(runs[0].path), "has no seed in common with the smallest k", "give the same seeds"
+        )
+    curves = [
+        100 * (run.rounds.set_index("round")["accuracy"] - other.rounds.set_index("round")["accuracy"])
+        for other, run in both
+    ]
+    points = pd.concat(curves, axis=1, join="inner").dropna()
+    known = [intervals.mean_and_interval(row) for row in points.to_numpy()]
+    mean, half = np.array(known).reshape(-1, 2).T
+    found = pd.DataFrame({"gain_points": mean, "low": mean - half, "high": mean + half}, index=points.index)
+    found.attrs["n"] = len(both)
+    return found

@@ -1,0 +1,135 @@
+"""Figs 13, 14: time-to-accuracy by policy, for each value of one input key.
+
+The key is what was varied beside the policy: network.update_bytes (Fig 13), workload.kind (Fig 14), or any other.
+Points are means over seeds with 95 % confidence intervals (Student t), side by side in the order of the table; dots
+are single seeds. An open point is a lower bound: some seed did not reach the target in the time that is drawn. Each
+run is measured at its own target unless one is named, so that workloads with targets of their own can stand side by
+side: such times are compared within a value of the key, never across.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+
+from hpctrip.base.errors import InputError
+from hpctrip.base.text import printable
+from hpctrip.base.units import GB
+from hpctrip.figures.common import grouping, intervals, reading, style
+from hpctrip.figures.common.plot import Drawing, aligned, figure
+from hpctrip.figures.common.sources import RUNS, TARGET
+from hpctrip.figures.fig09_policies import Bar, reference_bar, words
+from hpctrip.record.reader import Run
+
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+"""Policies are told apart by colour, and without colours by these."""
+UPDATE_BYTES = "network.update_bytes"
+
+
+@figure(
+    RUNS,
+    click.Option(
+        ["--by"],
+        metavar="KEY",
+        default=UPDATE_BYTES,
+        show_default=True,
+        help="The input key that was varied.",
+    ),
+    click.Option(
+        ["--reference"], metavar="LABEL", help="What to compare with (default: the fastest powertrip)."
+    ),
+    TARGET,
+)
+def plot(
+    runs: Sequence[Run], by: str = UPDATE_BYTES, reference: str | None = None, target: float | None = None
+) -> Drawing:
+    """The policies at every value of the key."""
+    found = {value: bars_of(same, target) for value, same in of_each_value(runs, by).items()}
+    labels = list(dict.fromkeys(group.label for bars in found.values() for group, _ in bars))
+    if len(labels) > len(MARKERS):
+        raise InputError("the runs", f"are of {len(labels)} policies", f"give at most {len(MARKERS)}")
+
+    rows, table = [], []
+    for value, bars in found.items():
+        base = reference_bar(bars, reference)
+        for group, t in bars:
+            ratio = t.hours / base[1].hours if base and base[1].reached else np.nan
+            said = words(ratio, t.reached) if np.isfinite(ratio) and group is not base[0] else "-"
+            rows.append((value, group.label, str(t), str(t.num_seeds), str(t.num_reached), said))
+            table.append(
+                {by: value, "label": group.label, "policy": group.policy} | t.row() | {"ratio": ratio}
+            )
+    head = (by, "policy", "TTA h (95 % interval)", "seeds", "reached", "reference takes")
+    lines = aligned(head, rows)
+
+    picture = style.figure(3.0, style.PAGE_INCHES if len(found) * len(labels) > 12 else style.COLUMN_INCHES)
+    axes = picture.subplots()
+    draw(axes, found, labels)
+    axes.set_xlabel(by)
+    axes.set_ylabel("Simulated hours to the target")
+    goals = sorted({target} if target else {float(run.meta["target_accuracy"]) for run in runs})
+    said = f"target {' or '.join(reading.percent(goal) for goal in goals)}; {reading.provenance(runs)}"
+    style.heading(picture, f"{said}; bars: 95 % intervals of means over seeds")
+    style.legend_below(picture)
+    return Drawing(picture, pd.DataFrame(table), lines)
+
+
+def of_each_value(runs: Sequence[Run], key: str) -> dict[str, list[Run]]:
+    """{value in words: its runs}, in ascending order. Raises InputError where a run has no such key."""
+    found = {}
+    for run in runs:
+        value = run.setting(key)
+        if value is None or isinstance(value, list):
+            raise InputError(
+                str(run.path), f"has no single value of the key {printable(key)!r}", "name another --by"
+            )
+        found.setdefault(value, []).append(run)
+    numbers = all(isinstance(value, int | float) for value in found)
+    return {_said(key, value): found[value] for value in sorted(found, key=None if numbers else str)}
+
+
+def _said(key: str, value: object) -> str:
+    """A value on the axis."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return f"{value / GB:g} GB" if key.endswith("_bytes") else f"{value:g}"
+    return printable(str(value), 40)
+
+
+def bars_of(runs: Sequence[Run], target: float | None) -> list[Bar]:
+    """The policies of these runs, fastest first."""
+    goal = reading.common_target(runs, target)
+    bars = [(group, intervals.times(group.runs, goal)) for group in grouping.grouped(runs)]
+    return sorted(bars, key=lambda bar: (not bar[1].reached, bar[1].hours))
+
+
+def draw(axes: Axes, found: dict[str, list[Bar]], labels: list[str]) -> None:
+    """A column of points for every value, one place in it for every policy."""
+    width = 0.7 / len(labels)
+    for i, label in enumerate(labels):
+        colour, marker, name = style.CYCLE[i], MARKERS[i], label
+        for x, bars in enumerate(found.values()):
+            t = next((t for group, t in bars if group.label == label), None)
+            if t is None:
+                continue
+            at = x + (i - (len(labels) - 1) / 2) * width
+            face = colour if t.reached else "white"
+            reach = np.nan_to_num([[t.hours - t.low], [t.high - t.hours]])
+            look = {
+                "color": colour,
+                "markersize": 5,
+                "markerfacecolor": face,
+                "elinewidth": 0.9,
+                "capsize": 2.5,
+            }
+            axes.errorbar(at, t.hours, yerr=reach, fmt=marker, label=name, **look)
+            if t.num_seeds > 1:
+                axes.plot([at] * t.num_seeds, t.spent_h, ".", color="black", markersize=2, zorder=3)
+            name = None  # one entry in the legend
+    axes.set_xticks(range(len(found)), list(found))
+    axes.set_xlim(-0.6, len(found) - 0.4)
+    axes.set_ylim(bottom=0)
+    style.grid(axes, "y")

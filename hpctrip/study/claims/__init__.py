@@ -1,0 +1,1 @@
+"""What the runs of studies say of the claims of the paper."""

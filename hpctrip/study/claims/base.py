@@ -1,0 +1,83 @@
+"""What a claim is: a sentence of the paper, the study that speaks of it, and how the study's runs are asked."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from hpctrip.study.claims.evidence import Estimate, Evidence, Missing
+
+
+class Verdict(enum.StrEnum):
+    """What the runs say of a statement."""
+
+    MET = "met"
+    NOT_MET = "not met"
+    UNDECIDED = "undecided"
+    NOT_RUN = "not run"
+
+
+def verdict_of(estimate: Estimate, above: float = 0.0) -> Verdict:
+    """Of the statement that a quantity lies above a value: decided where the 95 % interval lies on one side of it.
+
+    A bound decides only in its own direction: "at least 2" is above 1, but not below 3.
+    """
+    if estimate.low > above and estimate.bound != "at most":
+        return Verdict.MET
+    if estimate.high < above and estimate.bound != "at least":
+        return Verdict.NOT_MET
+    return Verdict.UNDECIDED
+
+
+def all_of(verdicts: list[Verdict]) -> Verdict:
+    """Of several statements together: met where all are, not met where one is not."""
+    for verdict in (Verdict.NOT_MET, Verdict.NOT_RUN, Verdict.UNDECIDED):
+        if verdict in verdicts:
+            return verdict
+    return Verdict.MET
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What our runs say of a claim."""
+
+    ordering: Verdict
+    """Whether the statement itself holds: who is faster, whether it grows."""
+    ours: str
+    """Our number, with its interval."""
+    magnitude: str = ""
+    """Our number against the paper's; empty where the paper gives none."""
+    num_seeds: int = 0
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A claim of the paper. What a kind of claim is: a subclass with a `check`."""
+
+    figure: str
+    """Where the paper makes it: "Fig 9"."""
+    says: str
+    """What it says, in a sentence."""
+    paper: str
+    """The paper's number as it stands there; empty where it gives none."""
+    study: str
+    """The study whose runs speak of it."""
+
+    def check(self, evidence: Evidence) -> Finding:
+        """What the runs say. Raises Missing where they were not made."""
+        raise NotImplementedError
+
+    def finding(self, evidence: Evidence) -> Finding:
+        """What the runs say; not run where they were not made."""
+        try:
+            return self.check(evidence)
+        except Missing as missing:
+            return Finding(Verdict.NOT_RUN, str(missing))
+
+
+def against(estimate: Estimate, paper: float, form: str = "{:.3g}") -> str:
+    """Our number against the paper's: their ratio, and whether the paper's lies in our interval."""
+    if estimate.bound:
+        return f"the paper's {form.format(paper)} cannot be compared with a bound"
+    inside = "lies in our interval" if estimate.holds(paper) else "lies outside our interval"
+    return f"{estimate.value / paper:.2f} of the paper's, which {inside}"

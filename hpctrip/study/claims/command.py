@@ -1,0 +1,51 @@
+"""`claims`: one row for every claim of the paper, of the studies that were run. Heavy imports happen inside."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from hpctrip.app.arguments import FILE, plugins_option
+from hpctrip.base.text import printable
+from hpctrip.study.commands import RESULTS
+
+
+@click.command()
+@click.argument("folder", type=FILE, metavar="[DIR]", default=RESULTS)
+@click.option("--small", is_flag=True, help="Of the small forms of the studies.")
+@click.option("-o", "overrides", multiple=True, metavar="KEY=VALUE", help="As the studies were given it.")
+@plugins_option
+@click.option("--to", type=FILE, metavar="DIR", help="Where claims.md and claims.html go; absent: into DIR.")
+@click.option(
+    "--format", "form", type=click.Choice(["text", "json"]), default="text", help="What is printed."
+)
+def claims(
+    folder: str, small: bool, overrides: tuple[str, ...], plugins: tuple[str, ...], to: str | None, form: str
+) -> None:
+    """Check every claim of the paper against the studies in DIR (default: results/studies).
+
+    Ordering (who is faster, whether it grows) is told apart from magnitude (our number against the paper's). Writes
+    claims.md with the studies' figures beside it, and claims.html with all of it in one file. What was not run is said;
+    nothing is made here: that is `hpctrip study paper`.
+    """
+    from hpctrip.base.output import replace_file
+    from hpctrip.study.claims.gather import gathered
+    from hpctrip.study.studies import Asked
+
+    page = gathered(Asked(Path(folder), overrides, plugins, small))
+    goes = Path(to or folder)
+    goes.mkdir(parents=True, exist_ok=True)
+    written = [(goes / "claims.md", page.markdown), (goes / "claims.html", page.html)]
+    for file, text in written:
+        replace_file(file, text.encode())
+    for name, picture in page.pictures.items():
+        replace_file(goes / name, picture.read_bytes())
+    if form == "json":
+        click.echo(json.dumps(page.plain, indent=1))
+        return
+    for line in page.lines:
+        click.echo(printable(line, 1000))
+    for file, _ in written:
+        click.echo(f"page: {file}")

@@ -1,0 +1,117 @@
+"""The claims as a table for people: Markdown, and one HTML file that carries its pictures."""
+
+from __future__ import annotations
+
+import base64
+import html
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hpctrip.study.claims.base import Claim, Finding, Verdict
+
+HEAD = ("figure", "claim", "paper", "ours (95 % interval)", "ordering", "magnitude", "seeds", "study")
+METHOD = (
+    "Ordering: met or not met where the 95 % interval (Student t) over seeds lies on one side of the statement, else "
+    "undecided at this number of seeds. Ratios are geometric means, paired by seed. Intervals are not corrected for "
+    "the number of claims: of twenty that are not true, one may be met by chance."
+)
+
+
+@dataclass(frozen=True)
+class Page:
+    """All claims with what was found, and what the reader must know of it."""
+
+    found: Sequence[tuple[Claim, Finding]]
+    facts: Sequence[str]
+    """One line each: readings and constants in force, what is synthetic, what was calibrated, commands."""
+    pictures: Mapping[str, Path] = field(default_factory=dict)
+    """{name that it has beside the page: PNG}."""
+
+    @property
+    def rows(self) -> list[tuple[str, ...]]:
+        """One a claim, in the order of `HEAD`."""
+        return [
+            (c.figure, c.says, c.paper, f.ours, str(f.ordering), f.magnitude, str(f.num_seeds or ""), c.study)
+            for c, f in self.found
+        ]
+
+    @property
+    def summary(self) -> str:
+        """How many claims are met."""
+        counts = Counter(finding.ordering for _, finding in self.found)
+        said = ", ".join(f"{counts[verdict]} {verdict}" for verdict in Verdict if counts[verdict])
+        return f"{len(self.found)} claims: {said}"
+
+    @property
+    def lines(self) -> list[str]:
+        """The page as it is printed."""
+        said = []
+        for claim, finding in self.found:
+            paper = f" (paper: {claim.paper})" if claim.paper else ""
+            said += [f"{finding.ordering:9}  {claim.figure}: {claim.says}{paper}", f"{'':11}{finding.ours}"]
+            said += [f"{'':11}{finding.magnitude}"] if finding.magnitude else []
+        return [*said, self.summary]
+
+    @property
+    def plain(self) -> list[dict[str, str | int]]:
+        """One object a claim, for other programs."""
+        names = ("figure", "claim", "paper", "ours", "ordering", "magnitude", "seeds", "study")
+        return [
+            dict(zip(names, row, strict=True)) | {"seeds": finding.num_seeds}
+            for row, (_, finding) in zip(self.rows, self.found, strict=True)
+        ]
+
+    @property
+    def markdown(self) -> str:
+        """The page as Markdown; pictures are linked by their names."""
+        table = [HEAD, ("---",) * len(HEAD), *self.rows]
+        lines = ["# The paper's claims, checked", "", f"{self.summary}. {METHOD}", ""]
+        lines += [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in table]
+        lines += ["", "## What was run", "", *(f"* {fact}" for fact in self.facts)]
+        for name in self.pictures:
+            lines += ["", f"![{_caption(name)}]({name})"]
+        return "\n".join(lines) + "\n"
+
+    @property
+    def html(self) -> str:
+        """The page as one file that needs nothing else."""
+
+        def row(cells: Sequence[str], tag: str) -> str:
+            return f"<tr>{''.join(f'<{tag}>{html.escape(cell)}</{tag}>' for cell in cells)}</tr>"
+
+        body = [
+            "<h1>The paper's claims, checked</h1>",
+            f"<p>{html.escape(self.summary)}. {html.escape(METHOD)}</p>",
+            f"<table><thead>{row(HEAD, 'th')}</thead><tbody>",
+            *(row(cells, "td") for cells in self.rows),
+            "</tbody></table><h2>What was run</h2><ul>",
+            *(f"<li>{html.escape(fact)}</li>" for fact in self.facts),
+            "</ul>",
+            *(_figure(_caption(name), file) for name, file in self.pictures.items()),
+        ]
+        return _HTML.format(body="\n".join(body))
+
+
+def _caption(name: str) -> str:
+    return name.removesuffix(".png").replace("_", " ")
+
+
+def _figure(caption: str, file: Path) -> str:
+    data = base64.b64encode(file.read_bytes()).decode()
+    said = html.escape(caption)
+    return f'<figure><img alt="{said}" src="data:image/png;base64,{data}"><figcaption>{said}</figcaption></figure>'
+
+
+_HTML = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>The paper's claims, checked</title>
+<style>
+body {{ font: 15px/1.5 sans-serif; max-width: 75rem; margin: 2rem auto; padding: 0 1rem; }}
+table {{ border-collapse: collapse; }}
+th, td {{ border-bottom: 1px solid #ddd; padding: .3rem .6rem; text-align: left; vertical-align: top; }}
+img {{ max-width: 100%; }}
+</style></head><body>
+{body}
+</body></html>
+"""

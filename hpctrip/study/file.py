@@ -1,0 +1,177 @@
+"""What a study file says, as a component: checked as every input is, all faults in one report."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Self
+
+import click
+from pydantic import AfterValidator, ConfigDict, Field, model_validator
+
+from hpctrip.base.component import Component, unknown_name
+from hpctrip.base.files import PathName
+
+Tables = dict[str, Any]
+MOST_RUNS = 10_000
+"""Of one grid."""
+COLUMNS = ("run", "seed", "identity", "status", "rounds", "clock_s", "accuracy", "digest", "wall_s")
+LAST_COLUMNS = ("synthetic", "made_with", "reason", "file", "earlier")
+"""Of the ledger; the axes stand after the seed, so none may be called like one of them."""
+
+
+def numbers(text: str) -> list[int]:
+    """The whole numbers from i to j that "i..j" means. Raises ValueError."""
+    match = re.fullmatch(r"\s*(\d{1,18})\s*\.\.\s*(\d{1,18})\s*", text)
+    if not match:
+        raise ValueError("must be a list of seeds or a range such as 0..9")
+    first, last = map(int, match.groups())
+    if not first <= last < first + MOST_RUNS:
+        raise ValueError(f"must rise and name {MOST_RUNS:,} numbers at most")
+    return list(range(first, last + 1))
+
+
+def _seeds(value: str | list[int]) -> list[int]:
+    seeds = numbers(value) if isinstance(value, str) else value
+    if not seeds:
+        raise ValueError("must not be empty")
+    if len(set(seeds)) < len(seeds):
+        raise ValueError("names a seed twice")
+    return seeds
+
+
+Seeds = Annotated[str | list[int], AfterValidator(_seeds)]
+
+
+class Variant(Component):
+    """One choice of an axis; every further key is a table, or a dotted key, of the run's input."""
+
+    model_config = ConfigDict(extra="allow")
+    label: str = Field(min_length=1, max_length=80)
+    """How tables and figures call it."""
+    inputs: list[PathName] = []
+    """Input files, relative to the study file, laid over the study's own."""
+    small: Tables = {}
+    """Tables laid over it with --small."""
+
+    @property
+    def tables(self) -> Tables:
+        """What it lays over the runs."""
+        return self.model_extra or {}
+
+
+class Axis(Component):
+    """What varies: one input key over values, or whole variants."""
+
+    name: str | None = Field(None, min_length=1, max_length=80)
+    """How tables call it; default: its key."""
+    key: str | None = Field(None, pattern=r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$", max_length=200)
+    """The dotted input key that varies."""
+    values: list[Any] | None = Field(None, min_length=1)
+    """Its values."""
+    variants: list[Variant] | None = Field(None, min_length=1)
+    """Instead of a key and its values."""
+    small: list[Any] | None = Field(None, min_length=1)
+    """The values with --small."""
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if self.variants is not None and (self.key, self.values, self.small) != (None, None, None):
+            raise ValueError("has both variants and a key with values: use one of them")
+        if self.variants is None and (self.key is None or self.values is None):
+            raise ValueError("needs a key and its values, or variants")
+        if self.variants is not None and self.name is None:
+            raise ValueError("needs a name")
+        if self.key == "seed":
+            raise ValueError("the seed is no axis: use seeds")
+        if self.title in (*COLUMNS, *LAST_COLUMNS):
+            raise ValueError(f"cannot be called {self.title}, as a column of the ledger is")
+        if self.variants is not None and len({v.label for v in self.variants}) < len(self.variants):
+            raise ValueError("has a label twice")
+        return self
+
+    @property
+    def title(self) -> str:
+        """Its name."""
+        return self.name or self.key or ""
+
+
+class Picture(Component):
+    """A figure to draw at the end; every further key is an option of it."""
+
+    model_config = ConfigDict(extra="allow")
+    name: str
+    """As `hpctrip plot` calls it."""
+
+    @property
+    def options(self) -> Tables:
+        """Its options, with _ for -."""
+        return {name.replace("-", "_"): value for name, value in (self.model_extra or {}).items()}
+
+    @model_validator(mode="after")
+    def _known(self) -> Self:
+        from hpctrip.figures import FIGURES
+
+        if self.name not in FIGURES:
+            raise ValueError(f"no figure is called {self.name!r}; {unknown_name(self.name, FIGURES)}")
+        chosen = FIGURES[self.name]
+        if chosen.source.of_study is None:
+            raise ValueError(f"{self.name} is drawn of {chosen.source.needs}, not of a study")
+        known = {option.name: option for option in chosen.options}
+        for name, value in self.options.items():
+            if name not in known:
+                raise ValueError(f"{self.name} has no option {name!r}; {unknown_name(name, known)}")
+            try:
+                known[name].type.convert(value, None, None)
+            except click.BadParameter as error:
+                raise ValueError(f"{name}: {error.message}") from None
+        return self
+
+
+class Small(Component):
+    """What --small changes; every key but `seeds` is a table, or a dotted key, laid over `common`."""
+
+    model_config = ConfigDict(extra="allow")
+    seeds: Seeds | None = None
+    """The seeds of the small form."""
+
+    @property
+    def tables(self) -> Tables:
+        """What it lays over the runs."""
+        return self.model_extra or {}
+
+
+class StudyFile(Component):
+    """A whole study file: the grid is the product of the axes and the seeds, or that of other studies."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=80)
+    """Names the study's folder."""
+    title: str = ""
+    """What it is about, in a line."""
+    inputs: list[PathName] = []
+    """Input files, relative to the study file, merged left to right below everything else. None here and in the
+    variants: the demonstration on embedded data."""
+    seeds: Seeds | None = list(range(10))
+    """A list, or a range such as "0..9"; innermost in the order of the runs. None, which no file can say: as the input
+    says."""
+    common: Tables = {}
+    """Tables laid over all inputs."""
+    axis: list[Axis] = []
+    """What varies, the first slowest."""
+    figure: list[Picture] = []
+    """Drawn at the end, with their numbers as CSV."""
+    small: Small = Small()
+    """What --small changes."""
+    studies: list[PathName] = []
+    """Other study files, relative to this one, instead of a grid of its own."""
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        titles = [axis.title for axis in self.axis]
+        if len(set(titles)) < len(titles):
+            raise ValueError("axis: two have the same name")
+        own = self.model_fields_set - {"name", "title", "studies"}
+        if self.studies and own:
+            raise ValueError(
+                f"studies: this file runs others, so it has no {', '.join(sorted(own))} of its own"
+            )
+        return self

@@ -1,0 +1,214 @@
+"""From a study file to its runs: every combination of axes and seeds, read, checked and named by its identity."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import Any
+
+from hpctrip.app.experiment import Input, demonstration, laid_over, read_given, resolve, seen_from_here
+from hpctrip.app.sources import files_of_input
+from hpctrip.base.errors import Fault, InputError
+from hpctrip.base.identity import flat, identity, neutral_keys, without
+from hpctrip.base.inputs import Tables, deep, resolved
+from hpctrip.base.plugins import Extensions
+from hpctrip.base.sources import PLUGINS, Source
+from hpctrip.study.file import MOST_RUNS, Axis, StudyFile
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One run of a grid."""
+
+    number: int
+    """Its place in the whole grid, from 0."""
+    choices: tuple[tuple[str, str], ...]
+    """(axis, label) of every axis."""
+    label: str | None
+    """How figures call it; None: by its policy."""
+    given: Input
+    settings: Tables
+    """{dotted key: value} of all that can change its result, without the keys of `sources`."""
+    sources: tuple[Source, ...]
+    """The files that its input names, and its plug-ins, by content."""
+    identity: str
+    """Digest of both."""
+
+    @property
+    def seed(self) -> int:
+        """Its seed."""
+        return self.given.experiment.seed
+
+    @property
+    def variant(self) -> str:
+        """What it shares with its other seeds."""
+        return ", ".join(label for _, label in self.choices) or self.given.experiment.label or "run"
+
+    @property
+    def name(self) -> str:
+        """What it is called: its variant and seed."""
+        return f"{self.variant}, seed {self.seed}"
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """One choice of an axis."""
+
+    axis: str
+    label: str
+    inputs: tuple[str, ...]
+    tables: Tables
+    is_variant: bool
+    """Figures call the run by its label; the lines of the command are laid over it."""
+
+
+def entries(
+    file: StudyFile,
+    place: str,
+    overrides: Sequence[str] = (),
+    plugins: Sequence[str] = (),
+    small: bool = False,
+) -> list[Entry]:
+    """The runs of the study `file`, which lies at `place`, in order: seeds innermost. `overrides` are lines laid over
+    all. Raises InputError with all that is wrong with any of them, said once."""
+    folder = os.path.dirname(place)
+    axes = [list(_choices(axis, small)) for axis in file.axis]
+    chosen = file.small.seeds if small and file.small.seeds else file.seeds
+    seeds: list[Tables] = [{}] if chosen is None else [{"seed": seed} for seed in chosen]
+    cells = list(itertools.product(*axes))
+    if len(cells) * len(seeds) > MOST_RUNS:
+        raise InputError(place, f"is a grid of {len(cells) * len(seeds):,} runs, {MOST_RUNS:,} are the most")
+    above = [file.common, *([file.small.tables] if small else [])]
+    reader, faults, found = _Reader(folder, tuple(overrides), tuple(plugins)), _Faults(place), []
+    for cell in cells:
+        paths = [*file.inputs, *(path for choice in cell for path in choice.inputs)]
+        for seed in seeds:
+            variants, values = ([c.tables for c in cell if c.is_variant is which] for which in (True, False))
+            choices = tuple((choice.axis, choice.label) for choice in cell)
+            name = ", ".join([*(label for _, label in choices), *(f"seed {s}" for s in seed.values())])
+            try:
+                given = reader.read(paths, [*above, *variants], [*values, seed])
+                if seed == seeds[0]:
+                    given.experiment.check()
+                called = (
+                    " ".join(choice.label for choice in cell if choice.is_variant) or given.experiment.label
+                )
+                found.append(Entry(len(found), choices, called, given, *reader.identify(given)))
+            except InputError as error:
+                faults.note(name, error)
+                break  # the other seeds have the same faults
+    faults.note_twins(found)
+    faults.report()
+    return found
+
+
+def is_one_value(file: StudyFile, place: str, line: str, plugins: Sequence[str]) -> bool:
+    """Whether a line `key=value` is taken as it stands by the first run of a study."""
+    cell = [next(_choices(axis, False)) for axis in file.axis]
+    reader = _Reader(os.path.dirname(place), (line,), tuple(plugins))
+    key = line.partition("=")[0].strip()
+    try:
+        paths = [*file.inputs, *(path for choice in cell for path in choice.inputs)]
+        reader.read(paths, [file.common, *(choice.tables for choice in cell)])
+    except InputError as error:
+        places = [fault.place.partition(" = ")[0] for fault in error.faults]
+        return not any(key == at or key.startswith(f"{at}.") for at in places)
+    return True
+
+
+def _choices(axis: Axis, small: bool) -> Iterator[_Choice]:
+    for variant in axis.variants or ():
+        tables = laid_over(variant.tables, [variant.small] if small else [])
+        yield _Choice(axis.title, variant.label, tuple(variant.inputs), tables, True)
+    for value in (axis.small if small and axis.small else axis.values) or ():
+        *outer, last = (axis.key or "").split(".")
+        table: Tables = reduce(lambda inner, part: {part: inner}, reversed(outer), {last: value})
+        yield _Choice(axis.title, f"{axis.title} = {shown(value)}", (), table, False)
+
+
+def shown(value: Any) -> str:
+    """A value of an axis in a label."""
+    return f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else str(value)
+
+
+@dataclass
+class _Reader:
+    """Reads what the runs of one grid have in common once."""
+
+    folder: str
+    overrides: tuple[str, ...]
+    plugins: tuple[str, ...]
+    _files: dict[tuple[str, ...], list[Tables]] = field(default_factory=dict)
+    _extensions: dict[tuple[str, ...], Extensions] = field(default_factory=dict)
+    _digests: dict[tuple[str, object], Source] = field(default_factory=dict)
+
+    def read(self, paths: Iterable[str], layers: Iterable[Tables], values: Iterable[Tables] = ()) -> Input:
+        """The input of one run: files, relative to the study's folder, layers over them, and on top, as one layer, the
+        lines of the command and the values of axes: a kind and a key of it may be among either."""
+        paths = tuple(path if path.startswith("~") else os.path.join(self.folder, path) for path in paths)
+        if paths not in self._files:
+            self._files[paths] = read_given(paths, self.overrides, self.plugins)[0]
+        *files, last = self._files[paths]
+        tables = [self._seen_from_here(table) for table in layers]
+        merged = laid_over({}, [*(files or [demonstration()]), *tables, reduce(deep, values, last)])
+        named = merged.get(PLUGINS)
+        code = tuple(path for path in named if isinstance(path, str)) if isinstance(named, list) else ()
+        if code not in self._extensions:
+            self._extensions[code] = Extensions.of(code)
+            self._extensions[code].run()
+        return resolve(merged, self._extensions[code])
+
+    def _seen_from_here(self, table: Tables) -> Tables:
+        if PLUGINS not in table:
+            return table
+        return table | {PLUGINS: seen_from_here(table[PLUGINS], self.folder)}
+
+    def identify(self, given: Input) -> tuple[Tables, tuple[Source, ...], str]:
+        """(settings, sources, identity) of a run. What files hold counts, not where they lie."""
+        sources = [plugin.source for plugin in given.extensions.plugins]
+        for file in files_of_input(given):
+            at = (file.key, file.value)
+            if at not in self._digests:
+                self._digests[at] = file.source()
+            sources.append(self._digests[at])
+        experiment = given.experiment
+        settings = without(flat(resolved(experiment)), [*neutral_keys(experiment), PLUGINS])
+        settings = without(settings, [source.key for source in sources])
+        contents = sorted([source.key, source.digest] for source in sources)
+        return settings, tuple(sources), identity(settings | {"sources": contents})
+
+
+@dataclass
+class _Faults:
+    """What is wrong with a grid: each fault once, at the first run that has it."""
+
+    place: str
+    _found: dict[Fault, list[str]] = field(default_factory=dict)
+
+    def note(self, name: str, error: InputError) -> None:
+        """The run of this name cannot be."""
+        for fault in error.faults:
+            self._found.setdefault(fault, []).append(name)
+
+    def note_twins(self, found: Iterable[Entry]) -> None:
+        """Two runs of one grid that are the same."""
+        first: dict[str, Entry] = {}
+        for entry in found:
+            other = first.setdefault(entry.identity, entry)
+            if other is not entry:
+                problem = f"is the same run as {other.variant!r}: no key that can change a result differs"
+                fault = Fault(repr(entry.variant), problem, "leave one out, or mend what was to differ")
+                self._found.setdefault(fault, []).append(entry.name)
+
+    def report(self) -> None:
+        """Raise InputError if there is anything."""
+        if self._found:
+            raise InputError(faults=[self._said(fault, names) for fault, names in self._found.items()])
+
+    def _said(self, fault: Fault, names: Sequence[str]) -> Fault:
+        others = f" and {len(names) - 1:,} more" if len(names) > 1 else ""
+        place = ": ".join(filter(None, (self.place, f"{names[0]}{others}", fault.place)))
+        return Fault(place, fault.problem, fault.way_out)

@@ -1,0 +1,51 @@
+"""The figures of a study, each with its numbers as CSV."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from hpctrip.base.errors import HpctripError
+from hpctrip.base.output import replace_file
+from hpctrip.record.csv import csv_bytes
+from hpctrip.record.reader import Run
+from hpctrip.study.file import Picture
+from hpctrip.study.ledger import Ledger, Line
+
+
+def draw(pictures: Sequence[Picture], ledger: Ledger, lines: Sequence[Line]) -> list[str]:
+    """Draw them of the finished runs; returns what is to be printed. A figure that cannot be drawn (of too few runs, or
+    of imported ones that lack what it needs) is said and left out."""
+    finished = [line for line in lines if line.finished]
+    if not pictures or not finished:
+        return []
+    from hpctrip.figures import FIGURES  # heavy
+
+    runs = [_called(ledger.runs.whole(line.entry), line.entry.label) for line in finished]
+    said = []
+    for number, picture in enumerate(pictures):
+        twice = [other.name for other in pictures[:number]].count(picture.name)
+        path = ledger.folder / f"{picture.name}{f'_{twice + 1}' if twice else ''}.png"
+        try:
+            of_study = FIGURES[picture.name].source.of_study
+            assert of_study is not None  # the study file was checked
+            drawing = FIGURES[picture.name](of_study(runs), **picture.options)
+        except (HpctripError, KeyError, ValueError) as error:
+            imported = sum(line.evidence.imported for line in finished)
+            why = f"{imported} imported runs lack what it draws" if imported else str(error).splitlines()[0]
+            said.append(f"figure {picture.name} not drawn: {why}")
+            continue
+        said += [*drawing.lines, *_written(path, drawing.image(), csv_bytes(drawing.table))]
+    return said
+
+
+def _called(run: Run, label: str | None) -> Run:
+    """The run under the study's name for it: its file may have been made by another study."""
+    return replace(run, meta=run.meta | {"label": label or ""})
+
+
+def _written(path: Path, image: bytes, numbers: bytes) -> list[str]:
+    replace_file(path, image)
+    replace_file(path.with_suffix(".csv"), numbers)
+    return [f"picture: {path}", f"numbers: {path.with_suffix('.csv')}"]

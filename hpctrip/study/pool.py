@@ -1,0 +1,139 @@
+"""The runs of all studies of one folder, each under its identity, and what their files prove about them.
+
+    DIR/runs/IDENTITY.h5     results, with lock and checkpoints beside them while it runs
+    DIR/runs/IDENTITY.csv    what is known of a run that was made elsewhere and imported
+    DIR/logs/IDENTITY.log    what a run printed, while it is not finished
+    DIR/logs/IDENTITY.failed why it failed, in a line, until it is started again
+
+Nothing here is remembered: a status follows from the files and the locks as they are, so no kill can make it wrong.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from hpctrip.base.errors import InputError
+from hpctrip.base.identity import differing
+from hpctrip.base.sources import PLUGINS, read_sources
+from hpctrip.base.sources import differing as differing_sources
+from hpctrip.base.text import printable
+from hpctrip.record.checkpoint import generations
+from hpctrip.record.lock import is_held
+from hpctrip.record.reader import Run, open_run
+from hpctrip.study.grid import Entry
+from hpctrip.study.imported import read_imported
+
+FINISHED, RUNNING, INTERRUPTED, FAILED, PLANNED = "finished", "running", "interrupted", "failed", "planned"
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What is known of a run."""
+
+    status: str
+    reason: str = ""
+    """Why it stopped, or what is wrong with its file."""
+    run: Run | None = None
+    """Its rounds, as far as they are recorded; without sites, cohorts and candidates."""
+    file: Path | None = None
+    """Where that was read."""
+    imported: bool = False
+    """It was made elsewhere."""
+
+
+class Pool:
+    """The runs of a folder."""
+
+    def __init__(self, folder: str | Path):
+        self.folder = Path(folder)
+        self._read: dict[Path, tuple[tuple[int, ...], Run]] = {}
+
+    def results(self, identity: str) -> Path:
+        """The results file of a run."""
+        return self.folder / "runs" / f"{identity}.h5"
+
+    def imported(self, identity: str) -> Path:
+        """What is known of a run that was made elsewhere."""
+        return self.folder / "runs" / f"{identity}.csv"
+
+    def log(self, identity: str) -> Path:
+        """What a run printed."""
+        return self.folder / "logs" / f"{identity}.log"
+
+    def failure(self, identity: str) -> Path:
+        """Why a run failed."""
+        return self.log(identity).with_suffix(".failed")
+
+    def settle(self, identity: str) -> None:
+        """A run is finished: what it needed to go on is removed. It never will, as stop rules are part of its
+        identity."""
+        for path in (self.log(identity), *generations(self.results(identity))):
+            path.unlink(missing_ok=True)
+
+    def look(self, entry: Entry) -> Evidence:
+        """What is known of a run now."""
+        file = self.results(entry.identity)
+        try:
+            run = self._rounds(file)
+            if run and (wrong := unlike(run, entry)):
+                return Evidence(FAILED, f"is of another input: {wrong}; remove it", file=file)
+        except InputError as error:
+            return Evidence(FAILED, str(error).splitlines()[0], file=file)
+        if run and run.status == FINISHED:
+            return Evidence(FINISHED, run.meta["stop_reason"], run, file)
+        elsewhere = self.imported(entry.identity)
+        if elsewhere.exists():
+            run = read_imported(elsewhere, entry)
+            return Evidence(FINISHED, run.meta["stop_reason"], run, elsewhere, imported=True)
+        if is_held(file):
+            return Evidence(RUNNING, "", run, file)
+        if said := _text(self.failure(entry.identity)):
+            return Evidence(FAILED, said, run, file)
+        if run is None and not any(path.exists() for path in generations(file)):
+            return Evidence(PLANNED)
+        if run and run.status == FAILED:
+            return Evidence(FAILED, run.meta["stop_reason"], run, file)
+        return Evidence(INTERRUPTED, run.meta["stop_reason"] if run else "", run, file)
+
+    def whole(self, entry: Entry) -> Run:
+        """A finished run with all that its file holds. Raises InputError where that cannot be read."""
+        file = self.results(entry.identity)
+        return open_run(file) if file.exists() else read_imported(self.imported(entry.identity), entry)
+
+    def _rounds(self, file: Path) -> Run | None:
+        """The results file, read again only where it has changed; None where there is none. Raises InputError."""
+        try:
+            found = os.stat(file)
+        except FileNotFoundError:
+            return None
+        state = (found.st_mtime_ns, found.st_size, found.st_ino)
+        if self._read.get(file, ((),))[0] != state:
+            run = open_run(file)
+            parts = {name: getattr(run, name).iloc[:0].copy() for name in ("sites", "cohorts", "candidates")}
+            self._read[file] = state, replace(run, **parts)
+        return self._read[file][1]
+
+
+def _text(path: Path) -> str:
+    try:
+        return printable(path.read_text(encoding="utf-8", errors="replace").strip(), 1000)
+    except OSError:
+        return ""
+
+
+def unlike(run: Run, entry: Entry) -> str:
+    """In what a results file is not that of the run, by its input, its plug-ins and the files of its world; empty where
+    it is."""
+    named = [source.key for source in entry.sources]
+    recorded = [key for key in run.settings if key not in named]
+    keys = differing([{key: run.settings[key] for key in recorded}, entry.settings])
+    read = read_sources(run.meta["sources"], str(run.path))
+    code = [{s.digest for s in sources if s.key == PLUGINS} for sources in (read, entry.sources)]
+    files = [
+        pair[0].key
+        for pair in differing_sources(read, entry.sources)
+        if not pair[0].key.startswith("workload.")
+    ]
+    return ", ".join([*keys, *files, *([PLUGINS] if code[0] != code[1] else [])])

@@ -1,0 +1,141 @@
+"""Studies as read: a file and those that it includes, each with its runs and its ledger over one pool."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from hpctrip.base.component import unknown_name
+from hpctrip.base.errors import Fault, InputError
+from hpctrip.base.inputs import Tables, read_layers, validate
+from hpctrip.base.output import replace_file
+from hpctrip.base.shipped import STUDIES, shipped
+from hpctrip.record.csv import csv_bytes
+from hpctrip.study import table
+from hpctrip.study.file import StudyFile
+from hpctrip.study.grid import Entry, entries, is_one_value
+from hpctrip.study.ledger import Ledger
+from hpctrip.study.pictures import draw
+from hpctrip.study.pool import Pool
+from hpctrip.study.sweep import split, with_axes
+
+
+@dataclass(frozen=True)
+class Study:
+    """One grid, and what is known of its runs."""
+
+    file: StudyFile
+    ledger: Ledger
+
+    @property
+    def title(self) -> str:
+        """What it is about."""
+        return self.file.title or self.file.name
+
+    def conclude(self) -> list[str]:
+        """Write ledger, table and figures of what is finished; returns what is to be printed."""
+        lines = self.ledger.write()
+        found = table.rows(lines)
+        folder = self.ledger.folder
+        replace_file(folder / "table.csv", csv_bytes(table.frame(found)))
+        replace_file(folder / "table.md", table.markdown(found, self.title).encode())
+        said = [self.title, *table.printed(found), f"table: {folder / 'table.csv'}, {folder / 'table.md'}"]
+        return [*said, *draw(self.file.figure, self.ledger, lines)]
+
+
+def found_file(name: str) -> str:
+    """The study file of this path, or the one of this name that comes with hpctrip. InputError where there is none."""
+    if os.path.lexists(name):
+        return name
+    known = shipped(STUDIES)
+    if name in known:
+        return str(known[name])
+    raise InputError(name, "no such study file", unknown_name(Path(name).stem, known))
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a command asks of a study."""
+
+    folder: Path
+    """Where runs and studies lie."""
+    overrides: Sequence[str] = ()
+    """Lines laid over all runs; those that name several values are axes (`study.sweep`)."""
+    plugins: Sequence[str] = ()
+    small: bool = False
+
+
+def read_studies(path: str, asked: Asked) -> list[Study]:
+    """The study in a file, or those that it includes, in order. Raises InputError with everything that is wrong in the
+    first file that has faults."""
+    runs = Pool(asked.folder)
+    places: dict[str, str] = {"runs": "", "logs": ""}  # the folders of the pool
+    studies = []
+    for place, tables in _files(path, ()):
+        study = _study(tables, place, asked, runs)
+        name = study.ledger.name
+        if name in places:
+            problem = f"is {places[name] or 'a folder of all studies'!r} already"
+            raise InputError(f"{place}: name = {name!r}", problem, "every study needs a name of its own")
+        places[name] = place
+        studies.append(study)
+    return studies
+
+
+def all_entries(studies: Sequence[Study]) -> list[Entry]:
+    """The runs of all studies, each once, in order: what an index of an array counts."""
+    first: dict[str, Entry] = {}
+    for study in studies:
+        for entry in study.ledger.entries:
+            first.setdefault(entry.identity, entry)
+    return list(first.values())
+
+
+def swept(paths: Sequence[str], asked: Asked) -> Study | None:
+    """The study of one command: an input, and lines of which some name several values; None where none does."""
+    tables: Tables = {"name": "sweep", "inputs": list(paths), "seeds": None}
+    file = _validated(tables, "")
+    lines, axes = split(asked.overrides, lambda line: is_one_value(file, "", line, asked.plugins))
+    if all(len(values) == 1 for values in axes.values()):
+        return None
+    file = _validated(with_axes(tables, axes), "")
+    grid = entries(file, "", lines, asked.plugins)
+    name = "_".join([f"{grid[0].given.experiment.name}-sweep", *axes])[:80]
+    title = f"{grid[0].given.experiment.name} over {' x '.join(axes)}"
+    return Study(file.model_copy(update={"title": title}), Ledger(name, grid, Pool(asked.folder)))
+
+
+def _files(path: str, within: tuple[str, ...]) -> Iterator[tuple[str, Tables]]:
+    """(path, tables) of a study file, or of those that it includes."""
+    if os.path.realpath(path) in within:
+        raise InputError(path, "includes itself", "take it out of its studies")
+    (tables, _) = read_layers([path], ())
+    includes = _validated(tables, path).studies
+    if not includes:
+        yield path, tables
+    for other in includes:
+        yield from _files(os.path.join(os.path.dirname(path), other), (*within, os.path.realpath(path)))
+
+
+def _validated(tables: Tables, place: str) -> StudyFile:
+    try:
+        return validate(tables, StudyFile)
+    except InputError as error:
+        at = f"{place}: " if place else ""
+        faults = [Fault(f"{at}{fault.place}", fault.problem, fault.way_out) for fault in error.faults]
+        raise InputError(faults=faults) from None
+
+
+def _study(tables: Tables, place: str, asked: Asked, runs: Pool) -> Study:
+    file = _validated(tables, place)
+
+    def accepts(line: str) -> bool:
+        return is_one_value(file, place, line, asked.plugins)
+
+    lines, axes = split(asked.overrides, accepts)
+    if axes:
+        file = _validated(with_axes(tables, axes), place)
+    grid = entries(file, place, lines, asked.plugins, asked.small)
+    return Study(file, Ledger(file.name + ("-small" if asked.small else ""), grid, runs))

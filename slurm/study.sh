@@ -1,0 +1,21 @@
+#!/bin/bash
+# The runs of a study as the tasks of an array, one each; `hpctrip study NAME --slurm` writes and submits this.
+# By hand, from the folder that holds inputs/:
+#
+#     sbatch --array=0-69%10 slurm/study.sh fig09                                    # ten of seventy runs at a time
+#     sbatch --array=0-5 --ntasks=3 --gpus=0 slurm/study.sh fig08 -o policy.k=10,40,70 -o seed=1,2
+#
+# Array index i means run i of `hpctrip study NAME --list`. A task whose run is finished ends at once, one that was
+# killed goes on from its checkpoint. Options of sbatch win over the lines below; what follows the script goes to
+# `hpctrip study`, which makes table and figures once all is there.
+#
+#SBATCH --job-name=study
+#SBATCH --output=slurm-%x-%A_%a.out
+#SBATCH --time=04:00:00
+#SBATCH --nodes=1
+#SBATCH --ntasks=5              # the aggregator and one host per GPU
+#SBATCH --gpus=4
+set -euo pipefail
+
+source slurm/launch.sh
+launch study "$@" --task "$SLURM_ARRAY_TASK_ID"

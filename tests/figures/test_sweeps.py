@@ -1,0 +1,106 @@
+"""Figs 6, 7, 11, 13, 14: what is drawn of sweeps over k and over other keys."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from hpctrip.figures import fig06_equal_power, fig11_gain, fig13_policies_by
+from hpctrip.figures.common import reading
+from hpctrip.record.reader import InputError
+
+
+@pytest.fixture
+def fixed(make_run):
+    """A static run of k sites, one hour a round times `hours`, with these accuracies."""
+
+    def make(k, seed=0, hours=1.0, accuracy=(0.2, 0.3, 0.5), **settings):
+        name = f"static-{k}-{seed}-{hours}"
+        keys = {"policy_keys": {"k": k}, "seed": seed, "hours": hours, "accuracy": accuracy} | settings
+        return make_run(name, "static", k=(k,) * len(accuracy), **keys)
+
+    return make
+
+
+def test_the_speed_up_is_the_mean_over_seeds_of_how_many_times_sooner(fixed, drawn, tmp_path):
+    paths = [fixed(2, hours=2.0), fixed(2, seed=1, hours=4.0), fixed(4), fixed(4, seed=1)]
+    lines = drawn(fig06_equal_power, *paths)
+    assert lines[0].endswith("speed-up over k = 2")
+    assert lines[1].startswith("2 9 (") and lines[1].endswith("1 (1 to 1)")
+    half = 12.7062 * np.std([2, 4], ddof=1) / np.sqrt(2)  # 6 h / 3 h and 12 h / 3 h
+    assert lines[2].endswith(f"3 ({3 - half:.3g} to {3 + half:.3g})")
+    table = pd.read_csv(tmp_path / "out.csv").set_index("k")
+    assert table.loc[4, "speed_up"] == 3 and table.loc[4, "mean_h"] == 3
+
+
+def test_a_cohort_that_misses_the_target_with_a_seed_has_no_speed_up(fixed, drawn):
+    missed = (0.2, 0.3, 0.4)
+    paths = [fixed(2), fixed(2, seed=1), fixed(4), fixed(4, seed=1, hours=0.5, accuracy=missed)]
+    lines = drawn(fig06_equal_power, *paths)
+    assert lines[2] == "4 > 2.25 2 1 0.4500 -"
+
+
+def test_one_size_of_cohort_is_no_sweep(fixed):
+    runs = reading.read_runs([fixed(2)])
+    for draw in (fig06_equal_power.plot, fig11_gain.plot):
+        with pytest.raises(InputError, match="the runs: are all of k = 2; give those of several k"):
+            draw(runs)
+
+
+def test_the_gain_is_taken_round_by_round_from_the_same_seed(fixed, drawn, tmp_path):
+    paths = [
+        fixed(2, accuracy=(0.1, 0.2, 0.3)),
+        fixed(2, seed=1, accuracy=(0.2, 0.2)),
+        fixed(4, accuracy=(0.2, 0.3, 0.4)),
+        fixed(4, seed=1, accuracy=(0.5, 0.6, 0.7)),
+        fixed(4, seed=2),  # nothing to compare it with
+    ]
+    lines = drawn(fig11_gain, *paths)
+    assert (
+        lines[1] == "4 2 2 +22.5 -"
+    )  # (10 + 30) / 2 and (10 + 40) / 2; seed 1 of k = 2 ended after two rounds
+    table = pd.read_csv(tmp_path / "out.csv")
+    assert table["gain_points"].tolist() == pytest.approx([20, 25])
+    assert table["n"].tolist() == [2, 2] and table["round"].tolist() == [1, 2]
+
+
+def test_seeds_that_differ_have_no_gain(fixed):
+    with pytest.raises(InputError, match="no seed in common"):
+        fig11_gain.plot(reading.read_runs([fixed(2), fixed(4, seed=1)]))
+
+
+def test_policies_stand_side_by_side_at_every_value_of_the_key(make_run, drawn, tmp_path):
+    paths = [
+        make_run(f"{policy}-{gb}", policy, hours=hours * gb, update_bytes=gb * 1e9)
+        for policy, hours in (("powertrip", 1.0), ("random", 2.0))
+        for gb in (2, 1)
+    ]
+    lines = drawn(fig13_policies_by, *paths)
+    assert [line.split()[:3] for line in lines[1:]] == [
+        ["1", "GB", "powertrip"],
+        ["1", "GB", "random"],
+        ["2", "GB", "powertrip"],
+        ["2", "GB", "random"],
+    ]
+    assert lines[4] == "2 GB random 12 1 1 50 % less time"
+    assert pd.read_csv(tmp_path / "out.csv")["ratio"].tolist() == [1, 2, 1, 2]
+
+
+def test_runs_with_targets_of_their_own_are_compared_within_a_value(make_run, drawn):
+    speech = {"workload": {"kind": "speech"}}
+    emnist = {"workload": {"kind": "emnist"}}
+    paths = [
+        make_run("a", tables=emnist, target=0.45),
+        make_run("b", "random", tables=emnist, target=0.45, hours=1.25),
+        make_run("c", tables=speech, target=0.25),
+        make_run("d", "random", tables=speech, target=0.55),
+    ]
+    lines = drawn(fig13_policies_by, *paths[:3], "--by", "workload.kind")
+    assert [line.split()[0] for line in lines[1:]] == ["emnist", "emnist", "speech"]
+    assert lines[2].endswith("20 % less time") and lines[3].startswith("speech powertrip 2 1 1")
+    with pytest.raises(InputError, match="no common target accuracy"):
+        fig13_policies_by.plot(reading.read_runs(paths), by="workload.kind")
+
+
+def test_a_key_that_the_runs_lack_is_named(make_run):
+    with pytest.raises(InputError, match=r"has no single value of the key 'no\.such'"):
+        fig13_policies_by.plot(reading.read_runs([make_run("a")]), by="no.such")

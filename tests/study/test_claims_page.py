@@ -1,0 +1,84 @@
+"""`claims`: the page of the paper's claims, of runs that were taken up from elsewhere."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from hpctrip.study.claims import command, gather
+from hpctrip.study.studies import Asked, found_file, read_studies
+
+HOURS = {"PowerTrip": 1.0, "static optimal": 2.0, "random": 3.0}
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Studies of which PowerTrip, static optimal and random of the small Fig 9 are finished: these hours to 45 %."""
+    monkeypatch.setattr(gather, "PAPER", "fig09")
+    (study,) = read_studies(found_file("fig09"), Asked(tmp_path, small=True))
+    (tmp_path / "runs").mkdir()
+    for entry in study.ledger.entries:
+        if entry.variant in HOURS:
+            end_s = 3600 * HOURS[entry.variant] * (1 + entry.seed / 100)
+            row = {
+                "rounds": "2",
+                "clock_s": str(end_s),
+                "digest": "0" * 16,
+                "wall_s": "1.0",
+                "synthetic": "data",
+            }
+            row |= {"made_with": "hpctrip", "reason": "target accuracy 0.45 reached"}
+            curve = f"round,clock_s,accuracy,num_sites\n1,{end_s / 2},0.2,10\n2,{end_s},0.5,20\n"
+            (tmp_path / "runs" / f"{entry.identity}.csv").write_text(f"#{json.dumps(row)}\n{curve}")
+    (tmp_path / "fig09-small").mkdir()
+    (tmp_path / "fig09-small" / "fig09_policies.png").write_bytes(b"\x89PNG")
+    return tmp_path
+
+
+@pytest.fixture
+def claims():
+    """Run the command; its printed text."""
+
+    def run(*words):
+        ended = CliRunner().invoke(command.claims, [str(word) for word in words], catch_exceptions=False)
+        assert ended.exit_code == 0
+        return ended.output
+
+    return run
+
+
+def test_every_claim_has_a_row_and_what_was_not_run_says_so(folder, claims):
+    printed = claims(folder, "--small").splitlines()
+    found = dict.fromkeys(line.split("  ")[0] for line in printed if "Fig" in line)
+    assert set(found) == {"met", "not run"}
+    assert any(
+        line.startswith("met        Fig 9: PowerTrip takes less time than random (paper: 56%")
+        for line in printed
+    )
+    assert "           67% (67% to 67%) less time" in printed
+    assert any(line.startswith("met        Fig 10: PowerTrip starts with few sites") for line in printed)
+    assert "study fig08 was not run" in " ".join(printed)
+    assert printed[-2:] == [f"page: {folder}/claims.md", f"page: {folder}/claims.html"]
+
+
+def test_the_pages_say_what_was_in_force_and_how_to_repeat_it(folder, claims):
+    claims(folder, "--small", "--to", folder / "page")
+    page = (folder / "page" / "claims.md").read_text()
+    (fact,) = [line for line in page.splitlines() if "9 of 21 runs finished; synthetic data; " in line]
+    assert "partition.alpha = 0.3" in fact and "timing.clock = straggler" in fact
+    assert "timing.seconds_per_sample = 0.06" in fact
+    assert f"python -m hpctrip study fig09 --small --out {folder}" in page
+    assert "![fig09-small policies](fig09-small_policies.png)" in page
+    assert (folder / "page" / "fig09-small_policies.png").read_bytes() == b"\x89PNG"
+    assert "data:image/png;base64,iVBORw==" in (folder / "page" / "claims.html").read_text()
+
+
+def test_other_programs_get_one_object_a_claim(folder, claims):
+    found = json.loads(claims(folder, "--small", "--format", "json"))
+    (random,) = [one for one in found if one["claim"] == "PowerTrip takes less time than random"]
+    assert random["ordering"] == "met" and random["seeds"] == 3 and random["study"] == "fig09"
+
+
+def test_runs_of_another_input_are_not_taken_for_these(folder, claims):
+    printed = claims(folder, "--small", "-o", "sites.num_sites=30")
+    assert printed.splitlines()[-3] == "28 claims: 28 not run"
