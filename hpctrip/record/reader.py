@@ -22,8 +22,6 @@ from hpctrip.record.admission import admitted, damaged
 from hpctrip.record.older import in_force, modernised
 from hpctrip.record.stored_input import resolved_input
 from hpctrip.sim.rounds import History
-from hpctrip.sim.trace_file import Flags
-from hpctrip.sim.traces import TraceSet, read_trace_files
 
 SUFFIXES = (".h5", ".hdf5")
 """What counts as a results file when a folder is given."""
@@ -273,28 +271,3 @@ def _expand(pattern: str) -> list[Path]:
     if path.exists():
         return [path]
     return [Path(name) for name in sorted(glob.glob(pattern, recursive=True))]
-
-
-def read_traces(path: str | Path, column: str = "production", flags: Flags = "true-is-bad") -> pd.DataFrame:
-    """Power utilisation of every domain in trace files, in long form: time_s, cell, domain, utilisation.
-
-    `time_s` counts from the first sample and is the start of the interval that the value holds for.
-    `attrs["synthetic"]` says whether any of it was made up. Arguments and errors as in `read_trace_files`.
-    """
-    return traces_frame(read_trace_files(path, column, flags))
-
-
-def traces_frame(traces: TraceSet) -> pd.DataFrame:
-    """Traces in long form, as `read_traces` gives them."""
-    num_domains, num_steps = traces.util.shape
-    frame = pd.DataFrame(
-        {
-            "time_s": np.tile(np.arange(num_steps) * traces.step_s, num_domains),
-            "cell": np.repeat(traces.cells, num_steps),
-            "domain": np.repeat(traces.names, num_steps),
-            "utilisation": traces.util.ravel(),
-        }
-    )
-    frame.attrs["units"] = {"time_s": "s", "cell": "1", "domain": "1", "utilisation": "1"}
-    frame.attrs["synthetic"] = traces.synthetic
-    return frame

@@ -13,8 +13,9 @@ import pytest
 from hpctrip.base.errors import InputError
 from hpctrip.record import schema
 from hpctrip.record.diff import diff
-from hpctrip.record.reader import open_run, open_runs, read_traces
+from hpctrip.record.reader import open_run, open_runs
 from hpctrip.record.show import summary
+from hpctrip.record.traces import read_traces
 from hpctrip.record.verify import verify
 from hpctrip.record.writer import image, write_run
 

@@ -17,8 +17,8 @@ from hpctrip.base.errors import InputError
 from hpctrip.base.files import read_file
 from hpctrip.base.text import printable
 from hpctrip.figures.common.reading import read_runs
-from hpctrip.record.reader import Run, read_traces, traces_frame
-from hpctrip.sim.synthetic_traces import synthetic_traces
+from hpctrip.record.reader import Run
+from hpctrip.record.traces import read_traces
 
 TABLE_BYTES = 2**24
 """The largest table that is read."""
@@ -82,11 +82,8 @@ def _traces_of_first(runs: Sequence[Run]) -> pd.DataFrame:
     power = runs[0].input["power"]
     if power["kind"] != "trace":
         raise InputError("power", f"is of kind {power['kind']}, not trace", "draw it in a study on traces")
-    path, column = power["path"], power["column"]
-    if path == "synthetic":
-        frame = traces_frame(synthetic_traces(power["synthetic_seed"], column))
-    else:
-        frame = read_traces(path, column, power["flags"])
+    column = power["column"]
+    frame = read_traces(power["path"], column, power["flags"], power["synthetic_seed"])
     frame.attrs["column"] = column
     return frame
 
