@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import glob
-import io
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,13 +13,10 @@ import click
 import pandas as pd
 
 from hpctrip.base.errors import InputError
-from hpctrip.base.files import read_file
 from hpctrip.base.text import printable
 from hpctrip.figures.common.reading import read_runs
 from hpctrip.record.reader import read_traces
-
-TABLE_BYTES = 2**24
-"""The largest table that is read."""
+from hpctrip.sim.csv import read_table
 
 
 class Subject(NamedTuple):
@@ -70,16 +66,6 @@ def _traces(traces: str, column: str, flags: str) -> list[Subject]:
     return [Subject(frame, [*map(Path, glob.glob(traces)), *Path(traces).glob("*.csv")])]
 
 
-def _table(table: str) -> list[Subject]:
-    data = read_file(table, TABLE_BYTES)
-    try:
-        frame = pd.read_csv(io.BytesIO(data))
-    except ValueError as error:  # pandas' own errors are ValueErrors
-        said = printable(" ".join(str(error).split()))
-        raise InputError(table, f"is no CSV table ({said})", "see --help for what writes it") from None
-    return [Subject(frame, [Path(table)])]
-
-
 _RUNS = (click.Argument(["runs"], nargs=-1, required=True, metavar="RUNS..."),)
 _TRACES = (
     click.Argument(["traces"], metavar="TRACES"),
@@ -103,7 +89,25 @@ RUNS = Source("results files, folders or quoted patterns", _RUNS, _all_runs, of_
 ONE_RUN = Source("one results file", _RUNS, _one_run)
 EACH_RUN = Source("results files, a picture each", _RUNS, _each_run, "beside the results file, .png")
 TRACES = Source("power traces: a folder of cell*.csv(.gz), a file or a quoted pattern", _TRACES, _traces)
-TABLE = Source("a CSV table", (click.Argument(["table"], metavar="TABLE.csv"),), _table)
+
+
+def csv_table(integers: Sequence[str], numbers: Sequence[str]) -> Source:
+    """A CSV table that has these columns; any other is one of texts."""
+
+    def read(table: str) -> list[Subject]:
+        found = read_table(table)
+        found.require(*integers, *numbers)
+        columns = {
+            name: found.integers(name)
+            if name in integers
+            else found.numbers(name)
+            if name in numbers
+            else texts
+            for name, texts in found.columns.items()
+        }
+        return [Subject(pd.DataFrame(columns), [Path(table)])]
+
+    return Source("a CSV table", (click.Argument(["table"], metavar="TABLE.csv"),), read)
 
 
 class _Fraction(click.ParamType):
