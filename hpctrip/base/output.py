@@ -18,12 +18,14 @@ def replace_file(path: str | Path, data: bytes, durable: bool = True) -> None:
     """Give a file new content at once or not at all, even if the job or the machine dies meanwhile.
 
     The content is written to a new file in the same folder, forced to disk and renamed. The name of that file is
-    random and it must not exist: two jobs never share one, and no link that somebody put there is followed. What need
-    not be `durable` is not forced to disk: a power cut may leave it torn, so whoever reads it must be able to tell, and
-    to do without. Raises InputError where nothing can be written there and HpctripError where the disk is full.
+    random and it must not exist: two jobs never share one, and no link that somebody put there is followed. What is no
+    regular file, a device say, is never replaced. What need not be `durable` is not forced to disk: a power cut may
+    leave it torn, so whoever reads it must be able to tell, and to do without. Raises InputError where nothing can be
+    written there and HpctripError where the disk is full.
     """
     path = Path(os.path.realpath(path))  # a link to another file system stays a link
     aside = _aside(path)
+    _refuse_other_than_files(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with open(aside, "xb") as file:
@@ -100,10 +102,7 @@ def check_writable(path: str | Path, overwrite: bool = False) -> None:
     """
     path = Path(os.path.realpath(path))
     try:
-        if path.is_dir():
-            raise IsADirectoryError(errno.EISDIR, "it is a directory")
-        if path.exists() and not path.is_file():
-            raise InputError(str(path), "is no regular file", "choose another name")
+        _refuse_other_than_files(path)
         if path.exists() and not overwrite:
             raise InputError(str(path), "exists already", "remove it, choose another name, or --overwrite")
         if path.exists() and not os.access(path, os.W_OK):
@@ -114,6 +113,17 @@ def check_writable(path: str | Path, overwrite: bool = False) -> None:
         folder = next(parent for parent in path.parents if parent.exists())
         with tempfile.TemporaryFile(dir=folder):
             pass
+    except OSError as error:
+        raise unwritable(path, error) from error
+
+
+def _refuse_other_than_files(path: Path) -> None:
+    """Raise InputError where something else than a regular file has this path."""
+    try:
+        if path.is_dir():
+            raise unwritable(path, IsADirectoryError(errno.EISDIR, "it is a directory"))
+        if path.exists() and not path.is_file():
+            raise InputError(str(path), "is no regular file", "choose another name")
     except OSError as error:
         raise unwritable(path, error) from error
 

@@ -19,7 +19,7 @@ from pandas.api.types import is_numeric_dtype
 from hpctrip.base.errors import InputError
 from hpctrip.figures.common import style
 from hpctrip.figures.common.plot import Drawing, aligned, figure
-from hpctrip.figures.common.sources import TABLE
+from hpctrip.figures.common.sources import csv_table
 
 PHASES = {
     "train": (style.BLUE, ""),
@@ -29,13 +29,14 @@ PHASES = {
 }
 """{phase: (colour, hatch)} from the bottom to the top; what no phase claims is above them."""
 COUNTS = ("hosts", "sites", "num_rounds")
-NEEDED = (*COUNTS, "round_q1_s", "round_s", "round_q3_s", *(f"{phase}_s" for phase in PHASES), "efficiency")
+SECONDS = ("round_q1_s", "round_s", "round_q3_s", *(f"{phase}_s" for phase in PHASES))
+NEEDED = (*COUNTS, *SECONDS, "efficiency")
 KINDS = ("strong", "weak")
 MOST = 16
 """So many numbers of hosts fit side by side."""
 
 
-@figure(TABLE)
+@figure(csv_table(integers=COUNTS, numbers=(*SECONDS, "efficiency")))
 def plot(table: pd.DataFrame) -> Drawing:
     """Both kinds of scaling, and the phases of each."""
     check(table)

@@ -15,7 +15,7 @@ import pandas as pd
 from hpctrip.base.errors import InputError
 from hpctrip.base.files import digest, read_file
 from hpctrip.base.identity import differing
-from hpctrip.base.output import check_suffix, refuse_inputs, replace_file
+from hpctrip.base.output import check_suffix, check_writable, refuse_inputs, replace_file
 from hpctrip.record import schema
 from hpctrip.record.admission import MAX_BYTES, admitted
 from hpctrip.record.csv import csv_bytes
@@ -82,6 +82,8 @@ def write_merged(path: str | Path, runs: list[Run], overwrite: bool = False) -> 
     refuse_inputs([path, csv], [run.path for run in runs])
     if not overwrite:
         _refuse_others(path, csv)
+    for file in (path, csv):
+        check_writable(file, overwrite=True)
     table = merged(runs)
     text = csv_bytes(pd.DataFrame({name: column.values for name, column in table.items()}))
     buffer = io.BytesIO()

@@ -16,7 +16,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 
 from hpctrip.app.cli import cli
-from hpctrip.figures import FIGURES, fig05_network
+from hpctrip.figures import FIGURES, fig05_network, scaling
 from hpctrip.figures.common import grouping, reading, sources, style
 
 ROOT = Path(__file__).parents[2]
@@ -132,12 +132,13 @@ def test_missing_folders_are_made(drawn, make_run, tmp_path):
 
 def test_numbers_are_never_written_over_what_they_were_read_from(tmp_path, capsys):
     table = tmp_path / "scaling.csv"
-    table.write_text("kind\n")
+    content = ",".join(("kind", *scaling.NEEDED)) + "\n"
+    table.write_text(content)
     assert FIGURES["scaling"].main([str(table), "--out", str(tmp_path / "scaling.png")]) == 2
     assert (
         "scaling.csv: is an input, which is never overwritten; choose another name" in capsys.readouterr().err
     )
-    assert table.read_text() == "kind\n"
+    assert table.read_text() == content
 
 
 @pytest.mark.parametrize(
@@ -165,7 +166,7 @@ def test_numbers_are_never_written_over_what_they_were_read_from(tmp_path, capsy
             ["{run}", "--out", "{text}/x.png"],
             "text.h5/x.png: cannot be written: Not a directory",
         ),
-        ("scaling", ["{text}"], "has no column kind"),
+        ("scaling", ["{text}"], "text.h5: has no column 'hosts'"),
     ],
 )
 def test_bad_input_is_one_line_and_code_2(make_run, tmp_path, monkeypatch, capsys, name, arguments, said):

@@ -50,3 +50,26 @@ def test_it_draws_what_the_benchmark_writes(table, tmp_path, drawn):
 def test_another_table_is_refused_in_one_line(table, change, said):
     with pytest.raises(InputError, match=said):
         scaling.plot(change(table))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            lambda text: text.replace("\nstrong,", "\nstrong,0x", 1),
+            "line 2: hosts = '0x1' is not a finite number",
+        ),
+        (
+            lambda text: text.replace("\nstrong,1,", "\nstrong,1.5,", 1),
+            "line 2: hosts = '1.5' is not a whole number",
+        ),
+        (lambda text: text.replace("round_s,", "round_s;", 1), "not a CSV file"),
+        (lambda text: text.replace("efficiency", "hosts", 1), "has two columns 'hosts'"),
+    ],
+)
+def test_a_table_means_what_it_says_or_is_refused_with_its_line(table, change, said, tmp_path, capsys):
+    path = tmp_path / "measured.csv"
+    path.write_text(change(table.to_csv(index=False)))
+    assert scaling.plot.main([str(path), "--out", str(tmp_path / "x.png")]) == 2
+    error = capsys.readouterr().err
+    assert said in error and "measured.csv" in error and error.count("\n") == 1

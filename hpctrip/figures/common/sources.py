@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import glob
-import io
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,14 +13,11 @@ import click
 import pandas as pd
 
 from hpctrip.base.errors import InputError
-from hpctrip.base.files import read_file
 from hpctrip.base.text import printable
 from hpctrip.figures.common.reading import read_runs
 from hpctrip.record.reader import Run
 from hpctrip.record.traces import read_traces
-
-TABLE_BYTES = 2**24
-"""The largest table that is read."""
+from hpctrip.sim.csv import read_table
 
 
 class Subject(NamedTuple):
@@ -88,16 +84,6 @@ def _traces_of_first(runs: Sequence[Run]) -> pd.DataFrame:
     return frame
 
 
-def _table(table: str) -> list[Subject]:
-    data = read_file(table, TABLE_BYTES)
-    try:
-        frame = pd.read_csv(io.BytesIO(data))
-    except ValueError as error:  # pandas' own errors are ValueErrors
-        said = printable(" ".join(str(error).split()))
-        raise InputError(table, f"is no CSV table ({said})", "see --help for what writes it") from None
-    return [Subject(frame, [Path(table)])]
-
-
 _RUNS = (click.Argument(["runs"], nargs=-1, required=True, metavar="RUNS..."),)
 _TRACES = (
     click.Argument(["traces"], metavar="TRACES"),
@@ -126,7 +112,25 @@ TRACES = Source(
     _traces,
     of_study=_traces_of_first,
 )
-TABLE = Source("a CSV table", (click.Argument(["table"], metavar="TABLE.csv"),), _table)
+
+
+def csv_table(integers: Sequence[str], numbers: Sequence[str]) -> Source:
+    """A CSV table that has these columns; any other is one of texts."""
+
+    def read(table: str) -> list[Subject]:
+        found = read_table(table)
+        found.require(*integers, *numbers)
+        columns = {
+            name: found.integers(name)
+            if name in integers
+            else found.numbers(name)
+            if name in numbers
+            else texts
+            for name, texts in found.columns.items()
+        }
+        return [Subject(pd.DataFrame(columns), [Path(table)])]
+
+    return Source("a CSV table", (click.Argument(["table"], metavar="TABLE.csv"),), read)
 
 
 class _Fraction(click.ParamType):
