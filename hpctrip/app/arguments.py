@@ -74,6 +74,19 @@ plugins_option = click.option(
 )
 
 
+format_option = click.option(
+    "--format",
+    "as_json",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    callback=lambda ctx, param, value: value == "json",
+    help="json: one document and nothing else on stdout, for other programs: units in the names (clock_s), null for "
+    "what is not known.",
+)
+
+overwrite_option = click.option("--overwrite", is_flag=True, help="Replace files that are there.")
+
+
 def an_input(command: Callable[..., None]) -> Callable[..., None]:
     """What the user gives of an input, as `paths`, `overrides` and `plugins`."""
     files = click.argument("paths", nargs=-1, type=FILE, metavar="[FILE.toml]...")

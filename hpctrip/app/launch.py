@@ -171,7 +171,8 @@ def _lead(
     files = Generations(start.path, start.source)
     if saved is None:
         files.clear()  # of the run that this one replaces
-    checkpointer = Checkpointer(experiment.checkpoint, files, given.toml, about, state.round)
+    plugins = [plugin.path for plugin in given.extensions.plugins]
+    checkpointer = Checkpointer(experiment.checkpoint, files, given.toml, about, state.round, plugins=plugins)
     interruption = Interruption(experiment.interrupt, start.path, [rank.host for rank in everyone])
     with Progress(aggregator, start.path, quiet) as progress:
         progress.say(f"hosts train {'; '.join(dict.fromkeys(rank.engine for rank in hosts))}")

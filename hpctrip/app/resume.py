@@ -16,13 +16,13 @@ from hpctrip.app.sources import other_plugins, recorded_plugins, refuse_others, 
 from hpctrip.base.errors import Fault, InputError
 from hpctrip.base.identity import differing, flat, neutral_keys, without
 from hpctrip.base.inputs import Tables, parsed, resolved
-from hpctrip.base.output import check_writable
+from hpctrip.base.output import check_suffix, check_writable, refuse_inputs
 from hpctrip.base.plugins import Extensions
-from hpctrip.base.sources import PLUGINS, Source, read_sources
+from hpctrip.base.sources import PLUGINS, Source, named_files, read_sources
 from hpctrip.record import checkpoint as checkpoints
 from hpctrip.record.checkpoint import Checkpoint
 from hpctrip.record.lock import OutputLock
-from hpctrip.record.reader import Run, open_run
+from hpctrip.record.reader import SUFFIXES, Run, open_run
 from hpctrip.sim.rounds import History
 from hpctrip.sim.state import State
 
@@ -60,10 +60,19 @@ def start_new(
     plugins: Iterable[str] = (),
 ) -> Start:
     """A run from the beginning. Raises InputError for bad input and where files are in the way."""
-    given = read_input(paths, overrides, plugins)
+    _check_name(out)
+    given = read_input(paths := list(paths), overrides, plugins)
     path = out or default_path(given.experiment.name, f"{datetime.now():%Y%m%d-%H%M%S-%f}")
+    named = [file.value for file in named_files(given.experiment)]
+    refuse_inputs([path, *checkpoints.generations(path)], [*paths, *named])
     with _locked(path, overwrite) as lock:
         return _unless_told_to_stop(Start(given, path, lock))
+
+
+def _check_name(out: str | None) -> None:
+    """Raise InputError where `out` is no name for a results file. A folder is told of by `check_writable`."""
+    if out is not None and not Path(out).is_dir():
+        check_suffix(out, SUFFIXES)
 
 
 @contextmanager
@@ -76,7 +85,7 @@ def _locked(path: str, overwrite: bool) -> Iterator[OutputLock]:
         check_writable(path, overwrite)  # again: it may have come meanwhile
         for file in checkpoints.generations(path):
             if file.exists() and not overwrite:
-                raise InputError(str(file), "exists already", "resume from it, or allow overwriting")
+                raise InputError(str(file), "exists already", "resume from it, or --overwrite")
             check_writable(file, overwrite)
         yield lock
     except BaseException:
@@ -105,6 +114,8 @@ def start_resumed(
     results = source.removesuffix(suffix) if one else source
     elsewhere = out is not None and Path(out).resolve() != Path(results).resolve()
     path = out or results
+    if elsewhere:
+        _check_name(out)
     with _locked(path, overwrite=not elsewhere) as lock:
         found, file, notes = (
             (checkpoints.read(source), Path(source), []) if one else checkpoints.newest(source)
@@ -128,6 +139,7 @@ def start_or_resume(
     requeued. Raises InputError where what lies at `out` belongs to another input, or is damaged."""
     if out is None:
         raise InputError("--resume", "no results file is named", "add --out FILE.h5")
+    _check_name(out)
     given = read_input(paths, overrides, plugins)
     with _locked(out, overwrite=True) as lock:
         start = Start(given, out, lock)

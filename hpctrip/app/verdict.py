@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from hpctrip.base.errors import Fault
 from hpctrip.base.plugins import Plugin
@@ -11,19 +13,42 @@ from hpctrip.record.reader import Run
 from hpctrip.record.verify import MOST_FAULTS, verify
 
 
-def verdict(
-    run: Run, replayed: bool, plugins: Sequence[Plugin], data: Sequence[str]
-) -> tuple[list[Fault], str]:
-    """The faults of a file and one line about it. Where it is sound by itself it is `replayed`, if asked for, with the
-    `plugins` that the user named and the files that it names among `data`."""
-    found, but = verify(run), "" if replayed else ", not replayed"
-    if replayed and not found:
-        from hpctrip.app.replay import NotReplayable, replay  # heavy
+@dataclass(frozen=True)
+class Verdict:
+    """The faults of one file; as a text it is one line."""
 
-        try:
-            found = replay(run, plugins, data)
-        except NotReplayable as reason:
-            but = f", but not replayed: {printable(str(reason))}"
-    more = " or more" if len(found) >= MOST_FAULTS else ""
-    said = f"{len(found):,} fault(s){more}" if found else f"ok{but}"
-    return found, f"{printable(str(run.path))}: {said}"
+    path: str
+    faults: list[Fault]
+    """At most MOST_FAULTS."""
+    replayed: bool
+    """Whether the simulated half was computed anew."""
+    not_replayed: str = ""
+    """Why not, where that was asked for and the file is sound."""
+
+    def __str__(self) -> str:
+        more = " or more" if len(self.faults) >= MOST_FAULTS else ""
+        if self.faults:
+            said = f"{len(self.faults):,} fault(s){more}"
+        elif self.not_replayed:
+            said = f"ok, but not replayed: {printable(self.not_replayed)}"
+        else:
+            said = "ok" if self.replayed else "ok, not replayed"
+        return f"{printable(self.path)}: {said}"
+
+    def values(self) -> dict[str, Any]:
+        """{name: value} for other programs."""
+        return {"ok": not self.faults, **asdict(self)}
+
+
+def verdict(run: Run, replayed: bool, plugins: Sequence[Plugin], data: Sequence[str]) -> Verdict:
+    """What is wrong with a file. Where it is sound by itself it is `replayed`, if asked for, with the
+    `plugins` that the user named and the files that it names among `data`."""
+    found = verify(run)
+    if found or not replayed:
+        return Verdict(str(run.path), found, replayed=False)
+    from hpctrip.app.replay import NotReplayable, replay  # heavy
+
+    try:
+        return Verdict(str(run.path), replay(run, plugins, data), replayed=True)
+    except NotReplayable as reason:
+        return Verdict(str(run.path), [], replayed=False, not_replayed=str(reason))

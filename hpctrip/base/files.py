@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
+import math
 import os
 import stat
 import zlib
@@ -66,11 +67,36 @@ def read_file(path: str | Path, max_bytes: int, place: str = "") -> bytes:
     `max_bytes` or cannot be read."""
     place = place or str(path)
     with _opened(path, place) as file:
-        size = os.fstat(file.fileno()).st_size
-        data = file.read(max_bytes + 1) if size <= max_bytes else b""
-    if max(size, len(data)) > max_bytes:
-        raise InputError(place, f"{_its(path, place)}holds {size:,} bytes, at most {max_bytes:,} are read")
-    return data
+        size = _checked_size(file, max_bytes, path, place)
+        pieces = [
+            file.read(size + 1)
+        ]  # asking for max_bytes would allocate them, however little there is to read
+        total = len(pieces[0])
+        # a file that grows, or one of the system's, which have no size
+        while size < total <= max_bytes and (piece := file.read(2**20)):
+            pieces.append(piece)
+            total += len(piece)
+    if total > max_bytes:
+        raise _too_long(total, max_bytes, path, place)
+    return b"".join(pieces)
+
+
+def check_file(path: str | Path, max_bytes: float = math.inf, place: str = "") -> None:
+    """Raise InputError as `read_file` would, without reading: for files that a library reads by itself."""
+    place = place or str(path)
+    with _opened(path, place) as file:
+        _checked_size(file, max_bytes, path, place)
+
+
+def _checked_size(file: IO[bytes], max_bytes: float, path: str | Path, place: str) -> int:
+    size = os.fstat(file.fileno()).st_size
+    if size > max_bytes:
+        raise _too_long(size, max_bytes, path, place)
+    return size
+
+
+def _too_long(size: int, max_bytes: float, path: str | Path, place: str) -> InputError:
+    return InputError(place, f"{_its(path, place)}holds {size:,} bytes, at most {max_bytes:,} are read")
 
 
 @contextmanager

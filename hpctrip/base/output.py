@@ -8,6 +8,7 @@ import os
 import re
 import secrets
 import tempfile
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from hpctrip.base.errors import Fault, HpctripError, InputError
@@ -17,11 +18,13 @@ def replace_file(path: str | Path, data: bytes) -> None:
     """Give a file new content at once or not at all, even if the job or the machine dies meanwhile.
 
     The content is written to a new file in the same folder, forced to disk and renamed. The name of that file is
-    random and it must not exist: two jobs never share one, and no link that somebody put there is followed. Raises
-    InputError where nothing can be written there and HpctripError where the disk is full.
+    random and it must not exist: two jobs never share one, and no link that somebody put there is followed. What is no
+    regular file, a device say, is never replaced. Raises InputError where nothing can be written there and HpctripError
+    where the disk is full.
     """
     path = Path(os.path.realpath(path))  # a link to another file system stays a link
     aside = _aside(path)
+    _refuse_other_than_files(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with open(aside, "xb") as file:
@@ -57,6 +60,33 @@ def remove_leftovers(path: str | Path) -> None:
                     path.with_name(name).unlink()
 
 
+def check_suffix(path: str | Path, suffixes: Sequence[str]) -> None:
+    """Raise InputError unless the name ends in one of `suffixes`: by it a file is found again, in a folder say."""
+    name = str(path).rpartition("/")[2]  # empty where a folder is meant
+    if Path(name).suffix not in suffixes:
+        raise InputError(
+            str(path), f"does not end in {' or '.join(suffixes)}", f"name the file so, e.g. NAME{suffixes[0]}"
+        )
+
+
+def refuse_inputs(outputs: Iterable[str | Path], inputs: Iterable[str | Path]) -> None:
+    """Raise InputError where a file that is to be written is one that is read."""
+    read = {os.path.realpath(os.path.expanduser(path)) for path in inputs}
+    for path in outputs:
+        if os.path.realpath(path) in read:
+            raise InputError(str(path), "is an input, which is never overwritten", "choose another name")
+
+
+def write_new(files: Mapping[Path, bytes], overwrite: bool = False) -> list[Path]:
+    """Write files, with their folders, all of them or none where one is there already and `overwrite` is not given
+    (InputError). Returns their paths."""
+    for path in files:
+        check_writable(path, overwrite)
+    for path, content in files.items():
+        replace_file(path, content)
+    return list(files)
+
+
 def check_writable(path: str | Path, overwrite: bool = False) -> None:
     """Raise InputError unless `replace_file(path, ...)` could work now. Leaves nothing behind.
 
@@ -64,14 +94,9 @@ def check_writable(path: str | Path, overwrite: bool = False) -> None:
     """
     path = Path(os.path.realpath(path))
     try:
-        if path.is_dir():
-            raise IsADirectoryError(errno.EISDIR, "it is a directory")
-        if path.exists() and not path.is_file():
-            raise InputError(str(path), "is no regular file", "choose another name")
+        _refuse_other_than_files(path)
         if path.exists() and not overwrite:
-            raise InputError(
-                str(path), "exists already", "remove it, allow overwriting, or choose another name"
-            )
+            raise InputError(str(path), "exists already", "remove it, choose another name, or --overwrite")
         if path.exists() and not os.access(path, os.W_OK):
             raise PermissionError(errno.EACCES, "it is write-protected")
         with contextlib.suppress(FileNotFoundError):
@@ -80,6 +105,17 @@ def check_writable(path: str | Path, overwrite: bool = False) -> None:
         folder = next(parent for parent in path.parents if parent.exists())
         with tempfile.TemporaryFile(dir=folder):
             pass
+    except OSError as error:
+        raise unwritable(path, error) from error
+
+
+def _refuse_other_than_files(path: Path) -> None:
+    """Raise InputError where something else than a regular file has this path."""
+    try:
+        if path.is_dir():
+            raise unwritable(path, IsADirectoryError(errno.EISDIR, "it is a directory"))
+        if path.exists() and not path.is_file():
+            raise InputError(str(path), "is no regular file", "choose another name")
     except OSError as error:
         raise unwritable(path, error) from error
 

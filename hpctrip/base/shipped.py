@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from importlib.resources import files
 from importlib.resources.abc import Traversable
-from pathlib import Path, PurePath
-
-from hpctrip.base.errors import InputError
+from pathlib import PurePath
 
 SCENARIOS = ("inputs", ".toml")
 SCRIPTS = ("slurm", ".sh")
@@ -26,20 +24,6 @@ def described(file: Traversable) -> str:
     """The first line of the comment at the head of a file."""
     lines = file.read_text(encoding="utf-8").splitlines()
     return next(line for line in lines if line.startswith("# ")).removeprefix("# ")
-
-
-def write_new(path: Path, text: str) -> None:
-    """Write a text file that is not there yet, with its folders. Raises InputError where it is, or cannot be made."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with open(path, "x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError:
-        raise InputError(str(path), "exists already", "remove it, or give another folder to --to") from None
-    except OSError as error:
-        raise InputError(
-            str(path), f"cannot be written ({error.strerror or error})", "give another folder to --to"
-        ) from None
 
 
 def instead_of(path: str) -> str:

@@ -29,6 +29,15 @@ def printable(text: str, limit: int = 400) -> str:
     return "".join(pieces)
 
 
+def size_text(num_bytes: float) -> str:
+    """A number of bytes in words: "1.5 GB"."""
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if num_bytes < 1000 or unit == "GB":
+            break
+        num_bytes /= 1000
+    return f"{num_bytes:.3g} {unit}" if num_bytes < 1000 else f"{num_bytes:,.0f} {unit}"
+
+
 def screenful(lines: Sequence[str]) -> Iterator[str]:
     """The lines up to SCREEN_BYTES, then how many more there are."""
     left = SCREEN_BYTES

@@ -4,6 +4,8 @@ change no result do not."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,8 +17,35 @@ from hpctrip.base.text import printable
 from hpctrip.record.reader import Run
 
 
-def diff(a: Run, b: Run) -> list[str]:
-    """What differs, one line each, the first round that does and not those that follow from it; empty: equal.
+@dataclass(frozen=True)
+class Difference:
+    """One thing in which two runs differ; as a text it is one line."""
+
+    where: str
+    """ "input", "read" (the files that were read), "sites", "round N", or "run": the run as a whole."""
+    what: str
+    """An input key, a column, or what is counted."""
+    a: Any
+    """None: it is not there."""
+    b: Any
+    row: str = ""
+    """Of a column: which site or cohort size, as "site 3"."""
+
+    def __str__(self) -> str:
+        place = "" if self.where == "run" else f"{self.where}: "
+        values = " | ".join(printable(self._shown(value), 200) for value in (self.a, self.b))
+        return f"{place}{self.what}{self.row and f' of {self.row}'}: {values}"
+
+    def _shown(self, value: Any) -> str:
+        if value is None:
+            return "absent"
+        if self.where == "read":
+            return " ".join(value)
+        return repr(value) if self.where == "input" else str(value)
+
+
+def diff(a: Run, b: Run) -> list[Difference]:
+    """What differs, the first round that does and not those that follow from it; empty: equal.
 
     Numbers are compared bit by bit. Raises InputError where a file lacks columns.
     """
@@ -26,13 +55,13 @@ def diff(a: Run, b: Run) -> list[str]:
     return [*settings, *_sources(a, b, bool(settings)), *_sites(a, b), *_first_round(a, b), *_ends(a, b)]
 
 
-def _input(a: Run, b: Run) -> Iterator[str]:
+def _input(a: Run, b: Run) -> Iterator[Difference]:
     left, right = a.settings, b.settings
     for key in differing([left, right]):
-        yield f"input: {key}: {_both(*(repr(table.get(key, 'absent')) for table in (left, right)))}"
+        yield Difference("input", key, left.get(key), right.get(key))
 
 
-def _sources(a: Run, b: Run, other_input: bool) -> Iterator[str]:
+def _sources(a: Run, b: Run, other_input: bool) -> Iterator[Difference]:
     """What was read under the same key with another content. Data that were made here follow from the input, so they
     count only where that is the same."""
     if "sources" in (*a.added, *b.added):
@@ -42,7 +71,7 @@ def _sources(a: Run, b: Run, other_input: bool) -> Iterator[str]:
         before, after = left.get(key, []), right.get(key, [])
         made_here = any(source.path == MADE_HERE for source in (*before, *after))
         if {s.digest for s in before} != {s.digest for s in after} and not (made_here and other_input):
-            yield f"read: {key}: {_both(*(' '.join(map(_short, read)) or 'none' for read in (before, after)))}"
+            yield Difference("read", key, *([*map(_short, read)] or None for read in (before, after)))
 
 
 def _by_key(run: Run) -> dict[str, list[Source]]:
@@ -56,32 +85,34 @@ def _short(source: Source) -> str:
     return f"{source.path!r} {source.digest}"
 
 
-def _sites(a: Run, b: Run) -> Iterator[str]:
+def _sites(a: Run, b: Run) -> Iterator[Difference]:
     if len(a.sites) != len(b.sites):
-        yield f"sites: {len(a.sites)} | {len(b.sites)}"
-        return
-    for change in _changes(a.sites, b.sites, "site"):
-        yield f"sites: {change}"
+        yield Difference("run", "sites", len(a.sites), len(b.sites))
+    else:
+        yield from _changes("sites", a.sites, b.sites, "site")
 
 
-def _first_round(a: Run, b: Run) -> Iterator[str]:
+def _first_round(a: Run, b: Run) -> Iterator[Difference]:
     parts = [_by_round(frame) for run in (a, b) for frame in (run.rounds, run.cohorts, run.candidates)]
     for number in range(1, min(len(a.rounds), len(b.rounds)) + 1):
+        where = f"round {number}"
         row, cohort, weighed, other, cohort_, weighed_ = (part(number) for part in parts)
         if len(row) != len(other):
-            yield f"round {number}: {len(row)} | {len(other)} rows"
+            yield Difference(where, "rows", len(row), len(other))
             return
-        found = list(_changes(row, other))
+        found = list(_changes(where, row, other))
         if not np.array_equal(cohort["site"], cohort_["site"]):
-            found.append(f"cohort: {_both(*(str(sites['site'].tolist()) for sites in (cohort, cohort_)))}")
+            found.append(
+                Difference(where, "cohort", *(sites["site"].tolist() for sites in (cohort, cohort_)))
+            )
         else:
-            found += _changes(cohort, cohort_, "site")
+            found += _changes(where, cohort, cohort_, "site")
         if len(weighed) != len(weighed_):
-            found.append(f"candidates: {len(weighed)} | {len(weighed_)}")
+            found.append(Difference(where, "candidates", len(weighed), len(weighed_)))
         else:
-            found += _changes(weighed, weighed_, "k")
+            found += _changes(where, weighed, weighed_, "k")
         if found:
-            yield from (f"round {number}: {change}" for change in found)
+            yield from found
             return
 
 
@@ -91,29 +122,25 @@ def _by_round(frame: pd.DataFrame) -> Callable[[int], pd.DataFrame]:
     return lambda number: frame.iloc[rows.get(number, [])].reset_index(drop=True)
 
 
-def _both(left: object, right: object) -> str:
-    return f"{printable(str(left), 200)} | {printable(str(right), 200)}"
-
-
-def _changes(left: pd.DataFrame, right: pd.DataFrame, key: str = "") -> Iterator[str]:
-    """One line per column that differs between two frames of equal length, with its first difference."""
+def _changes(where: str, left: pd.DataFrame, right: pd.DataFrame, key: str = "") -> Iterator[Difference]:
+    """One for each column that differs between two frames of equal length: its first difference. `key` is the column
+    that names a row."""
     for name in dict.fromkeys([*left, *right]):
         if name.endswith("wall_s") or name == "idle_fraction":
             continue
         if name not in left or name not in right:
-            yield f"{name}: only in {'the second' if name in right else 'the first'}"
+            yield Difference(where, name, *("a column" if name in frame else None for frame in (left, right)))
             continue
         x, y = left[name].to_numpy(), right[name].to_numpy()
         unequal = (x != y) & ~(pd.isna(x) & pd.isna(y))
         if unequal.any():
             at = int(np.flatnonzero(unequal)[0])
-            where = f" of {key} {left[key].iloc[at]}" if key else ""
-            yield f"{name}{where}: {_both(x[at], y[at])}"
+            yield Difference(where, name, x[at], y[at], f"{key} {left[key].iloc[at]}" if key else "")
 
 
-def _ends(a: Run, b: Run) -> Iterator[str]:
+def _ends(a: Run, b: Run) -> Iterator[Difference]:
     if len(a.rounds) != len(b.rounds):
-        yield f"rounds: {len(a.rounds)} | {len(b.rounds)}"
+        yield Difference("run", "rounds", len(a.rounds), len(b.rounds))
     for name in ("status", "params_digest"):
         if a.meta.get(name) != b.meta.get(name):
-            yield f"{name}: {_both(a.meta.get(name), b.meta.get(name))}"
+            yield Difference("run", name, a.meta.get(name), b.meta.get(name))

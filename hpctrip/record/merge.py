@@ -15,7 +15,7 @@ import pandas as pd
 from hpctrip.base.errors import InputError
 from hpctrip.base.files import digest, read_file
 from hpctrip.base.identity import differing
-from hpctrip.base.output import replace_file
+from hpctrip.base.output import check_suffix, check_writable, refuse_inputs, replace_file
 from hpctrip.record import schema
 from hpctrip.record.admission import MAX_BYTES, admitted
 from hpctrip.record.csv import csv_bytes
@@ -77,11 +77,13 @@ def write_merged(path: str | Path, runs: list[Run], overwrite: bool = False) -> 
     Replaces an earlier table and the CSV that belongs to it (the table holds its digest), but raises InputError rather
     than replace anything else, unless it is told to `overwrite`.
     """
+    check_suffix(path, SUFFIXES)
     path, csv = Path(path), Path(path).with_suffix(".csv")
-    if path.suffix not in SUFFIXES:
-        raise InputError(str(path), f"does not end in {' or '.join(SUFFIXES)}", "name the table so")
+    refuse_inputs([path, csv], [run.path for run in runs])
     if not overwrite:
         _refuse_others(path, csv)
+    for file in (path, csv):
+        check_writable(file, overwrite=True)
     table = merged(runs)
     text = csv_bytes(pd.DataFrame({name: column.values for name, column in table.items()}))
     buffer = io.BytesIO()

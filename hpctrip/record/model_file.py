@@ -9,20 +9,20 @@ import numpy as np
 from safetensors.numpy import save
 
 from hpctrip.base.errors import InputError
-from hpctrip.base.output import check_writable, replace_file
+from hpctrip.base.output import check_suffix, check_writable, replace_file
 from hpctrip.record.checkpoint import SUFFIXES, Checkpoint, newest, read
 
 
-def export_model(source: str, out: str) -> Path:
+def export_model(source: str, out: str, overwrite: bool = False) -> Path:
     """Write the global model of a run to `out`: float32 arrays by the names of the model's parameters (of a model with
     frozen parts, such as LoRA, the trained ones), and metadata that say where they come from.
 
     `source` is the results file, whose newest whole checkpoint counts, or one of its checkpoints. Raises InputError
-    where there is none, where it does not name its parameters, and where `out` exists or cannot be written.
+    where there is none, where it does not name its parameters, and where `out` exists (unless it is to `overwrite`) or
+    cannot be written.
     """
-    if not out.endswith(".safetensors"):
-        raise InputError(out, "is no name for a model", "end it in .safetensors")
-    check_writable(out)
+    check_suffix(out, [".safetensors"])
+    check_writable(out, overwrite)
     place: str | Path | None = source
     if Path(source).suffix in SUFFIXES:
         checkpoint: Checkpoint | None = read(source)

@@ -129,7 +129,7 @@ def test_diff_tells_other_contents_under_one_name(begun, hpctrip, folder):
     again = (*command[:-1], "again.h5")
     assert hpctrip(*again, *ROUNDS).code == 0
     (line,) = diff(open_run("run.h5"), open_run("again.h5"))
-    assert line.startswith("read: faults.outages: 'outages.csv' ")
+    assert str(line).startswith("read: faults.outages: 'outages.csv' ")
 
 
 def test_every_workload_says_what_training_sees(tiny_workload, tiny):
@@ -144,7 +144,7 @@ def test_data_made_here_count_as_a_difference_only_under_the_same_input(trained)
     (made,) = (text for text in run.meta["sources"] if text.startswith("workload.data - blake2b:"))
     other = trained("stop.max_rounds=1", "seed=1")
     assert made not in other.meta["sources"]
-    assert not [line for line in diff(run, other) if line.startswith("read:")]
+    assert not [line for line in diff(run, other) if line.where == "read"]
 
 
 def test_the_recorded_digest_of_a_file_is_that_of_its_bytes(folder):

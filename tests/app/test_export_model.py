@@ -42,7 +42,9 @@ def test_a_model_of_one_checkpoint_and_tables_together(trained, hpctrip, tmp_pat
 
 
 def test_what_cannot_be_is_one_clear_line(trained, hpctrip, tmp_path):
-    hpctrip("export", trained, "--model", tmp_path / "m.pt").check_refused(["end it in .safetensors"])
+    hpctrip("export", trained, "--model", tmp_path / "m.pt").check_refused(
+        ["m.pt: does not end in .safetensors"]
+    )
     out = tmp_path / "m.safetensors"
     out.write_bytes(b"precious")
     hpctrip("export", trained, "--model", out).check_refused([f"{out}: exists already"])

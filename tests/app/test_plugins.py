@@ -72,6 +72,16 @@ def test_to_go_on_they_are_given_again(hpctrip, made):
     assert len(open_run("run.h5").rounds) == 3
 
 
+def test_the_way_on_after_an_interruption_names_them(hpctrip, tiny, folder, monkeypatch):
+    (folder / "my own.py").write_text(MINE)
+    monkeypatch.setattr("hpctrip.app.signals.Interruption.reason", lambda *facts: "enough")
+    args = ("--plugin", "my own.py", "-opolicy.kind=mine", *ROUNDS, "--out", "run.h5")
+    ended = hpctrip("run", tiny, *args)
+    assert ended.code == 85
+    assert "resume with: python -m hpctrip resume run.h5 --plugin 'my own.py'" in ended.err
+    del POLICIES._classes["mine"]
+
+
 def test_from_wherever_as_long_as_they_say_the_same(hpctrip, made, folder):
     (folder / "elsewhere").mkdir()
     shutil.move("mine.py", "elsewhere/other_name.py")
@@ -161,7 +171,7 @@ def test_diff_compares_what_they_say_and_not_where_they_are(hpctrip, tiny, mine,
     assert diff(a, run("b.h5", "copy.py")) == []
     (folder / "copy.py").write_text("# nothing")
     (line,) = diff(a, run("c.h5", "copy.py"))
-    assert line.startswith("read: plugins: 'mine.py' ") and digest(b"# nothing") in line
+    assert str(line).startswith("read: plugins: 'mine.py' ") and digest(b"# nothing") in str(line)
 
 
 def test_a_compiled_file_beside_a_plug_in_does_not_run_in_its_place(hpctrip, tiny, mine, folder):
@@ -233,7 +243,12 @@ def test_a_plug_in_that_a_found_file_names_never_runs(hpctrip, tiny, folder, cra
         hpctrip("run", tiny, *ROUNDS, "--resume", "--out", run).check_refused(
             ["made with plug-ins", "evil.py"]
         )
-        for command in (("show", run), ("verify", run), ("diff", run, run), ("export", run, folder / "csv")):
+        for command in (
+            ("show", run),
+            ("verify", run),
+            ("diff", run, run),
+            ("export", run, folder / "csv", "--overwrite"),
+        ):
             assert hpctrip(*command).code == 0
         assert not (folder / "ran").exists()
 

@@ -8,7 +8,7 @@ import os
 import pytest
 
 from hpctrip.base.errors import InputError
-from hpctrip.base.files import digest, gunzipped, named_path, read_file
+from hpctrip.base.files import check_file, digest, gunzipped, named_path, read_file
 
 
 def test_a_regular_file_is_read_whole(tmp_path):
@@ -31,6 +31,29 @@ def test_anything_else_is_refused_in_one_line(tmp_path, make, problem):
     with pytest.raises(InputError, match=problem) as caught:
         read_file(tmp_path / "a", 3, "sites.path")
     assert str(caught.value).startswith("sites.path: ") and "\n" not in str(caught.value)
+
+
+def test_a_library_s_file_is_looked_at_before_the_library_reads_it(tmp_path):
+    (tmp_path / "a").write_bytes(b"abcd")
+    check_file(tmp_path / "a")
+    check_file(tmp_path / "a", 4)
+    with pytest.raises(InputError, match=r"^model: .*a: holds 4 bytes, at most 3 are read"):
+        check_file(tmp_path / "a", 3, "model")
+    os.mkfifo(tmp_path / "b")
+    with pytest.raises(InputError, match="is no regular file"):
+        check_file(tmp_path / "b")
+
+
+def test_reading_takes_the_memory_of_the_file_and_not_that_of_its_bound(tmp_path):
+    (tmp_path / "a").write_bytes(b"abc")
+    assert read_file(tmp_path / "a", 2**60) == b"abc"
+
+
+def test_files_of_the_system_have_no_size_and_are_read_up_to_the_bound():
+    path = f"/proc/{os.getpid()}/status"
+    assert read_file(path, 10**6).startswith(b"Name:")
+    with pytest.raises(InputError, match="at most 3 are read"):
+        read_file(path, 3)
 
 
 @pytest.mark.parametrize("name", ["a\0b", "~no_such_user_here/a", "x" * 300])

@@ -134,7 +134,9 @@ def test_numbers_are_never_written_over_what_they_were_read_from(tmp_path, capsy
     table = tmp_path / "scaling.csv"
     table.write_text("kind\n")
     assert FIGURES["scaling"].main([str(table), "--out", str(tmp_path / "scaling.png")]) == 2
-    assert "scaling.csv: holds what is to be drawn; choose another --out" in capsys.readouterr().err
+    assert (
+        "scaling.csv: is an input, which is never overwritten; choose another name" in capsys.readouterr().err
+    )
     assert table.read_text() == "kind\n"
 
 
@@ -186,7 +188,7 @@ def test_bad_input_is_one_line_and_code_2(make_run, tmp_path, monkeypatch, capsy
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--out", "x.gif"], "x.gif does not end in .png, .pdf, .svg"),
+        (["--out", "x.gif"], "x.gif: does not end in .png or .pdf or .svg"),
         (["--target", "45"], "45 is not a fraction in (0, 1]"),
         (["--frobnicate"], "No such option"),
     ],

@@ -362,7 +362,7 @@ def test_a_crafted_results_file(folder, figures, data):
     read("diff", "diff", folder / "sound.h5", path, also=(1,))
     read("merge", "merge", "--overwrite", folder / "merged.h5", folder / "sound.h5", path)
     read("resume", "resume", path)
-    exported = read("export", "export", path, csv)
+    exported = read("export", "export", path, csv, "--overwrite")
     if exported.code == 0:
         assert not any(SECRET in file.read_text() for file in csv.iterdir())
     if verified.code == 0:

@@ -164,18 +164,19 @@ COMMANDS = {
     "plan": [*PLAN, "NAME"],
     "run": ["run", "SMALL", "NAME"],
     "run, the output": ["run", "SMALL", "--out", "NAME"],
-    "run, to go on": ["run", "SMALL", "--resume", "--out", "NAME"],
+    "run, a results file": ["run", "SMALL", "--out", "NAME.h5"],
+    "run, to go on": ["run", "SMALL", "--resume", "--out", "NAME.h5"],
     "resume": ["resume", "NAME"],
     "resume, an input": ["resume", "SOUND", "NAME"],
-    "resume, elsewhere": ["resume", "SOUND", "--out", "NAME"],
+    "resume, elsewhere": ["resume", "SOUND", "--out", "NAME.h5"],
     "prepare": ["prepare", "NAME"],
     "show": ["show", "NAME"],
-    "export": ["export", "NAME", "csv"],
+    "export": ["export", "NAME", "csv", "--overwrite"],
     "export, the folder": ["export", "SOUND", "NAME"],
     "verify": ["verify", "NAME"],
     "diff": ["diff", "NAME", "SOUND"],
     "merge": ["merge", "merged.h5", "NAME"],
-    "merge, the target": ["merge", "NAME", "SOUND"],
+    "merge, the target": ["merge", "NAME.h5", "SOUND"],
     "keys": ["keys", "NAME"],
     "a command": ["NAME", "--no-such-option"],
     "an option": ["check", "-o", "NAME"],
@@ -187,7 +188,7 @@ COMMANDS = {
 def test_names_in_every_argument(folder, tmp_path, sound, command, name, monkeypatch):
     monkeypatch.chdir(tmp_path)
     small = folder / "small.toml"
-    words = {"NAME": name, "SOUND": sound, "SMALL": small}
+    words = {"NAME": name, "NAME.h5": f"{name}.h5", "SOUND": sound, "SMALL": small}
     accepted_or_refused("arguments", *(words.get(word, word) for word in COMMANDS[command]), also=(1,))
 
 

@@ -200,7 +200,7 @@ def test_a_spoiled_results_file(folder, results, data):
     shown = accepted_or_refused("show", "show", path)
     verified = accepted_or_refused("verify", "verify", path)
     accepted_or_refused("diff", "diff", sound, path, also=(1,))
-    accepted_or_refused("export", "export", path, folder / "csv")
+    accepted_or_refused("export", "export", path, folder / "csv", "--overwrite")
     accepted_or_refused("merge", "merge", folder / "merged.h5", sound, path)
     if verified.code == 0:
         assert shown.code == 0

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -349,9 +350,24 @@ def with_code_of_its_own(folder):
     (folder / "own.py").write_text("raise SystemExit('code of the directory was run')")
 
 
+def a_pipe(name):
+    def damage(folder):
+        (folder / name).unlink(missing_ok=True)
+        os.mkfifo(folder / name)
+
+    return damage
+
+
+def a_text_without_end(folder):
+    os.truncate(folder / "tokenizer.json", 2**27 + 1)
+
+
 @pytest.mark.parametrize(
     ("damage", "fragment"),
     [
+        (a_pipe("tokenizer_config.json"), "tokenizer_config.json: is no regular file"),
+        (a_pipe("model.safetensors"), "model.safetensors: is no regular file"),
+        (a_text_without_end, "tokenizer.json: holds 134,217,729 bytes, at most 134,217,728 are read"),
         (shutil.rmtree, "there is no directory"),
         (without_config, "lacks config.json"),
         (only_a_pickle, "only pytorch_model.bin: a pickle can run code, and is not read"),

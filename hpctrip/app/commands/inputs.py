@@ -6,7 +6,7 @@ from typing import Literal
 
 import click
 
-from hpctrip.app.arguments import FILE, an_input, planning
+from hpctrip.app.arguments import FILE, an_input, format_option, overwrite_option, planning
 from hpctrip.app.net import Reader, reading
 from hpctrip.base.text import printable, printable_toml
 from hpctrip.base.units import GB
@@ -18,7 +18,7 @@ Given = tuple[str, ...]
 @click.command()
 @an_input
 @click.option("--out", type=FILE, metavar="FILE.h5", help="Results file (default: results/NAME-TIME.h5).")
-@click.option("--overwrite", is_flag=True, help="Replace the results file if it exists.")
+@overwrite_option
 @click.option("--resume", is_flag=True, help="Go on from the checkpoint beside --out, if there is one.")
 def run(out: str | None, overwrite: bool, resume: bool, **given: Given) -> None:
     """Train one scenario: TOML files merged left to right; none: a demonstration on embedded data.
@@ -72,6 +72,7 @@ def check(**given: Given) -> None:
 @click.command()
 @an_input
 @planning
+@format_option
 def plan(
     num_ranks: int,
     rounds: int,
@@ -79,6 +80,7 @@ def plan(
     memory_gb: float | None,
     samples_per_second: float | None,
     gbit_per_second: float,
+    as_json: bool,
     **given: Given,
 ) -> None:
     """Say what a run would do and cost on so many ranks, and what is wrong with it, without running it."""
@@ -86,12 +88,17 @@ def plan(
 
     from hpctrip.app.experiment import read_input
     from hpctrip.app.forecast import forecast
+    from hpctrip.app.forecast.report import report
+    from hpctrip.base.json import json_text
 
     with reading():
         experiment = read_input(**given).experiment
     speeds = samples_per_second, gbit_per_second * 1e9
     planned = forecast(experiment, num_ranks, rounds, *speeds, device, memory_gb and memory_gb * GB)
-    Console(highlight=False).print(planned)
+    if as_json:
+        click.echo(json_text(planned.values()))
+    else:
+        Console(highlight=False).print(report(planned))
 
 
 @click.command(cls=Reader)

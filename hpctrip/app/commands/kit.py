@@ -6,29 +6,29 @@ from pathlib import Path
 
 import click
 
-from hpctrip.app.arguments import FILE
+from hpctrip.app.arguments import FILE, overwrite_option
 
-_to = click.option(
-    "--to", "folder", type=FILE, metavar="DIR", help="Write there; what is there already stays."
-)
+_to = click.option("--to", "folder", type=FILE, metavar="DIR", help="Write there.")
 
 
 @click.command()
 @click.argument("name", required=False)
 @_to
-def inputs(name: str | None, folder: str | None) -> None:
+@overwrite_option
+def inputs(name: str | None, folder: str | None, overwrite: bool) -> None:
     """List the scenarios that come with hpctrip; print the one called NAME; or copy it, or all, to DIR."""
     from hpctrip.base.component import unknown_name
     from hpctrip.base.errors import InputError
-    from hpctrip.base.shipped import SCENARIOS, described, shipped, write_new
+    from hpctrip.base.output import write_new
+    from hpctrip.base.shipped import SCENARIOS, described, shipped
 
     files = shipped(SCENARIOS)
     if name is not None and name not in files:
         raise InputError(f"inputs {name}", "no such scenario", unknown_name(name, files))
     if folder is not None:
-        for chosen in [name] if name else files:
-            write_new(Path(folder, files[chosen].name), files[chosen].read_text(encoding="utf-8"))
-            click.echo(Path(folder, files[chosen].name))
+        chosen = [files[name]] if name else files.values()
+        for path in write_new({Path(folder, file.name): file.read_bytes() for file in chosen}, overwrite):
+            click.echo(path)
     elif name is not None:
         click.echo(files[name].read_text(encoding="utf-8"), nl=False)
     else:
@@ -38,6 +38,7 @@ def inputs(name: str | None, folder: str | None) -> None:
 @click.command()
 @click.argument("name", required=False)
 @_to
+@overwrite_option
 @click.option("--account", metavar="A", help="Account to charge.")
 @click.option("--partition", metavar="P", help="Partition, or several: p,q.")
 @click.option(
@@ -51,6 +52,7 @@ def inputs(name: str | None, folder: str | None) -> None:
 def slurm(
     name: str | None,
     folder: str | None,
+    overwrite: bool,
     account: str | None,
     partition: str | None,
     options: tuple[str, ...],
@@ -62,7 +64,7 @@ def slurm(
     and so on, wins over the setting.
     """
     from hpctrip.app.batch import batch_script, scripts
-    from hpctrip.base.shipped import write_new
+    from hpctrip.base.output import write_new
 
     if name is None:
         _list(scripts())
@@ -75,7 +77,7 @@ def slurm(
     if folder is None:
         click.echo(text, nl=False)
         return
-    write_new(path, text)
+    write_new({path: text.encode()}, overwrite)
     click.echo(path)
     if not Path("inputs").is_dir():
         click.echo("it reads inputs/, which is not here: `hpctrip inputs --to inputs` copies it")

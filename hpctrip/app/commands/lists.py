@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from hpctrip.app.arguments import FILE
+from hpctrip.app.arguments import FILE, overwrite_option
 from hpctrip.app.net import Reader
 
 
@@ -39,7 +39,7 @@ def keys(name: str | None) -> None:
 
 @click.command(cls=Reader)
 @click.argument("folder", type=FILE, metavar="FOLDER")
-@click.option("--overwrite", is_flag=True, help="Replace pages that are there.")
+@overwrite_option
 @click.pass_context
 def reference(ctx: click.Context, folder: str, overwrite: bool) -> None:
     """Write the reference of all input keys and commands into FOLDER, as Markdown.
@@ -49,13 +49,10 @@ def reference(ctx: click.Context, folder: str, overwrite: bool) -> None:
     from pathlib import Path
 
     from hpctrip.app.reference import pages
-    from hpctrip.base.output import check_writable, replace_file
+    from hpctrip.base.output import write_new
 
-    texts = {Path(folder, name): text for name, text in pages(ctx.find_root().command).items()}
-    for path in texts:
-        check_writable(path, overwrite)
-    for path, text in texts.items():
-        replace_file(path, text.encode())
+    texts = pages(ctx.find_root().command)
+    for path in write_new({Path(folder, name): text.encode() for name, text in texts.items()}, overwrite):
         click.echo(path)
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import click
 
-from hpctrip.app.arguments import FILE, plugins_option
+from hpctrip.app.arguments import FILE, format_option, overwrite_option, plugins_option
 from hpctrip.app.net import Reader
 from hpctrip.base.text import printable, screenful
 
@@ -14,13 +16,22 @@ from hpctrip.base.text import printable, screenful
 @click.option(
     "--status", is_flag=True, help="Print only the status: running, finished, interrupted or failed."
 )
-def show(paths: tuple[str, ...], status: bool) -> None:
+@format_option
+def show(paths: tuple[str, ...], status: bool, as_json: bool) -> None:
     """Summarise results files."""
     from rich.console import Console
 
+    from hpctrip.base.json import json_text
+    from hpctrip.record.facts import facts
     from hpctrip.record.reader import open_runs
     from hpctrip.record.show import show as summary
 
+    if as_json:
+        known = (
+            {"path": run_.path, "status": run_.status} if status else facts(run_) for run_ in open_runs(paths)
+        )
+        click.echo(json_text({"runs": list(known)}))
+        return
     for run_ in open_runs(paths):
         if status:
             click.echo(printable(run_.status, 40))
@@ -34,7 +45,8 @@ def show(paths: tuple[str, ...], status: bool) -> None:
 @click.option(
     "--model", type=FILE, metavar="OUT.safetensors", help="Write the trained model of its newest checkpoint."
 )
-def export(path: str, folder: str | None, model: str | None) -> None:
+@overwrite_option
+def export(path: str, folder: str | None, model: str | None, overwrite: bool) -> None:
     """Write a results file's tables as CSV into FOLDER, or its model."""
     from hpctrip.record.model_file import export_model
     from hpctrip.record.reader import open_run
@@ -43,8 +55,8 @@ def export(path: str, folder: str | None, model: str | None) -> None:
     if not (folder or model):
         raise click.UsageError("name a FOLDER for the tables, --model OUT.safetensors, or both")
     written = [
-        *(write(open_run(path), folder) if folder else []),
-        *([export_model(path, model)] if model else []),
+        *(write(open_run(path), folder, overwrite) if folder else []),
+        *([export_model(path, model, overwrite)] if model else []),
     ]
     for file in written:
         click.echo(printable(str(file), 1000))
@@ -61,7 +73,10 @@ def export(path: str, folder: str | None, model: str | None) -> None:
     help="A file that a file's input names (sites, traces, outages), or a folder that holds some; may be repeated.",
 )
 @plugins_option
-def verify(paths: tuple[str, ...], no_replay: bool, data: tuple[str, ...], plugins: tuple[str, ...]) -> None:
+@format_option
+def verify(
+    paths: tuple[str, ...], no_replay: bool, data: tuple[str, ...], plugins: tuple[str, ...], as_json: bool
+) -> None:
     """Check results files. Exit code 2 where one is wrong.
 
     Each file is checked against itself (schema, checksums, clock arithmetic), then its simulated half is replayed from
@@ -69,34 +84,43 @@ def verify(paths: tuple[str, ...], no_replay: bool, data: tuple[str, ...], plugi
     """
     from hpctrip.app.verdict import verdict
     from hpctrip.base.errors import InputError
+    from hpctrip.base.json import json_text
     from hpctrip.base.plugins import Plugin
     from hpctrip.record.reader import open_runs
 
-    faults, own = [], [Plugin.read(path) for path in plugins]
+    found, own = [], [Plugin.read(path) for path in plugins]
     for run_ in open_runs(paths):
-        found, said = verdict(run_, not no_replay, own, data)
-        faults += found
-        click.echo(said)
-    if faults:
+        found.append(verdict(run_, not no_replay, own, data))
+        if not as_json:
+            click.echo(found[-1])
+    if as_json:
+        click.echo(json_text({"files": [each.values() for each in found]}))
+    if faults := [fault for each in found for fault in each.faults]:
         raise InputError(faults=faults)
 
 
 @click.command(cls=Reader)
 @click.argument("paths", nargs=2, type=FILE, metavar="A.h5 B.h5")
-def diff(paths: tuple[str, str]) -> None:
+@format_option
+def diff(paths: tuple[str, str], as_json: bool) -> None:
     """Say where two runs part, and in what. Exit code 0: equal, 1: different, 2: a file cannot be read.
 
     Wall times, machines and input keys that change no result do not count.
     """
+    from hpctrip.base.json import json_text
     from hpctrip.record.diff import diff as differences
     from hpctrip.record.reader import open_run
 
     a, b = map(open_run, paths)
-    lines = differences(a, b)
-    equal = f"equal: {len(a.rounds)} rounds, model digest {printable(a.meta['params_digest'], 100)}"
-    for line in screenful(lines or [equal]):
-        click.echo(line)
-    if lines:
+    found = differences(a, b)
+    if as_json:
+        differing = [asdict(difference) for difference in found]
+        click.echo(json_text({"a": a.path, "b": b.path, "equal": not found, "differences": differing}))
+    else:
+        equal = f"equal: {len(a.rounds)} rounds, model digest {printable(a.meta['params_digest'], 100)}"
+        for line in screenful([*map(str, found)] or [equal]):
+            click.echo(line)
+    if found:
         raise click.exceptions.Exit(1)
 
 

@@ -12,11 +12,10 @@ import math
 from typing import Literal
 
 import torch
-from rich.console import Group
 
 from hpctrip.app.aggregator import Aggregator
 from hpctrip.app.experiment import Experiment
-from hpctrip.app.forecast.report import report
+from hpctrip.app.forecast.plan import Plan
 from hpctrip.app.forecast.rounds import first_rounds
 from hpctrip.app.forecast.speed import Speed, probe
 from hpctrip.app.host import Host
@@ -44,10 +43,9 @@ def forecast(
     bandwidth_bps: float,
     planned: Planned = "auto",
     memory_bytes: float | None = None,
-) -> Group:
-    """The report. `bandwidth_bps` is that of a rank's link to the others, `memory_bytes` what a host has (None: not
-    known). Raises
-    InputError for bad input."""
+) -> Plan:
+    """The plan. `bandwidth_bps` is that of a rank's link to the others, `memory_bytes` what a host has (None: not
+    known). Raises InputError for bad input."""
     with reading():
         torch.set_num_threads(experiment.ranks.threads)
         device, kind = _device(experiment.ranks.device if planned == "auto" else planned)
@@ -62,7 +60,7 @@ def forecast(
         speed = probe(aggregator.host, max(map(len, rounds[0].assignment.blocks), default=1))
     else:
         speed = Speed(math.nan, math.inf, "there is no GPU here to measure it; --samples-per-second gives it")
-    return report(aggregator, rounds, speed, bandwidth_bps, memory_bytes or math.inf)
+    return Plan(aggregator, rounds, speed, bandwidth_bps, memory_bytes or math.inf)
 
 
 def _device(name: str) -> tuple[torch.device, str]:

@@ -17,8 +17,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from hpctrip.base.errors import HpctripError, InputError
-from hpctrip.base.output import check_writable, replace_file
-from hpctrip.base.text import printable
+from hpctrip.base.output import check_suffix, check_writable, refuse_inputs, replace_file
 from hpctrip.figures.common.sources import Source
 from hpctrip.figures.common.style import LOOK
 
@@ -90,8 +89,7 @@ class Plot:
         for subject in subjects:
             path = out or subject.out or Path(f"{self.name}.png")
             numbers = path.with_suffix(".csv")
-            if numbers.resolve() in {file.resolve() for file in subject.files}:
-                raise InputError(str(numbers), "holds what is to be drawn", "choose another --out")
+            refuse_inputs([path, numbers], subject.files)
             drawing = self(subject.what, **given)
             for line in drawing.lines:
                 click.echo(line)
@@ -134,10 +132,8 @@ class _Picture(click.ParamType):
     name = "file"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
-        path = Path(value)
-        if path.suffix not in SUFFIXES:
-            self.fail(f"{printable(str(value))} does not end in {', '.join(SUFFIXES)}", param, ctx)
-        return path
+        check_suffix(value, SUFFIXES)
+        return Path(value)
 
 
 def _out(default: str) -> click.Option:

@@ -1,0 +1,85 @@
+"""What a command may write: names that are found again, never an input, nothing that is there unless it is asked."""
+
+from __future__ import annotations
+
+import pytest
+
+from hpctrip.app.cli import cli
+from hpctrip.record.reader import open_runs
+
+ROUND = ("-o", "stop.max_rounds=1", "-o", "checkpoint.enabled=false")
+REFUSED = ["run.txt", "run", "run.H5", "run.h5.gz", "run.h5.ckpt0", "run.h5/", ".h5", "folder/"]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """The working folder."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def made(trained):
+    return trained("stop.max_rounds=1").path
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_results_file_has_a_name_by_which_it_is_found(name, hpctrip, tiny, made, folder):
+    for command in (["run", tiny], ["run", tiny, "--resume"], ["resume", made]):
+        hpctrip(*command, *ROUND, "--out", name).check_refused(
+            [f"{name}: does not end in .h5 or .hdf5", "name the file so, e.g. NAME.h5"]
+        )
+    hpctrip("merge", name, made).check_refused(["does not end in .h5 or .hdf5"])
+    assert not list(folder.iterdir())
+
+
+def test_what_a_run_writes_is_found_in_its_folder(hpctrip, tiny, folder):
+    for name in ("a.h5", "new/b [1].hdf5", "-c*.h5"):
+        assert hpctrip("run", tiny, *ROUND, f"--out={name}").code == 0
+        assert hpctrip("show", "--status", "--", name).out == "finished\n"
+    assert len(open_runs([folder])) == 3
+
+
+@pytest.mark.parametrize("out", ["input.h5", "sites.h5", "link.h5"])
+def test_an_input_is_not_overwritten_even_where_overwriting_is_asked(out, hpctrip, tiny, folder):
+    (folder / "sites.h5").write_text("distance_m\n" + "5\n" * 10)
+    table = "sites = {kind = 'csv', path = 'sites.h5'}"
+    (folder / "input.h5").write_text(tiny.read_text().replace("sites.num_sites = 10", table))
+    (folder / "link.h5").symlink_to("sites.h5")
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    refused = hpctrip("run", "input.h5", *ROUND, "--out", out, "--overwrite")
+    refused.check_refused([f"{out}: is an input, which is never overwritten"])
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_merge_overwrites_none_of_the_runs_that_it_reads(hpctrip, made, folder):
+    (folder / "link.h5").symlink_to(made)
+    before = made.read_bytes()
+    refused = hpctrip("merge", "link.h5", made, "--overwrite")
+    refused.check_refused(["link.h5: is an input"])
+    assert made.read_bytes() == before
+
+
+def test_export_replaces_tables_only_when_asked(hpctrip, made, folder):
+    (folder / "sites.csv").write_text("mine")
+    hpctrip("export", made, folder).check_refused(["sites.csv: exists already", "--overwrite"])
+    assert [path.name for path in folder.iterdir()] == ["sites.csv"]
+    assert (folder / "sites.csv").read_text() == "mine"
+    assert hpctrip("export", made, folder, "--overwrite").code == 0
+    assert (folder / "sites.csv").read_text().startswith("site,")
+
+
+def test_what_is_handed_out_replaces_files_only_when_asked(hpctrip, folder):
+    for command in (["inputs", "smoke", "--to", "."], ["slurm", "requeue", "--to", "."]):
+        (written,) = hpctrip(*command).out.split()[:1]
+        (folder / written).write_text("mine")
+        hpctrip(*command).check_refused([f"{written}: exists already", "--overwrite"])
+        assert (folder / written).read_text() == "mine"
+        assert hpctrip(*command, "--overwrite").code == 0 and (folder / written).read_text() != "mine"
+
+
+def test_every_command_that_may_replace_a_file_says_so_in_one_way(hpctrip):
+    asked = {name: [p for p in c.params if p.name == "overwrite"] for name, c in cli.commands.items()}
+    assert {name for name, found in asked.items() if found} == {
+        *("run", "export", "merge", "reference", "inputs", "slurm")
+    }
