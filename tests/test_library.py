@@ -110,3 +110,11 @@ def test_a_notebook_shows_the_summary_and_pictures(run):
         hpctrip.plot("curvs", run)
     with pytest.raises(hpctrip.InputError, match="drawn of one run, not of 2"):
         hpctrip.plot("summary", [run, run])
+
+
+def test_a_notebook_shows_a_run_once(run, monkeypatch):
+    """In Jupyter rich's consoles display what they print, also those that only record."""
+    displayed = []
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    monkeypatch.setattr("rich.jupyter.display", lambda *shown: displayed.append(shown))
+    assert run._repr_html_() and not displayed
