@@ -29,7 +29,8 @@ class Storing(Component):
     time. Who can write there can change results: share it with nobody whom you would not let write your results files.
     Absent: none."""
     keep_every: int = Field(10, ge=1)
-    """Rounds between two models that are kept: a run that parts from what is known trains again from the last one."""
+    """Rounds between two models that are kept: a run that parts from what is known trains again from the last one. A
+    model has what all sites keep (error feedback, kept optimisers), too."""
     max_gb: float = Field(20.0, gt=0)
     """The store's size, in GB: models that were used longest ago are removed first, then rounds."""
 
