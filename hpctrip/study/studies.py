@@ -77,7 +77,7 @@ def read_studies(path: str, asked: Asked) -> list[Study]:
         study = _study(tables, place, asked, runs)
         name = study.ledger.name
         if name in places:
-            problem = f"is {places[name] or 'a folder of all studies'!r} already"
+            problem = f"is that of {places[name]}" if places[name] else "is a folder that all studies share"
             raise InputError(f"{place}: name = {name!r}", problem, "every study needs a name of its own")
         places[name] = place
         studies.append(study)
