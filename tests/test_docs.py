@@ -49,7 +49,7 @@ def folder(tmp_path, monkeypatch):
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_every_command_of_readme_is_understood(words, folder):
     """Parsed, not run: the options and arguments exist, and where there are input files, they are valid."""
-    from hpctrip.app.cli import cli
+    from hpctrip.__main__ import cli
     from hpctrip.app.experiment import read_input
 
     args = words[words.index("hpctrip") + 1 :]

@@ -36,7 +36,7 @@ class Study:
 
     def conclude(self) -> list[str]:
         """Write ledger, table and figures of what is finished; returns what is to be printed."""
-        lines = self.ledger.write()
+        lines = self.ledger.export()
         found = table.rows(lines)
         folder = self.ledger.folder
         replace_file(folder / "table.csv", csv_bytes(table.frame(found)))
