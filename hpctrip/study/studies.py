@@ -134,7 +134,7 @@ def _study(tables: Tables, place: str, asked: Asked, runs: Pool) -> Study:
     def accepts(line: str) -> bool:
         return is_one_value(file, place, line, asked.plugins)
 
-    lines, axes = split(asked.overrides, accepts)
+    lines, axes = split(asked.overrides, accepts, [axis.key for axis in file.axis if axis.key])
     if axes:
         file = _validated(with_axes(tables, axes), place)
     grid = entries(file, place, lines, asked.plugins, asked.small)

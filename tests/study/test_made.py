@@ -165,6 +165,8 @@ def test_a_task_of_an_array_makes_the_run_of_its_index(copied, study):
     task = study(copied, "-o", "train.lr=0.02", "-o", "seed=4", "--task", "1")
     assert task.code == 0, task.err
     assert "run 1 of 2: policy.k = 3, seed 4" in task.out
+    one = study(copied, "-o", "policy.k=3", "-o", "seed=4", "--list")  # one value takes an axis' place, too
+    assert statuses(one) == {NAMES[2]: "finished"}
     rows = ledger_of(copied)
     assert rows["status"].tolist() == ["stale", "finished"]
     again = study(copied, "-o", "train.lr=0.02", "-o", "seed=4", "--task", "1")
