@@ -12,7 +12,7 @@ from slurm_node import is_a_slurm_node
 ROOT = Path(__file__).parents[1]
 SAYS = '#!/bin/bash\nfor word; do [[ $word != -c ]] || exec echo 3; done\necho "$(basename "$0") $@"\n'
 """A program that says how it was called; asked to count ranks, it counts three."""
-NAMES = ["emnist_dynamic", "emnist_static_sweep", "policies", "requeue"]
+NAMES = ["emnist_dynamic", "emnist_static_sweep", "policies", "requeue", "study"]
 
 
 @pytest.fixture
@@ -115,7 +115,7 @@ def test_options_of_sbatch_replace_the_scripts_own_or_are_added(written):
 )
 @pytest.mark.parametrize("name", NAMES)
 def test_a_written_script_is_accepted_by_slurm(name, written, tmp_path):
-    gpus = [] if name in ("policies", "emnist_static_sweep") else ["--sbatch=--ntasks=5"]
+    gpus = [] if name in ("policies", "emnist_static_sweep", "study") else ["--sbatch=--ntasks=5"]
     script = written(name, "--partition=ci", "--sbatch=--gpus=0", *gpus)
     tested = subprocess.run(["sbatch", "--test-only", script], cwd=tmp_path, capture_output=True, text=True)
     assert tested.returncode == 0 and "to start at" in tested.stderr, tested.stderr
@@ -129,7 +129,9 @@ def test_what_is_there_already_is_not_overwritten(hpctrip, tmp_path):
 
 def test_all_scenarios_are_copied_and_one_is_printed(hpctrip, tmp_path):
     assert hpctrip("inputs", "--to", tmp_path).code == 0
-    assert {path.name for path in tmp_path.iterdir()} == {path.name for path in (ROOT / "inputs").iterdir()}
+    assert {path.name for path in tmp_path.iterdir()} == {
+        path.name for path in (ROOT / "inputs").glob("*.toml")
+    }
     assert hpctrip("inputs", "smoke").out == (ROOT / "inputs" / "smoke.toml").read_text()
 
 

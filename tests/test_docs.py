@@ -78,7 +78,7 @@ def folder(tmp_path, monkeypatch):
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_every_command_of_the_docs_is_understood(words, folder):
     """Parsed, not run: the options and arguments exist, and where there are input files, they are valid."""
-    from hpctrip.app.cli import cli
+    from hpctrip.__main__ import cli
 
     name, *rest = words[words.index("hpctrip") + 1 :]
     if name not in cli.commands:

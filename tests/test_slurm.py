@@ -29,6 +29,10 @@ def cluster(tmp_path):
     def submit(*arguments, states=frozenset({"COMPLETED"}), **variables):
         """What the job, or all jobs of an array, wrote. `sbatch --wait` would look every half a minute only."""
         job = run("sbatch", "--parsable", f"--nodelist={HOST}", "--gpus=0", *arguments, **variables).strip()
+        return wait(job, states)
+
+    def wait(job, states=frozenset({"COMPLETED"})):
+        """What a job wrote, once it is over."""
         deadline = time.monotonic() + 240
         while run("squeue", "--noheader", f"--jobs={job}"):
             if time.monotonic() > deadline:
@@ -50,7 +54,7 @@ def cluster(tmp_path):
         answer = run(sys.executable, "-m", "hpctrip", "show", "--status", *map(str, files)) if files else ""
         return dict(zip([str(file.relative_to(folder)) for file in files], answer.split(), strict=True))
 
-    return SimpleNamespace(run=run, submit=submit, results=results, folder=tmp_path)
+    return SimpleNamespace(run=run, submit=submit, wait=wait, results=results, folder=tmp_path)
 
 
 @pytest.mark.parametrize("launcher", ["srun --mpi=pmi2", "mpirun"])
@@ -66,6 +70,7 @@ def test_ranks_that_would_each_be_alone_are_refused_before_anything_runs(cluster
     assert cluster.results() == {}
 
 
+SITE = [f"--sbatch=--nodelist={HOST}", "--sbatch=--gpus=0", "--sbatch=--ntasks=2", "--partition=ci"]
 DIES_ONCE = """
 import os, signal
 from pathlib import Path
@@ -85,30 +90,28 @@ class DiesOnce(Static):
 """
 
 
-def test_a_sweep_with_a_killed_task_skips_what_is_finished_goes_on_with_the_rest_and_merges(cluster):
+def test_a_sweep_with_a_killed_task_skips_what_is_finished_goes_on_with_the_rest_and_ends_as_undisturbed(
+    cluster,
+):
     (cluster.folder / "dies.py").write_text(DIES_ONCE)
     lines = ["policy.kind=dies-once", "plugins=['dies.py']", "checkpoint.every_rounds=1", "stop.max_rounds=4"]
     lines += ["watchdog.silent_s=10"]  # srun leaves the other ranks of a killed one alone
     settings = [*TINY, *(word for line in lines for word in ("-o", line))]
-    sweep = ["--ntasks=2", "--array=0-1", "slurm/emnist_static_sweep.sh", *settings]
-    lists = {"HPCTRIP_KS": "2", "HPCTRIP_SEEDS": "7 8", "HPCTRIP_SWEEP": "try", "HPCTRIP_LAUNCHER": ""}
-    files = ["try/static_k2_seed7.h5", "try/static_k2_seed8.h5"]
-    cluster.submit(*sweep, states={"COMPLETED", "FAILED"}, **lists)
-    assert cluster.results() == dict(zip(files, ["finished", "running"], strict=True))
+    settings += ["-o", "policy.k=2", "-o", "seed=7,8"]
+    sweep = ["--ntasks=2", "--array=0-1", "slurm/emnist_static_sweep.sh", *settings, "--out", "try"]
+    cluster.submit(*sweep, states={"COMPLETED", "FAILED"}, HPCTRIP_LAUNCHER="")
+    study = [sys.executable, "-m", "hpctrip", "study", "fig08", *settings]
+    assert cluster.run(*study, "--out", "try", "--list").split("\n")[0].startswith("finished")
 
-    log = cluster.submit(*sweep, **lists)
-    assert f"results/{files[0]} is finished already" in log and log.count("going on after round") == 1
-    assert f"going on after round 1, from results/{files[1]}.ckpt" in log
-    assert cluster.results() == dict.fromkeys(files, "finished")
+    # submitted again by the command itself: only what is left
+    said = cluster.run(*study, "--out", "try", "--slurm", *SITE)
+    job = said.split()[1].rstrip(":")
+    assert "1 runs as tasks" in said
+    log = cluster.wait(job)
+    assert log.count("going on after round 1, from try/runs/") == 1 and "is finished already" not in log
 
-    hpctrip = [sys.executable, "-m", "hpctrip"]
-    for seed in (7, 8):
-        given = ["inputs/fig08_static_sweep.toml", *settings, "-o", "policy.k=2", "-o", f"seed={seed}"]
-        cluster.run(*hpctrip, *given, "--out", f"undisturbed/static_k2_seed{seed}.h5")
-    tables = []
-    for folder in ("results/try", "undisturbed"):
-        cluster.run(*hpctrip, "merge", f"{folder}.h5", folder)
-        table = pd.read_csv(cluster.folder / f"{folder}.csv").drop(columns=["path", "wall_s"])
-        tables.append(table)
-    pd.testing.assert_frame_equal(*tables)
-    assert tables[0]["num_rounds"].tolist() == [4, 4] and tables[0]["params_digest"].nunique() == 2
+    cluster.run(*study, "--out", "try")  # table and figure
+    cluster.run(*study, "--out", "undisturbed", "--jobs", "1")
+    ledgers = [pd.read_csv(cluster.folder / out / "fig08/ledger.csv") for out in ("try", "undisturbed")]
+    pd.testing.assert_frame_equal(*(ledger.drop(columns="wall_s") for ledger in ledgers))
+    assert ledgers[0]["rounds"].tolist() == [4, 4] and ledgers[0]["digest"].nunique() == 2

@@ -116,9 +116,6 @@ def _study(path: str, asked: dict[str, Any]) -> None:
     for line in runs.take_up_all(studies, asked["imports"]):
         click.echo(printable(line, 1000))
     lines = runs.chosen(studies, asked["only"])
-    if asked["listed"] or asked["planned"] or asked["submitted"]:
-        for one in studies:
-            one.ledger.write()
     if asked["listed"]:
         for line in lines:
             click.echo(printable(f"{line.status:11}  {line.entry.name}  {line.reason}".rstrip(), 300))

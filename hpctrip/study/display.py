@@ -51,6 +51,8 @@ class Display:
         self._ended[end.how] += 1
         if end.how == worker.FAILED:
             self.say(f"failed: {entry.name}: {end.reason.splitlines()[0]}")
+        elif end.how == worker.INTERRUPTED:
+            self.say(f"interrupted: {entry.name}")
         elif not self.console.is_terminal:
             self.say(f"{end.how}: {entry.name} ({self._counts()}{self._left()})")
 

@@ -75,15 +75,20 @@ class Ledger:
         return Line(entry, status, reason, known, earlier)
 
     def write(self) -> list[Line]:
-        """Write the table from what is known now, and the curves of what is finished beside it."""
+        """Write the table from what is known now."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with filelock.FileLock(f"{self.path}.lock"):
             self._earlier |= _earlier(self.path)  # another process may have finished some
             lines = self.lines()
             rows = [_row(line, self.runs.folder) for line in lines]
             replace_file(self.path, csv_bytes(pd.DataFrame(rows)))
-            done = [(line.entry, line.evidence.run) for line in lines if line.finished and line.evidence.run]
-            replace_file(self.folder / CURVES, curves(done))
+        return lines
+
+    def export(self) -> list[Line]:
+        """Write the table, and the curves of what is finished beside it: what another machine needs to take them up."""
+        lines = self.write()
+        done = [(line.entry, line.evidence.run) for line in lines if line.finished and line.evidence.run]
+        replace_file(self.folder / CURVES, curves(done))
         return lines
 
 

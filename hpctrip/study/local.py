@@ -40,9 +40,9 @@ class Worker:
 
     process: BaseProcess
     pipe: Connection
+    gpu: str = ""
+    """What it sees as CUDA_VISIBLE_DEVICES; empty: what the study sees."""
     entry: Entry | None = None
-    began_s: float = 0.0
-    """When the run was given to it (time.monotonic)."""
     last: Round | None = None
 
 
@@ -102,7 +102,7 @@ class Crew:
 
     def _give(self, one: Worker, entry: Entry) -> None:
         self.runs.failure(entry.identity).unlink(missing_ok=True)
-        one.entry, one.began_s, one.last = entry, time.monotonic(), None
+        one.entry, one.last = entry, None
         with suppress(OSError):  # it has just died: that shows when it is listened to
             one.pipe.send(job(entry, self.runs, self.ranks))
 
@@ -143,27 +143,25 @@ class Crew:
         """A new worker."""
         start = multiprocessing.get_context("spawn")
         ours, theirs = start.Pipe()
-        with _environment(self._gpu()):
+        taken = [one.gpu for one in self.workers]
+        gpu = min(self.gpus, key=taken.count, default="")
+        variables = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}
+        with _environment(variables | ({"CUDA_VISIBLE_DEVICES": gpu} if gpu else {})), _deaf():
             process = start.Process(target=worker.work, args=(theirs, sys.orig_argv), daemon=True)
             process.start()
         theirs.close()
-        self.workers.append(Worker(process, ours))
+        self.workers.append(Worker(process, ours, gpu))
         return self.workers[-1]
-
-    def _gpu(self) -> dict[str, str]:
-        """What a new worker sees: the GPU that the fewest others have."""
-        threads = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}
-        return threads | (
-            {"CUDA_VISIBLE_DEVICES": self.gpus[len(self.workers) % len(self.gpus)]} if self.gpus else {}
-        )
 
     def _dismiss(self, one: Worker) -> End:
         """A worker that has died: how its run ended. The next run has another."""
         one.process.join()
-        code = one.process.exitcode or 0
-        how = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
         self.workers.remove(one)
         one.pipe.close()
+        if received():  # it was asked to leave before it could listen
+            return End(worker.INTERRUPTED)
+        code = one.process.exitcode or 0
+        how = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
         return End(worker.FAILED, f"{DIED} {how}")
 
     def _ask_to_leave(self, one: Worker) -> None:
@@ -191,6 +189,16 @@ def job(entry: Entry, runs: Pool, ranks: int) -> Job:
     trained, are laid over the input here."""
     paths = tuple(plugin.path for plugin in entry.given.extensions.plugins)
     return Job(entry.given.tables, paths, runs.results(entry.identity), runs.log(entry.identity), ranks)
+
+
+@contextmanager
+def _deaf() -> Iterator[None]:
+    """Within the body processes start that do not mind Ctrl-C, which reaches them all: they are told by the study."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager

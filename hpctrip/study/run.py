@@ -69,7 +69,7 @@ def run(studies: Sequence[Study], only: str | None, jobs: int | None, ranks: int
         study.ledger.write()
     if not _made(studies, lines, todo, jobs, ranks):
         for study in studies:
-            study.ledger.write()
+            study.ledger.export()
         finished = len(lines) - sum(not line.finished for line in chosen(studies, only))
         raise InterruptedRun(f"{finished} of {len(lines)} runs are finished; go on with: {again}")
     for study in studies:

@@ -27,6 +27,8 @@ def submit(
     InputError where there is no Slurm, or it refuses."""
     if shutil.which("sbatch") is None:
         raise InputError("--slurm", "there is no sbatch here", "log in where Slurm is, or leave it out")
+    for study in studies:
+        study.ledger.write()
     script = studies[0].ledger.folder / "study.sh"
     replace_file(script, site_script("study", str(script), **site).encode())
     place = {entry.identity: number for number, entry in enumerate(all_entries(studies))}

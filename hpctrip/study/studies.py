@@ -36,7 +36,7 @@ class Study:
 
     def conclude(self) -> list[str]:
         """Write ledger, table and figures of what is finished; returns what is to be printed."""
-        lines = self.ledger.write()
+        lines = self.ledger.export()
         found = table.rows(lines)
         folder = self.ledger.folder
         replace_file(folder / "table.csv", csv_bytes(table.frame(found)))
@@ -77,7 +77,7 @@ def read_studies(path: str, asked: Asked) -> list[Study]:
         study = _study(tables, place, asked, runs)
         name = study.ledger.name
         if name in places:
-            problem = f"is {places[name] or 'a folder of all studies'!r} already"
+            problem = f"is that of {places[name]}" if places[name] else "is a folder that all studies share"
             raise InputError(f"{place}: name = {name!r}", problem, "every study needs a name of its own")
         places[name] = place
         studies.append(study)
@@ -134,7 +134,7 @@ def _study(tables: Tables, place: str, asked: Asked, runs: Pool) -> Study:
     def accepts(line: str) -> bool:
         return is_one_value(file, place, line, asked.plugins)
 
-    lines, axes = split(asked.overrides, accepts)
+    lines, axes = split(asked.overrides, accepts, [axis.key for axis in file.axis if axis.key])
     if axes:
         file = _validated(with_axes(tables, axes), place)
     grid = entries(file, place, lines, asked.plugins, asked.small)

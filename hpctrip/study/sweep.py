@@ -6,7 +6,7 @@ A line that is TOML, or whose value its key takes as it stands (a label or a pat
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from hpctrip.base.errors import InputError
@@ -18,15 +18,15 @@ _OPEN, _CLOSE = "[{", "]}"
 
 
 def split(
-    lines: Sequence[str], is_one_value: Callable[[str], bool]
+    lines: Sequence[str], is_one_value: Callable[[str], bool], axes: Collection[str] = ()
 ) -> tuple[list[str], dict[str, list[Any]]]:
-    """(lines of one value each, {key: values} of the others). A `seed` is always among the latter. Raises InputError
-    for a range that is none."""
+    """(lines of one value each, {key: values} of the others). The keys of `axes` and the seed are always among the
+    latter. Raises InputError for a range that is none."""
     single, several = [], {}
     for line in lines:
         key, _, value = line.partition("=")
         key = key.strip()
-        if key == "seed" or (could_be_several(line) and not is_one_value(line)):
+        if key == "seed" or key in axes or (could_be_several(line) and not is_one_value(line)):
             several[key] = [item for part in parts(value) for item in _items(part, line)]
         else:
             single.append(line)

@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 import hpctrip as package
-from hpctrip.app.cli import cli, main
+from hpctrip.__main__ import cli, main
 from hpctrip.learn.workloads import WORKLOADS
 from hpctrip.sim.policies import POLICIES
 
@@ -211,7 +211,7 @@ def test_the_shell_completes_commands_options_and_files(words, completed):
         "COMP_WORDS": words,
         "COMP_CWORD": str(len(words.split()) - 1),
     }
-    main = "import sys; sys.argv = ['hpctrip']; from hpctrip.app.cli import main; main()"
+    main = "import sys; sys.argv = ['hpctrip']; from hpctrip.__main__ import main; main()"
     asked = [sys.executable, "-c", main]
     ended = subprocess.run(asked, env={**os.environ, **shell}, capture_output=True, text=True)
     assert completed in ended.stdout.splitlines(), ended

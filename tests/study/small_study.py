@@ -1,0 +1,33 @@
+"""The small study of these tests, as text, and its ledger."""
+
+import pandas as pd
+
+BASE = """
+name = "tiny"
+sites.num_sites = 6
+workload.train_samples = 400
+workload.test_samples = 200
+stop.max_rounds = 6
+stop.target_accuracy = 1.0
+policy.kind = "static"
+"""
+STUDY = """
+name = "two"
+title = "Two cohort sizes"
+inputs = ["base.toml"]
+seeds = [4, 5]
+
+[[axis]]
+key = "policy.k"
+values = [2, 3]
+
+[[figure]]
+name = "fig08_static_sweep"
+target = 0.01
+"""
+"""Of the tiny scenario's data, so that they are prepared once for all tests."""
+
+
+def ledger_of(folder, name="two"):
+    """The rows of a study's ledger, by run."""
+    return pd.read_csv(folder / "out" / name / "ledger.csv", keep_default_na=False).set_index("run")

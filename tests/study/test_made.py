@@ -1,0 +1,179 @@
+"""A study that was made: its ledger, table and figure; what a second start does, and what others take from it."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+from small_study import STUDY, ledger_of
+
+from hpctrip.record.reader import open_run
+
+NAMES = [f"policy.k = {k}, seed {seed}" for k in (2, 3) for seed in (4, 5)]
+
+
+def state_of(folder):
+    """What would show that a results file was written again."""
+    return {file.name: file.stat().st_mtime_ns for file in (folder / "out" / "runs").glob("*.h5")}
+
+
+def statuses(ended):
+    """{run: status} as --list prints them."""
+    assert ended.code == 0, ended.err
+    lines = [line.split("  ") for line in ended.out.splitlines()]
+    return {next(part for part in line[1:] if part).strip(): line[0].strip() for line in lines}
+
+
+def test_every_run_is_made_once_and_stands_in_the_ledger_with_its_digest(made):
+    assert made.ended.code == 0, made.ended.err
+    ledger = ledger_of(made.folder)
+    assert list(ledger.index) == NAMES and set(ledger["status"]) == {"finished"}
+    for _, row in ledger.iterrows():
+        run = open_run(made.folder / "out" / row["file"])
+        assert run.path.stem == row["identity"] and run.meta["params_digest"] == row["digest"]
+        assert len(run.rounds) == row["rounds"] and len(run.meta["starts"]) == 1
+        assert (run.meta["seed"], run.setting("policy.k")) == (row["seed"], int(row["policy.k"][-1]))
+    assert ledger["digest"].nunique() == 4
+    left = {file.suffix for file in (made.folder / "out" / "runs").iterdir()}
+    assert left == {".h5"}  # no checkpoints, locks or logs of finished runs
+    assert list((made.folder / "out" / "logs").iterdir()) == []
+
+
+def test_it_ends_with_the_table_and_the_figure(made):
+    table = pd.read_csv(made.folder / "out/two/table.csv")
+    assert table["variant"].tolist() == ["policy.k = 2", "policy.k = 3"]
+    assert table["num_seeds"].tolist() == [2, 2] and table["num_reached"].tolist() == [0, 0]
+    runs = [open_run(made.folder / "out" / file) for file in ledger_of(made.folder)["file"]]
+    spent_h = [run.rounds["clock_s"].iloc[-1] / 3600 for run in runs]
+    assert table["mean_h"].tolist() == pytest.approx([sum(spent_h[:2]) / 2, sum(spent_h[2:]) / 2])
+    assert "| policy.k = 2 |" in (made.folder / "out/two/table.md").read_text()
+    assert (made.folder / "out/two/fig08_static_sweep.png").stat().st_size > 1000
+    assert list(pd.read_csv(made.folder / "out/two/fig08_static_sweep.csv")["k"]) == [2, 3]
+    assert "Two cohort sizes" in made.ended.out and "finished: policy.k" in made.ended.out
+
+
+def test_started_again_it_makes_nothing_and_tells_the_same(made, study):
+    before, ledger = state_of(made.folder), (made.folder / "out/two/ledger.csv").read_bytes()
+    again = study(made.folder)
+    assert again.code == 0 and "Two cohort sizes" in again.out and "to make" not in again.out
+    assert state_of(made.folder) == before and (made.folder / "out/two/ledger.csv").read_bytes() == ledger
+
+
+def test_a_changed_base_input_makes_stale_what_it_changes_and_only_that(copied, study):
+    text = STUDY.replace("values = [2, 3]", "values = [2, 4]").replace("seeds = [4, 5]", "seeds = [5, 6]")
+    (copied / "study.toml").write_text(text)
+    assert statuses(study(copied, "--list")) == {
+        "policy.k = 2, seed 5": "finished",
+        "policy.k = 2, seed 6": "planned",
+        "policy.k = 4, seed 5": "planned",
+        "policy.k = 4, seed 6": "planned",
+    }
+    (copied / "study.toml").write_text(STUDY)
+    base = (copied / "base.toml").read_text()
+    (copied / "base.toml").write_text(base.replace("max_rounds = 6", "max_rounds = 1"))
+    assert statuses(study(copied, "--list")) == dict.fromkeys(NAMES, "stale")
+    before = state_of(copied)
+    only = study(copied, "--only", "k = 3, seed 5", "--jobs", "1")
+    assert only.code == 0, only.err
+    assert statuses(study(copied, "--list")) == dict.fromkeys(NAMES, "stale") | {NAMES[3]: "finished"}
+    (new,) = state_of(copied).keys() - before.keys()
+    assert len(open_run(copied / "out/runs" / new).rounds) == 1
+    (copied / "base.toml").write_text(base)  # as it was: what was made then is there
+    assert set(statuses(study(copied, "--list")).values()) == {"finished"}
+
+
+def test_neither_names_nor_places_make_another_run(copied, study, hpctrip):
+    (copied / "elsewhere").mkdir()
+    (copied / "base.toml").rename(copied / "elsewhere/base.toml")
+    text = STUDY.replace('"base.toml"', '"elsewhere/base.toml"').replace('name = "two"', 'name = "other"', 1)
+    (copied / "study.toml").write_text(text.replace("[[axis]]", '[[axis]]\nname = "k"'))
+    found = statuses(study(copied, "-o", "label=mine", "-o", "checkpoint.every_s=7", "--list"))
+    assert found == {name.replace("policy.k", "k"): "finished" for name in NAMES}
+
+
+def test_a_study_includes_others_and_makes_shared_runs_once(copied, hpctrip):
+    (copied / "third.toml").write_text(
+        STUDY.replace('name = "two"', 'name = "third"', 1).replace("[2, 3]", "[3]")
+    )
+    (copied / "all.toml").write_text('name = "all"\nstudies = ["study.toml", "third.toml"]\n')
+    ended = hpctrip("study", copied / "all.toml", "--out", copied / "out")
+    assert ended.code == 0, ended.err
+    assert (copied / "out/two/table.csv").exists() and (copied / "out/third/table.csv").exists()
+    assert len(statuses(hpctrip("study", copied / "all.toml", "--out", copied / "out", "--list"))) == 4
+
+
+def test_a_sweep_on_the_command_line_is_such_a_study(copied, hpctrip, monkeypatch):
+    monkeypatch.chdir(copied)
+    ended = hpctrip("run", "base.toml", "-o", "policy.k=2,3", "-o", "seed=4..5", "--out", "out")
+    assert ended.code == 0, ended.err
+    assert "tiny over policy.k x seed" in ended.out and "to make" not in ended.out
+    assert set(ledger_of(copied, "tiny-sweep_policy.k_seed")["status"]) == {"finished"}
+
+
+def test_a_dry_run_tells_runs_wall_time_and_disk_and_makes_nothing(copied, study):
+    before = state_of(copied)
+    ended = study(copied, "-o", "seed=5,6", "--dry-run", "--samples-per-second", "100", "--jobs", "2")
+    assert ended.code == 0, ended.err
+    assert "4 runs: 2 finished, 2 planned" in ended.out
+    assert "policy.k = 2: 1 to make" in ended.out and "as those that are finished" in ended.out
+    assert "2 side by side" in ended.out and "of results" in ended.out
+    changed = study(copied, "-o", "train.lr=0.02", "--dry-run", "--samples-per-second", "100", "--jobs", "2")
+    # 66 samples a site, 2 sites, 6 rounds
+    assert "policy.k = 2: 2 to make, 8 s each (at most, to max_rounds)" in changed.out
+    assert state_of(copied) == before
+
+
+def test_runs_made_elsewhere_are_taken_up_by_identity_and_drawn(made, study, tmp_path):
+    for name in ("base.toml", "study.toml"):
+        (tmp_path / name).write_text((made.folder / name).read_text())
+    taken = study(tmp_path, "--import", made.folder / "out/two/ledger.csv")
+    assert taken.code == 0, taken.err
+    assert "4 finished runs taken up" in taken.out and "to make" not in taken.out
+    left_out = ["file", "wall_s"]
+    pd.testing.assert_frame_equal(
+        ledger_of(tmp_path).drop(columns=left_out), ledger_of(made.folder).drop(columns=left_out)
+    )
+    for name in ("table.csv", "fig08_static_sweep.csv"):
+        assert (tmp_path / "out/two" / name).read_text() == (made.folder / "out/two" / name).read_text()
+    onwards = tmp_path / "again"
+    onwards.mkdir()
+    for name in ("base.toml", "study.toml"):
+        (onwards / name).write_text((made.folder / name).read_text())
+    assert study(onwards, "--import", tmp_path / "out/two/ledger.csv", "--list").code == 0
+
+
+def test_rows_of_another_input_or_with_another_curve_are_refused(copied, made, study):
+    ledger = made.folder / "out/two/ledger.csv"
+    refused = study(copied, "-o", "train.lr=0.02", "--import", ledger, "--list")
+    refused.check_refused(["none of its 4 finished rows is a run of this study"])
+    curves = copied / "out/two/curves.csv"
+    lines = curves.read_text().splitlines()
+    curves.write_text("\n".join([lines[0], *lines[2:]]) + "\n")  # the first round of the first run is missing
+    study(copied, "--import", copied / "out/two/ledger.csv", "--list").check_refused(
+        ["ledger.csv, line 2: has", "import both files of one study"]
+    )
+
+
+def test_a_file_of_another_input_in_the_place_of_a_run_is_no_evidence(copied, study):
+    ledger = ledger_of(copied)
+    first, second = (copied / "out" / ledger["file"][name] for name in NAMES[::2])
+    first.write_bytes(second.read_bytes())
+    listed = study(copied, "--list")
+    assert statuses(listed)[NAMES[0]] == "failed" and "is of another input: policy.k; remove it" in listed.out
+
+
+def test_a_task_of_an_array_makes_the_run_of_its_index(copied, study):
+    task = study(copied, "-o", "train.lr=0.02", "-o", "seed=4", "--task", "1")
+    assert task.code == 0, task.err
+    assert "run 1 of 2: policy.k = 3, seed 4" in task.out
+    one = study(copied, "-o", "policy.k=3", "-o", "seed=4", "--list")  # one value takes an axis' place, too
+    assert statuses(one) == {NAMES[2]: "finished"}
+    rows = ledger_of(copied)
+    assert rows["status"].tolist() == ["stale", "finished"]
+    again = study(copied, "-o", "train.lr=0.02", "-o", "seed=4", "--task", "1")
+    assert f"{rows['identity'].iloc[1]}.h5 is finished already" in again.out
+    study(copied, "--task", "4").check_refused(["--task 4: the study has 4 runs; 0 to 3"])
+
+
+def test_without_slurm_a_submission_says_so(copied, study, monkeypatch):
+    monkeypatch.setenv("PATH", str(copied))
+    study(copied, "-o", "seed=9", "--slurm").check_refused(["--slurm: there is no sbatch here"])

@@ -1,0 +1,157 @@
+"""What is wrong with a study is said in clear lines before anything is trained."""
+
+from __future__ import annotations
+
+import pytest
+from small_study import BASE, STUDY
+
+from hpctrip.base.errors import InputError
+from hpctrip.study.sweep import parts, split
+
+AXIS = '[[axis]]\nkey = "policy.k"\nvalues = [2, 3]\n'
+VARIANTS = '[[axis]]\nname = "policy"\nvariants = [{label = "a", policy.k = 2}, {label = "b", %s}]\n'
+
+
+@pytest.fixture
+def wrong(tmp_path, study):
+    """`wrong(text, *arguments)`: how a study of this text ends."""
+    (tmp_path / "base.toml").write_text(BASE)
+
+    def run(text, *arguments):
+        (tmp_path / "study.toml").write_text(text)
+        return study(tmp_path, *arguments)
+
+    return run
+
+
+HEAD = 'name = "x"\ninputs = ["base.toml"]\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "fragments"),
+    [
+        ("nam = 'x'\n" + AXIS, ["name: Field required", "nam: unknown key; did you mean 'name'?"]),
+        (HEAD + "seeds = []\n" + AXIS, ["seeds = []: must not be empty"]),
+        (HEAD + "seeds = '9..0'\n" + AXIS, ["seeds = '9..0': must rise"]),
+        (HEAD + "seeds = [1, 1]\n" + AXIS, ["seeds = [1, 1]: names a seed twice"]),
+        (HEAD + AXIS.replace("key", "kee"), ["axis.0.kee: unknown key; did you mean 'key'?"]),
+        (HEAD + AXIS.replace("values", "name = 'k' #"), ["axis.0: needs a key and its values, or variants"]),
+        (HEAD + AXIS.replace("policy.k", "seed"), ["axis.0: the seed is no axis: use seeds"]),
+        (
+            HEAD + AXIS + 'name = "status"\n',
+            ["axis.0: cannot be called status, as a column of the ledger is"],
+        ),
+        (HEAD + AXIS + AXIS, ["axis: two have the same name"]),
+        (
+            HEAD + AXIS.replace("policy.k", "policy.kk"),
+            ["policy.kk = 2, seed 0 and 1 more: policy.kk: unknown key"],
+        ),
+        (
+            HEAD + AXIS.replace("3]", "300]"),
+            ["policy.k = 300, seed 0: policy.k = 300: there are only 6 sites"],
+        ),
+        (HEAD + VARIANTS % "lr = 3", ["study.toml: b, seed 0: lr: unknown key"]),
+        (HEAD + VARIANTS % "label = 'a'", ["not valid TOML"]),
+        (HEAD + VARIANTS.replace('"b"', '"a"') % "policy.k = 3", ["axis.0: has a label twice"]),
+        (
+            HEAD + VARIANTS % "policy.k = 2",
+            ["'b': is the same run as 'a': no key that can change a result differs"],
+        ),
+        (HEAD + VARIANTS % "inputs = ['c.toml']", ["c.toml: no such file"]),
+        (HEAD + AXIS + "[[figure]]\nname = 'fig9'\n", ["no figure is called 'fig9'"]),
+        (HEAD + AXIS + "[[figure]]\nname = 'fig09_policies'\ntarget = 3\n", ["target: 3 is not a fraction"]),
+        (HEAD + AXIS + "[[figure]]\nname = 'fig09_policies'\nlabel = 3\n", ["has no option 'label'"]),
+        (
+            HEAD + AXIS + "[[figure]]\nname = 'summary'\n",
+            ["summary is drawn of results files, a picture each"],
+        ),
+        ("name = 'x'\nstudies = ['study.toml']\n", ["includes itself"]),
+        ("name = 'x'\nseeds = [1]\nstudies = ['a.toml']\n", ["so it has no seeds of its own"]),
+        ("name = 'runs'\ninputs = ['base.toml']\n" + AXIS, ["is a folder that all studies share"]),
+        (HEAD + AXIS + "[small]\nseeds = []\n", ["small.seeds = []: must not be empty"]),
+    ],
+)
+def test_a_wrong_grid_is_told_before_anything_is_trained(text, fragments, wrong, tmp_path):
+    ended = wrong(text)
+    assert ended.code == 2 and len(ended.report) == len(ended.err.splitlines()) <= 2, ended.err
+    for fragment in fragments:
+        assert fragment in ended.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_all_faults_of_a_grid_are_one_report(wrong):
+    text = HEAD + AXIS.replace("3]", "'three', 300]")
+    wrong(text).check_refused(["policy.k = three, seed 0", "policy.k = 300, seed 0"], lines=2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fragments"),
+    [
+        (["-o", "policy.kk=3"], ["policy.kk: unknown key"]),
+        (["-o", "seed=9..0"], ["-o seed=9..0: must rise"]),
+        (["-o", "policy.k=2,,3"], ["-o policy.k=2,,3: has an empty value among several"]),
+        (["--only", "k = 7"], ["--only k = 7: no run has such a name; the first is 'policy.k = 2, seed 4'"]),
+        (["--import", "none.csv"], ["none.csv: no such file"]),
+    ],
+)
+def test_a_wrong_command_is_told_in_one_line(arguments, fragments, wrong):
+    ended = wrong(STUDY, *arguments)
+    assert ended.code == 2, ended.out
+    for fragment in fragments:
+        assert fragment in ended.err
+
+
+def test_an_unknown_study_names_those_that_come_with_hpctrip(hpctrip):
+    hpctrip("study", "fig9").check_refused(["fig9: no such study file; did you mean 'fig09'?"])
+    assert hpctrip("study").out.count("Fig. 9") >= 1
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("1,2", ["1", "2"]),
+        ("'a,b',c", ["'a,b'", "c"]),
+        ("[1,2],[3]", ["[1,2]", "[3]"]),
+        ("{a = 1, b = 2}, x", ["{a = 1, b = 2}", "x"]),
+    ],
+)
+def test_values_are_cut_at_commas_outside_of_quotes_and_brackets(text, found):
+    assert parts(text) == found
+
+
+def test_a_line_means_several_values_only_where_it_could_not_mean_one():
+    takes_text = {"label=a, b": True}
+    lines = [
+        "policy.k=10,20",
+        "label=a, b",
+        "train.lr=[1,2]",
+        'name="a,b"',
+        "seed=0..2,7",
+        "stop.max_rounds=3",
+    ]
+    single, several = split(lines, lambda line: takes_text.get(line, False))
+    assert single == ["label=a, b", "train.lr=[1,2]", 'name="a,b"', "stop.max_rounds=3"]
+    assert several == {"policy.k": [10, 20], "seed": [0, 1, 2, 7]}
+    kinds = split(["policy.kind=static,random", "radius=1 mi,2 mi"], lambda _: False)[1]
+    assert kinds == {"policy.kind": ["static", "random"], "radius": ["1 mi", "2 mi"]}
+    with pytest.raises(InputError, match="name 10,000 numbers at most"):
+        split(["seed=0..99999"], lambda _: False)
+
+
+def test_a_sweep_is_a_folder_and_overwrites_nothing(hpctrip, tiny, tmp_path):
+    lines = ["-o", "policy.kind=static", "-o", "policy.k=2,3"]
+    hpctrip("run", tiny, *lines, "--out", tmp_path / "a.h5").check_refused(
+        ["is one file, and a sweep makes several"]
+    )
+    hpctrip("run", tiny, *lines, "--overwrite", "--out", tmp_path).check_refused(
+        ["--overwrite: a sweep keeps each"]
+    )
+    hpctrip("run", tiny, *lines, "-o", "policy.k=2,x").check_refused(
+        ["policy.k = x: policy.k = 'x': must be"]
+    )
+
+
+def test_a_comma_that_a_key_takes_is_no_sweep(hpctrip, tiny, tmp_path):
+    out = tmp_path / "a.h5"
+    ended = hpctrip("run", tiny, "-o", "label=static, k = 2", "-o", "stop.max_rounds=1", "--out", out)
+    assert ended.code == 0 and out.exists()
