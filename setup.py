@@ -67,7 +67,14 @@ setup(
     extras_require={
         "mpich": ["mpich>=4.3.1"],  # a complete MPI with mpirun, for machines that have none
         "llm": LLM,  # language models; nothing else imports them
-        "test": ["pytest>=8.2", "pytest-timeout>=2.3.1", "hypothesis>=6.100", "setuptools>=70.1", *LLM],
+        "test": [
+            "pytest>=8.2",
+            "pytest-timeout>=2.3.1",
+            "pytest-xdist>=3.6.1",
+            "hypothesis>=6.100",
+            "setuptools>=70.1",
+            *LLM,
+        ],
     },
     entry_points={"console_scripts": ["hpctrip=hpctrip.app.cli:main"]},
 )
