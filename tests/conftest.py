@@ -18,6 +18,7 @@ import pytest
 from hypothesis import settings
 from side_by_side import (  # noqa: F401  hooks
     pytest_collection_modifyitems,
+    pytest_make_parametrize_id,
     pytest_xdist_auto_num_workers,
     pytest_xdist_make_scheduler,
 )

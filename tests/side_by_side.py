@@ -41,6 +41,12 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     return PROCESSES if folders and not wants_to_see else 0
 
 
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Every process must find tests of the same names. Bytes are none: some are drawn, and a gzip stream holds the
+    time at which it was made."""
+    return argname if isinstance(val, bytes) else None
+
+
 def pytest_xdist_make_scheduler(config: pytest.Config, log) -> SideBySide | None:
     """Our own, unless another one than the default was asked for."""
     if config.option.dist != "load":

@@ -257,7 +257,7 @@ def test_a_slice_of_the_kill_test(tmp_path):
             "--runs",
             "6",
             "--seed",
-            "2027",  # of every state, at every moment
+            "27978",  # draws every state, both files and every step in writing them
             "--folder",
             tmp_path,
         ],
