@@ -62,7 +62,7 @@ def ends(launch, tmp_path):
     ids=["stopped", "hangs"],
 )
 def test_a_rank_that_does_not_come_through_its_imports_ends_the_job_and_is_named(ends, tiny, how, words):
-    assert ends(3, tiny, limit_s=6, HELD_UP=how)[1] == words
+    assert ends(3, tiny, HELD_UP=how)[1] == words
 
 
 @pytest.mark.mpi
