@@ -86,6 +86,7 @@ setup(
         "test": [
             "pytest>=8.2",
             "pytest-timeout>=2.3.1",
+            "pytest-xdist>=3.6.1",
             "hypothesis>=6.100",
             "setuptools>=70.1",
             *LLM,

@@ -14,6 +14,7 @@ Prints the counts; exit code 1 where any run fails.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -110,15 +111,18 @@ def suicide(plan: dict) -> None:
     os.replace, os.fsync = hit_replace, hit_fsync
 
 
+def arguments(out: Path, state: str) -> list[str]:
+    """hpctrip's, to start or resume the run."""
+    settings = {**SCENARIO, **STATES[state]}
+    return ["run", "--resume", "--out", str(out), *(f"-o{key}={value}" for key, value in settings.items())]
+
+
 def launch(
     num_ranks: int, out: Path, state: str, plan: dict | None, log: str = "", limit_s: float = 300
 ) -> int:
     """Start or resume the run; the exit code. HUNG: it had to be ended."""
-    settings = [
-        word for key, value in {**SCENARIO, **STATES[state]}.items() for word in ("-o", f"{key}={value}")
-    ]
     command = [sys.executable, __file__] if plan else [sys.executable, "-m", "hpctrip"]
-    command += ["run", "--resume", "--out", str(out), *settings]
+    command += arguments(out, state)
     if num_ranks > 1:
         command = ["mpirun", "-n", str(num_ranks), *command]
     environment = {
@@ -135,6 +139,19 @@ def launch(
             ).returncode
         except subprocess.TimeoutExpired:
             return HUNG
+
+
+def undisturbed(folder: Path) -> dict[str, Run]:
+    """What each state must come to; made in this process, which loads hpctrip's packages once."""
+    from hpctrip.app.cli import cli
+
+    references = {}
+    for state in STATES:
+        path = folder / f"undisturbed_{state}.h5"
+        with open(path.with_suffix(".log"), "a") as log, contextlib.redirect_stdout(log):
+            cli(arguments(path, state), standalone_mode=False)
+        references[state] = open_run(path)
+    return references
 
 
 class Rival:
@@ -259,12 +276,7 @@ def main(runs: int, seed: int, folder: Path | None, rivals: float) -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = folder or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
-        references = {}
-        for state in STATES:
-            path = folder / f"undisturbed_{state}.h5"
-            if launch(1, path, state, None):
-                sys.exit(f"the undisturbed run fails:\n{path.with_suffix('.log').read_text()}")
-            references[state] = open_run(path)
+        references = undisturbed(folder)
         journal = folder / f"runs_seed{seed}.jsonl"  # a line per run: [what went wrong, counts]
         journal.touch()
         for index in range(len(journal.read_text().splitlines()), runs):

@@ -9,12 +9,19 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from side_by_side import (  # noqa: F401  hooks
+    pytest_collection_modifyitems,
+    pytest_make_parametrize_id,
+    pytest_xdist_auto_num_workers,
+    pytest_xdist_make_scheduler,
+)
 
 ROOT = Path(__file__).parents[1]
 TIMEOUT_S = 280
@@ -23,6 +30,23 @@ TIMEOUT_S = 280
 # No test fails because a machine is busy, nor because of examples that nobody has seen: those are for the long run.
 settings.register_profile("hpctrip", deadline=None, derandomize="HPCTRIP_FUZZ" not in os.environ)
 settings.load_profile("hpctrip")
+
+
+def pytest_terminal_summary(terminalreporter):
+    """What became of all examples of tests/fuzz: how often each exit code."""
+    reports = [report for kind in ("passed", "failed") for report in terminalreporter.getreports(kind)]
+    counts: dict[str, Counter] = {}
+    for report in reports:
+        for name, value in report.user_properties if report.when == "call" else []:
+            if name == "commands":
+                counts.setdefault(value[0], Counter()).update(value[1])
+    if not counts:
+        return
+    terminalreporter.section("fuzzing")
+    for test, codes in counts.items():
+        told = ", ".join(f"exit {code}: {n}" for code, n in sorted(codes.items()))
+        terminalreporter.write_line(f"{test:16} {told}")
+    terminalreporter.write_line(f"{'all':16} {sum(map(Counter.total, counts.values()))} commands")
 
 
 def overrides(*lines: str) -> list[str]:

@@ -71,5 +71,6 @@ class Profiler(Component):
             rng = stream(seed, "profiler", index)
             power_error, comm_error = rng.standard_normal((2, len(world)))
             power = np.clip(power + self.power_noise * power_error, 0.0, 1.0)
-            comm_s = comm_s * np.exp(self.delay_noise * comm_error)
+            with np.errstate(over="ignore", invalid="ignore"):  # `view` names a delay that is not finite
+                comm_s = comm_s * np.exp(self.delay_noise * comm_error)
         return power, comm_s

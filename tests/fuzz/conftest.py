@@ -1,4 +1,4 @@
-"""Prints what became of all the examples."""
+"""What became of all the examples is told to the end of the test run; their files and cache."""
 
 import os
 import sys
@@ -9,18 +9,16 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))  # tests/fuzz/fuzzing.py
 
 
-def pytest_terminal_summary(terminalreporter):
-    """The counts of the exit codes."""
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item):
+    """What became of the examples of one test goes with its report, from whichever process it ran in."""
     from fuzzing import COUNTS
 
-    if not COUNTS:
-        return
-    terminalreporter.section("fuzzing")
-    for test, codes in COUNTS.items():
-        counts = ", ".join(f"exit {code}: {n}" for code, n in sorted(codes.items()))
-        terminalreporter.write_line(f"{test:16} {counts}")
-    total = sum(sum(codes.values()) for codes in COUNTS.values())
-    terminalreporter.write_line(f"{'all':16} {total} commands")
+    COUNTS.clear()
+    try:
+        return (yield)
+    finally:
+        item.user_properties += [("commands", (test, dict(codes))) for test, codes in COUNTS.items()]
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -19,8 +19,11 @@ EXAMPLES = int(os.environ.get("HPCTRIP_FUZZ", "15"))
 """Examples per test, the same ones each time. The long run asks for new ones: HPCTRIP_FUZZ=1000 pytest tests/fuzz -s
 (about 6,000 examples)."""
 HANG_S = 30
+"""A command that works so long hangs; of time that it gets from the machine, which may be busy."""
+WAITS_S = 5 * HANG_S
+"""A command that is not over after so long hangs too, whatever it waits for."""
 COUNTS: dict[str, dict[int, int]] = {}
-"""{test: {exit code: how often}}, printed at the end."""
+"""{test: {exit code: how often}} of the test that runs; those of all are printed at the end."""
 
 SMALL = """
 name = "fuzz"
@@ -83,12 +86,13 @@ def hpctrip(*args: object) -> Ended:
     """Run a command in this process. Whatever but an exit code leaves it is a bug, and so is taking so long."""
 
     def hangs(*_: object) -> None:
-        raise Hangs(f"still running after {HANG_S} s: {args}")
+        raise Hangs(f"still running after {HANG_S} s of work, or {WAITS_S} s: {args}")
 
     out, err = io.StringIO(), io.StringIO()
     argv, sys.argv = sys.argv, ["hpctrip", *map(str, args)]
-    before = signal.signal(signal.SIGALRM, hangs)
-    signal.alarm(HANG_S)
+    before = {number: signal.signal(number, hangs) for number in (signal.SIGPROF, signal.SIGALRM)}
+    signal.setitimer(signal.ITIMER_PROF, HANG_S)
+    signal.alarm(WAITS_S)
     try:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             main()
@@ -97,7 +101,9 @@ def hpctrip(*args: object) -> Ended:
         code = end.code or 0
     finally:
         signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        for number, handler in before.items():
+            signal.signal(number, handler)
         sys.argv = argv
     return Ended(code, out.getvalue(), err.getvalue())
 

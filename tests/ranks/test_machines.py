@@ -46,10 +46,10 @@ def scenario(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def alone(launch, scenario, tmp_path_factory):
-    """The run in one process."""
+def alone(hpctrip, scenario, tmp_path_factory):
+    """The run in this process."""
     path = tmp_path_factory.mktemp("alone") / "run.h5"
-    ended = launch(0, "run", scenario, "-o", f"stop.max_rounds={SHORT}", "--out", path)
+    ended = hpctrip("run", scenario, "-o", f"stop.max_rounds={SHORT}", "--out", path)
     assert ended.code == 0, ended.err
     return open_run(path)
 

@@ -15,6 +15,7 @@ from hpctrip.record.reader import open_run
 from hpctrip.record.schema import TABLES
 
 HERE = Path(__file__).parent
+GLOO = {"HPCTRIP_TORCH_BACKEND": "gloo"}
 ENDS_WITHIN_S = 30
 """A failing rank ends the job in less than 10 s on an idle machine; this is for one whose cores are all taken."""
 
@@ -31,6 +32,13 @@ STACKED = (*SCENARIO, "engine.name=stacked", "engine.sites_per_block=4", "stop.m
 LANES = (*SCENARIO, "engine={name = 'stacked', lanes = 4}", "policy.kind=all", "stop.max_rounds=2")
 TOP_K = (*SCENARIO, "policy.kind=all", "engine.sites_per_block=2", "compression.kind=top-k")
 FEW_SITES = (*SCENARIO, "sites.num_sites=3")
+ON_FIVE = {
+    "stacked": STACKED,
+    "nccl": (*SCENARIO, "ranks.transport=nccl"),
+    "few sites": FEW_SITES,
+    "top-k": (*TOP_K, "ranks.transport=nccl"),
+}
+"""What five ranks run besides."""
 
 
 def facts(run):
@@ -73,32 +81,39 @@ def in_one_process(trained, scenarios):
 
 
 @pytest.fixture(scope="module")
-def on_ranks(launch, tiny, tmp_path_factory):
-    """`on_ranks(n, runs)`: one launch that makes several runs (name -> `-o` lines); how it ended and their folder."""
+def on_ranks(launch, tiny, scenarios, tmp_path_factory):
+    """`on_ranks(n)`: one launch that shows every transport and makes several runs; what each of them said, by name, and
+    the folder with the results."""
 
-    def launched(n, runs):
+    @functools.cache
+    def launched(n):
         folder = tmp_path_factory.mktemp("ranks")
+        files = {
+            folder / f"{name}.h5": lines for name, lines in (scenarios | (ON_FIVE if n == 5 else {})).items()
+        }
         lines = [
-            shlex.join(["run", str(tiny), *arguments(lines), "--out", str(folder / f"{name}.h5")])
-            for name, lines in runs.items()
+            shlex.join(["run", str(tiny), *arguments(lines), "--out", str(file)])
+            for file, lines in files.items()
         ]
-        env = {"HPCTRIP_TORCH_BACKEND": "gloo"}
-        ended = launch(n, folder, *lines, script=HERE / "on_ranks.py", env=env)
+        ended = launch(n, folder, *lines, script=HERE / "on_ranks.py", env=GLOO)
         assert ended.code == 0, ended.err
-        return ended, folder
+        said, rest = {}, ended.out
+        for file in files:
+            said[file.stem], _, rest = rest.partition(f"results: {file}\n")
+        return said, folder
 
     return launched
 
 
 @pytest.mark.mpi
 @pytest.mark.parametrize("n", [1, 2, 3, 5])
-def test_the_result_is_the_same_to_the_bit_on_any_number_of_ranks(n, on_ranks, scenarios, in_one_process):
+def test_the_result_is_the_same_to_the_bit_on_any_number_of_ranks(n, on_ranks, in_one_process):
     """Of every workload; one launch for all of them."""
-    ended, folder = on_ranks(n, scenarios)
+    said, folder = on_ranks(n)
     for name, expected in in_one_process.items():
         run = open_run(folder / f"{name}.h5")
         assert run.meta["num_ranks"] == n and run.meta["transport"] == ("mpi" if n > 1 else "serial")
-        assert f"model digest {expected.meta['params_digest']}" in ended.out
+        assert f"model digest {expected.meta['params_digest']}" in said[name]
         assert facts(run) == facts(expected), name
 
 
@@ -109,30 +124,23 @@ def test_blocks_for_four_hosts_are_no_larger_than_three_of_ten_sites_and_recorde
 
 
 @pytest.fixture(scope="module")
-def made_on_five(on_ranks):
-    """The runs that five ranks made: how they ended and their folder."""
-    return on_ranks(
-        5,
-        {
-            "stacked": STACKED,
-            "nccl": (*SCENARIO, "ranks.transport=nccl"),
-            "few sites": FEW_SITES,
-            "top-k": (*TOP_K, "ranks.transport=nccl"),
-        },
-    )
-
-
-@pytest.fixture(scope="module")
-def on_five(made_on_five):
-    """Their folder."""
-    return made_on_five[1]
+def on_five(on_ranks):
+    """The folder with what five ranks made."""
+    return on_ranks(5)[1]
 
 
 @pytest.mark.mpi
-def test_a_run_says_once_how_many_hosts_have_nothing_to_train(made_on_five):
-    notes = [line for line in made_on_five[0].out.splitlines() if "hosts idle;" in line]
-    assert len(notes) == 3  # the fourth run's blocks fill four hosts in its first round
-    assert notes[0] == (
+def test_a_run_says_once_how_many_hosts_have_nothing_to_train(on_ranks):
+    said = on_ranks(5)[0]
+    notes = {name: [line for line in said[name].splitlines() if "hosts idle;" in line] for name in ON_FIVE}
+    # the last run's blocks fill four hosts in its first round
+    assert {name: len(lines) for name, lines in notes.items()} == {
+        "stacked": 1,
+        "nccl": 1,
+        "few sites": 1,
+        "top-k": 0,
+    }
+    assert notes["stacked"][0] == (
         "note: 4 hosts, but at most 1 block in round 1 (1 site, up to 1 in one): 3 hosts idle; "
         "use fewer ranks, unless cohorts grow"
     )
@@ -179,15 +187,17 @@ def test_hosts_without_a_block_do_no_harm(on_five, trained):
 
 
 @pytest.fixture(scope="module")
-def on_machines(launch, tmp_path_factory):
+def on_machines(on_ranks, launch, tmp_path_factory):
     """`on_machines(name)`: what five ranks saw of every transport, by file name; on so many machines."""
 
     @functools.cache
     def seen(machines):
-        folder = tmp_path_factory.mktemp("machines")
-        env = {"HPCTRIP_TORCH_BACKEND": "gloo"} | MACHINES[machines][0]
-        ended = launch(5, folder, script=HERE / "on_ranks.py", env=env)
-        assert ended.code == 0, ended.err
+        if machines == "one":
+            folder = on_ranks(5)[1]
+        else:
+            folder = tmp_path_factory.mktemp("machines")
+            ended = launch(5, folder, script=HERE / "on_ranks.py", env=GLOO | MACHINES[machines][0])
+            assert ended.code == 0, ended.err
         found = {path.stem: json.loads(path.read_text()) for path in folder.glob("*.json")}
         if machines != "one" and "MPICH" not in found["mpi-0"]["library"]:
             pytest.skip("only MPICH pretends to be on several machines")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from hpctrip.record.writer import write_run
@@ -103,6 +104,18 @@ def fake_sites():
 @pytest.fixture(scope="session")
 def fake_history():
     return _history
+
+
+@pytest.fixture(scope="session")
+def read_back():
+    """`read_back(csv, frame)`: the table of a CSV file with the types of `frame`, its numbers as Python reads them: to
+    the last digit, which pandas does of itself only in its newer versions."""
+
+    def read(csv, frame):
+        exact = frame.select_dtypes("float").columns
+        return pd.read_csv(csv, converters={name: lambda text: float(text or "nan") for name in exact})
+
+    return read
 
 
 @pytest.fixture

@@ -6,21 +6,19 @@ throughput.kind = "capped", under which its columns called power held throughput
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import h5py
 import pandas as pd
 import pytest
 
+from hpctrip.figures import FIGURES
 from hpctrip.record.diff import diff
 from hpctrip.record.reader import open_run
 from hpctrip.record.verify import verify
 
-HERE, ROOT = Path(__file__).parent, Path(__file__).parents[2]
+HERE = Path(__file__).parent
 
 
 @pytest.fixture(params=["version1", "version1_capped"])
@@ -120,12 +118,10 @@ def test_it_joins_a_table_of_runs_of_today(old, trained, hpctrip, tmp_path):
     assert len(table) == 2
 
 
-@pytest.mark.parametrize("script", ["summary", "fig05_network", "fig10_cohort_size"])
-def test_its_figures_are_drawn(script, old, tmp_path):
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("figure", ["summary", "fig05_network", "fig10_cohort_size"])
+def test_its_figures_are_drawn(figure, old, tmp_path, capsys):
     out = tmp_path / "page.png"
-    command = [sys.executable, str(ROOT / "postprocess" / f"{script}.py"), str(old), "--out", str(out)]
-    drawn = subprocess.run(
-        command, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(ROOT)}
-    )
-    assert drawn.returncode == 0 and "Warning" not in drawn.stderr, drawn.stderr
+    assert FIGURES[figure].main([str(old), "--out", str(out)]) == 0
+    assert "Warning" not in capsys.readouterr().err
     assert out.stat().st_size > 1000

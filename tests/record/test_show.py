@@ -61,12 +61,12 @@ def test_a_file_that_lacks_a_column_is_reported(run_file):
         summary(open_run(run_file))
 
 
-def test_exported_tables_hold_every_digit(run_file, tmp_path):
+def test_exported_tables_hold_every_digit(run_file, read_back, tmp_path):
     run = open_run(run_file)
     paths = export(run, tmp_path / "csv")
     assert sorted(os.listdir(tmp_path / "csv")) == sorted(path.name for path in paths)
     for name, frame in run.tables.items():
-        written = pd.read_csv(tmp_path / "csv" / f"{name}.csv", float_precision="round_trip")
+        written = read_back(tmp_path / "csv" / f"{name}.csv", frame)
         pd.testing.assert_frame_equal(written, frame, check_exact=True)
 
 
