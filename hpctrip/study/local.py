@@ -185,10 +185,9 @@ class Crew:
 
 
 def job(entry: Entry, runs: Pool, ranks: int) -> Job:
-    """What a worker needs to make a run. Tables that change no result, such as where runs share what they have
-    trained, are laid over the input here."""
+    """What a worker needs to make a run."""
     paths = tuple(plugin.path for plugin in entry.given.extensions.plugins)
-    return Job(entry.given.tables, paths, runs.results(entry.identity), runs.log(entry.identity), ranks)
+    return Job(runs.tables(entry), paths, runs.results(entry.identity), runs.log(entry.identity), ranks)
 
 
 @contextmanager

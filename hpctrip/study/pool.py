@@ -2,6 +2,7 @@
 
     DIR/runs/IDENTITY.h5     results, with lock and checkpoints beside them while it runs
     DIR/runs/IDENTITY.csv    what is known of a run that was made elsewhere and imported
+    DIR/store/               what they trained, for runs of the same learning under another clock (`[store]`)
     DIR/logs/IDENTITY.log    what a run printed, while it is not finished
     DIR/logs/IDENTITY.failed why it failed, in a line, until it is started again
 
@@ -16,6 +17,7 @@ from pathlib import Path
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.identity import differing
+from hpctrip.base.inputs import Tables
 from hpctrip.base.sources import PLUGINS, read_sources
 from hpctrip.base.sources import differing as differing_sources
 from hpctrip.base.text import printable
@@ -71,6 +73,12 @@ class Pool:
         identity."""
         for path in (self.log(identity), *generations(self.results(identity))):
             path.unlink(missing_ok=True)
+
+    def tables(self, entry: Entry) -> Tables:
+        """The input that a run is started with: what runs train, they keep for each other (`[store]`, which changes no
+        result), unless the study says where."""
+        own = entry.given.tables.get("store", {})
+        return entry.given.tables | {"store": {"path": str(self.folder / "store")} | own}
 
     def look(self, entry: Entry) -> Evidence:
         """What is known of a run now."""

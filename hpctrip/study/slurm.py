@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from hpctrip.app.batch import site_script
+from hpctrip.app.experiment import resolve
 from hpctrip.app.launch import launch
 from hpctrip.app.resume import Start, start_or_go_on
 from hpctrip.base.errors import HpctripError, InputError, InterruptedRun
@@ -70,7 +71,8 @@ def run_task(number: int, read: Callable[[], list[Study]]) -> None:
         runs = studies[0].ledger.runs
         runs.failure(entry.identity).unlink(missing_ok=True)
         print(f"run {number} of {len(entries)}: {entry.name}", flush=True)
-        return start_or_go_on(entry.given, str(runs.results(entry.identity)))
+        given = resolve(runs.tables(entry), entry.given.extensions)
+        return start_or_go_on(given, str(runs.results(entry.identity)))
 
     try:
         with Guardian() as guardian:

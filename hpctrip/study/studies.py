@@ -71,7 +71,7 @@ def read_studies(path: str, asked: Asked) -> list[Study]:
     """The study in a file, or those that it includes, in order. Raises InputError with everything that is wrong in the
     first file that has faults."""
     runs = Pool(asked.folder)
-    places: dict[str, str] = {"runs": "", "logs": ""}  # the folders of the pool
+    places: dict[str, str] = {"runs": "", "logs": "", "store": ""}  # the folders of the pool
     studies = []
     for place, tables in _files(path, ()):
         study = _study(tables, place, asked, runs)

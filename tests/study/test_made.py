@@ -81,6 +81,16 @@ def test_a_changed_base_input_makes_stale_what_it_changes_and_only_that(copied, 
     assert set(statuses(study(copied, "--list")).values()) == {"finished"}
 
 
+def test_another_clock_takes_what_was_trained(copied, study):
+    before = ledger_of(copied).loc["policy.k = 3, seed 5"]
+    ended = study(copied, "-o", "timing.clock=mean-power", "--only", "k = 3, seed 5")
+    assert ended.code == 0, ended.err
+    row = ledger_of(copied).loc["policy.k = 3, seed 5"]
+    run = open_run(copied / "out" / row["file"])
+    assert run.setting("timing.clock") == "mean-power" and run.meta["stored_rounds"] == len(run.rounds) == 6
+    assert row["digest"] == before["digest"] and row["identity"] != before["identity"]
+
+
 def test_neither_names_nor_places_make_another_run(copied, study, hpctrip):
     (copied / "elsewhere").mkdir()
     (copied / "base.toml").rename(copied / "elsewhere/base.toml")
