@@ -79,6 +79,12 @@ def test_a_wheel_lists_copies_and_checks_its_scenarios(installed, tmp_path):
     assert 'name = "smoke"' in installed("check", "inputs/smoke.toml", cwd=tmp_path)
 
 
+def test_a_wheel_lists_and_reads_its_studies(installed, tmp_path):
+    listed = installed("study", cwd=tmp_path).splitlines()
+    assert len(listed) == len(list((ROOT / "inputs/studies").glob("*.toml")))
+    assert "planned      PowerTrip, seed 0" in installed("study", "smoke", "--list", cwd=tmp_path)
+
+
 def test_a_wheel_writes_batch_scripts(installed, tmp_path):
     assert "requeue" in installed("slurm", cwd=tmp_path)
     said = installed("slurm", "emnist_dynamic", "--to", ".", "--account=abc", cwd=tmp_path)

@@ -1,6 +1,6 @@
 """The runs of all studies of one folder, each under its identity, and what their files prove about them.
 
-    DIR/runs/IDENTITY.h5     results, with lock and checkpoints beside them while it runs
+    DIR/runs/IDENTITY.h5     results; while it runs, lock and checkpoints beside them, and its input where ranks read it
     DIR/runs/IDENTITY.csv    what is known of a run that was made elsewhere and imported
     DIR/store/               what they trained, for runs of the same learning under another clock (`[store]`)
     DIR/logs/IDENTITY.log    what a run printed, while it is not finished
@@ -71,7 +71,8 @@ class Pool:
     def settle(self, identity: str) -> None:
         """A run is finished: what it needed to go on is removed. It never will, as stop rules are part of its
         identity."""
-        for path in (self.log(identity), *generations(self.results(identity))):
+        results = self.results(identity)
+        for path in (self.log(identity), results.with_suffix(".toml"), *generations(results)):
             path.unlink(missing_ok=True)
 
     def tables(self, entry: Entry) -> Tables:
