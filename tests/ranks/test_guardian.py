@@ -30,7 +30,7 @@ def ends(launch, tmp_path):
     """What each rank says of a start that does not come to its end, by rank; nothing is left over. One rank speaks for
     all where they began at the same time."""
 
-    def run(n, *args, limit_s=20, **environment):
+    def run(n, *args, limit_s=45, **environment):
         mark = str(tmp_path / "mark")
         env = {LIMIT: str(limit_s), "MARK": mark, **environment}
         ended = launch(n, *args, "--out", tmp_path / "run.h5", env=env, script=HERE / "held_up.py")
@@ -62,7 +62,7 @@ def ends(launch, tmp_path):
     ids=["stopped", "hangs"],
 )
 def test_a_rank_that_does_not_come_through_its_imports_ends_the_job_and_is_named(ends, tiny, how, words):
-    assert ends(3, tiny, HELD_UP=how)[1] == words
+    assert ends(3, tiny, limit_s=10, HELD_UP=how)[1] == words
 
 
 @pytest.mark.mpi
