@@ -1,9 +1,9 @@
-"""Figs 6, 7 a-c: what more sites are worth by themselves, at equal power and without a WAN.
+"""Figs 6, 7: what more sites are worth by themselves.
 
-a: accuracy against simulated time, the mean over seeds in its band. b: time-to-accuracy against k. c: how many times
-sooner than with the smallest k, seed by seed, then the mean; the dotted line would be a speed-up as large as the growth
-of k. All intervals are 95 % (Student t). A k that did not reach the target with every seed has no time and no speed-up;
-the printed table says what it reached.
+Made for runs at equal power and without a WAN. a: accuracy against simulated time, the mean over seeds in its band. b:
+time-to-accuracy against k. c: how many times sooner than with the smallest k, seed by seed, then the mean; the dotted
+line would be a speed-up as large as the growth of k. All intervals are 95 % (Student t). A k that did not reach the
+target with every seed has no time and no speed-up; the printed table says what it reached.
 """
 
 from __future__ import annotations

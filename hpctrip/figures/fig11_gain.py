@@ -1,4 +1,4 @@
-"""Fig 11: how much more accurate larger fixed cohorts are after the same number of rounds.
+"""Fig 11: what larger cohorts gain, round by round.
 
 Lines are means over seeds of the accuracy of k sites less that of the smallest k with the same seed, round by round;
 bands are 95 % confidence intervals (Student t). A line ends with the first of its seeds that ended: those that are left

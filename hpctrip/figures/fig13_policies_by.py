@@ -1,4 +1,4 @@
-"""Figs 13, 14: time-to-accuracy by policy, for each value of one input key.
+"""Figs 13, 14: policies for each value of one input key.
 
 The key is what was varied beside the policy: network.update_bytes (Fig 13), workload.kind (Fig 14), or any other.
 Points are means over seeds with 95 % confidence intervals (Student t), side by side in the order of the table; dots
@@ -70,7 +70,7 @@ def plot(
     axes = picture.subplots()
     draw(axes, found, labels)
     axes.set_xlabel(by)
-    axes.set_ylabel("Simulated hours to the target")
+    axes.set_ylabel("Simulated hours\nto the target")
     goals = sorted({target} if target else {float(run.meta["target_accuracy"]) for run in runs})
     said = f"target {' or '.join(reading.percent(goal) for goal in goals)}; {reading.provenance(runs)}"
     style.heading(picture, f"{said}; bars: 95 % intervals of means over seeds")

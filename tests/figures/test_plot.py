@@ -22,6 +22,8 @@ from hpctrip.figures.common import grouping, reading, sources, style
 ROOT = Path(__file__).parents[2]
 SCRIPTS = sorted((ROOT / "postprocess").glob("*.py"))
 OF_RUNS = sorted(name for name, plot in FIGURES.items() if plot.source in (sources.RUNS, sources.ONE_RUN))
+SWEEPS = ("fig06_equal_power", "fig08_static_sweep", "fig11_gain")
+"""Drawn of fixed cohorts of several sizes."""
 UNFRIENDLY = (r"_$x^2$ \frac{", "\x1b[31m{0} %s & # ~", "one long name after the other " * 9, "é ß", "plain")
 
 
@@ -49,8 +51,12 @@ def test_any_beginning_that_is_no_other_figures_will_do(make_run, tmp_path):
 def test_drawing_leaves_matplotlibs_settings_alone(name, make_run):
     before = dict(matplotlib.rcParams)
     if name in OF_RUNS:
-        runs = reading.read_runs([make_run("a"), make_run("b", "random", k=(3, 3, 3))])
-        options = {"policy": "random"} if name == "fig08_static_sweep" else {}
+        paths = [
+            make_run("a"),
+            *(make_run(f"b{k}", "random", k=(k, k, k), policy_keys={"k": k}) for k in (2, 3)),
+        ]
+        runs = reading.read_runs(paths)
+        options = {"policy": "random"} if name in SWEEPS else {}
         FIGURES[name](runs[0] if FIGURES[name].source is sources.ONE_RUN else runs, **options)
     assert dict(matplotlib.rcParams) == before
 
@@ -98,8 +104,9 @@ def test_no_text_covers_another_whatever_the_runs_are_called(name, num_seeds, ma
         for seed in range(num_seeds)
     ]
     runs = reading.read_runs(paths)
-    if name == "fig08_static_sweep":  # the sizes of a sweep have no names
-        runs = [run for run in runs if run.meta["label"] == "plain"]
+    if name in SWEEPS:  # the sizes of a sweep have no names
+        smaller = [make_run(f"s{seed}", "static", k=(2, 2, 2), seed=seed) for seed in range(num_seeds)]
+        runs = [*(run for run in runs if run.meta["label"] == "plain"), *reading.read_runs(smaller)]
     options = {"baseline": grouping.grouped(runs)[0].label} if name == "paired" else {}
     assert overlapping(FIGURES[name](runs, **options).picture) == []
 
@@ -115,7 +122,9 @@ def test_no_text_of_a_single_run_covers_another(name, k, make_run):
 
 @pytest.mark.parametrize("name", OF_RUNS)
 def test_one_round_that_was_never_evaluated_is_drawn(name, make_run):
-    paths = [make_run(f"a{p}", p, k=(1,), accuracy=(float("nan"),)) for p in ("powertrip", "static")]
+    kinds = [(1, "powertrip"), (1, "static"), (2, "static")][: 3 if name in SWEEPS else 2]
+    blind = {"accuracy": (float("nan"),)}
+    paths = [make_run(f"a{p}{k}", p, k=(k,), policy_keys={"k": k}, **blind) for k, p in kinds]
     runs = reading.read_runs(paths)
     drawing = FIGURES[name](runs[0] if FIGURES[name].source is sources.ONE_RUN else runs)
     assert drawing.image("svg").startswith(b"<?xml")
