@@ -14,7 +14,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 import hpctrip
-from hpctrip.app.cli import cli
+from hpctrip.__main__ import cli
 from hpctrip.app.reference import pages
 from hpctrip.record.schema import ATTRIBUTES, DESCRIPTIONS, TABLES
 

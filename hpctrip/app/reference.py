@@ -74,8 +74,10 @@ def _table_page(table: str, found: list[Section]) -> Iterator[str]:
     yield f"# `[{table}]`"
     if found[0].kind:
         yield found[0].purpose
-        default = next(section.kind for section in found if section.is_default)
-        yield f'`kind` chooses one of these; where it is absent, `"{default}"`.'
+        default = next(
+            (f'`"{section.kind}"`' for section in found if section.is_default), "the table's own name"
+        )
+        yield f"`kind` chooses one of these; where it is absent, {default}."
     for section in found:
         if section.kind:
             yield f"## `{section.kind}`"

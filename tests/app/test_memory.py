@@ -18,6 +18,7 @@ from hpctrip.app.host import Host
 from hpctrip.app.leader import Leader
 from hpctrip.app.loop import train
 from hpctrip.app.signals import Interrupt, Interruption
+from hpctrip.app.storing import NoStore
 from hpctrip.ranks.memory import map_large_blocks
 from hpctrip.ranks.open import open_ranks
 from hpctrip.sim.state import State
@@ -50,7 +51,7 @@ with open_ranks() as ranks:
     if ranks.is_aggregator:
         never = Checkpointer(Checkpointing(enabled=False), Mock(), "", {}, 0)
         nothing = Interruption(Interrupt(), "no-results", ["here"] * ranks.size)
-        leader = Leader(Aggregator(host), Mock(), never, nothing, Mock())
+        leader = Leader(Aggregator(host), Mock(), never, nothing, Mock(), Mock(), NoStore())
     train(host, State(), host.initial_params, leader)
 """
 
