@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import click
 import matplotlib
 import numpy as np
 import pandas as pd
@@ -22,18 +21,14 @@ from hpctrip.figures.common import grouping, intervals, reading, style
 from hpctrip.figures.common.grouping import Group
 from hpctrip.figures.common.plot import Drawing, aligned, figure
 from hpctrip.figures.common.sources import RUNS, TARGET
-from hpctrip.figures.fig08_static_sweep import counts, fixed_cohorts, of_each_k
+from hpctrip.figures.fig08_static_sweep import SWEPT, counts, fixed_cohorts, of_each_k
 from hpctrip.record.reader import Run
 
 LEAST = 2
 """A sweep has at least so many k."""
 
 
-@figure(
-    RUNS,
-    click.Option(["--policy"], default="static", show_default=True, help="The policy that was swept."),
-    TARGET,
-)
+@figure(RUNS, SWEPT, TARGET)
 def plot(runs: Sequence[Run], policy: str = "static", target: float | None = None) -> Drawing:
     """A sweep over k in three panels."""
     kept, lines = fixed_cohorts(runs, policy)

@@ -25,12 +25,10 @@ from hpctrip.figures.common.plot import Drawing, aligned, figure
 from hpctrip.figures.common.sources import RUNS, TARGET
 from hpctrip.record.reader import Run
 
+SWEPT = click.Option(["--policy"], default="static", show_default=True, help="The policy that was swept.")
 
-@figure(
-    RUNS,
-    click.Option(["--policy"], default="static", show_default=True, help="The policy that was swept."),
-    TARGET,
-)
+
+@figure(RUNS, SWEPT, TARGET)
 def plot(runs: Sequence[Run], policy: str = "static", target: float | None = None) -> Drawing:
     """A sweep over k: where its minimum is, how sure that is, and whether it is convex."""
     kept, lines = fixed_cohorts(runs, policy)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import click
 import numpy as np
 import pandas as pd
 
@@ -17,17 +16,14 @@ from hpctrip.base.errors import InputError
 from hpctrip.figures.common import grouping, intervals, reading, style
 from hpctrip.figures.common.plot import Drawing, aligned, figure
 from hpctrip.figures.common.sources import RUNS
-from hpctrip.figures.fig08_static_sweep import fixed_cohorts, of_each_k
+from hpctrip.figures.fig08_static_sweep import SWEPT, fixed_cohorts, of_each_k
 from hpctrip.record.reader import Run
 
 EARLY = 20
 """The paper speaks of the first 10 to 20 rounds."""
 
 
-@figure(
-    RUNS,
-    click.Option(["--policy"], default="static", show_default=True, help="The policy with fixed cohorts."),
-)
+@figure(RUNS, SWEPT)
 def plot(runs: Sequence[Run], policy: str = "static") -> Drawing:
     """The gain of every k over the smallest."""
     kept, lines = fixed_cohorts(runs, policy)
