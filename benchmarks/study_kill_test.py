@@ -9,6 +9,7 @@ at every kill; exit code 1 where anything differs.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
@@ -22,11 +23,11 @@ import click
 import pandas as pd
 
 ROOT = Path(__file__).parents[1]
-LINES = ["stop.max_rounds=40", "stop.target_accuracy=1.0", "checkpoint.every_rounds=1", "seed=0..3"]
+LINES = ["stop.max_rounds=60", "stop.target_accuracy=1.0", "checkpoint.every_rounds=1", "seed=0..9"]
 
 
 def command(out: Path) -> list[str]:
-    """The study, over eight runs of some seconds."""
+    """The study, over twenty runs of some seconds."""
     study = [
         sys.executable,
         "-m",
@@ -59,6 +60,21 @@ def finished(out: Path) -> dict[Path, int]:
     return {file: file.stat().st_mtime_ns for file in files if open_run(file).status == "finished"}
 
 
+def wait_for_work(process: subprocess.Popen[bytes], out: Path) -> None:
+    """Until a worker writes, or the study is over: most of a start is the loading of packages."""
+
+    def written() -> set[tuple[str, int]]:
+        found = set()
+        for file in (out / "runs").glob("*.h5.ckpt?"):
+            with contextlib.suppress(FileNotFoundError):  # its run has just finished
+                found.add((file.name, file.stat().st_mtime_ns))
+        return found
+
+    before = written()
+    while process.poll() is None and not written() - before:
+        time.sleep(0.05)
+
+
 @click.command()
 @click.option("--kills", default=10, show_default=True)
 @click.option("--seed", default=1, show_default=True)
@@ -74,6 +90,7 @@ def main(kills: int, seed: int, longest: float) -> None:
         twice = 0
         for kill in range(kills):
             process = started(out)
+            wait_for_work(process, out)
             time.sleep(rng.uniform(0, longest))
             over = process.poll() is not None
             os.killpg(process.pid, signal.SIGKILL) if not over else None
