@@ -79,13 +79,17 @@ def folder(tmp_path, monkeypatch):
 def test_every_command_of_the_docs_is_understood(words, folder):
     """Parsed, not run: the options and arguments exist, and where there are input files, they are valid."""
     from hpctrip.__main__ import cli
+    from hpctrip.study.studies import Asked, swept
+    from hpctrip.study.sweep import could_be_several
 
     name, *rest = words[words.index("hpctrip") + 1 :]
     if name not in cli.commands:
         name, rest = "run", [name, *rest]
     with cli.commands[name].make_context(name, rest) as context:
         given = [context.params.get(part, ()) for part in ("paths", "overrides", "plugins")]
-        if name in ("run", "check", "plan", "prepare") and "FILE" not in given[0]:
+        if name == "run" and any(map(could_be_several, given[1])):
+            assert swept(given[0], Asked(folder, given[1], given[2])) is not None
+        elif name in ("run", "check", "plan", "prepare") and "FILE" not in given[0]:
             read_input(*given)
 
 
