@@ -31,6 +31,6 @@ def test_engines_train_the_same_models(launch):
 
 def test_retime_counts_what_is_trained():
     main = runpy.run_path(str(BENCHMARKS / "retime.py"))["main"]
-    small = "--sites 4 --samples 40 --rounds 2 --target 1 --bandwidths 1 --speeds 2 --without 1"
+    small = "--sites 10 --samples 100 --rounds 2 --target 1 --bandwidths 1 --speeds 2 --without 1"
     ended = CliRunner().invoke(main, small.split(), catch_exceptions=False)
     assert re.search(r"^static +2 +4 +2 +2.0x ", ended.output, re.MULTILINE), ended.output
