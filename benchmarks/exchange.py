@@ -30,12 +30,15 @@ from mpi4py import MPI
 from torch import nn
 
 from hpctrip.app.aggregator import Aggregator
+from hpctrip.app.callbacks import RunFacts
+from hpctrip.app.callbacks.thread import Callbacks
 from hpctrip.app.checkpointer import Checkpointer, Checkpointing
 from hpctrip.app.experiment import resolve
 from hpctrip.app.host import Host
 from hpctrip.app.leader import Leader, Turn
 from hpctrip.app.loop import train
 from hpctrip.app.signals import Interrupt, Interruption
+from hpctrip.app.storing import NoStore
 from hpctrip.learn.aggregate import PartialSum
 from hpctrip.learn.engines.base import SiteUpdate, SiteWork
 from hpctrip.learn.task import Dataset, Task
@@ -107,7 +110,9 @@ def program(ranks: MpiRanks, rounds: int, folder: str) -> tuple[Callable[[], Non
         recorder = Recorder(path, {"target_accuracy": 0.5}, sites)
         checkpointer = Checkpointer(Checkpointing(enabled=False), Generations(path), "", {}, 0)
         interruption = Interruption(Interrupt(), path, ["here"] * ranks.size)
-        return Leader(Aggregator(host), recorder, checkpointer, interruption, Silent())
+        facts = RunFacts(experiment.name, path, "", {}, ())
+        callbacks = Callbacks({}, facts, print)
+        return Leader(Aggregator(host), recorder, checkpointer, interruption, Silent(), callbacks, NoStore())
 
     def rounds_of_the_program() -> None:
         train(host, State(), host.initial_params, leader() if ranks.is_aggregator else None)
