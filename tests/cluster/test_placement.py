@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from invariants import check_layout
 
 from hpctrip.cluster.machine import Machine
 from hpctrip.cluster.placement import PLACEMENTS
@@ -21,19 +22,6 @@ TURNS = st.lists(st.tuples(st.booleans(), st.integers(1, 20), st.booleans()), ma
 def layout_of(kind, **keys):
     machine = Machine(**keys)
     return PLACEMENTS[kind]().layout(machine, seed=0)
-
-
-def check(layout):
-    """The invariants of every layout."""
-    taken = [0] * layout.machine.num_nodes
-    for job, parts in layout.parts.items():
-        assert [node for node, _ in parts] == sorted({node for node, _ in parts})
-        for node, mask in parts:
-            assert mask and not mask & taken[node], "a GPU is given twice"
-            assert job in layout.jobs_on[node]
-            taken[node] |= mask
-    assert layout.free_mask == [layout.full & ~mask for mask in taken]
-    assert layout.free.tolist() == [mask.bit_count() for mask in layout.free_mask]
 
 
 def check_blocks(layout, gpus_of):
@@ -76,7 +64,7 @@ def test_no_gpu_is_given_twice_and_all_come_back(machine, turns, kind):
             layout.rearrange(2)
             layout.make_room(gpus, 3)
             assert before == {job: gpus_of[job] for job in layout.parts}
-        check(layout)
+        check_layout(layout)
         if kind == "buddy":
             check_blocks(layout, gpus_of)
     for job in list(layout.parts):
