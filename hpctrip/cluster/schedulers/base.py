@@ -7,7 +7,7 @@ from typing import ClassVar
 from hpctrip.base.component import Component, Registry
 from hpctrip.cluster.view import ClusterView, Plan
 
-SCHEDULERS = Registry("scheduler", default="fifo")
+SCHEDULERS = Registry("scheduler", default="powerflow")
 
 
 class Scheduler(Component):
