@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hpctrip.base.rows import column
+from hpctrip.base.rows import TEXT, column
 
 
 @dataclass(frozen=True)
@@ -15,8 +15,8 @@ class JobRows:
     """What became of every job, as arrays [N] in the order of submission."""
 
     job: np.ndarray = column("index of the job, from 0", "1", "i8")
-    name: Sequence[str] = column("its name in the trace", "1", "text")
-    profile: Sequence[str] = column("what it trains: model/batch size", "1", "text")
+    name: Sequence[str] = column("its name in the trace", "1", TEXT)
+    profile: Sequence[str] = column("what it trains: model/batch size", "1", TEXT)
     gpus: np.ndarray = column("GPUs that the user asked for", "GPUs", "i8")
     work: np.ndarray = column("work to do, in steps (or shares of a training)", "1")
     submit_s: np.ndarray = column("time of submission", "s")

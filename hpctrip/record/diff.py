@@ -13,6 +13,7 @@ from hpctrip.base.identity import differing
 from hpctrip.base.sources import MADE_HERE, PLUGINS, Source, read_sources
 from hpctrip.base.text import printable
 from hpctrip.record.reader import Run
+from hpctrip.record.results_file import ResultsFile
 
 
 def diff(a: Run, b: Run) -> list[str]:
@@ -22,17 +23,23 @@ def diff(a: Run, b: Run) -> list[str]:
     """
     if faults := a.schema_faults() + b.schema_faults():
         raise InputError(faults=faults)
+    return [*what_was_given(a, b), *_sites(a, b), *_first_round(a, b), *_ends(a, b)]
+
+
+def what_was_given(a: ResultsFile, b: ResultsFile) -> Iterator[str]:
+    """What differs between two inputs and the files that they name, one line each."""
     settings = list(_input(a, b))
-    return [*settings, *_sources(a, b, bool(settings)), *_sites(a, b), *_first_round(a, b), *_ends(a, b)]
+    yield from settings
+    yield from _sources(a, b, bool(settings))
 
 
-def _input(a: Run, b: Run) -> Iterator[str]:
+def _input(a: ResultsFile, b: ResultsFile) -> Iterator[str]:
     left, right = a.settings, b.settings
     for key in differing([left, right]):
-        yield f"input: {key}: {_both(*(repr(table.get(key, 'absent')) for table in (left, right)))}"
+        yield f"input: {key}: {both(*(repr(table.get(key, 'absent')) for table in (left, right)))}"
 
 
-def _sources(a: Run, b: Run, other_input: bool) -> Iterator[str]:
+def _sources(a: ResultsFile, b: ResultsFile, other_input: bool) -> Iterator[str]:
     """What was read under the same key with another content. Data that were made here follow from the input, so they
     count only where that is the same."""
     if "sources" in (*a.added, *b.added):
@@ -42,10 +49,10 @@ def _sources(a: Run, b: Run, other_input: bool) -> Iterator[str]:
         before, after = left.get(key, []), right.get(key, [])
         made_here = any(source.path == MADE_HERE for source in (*before, *after))
         if {s.digest for s in before} != {s.digest for s in after} and not (made_here and other_input):
-            yield f"read: {key}: {_both(*(' '.join(map(_short, read)) or 'none' for read in (before, after)))}"
+            yield f"read: {key}: {both(*(' '.join(map(_short, read)) or 'none' for read in (before, after)))}"
 
 
-def _by_key(run: Run) -> dict[str, list[Source]]:
+def _by_key(run: ResultsFile) -> dict[str, list[Source]]:
     found: dict[str, list[Source]] = {}
     for source in read_sources(run.meta["sources"], run.path):
         found.setdefault(source.key, []).append(source)
@@ -60,7 +67,7 @@ def _sites(a: Run, b: Run) -> Iterator[str]:
     if len(a.sites) != len(b.sites):
         yield f"sites: {len(a.sites)} | {len(b.sites)}"
         return
-    for change in _changes(a.sites, b.sites, "site"):
+    for change in changes(a.sites, b.sites, "site"):
         yield f"sites: {change}"
 
 
@@ -71,15 +78,15 @@ def _first_round(a: Run, b: Run) -> Iterator[str]:
         if len(row) != len(other):
             yield f"round {number}: {len(row)} | {len(other)} rows"
             return
-        found = list(_changes(row, other))
+        found = list(changes(row, other))
         if not np.array_equal(cohort["site"], cohort_["site"]):
-            found.append(f"cohort: {_both(*(str(sites['site'].tolist()) for sites in (cohort, cohort_)))}")
+            found.append(f"cohort: {both(*(str(sites['site'].tolist()) for sites in (cohort, cohort_)))}")
         else:
-            found += _changes(cohort, cohort_, "site")
+            found += changes(cohort, cohort_, "site")
         if len(weighed) != len(weighed_):
             found.append(f"candidates: {len(weighed)} | {len(weighed_)}")
         else:
-            found += _changes(weighed, weighed_, "k")
+            found += changes(weighed, weighed_, "k")
         if found:
             yield from (f"round {number}: {change}" for change in found)
             return
@@ -91,11 +98,12 @@ def _by_round(frame: pd.DataFrame) -> Callable[[int], pd.DataFrame]:
     return lambda number: frame.iloc[rows.get(number, [])].reset_index(drop=True)
 
 
-def _both(left: object, right: object) -> str:
+def both(left: object, right: object) -> str:
+    """Two values side by side, cut for a screen."""
     return f"{printable(str(left), 200)} | {printable(str(right), 200)}"
 
 
-def _changes(left: pd.DataFrame, right: pd.DataFrame, key: str = "") -> Iterator[str]:
+def changes(left: pd.DataFrame, right: pd.DataFrame, key: str = "") -> Iterator[str]:
     """One line per column that differs between two frames of equal length, with its first difference."""
     for name in dict.fromkeys([*left, *right]):
         if name.endswith("wall_s") or name == "idle_fraction":
@@ -108,7 +116,7 @@ def _changes(left: pd.DataFrame, right: pd.DataFrame, key: str = "") -> Iterator
         if unequal.any():
             at = int(np.flatnonzero(unequal)[0])
             where = f" of {key} {left[key].iloc[at]}" if key else ""
-            yield f"{name}{where}: {_both(x[at], y[at])}"
+            yield f"{name}{where}: {both(x[at], y[at])}"
 
 
 def _ends(a: Run, b: Run) -> Iterator[str]:
@@ -116,4 +124,4 @@ def _ends(a: Run, b: Run) -> Iterator[str]:
         yield f"rounds: {len(a.rounds)} | {len(b.rounds)}"
     for name in ("status", "params_digest"):
         if a.meta.get(name) != b.meta.get(name):
-            yield f"{name}: {_both(a.meta.get(name), b.meta.get(name))}"
+            yield f"{name}: {both(a.meta.get(name), b.meta.get(name))}"

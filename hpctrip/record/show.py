@@ -16,11 +16,14 @@ from hpctrip.base.errors import InputError
 from hpctrip.base.output import replace_file
 from hpctrip.base.text import printable
 from hpctrip.base.units import HOUR_S
+from hpctrip.record import cluster
+from hpctrip.record.cluster import ClusterRun
 from hpctrip.record.csv import csv_bytes
 from hpctrip.record.reader import Run
+from hpctrip.record.results_file import ResultsFile
 
 
-def show(run: Run) -> Table:
+def show(run: Run | ClusterRun) -> Table:
     """The summary as a rich table of two columns that fits one screen: what the file says is escaped and cut."""
     table = Table(
         title=Text(printable(str(run.path))),
@@ -32,7 +35,8 @@ def show(run: Run) -> Table:
     )
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
-    for name, text in summary(run).items():
+    said = cluster.summary(run) if isinstance(run, ClusterRun) else summary(run)
+    for name, text in said.items():
         table.add_row(name, Text(printable(text, 200)))  # not markup: paths and names may hold brackets
     return table
 
@@ -154,7 +158,7 @@ def _counted(number: int, name: str) -> str:
     return f"{number} {name}" + ("" if number == 1 else "s")
 
 
-def export(run: Run, folder: str | Path) -> list[Path]:
+def export(run: ResultsFile, folder: str | Path) -> list[Path]:
     """Write one CSV a table, and meta.json with the attributes and the resolved input; returns the files.
 
     Each file is replaced at once or not at all. Texts as in `csv_bytes`; what is not finite is null in JSON.

@@ -18,10 +18,11 @@ def show(paths: tuple[str, ...], status: bool) -> None:
     """Summarise results files."""
     from rich.console import Console
 
+    from hpctrip.record.any_kind import open_any
     from hpctrip.record.reader import open_runs
     from hpctrip.record.show import show as summary
 
-    for run_ in open_runs(paths):
+    for run_ in open_runs(paths, opened=open_any):
         if status:
             click.echo(printable(run_.status, 40))
         else:
@@ -36,14 +37,14 @@ def show(paths: tuple[str, ...], status: bool) -> None:
 )
 def export(path: str, folder: str | None, model: str | None) -> None:
     """Write a results file's tables as CSV into FOLDER, or its model."""
+    from hpctrip.record.any_kind import open_any
     from hpctrip.record.model_file import export_model
-    from hpctrip.record.reader import open_run
     from hpctrip.record.show import export as write
 
     if not (folder or model):
         raise click.UsageError("name a FOLDER for the tables, --model OUT.safetensors, or both")
     written = [
-        *(write(open_run(path), folder) if folder else []),
+        *(write(open_any(path), folder) if folder else []),
         *([export_model(path, model)] if model else []),
     ]
     for file in written:
@@ -65,15 +66,17 @@ def verify(paths: tuple[str, ...], no_replay: bool, data: tuple[str, ...], plugi
     """Check results files. Exit code 2 where one is wrong.
 
     Each file is checked against itself (schema, checksums, clock arithmetic), then its simulated half is replayed from
-    its stored input: world, views, cohorts, arrivals, clock. Files that it names are opened only as --data allows.
+    its stored input: world, views, cohorts, arrivals, clock. A cluster is simulated again as a whole. Files that an
+    input names are opened only as --data allows.
     """
     from hpctrip.app.verdict import verdict
     from hpctrip.base.errors import InputError
     from hpctrip.base.plugins import Plugin
+    from hpctrip.record.any_kind import open_any
     from hpctrip.record.reader import open_runs
 
     faults, own = [], [Plugin.read(path) for path in plugins]
-    for run_ in open_runs(paths):
+    for run_ in open_runs(paths, opened=open_any):
         found, said = verdict(run_, not no_replay, own, data)
         faults += found
         click.echo(said)
@@ -88,12 +91,21 @@ def diff(paths: tuple[str, str]) -> None:
 
     Wall times, machines and input keys that change no result do not count.
     """
+    from hpctrip.base.errors import InputError
+    from hpctrip.record.any_kind import open_any
+    from hpctrip.record.cluster import ClusterRun, diff_clusters
     from hpctrip.record.diff import diff as differences
-    from hpctrip.record.reader import open_run
 
-    a, b = map(open_run, paths)
-    lines = differences(a, b)
-    equal = f"equal: {len(a.rounds)} rounds, model digest {printable(a.meta['params_digest'], 100)}"
+    a, b = map(open_any, paths)
+    if isinstance(a, ClusterRun) != isinstance(b, ClusterRun):
+        raise InputError(
+            f"{paths[0]}, {paths[1]}", "one is a cluster's, the other a federated run's", "name two of a kind"
+        )
+    if isinstance(a, ClusterRun):
+        lines, equal = diff_clusters(a, b), f"equal: {len(a.jobs)} jobs, {len(a.intervals)} intervals"
+    else:
+        lines = differences(a, b)
+        equal = f"equal: {len(a.rounds)} rounds, model digest {printable(a.meta['params_digest'], 100)}"
     for line in screenful(lines or [equal]):
         click.echo(line)
     if lines:
