@@ -25,3 +25,9 @@ def test_engines_train_the_same_models(launch):
     arguments = ("--model", "W1s", "--sites", 1, "--samples", 20, "--repeats", 1)
     ended = launch(0, *arguments, script=BENCHMARKS / "engines.py")
     assert ended.code == 0, ended.err
+
+
+def test_cluster_counts_its_events(launch):
+    ended = launch(0, "--jobs", 20, script=BENCHMARKS / "cluster.py")
+    assert ended.code == 0, ended.err
+    assert re.search(r"^ +20 +16  powerflow +\d+ ", ended.out, re.MULTILINE)
