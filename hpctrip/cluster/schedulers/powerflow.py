@@ -92,6 +92,8 @@ class _Group:
     later: tuple[Step, ...]
     jobs: np.ndarray
     """Those with the most work left first."""
+    left: float
+    """Work that is left of all of them."""
 
 
 class Walk:
@@ -104,67 +106,81 @@ class Walk:
         self.order = np.argsort(view.left * one_gpu[view.profile], kind="stable")
         self._free = view.machine.num_gpus
         self._joules, self._watts = budget_j, view.limit_w
-        self._gpus, self._frequency = np.zeros(len(view), int), view.frequency.copy()
+        self._arrived: list[_Group] = []
         self._heap: list[tuple[float, int, _Group]] = []
         self._number = itertools.count()
 
     def run(self) -> tuple[np.ndarray, np.ndarray]:
         """[J] GPUs and [J] frequencies."""
         for group in self._admitted():
-            self._settle(group)
-        while self._heap:
-            _, _, group = heapq.heappop(self._heap)
-            if not self._move(group):
-                break
-        return self._gpus, self._frequency
+            self._line_up(group)
+        goes_on = True
+        while self._heap and goes_on:
+            goes_on = self._move(heapq.heappop(self._heap)[2])
+        gpus, frequency = np.zeros(len(self.view), int), self.view.frequency.copy()
+        for group in (*self._arrived, *(group for _, _, group in self._heap)):
+            gpus[group.jobs], frequency[group.jobs] = group.step.gpus, group.step.frequency
+        return gpus, frequency
 
     def _admitted(self) -> list[_Group]:
         """The shortest jobs for which there are GPUs and power, by kind. The energy of these is spent at any rate: a
         job cannot do with less."""
-        profile = self.view.profile
-        start_w = np.array([ladder.start.watts for ladder in self._ladders])
+        profile, left = self.view.profile, self.view.left
         order = self.order[: self._free]
-        order = order[np.cumsum(start_w[profile[order]]) <= self._watts]
+        if self._watts < math.inf:
+            start_w = np.array([ladder.start.watts for ladder in self._ladders])
+            order = order[np.cumsum(start_w[profile[order]]) <= self._watts]
+        order = order[np.lexsort((order, -left[order], profile[order]))]
+        kinds, firsts = np.unique(profile[order], return_index=True)
         groups = []
-        for kind in np.unique(profile[order]).tolist():
-            jobs, ladder = order[profile[order] == kind], self._ladders[kind]
-            jobs = jobs[np.lexsort((jobs, -self.view.left[jobs]))]
+        for kind, jobs in zip(kinds.tolist(), np.split(order, firsts[1:]), strict=True) if len(order) else ():
+            ladder = self._ladders[kind]
+            group = _Group(ladder, ladder.start, ladder.whole[1:], jobs, float(left[jobs].sum()))
             self._free -= len(jobs)
-            self._joules -= ladder.start.joules * float(self.view.left[jobs].sum())
+            self._joules -= ladder.start.joules * group.left
             self._watts -= ladder.start.watts * len(jobs)
-            groups.append(_Group(ladder, ladder.start, ladder.whole[1:], jobs))
+            groups.append(group)
         return groups
 
-    def _settle(self, group: _Group) -> None:
-        """Give these jobs what they have reached, and line up their next move."""
-        self._gpus[group.jobs], self._frequency[group.jobs] = group.step.gpus, group.step.frequency
+    def _line_up(self, group: _Group) -> None:
+        """The group waits for the turn of its next move, or has arrived."""
         if group.later:
             heapq.heappush(self._heap, (-group.later[0].gain, next(self._number), group))
+        else:
+            self._arrived.append(group)
 
     def _move(self, group: _Group) -> bool:
         """Let the jobs of a group make their next move, as many as can; false: the budget is used up."""
-        there, here = group.later[0], group.step
+        there, here, number = group.later[0], group.step, len(group.jobs)
         more_gpus, more_w = there.gpus - here.gpus, there.watts - here.watts
-        if more_gpus > 0 and self._free < more_gpus * len(group.jobs):
+        if more_gpus > 0 and self._free < more_gpus * number:
             fit = self._free // more_gpus
-            self._only_faster(_Group(group.ladder, here, (), group.jobs[fit:]))
-            group = _Group(group.ladder, here, group.later, group.jobs[:fit])
+            on_the_same = self._part(group, slice(fit, None), here, group.ladder.faster_on(here))
+            self._line_up(on_the_same)
             if not fit:
                 return True
+            group, number = self._part(group, slice(fit), here, group.later), fit
+        cost_j = (there.joules - here.joules) * group.left
+        if cost_j > self._joules or more_w * number > self._watts:
+            number = self._affordable(group)
+            self._arrived.append(self._part(group, slice(number, None), here, ()))
+            self._arrived.append(self._part(group, slice(number), there, ()))
+            return False
+        self._free -= more_gpus * number
+        self._joules -= cost_j
+        self._watts -= more_w * number
+        self._line_up(_Group(group.ladder, there, group.later[1:], group.jobs, group.left))
+        return True
+
+    def _affordable(self, group: _Group) -> int:
+        """How many jobs of a group can make its next move within the budget."""
+        there, here = group.later[0], group.step
         costs_j = (there.joules - here.joules) * self.view.left[group.jobs]
         within = np.cumsum(costs_j) <= self._joules
-        if more_w > 0:
+        if (more_w := there.watts - here.watts) > 0:
             within &= np.arange(1, len(group.jobs) + 1) * more_w <= self._watts
-        number = len(within) if within.all() else int(np.argmin(within))
-        if number:
-            movers = group.jobs[:number]
-            self._free -= more_gpus * number
-            self._joules -= float(costs_j[:number].sum())
-            self._watts -= more_w * number
-            self._settle(_Group(group.ladder, there, group.later[1:], movers))
-        return number == len(group.jobs)
+        return len(within) if within.all() else int(np.argmin(within))
 
-    def _only_faster(self, group: _Group) -> None:
-        """There are no GPUs for these jobs: from here on they change their frequency alone."""
-        later = group.ladder.faster_on(group.step)
-        self._settle(_Group(group.ladder, group.step, later, group.jobs))
+    def _part(self, group: _Group, part: slice, step: Step, later: tuple[Step, ...]) -> _Group:
+        jobs = group.jobs[part]
+        return _Group(group.ladder, step, later, jobs, float(self.view.left[jobs].sum()))
