@@ -1,11 +1,13 @@
 """A simulated cluster from the command line to a results file, and what is done with that."""
 
 import json
+from pathlib import Path
 
 import pytest
 
 from hpctrip.record.cluster import open_cluster
 
+FEDERATED = Path(__file__).parents[1] / "record/version1.h5"
 TINY = ("jobs.num_jobs=8", "jobs.span_s=3600", "jobs.median_s=900", "cluster.num_nodes=4", "jobs.largest=8")
 
 
@@ -93,10 +95,8 @@ def test_a_trace_is_replayed_only_from_where_the_user_says(hpctrip, tmp_path):
     assert ended.code == 2 and "give the file that the run read" in ended.err
 
 
-def test_a_federated_run_and_a_cluster_are_not_compared(hpctrip, trained, fifo):
-    hpctrip("diff", fifo, trained("stop.max_rounds=1").path).check_refused(
-        ["one is a cluster's, the other a federated"]
-    )
+def test_a_federated_run_and_a_cluster_are_not_compared(hpctrip, fifo):
+    hpctrip("diff", fifo, FEDERATED).check_refused(["one is a cluster's, the other a federated"])
 
 
 def test_a_scheduler_of_ones_own_is_a_plug_in(hpctrip, tmp_path):

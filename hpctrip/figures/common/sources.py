@@ -17,7 +17,8 @@ from hpctrip.base.errors import InputError
 from hpctrip.base.files import read_file
 from hpctrip.base.text import printable
 from hpctrip.figures.common.reading import read_runs
-from hpctrip.record.reader import read_traces
+from hpctrip.record.cluster import open_cluster
+from hpctrip.record.reader import open_runs, read_traces
 
 TABLE_BYTES = 2**24
 """The largest table that is read."""
@@ -64,6 +65,22 @@ def _each_run(runs: Sequence[str]) -> list[Subject]:
     return [Subject(run, [run.path], run.path.with_suffix(".png")) for run in read_runs(runs)]
 
 
+def _clusters(runs: Sequence[str]) -> list[Subject]:
+    found = open_runs(runs, opened=open_cluster)
+    if faults := [fault for run in found for fault in run.schema_faults()]:
+        raise InputError(faults=faults)
+    return [Subject(found, [run.path for run in found])]
+
+
+def _one_cluster(runs: Sequence[str]) -> list[Subject]:
+    ((found, files, _),) = _clusters(runs)
+    if len(found) > 1 or not len(found[0].intervals):
+        raise InputError(
+            printable(" ".join(runs)), "is not one cluster with an interval", "name one results file"
+        )
+    return [Subject(found[0], files)]
+
+
 def _traces(traces: str, column: str, flags: str) -> list[Subject]:
     frame = read_traces(traces, column, flags)
     frame.attrs["column"] = column
@@ -103,6 +120,8 @@ RUNS = Source("results files, folders or quoted patterns", _RUNS, _all_runs, of_
 ONE_RUN = Source("one results file", _RUNS, _one_run)
 EACH_RUN = Source("results files, a picture each", _RUNS, _each_run, "beside the results file, .png")
 TRACES = Source("power traces: a folder of cell*.csv(.gz), a file or a quoted pattern", _TRACES, _traces)
+CLUSTERS = Source("results files of simulated clusters", _RUNS, _clusters, of_many=True)
+ONE_CLUSTER = Source("one results file of a simulated cluster", _RUNS, _one_cluster)
 TABLE = Source("a CSV table", (click.Argument(["table"], metavar="TABLE.csv"),), _table)
 
 
