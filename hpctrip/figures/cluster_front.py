@@ -1,4 +1,4 @@
-"""Job completion time against energy of simulated clusters.
+"""Completion time against energy of simulated clusters.
 
 A point is a run: the average job completion time and the energy of the whole cluster. Runs of one scheduler, with other
 budgets say, are joined in the order of their energy. Down and left is better; the faint line is the front of all runs,
@@ -45,8 +45,8 @@ def plot(runs: Sequence[ClusterRun]) -> Drawing:
             **style.line(i),
         )
     axes.set(xlabel="Energy of the cluster (kWh)", ylabel="Average job\ncompletion time (h)")
-    axes.set_xlim(left=0)
-    axes.set_ylim(bottom=0)
+    axes.set_xlim(0, 1.05 * table["energy_kwh"].max())
+    axes.set_ylim(0, 1.05 * table["mean_jct_h"].max())
     style.grid(axes, "both")
     made_up = ", synthetic jobs" if any(run.meta["synthetic_jobs"] for run in runs) else ""
     style.heading(picture, f"Simulated{made_up}; faint: no other run is better in both")

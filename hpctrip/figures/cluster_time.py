@@ -1,5 +1,6 @@
-"""A simulated cluster over time: its power by what draws it, its GPUs with a job, and the jobs that wait.
+"""Power, GPUs and jobs of a simulated cluster over time.
 
+Power by what draws it, GPUs with a job, and jobs that wait.
 Each value is the mean over an interval of the results file, so the area under the power is the energy.
 """
 
