@@ -34,3 +34,26 @@ def test_retime_counts_what_is_trained():
     small = "--sites 10 --samples 100 --rounds 2 --target 1 --bandwidths 1 --speeds 2 --without 1"
     ended = CliRunner().invoke(main, small.split(), catch_exceptions=False)
     assert re.search(r"^static +2 +4 +2 +2.0x ", ended.output, re.MULTILINE), ended.output
+
+
+def test_cluster_counts_its_events(launch):
+    ended = launch(0, "--jobs", 3, script=BENCHMARKS / "cluster.py")
+    assert ended.code == 0, ended.err
+    assert re.search(r"^ +3 +16  powerflow +\d+ ", ended.out, re.MULTILINE)
+
+
+def test_the_claim_is_a_table_of_ratios_at_equal_energy(launch, tmp_path):
+    given = (
+        "inputs/cluster/powerflow.toml",
+        "-o",
+        "jobs.num_jobs=8",
+        "-o",
+        "jobs.longest_s=1800",
+        "--precision",
+        0.5,
+    )
+    only = ("--loads", 1, "--accounts", "off+hosts", "--baselines", "fifo", "--out", tmp_path / "claim.csv")
+    ended = launch(0, *given, *only, script=BENCHMARKS / "cluster_claim.py")
+    assert ended.code == 0, ended.err
+    assert re.search(r"^ +1  off\+hosts +fifo ", ended.out, re.MULTILINE)
+    assert (tmp_path / "claim.csv").read_text().startswith("load,account,baseline,")

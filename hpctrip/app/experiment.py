@@ -179,7 +179,7 @@ class Input:
     @property
     def resolved_toml(self) -> str:
         """The same as TOML, which has no null: a key that is absent means its default."""
-        return tomli_w.dumps(_without_none(resolved(self.experiment)))
+        return tomli_w.dumps(without_none(resolved(self.experiment)))
 
     @property
     def policy_keys(self) -> list[str]:
@@ -191,9 +191,10 @@ class Input:
         ]
 
 
-def _without_none(table: Tables) -> Tables:
+def without_none(table: Tables) -> Tables:
+    """The table without the keys that are None: TOML has no null."""
     return {
-        key: _without_none(value) if isinstance(value, dict) else value
+        key: without_none(value) if isinstance(value, dict) else value
         for key, value in table.items()
         if value is not None
     }
@@ -244,10 +245,10 @@ def seen_from_here(named: object, folder: str) -> object:
     ]
 
 
-def laid_over(tables: Tables, layers: Iterable[Tables]) -> Tables:
-    """The layers, left to right, laid over the tables."""
+def laid_over(tables: Tables, layers: Iterable[Tables], root: type[Component] = Experiment) -> Tables:
+    """The layers, left to right, laid over the tables of an input whose root is `root`."""
     for layer in layers:
-        tables = merge(tables, layer, Experiment)
+        tables = merge(tables, layer, root)
     return tables
 
 

@@ -9,21 +9,22 @@ from __future__ import annotations
 import copy
 import functools
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from hpctrip.app.experiment import Experiment, experiment_of
+from hpctrip.app.experiment import experiment_of
 from hpctrip.app.named_data import located
 from hpctrip.app.sources import other_plugins, recorded_plugins, replayed_sources, world_files
 from hpctrip.base.errors import Fault, InputError
 from hpctrip.base.inputs import Tables
 from hpctrip.base.plugins import Extensions, Plugin, installed
 from hpctrip.base.rows import columns
-from hpctrip.base.sources import Source, differing, read_sources
+from hpctrip.base.sources import NamedFiles, Source, differing, read_sources
 from hpctrip.record.reader import Run
+from hpctrip.record.results_file import ResultsFile
 from hpctrip.record.schema import FORMAT_VERSION
 from hpctrip.record.verify import MOST_FAULTS, RELATIVE_TOLERANCE
 from hpctrip.sim.outcome import Outcome
@@ -48,8 +49,9 @@ def replay(run: Run, plugins: Sequence[Plugin] = (), data: Sequence[str] = ()) -
     history = run.history()
     try:
         recorded = read_sources(run.meta["sources"], run.path)
-        _run_plugins(recorded, run, plugins)
-        experiment = _with_files(experiment_of(run.input), run.input, data)
+        run_plugins(recorded, run, plugins)
+        tables = with_files(run.input, world_files(experiment_of(run.input)), data)
+        experiment = experiment_of(tables)
         if other := other_files(run, recorded, replayed_sources(experiment)):
             return other  # whatever else differed would follow from it
         if experiment.num_sites() != len(run.sites):  # before a world of any size is built
@@ -66,7 +68,7 @@ def replay(run: Run, plugins: Sequence[Plugin] = (), data: Sequence[str] = ()) -
     return faults
 
 
-def _run_plugins(recorded: Sequence[Source], run: Run, plugins: Sequence[Plugin]) -> None:
+def run_plugins(recorded: Sequence[Source], run: ResultsFile, plugins: Sequence[Plugin]) -> None:
     """Run those of the user's plug-ins with which the run was made. Raises NotReplayable where they are others."""
     needed = recorded_plugins(recorded, run.input)
     digests = {source.digest for source in needed}
@@ -78,7 +80,7 @@ def _run_plugins(recorded: Sequence[Source], run: Run, plugins: Sequence[Plugin]
     Extensions(given, installed()).run()
 
 
-def other_files(run: Run, recorded: Sequence[Source], read: Sequence[Source]) -> list[Fault]:
+def other_files(run: ResultsFile, recorded: Sequence[Source], read: Sequence[Source]) -> list[Fault]:
     """One fault for every file that a replay has read whose content is not the one that the run recorded."""
     return [
         Fault(
@@ -90,11 +92,11 @@ def other_files(run: Run, recorded: Sequence[Source], read: Sequence[Source]) ->
     ]
 
 
-def _with_files(experiment: Experiment, tables: Tables, data: Sequence[str]) -> Experiment:
-    """The experiment with the files that its world is read from where the user has them. NotReplayable names one that
-    is not there."""
+def with_files(tables: Tables, files: Iterable[NamedFiles], data: Sequence[str]) -> Tables:
+    """The input's tables with the `files` that it names where the user has them. NotReplayable names one that is not
+    there."""
     tables = copy.deepcopy(tables)
-    for names in world_files(experiment):
+    for names in files:
         path = located(names, data)
         if path is None:
             raise NotReplayable(
@@ -102,7 +104,7 @@ def _with_files(experiment: Experiment, tables: Tables, data: Sequence[str]) -> 
             )
         *parts, key = names.key.split(".")
         functools.reduce(lambda table, part: table.setdefault(part, {}), parts, tables)[key] = path
-    return experiment_of(tables)
+    return tables
 
 
 def _sites(run: Run, simulation: Simulation) -> Iterator[Fault]:

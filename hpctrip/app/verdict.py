@@ -9,6 +9,7 @@ from typing import Any
 from hpctrip.base.errors import Fault
 from hpctrip.base.plugins import Plugin
 from hpctrip.base.text import printable
+from hpctrip.record.cluster import ClusterRun, verify_cluster
 from hpctrip.record.reader import Run
 from hpctrip.record.verify import MOST_FAULTS, verify
 
@@ -40,15 +41,18 @@ class Verdict:
         return {"ok": not self.faults, **asdict(self)}
 
 
-def verdict(run: Run, replayed: bool, plugins: Sequence[Plugin], data: Sequence[str]) -> Verdict:
+def verdict(run: Run | ClusterRun, replayed: bool, plugins: Sequence[Plugin], data: Sequence[str]) -> Verdict:
     """What is wrong with a file. Where it is sound by itself it is `replayed`, if asked for, with the
     `plugins` that the user named and the files that it names among `data`."""
-    found = verify(run)
+    is_cluster = isinstance(run, ClusterRun)
+    found = verify_cluster(run) if is_cluster else verify(run)
     if found or not replayed:
         return Verdict(str(run.path), found, replayed=False)
-    from hpctrip.app.replay import NotReplayable, replay  # heavy
+    from hpctrip.app.cluster.replay import simulated_again  # heavy
+    from hpctrip.app.replay import NotReplayable, replay
 
     try:
-        return Verdict(str(run.path), replay(run, plugins, data), replayed=True)
+        again = simulated_again(run, plugins, data) if is_cluster else replay(run, plugins, data)
+        return Verdict(str(run.path), again, replayed=True)
     except NotReplayable as reason:
         return Verdict(str(run.path), [], replayed=False, not_replayed=str(reason))

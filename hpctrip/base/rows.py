@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import MISSING, field, fields
 from typing import Any
 
+TEXT = "text"
+"""The dtype of a column of texts."""
+
 
 def column(doc: str, unit: str = "1", dtype: str = "f8", **default: Any) -> Any:
     """A field that becomes one column of the results file, with its unit and description."""

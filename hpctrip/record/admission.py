@@ -48,9 +48,9 @@ _TEXT_BYTES = 64
 
 
 @contextlib.contextmanager
-def admitted(path: str | Path, form: str) -> Iterator[h5py.File]:
-    """The HDF5 file at `path`, open for reading, once its structure is known to be harmless. `form` is what its
-    attribute `format` must say.
+def admitted(path: str | Path, *forms: str) -> Iterator[h5py.File]:
+    """The HDF5 file at `path`, open for reading, once its structure is known to be harmless. Its
+    attribute `format` must say one of `forms`.
 
     Raises InputError, in one line that names the file, for whatever is wrong with it, also while it is used.
     """
@@ -61,8 +61,8 @@ def admitted(path: str | Path, form: str) -> Iterator[h5py.File]:
         with _no_plugins(), h5py.File(h5f.open_file_image(data)) as file:
             size = len(data)
             del data  # HDF5 has a copy
-            if _format(file) != form:
-                what = "results file" if form == "hpctrip run" else "table of runs"
+            if _format(file) not in forms:
+                what = "table of runs" if forms == ("hpctrip table",) else "results file"
                 raise InputError(
                     str(path), f"is not an hpctrip {what}", "give a file that `hpctrip run` wrote"
                 )

@@ -15,6 +15,7 @@ from hpctrip.base.identity import differing
 from hpctrip.base.sources import MADE_HERE, PLUGINS, Source, read_sources
 from hpctrip.base.text import printable
 from hpctrip.record.reader import Run
+from hpctrip.record.results_file import ResultsFile
 
 
 @dataclass(frozen=True)
@@ -51,17 +52,23 @@ def diff(a: Run, b: Run) -> list[Difference]:
     """
     if faults := a.schema_faults() + b.schema_faults():
         raise InputError(faults=faults)
+    return [*what_was_given(a, b), *_sites(a, b), *_first_round(a, b), *_ends(a, b)]
+
+
+def what_was_given(a: ResultsFile, b: ResultsFile) -> Iterator[Difference]:
+    """What differs between two inputs and the files that they name."""
     settings = list(_input(a, b))
-    return [*settings, *_sources(a, b, bool(settings)), *_sites(a, b), *_first_round(a, b), *_ends(a, b)]
+    yield from settings
+    yield from _sources(a, b, bool(settings))
 
 
-def _input(a: Run, b: Run) -> Iterator[Difference]:
+def _input(a: ResultsFile, b: ResultsFile) -> Iterator[Difference]:
     left, right = a.settings, b.settings
     for key in differing([left, right]):
         yield Difference("input", key, left.get(key), right.get(key))
 
 
-def _sources(a: Run, b: Run, other_input: bool) -> Iterator[Difference]:
+def _sources(a: ResultsFile, b: ResultsFile, other_input: bool) -> Iterator[Difference]:
     """What was read under the same key with another content. Data that were made here follow from the input, so they
     count only where that is the same."""
     if "sources" in (*a.added, *b.added):
@@ -74,7 +81,7 @@ def _sources(a: Run, b: Run, other_input: bool) -> Iterator[Difference]:
             yield Difference("read", key, *([*map(_short, read)] or None for read in (before, after)))
 
 
-def _by_key(run: Run) -> dict[str, list[Source]]:
+def _by_key(run: ResultsFile) -> dict[str, list[Source]]:
     found: dict[str, list[Source]] = {}
     for source in read_sources(run.meta["sources"], run.path):
         found.setdefault(source.key, []).append(source)
@@ -89,7 +96,7 @@ def _sites(a: Run, b: Run) -> Iterator[Difference]:
     if len(a.sites) != len(b.sites):
         yield Difference("run", "sites", len(a.sites), len(b.sites))
     else:
-        yield from _changes("sites", a.sites, b.sites, "site")
+        yield from changes("sites", a.sites, b.sites, "site")
 
 
 def _first_round(a: Run, b: Run) -> Iterator[Difference]:
@@ -100,17 +107,17 @@ def _first_round(a: Run, b: Run) -> Iterator[Difference]:
         if len(row) != len(other):
             yield Difference(where, "rows", len(row), len(other))
             return
-        found = list(_changes(where, row, other))
+        found = list(changes(where, row, other))
         if not np.array_equal(cohort["site"], cohort_["site"]):
             found.append(
                 Difference(where, "cohort", *(sites["site"].tolist() for sites in (cohort, cohort_)))
             )
         else:
-            found += _changes(where, cohort, cohort_, "site")
+            found += changes(where, cohort, cohort_, "site")
         if len(weighed) != len(weighed_):
             found.append(Difference(where, "candidates", len(weighed), len(weighed_)))
         else:
-            found += _changes(where, weighed, weighed_, "k")
+            found += changes(where, weighed, weighed_, "k")
         if found:
             yield from found
             return
@@ -122,7 +129,7 @@ def _by_round(frame: pd.DataFrame) -> Callable[[int], pd.DataFrame]:
     return lambda number: frame.iloc[rows.get(number, [])].reset_index(drop=True)
 
 
-def _changes(where: str, left: pd.DataFrame, right: pd.DataFrame, key: str = "") -> Iterator[Difference]:
+def changes(where: str, left: pd.DataFrame, right: pd.DataFrame, key: str = "") -> Iterator[Difference]:
     """One for each column that differs between two frames of equal length: its first difference. `key` is the column
     that names a row."""
     for name in dict.fromkeys([*left, *right]):

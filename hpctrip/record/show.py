@@ -14,15 +14,18 @@ from hpctrip.base.json import json_text
 from hpctrip.base.output import write_new
 from hpctrip.base.text import printable
 from hpctrip.base.units import HOUR_S
+from hpctrip.record import cluster
+from hpctrip.record.cluster import ClusterRun
 from hpctrip.record.csv import csv_bytes
 from hpctrip.record.facts import PHASES, facts
 from hpctrip.record.reader import Run
+from hpctrip.record.results_file import ResultsFile
 
 Facts = Mapping[str, Any]
 """`facts` of a run."""
 
 
-def show(run: Run) -> Table:
+def show(run: Run | ClusterRun) -> Table:
     """The summary as a rich table of two columns that fits one screen: what the file says is escaped and cut."""
     table = Table(
         title=Text(printable(str(run.path))),
@@ -34,7 +37,8 @@ def show(run: Run) -> Table:
     )
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
-    for name, text in summary(run).items():
+    said = cluster.summary(run) if isinstance(run, ClusterRun) else summary(run)
+    for name, text in said.items():
         table.add_row(name, Text(printable(text, 200)))  # not markup: paths and names may hold brackets
     return table
 
@@ -142,7 +146,7 @@ def _counted(number: int, name: str) -> str:
     return f"{number} {name}" + ("" if number == 1 else "s")
 
 
-def export(run: Run, folder: str | Path, overwrite: bool = False) -> list[Path]:
+def export(run: ResultsFile, folder: str | Path, overwrite: bool = False) -> list[Path]:
     """Write one CSV a table, and meta.json with the attributes and the resolved input; returns the files. InputError
     where one of them is there, unless it is to `overwrite`.
 

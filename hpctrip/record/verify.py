@@ -12,6 +12,7 @@ import numpy as np
 from hpctrip.base.errors import Fault
 from hpctrip.record import schema
 from hpctrip.record.reader import Run
+from hpctrip.record.results_file import ResultsFile
 from hpctrip.record.schema import Column
 from hpctrip.sim.rounds import History, RoundRow, Status
 from hpctrip.sim.timing import Timing
@@ -29,7 +30,7 @@ def verify(run: Run) -> list[Fault]:
 
     Arithmetic is checked only in a file whose structure is sound, so that one cause is reported once.
     """
-    faults = [*run.schema_faults(), *_checksums(run)] or [*islice(run.structure_faults(), MOST_FAULTS)]
+    faults = [*run.schema_faults(), *checksum_faults(run)] or [*islice(run.structure_faults(), MOST_FAULTS)]
     return faults or [*islice(_arithmetic(run), MOST_FAULTS)]
 
 
@@ -51,7 +52,8 @@ def _arithmetic(run: Run) -> Iterator[Fault]:
     yield from _over_time(run, history)
 
 
-def _checksums(run: Run) -> Iterator[Fault]:
+def checksum_faults(run: ResultsFile) -> Iterator[Fault]:
+    """Tables, attributes or input that are not those that were written."""
     way_out = "the file changed after it was written: restore a copy or run again"
     written = {name: value for name, value in run.meta.items() if name not in run.added}
     if schema.meta_checksum(written, run.input_toml, run.input) != run.checksum:

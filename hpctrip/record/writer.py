@@ -18,10 +18,10 @@ from __future__ import annotations
 import io
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import h5py
 import numpy as np
@@ -58,19 +58,43 @@ def image(meta: Mapping[str, Any], sites: Table, history: History) -> bytes:
     meta["time_to_accuracy_s"] = schema.time_to_accuracy_s(history.curve(), meta["target_accuracy"])
     meta["target_accuracy"] = float(meta["target_accuracy"])
     texts = {"toml": meta.pop("input_toml", ""), "json": meta.pop("input_json", "{}")}
+    groups = [Group("sites", sites, schema.DESCRIPTIONS["sites"], "site")]
+    for name, table in schema.tables(history).items():
+        groups.append(Group(name, table, schema.DESCRIPTIONS[name], "round" if name == "rounds" else None))
+    return file_image(schema.FORMAT, schema.FORMAT_VERSION, meta, schema.ATTRIBUTES, texts, groups)
+
+
+class Group(NamedTuple):
+    """One table of a file; `scale` names the column that is the coordinate of the others, if one is."""
+
+    name: str
+    table: Table
+    doc: str
+    scale: str | None
+
+
+def file_image(
+    form: str,
+    version: int,
+    meta: Mapping[str, Any],
+    attributes: Mapping[str, schema.Attribute],
+    texts: Mapping[str, str],
+    groups: Iterable[Group],
+) -> bytes:
+    """The bytes of a file of results: `meta`, which holds all `attributes`, the input's `texts`, and tables."""
     meta = {name: _stored(value) for name, value in meta.items()}
-    for name, attribute in schema.ATTRIBUTES.items():
+    for name, attribute in attributes.items():
         if type(meta[name]) is not type(attribute.default):
             raise TypeError(f"{name} is {meta[name]!r}, not a {type(attribute.default).__name__}")
     buffer = io.BytesIO()
     with h5py.File(buffer, "w", libver=_FORMAT) as file:
         _describe(
             file,
-            format=schema.FORMAT,
+            format=form,
             checksum=schema.meta_checksum(meta, texts["toml"], json.loads(texts["json"])),
             **{name: value for name, value in meta.items() if isinstance(value, str | list)},
         )
-        file.attrs["format_version"] = schema.FORMAT_VERSION
+        file.attrs["format_version"] = version
         for name, value in meta.items():
             if not isinstance(value, str | list):
                 file.attrs[name] = value
@@ -78,11 +102,9 @@ def image(meta: Mapping[str, Any], sites: Table, history: History) -> bytes:
         _describe(group, description=schema.DESCRIPTIONS["input"])
         for name, text in texts.items():
             group.create_dataset(name, data=_utf8(text), track_times=False)
-        columns = {name: Column(_stored(values), *about) for name, (values, *about) in sites.items()}
-        write_table(file, "sites", columns, schema.DESCRIPTIONS["sites"], scale="site")
-        for name, table in schema.tables(history).items():
-            scale = "round" if name == "rounds" else None
-            write_table(file, name, table, schema.DESCRIPTIONS[name], scale)
+        for name, table, doc, scale in groups:
+            columns = {column: Column(_stored(values), *about) for column, (values, *about) in table.items()}
+            write_table(file, name, columns, doc, scale)
     return buffer.getvalue()
 
 

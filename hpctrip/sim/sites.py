@@ -8,13 +8,13 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from hpctrip.base.component import Component, Registry
+from hpctrip.base.csv import read_table
 from hpctrip.base.door import numbers, place_of
 from hpctrip.base.errors import InputError
 from hpctrip.base.files import PathName
 from hpctrip.base.rng import stream
 from hpctrip.base.sources import Reads
 from hpctrip.base.units import MILE_M, Metres
-from hpctrip.sim.csv import read_table
 
 SITES = Registry("sites", default="powerlaw")
 

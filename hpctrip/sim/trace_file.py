@@ -11,9 +11,9 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
+from hpctrip.base.csv import Table, read_table
 from hpctrip.base.errors import InputError
 from hpctrip.base.output import replace_file
-from hpctrip.sim.csv import Table, read_table
 
 COLUMNS = {
     "production": ("production_power_util", "bad_production_power_data"),

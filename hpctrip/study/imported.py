@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from hpctrip.base.csv import Table, read_table
 from hpctrip.base.errors import InputError
 from hpctrip.base.identity import neutral_keys
 from hpctrip.base.inputs import resolved
@@ -18,7 +19,6 @@ from hpctrip.base.text import printable
 from hpctrip.record import schema
 from hpctrip.record.csv import csv_bytes
 from hpctrip.record.reader import Run
-from hpctrip.sim.csv import Table, read_table
 from hpctrip.study.grid import Entry
 
 CURVES = "curves.csv"

@@ -15,11 +15,11 @@ from typing import Any
 import filelock
 import pandas as pd
 
+from hpctrip.base.csv import read_table
 from hpctrip.base.errors import InputError
 from hpctrip.base.output import replace_file
 from hpctrip.record.csv import csv_bytes
 from hpctrip.record.reader import Run
-from hpctrip.sim.csv import read_table
 from hpctrip.study import pool
 from hpctrip.study.file import COLUMNS, LAST_COLUMNS
 from hpctrip.study.grid import Entry

@@ -22,17 +22,16 @@ def show(paths: tuple[str, ...], status: bool, as_json: bool) -> None:
     from rich.console import Console
 
     from hpctrip.base.json import json_text
-    from hpctrip.record.facts import facts
+    from hpctrip.record.any_kind import facts_of, open_any
     from hpctrip.record.reader import open_runs
     from hpctrip.record.show import show as summary
 
     if as_json:
-        known = (
-            {"path": run_.path, "status": run_.status} if status else facts(run_) for run_ in open_runs(paths)
-        )
+        found = open_runs(paths, opened=open_any)
+        known = ({"path": run_.path, "status": run_.status} if status else facts_of(run_) for run_ in found)
         click.echo(json_text({"runs": list(known)}))
         return
-    for run_ in open_runs(paths):
+    for run_ in open_runs(paths, opened=open_any):
         if status:
             click.echo(printable(run_.status, 40))
         else:
@@ -48,14 +47,14 @@ def show(paths: tuple[str, ...], status: bool, as_json: bool) -> None:
 @overwrite_option
 def export(path: str, folder: str | None, model: str | None, overwrite: bool) -> None:
     """Write a results file's tables as CSV into FOLDER, or its model."""
+    from hpctrip.record.any_kind import open_any
     from hpctrip.record.model_file import export_model
-    from hpctrip.record.reader import open_run
     from hpctrip.record.show import export as write
 
     if not (folder or model):
         raise click.UsageError("name a FOLDER for the tables, --model OUT.safetensors, or both")
     written = [
-        *(write(open_run(path), folder, overwrite) if folder else []),
+        *(write(open_any(path), folder, overwrite) if folder else []),
         *([export_model(path, model, overwrite)] if model else []),
     ]
     for file in written:
@@ -80,16 +79,18 @@ def verify(
     """Check results files. Exit code 2 where one is wrong.
 
     Each file is checked against itself (schema, checksums, clock arithmetic), then its simulated half is replayed from
-    its stored input: world, views, cohorts, arrivals, clock. Files that it names are opened only as --data allows.
+    its stored input: world, views, cohorts, arrivals, clock. A cluster is simulated again as a whole. Files that an
+    input names are opened only as --data allows.
     """
     from hpctrip.app.verdict import verdict
     from hpctrip.base.errors import InputError
     from hpctrip.base.json import json_text
     from hpctrip.base.plugins import Plugin
+    from hpctrip.record.any_kind import open_any
     from hpctrip.record.reader import open_runs
 
     found, own = [], [Plugin.read(path) for path in plugins]
-    for run_ in open_runs(paths):
+    for run_ in open_runs(paths, opened=open_any):
         found.append(verdict(run_, not no_replay, own, data))
         if not as_json:
             click.echo(found[-1])
@@ -108,17 +109,15 @@ def diff(paths: tuple[str, str], as_json: bool) -> None:
     Wall times, machines and input keys that change no result do not count.
     """
     from hpctrip.base.json import json_text
-    from hpctrip.record.diff import diff as differences
-    from hpctrip.record.reader import open_run
+    from hpctrip.record.any_kind import differences, open_any
 
-    a, b = map(open_run, paths)
+    a, b = map(open_any, paths)
     found = differences(a, b)
     if as_json:
         differing = [asdict(difference) for difference in found]
         click.echo(json_text({"a": a.path, "b": b.path, "equal": not found, "differences": differing}))
     else:
-        equal = f"equal: {len(a.rounds)} rounds, model digest {printable(a.meta['params_digest'], 100)}"
-        for line in screenful([*map(str, found)] or [equal]):
+        for line in screenful([*map(str, found)] or [f"equal: {a.counted}"]):
             click.echo(line)
     if found:
         raise click.exceptions.Exit(1)

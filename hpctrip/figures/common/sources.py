@@ -12,12 +12,13 @@ from typing import Any, NamedTuple
 import click
 import pandas as pd
 
+from hpctrip.base.csv import read_table
 from hpctrip.base.errors import InputError
 from hpctrip.base.text import printable
 from hpctrip.figures.common.reading import read_runs
-from hpctrip.record.reader import Run
+from hpctrip.record.cluster import open_cluster
+from hpctrip.record.reader import Run, open_runs
 from hpctrip.record.traces import read_traces
-from hpctrip.sim.csv import read_table
 
 
 class Subject(NamedTuple):
@@ -61,6 +62,22 @@ def _one_run(runs: Sequence[str]) -> list[Subject]:
 
 def _each_run(runs: Sequence[str]) -> list[Subject]:
     return [Subject(run, [run.path], run.path.with_suffix(".png")) for run in read_runs(runs)]
+
+
+def _clusters(runs: Sequence[str]) -> list[Subject]:
+    found = open_runs(runs, opened=open_cluster)
+    if faults := [fault for run in found for fault in run.schema_faults()]:
+        raise InputError(faults=faults)
+    return [Subject(found, [run.path for run in found])]
+
+
+def _one_cluster(runs: Sequence[str]) -> list[Subject]:
+    ((found, files, _),) = _clusters(runs)
+    if len(found) > 1 or not len(found[0].intervals):
+        raise InputError(
+            printable(" ".join(runs)), "is not one cluster with an interval", "name one results file"
+        )
+    return [Subject(found[0], files)]
 
 
 def _traces(traces: str, column: str, flags: str) -> list[Subject]:
@@ -112,6 +129,8 @@ TRACES = Source(
     _traces,
     of_study=_traces_of_first,
 )
+CLUSTERS = Source("results files of simulated clusters", _RUNS, _clusters, of_many=True)
+ONE_CLUSTER = Source("one results file of a simulated cluster", _RUNS, _one_cluster)
 
 
 def csv_table(integers: Sequence[str], numbers: Sequence[str]) -> Source:

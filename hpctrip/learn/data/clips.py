@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from hpctrip.base.component import unknown_name
+from hpctrip.base.csv import read_table
 from hpctrip.base.errors import InputError
-from hpctrip.sim.csv import read_table
 
 TESTING, VALIDATION = LISTS = ("testing_list.txt", "validation_list.txt")
 

@@ -9,9 +9,9 @@ import zipfile
 import numpy as np
 import pytest
 
+from hpctrip.base import csv
+from hpctrip.base.csv import read_table
 from hpctrip.base.errors import InputError
-from hpctrip.sim import csv
-from hpctrip.sim.csv import read_table
 
 
 @pytest.fixture

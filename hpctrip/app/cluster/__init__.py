@@ -1,0 +1,1 @@
+"""A simulated cluster from an input to a results file, and back."""

@@ -1,0 +1,57 @@
+"""`hpctrip cluster`: from an input to a results file."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+from hpctrip.app.cluster.given import read_cluster_input
+from hpctrip.app.net import reading
+from hpctrip.app.resume import default_path
+from hpctrip.base.identity import neutral_keys
+from hpctrip.base.output import check_writable
+from hpctrip.record.cluster import write_cluster
+from hpctrip.record.environment import environment
+
+
+def simulate(
+    paths: Iterable[str],
+    overrides: Iterable[str],
+    out: str | None,
+    overwrite: bool,
+    plugins: Iterable[str] = (),
+) -> str:
+    """Simulate the cluster of an input and write its results file; returns the path. Raises InputError for bad input
+    and where a file is in the way."""
+    with reading():
+        given = read_cluster_input(paths, overrides, plugins)
+        path = out or default_path(given.scenario.name, f"{datetime.now():%Y%m%d-%H%M%S-%f}")
+        check_writable(path, overwrite)
+        sources = given.sources()
+        simulator = given.scenario.simulator()
+    began = time.perf_counter()
+    result = simulator.run()
+    wall_s = time.perf_counter() - began
+    about = environment()
+    scenario = given.scenario
+    meta = {
+        name: about[name] for name in about if name not in ("torch_version", "mpi4py_version", "mpi_library")
+    }
+    meta |= {
+        "input_toml": given.toml,
+        "input_json": given.json,
+        "status": "finished",
+        "scenario": scenario.name,
+        "label": scenario.label or "",
+        "created_utc": datetime.now(UTC).isoformat(timespec="seconds"),
+        "seed": scenario.seed,
+        "neutral_keys": neutral_keys(scenario),
+        "sources": list(map(str, sources)),
+        "packages": list(map(str, given.extensions.packages)),
+        "scheduler": scenario.scheduler.kind,
+        "synthetic_jobs": simulator.jobs.synthetic,
+        "wall_s": wall_s,
+    }
+    write_cluster(path, meta, result)
+    return path

@@ -1,0 +1,152 @@
+"""Carries a plan out: who stops, who starts where, who is moved; and keeps the cluster below the power allowed."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable
+
+import numpy as np
+
+from hpctrip.cluster.gpus import Gpu
+from hpctrip.cluster.nodes import Nodes
+from hpctrip.cluster.placement import Layout
+from hpctrip.cluster.placement.base import Move
+from hpctrip.cluster.state import JobState
+
+_ROUNDING = 1e-12
+"""By so much, relatively, may a sum of powers exceed the limit."""
+
+
+class Allocator:
+    """The GPUs of the cluster and the jobs that have them."""
+
+    def __init__(
+        self,
+        state: JobState,
+        layout: Layout,
+        gpu: Gpu,
+        restart_s: float,
+        max_migrations: int,
+    ):
+        self.state, self.layout, self.nodes = state, layout, Nodes(layout)
+        self.machine = layout.machine
+        self._gpu, self._restart_s, self._max_migrations = gpu, restart_s, max_migrations
+        self._waking: list[tuple[float, int]] = []
+
+    def apply(
+        self, ids: np.ndarray, gpus: np.ndarray, frequency: np.ndarray, elastic: bool, clock_s: float
+    ) -> None:
+        """Give the jobs `ids` [J] their GPUs and frequencies.
+
+        A job whose number of GPUs stays keeps those that it has. The others are placed anew, the largest first; one
+        that does not fit, also after some have been moved, gets fewer where it is `elastic`, else it waits.
+        """
+        changed = self.state.gpus[ids] != gpus
+        self._stop(ids[changed & (self.state.gpus[ids] > 0)], clock_s)
+        clocked = ids[~changed & (gpus > 0) & (self.state.frequency[ids] != frequency)]
+        self.state.settle(clocked, clock_s)
+        self.state.frequency[ids] = frequency
+        if len(clocked):
+            up = self.state.power_w[clocked] > 0
+            self.state.configure(clocked, clock_s, up)
+        starting = np.flatnonzero(changed & (gpus > 0))
+        moves_left = self._max_migrations
+        for at in starting[np.argsort(-gpus[starting], kind="stable")].tolist():
+            job, wanted = int(ids[at]), int(gpus[at])
+            placed = self._place(job, wanted)
+            if not placed and moves_left:
+                moves = self.layout.make_room(wanted, moves_left)
+                self._moved(moves, clock_s)
+                moves_left -= len(moves)
+                placed = bool(moves) and self._place(job, wanted)
+            while not placed and elastic and wanted > 1:
+                wanted //= 2
+                placed = self._place(job, wanted)
+            if placed:
+                self._start(job, wanted, clock_s)
+        if moves_left and self.machine.off_after_s is not None:
+            self._moved(self.layout.rearrange(moves_left), clock_s)
+
+    def complete(self, ids: np.ndarray, clock_s: float) -> None:
+        """These jobs are done."""
+        self.state.complete(ids, clock_s)
+        self._release(ids, clock_s)
+
+    def next_s(self) -> float:
+        """When a node or a job that waits for its nodes wakes up, or a node goes off; inf: never."""
+        return min(self.nodes.next_s(), self._waking[0][0] if self._waking else np.inf)
+
+    def advance(self, clock_s: float) -> None:
+        """Let happen what is due."""
+        self.nodes.advance(clock_s)
+        while self._waking and self._waking[0][0] <= clock_s:
+            ready_s, job = heapq.heappop(self._waking)
+            if self.state.works_from_s[job] == ready_s + self._restart_s:  # else it has been stopped since
+                self.state.wake(job, clock_s)
+
+    def keep_below(self, limit_w: float, ids: np.ndarray, clock_s: float) -> None:
+        """Make the cluster draw at most `limit_w`, also once all nodes are up. `ids`: the jobs by falling importance.
+
+        First nodes without a job are switched off, then all frequencies are bounded by one, the highest that does,
+        then the last jobs are paused.
+        """
+        bound_w = limit_w * (1 + _ROUNDING)
+        if self._committed_w(ids) <= bound_w:
+            return
+        self.nodes.switch_off_empty(clock_s)
+        running = ids[self.state.gpus[ids] > 0]
+        self._slow_down(running, bound_w, clock_s)
+        excess_w = self._committed_w(ids) - bound_w
+        for job in running[::-1].tolist():
+            if excess_w <= 0:
+                break
+            self._stop(np.array([job]), clock_s)
+            self.nodes.switch_off_empty(clock_s)
+            excess_w = self._committed_w(ids) - bound_w
+
+    def _committed_w(self, ids: np.ndarray) -> float:
+        """What the cluster draws once all nodes are up."""
+        idle = self.nodes.num_powered * self.machine.gpus_per_node - int(self.state.gpus[ids].sum())
+        hosts_w = self.nodes.num_powered * self.machine.host_w
+        return float(self.state.draw_w[ids].sum()) + hosts_w + idle * self._gpu.idle_w
+
+    def _slow_down(self, running: np.ndarray, bound_w: float, clock_s: float) -> None:
+        others_w = self._committed_w(running) - float(self.state.draw_w[running].sum())
+        frequency = self.state.frequency[running]
+        for highest in range(len(self._gpu.frequencies) - 1, -1, -1):
+            slowed = np.minimum(frequency, highest)
+            if others_w + self.state.profile_rows(running, slowed)[1].sum() <= bound_w:
+                break
+        ids = running[slowed != frequency] if len(running) else running
+        if len(ids):
+            self.state.settle(ids, clock_s)
+            self.state.frequency[running] = slowed
+            self.state.configure(ids, clock_s, self.state.power_w[ids] > 0)
+
+    def _place(self, job: int, gpus: int) -> bool:
+        return self.layout.place(gpus, job, int(self.state.starts[job]))
+
+    def _start(self, job: int, gpus: int, clock_s: float) -> None:
+        on = [node for node, _ in self.layout.parts[job]]
+        ready_s = self.nodes.occupy(on, clock_s)
+        self.state.start(job, gpus, len(on), clock_s, ready_s, self._restart_s)
+        self.state.configure(np.array([job]), clock_s, ready_s <= clock_s)
+        if ready_s > clock_s:
+            heapq.heappush(self._waking, (ready_s, job))
+
+    def _stop(self, ids: np.ndarray, clock_s: float) -> None:
+        self.state.stop(ids, clock_s)
+        self._release(ids, clock_s)
+
+    def _release(self, ids: np.ndarray, clock_s: float) -> None:
+        for job in ids.tolist():
+            self.nodes.vacated((node for node, _ in self.layout.release(job)), clock_s)
+
+    def _moved(self, moves: Iterable[Move], clock_s: float) -> None:
+        """The layout has moved these jobs: they start again where they are now."""
+        for move in moves:
+            gpus = int(self.state.gpus[move.job])
+            self.state.stop(np.array([move.job]), clock_s)
+            self.state.migrations[move.job] += 1
+            self.nodes.vacated((node for node, _ in move.before), clock_s)
+            self._start(move.job, gpus, clock_s)

@@ -1,0 +1,8 @@
+"""What the whole cluster may draw, whoever schedules it: hard limits that the simulator keeps."""
+
+from hpctrip.base.component import import_all
+from hpctrip.cluster.budgets.base import BUDGETS, Budget, Limit
+
+__all__ = ["BUDGETS", "Budget", "Limit"]
+
+import_all(__name__)

@@ -1,0 +1,66 @@
+"""At which frequency a job runs, where its scheduler leaves that open."""
+
+from __future__ import annotations
+
+import numpy as np
+from pydantic import Field
+
+from hpctrip.base.component import Component, Registry
+from hpctrip.cluster.gpus import Gpu
+from hpctrip.cluster.view import ClusterView
+
+FREQUENCIES = Registry("frequency policy", default="highest")
+
+
+class FrequencyPolicy(Component):
+    """Base of all frequency policies."""
+
+    def choose(self, view: ClusterView, gpus: np.ndarray, gpu: Gpu) -> np.ndarray:
+        """[J] index into the speeds' frequencies, for jobs that get `gpus` [J] GPUs."""
+        raise NotImplementedError
+
+
+@FREQUENCIES.add
+class Highest(FrequencyPolicy):
+    """The highest frequency for all."""
+
+    kind = "highest"
+
+    def choose(self, view: ClusterView, gpus: np.ndarray, gpu: Gpu) -> np.ndarray:
+        """The last one."""
+        return np.full(len(view), len(view.speeds.frequencies) - 1)
+
+
+@FREQUENCIES.add
+class LeastEnergy(FrequencyPolicy):
+    """For each job the frequency at which its GPUs need the least energy."""
+
+    kind = "least-energy"
+
+    def choose(self, view: ClusterView, gpus: np.ndarray, gpu: Gpu) -> np.ndarray:
+        """The least of power / rate."""
+        return _least(*_costs(view, gpus), 1.0, 0.0)
+
+
+@FREQUENCIES.add
+class Zeus(FrequencyPolicy):
+    """For each job the frequency with the least eta E + (1 - eta) P_max T, the cost of Zeus (You et al., NSDI 2023)."""
+
+    kind = "zeus"
+    eta: float = Field(0.5, ge=0, le=1)
+    """1: energy alone counts, 0: time alone."""
+
+    def choose(self, view: ClusterView, gpus: np.ndarray, gpu: Gpu) -> np.ndarray:
+        """P_max is the power of its GPUs that compute all the time at the highest frequency."""
+        top_w = np.maximum(gpus, 1)[:, None] * float(gpu.full_power_w(view.speeds.frequencies[-1]))
+        return _least(*_costs(view, gpus), self.eta, (1 - self.eta) * top_w)
+
+
+def _costs(view: ClusterView, gpus: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(seconds, watts) for a unit of work, [J, F] each; of a job that waits as on one GPU."""
+    rows = (view.profile, np.maximum(gpus, 1))
+    return 1 / view.speeds.rate[rows], view.speeds.power_w[rows]
+
+
+def _least(seconds: np.ndarray, watts: np.ndarray, eta: float, time_w: np.ndarray | float) -> np.ndarray:
+    return np.argmin(seconds * (eta * watts + time_w), axis=1)

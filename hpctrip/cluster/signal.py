@@ -1,0 +1,53 @@
+"""A number that changes with time in steps: power that a site has, or grams of carbon for a kilowatt-hour."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hpctrip.base.csv import read_table
+from hpctrip.base.errors import InputError
+
+
+@dataclass(frozen=True)
+class Signal:
+    """Values that hold from their time to the next; the last as long as the step before it. Then it starts again."""
+
+    start_s: np.ndarray
+    """[K] rising, from 0."""
+    value: np.ndarray
+    period_s: float
+
+    @classmethod
+    def constant(cls, value: float) -> Signal:
+        """One that never changes."""
+        return cls(np.zeros(1), np.array([value]), np.inf)
+
+    def at(self, clock_s: float) -> float:
+        """The value at a time."""
+        within_s = clock_s % self.period_s if np.isfinite(self.period_s) else clock_s
+        return float(self.value[np.searchsorted(self.start_s, within_s, side="right") - 1])
+
+    def next_change_s(self, clock_s: float) -> float:
+        """The first time after `clock_s` at which it changes; inf: never."""
+        if not np.isfinite(self.period_s):
+            return np.inf
+        turn, within_s = divmod(clock_s, self.period_s)
+        later = self.start_s[self.start_s > within_s]
+        following = turn * self.period_s + (later[0] if len(later) else self.period_s)
+        # rounding must not hold the clock where it is
+        return float(following) if following > clock_s else float(np.nextafter(clock_s, np.inf))
+
+
+def read_signal(path: str, column: str, place: str) -> Signal:
+    """Columns time_s, rising, and `column`, 0 or more. InputError names the line that is wrong."""
+    table = read_table(path, place)
+    table.require("time_s", column)
+    start_s, value = table.numbers("time_s"), table.numbers(column)
+    if len(start_s) < 2:
+        raise InputError(table.place, f"holds {len(start_s)} lines", "give two or more")
+    table.refuse("time_s", np.diff(start_s, prepend=-np.inf) <= 0, "is not after the line above")
+    table.refuse(column, (value < 0) | (value > 1e12), "is no number from 0 to 1e12")
+    start_s = start_s - start_s[0]
+    return Signal(start_s, value, float(2 * start_s[-1] - start_s[-2]))

@@ -1,0 +1,8 @@
+"""Where jobs come from: a reader for each published format, one of our own, and a generator. One file each."""
+
+from hpctrip.base.component import import_all
+from hpctrip.cluster.traces.base import TRACES, Raw, Trace
+
+__all__ = ["TRACES", "Raw", "Trace"]
+
+import_all(__name__)

@@ -1,0 +1,67 @@
+"""The project's own layout of a trace."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import numpy as np
+
+from hpctrip.base.csv import read_table
+from hpctrip.base.files import PathName
+from hpctrip.base.sources import Reads
+from hpctrip.cluster.models import Catalogue
+from hpctrip.cluster.traces.base import (
+    TRACES,
+    Raw,
+    Trace,
+    amounts,
+    durations,
+    gpu_counts,
+    kinds,
+    times,
+    unknown,
+)
+
+
+@TRACES.add
+class CsvJobs(Trace):
+    """A CSV file with a line for each job, sorted by time.
+
+    Columns: submit_s and gpus; duration_s (with these GPUs, at the highest frequency) or steps, or both, of which each
+    line fills one; optional: job, its name (default: its number, from 1), and model with batch_size (default: drawn
+    among the models that are known).
+    """
+
+    kind = "csv"
+    path: Annotated[PathName, Reads()]
+    """The CSV file."""
+
+    def raw(self, catalogue: Catalogue) -> Raw:
+        """Every line is a job."""
+        table = read_table(self.path, f"jobs.path = {self.path!r}")
+        table.require("submit_s", "gpus")
+        if "steps" not in table.columns:
+            table.require("duration_s")
+        submit_s = times(table, "submit_s")
+        lacking = unknown(len(submit_s))
+        steps = amounts(table, "steps", may_lack=True) if "steps" in table.columns else lacking
+        duration_s = (
+            durations(table, "duration_s", may_lack=True) if "duration_s" in table.columns else lacking
+        )
+        named = "steps" if "steps" in table.columns else "duration_s"
+        table.refuse(named, np.isnan(steps) == np.isnan(duration_s), "is not the one of steps and duration_s")
+        if "model" in table.columns:
+            table.require("batch_size")
+        return Raw(
+            place=table.place,
+            name=table.texts("job")
+            if "job" in table.columns
+            else [str(line + 1) for line in range(len(submit_s))],
+            submit_s=submit_s,
+            gpus=gpu_counts(table, "gpus"),
+            duration_s=duration_s,
+            steps=steps,
+            kind=kinds(table, "model", "batch_size", catalogue)
+            if "model" in table.columns
+            else [None] * len(submit_s),
+        )

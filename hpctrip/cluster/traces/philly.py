@@ -1,0 +1,55 @@
+"""Microsoft's Philly trace (Jeon et al., ATC 2019) as AdaptDL summarises it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import numpy as np
+from pydantic import Field
+
+from hpctrip.base.component import unknown_name
+from hpctrip.base.csv import read_table
+from hpctrip.base.errors import InputError
+from hpctrip.base.files import PathName
+from hpctrip.base.sources import Reads
+from hpctrip.cluster.models import Catalogue
+from hpctrip.cluster.traces.base import TRACES, Raw, Trace, durations, gpu_counts, unknown
+
+
+@TRACES.add
+class Philly(Trace):
+    """petuum/adaptdl, branch osdi21-artifact, simulator/traces/philly.csv, which is not sorted.
+
+    Columns: timestamp (ISO 8601), duration (s; a line without one is left out), num_gpus, cluster. Models are drawn.
+    """
+
+    kind = "philly"
+    path: Annotated[PathName, Reads()]
+    """The CSV file, plain or gzipped."""
+    cluster: str | None = Field(None, max_length=100)
+    """Only the jobs of this virtual cluster, e.g. "ee9e8c"; absent: all."""
+
+    def raw(self, catalogue: Catalogue) -> Raw:
+        """Every line with a duration is a job; it is named by its line."""
+        table = read_table(self.path, f"jobs.path = {self.path!r}")
+        table.require("timestamp", "duration", "num_gpus", "cluster")
+        clusters = np.array(table.texts("cluster"))
+        duration_s = durations(table, "duration", may_lack=True)
+        submit_s = table.times_us("timestamp") / 1e6
+        gpus = gpu_counts(table, "num_gpus")
+        chosen = ~np.isnan(duration_s)
+        if self.cluster is not None:
+            chosen &= clusters == self.cluster
+            if not chosen.any():
+                known = unknown_name(self.cluster, set(clusters.tolist()))
+                raise InputError(f"jobs.cluster = {self.cluster!r}", "has no job in the trace", known)
+        rows = np.flatnonzero(chosen)
+        return Raw(
+            place=table.place,
+            name=[f"line {table.lines[row]}" for row in rows.tolist()],
+            submit_s=submit_s[rows],
+            gpus=gpus[rows],
+            duration_s=duration_s[rows],
+            steps=unknown(len(rows)),
+            kind=[None] * len(rows),
+        )

@@ -1,0 +1,260 @@
+"""Results files of simulated clusters: written, read, shown, checked against themselves, compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from hpctrip.base.errors import Fault, InputError
+from hpctrip.base.output import replace_file
+from hpctrip.base.rows import TEXT, columns
+from hpctrip.base.units import HOUR_S
+from hpctrip.cluster.budgets.base import J_PER_KWH
+from hpctrip.cluster.rows import IntervalRow, JobRows, Result
+from hpctrip.record.admission import admitted
+from hpctrip.record.diff import Difference, changes, what_was_given
+from hpctrip.record.frames import frame
+from hpctrip.record.results_file import ResultsFile, common
+from hpctrip.record.schema import ATTRIBUTES as OF_RUNS
+from hpctrip.record.schema import Attribute, Column
+from hpctrip.record.verify import RELATIVE_TOLERANCE, checksum_faults
+from hpctrip.record.writer import Group, file_image
+
+FORMAT = "hpctrip cluster"
+FORMAT_VERSION = 1
+_SHARED = (
+    *("status", "stop_reason", "scenario", "label", "command", "folder", "created_utc", "seed"),
+    *("hpctrip_version", "git_commit", "git_dirty", "python_version", "numpy_version", "h5py_version"),
+)
+ATTRIBUTES: dict[str, Attribute] = {
+    **{name: OF_RUNS[name] for name in _SHARED},
+    "neutral_keys": Attribute([], "input keys and tables that change no result"),
+    "sources": Attribute([], "what was read: input key, path and BLAKE2b digest; plug-ins included"),
+    "packages": Attribute([], "installed packages that added components: name and version"),
+    "scheduler": Attribute("", "scheduler"),
+    "synthetic_jobs": Attribute(False, "the jobs were made up"),
+    "mean_jct_s": Attribute(float("nan"), "average job completion time (NaN: a job was not completed)"),
+    "energy_j": Attribute(0.0, "energy of the whole cluster"),
+    "carbon_g": Attribute(0.0, "carbon of this energy (0: intensity not known)"),
+    "wall_s": Attribute(0.0, "wall time of the simulation"),
+}
+"""What every results file of a cluster says about itself."""
+TABLES = {"jobs": columns(JobRows), "intervals": columns(IntervalRow)}
+_DESCRIPTIONS = {
+    "jobs": "one row a job, in the order of submission; index: job",
+    "intervals": "one row an interval of time; index: interval",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class ClusterRun(ResultsFile):
+    """The results of one simulated cluster."""
+
+    jobs: pd.DataFrame
+    """[N] one row a job."""
+    intervals: pd.DataFrame
+    """One row an interval of time."""
+
+    attributes = ATTRIBUTES
+    columns = TABLES
+
+    @property
+    def tables(self) -> dict[str, pd.DataFrame]:
+        """The frames by the name of their group in the file."""
+        return {"jobs": self.jobs, "intervals": self.intervals}
+
+    @property
+    def counted(self) -> str:
+        """How much there is, in a few words."""
+        return f"{len(self.jobs)} jobs, {len(self.intervals)} intervals"
+
+
+def summed(result: Result) -> dict[str, Any]:
+    """The attributes that follow from the rows."""
+    return {
+        "stop_reason": result.stop_reason,
+        "mean_jct_s": result.mean_jct_s,
+        "energy_j": float(result.energy_j),
+        "carbon_g": float(sum(row.carbon_g for row in result.intervals)),
+    }
+
+
+def write_cluster(path: str | Path, meta: Mapping[str, Any], result: Result) -> None:
+    """Write one whole results file, replacing what is there at once or not at all.
+
+    `meta` holds attributes of ATTRIBUTES and any others, and the two texts `input_toml` and `input_json`; what follows
+    from the rows is added. Raises InputError where nothing can be written there.
+    """
+    meta = {name: about.default for name, about in ATTRIBUTES.items()} | dict(meta) | summed(result)
+    texts = {"toml": meta.pop("input_toml", ""), "json": meta.pop("input_json", "{}")}
+    groups = [
+        Group(name, table, _DESCRIPTIONS[name], "job" if name == "jobs" else "interval")
+        for name, table in tables_of(result).items()
+    ]
+    replace_file(path, file_image(FORMAT, FORMAT_VERSION, meta, ATTRIBUTES, texts, groups))
+
+
+def tables_of(result: Result) -> dict[str, dict[str, Column]]:
+    """The rows as columns: {table: {column: Column}}."""
+    values = {
+        "jobs": {name: getattr(result.jobs, name) for name in TABLES["jobs"]},
+        "intervals": {name: [getattr(row, name) for row in result.intervals] for name in TABLES["intervals"]},
+    }
+    return {
+        table: {
+            name: Column(_as(values[table][name], about["dtype"]), about["unit"], about["doc"])
+            for name, about in names.items()
+        }
+        for table, names in TABLES.items()
+    }
+
+
+def _as(values: Any, dtype: str) -> np.ndarray:
+    return np.array(values, dtype=object if dtype == TEXT else f"<{dtype}")
+
+
+def open_cluster(path: str | Path) -> ClusterRun:
+    """Read one results file of a cluster. Raises InputError, in one line that names the file, as `open_run`."""
+    path = Path(path)
+    with admitted(path, FORMAT) as file:
+        fields = common(path, file, ATTRIBUTES, FORMAT_VERSION)
+        return ClusterRun(**fields, **{name: frame(file[name], about) for name, about in TABLES.items()})
+
+
+def facts(run: ClusterRun) -> dict[str, Any]:
+    """{name: value}, units in the names; NaN: not known, or there is none. Raises InputError where the file lacks
+    columns."""
+    if faults := run.schema_faults():
+        raise InputError(faults=faults)
+    jobs, rows = run.jobs, run.intervals
+    span_s = float(rows["clock_s"].iloc[-1]) if len(rows) else 0.0
+    lengths_s = (rows["clock_s"] - rows["clock_start_s"]).to_numpy()
+    done = jobs["jct_s"].dropna()
+    num_nodes = run.setting("cluster.num_nodes", 0)
+
+    def mean(name: str) -> float:
+        return float((rows[name] * lengths_s).sum() / span_s) if span_s else 0.0
+
+    return {
+        "path": str(run.path),
+        **{name: run.meta[name] for name in _TOLD},
+        "placement": str(run.setting("placement.kind", "unknown")),
+        "budget": str(run.setting("budget.kind", "unknown")),
+        "jobs_path": run.setting("jobs.path"),
+        "num_nodes": num_nodes,
+        "num_gpus": num_nodes * run.setting("cluster.gpus_per_node", 0),
+        "num_jobs": len(jobs),
+        "num_completed": len(done),
+        "mean_completed_jct_s": float(done.mean()),
+        "median_completed_jct_s": float(done.median()),
+        "p99_completed_jct_s": float(done.quantile(0.99)),
+        "clock_s": span_s,
+        **{f"{part}_energy_j": float(rows[f"{part}_energy_j"].sum()) for part in ("job", "host", "idle")},
+        **{f"mean_{name}": mean(name) for name in ("busy_gpus", "nodes_on", "stranded_gpus")},
+        "num_boots": int(rows["boots"].sum()),
+        "num_starts": int(jobs["starts"].sum()),
+        "num_migrations": int(jobs["migrations"].sum()),
+    }
+
+
+_TOLD = (
+    *(
+        "status",
+        "stop_reason",
+        "scenario",
+        "label",
+        "seed",
+        "scheduler",
+        "synthetic_jobs",
+        "energy_j",
+        "carbon_g",
+    ),
+    *("hpctrip_version", "git_commit", "git_dirty", "created_utc", "wall_s"),
+)
+
+
+def summary(run: ClusterRun) -> dict[str, str]:
+    """What a person asks of a simulated cluster: {question: answer}. Raises InputError where the file lacks columns."""
+    known = facts(run)
+    jct = (
+        f"{known['mean_completed_jct_s']:.1f} s mean, {known['median_completed_jct_s']:.1f} s median, "
+        f"{known['p99_completed_jct_s']:.1f} s 99th percentile"
+    )
+    kwh = {name: known[f"{name}energy_j"] / J_PER_KWH for name in ("", "job_", "host_", "idle_")}
+    trace = f"{known['jobs_path'] or 'a generator'}{' (synthetic)' if known['synthetic_jobs'] else ''}"
+    return {
+        "status": f"{known['status']}: {known['stop_reason']}",
+        "scenario": f"{known['scenario'] or 'unnamed'}, seed {known['seed']}",
+        "scheduler": f"{known['scheduler']}, placement {known['placement']}, budget {known['budget']}",
+        "cluster": f"{known['num_gpus']:,} GPUs on {known['num_nodes']:,} nodes",
+        "jobs": f"{known['num_completed']:,} of {known['num_jobs']:,} completed, from {trace}",
+        "job completion time": jct if known["num_completed"] else "no job was completed",
+        "simulated time": f"{known['clock_s'] / HOUR_S:.2f} h",
+        "energy": f"{kwh['']:.1f} kWh: jobs {kwh['job_']:.1f}, hosts {kwh['host_']:.1f}, "
+        f"idle GPUs {kwh['idle_']:.1f}",
+        "GPUs with a job": f"{known['mean_busy_gpus']:.1f} of {known['num_gpus']:,} on average",
+        "nodes on": f"{known['mean_nodes_on']:.1f} on average, {known['num_boots']:,} boots",
+        "starts": f"{known['num_starts']:,}, {known['num_migrations']:,} of them migrations",
+        "stranded GPUs": f"{known['mean_stranded_gpus']:.1f} free in partly used nodes on average",
+        "hpctrip": f"{known['hpctrip_version']}, {known['wall_s']:.1f} s, written {known['created_utc']}",
+    }
+
+
+@np.errstate(all="ignore")
+def verify_cluster(run: ClusterRun) -> list[Fault]:
+    """What in a file contradicts the schema, its checksums or itself; empty: sound."""
+    faults = [*run.schema_faults(), *checksum_faults(run)]
+    return faults or [Fault(f"{run.path}: {place}", problem) for place, problem in contradictions(run)]
+
+
+def contradictions(run: ClusterRun) -> Iterator[tuple[str, str]]:
+    """(where, what) of every column whose numbers do not follow from the others; of a file without `schema_faults`."""
+    jobs, rows = run.jobs, run.intervals
+    checks = {
+        "/jobs/jct_s": (jobs["jct_s"], jobs["end_s"] - jobs["submit_s"]),
+        "/intervals/energy_j": (
+            rows["energy_j"],
+            rows["job_energy_j"] + rows["host_energy_j"] + rows["idle_energy_j"],
+        ),
+        "/intervals/power_w": (rows["power_w"] * (rows["clock_s"] - rows["clock_start_s"]), rows["energy_j"]),
+        "/intervals/clock_start_s": (rows["clock_start_s"].iloc[1:], rows["clock_s"].iloc[:-1]),
+        "/jobs/energy_j": ([jobs["energy_j"].sum()], [rows["job_energy_j"].sum()]),
+        "/jobs/starts": ([jobs["starts"].sum()], [rows["starts"].sum()]),
+        "energy_j": ([run.meta["energy_j"]], [rows["energy_j"].sum()]),
+        "mean_jct_s": (
+            [run.meta["mean_jct_s"]],
+            [np.mean(jobs["jct_s"].to_numpy()) if len(jobs) else np.nan],
+        ),
+    }
+    for place, (found, expected) in checks.items():
+        same = np.isclose(found, expected, rtol=RELATIVE_TOLERANCE, atol=1e-6, equal_nan=True)
+        if not same.all():
+            at = int(np.flatnonzero(~same)[0])
+            yield (
+                place,
+                f"row {at}: is {np.asarray(found)[at]:g}, the other columns give {np.asarray(expected)[at]:g}",
+            )
+
+
+def diff_clusters(a: ClusterRun, b: ClusterRun) -> list[Difference]:
+    """What differs; empty: equal. Numbers are compared bit by bit. Raises InputError where a file lacks columns."""
+    if faults := a.schema_faults() + b.schema_faults():
+        raise InputError(faults=faults)
+    return [
+        *what_was_given(a, b),
+        *_table_changes(a, b, "jobs", "job"),
+        *_table_changes(a, b, "intervals", "interval"),
+    ]
+
+
+def _table_changes(a: ClusterRun, b: ClusterRun, table: str, key: str) -> Iterator[Difference]:
+    left, right = a.tables[table], b.tables[table]
+    if len(left) != len(right):
+        yield Difference("run", table, len(left), len(right))
+    else:
+        yield from changes(table, left, right, key)

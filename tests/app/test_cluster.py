@@ -1,0 +1,147 @@
+"""A simulated cluster from the command line to a results file, and what is done with that."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from hpctrip.record.cluster import open_cluster
+
+FEDERATED = Path(__file__).parents[1] / "record/version1.h5"
+TINY = ("jobs.num_jobs=8", "jobs.span_s=3600", "jobs.median_s=900", "cluster.num_nodes=4", "jobs.largest=8")
+
+
+def lines(*given):
+    return [part for line in given for part in ("-o", line)]
+
+
+@pytest.fixture(scope="module")
+def simulated(hpctrip, tmp_path_factory):
+    """`simulated(*lines)`: the results file of the tiny cluster with these `-o` lines."""
+
+    def run(*given, name="run"):
+        path = tmp_path_factory.mktemp("cluster") / f"{name}.h5"
+        ended = hpctrip("cluster", *lines(*TINY, *given), "--out", path)
+        assert ended.code == 0, ended.err
+        return path
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def fifo(simulated):
+    return simulated("scheduler.kind=fifo")
+
+
+def test_the_shipped_scenario_says_what_was_simulated(hpctrip, tmp_path):
+    path = tmp_path / "run.h5"
+    ended = hpctrip("cluster", "inputs/cluster/powerflow.toml", *lines(*TINY), "--out", path)
+    assert ended.code == 0, ended.err
+    assert "powerflow, placement buddy, budget none" in ended.out
+    assert "8 of 8 completed, from a generator (synthetic)" in ended.out
+    assert hpctrip("cluster", *lines(*TINY), "--out", path).code == 2, "it would have been overwritten"
+
+
+def test_a_file_holds_units_digests_and_what_was_read(fifo):
+    run = open_cluster(fifo)
+    assert run.jobs.attrs["units"]["energy_j"] == "J" and run.intervals.attrs["units"]["power_w"] == "W"
+    assert run.meta["scheduler"] == "fifo" and run.meta["synthetic_jobs"] and run.status == "finished"
+    assert run.meta["mean_jct_s"] == pytest.approx(run.jobs.jct_s.mean())
+    assert run.setting("cluster.host_w") == 600 and "jobs" in run.input_toml
+    assert not run.schema_faults()
+
+
+def test_show_export_verify_and_diff_take_it(hpctrip, simulated, fifo, tmp_path):
+    assert "job completion time" in hpctrip("show", fifo).out
+    assert hpctrip("show", "--status", fifo).out == "finished\n"
+    assert hpctrip("export", fifo, tmp_path).code == 0
+    assert json.loads((tmp_path / "meta.json").read_text())["input"]["scheduler"]["kind"] == "fifo"
+    assert len((tmp_path / "jobs.csv").read_text().splitlines()) == 9
+    assert hpctrip("verify", fifo).out == f"{fifo}: ok\n"
+    assert "equal: 8 jobs" in hpctrip("diff", fifo, simulated("scheduler.kind=fifo", "name=other")).out
+    other = hpctrip("diff", fifo, simulated("scheduler.kind=fifo", "seed=1"))
+    assert other.code == 1 and "input: seed: 0 | 1" in other.out and "jobs: " in other.out
+
+
+def test_verify_finds_what_was_changed_and_what_the_input_does_not_lead_to(hpctrip, fifo, tmp_path):
+    import h5py
+
+    from hpctrip.app.cluster.replay import simulated_again
+    from hpctrip.record.cluster import contradictions
+
+    changed = tmp_path / "changed.h5"
+    changed.write_bytes(fifo.read_bytes())
+    with h5py.File(changed, "r+") as file:
+        file["jobs/jct_s"][0] += 1
+    ended = hpctrip("verify", changed)
+    assert ended.code == 2 and "/jobs: does not match its checksum" in ended.err
+    run = open_cluster(fifo)
+    run.jobs.loc[2, "energy_j"] += 1000.0
+    assert "/jobs/energy_j" in dict(contradictions(run))
+    (fault,) = simulated_again(run)
+    assert "/jobs/energy_j, row 2" in str(fault) and "simulated again" in str(fault)
+
+
+def test_a_trace_is_replayed_only_from_where_the_user_says(hpctrip, tmp_path):
+    trace = tmp_path / "theirs.csv"
+    trace.write_text("submit_s,gpus,duration_s\n0,1,100\n5,2,200\n")
+    path = tmp_path / "run.h5"
+    given = ("jobs.kind=csv", f"jobs.path={trace}", "scheduler.kind=fifo")
+    assert hpctrip("cluster", *lines(*given), "--out", path).code == 0
+    assert "not replayed: it needs jobs.path" in hpctrip("verify", path).out
+    assert hpctrip("verify", path, "--data", trace).out == f"{path}: ok\n"
+    trace.write_text("submit_s,gpus,duration_s\n0,1,100\n5,2,201\n")
+    ended = hpctrip("verify", path, "--data", trace)
+    assert ended.code == 2 and "give the file that the run read" in ended.err
+
+
+def test_a_federated_run_and_a_cluster_are_not_compared(hpctrip, fifo):
+    hpctrip("diff", fifo, FEDERATED).check_refused(["one is a cluster's, the other a federated"])
+
+
+def test_a_scheduler_of_ones_own_is_a_plug_in(hpctrip, tmp_path):
+    plugin = tmp_path / "newest.py"
+    plugin.write_text(
+        "import numpy as np\n"
+        "from hpctrip.cluster.schedulers import SCHEDULERS, Scheduler\n\n"
+        "@SCHEDULERS.add\nclass Newest(Scheduler):\n"
+        '    """Last come, first served."""\n\n    kind = "newest"\n\n'
+        "    def plan(self, view):\n"
+        '        return view.in_order(np.argsort(-view.submit_s, kind="stable"))\n'
+    )
+    path = tmp_path / "run.h5"
+    given = lines(*TINY, "scheduler.kind=newest")
+    try:
+        assert hpctrip("cluster", *given, "--plugin", plugin, "--out", path).code == 0
+        assert "not replayed: the run was made with plug-ins" in hpctrip("verify", path).out
+        assert hpctrip("verify", path, "--plugin", plugin).out == f"{path}: ok\n"
+    finally:
+        from hpctrip.cluster.schedulers import SCHEDULERS
+
+        SCHEDULERS._classes.pop("newest", None)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["scheduler.kind=powerflwo"], "unknown scheduler; did you mean 'powerflow'?"),
+        (["cluster.num_nodes=0"], "cluster.num_nodes = 0: must be greater than or equal to 1"),
+        (["cluster.num_nodes=1", "cluster.gpus_per_node=2"], "asks for 4 GPUs, the cluster has 2"),
+        (["jobs.kind=csv", "jobs.path=/nowhere.csv"], "no such file"),
+        (["gpu.cap_w=50"], "cap_w = 50 is below what the lowest frequency draws"),
+        (["budget.kind=power"], "needs either watts or path"),
+        (["budget.kind=energy", "budget.kwh=1", "budget.period_s=1", "clock.round_s=0"], "needs rounds"),
+        (["models.tables=inputs"], "holds no .csv file"),
+        (["scheduler.eta=-1"], "scheduler.eta = -1"),
+        (["nodes=3"], "nodes: unknown key"),
+    ],
+)
+def test_bad_input_is_one_line(hpctrip, given, said):
+    hpctrip("cluster", *lines(*given)).check_refused([said])
+
+
+def test_fit_prints_parameters_and_errors(hpctrip, tmp_path):
+    (tmp_path / "m.csv").write_text("global_batch_size,1,2,4,8\n64,10,18,30,40\n128,5,9.5,17,28\n")
+    ended = hpctrip("cluster", "fit", tmp_path / "m.csv")
+    assert ended.code == 0 and "mean error" in ended.out and "gamma" in ended.out and "m  " in ended.out
+    hpctrip("cluster", "fit", tmp_path / "none.csv").check_refused(["no such file"])

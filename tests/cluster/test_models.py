@@ -1,0 +1,120 @@
+"""How fast jobs work and what they draw."""
+
+import numpy as np
+import pytest
+
+from hpctrip.base.errors import InputError
+from hpctrip.cluster.fit import fit
+from hpctrip.cluster.gpus import A40, A100, GPUS
+from hpctrip.cluster.models import FITTED, Models
+from hpctrip.cluster.profiles import FixedBatch, Speeds
+from hpctrip.cluster.step_time import StepTime
+from hpctrip.cluster.tables import read_throughputs
+
+FORM = StepTime(0.02, 0.001, 0.05, 0.002, 0.01, 0.001, 2.0)
+
+
+def test_a_step_is_the_norm_of_computing_and_exchanging():
+    assert FORM.seconds(16, 1, 1) == pytest.approx(0.036)
+    assert FORM.seconds(16, 4, 1) == pytest.approx(np.hypot(0.036, 0.012))
+    assert FORM.seconds(16, 16, 3) == pytest.approx(np.hypot(0.036, 0.054))
+
+
+def test_batches_that_are_accumulated_cost_their_computing():
+    assert FORM.seconds(16, 4, 1, accumulated=2) == pytest.approx(2 * 0.036 + np.hypot(0.036, 0.012))
+
+
+def test_frequency_slows_computing_alone():
+    slow = A100().slowdown(0.5)
+    assert slow == pytest.approx(0.146 + 0.854 / 0.5)
+    assert FORM.seconds(16, 4, 1, slow) == pytest.approx(np.hypot(0.036 * slow, 0.012))
+
+
+@pytest.mark.parametrize("kind", sorted(GPUS))
+def test_power_and_speed_rise_with_the_frequency(kind):
+    gpu = GPUS[kind]()
+    assert np.all(np.diff(gpu.full_power_w(gpu.frequencies)) > 0)
+    assert np.all(np.diff(gpu.slowdown(gpu.frequencies)) < 0)
+    assert np.all(gpu.power_w(gpu.frequencies, 0.0) >= gpu.idle_w)
+
+
+def test_the_least_energy_of_an_a100_is_a_quarter_less_for_a_fifth_more_time():
+    gpu, x = A100(), np.linspace(0.6, 1, 401)
+    energy = gpu.full_power_w(x) * gpu.slowdown(x)
+    best = energy.argmin()
+    assert 0.74 < x[best] < 0.80
+    assert 0.25 < 1 - energy[best] / energy[-1] < 0.31
+    assert 1.18 < gpu.slowdown(x[best]) < 1.26
+
+
+def test_a_capped_gpu_reaches_no_frequency_above_its_cap():
+    gpu = A40()
+    assert gpu.full_power_w(gpu.frequencies[-1]) <= 300 < gpu.full_power_w(gpu.frequencies[-1] + 0.001)
+    assert 0.8 < gpu.frequencies[-1] < 0.9
+
+
+def test_a_cap_below_the_lowest_clock_is_refused():
+    with pytest.raises(ValueError, match="cap_w = 100 is below what the lowest frequency draws"):
+        A100(cap_w=100.0)
+
+
+def test_the_form_finds_its_own_parameters_again(tmp_path):
+    path = tmp_path / "own.csv"
+    gpus = [1, 2, 4, 8, 16, 32]
+    rows = [
+        ",".join([str(batch), *(f"{1 / FORM.seconds(batch / n, n, -(-n // 8)):.12g}" for n in gpus)])
+        for batch in (64, 256)
+    ]
+    path.write_text("\n".join(["global_batch_size," + ",".join(map(str, gpus)), *rows]))
+    found = fit(read_throughputs(path, 8))
+    assert found.max_error < 1e-4
+    assert found.step_time.parameters == pytest.approx(FORM.parameters, rel=0.02)
+
+
+@pytest.mark.parametrize("model", sorted(FITTED))
+def test_elasticflows_tables_are_fitted_to_a_few_per_cent(model, published):
+    measured = read_throughputs(published(f"elasticflow/throughputs_A100/{model}.csv"), 8)
+    found = fit(measured)
+    assert 0.009 < found.mean_error < 0.032 and found.max_error < 0.12
+    ours = FITTED[model][1].seconds(measured.batch / measured.gpus, measured.gpus, measured.nodes)
+    assert np.abs(ours / measured.step_s - 1).mean() == pytest.approx(found.mean_error, abs=2e-4)
+
+
+def test_what_was_measured_holds_and_the_form_says_the_rest():
+    measured = {1: 0.1, 4: 0.04}
+    profile = FixedBatch("m", FORM, 64, 8, 8, measured)
+    fitted = FixedBatch("m", FORM, 64, 8, 8)
+    one = np.ones(1)
+    for gpus, step_s in measured.items():
+        assert profile.speed(gpus, 1, one)[0] == pytest.approx(1 / step_s)
+        slower = profile.speed(gpus, 1, 1.3 * one)[0] / profile.speed(gpus, 1, one)[0]
+        assert slower == pytest.approx(fitted.speed(gpus, 1, 1.3 * one)[0] / fitted.speed(gpus, 1, one)[0])
+    between = profile.speed(2, 1, one)[0] / fitted.speed(2, 1, one)[0]
+    ends = [profile.speed(n, 1, one)[0] / fitted.speed(n, 1, one)[0] for n in (1, 4)]
+    assert min(ends) <= between <= max(ends)
+
+
+def test_a_job_on_more_nodes_than_it_needs_is_slower_and_draws_less():
+    speeds = Speeds([FixedBatch("m", FORM, 64, 8, 8)], A100(), 8, 8)
+    packed, spread = speeds.at(0, 4, 1), speeds.at(0, 4, 4)
+    assert np.all(spread[0] < packed[0]) and np.all(spread[1] < packed[1])
+    assert speeds.rate[0, 4] == pytest.approx(packed[0])
+    assert speeds.rate[0, 0].sum() == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("global_batch_size,1,two\n64,1,2\n", "column 'two' is no number of GPUs"),
+        ("batch,1\n64,1\n", "has no column 'global_batch_size'"),
+        ("global_batch_size,1\n64,-1\n", "line 2: 1 = '-1' is no number of steps per second"),
+        ("global_batch_size,1\n64,0\n", "holds no measurement"),
+        ("global_batch_size,1\n0,1\n", "global_batch_size = '0' is no batch size"),
+        ("global_batch_size,1,2\n64,1,nan\n", "holds 1 measurements, the form has 7 parameters"),
+    ],
+)
+def test_a_bad_table_is_one_line(text, said, tmp_path):
+    (tmp_path / "m.csv").write_text(text)
+    with pytest.raises(InputError) as error:
+        Models(tables=str(tmp_path)).catalogue(8).profile("m", 64)
+    assert said in str(error.value) and len(str(error.value).splitlines()) == 1
