@@ -18,7 +18,7 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic.fields import FieldInfo
 
-from hpctrip.base.component import Component
+from hpctrip.base.component import Component, registry_of
 
 _T = TypeVar("_T")
 _NEUTRAL = "changes no result"
@@ -65,6 +65,27 @@ def _marked(component: Component, marks: set[str], prefix: str = "") -> Iterator
             yield prefix + name
         elif isinstance(value, Component):
             yield from _marked(value, marks, f"{prefix}{name}.")
+
+
+def chosen(component: Component) -> dict[str, Any]:
+    """{dotted key: value} of the keys whose value is not the default, kinds included: a key that is added later, and
+    that an input does not name, makes no other input."""
+    return dict(_chosen(component))
+
+
+def _chosen(component: Component, prefix: str = "", default: object = None) -> Iterator[tuple[str, Any]]:
+    """`default`: what stands where the whole table is absent; None: the defaults of its class."""
+    for name, field in type(component).model_fields.items():
+        value = getattr(component, name)
+        registry = registry_of(field)
+        same_class = type(default) is type(component)
+        known = getattr(default, name) if same_class else field.get_default(call_default_factory=True)
+        if registry and value.kind != registry.default:
+            yield f"{prefix}{name}.kind", value.kind
+        if isinstance(value, Component):
+            yield from _chosen(value, f"{prefix}{name}.", known)
+        elif value != known:
+            yield prefix + name, value
 
 
 def without(table: Flat, keys: Iterable[str]) -> dict[str, Any]:

@@ -12,11 +12,15 @@ from typing import Any
 from hpctrip.app.experiment import Input, demonstration, laid_over, read_given, resolve, seen_from_here
 from hpctrip.app.sources import files_of_input
 from hpctrip.base.errors import Fault, InputError
-from hpctrip.base.identity import flat, identity, neutral_keys, without
+from hpctrip.base.identity import chosen, flat, identity, neutral_keys, without
 from hpctrip.base.inputs import Tables, deep, resolved
 from hpctrip.base.plugins import Extensions
 from hpctrip.base.sources import PLUGINS, Source
 from hpctrip.study.file import MOST_RUNS, Axis, StudyFile
+
+RULES = 1
+"""Raised where the same input comes to mean other numbers, by another default or another rule: runs of before are then
+stale. A key that is added needs no such thing, where its default means what was done before."""
 
 
 @dataclass(frozen=True)
@@ -178,7 +182,8 @@ class _Reader:
         settings = without(flat(resolved(experiment)), [*neutral_keys(experiment), PLUGINS])
         settings = without(settings, [source.key for source in sources])
         contents = sorted([source.key, source.digest] for source in sources)
-        return settings, tuple(sources), identity(settings | {"sources": contents})
+        given_keys = {key: value for key, value in chosen(experiment).items() if key in settings}
+        return settings, tuple(sources), identity(given_keys | {"sources": contents, "rules": RULES})
 
 
 @dataclass

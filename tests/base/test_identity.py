@@ -6,7 +6,7 @@ import pytest
 from pydantic import Field
 
 from hpctrip.base.component import Component, Registry
-from hpctrip.base.identity import Neutral, differing, flat, identity, neutral_keys, without
+from hpctrip.base.identity import Neutral, chosen, differing, flat, identity, neutral_keys, without
 
 TOYS = Registry("toy", default="ball")
 
@@ -16,6 +16,12 @@ class Ball(Component):
     kind = "ball"
     radius: float = 1.0
     maker: Neutral[str | None] = None
+
+
+@TOYS.add
+class Kite(Component):
+    kind = "kite"
+    length: float = 3.0
 
 
 class Paper(Component):
@@ -31,6 +37,33 @@ class Box(Component):
 
 def test_neutral_keys_are_found_in_nested_tables_and_those_that_a_kind_chooses():
     assert neutral_keys(Box.model_validate({})) == ["name", "toy.maker", "paper"]
+
+
+class Shelf(Component):
+    box: Box = Box(size=5.0)
+    books: int = 0
+
+
+@pytest.mark.parametrize(
+    ("given", "keys"),
+    [
+        ({}, {}),
+        ({"toy": {"kind": "ball", "radius": 1.0}, "size": 2.0}, {}),
+        ({"toy": {"radius": 4}}, {"toy.radius": 4.0}),
+        ({"toy": {"kind": "kite"}}, {"toy.kind": "kite"}),
+        (
+            {"toy": {"kind": "kite", "length": 5}, "size": 1},
+            {"toy.kind": "kite", "toy.length": 5.0, "size": 1.0},
+        ),
+    ],
+)
+def test_what_was_chosen_is_what_is_not_the_default(given, keys):
+    assert chosen(Box.model_validate(given)) == keys
+
+
+def test_a_table_has_the_defaults_of_where_it_stands():
+    assert chosen(Shelf.model_validate({"box": {"size": 5.0}})) == {}
+    assert chosen(Shelf.model_validate({"box": {"size": 2.0}, "books": 1})) == {"box.size": 2.0, "books": 1}
 
 
 def test_an_input_without_its_neutral_keys_keeps_what_only_begins_like_one():

@@ -1,0 +1,34 @@
+"""An input means the same tomorrow: runs are kept by what was chosen in their input, so defaults must stay."""
+
+import json
+from pathlib import Path
+
+from hpctrip.app.experiment import Experiment
+from hpctrip.base.reference import sections
+from hpctrip.study.grid import RULES
+
+KNOWN = Path(__file__).with_name("defaults.json")
+
+
+def defaults():
+    """{key, after its table and kind: default} of all keys that can change a result."""
+    found = {}
+    for section in sections(Experiment):
+        for key in section.keys:
+            if not key.neutral:
+                found[" ".join((*section.path, key.name))] = key.default
+        if section.kind and section.is_default:
+            found[f"{section.table} kind"] = section.kind
+    return found
+
+
+def test_no_default_has_changed_under_the_same_rules():
+    """Where one must: raise RULES, and write `defaults.json` anew with `python tests/study/test_defaults.py`. A key
+    that is new is added in the same way, without raising RULES, where its default means what was done before."""
+    known, now = json.loads(KNOWN.read_text()), defaults()
+    assert known.pop("rules") == RULES
+    assert {key: now[key] for key in known} == known  # other tests may have added kinds of their own
+
+
+if __name__ == "__main__":
+    KNOWN.write_text(json.dumps({"rules": RULES} | defaults(), indent=0) + "\n")
