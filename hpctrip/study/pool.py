@@ -15,6 +15,7 @@ import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from hpctrip.app.sources import WORKLOAD
 from hpctrip.base.errors import InputError
 from hpctrip.base.identity import differing
 from hpctrip.base.inputs import Tables
@@ -141,8 +142,6 @@ def unlike(run: Run, entry: Entry) -> str:
     read = read_sources(run.meta["sources"], str(run.path))
     code = [{s.digest for s in sources if s.key == PLUGINS} for sources in (read, entry.sources)]
     files = [
-        pair[0].key
-        for pair in differing_sources(read, entry.sources)
-        if not pair[0].key.startswith("workload.")
+        pair[0].key for pair in differing_sources(read, entry.sources) if not pair[0].key.startswith(WORKLOAD)
     ]
     return ", ".join([*keys, *files, *([PLUGINS] if code[0] != code[1] else [])])
