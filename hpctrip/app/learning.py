@@ -19,7 +19,7 @@ from hpctrip.base.inputs import resolved
 from hpctrip.base.sources import PLUGINS, Source, named_files
 from hpctrip.learn.params import digest
 
-CODE = ("learn", "base/rng.py", "ranks/placement.py", "app/host.py")
+CODE = ("learn", "base/rng.py", "ranks/placement.py", "app/aggregator.py", "app/host.py", "app/loop.py")
 """The files and folders of hpctrip that training consists of."""
 
 

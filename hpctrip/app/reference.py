@@ -12,6 +12,7 @@ from hpctrip.app.keys import known_sections
 from hpctrip.base.bounds import LARGEST, LARGEST_INTEGER, LONGEST_LIST, LONGEST_TEXT
 from hpctrip.base.errors import EXIT_CODES
 from hpctrip.base.reference import Key, Section
+from hpctrip.base.text import markdown_table
 from hpctrip.base.units import units
 
 
@@ -41,7 +42,7 @@ def _index(top: Section, tables: dict[str, list[Section]]) -> Iterator[str]:
     )
     yield _keys_table(top.keys)
     yield "## Tables"
-    yield _table(
+    yield markdown_table(
         ("table", "kinds", "what it is"),
         [
             (
@@ -64,7 +65,7 @@ def _index(top: Section, tables: dict[str, list[Section]]) -> Iterator[str]:
         'A key with a unit takes a number in the SI unit, or a text with any of these units: `"1.5 GB"`, `"20 ms"`, '
         '`"100 miles"`, `"1 Gbps"`.'
     )
-    yield _table(
+    yield markdown_table(
         ("of", "units", "other names"),
         [(dimension, *(_codes(found) for found in both)) for dimension, both in units().items()],
     )
@@ -87,7 +88,7 @@ def _table_page(table: str, found: list[Section]) -> Iterator[str]:
 
 def _keys_table(keys: Iterable[Key]) -> str:
     head = ("key", "value", "default", "bounds", "unit", "meaning")
-    return _table(
+    return markdown_table(
         head,
         [
             (
@@ -111,7 +112,7 @@ def _commands_page(cli: click.Command) -> Iterator[str]:
     yield "# Commands"
     yield from _command(cli, "hpctrip")
     yield "## Exit codes"
-    yield _table(("code", "meaning"), [(str(code), meaning) for code, meaning in EXIT_CODES.items()])
+    yield markdown_table(("code", "meaning"), [(str(code), meaning) for code, meaning in EXIT_CODES.items()])
 
 
 def _command(command: click.Command, path: str, above: click.Context | None = None) -> Iterator[str]:
@@ -123,21 +124,11 @@ def _command(command: click.Command, path: str, above: click.Context | None = No
     yield inspect.cleandoc(command.help or "")
     records = [param.get_help_record(context) for param in command.get_params(context)]
     described = [(f"`{option}`", meaning) for option, meaning in filter(None, records) if meaning]
-    yield _table(("option", "meaning"), described)
+    yield markdown_table(("option", "meaning"), described)
     if isinstance(command, click.Group):
         for name in command.list_commands(context):
             if below := command.get_command(context, name):
                 yield from _command(below, f"{path} {name}", context)
-
-
-def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    lines = [head, ("---",) * len(head), *rows]
-    return "\n".join("| " + " | ".join(map(_cell, line)) + " |" for line in lines)
-
-
-def _cell(text: str) -> str:
-    """A text in one line whose bars do not end the cell."""
-    return " ".join(text.split()).replace("|", r"\|")
 
 
 def _codes(texts: Iterable[str]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 SCREEN_BYTES = 3500
@@ -52,6 +52,16 @@ def screenful(lines: Sequence[str]) -> Iterator[str]:
 def printable_toml(text: str) -> str:
     """TOML text with what is not printable in its strings escaped as TOML does: it means the same."""
     return "".join(c if c.isprintable() or c == "\n" else f"\\U{ord(c):08X}" for c in text)
+
+
+def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table in Markdown: every cell in one line, whose bars do not end it."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(map(_cell, line))} |" for line in lines)
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", r"\|")
 
 
 def shown(value: Any) -> str:

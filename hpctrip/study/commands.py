@@ -18,7 +18,7 @@ from hpctrip.ranks.launched import launched_size
 
 if TYPE_CHECKING:
     from hpctrip.study.ledger import Line
-    from hpctrip.study.studies import Study
+    from hpctrip.study.studies import Asked, Study
 
 RESULTS = "results/studies"
 
@@ -103,10 +103,15 @@ def study(path: str | None, **asked: Any) -> None:
 
 
 def _read(path: str, asked: dict[str, Any]) -> list[Study]:
-    from hpctrip.study.studies import Asked, found_file, read_studies
+    from hpctrip.study.studies import found_file, read_studies
 
-    given = Asked(Path(asked["out"]), asked["overrides"], asked["plugins"], asked["small"])
-    return read_studies(found_file(path), given)
+    return read_studies(found_file(path), _asked(asked))
+
+
+def _asked(asked: dict[str, Any]) -> Asked:
+    from hpctrip.study.studies import Asked
+
+    return Asked(Path(asked["out"]), asked["overrides"], asked["plugins"], asked["small"])
 
 
 def _study(path: str, asked: dict[str, Any]) -> None:
@@ -133,9 +138,7 @@ def _submit(path: str, studies: list[Study], todo: list[Line], asked: dict[str, 
     if not todo:
         click.echo("nothing is left to make")
         return
-    words = [path, "--out", asked["out"], *(["--small"] if asked["small"] else [])]
-    words += [word for line in asked["overrides"] for word in ("-o", line)]
-    words += [word for file in asked["plugins"] for word in ("--plugin", file)]
+    words = [path, "--out", asked["out"], *_asked(asked).words]
     job = submit(studies, todo, asked["at_once"], words, **{name: asked[name] for name in SITE})
     click.echo(f"job {job}: {len(todo)} runs as tasks of an array")
     click.echo(f"table and figures, once it is over: python -m hpctrip study {shlex.join(words)}")

@@ -22,7 +22,7 @@ def draw(pictures: Sequence[Picture], ledger: Ledger, lines: Sequence[Line]) -> 
         return []
     from hpctrip.figures import FIGURES  # heavy
 
-    runs = [_called(ledger.runs.whole(line.entry), line.entry.label) for line in finished]
+    runs = [called(ledger.runs.whole(line.entry), line.entry.label) for line in finished]
     said = []
     for number, picture in enumerate(pictures):
         twice = [other.name for other in pictures[:number]].count(picture.name)
@@ -40,7 +40,7 @@ def draw(pictures: Sequence[Picture], ledger: Ledger, lines: Sequence[Line]) -> 
     return said
 
 
-def _called(run: Run, label: str | None) -> Run:
+def called(run: Run, label: str | None) -> Run:
     """The run under the study's name for it: its file may have been made by another study."""
     return replace(run, meta=run.meta | {"label": label or ""})
 

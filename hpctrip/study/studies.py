@@ -66,6 +66,13 @@ class Asked:
     plugins: Sequence[str] = ()
     small: bool = False
 
+    @property
+    def words(self) -> list[str]:
+        """What asks for it on a command line, but for the folder."""
+        lines = [word for line in self.overrides for word in ("-o", line)]
+        code = [word for file in self.plugins for word in ("--plugin", file)]
+        return [*(["--small"] if self.small else []), *lines, *code]
+
 
 def read_studies(path: str, asked: Asked) -> list[Study]:
     """The study in a file, or those that it includes, in order. Raises InputError with everything that is wrong in the

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from hpctrip.base.text import markdown_table
 from hpctrip.figures.common.intervals import Times, mean_and_interval, times
 from hpctrip.figures.common.plot import aligned
 from hpctrip.record.reader import Run
@@ -105,9 +106,7 @@ def printed(table: Sequence[Row]) -> list[str]:
 
 def markdown(table: Sequence[Row], title: str) -> str:
     """The table in Markdown."""
-    cells = [HEAD, ("---",) * len(HEAD), *(_cells(row) for row in table)]
-    lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in cells]
-    return f"# {title}\n\n" + "\n".join(lines) + "\n"
+    return f"# {title}\n\n{markdown_table(HEAD, map(_cells, table))}\n"
 
 
 def frame(table: Sequence[Row]) -> pd.DataFrame:

@@ -1,11 +1,14 @@
 """What learning depends on makes its key, and nothing else does."""
 
+from pathlib import Path
+
 import pytest
 import torch
 
+import hpctrip
 from hpctrip.app.experiment import Experiment, read_input
 from hpctrip.app.host import Host
-from hpctrip.app.learning import code_digest, learned_tables, learning_key
+from hpctrip.app.learning import CODE, code_digest, learned_tables, learning_key
 from hpctrip.app.sources import sources_of
 from hpctrip.base.identity import neutral_keys, unlearned_keys
 from hpctrip.base.sources import PLUGINS, Source
@@ -102,3 +105,8 @@ def test_so_do_the_machine_and_hpctrips_own_code(usual, tmp_path, monkeypatch):
     (tmp_path / "learn" / "models" / "cnn.py").touch()
     code_digest.cache_clear()
     assert len({before, code_digest(tmp_path), code_digest()}) == 3
+
+
+def test_the_code_that_trains_is_where_it_is_looked_for():
+    package = Path(hpctrip.__file__).parent
+    assert [name for name in CODE if not (package / name).exists()] == []

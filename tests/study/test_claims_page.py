@@ -5,6 +5,8 @@ import json
 import pytest
 from click.testing import CliRunner
 
+from hpctrip.app.experiment import Experiment
+from hpctrip.base.reference import sections
 from hpctrip.study.claims import command, gather
 from hpctrip.study.studies import Asked, found_file, read_studies
 
@@ -82,3 +84,9 @@ def test_other_programs_get_one_object_a_claim(folder, claims):
 def test_runs_of_another_input_are_not_taken_for_these(folder, claims):
     printed = claims(folder, "--small", "-o", "sites.num_sites=30")
     assert printed.splitlines()[-3] == "28 claims: 28 not run"
+
+
+def test_the_constants_that_are_told_are_keys_of_the_input():
+    known = {f"{section.table}.{key.name}" for section in sections(Experiment) for key in section.keys}
+    kinds = {f"{section.table}.kind" for section in sections(Experiment) if section.kind}
+    assert set(gather.CONSTANTS) <= known | kinds

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
-from hpctrip.app.arguments import FILE, plugins_option
+from hpctrip.app.arguments import FILE, format_option, plugins_option
 from hpctrip.base.text import printable
 from hpctrip.study.commands import RESULTS
 
@@ -18,11 +17,14 @@ from hpctrip.study.commands import RESULTS
 @click.option("-o", "overrides", multiple=True, metavar="KEY=VALUE", help="As the studies were given it.")
 @plugins_option
 @click.option("--to", type=FILE, metavar="DIR", help="Where claims.md and claims.html go; absent: into DIR.")
-@click.option(
-    "--format", "form", type=click.Choice(["text", "json"]), default="text", help="What is printed."
-)
+@format_option
 def claims(
-    folder: str, small: bool, overrides: tuple[str, ...], plugins: tuple[str, ...], to: str | None, form: str
+    folder: str,
+    small: bool,
+    overrides: tuple[str, ...],
+    plugins: tuple[str, ...],
+    to: str | None,
+    as_json: bool,
 ) -> None:
     """Check every claim of the paper against the studies in DIR (default: results/studies).
 
@@ -30,6 +32,7 @@ def claims(
     claims.md with the studies' figures beside it, and claims.html with all of it in one file. What was not run is said;
     nothing is made here: that is `hpctrip study paper`.
     """
+    from hpctrip.base.json import json_text
     from hpctrip.base.output import replace_file
     from hpctrip.study.claims.gather import gathered
     from hpctrip.study.studies import Asked
@@ -42,8 +45,8 @@ def claims(
         replace_file(file, text.encode())
     for name, picture in page.pictures.items():
         replace_file(goes / name, picture.read_bytes())
-    if form == "json":
-        click.echo(json.dumps(page.plain, indent=1))
+    if as_json:
+        click.echo(json_text(page.plain))
         return
     for line in page.lines:
         click.echo(printable(line, 1000))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from hpctrip.base.identity import differing, flat
 from hpctrip.base.inputs import resolved
@@ -11,6 +11,7 @@ from hpctrip.record.reader import Run
 from hpctrip.study.claims.page import Page
 from hpctrip.study.claims.paper import CLAIMS
 from hpctrip.study.ledger import Line
+from hpctrip.study.pictures import called
 from hpctrip.study.studies import Asked, Study, found_file, read_studies
 
 PAPER = "paper"
@@ -50,12 +51,7 @@ def _variants(study: Study, finished: Sequence[Line]) -> Iterator[tuple[str, lis
     """(label, its finished seeds) of every variant that has one."""
     for label in dict.fromkeys(line.entry.variant for line in finished):
         same = [line.entry for line in finished if line.entry.variant == label]
-        yield label, [_called(study.ledger.runs.whole(entry), label) for entry in same]
-
-
-def _called(run: Run, label: str) -> Run:
-    """The run under this study's name for it."""
-    return replace(run, meta=run.meta | {"label": label})
+        yield label, [called(study.ledger.runs.whole(entry), label) for entry in same]
 
 
 def _facts(study: Study, finished: Sequence[Line]) -> Iterator[str]:
@@ -84,8 +80,8 @@ def _facts(study: Study, finished: Sequence[Line]) -> Iterator[str]:
 
 def _commands(studies: Sequence[Study], asked: Asked) -> Iterator[str]:
     """What repeats it all."""
-    words = [*(["--small"] if asked.small else []), *(f"-o {line}" for line in asked.overrides)]
-    rest = " ".join([*words, f"--out {asked.folder}"])
+    folder = str(asked.folder)
     for study in studies:
-        yield f"repeat {study.file.name}: python -m hpctrip study {study.file.name} {rest}"
-    yield f"repeat this page: python -m hpctrip claims {' '.join([str(asked.folder), *words])}"
+        words = ["python", "-m", "hpctrip", "study", study.file.name, *asked.words, "--out", folder]
+        yield f"repeat {study.file.name}: {shlex.join(words)}"
+    yield f"repeat this page: {shlex.join(['python', '-m', 'hpctrip', 'claims', folder, *asked.words])}"

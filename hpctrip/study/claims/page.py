@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from hpctrip.base.text import markdown_table
 from hpctrip.study.claims.base import Claim, Finding, Verdict
 
 HEAD = ("figure", "claim", "paper", "ours (95 % interval)", "ordering", "magnitude", "seeds", "study")
@@ -66,9 +67,8 @@ class Page:
     @property
     def markdown(self) -> str:
         """The page as Markdown; pictures are linked by their names."""
-        table = [HEAD, ("---",) * len(HEAD), *self.rows]
         lines = ["# The paper's claims, checked", "", f"{self.summary}. {METHOD}", ""]
-        lines += [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in table]
+        lines += [markdown_table(HEAD, self.rows)]
         lines += ["", "## What was run", "", *(f"* {fact}" for fact in self.facts)]
         for name in self.pictures:
             lines += ["", f"![{_caption(name)}]({name})"]
