@@ -11,6 +11,7 @@ PACKAGE = Path(__file__).parents[1] / "hpctrip"
 LAYERS = [  # lower ones first; packages of one layer do not know each other
     {"base"},
     {"sim", "cluster"},
+    {"joint"},
     {"learn"},
     {"device"},
     {"ranks"},
@@ -24,6 +25,7 @@ FORBIDDEN = {  # what each package must not import from outside
     "base": {"torch", "mpi4py", "h5py", "pandas"},
     "sim": {"torch", "mpi4py", "h5py"},
     "cluster": {"torch", "mpi4py", "h5py"},
+    "joint": {"torch", "mpi4py", "h5py"},
     "learn": {"mpi4py", "h5py"},
     "device": {"mpi4py", "h5py"},
     "ranks": {"h5py", "pandas"},

@@ -24,6 +24,7 @@ from hpctrip.base.files import PathName
 from hpctrip.base.identity import Neutral, Unlearned
 from hpctrip.base.inputs import Tables, merge, read_layers, resolved, validate
 from hpctrip.base.plugins import NO_EXTENSIONS, Extensions
+from hpctrip.joint import cluster_power  # noqa: F401  adds the power model "cluster"
 from hpctrip.learn.aggregate import SERVERS
 from hpctrip.learn.compression import COMPRESSIONS
 from hpctrip.learn.engines import EngineChoice

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 from pydantic import Field
 
 from hpctrip.base.component import Component
@@ -56,6 +58,10 @@ class ClusterScenario(Component):
     frequency: FREQUENCIES.field() = Field(default_factory=dict, validate_default=True)
     budget: BUDGETS.field() = Field(default_factory=dict, validate_default=True)
     clock: Clock = Clock()
+
+    def replica(self, number: int) -> Self:
+        """The same cluster with other random draws; number 0 is itself."""
+        return self.model_copy(update={"seed": self.seed + number, "jobs": self.jobs.replica(number)})
 
     def trace(self) -> Jobs:
         """The jobs. Raises InputError where they are not what they should be, or do not fit the cluster."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Self
 
 import numpy as np
 from pydantic import Field
@@ -57,6 +58,10 @@ class Trace(Component):
     def raw(self, catalogue: Catalogue) -> Raw:
         """The jobs of the trace. Raises InputError that names the line that is wrong."""
         raise NotImplementedError
+
+    def replica(self, number: int) -> Self:
+        """Other jobs of the same sort, where they are made up; number 0 is itself. A trace has no others."""
+        return self
 
     def jobs(self, catalogue: Catalogue, seed: int) -> Jobs:
         """The jobs, in the order of their submission, from time 0. A job whose model is not known trains one of the

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 import numpy as np
 from pydantic import Field
 
@@ -34,6 +36,10 @@ class Synthetic(Trace):
     """No duration is longer."""
     synthetic_seed: int = Field(0, ge=0)
     """Seed of the trace; apart from the run's seed, so that all runs see the same jobs."""
+
+    def replica(self, number: int) -> Self:
+        """The jobs of another seed."""
+        return self.model_copy(update={"synthetic_seed": self.synthetic_seed + number})
 
     def raw(self, catalogue: Catalogue) -> Raw:
         """Drawn from (synthetic_seed, "jobs")."""

@@ -1,0 +1,1 @@
+"""Where the two simulated systems meet: sites of a federation that are GPU clusters."""
