@@ -61,6 +61,18 @@ SMALL_WORKLOADS = {
 """What makes the others as small."""
 PLAN = ("plan", "--samples-per-second", 100, "--rounds", 2)
 
+VALUES = st.one_of(
+    st.sampled_from(
+        [0, 1, -1, 2, 7, 2**31, 2**63, -(2**63), 10**30, 0.0, -0.0, 0.5, 1.0, 1e-300, 1e300, float("nan"),
+         float("inf"), True, False, "", "x", "1.5 GB", "1000 mi", "-3 s", "1e999 s", "5 min", "auto", "\x00",
+         "nan", [], [1], ["x"], {}, {"kind": "x"}, [[0.5, 0.5], [1.0, 1.0]]]
+    ),
+    st.integers(-5, 300),
+    st.floats(-2, 2),
+    st.text(max_size=8),
+)  # fmt: skip
+"""What a key may be set to."""
+
 many = settings(
     max_examples=EXAMPLES,
     suppress_health_check=[

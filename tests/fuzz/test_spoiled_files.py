@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tomli_w
-from fuzzing import PLAN, SMALL, SMALL_WORKLOADS, accepted_or_refused, hpctrip, many, spoiled
+from fuzzing import PLAN, SMALL, SMALL_WORKLOADS, VALUES, accepted_or_refused, hpctrip, many, spoiled
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -28,17 +28,6 @@ from hpctrip.record.reader import open_run
 from hpctrip.record.verify import verify
 
 # input files
-
-VALUES = st.one_of(
-    st.sampled_from(
-        [0, 1, -1, 2, 7, 2**31, 2**63, -(2**63), 10**30, 0.0, -0.0, 0.5, 1.0, 1e-300, 1e300, float("nan"),
-         float("inf"), True, False, "", "x", "1.5 GB", "1000 mi", "-3 s", "1e999 s", "5 min", "auto", "\x00",
-         "nan", [], [1], ["x"], {}, {"kind": "x"}, [[0.5, 0.5], [1.0, 1.0]]]
-    ),
-    st.integers(-5, 300),
-    st.floats(-2, 2),
-    st.text(max_size=8),
-)  # fmt: skip
 
 
 @st.composite
