@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from hpctrip.base.errors import InputError
 from hpctrip.cluster.budgets.base import J_PER_KWH
 from hpctrip.cluster.rows import IntervalRow
 
@@ -36,6 +37,10 @@ class Counts(NamedTuple):
     num_running: int
     num_waiting: int
     stranded_gpus: int
+
+
+MOST_INTERVALS = 1_000_000
+"""Of one simulation: its results are held in memory."""
 
 
 @dataclass
@@ -78,10 +83,16 @@ class Meter:
         self._clock_s = clock_s
 
     def close(self, counts: Counts) -> None:
-        """End the interval here. One of no length leaves no row."""
+        """End the interval here. One of no length leaves no row. InputError where there are too many."""
         span_s = self._clock_s - self._start_s
         if span_s <= 0:
             return
+        if len(self.rows) == MOST_INTERVALS:
+            raise InputError(
+                f"clock.sample_s = {self.sample_s:g}",
+                f"{self._clock_s:g} simulated seconds and more are over {MOST_INTERVALS:,} intervals",
+                "make them longer, or end the simulation earlier by clock.stop_s",
+            )
         jobs_j, hosts_j, idle_j, grams, busy, nodes = self._sums.tolist()
         total_j = jobs_j + hosts_j + idle_j
         before, self._before = self._before, counts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from hpctrip.base.component import Component
 from hpctrip.base.errors import InputError
@@ -29,13 +29,19 @@ class Clock(Component):
     """When the scheduler decides, what a restart costs, and when the simulation ends at the latest."""
 
     round_s: Seconds = Field(60.0, ge=0, le=1e6)
-    """Decisions are made at multiples of this time, after a job came or went; 0: at once."""
+    """Decisions are made at multiples of this time, 1 s or longer, after a job came or went; 0: at once."""
     restart_s: Seconds = Field(30.0, ge=0, le=1e6)
     """Time without progress after every start of a job on other GPUs, the first too. They draw their full power."""
-    sample_s: Seconds = Field(600.0, gt=0, le=1e9)
+    sample_s: Seconds = Field(600.0, ge=1, le=1e9)
     """Length of an interval in the results."""
     stop_s: Seconds = Field(1e9, gt=0, le=1e9)
     """The simulation ends at this time, whatever jobs are left."""
+
+    @model_validator(mode="after")
+    def _rounds(self) -> Self:
+        if 0 < self.round_s < 1:
+            raise ValueError(f"round_s = {self.round_s:g} is neither 0 nor 1 s or longer")
+        return self
 
 
 class ClusterScenario(Component):

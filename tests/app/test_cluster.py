@@ -133,11 +133,18 @@ def test_a_scheduler_of_ones_own_is_a_plug_in(hpctrip, tmp_path):
         (["budget.kind=energy", "budget.kwh=1", "budget.period_s=1", "clock.round_s=0"], "needs rounds"),
         (["models.tables=inputs"], "holds no .csv file"),
         (["scheduler.eta=-1"], "scheduler.eta = -1"),
+        (["clock.round_s=0.5"], "round_s = 0.5 is neither 0 nor 1 s or longer"),
         (["nodes=3"], "nodes: unknown key"),
     ],
 )
 def test_bad_input_is_one_line(hpctrip, given, said):
     hpctrip("cluster", *lines(*given)).check_refused([said])
+
+
+def test_a_simulation_of_too_many_intervals_is_refused(hpctrip, monkeypatch):
+    monkeypatch.setattr("hpctrip.cluster.meter.MOST_INTERVALS", 20)
+    given = lines(*TINY, "clock.sample_s=100")
+    hpctrip("cluster", *given).check_refused(["clock.sample_s = 100", "over 20 intervals", "clock.stop_s"])
 
 
 def test_fit_prints_parameters_and_errors(hpctrip, tmp_path):

@@ -211,11 +211,11 @@ def test_powerflow_spends_its_budget_and_no_more(view):
 
 def test_powerflow_stays_below_the_power_that_there_is(view):
     given = view([4, 5, 6], [1, 1, 1], nodes=4, limit_w=2000.0)
-    chosen = plan("powerflow", given, eta=None)
+    chosen = plan("powerflow", given, eta="none")
     hosts_w = chosen.gpus.sum() * 75
     watts = given.speeds.power_w[given.profile, chosen.gpus, chosen.frequency].sum() + hosts_w
     assert 1000 < watts <= 2000
-    assert plan("powerflow", view([4], [1], limit_w=10.0), eta=None).gpus.tolist() == [0]
+    assert plan("powerflow", view([4], [1], limit_w=10.0), eta="none").gpus.tolist() == [0]
 
 
 def test_powerflow_does_not_restart_a_job_for_little(view):
