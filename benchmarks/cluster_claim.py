@@ -1,7 +1,7 @@
 """The claim of PowerFlow's abstract as a table: average job completion time at equal energy, baseline over PowerFlow.
 
     python benchmarks/cluster_claim.py SCENARIO.toml [-o KEY=VALUE]... [--loads 1 2 3] [--baselines fifo tiresias ...]
-        [--accounts off+hosts always-on+hosts off always-on] [--out TABLE.csv]
+        [--accounts off+hosts always-on+hosts ...] [--out TABLE.csv]
 
 Every baseline is simulated, and PowerFlow with many etas; of those that need no more energy than the baseline, the one
 with the least average completion time is taken. A ratio above 1: PowerFlow's jobs are done sooner. The axes are the
@@ -15,6 +15,7 @@ import argparse
 import csv
 import itertools
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from hpctrip.app.cluster.given import read_cluster_input
@@ -24,12 +25,13 @@ from hpctrip.cluster.rows import Result
 from hpctrip.cluster.scenario import ClusterScenario
 
 ACCOUNTS = {
-    "off+hosts": (True, True),
-    "always-on+hosts": (False, True),
-    "off": (True, False),
-    "always-on": (False, False),
+    "off+hosts": (True, True, True),
+    "always-on+hosts": (False, False, True),
+    "off": (True, True, False),
+    "always-on": (False, False, False),
+    "powerflow-off+hosts": (False, True, True),
 }
-"""{name: (nodes without jobs are switched off, hosts and idle GPUs are counted)}."""
+"""{name: (the baseline switches nodes without jobs off, PowerFlow does, hosts and idle GPUs are counted)}."""
 BASELINES = [
     "fifo",
     "srtf",
@@ -82,31 +84,27 @@ Row = dict[str, float | str]
 
 def table(given: argparse.Namespace) -> Iterator[Row]:
     """The cells. A baseline is simulated once for both ways to count, PowerFlow's front once for all baselines."""
-    for load, is_off in itertools.product(given.loads, (True, False)):
-        accounts = {name: hosts for name, (off, hosts) in ACCOUNTS.items() if off == is_off}
-        accounts = {name: hosts for name, hosts in accounts.items() if name in given.accounts}
-        if not accounts:
-            continue
-        about = [f"jobs.load={load}", f"cluster.off_after_s={'300' if is_off else 'never'}"]
-        results = {baseline: simulated(given, about, baseline) for baseline in given.baselines}
-        for account, hosts in accounts.items():
-            front = Front(scenario(given, about, "powerflow"), hosts, given.precision)
-            for baseline, result in results.items():
-                yield {"load": load, "account": account, "baseline": baseline} | compared(
-                    front, result, hosts
-                )
+    for load in given.loads:
+        simulated = cache(lambda off, baseline, at=load: scenario(given, at, off, baseline).simulator().run())
+        front = cache(
+            lambda off, hosts, at=load: Front(scenario(given, at, off, "powerflow"), hosts, given.precision)
+        )
+        for account, baseline in itertools.product(given.accounts, given.baselines):
+            is_off, powerflow_off, hosts = ACCOUNTS[account]
+            cell = compared(front(powerflow_off, hosts), simulated(is_off, baseline), hosts)
+            yield {"load": load, "account": account, "baseline": baseline} | cell
 
 
-def scenario(given: argparse.Namespace, about: list[str], scheduler: str) -> ClusterScenario:
+def scenario(given: argparse.Namespace, load: float, is_off: bool, scheduler: str) -> ClusterScenario:
     """The cluster under a scheduler, `name` or `name@frequency-policy`."""
     kind, _, frequency = scheduler.partition("@")
-    chosen = [f"scheduler.kind={kind}", f"frequency.kind={frequency or 'highest'}"]
-    return read_cluster_input([given.scenario], [*given.overrides, *about, *chosen]).scenario
-
-
-def simulated(given: argparse.Namespace, about: list[str], baseline: str) -> Result:
-    """What becomes of the jobs under a baseline."""
-    return scenario(given, about, baseline).simulator().run()
+    chosen = [
+        f"jobs.load={load}",
+        f"cluster.off_after_s={'300' if is_off else 'never'}",
+        f"scheduler.kind={kind}",
+        f"frequency.kind={frequency or 'highest'}",
+    ]
+    return read_cluster_input([given.scenario], [*given.overrides, *chosen]).scenario
 
 
 def compared(front: Front, result: Result, hosts: bool) -> Row:
