@@ -11,12 +11,12 @@ import click
 
 from hpctrip.base.errors import HpctripError, InputError, InterruptedRun
 from hpctrip.base.text import printable
-from hpctrip.study import pool, worker
 from hpctrip.study.display import Display
 from hpctrip.study.grid import Entry
 from hpctrip.study.imported import take_up
 from hpctrip.study.ledger import Line
 from hpctrip.study.local import Crew, capacity
+from hpctrip.study.status import RunStatus
 from hpctrip.study.studies import Study, all_entries
 from hpctrip.study.worker import End
 
@@ -75,7 +75,7 @@ def run(studies: Sequence[Study], only: str | None, jobs: int | None, ranks: int
     for study in studies:
         for line in study.conclude():
             click.echo(printable(line, 1000))
-    failed = [line for line in chosen(studies, only) if line.status == pool.FAILED]
+    failed = [line for line in chosen(studies, only) if line.status == RunStatus.FAILED]
     if failed:
         log = studies[0].ledger.runs.log
         said = [f"{line.entry.name}: {line.reason} (log: {log(line.entry.identity)})" for line in failed]
@@ -113,7 +113,7 @@ def _made(
 
         def ended(entry: Entry, end: End) -> None:
             display.ended(entry, end)
-            if end.how != worker.INTERRUPTED:
+            if end.how != RunStatus.INTERRUPTED:
                 for study in of[entry.identity]:
                     study.ledger.write()
 
