@@ -13,7 +13,7 @@ from hpctrip.app.experiment import Input, demonstration, laid_over, read_given, 
 from hpctrip.app.sources import files_of_input
 from hpctrip.base.errors import Fault, InputError
 from hpctrip.base.identity import chosen, flat, identity, neutral_keys, without
-from hpctrip.base.inputs import Tables, deep, resolved
+from hpctrip.base.inputs import Tables, deep, nested, resolved
 from hpctrip.base.plugins import Extensions
 from hpctrip.base.sources import PLUGINS, Source
 from hpctrip.study.file import MOST_RUNS, Axis, StudyFile
@@ -128,8 +128,7 @@ def _choices(axis: Axis, small: bool) -> Iterator[_Choice]:
         tables = laid_over(variant.tables, [variant.small] if small else [])
         yield _Choice(axis.title, variant.label, tuple(variant.inputs), tables, True)
     for value in (axis.small if small and axis.small else axis.values) or ():
-        *outer, last = (axis.key or "").split(".")
-        table: Tables = reduce(lambda inner, part: {part: inner}, reversed(outer), {last: value})
+        table = nested(axis.key or "", value)
         yield _Choice(axis.title, f"{axis.title} = {shown(value)}", (), table, False)
 
 

@@ -45,14 +45,15 @@ class Study:
         return [*said, *draw(self.file.figure, self.ledger, lines)]
 
 
-def found_file(name: str) -> str:
-    """The study file of this path, or the one of this name that comes with hpctrip. InputError where there is none."""
+def found_file(name: str, kind: tuple[str, str] = STUDIES, sort: str = "study") -> str:
+    """The file of this path, or the one of this name and `kind`, a `sort` of file, that comes with hpctrip. InputError
+    where there is none."""
     if os.path.lexists(name):
         return name
-    known = shipped(STUDIES)
+    known = shipped(kind)
     if name in known:
         return str(known[name])
-    raise InputError(name, "no such study file", unknown_name(Path(name).stem, known))
+    raise InputError(name, f"no such {sort} file", unknown_name(Path(name).stem, known))
 
 
 @dataclass(frozen=True)
