@@ -91,7 +91,7 @@ def test_the_fit_is_an_input_that_can_be_laid_over_others(fitted, hpctrip):
     best = json.loads((fitted.folder / "out/calibration-tiny/calibration.json").read_text())["best"]
     assert tables["timing"]["clock"] == best["constants"]["timing.clock"]
     assert tables["stop"]["target_accuracy"] == best["target_accuracy"]
-    assert hpctrip("check", fitted.folder / "base.toml", overlay).code == 0
+    assert hpctrip("check", fitted.folder / "base.toml", overlay, "-o", "policy.k=2").code == 0
 
 
 def test_the_same_command_again_makes_nothing_and_finds_the_same(fitted):

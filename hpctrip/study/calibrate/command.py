@@ -56,6 +56,7 @@ def calibrate(
     """
     from hpctrip.base.json import json_text
     from hpctrip.base.shipped import CALIBRATIONS
+    from hpctrip.study.calibrate import forms
     from hpctrip.study.calibrate.report import Report
     from hpctrip.study.calibrate.runs import Runs
     from hpctrip.study.calibrate.search import Search
@@ -71,7 +72,7 @@ def calibrate(
         report = Report(found, again)
         _write(folder, report)
     if as_json:
-        click.echo(json_text(report.plain))
+        click.echo(json_text(forms.plain(report)))
         return
     for line in report.lines:
         say(line)
@@ -82,11 +83,12 @@ def _write(folder: Path, report: Report) -> None:
     from hpctrip.base.json import json_text
     from hpctrip.base.output import replace_file
     from hpctrip.record.csv import csv_bytes
+    from hpctrip.study.calibrate import forms
 
     folder.mkdir(parents=True, exist_ok=True)
-    replace_file(folder / "points.csv", csv_bytes(report.points))
-    replace_file(folder / "profile.csv", csv_bytes(report.profile))
-    replace_file(folder / "calibration.md", report.markdown.encode())
-    replace_file(folder / "calibration.json", f"{json_text(report.plain)}\n".encode())
-    if report.overlay:
-        replace_file(folder / f"{report.found.runs.file.name}.toml", report.overlay.encode())
+    replace_file(folder / "points.csv", csv_bytes(forms.points(report)))
+    replace_file(folder / "profile.csv", csv_bytes(forms.profile(report)))
+    replace_file(folder / "calibration.md", forms.markdown(report).encode())
+    replace_file(folder / "calibration.json", f"{json_text(forms.plain(report))}\n".encode())
+    if overlay := forms.overlay(report):
+        replace_file(folder / f"{report.found.runs.file.name}.toml", overlay.encode())

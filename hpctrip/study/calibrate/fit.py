@@ -66,6 +66,14 @@ class Bars:
         """The root mean square of its n terms: a typical factor is e to this."""
         return math.sqrt(self.misfit / len(self.log_ratio))
 
+    @property
+    def sort(self) -> str:
+        """What the misfit is: "exact", or "at least"."""
+        return "exact" if self.exact else "at least"
+
+    def __str__(self) -> str:
+        return f"{'' if self.exact else 'at least '}{self.rms:.3f}"
+
 
 def not_told_apart(best: float, num_bars: int, num_constants: int) -> float:
     """The misfit up to which points are as good as the best one: the 95 % region of one constant by its profile, where

@@ -26,6 +26,12 @@ class Point:
     """Of every bar, [n]: the geometric mean over the seeds, or the least that it can be; NaN: not known."""
     bars: Bars
 
+    def hours_text(self, bar: int) -> str:
+        """The hours of a bar, for reading."""
+        if math.isnan(self.hours[bar]):
+            return "-"
+        return f"{'> ' if self.bars.at_least[bar] else ''}{self.hours[bar]:.3g}"
+
 
 @dataclass
 class Times:

@@ -1,24 +1,22 @@
-"""What a calibration found, for people and for other programs: lines, Markdown, JSON, two tables and an input."""
+"""What a calibration found: the bars, the error, and what the figure can and cannot tell apart."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cached_property
 from typing import Any
 
-import pandas as pd
-import tomli_w
-
-from hpctrip.base.inputs import Tables, deep, nested
-from hpctrip.base.text import markdown_table
 from hpctrip.figures.common.plot import aligned
 from hpctrip.study.calibrate.fit import not_told_apart, profile
 from hpctrip.study.calibrate.points import Point
 from hpctrip.study.calibrate.runs import Values
 from hpctrip.study.calibrate.search import Found
 from hpctrip.study.grid import shown
+
+BARS = ("bar", "paper h", "best h", "as the inputs are, h")
+PROFILE = ("constant", "value", "error", "verdict")
 
 METHOD = (
     "Error: root mean square of ln(ours / the paper's) over one absolute time and the ratios of the other bars to it; "
@@ -48,7 +46,8 @@ class Report:
     """The command that repeats it."""
 
     @property
-    def _bars(self) -> list[str]:
+    def labels(self) -> list[str]:
+        """Of the bars."""
         return [bar.label for bar in self.found.runs.file.bar]
 
     @cached_property
@@ -57,7 +56,7 @@ class Report:
         best = self.found.best
         if best is None:
             return math.nan
-        return not_told_apart(best.bars.misfit, len(self._bars), len(self.found.runs.keys))
+        return not_told_apart(best.bars.misfit, len(self.labels), len(self.found.runs.keys))
 
     @cached_property
     def rows(self) -> list[Row]:
@@ -84,19 +83,21 @@ class Report:
     @property
     def lines(self) -> Iterator[str]:
         """As it is printed."""
-        yield from aligned(("bar", "paper h", "best h", "as the inputs are, h"), self._bar_rows())
-        yield from self._said()
-        yield from aligned(("constant", "value", "error", "verdict"), self._profile_rows())
+        yield from aligned(BARS, self.bar_rows)
+        yield from self.said
+        yield from aligned(PROFILE, self.profile_rows)
 
-    def _said(self) -> Iterator[str]:
+    @property
+    def said(self) -> Iterator[str]:
+        """The result in sentences."""
         found, default = self.found, self.found.default
         best = found.best
-        yield f"the inputs as they are ({self._called(default.values)}): error {_error(default)}"
+        yield f"the inputs as they are ({self.called(default.values)}): error {default.bars}"
         if best is None:
             yield "no point has all its bars yet"
         else:
-            yield f"best of {sum(p.bars.known for p in found.points)} known points: error {_error(best)}"
-            yield f"  with {self._called(best.values)}, target accuracy {best.target:.1%}"
+            yield f"best of {sum(p.bars.known for p in found.points)} known points: error {best.bars}"
+            yield f"  with {self.called(best.values)}, target accuracy {best.target:.1%}"
             better = best.bars.misfit < default.bars.misfit
             if not better and default.bars.known:
                 yield "no point is better than the inputs as they are"
@@ -105,128 +106,21 @@ class Report:
         left = len(found.promising)
         yield f"{left} points may be better and are not trained" if left else "no other point can be better"
 
-    def _bar_rows(self) -> list[tuple[str, ...]]:
+    @property
+    def bar_rows(self) -> list[tuple[str, ...]]:
+        """One a bar, in the order of `BARS`."""
         columns = [self.found.best, self.found.default]
         return [
-            (bar.label, f"{bar.hours:g}", *(_hours(point, number) for point in columns))
+            (bar.label, f"{bar.hours:g}", *(point.hours_text(number) if point else "-" for point in columns))
             for number, bar in enumerate(self.found.runs.file.bar)
         ]
 
-    def _profile_rows(self) -> list[tuple[str, ...]]:
-        return [(row.key, shown(row.value), _error(row.point), row.verdict) for row in self.rows]
+    @property
+    def profile_rows(self) -> list[tuple[str, ...]]:
+        """One a value of a constant, in the order of `PROFILE`."""
+        return [(row.key, shown(row.value), str(row.point.bars), row.verdict) for row in self.rows]
 
-    def _called(self, values: Values) -> str:
+    def called(self, values: Values) -> str:
+        """The constants and their values."""
         pairs = zip(self.found.runs.keys, values, strict=True)
         return ", ".join(f"{key} = {shown(value)}" for key, value in pairs)
-
-    @property
-    def markdown(self) -> str:
-        """The same as Markdown."""
-        file = self.found.runs.file
-        parts = [
-            f"# {file.title or file.name}",
-            f"`{self.again}`",
-            METHOD,
-            markdown_table(("bar", "paper h", "best h", "as the inputs are, h"), self._bar_rows()),
-            "\n".join(f"* {line.strip()}" for line in self._said()),
-            markdown_table(("constant", "value", "error", "verdict"), self._profile_rows()),
-        ]
-        return "\n\n".join(parts) + "\n"
-
-    @property
-    def points(self) -> pd.DataFrame:
-        """Every point, the best first."""
-        rows = []
-        for point in self.found.points:
-            named = dict(zip(self.found.runs.keys, point.values, strict=True))
-            hours = {f"{label} h": value for label, value in zip(self._bars, point.hours, strict=True)}
-            rows.append(
-                named | {"target_accuracy": point.target, "error": point.bars.rms, "is": _is(point)} | hours
-            )
-        return pd.DataFrame(rows)
-
-    @property
-    def profile(self) -> pd.DataFrame:
-        """Every value of every constant."""
-        return pd.DataFrame(
-            {
-                "constant": row.key,
-                "value": shown(row.value),
-                "error": row.point.bars.rms,
-                "is": _is(row.point),
-                "verdict": row.verdict,
-            }
-            for row in self.rows
-        )
-
-    @property
-    def plain(self) -> dict[str, Any]:
-        """For other programs."""
-
-        def said(point: Point | None) -> dict[str, Any] | None:
-            if point is None:
-                return None
-            return {
-                "constants": dict(zip(self.found.runs.keys, point.values, strict=True)),
-                "target_accuracy": point.target,
-                "error": point.bars.rms,
-                "is": _is(point),
-                "hours": dict(zip(self._bars, point.hours.tolist(), strict=True)),
-            }
-
-        return {
-            "calibration": self.found.runs.file.name,
-            "command": self.again,
-            "paper_hours": {bar.label: bar.hours for bar in self.found.runs.file.bar},
-            "best": said(self.found.best),
-            "as_the_inputs_are": said(self.found.default),
-            "points_that_may_be_better": len(self.found.promising),
-            "constants": [
-                {
-                    "key": r.key,
-                    "value": r.value,
-                    "error": r.point.bars.rms,
-                    "is": _is(r.point),
-                    "verdict": r.verdict,
-                }
-                for r in self.rows
-            ],
-        }
-
-    @property
-    def overlay(self) -> str | None:
-        """An input to be laid over others: what was fitted, and what of the runs it holds for; None: nothing is yet."""
-        best, runs = self.found.best, self.found.runs
-        if best is None:
-            return None
-        small = runs.file.small.tables if runs.asked.small else {}
-        common = deep(runs.file.common, small)
-        samples = {key: common["workload"][key] for key in SAMPLES if key in common.get("workload", {})}
-        tables: Tables = reduce(deep, map(nested, runs.keys, best.values), {})
-        tables = deep(tables, {"stop": {"target_accuracy": best.target}})
-        tables = deep(tables, {"workload": samples}) if samples else tables
-        default = self.found.default
-        comment = [
-            f"Fitted by `{self.again}` to {', '.join(self._bars)}:",
-            f"error {_error(best)}, against {_error(default)} of the inputs as they are.",
-            "It holds for so many samples; what else it says of the paper is a test, not a fit.",
-        ]
-        return "".join(f"# {line}\n" for line in comment) + tomli_w.dumps(tables)
-
-
-SAMPLES = ("train_samples", "test_samples")
-"""Keys of the workload on which the rounds to the target, and so the hours, depend."""
-
-
-def _hours(point: Point | None, number: int) -> str:
-    if point is None or math.isnan(point.hours[number]):
-        return "-"
-    return f"{'> ' if point.bars.at_least[number] else ''}{point.hours[number]:.3g}"
-
-
-def _is(point: Point) -> str:
-    return "exact" if point.bars.exact else "at least"
-
-
-def _error(point: Point) -> str:
-    return f"{'' if point.bars.exact else 'at least '}{point.bars.rms:.3f}"
