@@ -2,11 +2,17 @@
 
 import json
 import tomllib
+from pathlib import Path
 from types import SimpleNamespace
 
 import pandas as pd
 import pytest
 from small_study import BASE
+
+from hpctrip.base.shipped import CALIBRATIONS
+from hpctrip.study.calibrate.runs import Runs
+from hpctrip.study.claims.paper import CENTRAL_50, FIG09_HOURS, POWERTRIP
+from hpctrip.study.studies import Asked, found_file
 
 CALIBRATION = """
 name = "tiny"
@@ -64,7 +70,8 @@ def test_the_target_is_the_lowest_accuracy_that_any_size_reaches(fitted):
     sizes = pd.read_csv(fitted.folder / "out/calibration-tiny/sizes/ledger.csv").set_index("run")
     reached = {run: row["accuracy"] for run, row in sizes.iterrows()}
     found = json.loads((fitted.folder / "out/calibration-tiny/calibration.json").read_text())
-    assert found["best"]["target_accuracy"] <= min(reached.values())
+    assert set(reached) == {f"k = {k}, seed {seed}" for k in (1, 5) for seed in (4, 5)}
+    assert found["best"]["target_accuracy"] == min(reached.values())
     assert f"target accuracy {found['best']['target_accuracy']:.1%}" in fitted.ended.out
 
 
@@ -120,3 +127,15 @@ def test_a_wrong_file_is_refused_before_anything_is_trained(hpctrip, tmp_path, c
     ended = hpctrip("calibrate", tmp_path / "tiny.toml", "--out", tmp_path / "out")
     assert ended.code == 2 and said in ended.err
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(("small", "points"), [(False, 432), (True, 18)])
+def test_the_calibration_that_comes_with_hpctrip_has_the_bars_that_the_claims_have(small, points):
+    runs = Runs.read(found_file("fig09", CALIBRATIONS, "calibration"), Asked(Path(), small=small))
+    assert {bar.label: bar.hours for bar in runs.file.bar} == FIG09_HOURS | {
+        CENTRAL_50: FIG09_HOURS[POWERTRIP]
+    }
+    assert len(runs.points) == points and runs.default in runs.points
+    assert [runs.keys[place] for place in runs.learned] == ["partition.alpha"]
+    at_default = runs.at_point(runs.default, 0.4)
+    assert {entry.given.experiment.policy.kind for entry in at_default} == {"powertrip", "highest-power"}

@@ -8,7 +8,7 @@ it has tried all: no point whose bound lies above the best misfit can be better.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from hpctrip.study.calibrate.known import Known
 from hpctrip.study.calibrate.points import Point, Times
@@ -55,6 +55,8 @@ class Search:
     again: str
     """The command that goes on where it is interrupted."""
     say: Callable[[str], None]
+    _entries: dict[str, list[Entry]] = field(default_factory=dict)
+    """The runs of every ledger so far."""
 
     def steps(self, most_points: int) -> Iterator[Found]:
         """What is known before the dynamic bars are trained, and after each of up to `most_points` points; the
@@ -102,12 +104,11 @@ class Search:
         }
 
     def _made(self, name: str, entries: Sequence[Entry], known: Known) -> None:
-        """Make what is missing, and take up what it trained."""
-        pool = Pool(self.runs.asked.folder)
-        study = Study(
-            StudyFile(name=self.runs.file.name),
-            Ledger(f"{self.runs.folder_name}/{name}", entries, pool),
-        )
+        """Make what is missing, and take up what it trained; `name` is that of the ledger which tells of it."""
+        pool, told = Pool(self.runs.asked.folder), self._entries.setdefault(name, [])
+        told += entries
+        ledger = Ledger(f"{self.runs.folder_name}/{name}", told, pool)
+        study = Study(StudyFile(name=self.runs.file.name), ledger)
         make([study], None, self.jobs, 1, self.again)
         refuse_failures([study])
         for entry in entries:
