@@ -98,6 +98,8 @@ class Report:
         else:
             yield f"best of {sum(p.bars.known for p in found.points)} known points: error {best.bars}"
             yield f"  with {self.called(best.values)}, target accuracy {best.target:.1%}"
+            alike = sum(p.bars.known and p.bars.misfit <= self.region for p in found.points) - 1
+            yield f"{alike} other points fit as well, by the 95 % region of one constant"
             better = best.bars.misfit < default.bars.misfit
             if not better and default.bars.known:
                 yield "no point is better than the inputs as they are"
