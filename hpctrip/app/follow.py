@@ -11,23 +11,20 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from hpctrip.app.aggregator import Aggregator
+from hpctrip.app.known import Find, Path, nodes, trail, usable, walk
 from hpctrip.app.restore import Model, fitting
 from hpctrip.app.resume import Start, state_of
-from hpctrip.app.storing import Filler, NoStore, key_of
+from hpctrip.app.storing import Filler, NoStore
 from hpctrip.base.errors import InputError
 from hpctrip.ranks.phase import current_phase
 from hpctrip.record.checkpoint import Checkpoint
 from hpctrip.record.reader import Run
-from hpctrip.record.trajectory import Kept, Node, TrajectoryFiles, came_back, key_after
-from hpctrip.sim.rounds import History
+from hpctrip.record.trajectory import Kept, Node, TrajectoryFiles
 from hpctrip.sim.state import State
-from hpctrip.sim.step import Draft, Simulation
+from hpctrip.sim.step import Draft
 
 LOOK_S = 0.01, 0.5
 """Between two looks at a round that another run trains: at first, and at most."""
-
-Find = Callable[[Draft, str, bool], Node | None]
-"""(a round, its key, is its model evaluated) -> the round as it was trained; None: not known."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,24 +39,6 @@ class Followed:
     filler: NoStore = field(default_factory=NoStore)
     notes: tuple[str, ...] = ()
     """What to tell the user."""
-
-
-@dataclass(frozen=True)
-class _Path:
-    """The rounds of a run so far."""
-
-    state: State
-    keys: list[str]
-    """After every round, from round 0 on."""
-    digests: list[str]
-    """Of the models after those rounds that were taken: the last ones."""
-
-    def cut(self, round: int) -> State:
-        """The state after an earlier round."""
-        if round == self.state.round:
-            return self.state
-        rows = self.state.history.rows[:round]
-        return State(round, rows[-1].clock_s, History(rows)) if rows else State()
 
 
 @dataclass(frozen=True)
@@ -84,7 +63,7 @@ class Follower:
             return begun
         if why := self._why_not():
             return Followed(state, saved, notes=(f"note: {why}",))
-        path = _Path(state, trail(self.learning_key, self.aggregator.simulation, state.history), [])
+        path = Path(state, trail(self.learning_key, self.aggregator.simulation, state.history), [])
         if known is not None and (whole := self._whole(self._walk(path, self._recorded(known)))):
             return whole
         files = experiment.store.open(self.say)
@@ -108,19 +87,9 @@ class Follower:
             )
         return ""
 
-    def _walk(self, path: _Path, find: Find) -> _Path:
+    def _walk(self, path: Path, find: Find) -> Path:
         """As far as rounds are found."""
-        simulation, state, keys, digests = self.aggregator.simulation, path.state, [*path.keys], []
-        while not state.stop_reason:
-            draft = simulation.begin(state)
-            key, evaluated = key_of(draft, keys[-1]), self.aggregator.evaluates(draft.round)
-            node = find(draft, key, evaluated)
-            if node is None:
-                break
-            state, _ = simulation.finish(draft, node.outcome(draft, evaluated))
-            keys.append(key)
-            digests.append(node.params_digest)
-        return _Path(state, keys, digests)
+        return walk(path, self.aggregator.experiment, self.aggregator.simulation, find)
 
     def _recorded(self, known: Run) -> Find:
         """Finds the rounds of a results file, which knows the last model's digest alone."""
@@ -130,13 +99,13 @@ class Follower:
                 "are trained here may differ from its own in their last bits"
             )
         history = known.history()
-        keys = trail(self.learning_key, self.aggregator.simulation, history)
-        nodes = {key: Node.of(key, row, "") for key, row in zip(keys[1:], history.rows, strict=True)}
-        if history.rows:
-            nodes[keys[-1]] = replace(nodes[keys[-1]], params_digest=known.meta["params_digest"])
-        return lambda draft, key, evaluated: _usable(nodes.get(key), evaluated)
+        found = nodes(self.learning_key, self.aggregator.simulation, history)
+        if found:
+            last = list(found)[-1]
+            found[last] = replace(found[last], params_digest=known.meta["params_digest"])
+        return lambda draft, key, evaluated: usable(found.get(key), evaluated)
 
-    def _whole(self, path: _Path) -> Followed | None:
+    def _whole(self, path: Path) -> Followed | None:
         """The run that ends with this path, where it does and only its model is missing, which nobody asks for."""
         over = path.digests and path.state.stop_reason
         if not over or self.aggregator.experiment.checkpoint.enabled:
@@ -149,7 +118,7 @@ class Follower:
             notes=(f"nothing is trained: {_span(last - taken, last)} known already",),
         )
 
-    def _with_store(self, files: TrajectoryFiles, path: _Path, saved: Checkpoint | None) -> Followed:
+    def _with_store(self, files: TrajectoryFiles, path: Path, saved: Checkpoint | None) -> Followed:
         first, rules = path.state.round, self.aggregator.experiment.store
         path = self._walk(path, self._stored(files))
         if whole := self._whole(path):
@@ -176,7 +145,7 @@ class Follower:
         def find(draft: Draft, key: str, evaluated: bool) -> Node | None:
             nonlocal is_told
             sites, is_mine, wait = draft.cohort[draft.arriving], False, _Wait(draft.round)
-            while (node := _usable(files.node(key, sites), evaluated)) is None:
+            while (node := usable(files.node(key, sites), evaluated)) is None:
                 if is_mine:
                     return None
                 is_mine = files.locks.take(key)  # and look again: it may have come meanwhile
@@ -223,18 +192,3 @@ def _span(after: int, last: int) -> str:
     if last - after < 2:
         return f"round {last}" if last > after else "no round"
     return f"rounds {after + 1} to {last}"
-
-
-def _usable(node: Node | None, evaluated: bool) -> Node | None:
-    """The node, unless its model was not evaluated and is to be."""
-    return node if node is not None and (node.eval_seen or not evaluated) else None
-
-
-def trail(key: str, simulation: Simulation, history: History) -> list[str]:
-    """The keys after round 0 (`key`) and after every round of a history."""
-    keys = [key]
-    for row in history.rows:
-        arrived = came_back(row.cohort.status)
-        weights = simulation.weights(row.cohort.site, arrived)
-        keys.append(key_after(keys[-1], row.round, row.cohort.site[arrived], weights[arrived]))
-    return keys

@@ -8,6 +8,7 @@ import re
 import tomllib
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import reduce
 from typing import Any, TypeVar, get_args
 
 from pydantic import ValidationError
@@ -166,6 +167,13 @@ def deep(below: Tables, above: Tables) -> Tables:
         if isinstance(below[key], dict) and isinstance(above[key], dict):
             both[key] = deep(below[key], above[key])
     return both
+
+
+def nested(key: str, value: Any) -> Tables:
+    """The tables that a dotted key and its value make."""
+    *outer, last = key.split(".")
+    table: Tables = {last: value}
+    return reduce(lambda inner, part: {part: inner}, reversed(outer), table)
 
 
 def _one_per_place(faults: Iterable[Fault]) -> list[Fault]:

@@ -1,5 +1,5 @@
 """The files that come with hpctrip beside its code: scenarios (inputs/), clusters (inputs/cluster/), studies
-(inputs/studies/) and batch scripts (slurm/).
+(inputs/studies/), calibrations (inputs/calibrations/) and batch scripts (slurm/).
 
 They lie at the top of the repository; links in the package make them part of it, so that a wheel holds them too.
 """
@@ -13,11 +13,12 @@ from pathlib import PurePath
 SCENARIOS = ("inputs", ".toml")
 CLUSTERS = ("inputs/cluster", ".toml")
 STUDIES = ("inputs/studies", ".toml")
+CALIBRATIONS = ("inputs/calibrations", ".toml")
 SCRIPTS = ("slurm", ".sh")
 
 
 def shipped(kind: tuple[str, str]) -> dict[str, Traversable]:
-    """{name: file} of what comes with hpctrip: `SCENARIOS`, `CLUSTERS`, `STUDIES` or `SCRIPTS`."""
+    """{name: file} of what comes with hpctrip: one of the kinds above."""
     folder, suffix = kind
     found = [file for file in files("hpctrip").joinpath(folder).iterdir() if file.name.endswith(suffix)]
     return {file.name.removesuffix(suffix): file for file in sorted(found, key=lambda file: file.name)}

@@ -14,9 +14,9 @@ from rich.text import Text
 
 from hpctrip.base.text import printable
 from hpctrip.base.units import HOUR_S
-from hpctrip.study import worker
 from hpctrip.study.grid import Entry
 from hpctrip.study.local import Worker
+from hpctrip.study.status import RunStatus
 from hpctrip.study.worker import End
 
 EVERY_S = 0.5
@@ -49,9 +49,9 @@ class Display:
     def ended(self, entry: Entry, end: End) -> None:
         """A run is over."""
         self._ended[end.how] += 1
-        if end.how == worker.FAILED:
+        if end.how == RunStatus.FAILED:
             self.say(f"failed: {entry.name}: {end.reason.splitlines()[0]}")
-        elif end.how == worker.INTERRUPTED:
+        elif end.how == RunStatus.INTERRUPTED:
             self.say(f"interrupted: {entry.name}")
         elif not self.console.is_terminal:
             self.say(f"{end.how}: {entry.name} ({self._counts()}{self._left()})")
@@ -64,8 +64,8 @@ class Display:
             self._live.update(self._picture(), refresh=True)
 
     def _counts(self) -> str:
-        done = self._before + self._ended[worker.FINISHED]
-        failed = f", {self._ended[worker.FAILED]} failed" if self._ended[worker.FAILED] else ""
+        done = self._before + self._ended[RunStatus.FINISHED]
+        failed = f", {self._ended[RunStatus.FAILED]} failed" if self._ended[RunStatus.FAILED] else ""
         return f"{done} of {self._total} finished{failed}"
 
     def _left(self) -> str:

@@ -52,6 +52,8 @@ class Variant(Component):
     """Input files, relative to the study file, laid over the study's own."""
     small: Tables = {}
     """Tables laid over it with --small."""
+    among: list[str] = []
+    """Labels of other axes: it is combined with these and with no other of theirs. Empty: with all."""
 
     @property
     def tables(self) -> Tables:
@@ -127,6 +129,15 @@ class Picture(Component):
         return self
 
 
+class Readings(Component):
+    """Claims that are checked anew for every label of an axis: which of them survive which reading."""
+
+    axis: str
+    """The axis whose variants are the readings; the first is the base: it speaks for what a reading does not touch."""
+    claims: str
+    """The study whose claims are checked; its variants are the labels of the other axes."""
+
+
 class Small(Component):
     """What --small changes; every key but `seeds` is a table, or a dotted key, laid over `common`."""
 
@@ -159,6 +170,8 @@ class StudyFile(Component):
     """What varies, the first slowest."""
     figure: list[Picture] = []
     """Drawn at the end, with their numbers as CSV."""
+    readings: Readings | None = None
+    """Check claims for every reading, at the end."""
     small: Small = Small()
     """What --small changes."""
     studies: list[PathName] = []
@@ -169,9 +182,23 @@ class StudyFile(Component):
         titles = [axis.title for axis in self.axis]
         if len(set(titles)) < len(titles):
             raise ValueError("axis: two have the same name")
+        self._check_among()
+        if self.readings and self.readings.axis not in [a.title for a in self.axis if a.variants]:
+            raise ValueError(f"readings: no axis of variants is called {self.readings.axis!r}")
         own = self.model_fields_set - {"name", "title", "studies"}
         if self.studies and own:
             raise ValueError(
                 f"studies: this file runs others, so it has no {', '.join(sorted(own))} of its own"
             )
         return self
+
+    def _check_among(self) -> None:
+        """Every label that a variant names is that of another axis."""
+        for axis in self.axis:
+            others = {v.label for other in self.axis if other is not axis for v in other.variants or ()}
+            for variant in axis.variants or ():
+                if unknown := [label for label in variant.among if label not in others]:
+                    raise ValueError(
+                        f"axis: among of {variant.label!r}: no other axis has a variant {unknown[0]!r}; "
+                        f"{unknown_name(unknown[0], others)}"
+                    )

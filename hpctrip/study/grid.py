@@ -13,7 +13,7 @@ from hpctrip.app.experiment import Input, demonstration, laid_over, read_given, 
 from hpctrip.app.sources import files_of_input
 from hpctrip.base.errors import Fault, InputError
 from hpctrip.base.identity import chosen, flat, identity, neutral_keys, without
-from hpctrip.base.inputs import Tables, deep, resolved
+from hpctrip.base.inputs import Tables, deep, nested, resolved
 from hpctrip.base.plugins import Extensions
 from hpctrip.base.sources import PLUGINS, Source
 from hpctrip.study.file import MOST_RUNS, Axis, StudyFile
@@ -67,6 +67,8 @@ class _Choice:
     tables: Tables
     is_variant: bool
     """Figures call the run by its label; the lines of the command are laid over it."""
+    among: tuple[str, ...] = ()
+    """With which labels of other axes it is combined; empty: with all."""
 
 
 def entries(
@@ -82,7 +84,7 @@ def entries(
     axes = [list(_choices(axis, small)) for axis in file.axis]
     chosen = file.small.seeds if small and file.small.seeds else file.seeds
     seeds: list[Tables] = [{}] if chosen is None else [{"seed": seed} for seed in chosen]
-    cells = list(itertools.product(*axes))
+    cells = [cell for cell in itertools.product(*axes) if _together(cell, axes)]
     if len(cells) * len(seeds) > MOST_RUNS:
         raise InputError(place, f"is a grid of {len(cells) * len(seeds):,} runs, {MOST_RUNS:,} are the most")
     above = [file.common, *([file.small.tables] if small else [])]
@@ -126,11 +128,20 @@ def is_one_value(file: StudyFile, place: str, line: str, plugins: Sequence[str])
 def _choices(axis: Axis, small: bool) -> Iterator[_Choice]:
     for variant in axis.variants or ():
         tables = laid_over(variant.tables, [variant.small] if small else [])
-        yield _Choice(axis.title, variant.label, tuple(variant.inputs), tables, True)
+        yield _Choice(axis.title, variant.label, tuple(variant.inputs), tables, True, tuple(variant.among))
     for value in (axis.small if small and axis.small else axis.values) or ():
-        *outer, last = (axis.key or "").split(".")
-        table: Tables = reduce(lambda inner, part: {part: inner}, reversed(outer), {last: value})
+        table = nested(axis.key or "", value)
         yield _Choice(axis.title, f"{axis.title} = {shown(value)}", (), table, False)
+
+
+def _together(cell: Sequence[_Choice], axes: Sequence[Sequence[_Choice]]) -> bool:
+    """Whether these choices, one of every axis, are combined: none leaves out another."""
+    return all(
+        other.label in choice.among
+        for choice in cell
+        for other, axis in zip(cell, axes, strict=True)
+        if other is not choice and any(one.label in choice.among for one in axis)
+    )
 
 
 def shown(value: Any) -> str:

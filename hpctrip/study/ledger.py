@@ -20,14 +20,11 @@ from hpctrip.base.errors import InputError
 from hpctrip.base.output import replace_file
 from hpctrip.record.csv import csv_bytes
 from hpctrip.record.reader import Run
-from hpctrip.study import pool
 from hpctrip.study.file import COLUMNS, LAST_COLUMNS
 from hpctrip.study.grid import Entry
 from hpctrip.study.imported import CURVES, curves
 from hpctrip.study.pool import Evidence, Pool
-
-STALE = "stale"
-"""Planned, and a run of this name was finished with another input."""
+from hpctrip.study.status import RunStatus
 
 
 @dataclass(frozen=True)
@@ -35,7 +32,7 @@ class Line:
     """One run of a study, and what is known of it."""
 
     entry: Entry
-    status: str
+    status: RunStatus
     reason: str
     evidence: Evidence
     earlier: str
@@ -44,7 +41,7 @@ class Line:
     @property
     def finished(self) -> bool:
         """There is nothing left to do."""
-        return self.status == pool.FINISHED
+        return self.status == RunStatus.FINISHED
 
 
 class Ledger:
@@ -68,10 +65,10 @@ class Ledger:
         """One run as it is now."""
         known, earlier = self.runs.look(entry), self._earlier.get(entry.name, "")
         status, reason = known.status, known.reason
-        if status == pool.FINISHED:
+        if status == RunStatus.FINISHED:
             earlier = entry.identity
-        elif status == pool.PLANNED and earlier not in ("", entry.identity):
-            status, reason = STALE, "finished before with another input"
+        elif status == RunStatus.PLANNED and earlier not in ("", entry.identity):
+            status, reason = RunStatus.STALE, "finished before with another input"
         return Line(entry, status, reason, known, earlier)
 
     def write(self) -> list[Line]:

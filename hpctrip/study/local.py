@@ -22,9 +22,10 @@ from hpctrip.app.signals import listening, received
 from hpctrip.base.output import replace_file
 from hpctrip.ranks.device import visible_gpus
 from hpctrip.record.lock import is_held
-from hpctrip.study import pool, worker
+from hpctrip.study import worker
 from hpctrip.study.grid import Entry
 from hpctrip.study.pool import Pool
+from hpctrip.study.status import RunStatus
 from hpctrip.study.worker import End, Job, Round
 
 POLL_S = 0.2
@@ -91,8 +92,8 @@ class Crew:
             if idle is None and len(self.workers) == self.num_workers:
                 return
             entry = self.waiting.popleft()
-            if self.runs.look(entry).status == pool.FINISHED:  # by another process, meanwhile
-                ended(entry, End(worker.FINISHED))
+            if self.runs.look(entry).status == RunStatus.FINISHED:  # by another process, meanwhile
+                ended(entry, End(RunStatus.FINISHED))
             elif self._not_before.get(entry.identity, 0) > time.monotonic() or is_held(
                 self.runs.results(entry.identity)
             ):
@@ -122,20 +123,20 @@ class Crew:
                 one.last = said
             elif one.entry is not None and said is not None:
                 entry, one.entry = one.entry, None
-                interrupted |= said.how == worker.INTERRUPTED
+                interrupted |= said.how == RunStatus.INTERRUPTED
                 self._note(entry, said, ended)
         return interrupted
 
     def _note(self, entry: Entry, end: End, ended: Ended) -> None:
-        if end.how == worker.HELD:
+        if end.how == RunStatus.HELD:
             self._not_before[entry.identity] = time.monotonic() + LOOK_AGAIN_S
             self.waiting.append(entry)
             return
-        if end.how == worker.FAILED:
+        if end.how == RunStatus.FAILED:
             replace_file(
                 self.runs.failure(entry.identity), f"{' | '.join(end.reason.splitlines())}\n".encode()
             )
-        if end.how == worker.FINISHED:
+        if end.how == RunStatus.FINISHED:
             self.runs.settle(entry.identity)
         ended(entry, end)
 
@@ -159,10 +160,10 @@ class Crew:
         self.workers.remove(one)
         one.pipe.close()
         if received():  # it was asked to leave before it could listen
-            return End(worker.INTERRUPTED)
+            return End(RunStatus.INTERRUPTED)
         code = one.process.exitcode or 0
         how = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
-        return End(worker.FAILED, f"{DIED} {how}")
+        return End(RunStatus.FAILED, f"{DIED} {how}")
 
     def _ask_to_leave(self, one: Worker) -> None:
         with suppress(ProcessLookupError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hpctrip.base.errors import HpctripError
 from hpctrip.base.output import replace_file
@@ -12,6 +13,9 @@ from hpctrip.record.csv import csv_bytes
 from hpctrip.record.reader import Run
 from hpctrip.study.file import Picture
 from hpctrip.study.ledger import Ledger, Line
+
+if TYPE_CHECKING:
+    from hpctrip.figures import Drawing
 
 
 def draw(pictures: Sequence[Picture], ledger: Ledger, lines: Sequence[Line]) -> list[str]:
@@ -36,7 +40,7 @@ def draw(pictures: Sequence[Picture], ledger: Ledger, lines: Sequence[Line]) -> 
             why = f"{imported} imported runs lack what it draws" if imported else str(error).splitlines()[0]
             said.append(f"figure {picture.name} not drawn: {why}")
             continue
-        said += [*drawing.lines, *_written(path, drawing.image(), csv_bytes(drawing.table))]
+        said += save(drawing, path)
     return said
 
 
@@ -45,7 +49,9 @@ def called(run: Run, label: str | None) -> Run:
     return replace(run, meta=run.meta | {"label": label or ""})
 
 
-def _written(path: Path, image: bytes, numbers: bytes) -> list[str]:
-    replace_file(path, image)
-    replace_file(path.with_suffix(".csv"), numbers)
-    return [f"picture: {path}", f"numbers: {path.with_suffix('.csv')}"]
+def save(drawing: Drawing, path: Path) -> list[str]:
+    """Write a picture and, beside it, its numbers; returns what is to be printed."""
+    numbers = path.with_suffix(".csv")
+    replace_file(path, drawing.image())
+    replace_file(numbers, csv_bytes(drawing.table))
+    return [*drawing.lines, f"picture: {path}", f"numbers: {numbers}"]

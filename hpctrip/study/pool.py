@@ -27,15 +27,14 @@ from hpctrip.record.lock import is_held
 from hpctrip.record.reader import Run, open_run
 from hpctrip.study.grid import Entry
 from hpctrip.study.imported import read_imported
-
-FINISHED, RUNNING, INTERRUPTED, FAILED, PLANNED = "finished", "running", "interrupted", "failed", "planned"
+from hpctrip.study.status import RunStatus
 
 
 @dataclass(frozen=True)
 class Evidence:
     """What is known of a run."""
 
-    status: str
+    status: RunStatus
     reason: str = ""
     """Why it stopped, or what is wrong with its file."""
     run: Run | None = None
@@ -88,24 +87,24 @@ class Pool:
         try:
             run = self._rounds(file)
             if run and (wrong := unlike(run, entry)):
-                return Evidence(FAILED, f"is of another input: {wrong}; remove it", file=file)
+                return Evidence(RunStatus.FAILED, f"is of another input: {wrong}; remove it", file=file)
         except InputError as error:
-            return Evidence(FAILED, str(error).splitlines()[0], file=file)
-        if run and run.status == FINISHED:
-            return Evidence(FINISHED, run.meta["stop_reason"], run, file)
+            return Evidence(RunStatus.FAILED, str(error).splitlines()[0], file=file)
+        if run and run.status == RunStatus.FINISHED:
+            return Evidence(RunStatus.FINISHED, run.meta["stop_reason"], run, file)
         elsewhere = self.imported(entry.identity)
         if elsewhere.exists():
             run = read_imported(elsewhere, entry)
-            return Evidence(FINISHED, run.meta["stop_reason"], run, elsewhere, imported=True)
+            return Evidence(RunStatus.FINISHED, run.meta["stop_reason"], run, elsewhere, imported=True)
         if is_held(file):
-            return Evidence(RUNNING, "", run, file)
+            return Evidence(RunStatus.RUNNING, "", run, file)
         if said := _text(self.failure(entry.identity)):
-            return Evidence(FAILED, said, run, file)
+            return Evidence(RunStatus.FAILED, said, run, file)
         if run is None and not any(path.exists() for path in generations(file)):
-            return Evidence(PLANNED)
-        if run and run.status == FAILED:
-            return Evidence(FAILED, run.meta["stop_reason"], run, file)
-        return Evidence(INTERRUPTED, run.meta["stop_reason"] if run else "", run, file)
+            return Evidence(RunStatus.PLANNED)
+        if run and run.status == RunStatus.FAILED:
+            return Evidence(RunStatus.FAILED, run.meta["stop_reason"], run, file)
+        return Evidence(RunStatus.INTERRUPTED, run.meta["stop_reason"] if run else "", run, file)
 
     def whole(self, entry: Entry) -> Run:
         """A finished run with all that its file holds. Raises InputError where that cannot be read."""

@@ -11,12 +11,12 @@ import click
 
 from hpctrip.base.errors import HpctripError, InputError, InterruptedRun
 from hpctrip.base.text import printable
-from hpctrip.study import pool, worker
 from hpctrip.study.display import Display
 from hpctrip.study.grid import Entry
 from hpctrip.study.imported import take_up
 from hpctrip.study.ledger import Line
 from hpctrip.study.local import Crew, capacity
+from hpctrip.study.status import RunStatus
 from hpctrip.study.studies import Study, all_entries
 from hpctrip.study.worker import End
 
@@ -61,8 +61,17 @@ def plan(lines: Sequence[Line], jobs: int | None, samples_per_second: float | No
 
 
 def run(studies: Sequence[Study], only: str | None, jobs: int | None, ranks: int, again: str) -> None:
-    """Make what is missing, then tables and figures. `again` is the command that goes on. Raises InterruptedRun where
-    a signal has ended it early, and HpctripError where runs failed."""
+    """Make what is missing, then tables and figures. Raises as `make` and `refuse_failures`."""
+    make(studies, only, jobs, ranks, again)
+    for study in studies:
+        for line in study.conclude():
+            click.echo(printable(line, 1000))
+    refuse_failures(studies, only)
+
+
+def make(studies: Sequence[Study], only: str | None, jobs: int | None, ranks: int, again: str) -> None:
+    """Make what is missing. `again` is the command that goes on. Raises InterruptedRun where a signal has ended it
+    early."""
     lines = chosen(studies, only)
     todo = [line for line in lines if not line.finished]
     for study in studies:
@@ -72,10 +81,12 @@ def run(studies: Sequence[Study], only: str | None, jobs: int | None, ranks: int
             study.ledger.export()
         finished = len(lines) - sum(not line.finished for line in chosen(studies, only))
         raise InterruptedRun(f"{finished} of {len(lines)} runs are finished; go on with: {again}")
-    for study in studies:
-        for line in study.conclude():
-            click.echo(printable(line, 1000))
-    failed = [line for line in chosen(studies, only) if line.status == pool.FAILED]
+
+
+def refuse_failures(studies: Sequence[Study], only: str | None = None) -> None:
+    """Raise HpctripError where runs failed, naming each."""
+    lines = chosen(studies, only)
+    failed = [line for line in lines if line.status == RunStatus.FAILED]
     if failed:
         log = studies[0].ledger.runs.log
         said = [f"{line.entry.name}: {line.reason} (log: {log(line.entry.identity)})" for line in failed]
@@ -113,7 +124,7 @@ def _made(
 
         def ended(entry: Entry, end: End) -> None:
             display.ended(entry, end)
-            if end.how != worker.INTERRUPTED:
+            if end.how != RunStatus.INTERRUPTED:
                 for study in of[entry.identity]:
                     study.ledger.write()
 

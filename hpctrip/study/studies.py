@@ -14,10 +14,11 @@ from hpctrip.base.output import replace_file
 from hpctrip.base.shipped import STUDIES, shipped
 from hpctrip.record.csv import csv_bytes
 from hpctrip.study import table
+from hpctrip.study.claims.readings import Survey, by_reading
 from hpctrip.study.file import StudyFile
 from hpctrip.study.grid import Entry, entries, is_one_value
-from hpctrip.study.ledger import Ledger
-from hpctrip.study.pictures import draw
+from hpctrip.study.ledger import Ledger, Line
+from hpctrip.study.pictures import draw, save
 from hpctrip.study.pool import Pool
 from hpctrip.study.sweep import split, with_axes
 
@@ -42,17 +43,33 @@ class Study:
         replace_file(folder / "table.csv", csv_bytes(table.frame(found)))
         replace_file(folder / "table.md", table.markdown(found, self.title).encode())
         said = [self.title, *table.printed(found), f"table: {folder / 'table.csv'}, {folder / 'table.md'}"]
-        return [*said, *draw(self.file.figure, self.ledger, lines)]
+        return [*said, *draw(self.file.figure, self.ledger, lines), *self._surveyed(lines)]
+
+    def _surveyed(self, lines: Sequence[Line]) -> list[str]:
+        """Check the claims for every reading, where the file asks for it; returns what is to be printed."""
+        asked = self.file.readings
+        if asked is None or not any(line.finished for line in lines):
+            return []
+        from hpctrip.study.claims.readings_picture import drawn  # heavy
+
+        runs = self.ledger.runs
+        choices = [
+            (dict(line.entry.choices), runs.whole(line.entry) if line.finished else None) for line in lines
+        ]
+        survey = Survey.of(asked.claims, *by_reading(asked.axis, choices))
+        replace_file(self.ledger.folder / "readings.md", survey.markdown.encode())
+        return save(drawn(survey), self.ledger.folder / "readings.png")
 
 
-def found_file(name: str) -> str:
-    """The study file of this path, or the one of this name that comes with hpctrip. InputError where there is none."""
+def found_file(name: str, kind: tuple[str, str] = STUDIES, sort: str = "study") -> str:
+    """The file of this path, or the one of this name and `kind`, a `sort` of file, that comes with hpctrip. InputError
+    where there is none."""
     if os.path.lexists(name):
         return name
-    known = shipped(STUDIES)
+    known = shipped(kind)
     if name in known:
         return str(known[name])
-    raise InputError(name, "no such study file", unknown_name(Path(name).stem, known))
+    raise InputError(name, f"no such {sort} file", unknown_name(Path(name).stem, known))
 
 
 @dataclass(frozen=True)

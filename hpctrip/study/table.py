@@ -6,31 +6,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import pandas as pd
 
 from hpctrip.base.text import markdown_table
-from hpctrip.figures.common.intervals import Times, mean_and_interval, times
+from hpctrip.figures.common.intervals import Times, times
 from hpctrip.figures.common.plot import aligned
 from hpctrip.record.reader import Run
 from hpctrip.study.ledger import Line
-
-
-@dataclass(frozen=True)
-class Ratio:
-    """How many times the hours of the first variant a variant takes: the geometric mean over the seeds that both have
-    and reached, with its 95 % interval (Student t over the logarithms, seed by seed)."""
-
-    mean: float
-    low: float
-    high: float
-    num_pairs: int
-
-    def __str__(self) -> str:
-        if not self.num_pairs:
-            return "-"
-        interval = f" ({self.low:.3g} to {self.high:.3g})" if math.isfinite(self.low) else ""
-        return f"{self.mean:.3g}{interval}"
+from hpctrip.study.ratio import Estimate, Missing, paired_ratio
 
 
 @dataclass(frozen=True)
@@ -44,10 +27,8 @@ class Row:
     """Its seeds in the grid."""
     times: Times | None
     """None: no run is finished."""
-    ratio: Ratio
-
-
-NO_RATIO = Ratio(math.nan, math.nan, math.nan, 0)
+    ratio: Estimate | None
+    """How many times the hours of the first variant it takes; None: not known."""
 
 
 def rows(lines: Sequence[Line]) -> list[Row]:
@@ -68,7 +49,7 @@ def rows(lines: Sequence[Line]) -> list[Row]:
                 target,
                 len(members),
                 times(list(finished.values()), target) if finished else None,
-                paired_ratio(finished, first),
+                _ratio(finished, first),
             )
         )
     return made
@@ -78,16 +59,14 @@ def _finished(lines: Sequence[Line]) -> dict[int, Run]:
     return {line.entry.seed: line.evidence.run for line in lines if line.finished and line.evidence.run}
 
 
-def paired_ratio(runs: dict[int, Run], base: dict[int, Run]) -> Ratio:
-    """The hours of `runs` over those of `base`, each by seed, where every common seed reached its target; where one did
-    not, its ratio is not known, and a mean over the others would not be one over seeds."""
-    pairs = [(runs[seed].time_to_accuracy_s, base[seed].time_to_accuracy_s) for seed in runs if seed in base]
-    logs = np.array([math.log(own / other) if own > 0 and other > 0 else math.nan for own, other in pairs])
-    if not len(logs) or not np.isfinite(logs).all():
-        return NO_RATIO
-    mean, half = mean_and_interval(logs.tolist())
-    return Ratio(*(math.exp(x) for x in (mean, mean - half, mean + half)), len(logs))
+def _ratio(runs: dict[int, Run], base: dict[int, Run]) -> Estimate | None:
+    try:
+        return paired_ratio(list(runs.values()), list(base.values()))
+    except Missing:
+        return None
 
+
+NO_RATIO = Estimate(math.nan, math.nan, math.nan, 0)
 
 HEAD = (
     "variant",
@@ -121,14 +100,16 @@ def _cells(row: Row) -> tuple[str, ...]:
         str(row.planned) if row.times.num_seeds == row.planned else f"{row.times.num_seeds} of {row.planned}"
     )
     reached = f"{row.times.num_reached}/{row.times.num_seeds}"
+    ratio = row.ratio.text() if row.ratio else "-"
     if math.isnan(row.target):
         return row.variant, "no target", seeds, "-", f"{row.times.accuracy:.4f}", "-"
-    return row.variant, str(row.times), seeds, reached, f"{row.times.accuracy:.4f}", str(row.ratio)
+    return row.variant, str(row.times), seeds, reached, f"{row.times.accuracy:.4f}", ratio
 
 
 def _numbers(row: Row) -> dict[str, object]:
     nothing = dict.fromkeys(("mean_h", "low_h", "high_h", "best_accuracy"), math.nan)
     known = row.times.row() if row.times else nothing | {"num_seeds": 0, "num_reached": 0}
-    ratio = {"ratio": row.ratio.mean, "ratio_low": row.ratio.low, "ratio_high": row.ratio.high}
+    found = row.ratio or NO_RATIO
+    ratio = {"ratio": found.value, "ratio_low": found.low, "ratio_high": found.high, "ratio_is": found.bound}
     named = {"variant": row.variant, **row.choices, "target_accuracy": row.target}
-    return named | known | ratio | {"num_pairs": row.ratio.num_pairs}
+    return named | known | ratio | {"num_pairs": found.n}

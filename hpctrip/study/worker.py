@@ -31,8 +31,7 @@ from hpctrip.base.output import replace_file
 from hpctrip.base.plugins import Extensions
 from hpctrip.record.lock import HeldError, is_held
 from hpctrip.sim.state import State
-
-FINISHED, HELD, INTERRUPTED, FAILED = "finished", "held", "interrupted", "failed"
+from hpctrip.study.status import RunStatus
 
 
 @dataclass(frozen=True)
@@ -63,7 +62,7 @@ class Round:
 class End:
     """How a job ended."""
 
-    how: str
+    how: RunStatus
     """FINISHED; HELD: another process has the run; INTERRUPTED: to be resumed; FAILED."""
     reason: str = ""
 
@@ -104,7 +103,7 @@ def work(study: Connection, command: Sequence[str]) -> None:
 def _end_of(job: Job, study: Connection, told: _Told) -> End:
     """Make the run."""
     if told.leave:
-        return End(INTERRUPTED, "the study ends")
+        return End(RunStatus.INTERRUPTED, "the study ends")
 
     def watch(state: State) -> None:
         row = state.history.last
@@ -121,15 +120,15 @@ def _end_of(job: Job, study: Connection, told: _Told) -> End:
             return _launched(job, told)
         launch(lambda: _begin(job), watch=watch)
     except HeldError as error:
-        return End(HELD, str(error))
+        return End(RunStatus.HELD, str(error))
     except InterruptedRun as error:
-        return End(INTERRUPTED, str(error))
+        return End(RunStatus.INTERRUPTED, str(error))
     except HpctripError as error:
-        return End(FAILED, str(error))
+        return End(RunStatus.FAILED, str(error))
     except Exception as error:  # whatever a run dies of is the end of this run, not of the study
         traceback.print_exc()
-        return End(FAILED, " ".join(f"{type(error).__name__}: {error}".split()))
-    return End(FINISHED)
+        return End(RunStatus.FAILED, " ".join(f"{type(error).__name__}: {error}".split()))
+    return End(RunStatus.FINISHED)
 
 
 def _begin(job: Job) -> Start:
@@ -157,13 +156,13 @@ def _launched(job: Job, told: _Told) -> End:
             passed_on = True
             process.terminate()
     if process.returncode == 0:
-        return End(FINISHED)
+        return End(RunStatus.FINISHED)
     if process.returncode == InterruptedRun.exit_code or told.leave:
-        return End(INTERRUPTED, "the study ends")
+        return End(RunStatus.INTERRUPTED, "the study ends")
     if is_held(job.results):
-        return End(HELD)
+        return End(RunStatus.HELD)
     said = [line for line in job.log.read_text(errors="replace").splitlines() if line.startswith("hpctrip: ")]
-    return End(FAILED, (said or [f"exit code {process.returncode}"])[-1].removeprefix("hpctrip: "))
+    return End(RunStatus.FAILED, (said or [f"exit code {process.returncode}"])[-1].removeprefix("hpctrip: "))
 
 
 def launcher(num_ranks: int) -> list[str]:

@@ -1,5 +1,6 @@
 """Every figure: as a command and as a script, its files, bad input, and pictures that can be read."""
 
+import io
 import itertools
 import os
 import subprocess
@@ -8,12 +9,14 @@ from pathlib import Path
 
 import h5py
 import matplotlib
+import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
+from PIL import Image
 
 from hpctrip.app.cli import cli
 from hpctrip.figures import FIGURES, fig05_network, scaling
@@ -133,6 +136,16 @@ def test_one_round_that_was_never_evaluated_is_drawn(name, make_run):
 def test_the_suffix_chooses_the_format(drawn, make_run, tmp_path):
     drawn(fig05_network, make_run("a"), out="out.pdf")
     assert (tmp_path / "out.pdf").read_bytes().startswith(b"%PDF")
+
+
+def test_a_png_has_a_palette_and_looks_as_it_was_drawn(make_run):
+    drawing = FIGURES["curves"](reading.read_runs([make_run(f"a{seed}", seed=seed) for seed in range(2)]))
+    with matplotlib.rc_context(style.LOOK):
+        drawing.picture.savefig(drawn := io.BytesIO(), format="png")
+    with Image.open(drawn) as full, Image.open(io.BytesIO(drawing.image())) as few:
+        assert few.mode == "P" and few.size == full.size and few.info["dpi"] == full.info["dpi"]
+        difference = np.abs(np.asarray(few.convert("RGB"), int) - np.asarray(full.convert("RGB"), int))
+    assert difference.mean() < 0.5
 
 
 def test_missing_folders_are_made(drawn, make_run, tmp_path):

@@ -8,7 +8,6 @@ import pytest
 
 from hpctrip.record.reader import Run
 from hpctrip.study.claims.base import Claim, Finding, Verdict, all_of, verdict_of
-from hpctrip.study.claims.evidence import Estimate, Missing, log_ratio, times
 from hpctrip.study.claims.page import Page
 from hpctrip.study.claims.paper import CLAIMS
 from hpctrip.study.claims.speed import AboutEqual, Faster, FasterInAll, Order, SlowerThanIn, Takes
@@ -21,6 +20,7 @@ from hpctrip.study.claims.sweeps import (
     SmallEarlyGain,
 )
 from hpctrip.study.claims.world import DelayIsNotLinear, Overhead, SparePower, StartsSmallAndGrows
+from hpctrip.study.ratio import Estimate, Missing, log_ratio, times
 
 ABOUT_A_CLAIM = ("Fig", "It is so", "", "s")
 

@@ -15,6 +15,7 @@ import click
 import matplotlib
 import pandas as pd
 from matplotlib.figure import Figure
+from PIL import Image
 
 from hpctrip.base.errors import HpctripError, InputError
 from hpctrip.base.output import check_suffix, check_writable, refuse_inputs, replace_file
@@ -40,9 +41,18 @@ class Drawing:
         data = io.BytesIO()
         with matplotlib.rc_context(LOOK):
             self.picture.savefig(data, format=form)
-        return data.getvalue()
+        return _of_few_colours(data) if form == "png" else data.getvalue()
 
     _repr_png_ = image  # notebooks show it
+
+
+def _of_few_colours(png: io.BytesIO) -> bytes:
+    """The same PNG with a palette of 256 colours, which take a third of the bytes; nobody sees the difference."""
+    data = io.BytesIO()
+    with Image.open(png) as image:
+        few = image.convert("RGB").quantize(method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+        few.save(data, "png", optimize=True, dpi=image.info["dpi"])
+    return data.getvalue()
 
 
 FIGURES: dict[str, Plot] = {}

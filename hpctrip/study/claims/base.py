@@ -5,7 +5,8 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from hpctrip.study.claims.evidence import Estimate, Evidence, Missing
+from hpctrip.study.claims.evidence import Evidence
+from hpctrip.study.ratio import Estimate, Missing
 
 
 class Verdict(enum.StrEnum):

@@ -131,7 +131,7 @@ CLAIMS: tuple[Claim, ...] = (
         "32 %",
         "speech_policies",
         POWERTRIP,
-        STATIC,
+        "static",
         0.32,
     ),
     Faster(
@@ -140,7 +140,7 @@ CLAIMS: tuple[Claim, ...] = (
         "19 %",
         "shakespeare_policies",
         POWERTRIP,
-        STATIC,
+        "static",
         0.19,
     ),
 )

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from hpctrip.study.claims.base import Claim, Finding, Verdict, against, all_of, verdict_of
-from hpctrip.study.claims.evidence import Estimate, Evidence, log_ratio, times, variant
+from hpctrip.study.claims.evidence import Evidence, variant
+from hpctrip.study.ratio import Estimate, log_ratio, times
 
 ABOUT = 0.2
 """Two times are about equal where the interval of their ratio lies within this of 1: our reading."""

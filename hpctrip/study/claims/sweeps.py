@@ -10,7 +10,8 @@ import numpy as np
 from hpctrip.figures import fig11_gain
 from hpctrip.record.reader import Run
 from hpctrip.study.claims.base import Claim, Finding, Verdict, all_of, verdict_of
-from hpctrip.study.claims.evidence import Estimate, Evidence, Missing, Times, log_ratio, times
+from hpctrip.study.claims.evidence import Evidence
+from hpctrip.study.ratio import Estimate, Missing, Times, log_ratio, times
 
 
 def swept(evidence: Evidence, study: str) -> dict[int, Sequence[Run]]:

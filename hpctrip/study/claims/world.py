@@ -8,7 +8,8 @@ import numpy as np
 
 from hpctrip.base.units import MILE_M
 from hpctrip.study.claims.base import Claim, Finding, Verdict, verdict_of
-from hpctrip.study.claims.evidence import Estimate, Evidence, Missing, variant
+from hpctrip.study.claims.evidence import Evidence, variant
+from hpctrip.study.ratio import Estimate, Missing
 
 NEAR_M = 1000 * MILE_M
 """Inside, the paper calls bandwidth "relatively constant"."""

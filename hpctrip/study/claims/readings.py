@@ -1,0 +1,100 @@
+"""Which ordering claims survive which reading: the claims of one study, checked anew for every reading."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+from hpctrip.base.text import markdown_table
+from hpctrip.record.reader import Run
+from hpctrip.study.claims.base import Claim, Finding, Verdict
+from hpctrip.study.claims.evidence import Variants
+from hpctrip.study.claims.paper import CLAIMS
+from hpctrip.study.claims.speed import Takes
+
+MARKS = {Verdict.MET: "+", Verdict.NOT_MET: "-", Verdict.UNDECIDED: "?", Verdict.NOT_RUN: ""}
+"""Of verdicts, where there is room for one letter."""
+
+
+def claims_of(study: str) -> list[Claim]:
+    """The claims that have an ordering to survive."""
+    return [claim for claim in CLAIMS if claim.study == study and not isinstance(claim, Takes)]
+
+
+@dataclass(frozen=True)
+class Survey:
+    """The claims of one study under every reading."""
+
+    claims: Sequence[Claim]
+    found: Mapping[str, Sequence[Finding]]
+    """{reading: what is found of every claim}; the base is the first."""
+
+    @classmethod
+    def of(cls, study: str, readings: Mapping[str, Variants], planned: Mapping[str, Sequence[str]]) -> Survey:
+        """Of the finished runs by reading and variant. `planned`: the variants of every reading; the base, the first
+        reading, speaks for those that a reading does not touch."""
+        claims = claims_of(study)
+        base = next(iter(readings.values()), {})
+        found = {}
+        for reading, own in readings.items():
+            untouched = {label: runs for label, runs in base.items() if label not in planned[reading]}
+            found[reading] = [claim.finding({study: {**untouched, **own}}) for claim in claims]
+        return cls(claims, found)
+
+    @property
+    def lines(self) -> list[str]:
+        """As it is printed: of every claim, what it survives and what not."""
+        said = []
+        for number, claim in enumerate(self.claims):
+            said.append(f"{claim.figure}: {claim.says}")
+            for verdict in Verdict:
+                where = [
+                    reading for reading, found in self.found.items() if found[number].ordering == verdict
+                ]
+                if where:
+                    said.append(
+                        f"  {verdict} with {len(where)} of {len(self.found)} readings: {', '.join(where)}"
+                    )
+        return said
+
+    @property
+    def markdown(self) -> str:
+        """One row a reading, one column a claim."""
+        head = ["reading", *(f"{claim.figure}: {claim.says}" for claim in self.claims)]
+        rows = [[reading, *(f.ordering for f in found)] for reading, found in self.found.items()]
+        return markdown_table(head, rows) + "\n"
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """One row a reading and claim."""
+        return pd.DataFrame(
+            {
+                "reading": reading,
+                "figure": claim.figure,
+                "claim": claim.says,
+                "ordering": str(finding.ordering),
+                "ours": finding.ours,
+                "seeds": finding.num_seeds,
+            }
+            for reading, found in self.found.items()
+            for claim, finding in zip(self.claims, found, strict=True)
+        )
+
+
+def by_reading(
+    axis: str, choices: Sequence[tuple[Mapping[str, str], Run | None]]
+) -> tuple[dict[str, dict[str, list[Run]]], dict[str, list[str]]]:
+    """({reading: {variant: its finished runs}}, {reading: all its variants}) of the runs of a grid by what was chosen
+    on every axis; None: not finished."""
+    readings: dict[str, dict[str, list[Run]]] = {}
+    planned: dict[str, list[str]] = {}
+    for chosen, run in choices:
+        reading = chosen[axis]
+        variant = ", ".join(label for name, label in chosen.items() if name != axis)
+        planned.setdefault(reading, []).append(variant)
+        finished = readings.setdefault(reading, {})
+        if run is not None:
+            finished.setdefault(variant, []).append(run)
+    return readings, planned
