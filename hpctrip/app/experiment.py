@@ -33,11 +33,13 @@ from hpctrip.learn.partitions import PARTITIONS
 from hpctrip.learn.workloads import WORKLOADS
 from hpctrip.ranks.open import RanksInput
 from hpctrip.ranks.watchdog import Limits
+from hpctrip.sim.accounts import Accounts, Billing
 from hpctrip.sim.faults import Faults
 from hpctrip.sim.network import Network
 from hpctrip.sim.policies import POLICIES
 from hpctrip.sim.power import POWER_MODELS
 from hpctrip.sim.profiler import Profiler
+from hpctrip.sim.signals import SIGNALS
 from hpctrip.sim.sites import SITES
 from hpctrip.sim.step import Simulation
 from hpctrip.sim.stop import Stop
@@ -64,7 +66,12 @@ class Experiment(Component):
     power: Unlearned[POWER_MODELS.field()] = Field(default_factory=dict, validate_default=True)
     """The power fraction of every site over time."""
     throughput: Unlearned[THROUGHPUT_MODELS.field()] = Field(default_factory=dict, validate_default=True)
-    """What a site's power is worth in training speed."""
+    """The hardware of a site: what its power is worth in training speed, and what it draws."""
+    carbon: Unlearned[SIGNALS.field()] = Field(default_factory=dict, validate_default=True)
+    """Grams of CO2 for a kilowatt-hour at every site over time."""
+    price: Unlearned[SIGNALS.field()] = Field(default_factory=dict, validate_default=True)
+    """Money for a kilowatt-hour at every site over time."""
+    accounts: Unlearned[Accounts] = Accounts()
     timing: Unlearned[Timing] = Timing()
     faults: Unlearned[Faults] = Faults()
     profiler: Unlearned[Profiler] = Profiler()
@@ -129,6 +136,7 @@ class Experiment(Component):
             self.seed,
             self.faults,
             self.compression.sent_fraction(num_params),
+            Billing(self.accounts, self.carbon, self.price),
         )
 
     def simulation(self, num_params: int, num_samples: np.ndarray) -> Simulation:

@@ -15,13 +15,13 @@ import pandas as pd
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.text import printable
+from hpctrip.base.units import HOUR_S, J_PER_KWH
 from hpctrip.figures.common import style
 from hpctrip.figures.common.plot import Drawing, aligned, figure
 from hpctrip.figures.common.sources import CLUSTERS
 from hpctrip.record.cluster import ClusterRun
 
 MARKS = ("o", "s", "^", "D", "v", "P", "X")
-J_PER_KWH, HOUR_S = 3.6e6, 3600.0
 
 
 @figure(CLUSTERS)

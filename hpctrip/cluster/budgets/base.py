@@ -8,7 +8,6 @@ from hpctrip.base.component import Component, Registry
 from hpctrip.base.signal import Signal
 
 BUDGETS = Registry("budget", default="none")
-J_PER_KWH = 3.6e6
 
 
 class Limit:
