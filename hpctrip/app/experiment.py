@@ -103,10 +103,11 @@ class Experiment(Component):
         return known.model_copy(update={"train": known.workload.checked_local_work(known.train)})
 
     def num_sites(self) -> int:
-        """N. Raises InputError where the policy or the faults cannot work with these sites."""
+        """N. Raises InputError where the policy, the faults or the budgets cannot work with this input."""
         num_sites = len(self.sites.checked_distances_m(self.seed))
         self.policy.check(num_sites)
         self.faults.check(self.timing)
+        self.stop.check(self.accounts, self.carbon, self.price)
         return num_sites
 
     def check(self) -> None:

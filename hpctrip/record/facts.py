@@ -25,6 +25,9 @@ _AS_RECORDED = (
     "stored_rounds",
     *("hpctrip_version", "git_commit", "git_dirty", "created_utc", "updated_utc"),
 )
+SIGNALS = ("carbon", "price")
+SYNTHETIC_SIGNALS = ("constant", "daily")
+"""Kinds of signals whose numbers are no measurements."""
 
 
 def facts(run: Run) -> dict[str, Any]:
@@ -39,6 +42,8 @@ def facts(run: Run) -> dict[str, Any]:
         **{name: run.meta[name] for name in _AS_RECORDED},
         **{name: str(run.setting(f"{name}.kind", "unknown")) for name in ("policy", "workload", "power")},
         "local_training": train,
+        "currency": str(run.setting("accounts.currency", "")),
+        "synthetic_signals": [name for name in SIGNALS if run.setting(f"{name}.kind") in SYNTHETIC_SIGNALS],
         "num_sites": len(run.sites),
         **_of_rounds(run.rounds),
         "time_to_accuracy_s": run.time_to_accuracy_s,
@@ -65,9 +70,13 @@ def _of_rounds(rounds: pd.DataFrame) -> dict[str, Any]:
         "wall_s": float(rounds["wall_s"].sum()),
         **{f"{name}_wall_s": float(rounds[f"{name}_wall_s"].sum()) for name in PHASES},
         "mean_idle_fraction": float(rounds["idle_fraction"].mean()),
+        # not known of one round: not known of all
+        **{name: float(rounds[name].sum(skipna=False)) for name in SPENT},
     }
 
 
+SPENT = ("energy_j", "compute_energy_j", "wait_energy_j", "comm_energy_j", "carbon_g", "cost")
+"""Simulated, over all rounds."""
 PHASES = ("train", "exchange", "evaluate")
 """Of a round's wall time, those that are told."""
 

@@ -21,6 +21,9 @@ class Candidates:
     efficiency: np.ndarray = column("dA(k) / T(k)", "1/s")
     energy_j: np.ndarray = column("estimated energy of the round (NaN: not asked for)", "J", default=math.nan)
     carbon_g: np.ndarray = column("estimated carbon of the round (NaN: not known)", "g", default=math.nan)
+    cost: np.ndarray = column(
+        "estimated price of the round, in the currency of the input (NaN: not known)", "1", default=math.nan
+    )
     merit: np.ndarray = column(
         "what the policy's objective maximises (NaN: the efficiency)", "1", default=math.nan
     )
