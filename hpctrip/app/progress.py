@@ -12,12 +12,11 @@ from rich.console import Console
 
 import hpctrip
 from hpctrip.app.aggregator import Aggregator
-from hpctrip.app.experiment import Experiment
 from hpctrip.app.live_view import LiveView
 from hpctrip.base.stream import Unfailing
 from hpctrip.base.text import printable
 from hpctrip.base.units import HOUR_S
-from hpctrip.record.facts import SIGNALS, SPENT, SYNTHETIC_SIGNALS
+from hpctrip.record.facts import SPENT
 from hpctrip.record.schema import time_to_accuracy_s
 from hpctrip.record.show import energy
 from hpctrip.sim.rounds import History
@@ -110,7 +109,7 @@ class Progress:
                 if reached_s == reached_s
                 else f"time to accuracy {target:g}: not reached (best {best:.4f})"
             )
-        for line in energy(spent(self.aggregator.experiment, state.history)).values():
+        for line in energy(spent(self.aggregator, state.history)).values():
             self.say(f"energy: {line}")
         total = sum(row.wall_s for row in rows)
         phases = ", ".join(
@@ -134,8 +133,10 @@ class Progress:
             self.view.stop()
 
 
-def spent(experiment: Experiment, history: History) -> dict[str, Any]:
+def spent(aggregator: Aggregator, history: History) -> dict[str, Any]:
     """What `energy` says of a run whose rounds these are."""
-    made_up = [name for name in SIGNALS if getattr(experiment, name).kind in SYNTHETIC_SIGNALS]
-    known = {"currency": experiment.accounts.currency, "synthetic_signals": made_up}
+    known = {
+        "currency": aggregator.experiment.accounts.currency,
+        "synthetic_signals": aggregator.world.meter.synthetic_signals,
+    }
     return known | {name: history.total(name) for name in SPENT}

@@ -23,7 +23,6 @@ from hpctrip.figures.common.front import on_front
 from hpctrip.figures.common.grouping import Group
 from hpctrip.figures.common.plot import Drawing, aligned, figure
 from hpctrip.figures.common.sources import RUNS, TARGET
-from hpctrip.record.facts import SYNTHETIC_SIGNALS
 from hpctrip.record.reader import Run
 
 MARKS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "h", "*")
@@ -139,7 +138,7 @@ def _synthetic(runs: Sequence[Run], panels: Sequence[Panel]) -> str:
     """What of the signals is made up, in words for the heading."""
     signals = {"carbon_g": "carbon", "cost": "price"}
     named = [signals[panel.column] for panel in panels if panel.column in signals]
-    made_up = [n for n in named if any(run.setting(f"{n}.kind") in SYNTHETIC_SIGNALS for run in runs)]
+    made_up = [name for name in named if any(name in run.meta["synthetic_signals"] for run in runs)]
     said = f"; synthetic {' and '.join(made_up)}" if made_up else ""
     return said + "; *: open, the target was not reached by every seed"
 

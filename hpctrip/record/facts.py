@@ -20,14 +20,12 @@ _AS_RECORDED = (
         "data_source",
         "synthetic_data",
         "synthetic_power",
+        "synthetic_signals",
     ),
     *("target_accuracy", "num_ranks", "transport", "mpi_library", "engine", "blocks", "params_digest"),
     "stored_rounds",
     *("hpctrip_version", "git_commit", "git_dirty", "created_utc", "updated_utc"),
 )
-SIGNALS = ("carbon", "price")
-SYNTHETIC_SIGNALS = ("constant", "daily")
-"""Kinds of signals whose numbers are no measurements."""
 
 
 def facts(run: Run) -> dict[str, Any]:
@@ -43,7 +41,6 @@ def facts(run: Run) -> dict[str, Any]:
         **{name: str(run.setting(f"{name}.kind", "unknown")) for name in ("policy", "workload", "power")},
         "local_training": train,
         "currency": str(run.setting("accounts.currency", "")),
-        "synthetic_signals": [name for name in SIGNALS if run.setting(f"{name}.kind") in SYNTHETIC_SIGNALS],
         "num_sites": len(run.sites),
         **_of_rounds(run.rounds),
         "time_to_accuracy_s": run.time_to_accuracy_s,

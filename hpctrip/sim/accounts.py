@@ -70,6 +70,16 @@ class Meter:
         """Of one site and round."""
         return self.accounts.network_j_per_gb * self.sent_bytes / GB
 
+    @property
+    def signals(self) -> dict[str, GridSignal]:
+        """By the table of the input."""
+        return {"carbon": self.carbon, "price": self.price}
+
+    @property
+    def synthetic_signals(self) -> list[str]:
+        """The tables of those that were made up."""
+        return [table for table, signal in self.signals.items() if signal.synthetic]
+
     def next_change_s(self, clock_s: float) -> float:
         """When a signal changes."""
         return min(self.carbon.next_change_s(clock_s), self.price.next_change_s(clock_s))
