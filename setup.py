@@ -53,7 +53,12 @@ setup(
     python_requires=">=3.11",
     packages=find_packages(include=["hpctrip", "hpctrip.*"]),
     # hpctrip/inputs and hpctrip/slurm are links to the folders at the top: found there whether installed or not
-    package_data={"hpctrip": ["app/*.toml", "inputs/*.toml", "inputs/*/*.toml", "slurm/*.sh", "py.typed"]},
+    package_data={
+        "hpctrip": [
+            *("app/*.toml", "inputs/*.toml", "inputs/*/*.toml", "slurm/*.sh", "py.typed"),
+            "sim/throughput/curves/*.csv",
+        ]
+    },
     # A bound is the oldest version that passes the tests (`.ci/matrix lowest`), not the oldest that installs.
     install_requires=[
         "torch>=2.4",

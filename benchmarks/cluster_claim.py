@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 
 from hpctrip.app.cluster.given import read_cluster_input
-from hpctrip.cluster.budgets.base import J_PER_KWH
+from hpctrip.base.units import J_PER_KWH
 from hpctrip.cluster.equal_energy import Front, counted_j
 from hpctrip.cluster.rows import Result
 from hpctrip.cluster.scenario import ClusterScenario

@@ -44,6 +44,7 @@ def attributes(aggregator: Aggregator, given: Input, everyone: list[RankFacts]) 
         "data_source": host.task.source,
         "synthetic_data": host.task.synthetic,
         "synthetic_power": world.supply.synthetic,
+        "synthetic_signals": world.meter.synthetic_signals,
         "update_bytes": world.update_bytes,
         "compression": experiment.compression.kind,
         "payload_bytes": experiment.compression.checked_payload_bytes(len(host.initial_params)),
@@ -78,6 +79,10 @@ def site_columns(aggregator: Aggregator) -> dict[str, tuple[np.ndarray, str, str
         "power_fraction": (world.power_fraction(0.0), "1", "power fraction P_i at time 0"),
         "throughput_fraction": (world.throughput_fraction(0.0), "1", "what that power is worth"),
     }
+    for table, signal in world.meter.signals.items():
+        if signal.is_known:
+            zones = np.array(signal.names)[signal.zone]
+            columns[f"{table}_zone"] = (zones, "1", f"zone of the grid whose {table} the site has")
     for name, values in world.supply.describe().items():
         columns[name] = (values, "1", f"{name.replace('_', ' ')} of the site's power trace")
     return columns

@@ -34,11 +34,13 @@ from hpctrip.learn.partitions import PARTITIONS
 from hpctrip.learn.workloads import WORKLOADS
 from hpctrip.ranks.open import RanksInput
 from hpctrip.ranks.watchdog import Limits
+from hpctrip.sim.accounts import Accounts, Billing
 from hpctrip.sim.faults import Faults
 from hpctrip.sim.network import Network
 from hpctrip.sim.policies import POLICIES
 from hpctrip.sim.power import POWER_MODELS
 from hpctrip.sim.profiler import Profiler
+from hpctrip.sim.signals import SIGNALS
 from hpctrip.sim.sites import SITES
 from hpctrip.sim.step import Simulation
 from hpctrip.sim.stop import Stop
@@ -65,7 +67,12 @@ class Experiment(Component):
     power: Unlearned[POWER_MODELS.field()] = Field(default_factory=dict, validate_default=True)
     """The power fraction of every site over time."""
     throughput: Unlearned[THROUGHPUT_MODELS.field()] = Field(default_factory=dict, validate_default=True)
-    """What a site's power is worth in training speed."""
+    """The hardware of a site: what its power is worth in training speed, and what it draws."""
+    carbon: Unlearned[SIGNALS.field()] = Field(default_factory=dict, validate_default=True)
+    """Grams of CO2 for a kilowatt-hour at every site over time."""
+    price: Unlearned[SIGNALS.field()] = Field(default_factory=dict, validate_default=True)
+    """Money for a kilowatt-hour at every site over time."""
+    accounts: Unlearned[Accounts] = Accounts()
     timing: Unlearned[Timing] = Timing()
     faults: Unlearned[Faults] = Faults()
     profiler: Unlearned[Profiler] = Profiler()
@@ -97,10 +104,11 @@ class Experiment(Component):
         return known.model_copy(update={"train": known.workload.checked_local_work(known.train)})
 
     def num_sites(self) -> int:
-        """N. Raises InputError where the policy or the faults cannot work with these sites."""
+        """N. Raises InputError where the policy, the faults or the budgets cannot work with this input."""
         num_sites = len(self.sites.checked_distances_m(self.seed))
         self.policy.check(num_sites)
         self.faults.check(self.timing)
+        self.stop.check(self.accounts, self.carbon, self.price)
         return num_sites
 
     def check(self) -> None:
@@ -130,6 +138,7 @@ class Experiment(Component):
             self.seed,
             self.faults,
             self.compression.sent_fraction(num_params),
+            Billing(self.accounts, self.carbon, self.price),
         )
 
     def simulation(self, num_params: int, num_samples: np.ndarray) -> Simulation:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable
+from typing import Any
 
 from rich.console import Console
 
@@ -15,7 +16,9 @@ from hpctrip.app.live_view import LiveView
 from hpctrip.base.stream import Unfailing
 from hpctrip.base.text import printable
 from hpctrip.base.units import HOUR_S
+from hpctrip.record.facts import SPENT
 from hpctrip.record.schema import time_to_accuracy_s
+from hpctrip.record.show import energy
 from hpctrip.sim.rounds import History
 from hpctrip.sim.state import State
 
@@ -106,6 +109,8 @@ class Progress:
                 if reached_s == reached_s
                 else f"time to accuracy {target:g}: not reached (best {best:.4f})"
             )
+        for line in energy(spent(self.aggregator, state.history)).values():
+            self.say(f"energy: {line}")
         total = sum(row.wall_s for row in rows)
         phases = ", ".join(
             f"{name} {sum(getattr(row, f'{name}_wall_s') for row in rows):.1f}"
@@ -126,3 +131,12 @@ class Progress:
     def __exit__(self, *_: object) -> None:
         if self.view:
             self.view.stop()
+
+
+def spent(aggregator: Aggregator, history: History) -> dict[str, Any]:
+    """What `energy` says of a run whose rounds these are."""
+    known = {
+        "currency": aggregator.experiment.accounts.currency,
+        "synthetic_signals": aggregator.world.meter.synthetic_signals,
+    }
+    return known | {name: history.total(name) for name in SPENT}

@@ -153,7 +153,10 @@ def _row(place: str, found: RoundRow, expected: RoundRow, run: Run) -> Iterator[
     ):
         yield Fault(place, "its candidates are not those that the policy weighs")
     elif weighed is not None:
-        yield from _columns(f"{place}, candidate k =", weighed.k, Candidates, weighed, expected.candidates)
+        lacking = run.candidates.attrs["added"]
+        yield from _columns(
+            f"{place}, candidate k =", weighed.k, Candidates, weighed, expected.candidates, lacking
+        )
     added = run.cohorts.attrs["added"]
     yield from _columns(f"{place}, site", sites, CohortRound, found.cohort, expected.cohort, added)
     yield from _columns(place, [""], RoundRow, found, expected, run.rounds.attrs["added"])

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import MISSING, field, fields
 from typing import Any
 
+import numpy as np
+
 TEXT = "text"
 """The dtype of a column of texts."""
 
@@ -22,3 +24,10 @@ def columns(cls: type) -> dict[str, dict[str, Any]]:
         for f in fields(cls)
         if f.metadata
     }
+
+
+def spread_defaults(row: Any, length: int) -> None:
+    """Make arrays [length] of the columns of a frozen row that still have their default, which is one number."""
+    for f in fields(row):
+        if f.default is not MISSING and np.ndim(value := getattr(row, f.name)) == 0:
+            object.__setattr__(row, f.name, np.full(length, value))

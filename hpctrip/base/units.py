@@ -17,6 +17,7 @@ from pydantic_core import core_schema
 MILE_M = 1609.344
 HOUR_S = 3600.0
 GB = 1e9
+J_PER_KWH = 3.6e6
 
 _FACTORS = {
     "bytes": {"B": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30},
@@ -24,6 +25,17 @@ _FACTORS = {
     "seconds": {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1, "min": 60, "h": HOUR_S, "d": 24 * HOUR_S},
     "bits per second": {"bit/s": 1, "kbit/s": 1e3, "Mbit/s": 1e6, "Gbit/s": 1e9, "Tbit/s": 1e12},
     "watts": {"W": 1, "kW": 1e3, "MW": 1e6},
+    "joules": {
+        "J": 1,
+        "kJ": 1e3,
+        "MJ": 1e6,
+        "GJ": 1e9,
+        "Wh": 3600,
+        "kWh": 3.6e6,
+        "MWh": 3.6e9,
+        "GWh": 3.6e12,
+    },
+    "grams": {"g": 1, "kg": 1e3, "t": 1e6},
 }
 _ALIASES = {
     "bytes": {"byte": "B", "bytes": "B", "kb": "kB", "mb": "MB", "gb": "GB", "tb": "TB"},
@@ -39,6 +51,8 @@ _ALIASES = {
     }
     | {f"{prefix.lower()}bps": f"{prefix}bit/s" for prefix in ("M", "G", "T")},
     "watts": {"watt": "W", "watts": "W", "kw": "kW"},
+    "joules": {"joule": "J", "joules": "J", "kwh": "kWh"},
+    "grams": {"gram": "g", "grams": "g", "tonne": "t", "tonnes": "t"},
 }
 """Other names of units. What could mean two things is none: "Gb" of bytes, "Mw", "M"."""
 _QUANTITY = re.compile(r"\s*([-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?)\s*([A-Za-z/]+)\s*")
@@ -96,3 +110,5 @@ Metres = Annotated[float, Quantity("metres")]
 Seconds = Annotated[float, Quantity("seconds")]
 BitsPerSecond = Annotated[float, Quantity("bits per second")]
 Watts = Annotated[float, Quantity("watts")]
+Joules = Annotated[float, Quantity("joules")]
+Grams = Annotated[float, Quantity("grams")]

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from hpctrip.cluster.gpus import Gpu
+from hpctrip.base.gpus import Gpu
 from hpctrip.cluster.nodes import Nodes
 from hpctrip.cluster.placement import Layout
 from hpctrip.cluster.placement.base import Move

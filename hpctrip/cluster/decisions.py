@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from hpctrip.base.door import integers, place_of
+from hpctrip.base.gpus import Gpu
 from hpctrip.cluster.allocator import Allocator
 from hpctrip.cluster.budgets import Limit
 from hpctrip.cluster.frequencies import FrequencyPolicy
-from hpctrip.cluster.gpus import Gpu
 from hpctrip.cluster.meter import Meter
 from hpctrip.cluster.schedulers import Scheduler
 from hpctrip.cluster.view import ClusterView, Plan

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hpctrip.base.errors import InputError
-from hpctrip.cluster.budgets.base import J_PER_KWH
+from hpctrip.base.units import J_PER_KWH
 from hpctrip.cluster.rows import IntervalRow
 
 

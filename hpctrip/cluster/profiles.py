@@ -8,7 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
-from hpctrip.cluster.gpus import Gpu
+from hpctrip.base.gpus import Gpu
 from hpctrip.cluster.step_time import StepTime
 
 

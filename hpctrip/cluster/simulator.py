@@ -10,11 +10,11 @@ import math
 
 import numpy as np
 
+from hpctrip.base.gpus import Gpu
 from hpctrip.cluster.allocator import Allocator
 from hpctrip.cluster.budgets import Limit
 from hpctrip.cluster.decisions import Decisions, Rules
 from hpctrip.cluster.frequencies import FrequencyPolicy
-from hpctrip.cluster.gpus import Gpu
 from hpctrip.cluster.jobs import Jobs
 from hpctrip.cluster.meter import Counts, Draw, Meter
 from hpctrip.cluster.placement import Layout

@@ -15,13 +15,14 @@ import pandas as pd
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.text import printable
+from hpctrip.base.units import HOUR_S, J_PER_KWH
 from hpctrip.figures.common import style
+from hpctrip.figures.common.front import on_front
 from hpctrip.figures.common.plot import Drawing, aligned, figure
 from hpctrip.figures.common.sources import CLUSTERS
 from hpctrip.record.cluster import ClusterRun
 
 MARKS = ("o", "s", "^", "D", "v", "P", "X")
-J_PER_KWH, HOUR_S = 3.6e6, 3600.0
 
 
 @figure(CLUSTERS)
@@ -73,12 +74,5 @@ def numbers(runs: Sequence[ClusterRun]) -> pd.DataFrame:
             "energy_kwh": [run.meta["energy_j"] / J_PER_KWH for run in runs],
         }
     ).sort_values(["name", "energy_kwh", "path"], ignore_index=True)
-    table["on_front"] = [
-        not (
-            (table["mean_jct_h"] <= row.mean_jct_h)
-            & (table["energy_kwh"] <= row.energy_kwh)
-            & ((table["mean_jct_h"] < row.mean_jct_h) | (table["energy_kwh"] < row.energy_kwh))
-        ).any()
-        for row in table.itertuples()
-    ]
+    table["on_front"] = on_front(table["energy_kwh"].to_numpy(), table["mean_jct_h"].to_numpy())
     return table

@@ -126,10 +126,13 @@ def _parse(header: _Header, arrays: dict[str, dict[str, np.ndarray]]) -> Checkpo
 
 
 def _rows(tables: dict[str, dict[str, np.ndarray]]) -> dict[str, dict[str, np.ndarray]]:
-    """The tables, whose columns must have the types of the schema and, in each table, one length."""
+    """The tables, whose columns must have the types of the schema and, in each table, one length. A column that came
+    later holds its default where the file is older."""
     for table, names in schema.TABLES.items():
         rows = tables[table]["round"].shape
         for name, about in names.items():
+            if "default" in about:
+                tables[table].setdefault(name, np.full(rows, about["default"], dtype=about["dtype"]))
             values = tables[table][name]
             if values.dtype != np.dtype(about["dtype"]) or values.ndim != 1 or values.shape != rows:
                 raise ValueError(f"column {table}/{name} of type {values.dtype}, shape {values.shape}")

@@ -13,8 +13,7 @@ import pandas as pd
 from hpctrip.base.errors import Fault, InputError
 from hpctrip.base.output import replace_file
 from hpctrip.base.rows import TEXT, columns
-from hpctrip.base.units import HOUR_S
-from hpctrip.cluster.budgets.base import J_PER_KWH
+from hpctrip.base.units import HOUR_S, J_PER_KWH
 from hpctrip.cluster.rows import IntervalRow, JobRows, Result
 from hpctrip.record.admission import admitted
 from hpctrip.record.diff import Difference, changes, what_was_given

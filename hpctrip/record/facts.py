@@ -20,6 +20,7 @@ _AS_RECORDED = (
         "data_source",
         "synthetic_data",
         "synthetic_power",
+        "synthetic_signals",
     ),
     *("target_accuracy", "num_ranks", "transport", "mpi_library", "engine", "blocks", "params_digest"),
     "stored_rounds",
@@ -39,6 +40,7 @@ def facts(run: Run) -> dict[str, Any]:
         **{name: run.meta[name] for name in _AS_RECORDED},
         **{name: str(run.setting(f"{name}.kind", "unknown")) for name in ("policy", "workload", "power")},
         "local_training": train,
+        "currency": str(run.setting("accounts.currency", "")),
         "num_sites": len(run.sites),
         **_of_rounds(run.rounds),
         "time_to_accuracy_s": run.time_to_accuracy_s,
@@ -65,9 +67,13 @@ def _of_rounds(rounds: pd.DataFrame) -> dict[str, Any]:
         "wall_s": float(rounds["wall_s"].sum()),
         **{f"{name}_wall_s": float(rounds[f"{name}_wall_s"].sum()) for name in PHASES},
         "mean_idle_fraction": float(rounds["idle_fraction"].mean()),
+        # not known of one round: not known of all
+        **{name: float(rounds[name].sum(skipna=False)) for name in SPENT},
     }
 
 
+SPENT = ("energy_j", "compute_energy_j", "wait_energy_j", "comm_energy_j", "carbon_g", "cost")
+"""Simulated, over all rounds."""
 PHASES = ("train", "exchange", "evaluate")
 """Of a round's wall time, those that are told."""
 

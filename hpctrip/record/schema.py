@@ -74,6 +74,7 @@ ATTRIBUTES: dict[str, Attribute] = {
     "data_source": Attribute("", "where the training data came from"),
     "synthetic_data": Attribute(False, "the training data were made up"),
     "synthetic_power": Attribute(False, "the power of the sites was made up"),
+    "synthetic_signals": Attribute([], "which of carbon and price were made up for the sites", is_later=True),
     "num_ranks": Attribute(1, "number of ranks"),
     "transport": Attribute("", "how ranks exchange vectors"),
     "engine": Attribute("", "how a block of sites is trained"),

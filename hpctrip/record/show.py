@@ -13,7 +13,7 @@ from rich.text import Text
 from hpctrip.base.json import json_text
 from hpctrip.base.output import write_new
 from hpctrip.base.text import printable
-from hpctrip.base.units import HOUR_S
+from hpctrip.base.units import HOUR_S, J_PER_KWH
 from hpctrip.record import cluster
 from hpctrip.record.cluster import ClusterRun
 from hpctrip.record.csv import csv_bytes
@@ -107,9 +107,28 @@ def _progress(known: Facts) -> dict[str, str]:
         **({} if math.isnan(loss) else {"held-out loss": f"{loss:.4g} last (perplexity {perplexity:.4g})"}),
         "cohort": f"{known['first_num_sites']} sites first, {known['median_num_sites']:g} median, "
         f"{known['last_num_sites']} last",
+        **energy(known),
         "wall time": f"{known['wall_s']:.1f} s: {phases}; "
         f"hosts idle for {known['mean_idle_fraction']:.0%} of training",
     }
+
+
+def energy(known: Facts) -> dict[str, str]:
+    """The simulated bill of a run, as far as it is known, from these `facts`: SPENT, currency, synthetic signals."""
+    total_j = known["energy_j"]
+    if math.isnan(total_j):
+        return {}
+    shares = ((name, known[f"{part}_energy_j"] / (total_j or 1)) for name, part in _PARTS.items())
+    said = f"{total_j / J_PER_KWH:.4g} kWh simulated: " + ", ".join(f"{n} {s:.0%}" for n, s in shares)
+    bills = {"carbon_g": ("carbon", f"{known['carbon_g'] / 1e3:.4g} kg CO2")}
+    bills["cost"] = ("price", f"{known['cost']:.4g} {known['currency']}")
+    for name, (signal, text) in bills.items():
+        if not math.isnan(known[name]):
+            said += f"; {text}{_synthetic(signal in known['synthetic_signals'])}"
+    return {"energy": said}
+
+
+_PARTS = {"computing": "compute", "waiting": "wait", "network": "comm"}
 
 
 def _target(known: Facts) -> dict[str, str]:

@@ -46,7 +46,7 @@ def _arithmetic(run: Run) -> Iterator[Fault]:
         return
     makespan = _makespan(Timing.model_construct(clock=clock), deadline_s or math.inf)
     for row in history.rows:
-        for check in (_cohort, _samples, makespan, _accuracy, _vote):
+        for check in (_cohort, _samples, _energy, makespan, _accuracy, _vote):
             for problem in check(row):
                 yield Fault(f"{run.path}: round {row.round}", problem)
     yield from _over_time(run, history)
@@ -92,6 +92,17 @@ def _samples(row: RoundRow) -> Iterator[str]:
     total = int(row.cohort.num_samples.sum())
     if row.num_samples != total:
         yield f"num_samples is {row.num_samples}, its cohort's sum is {total}"
+
+
+def _energy(row: RoundRow) -> Iterator[str]:
+    """Sums over the cohort, of columns that older files lack."""
+    for name in ("compute_energy_j", "wait_energy_j", "comm_energy_j", "carbon_g", "cost"):
+        found, total = getattr(row, name), float(getattr(row.cohort, name).sum())
+        if _differ(found, total):
+            yield f"{name} is {found:g}, its cohort's sum is {total:g}"
+    total = row.compute_energy_j + row.wait_energy_j + row.comm_energy_j
+    if _differ(row.energy_j, total):
+        yield f"energy_j is {row.energy_j:g}, its parts give {total:g}"
 
 
 def _makespan(timing: Timing, deadline_s: float) -> Callable[[RoundRow], Iterator[str]]:

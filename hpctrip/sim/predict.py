@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from hpctrip.base.units import J_PER_KWH
 from hpctrip.sim.view import SiteView
 
 
@@ -34,3 +35,24 @@ def prefix_round_s(sites: SiteView, order: np.ndarray, clock: str) -> np.ndarray
 def round_s(sites: SiteView, cohort: np.ndarray, clock: str) -> float:
     """T of one cohort [k], in seconds: see `prefix_round_s`."""
     return float(prefix_round_s(sites, cohort, clock)[-1])
+
+
+def prefix_spending(sites: SiteView, order: np.ndarray) -> dict[str, np.ndarray]:
+    """Joules, grams and money of a round of every prefix of `order` [n], as far as they are known: {"energy_j": [n],
+    "carbon_g": [n], "cost": [n]}. Sites compute, then wait until the clock's round is over; powers stay as they are
+    seen."""
+    work_s, throughput = sites.work_s[order], sites.throughput_fraction[order]
+    busy_w, waiting_w = (np.broadcast_to(w, len(sites))[order] for w in (sites.busy_w, sites.waiting_w))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        compute_s = np.where((work_s > 0) & (throughput > 0), work_s / throughput, 0.0)
+    own_j = (busy_w - waiting_w) * compute_s + sites.comm_energy_j
+    round_s = prefix_round_s(sites, order, sites.clock)
+
+    def spent(per_joule: np.ndarray | float) -> np.ndarray:
+        with np.errstate(invalid="ignore"):
+            return np.cumsum(own_j * per_joule) + round_s * np.cumsum(waiting_w * per_joule)
+
+    grams, money = (
+        np.broadcast_to(v, len(sites))[order] / J_PER_KWH for v in (sites.g_per_kwh, sites.cost_per_kwh)
+    )
+    return {"energy_j": spent(1.0), "carbon_g": spent(grams), "cost": spent(money)}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from pydantic import Field
 
@@ -33,8 +35,17 @@ class Profiler(Component):
     smoothing: float = Field(0.0, ge=0, lt=1)
     """Weight of the past in an exponential moving average over observations; 0: the newest alone."""
 
-    def view(self, world: World, clock_s: float, history: History, work_s: np.ndarray, seed: int) -> SiteView:
-        """What the policies may see at `clock_s`; `work_s` is c_i of all sites [N]."""
+    def view(
+        self,
+        world: World,
+        clock_s: float,
+        history: History,
+        work_s: np.ndarray,
+        seed: int,
+        target_accuracy: float = math.nan,
+    ) -> SiteView:
+        """What the policies may see at `clock_s`; `work_s` is c_i of all sites [N]. Signals of the grid are published,
+        so they are seen as they are."""
         depth = 1 if self.smoothing == 0 else 1 + int(np.log(_NEGLIGIBLE) / np.log(self.smoothing))
         power, comm_s, weights = 0.0, 0.0, 0.0
         for age, (index, time_s) in enumerate(self._observations(clock_s, history)[-depth:][::-1]):
@@ -54,6 +65,14 @@ class Profiler(Component):
             update_bytes=world.update_bytes,
             link_s=world.link_s,
             clock=world.timing.clock,
+            busy_w=world.busy_w(power),
+            waiting_w=world.waiting_w(power),
+            comm_energy_j=world.meter.comm_energy_j,
+            g_per_kwh=world.meter.carbon.at(clock_s),
+            cost_per_kwh=world.meter.price.at(clock_s),
+            full_power_w=world.throughput.full_power_w(),
+            clock_s=clock_s,
+            target_accuracy=target_accuracy,
         )
 
     def _observations(self, clock_s: float, history: History) -> list[tuple[int, float]]:

@@ -8,7 +8,7 @@ from enum import IntEnum
 
 import numpy as np
 
-from hpctrip.base.rows import column
+from hpctrip.base.rows import column, spread_defaults
 
 
 @dataclass(frozen=True)
@@ -19,11 +19,24 @@ class Candidates:
     gain: np.ndarray = column("projected accuracy gain dA(k)", "1")
     round_s: np.ndarray = column("estimated round time T(k)", "s")
     efficiency: np.ndarray = column("dA(k) / T(k)", "1/s")
+    energy_j: np.ndarray = column("estimated energy of the round (NaN: not asked for)", "J", default=math.nan)
+    carbon_g: np.ndarray = column("estimated carbon of the round (NaN: not known)", "g", default=math.nan)
+    cost: np.ndarray = column(
+        "estimated price of the round, in the currency of the input (NaN: not known)", "1", default=math.nan
+    )
+    merit: np.ndarray = column(
+        "what the policy's objective maximises (NaN: the efficiency)", "1", default=math.nan
+    )
+
+    def __post_init__(self) -> None:
+        spread_defaults(self, len(np.atleast_1d(self.k)))
 
     @property
     def vote(self) -> int:
-        """k* = argmax of the efficiency, ties to the smaller k (np.argmax returns the first maximum)."""
-        return int(self.k[np.argmax(self.efficiency)])
+        """k* = argmax of the merit, or of the efficiency where no merit is given; ties to the smaller k (np.argmax
+        returns the first maximum)."""
+        given = not np.isnan(self.merit).all()
+        return int(self.k[np.argmax(self.merit if given else self.efficiency)])
 
 
 class Status(IntEnum):
@@ -60,6 +73,20 @@ class CohortRound:
         "1",
         "i8",
     )
+    compute_energy_j: np.ndarray = column(
+        "energy that the site drew while it computed", "J", default=math.nan
+    )
+    wait_energy_j: np.ndarray = column(
+        "energy that it drew while its update travelled and it waited for the others", "J", default=math.nan
+    )
+    comm_energy_j: np.ndarray = column("energy of the network that its transfer took", "J", default=math.nan)
+    carbon_g: np.ndarray = column("CO2 of that energy (NaN: not known)", "g", default=math.nan)
+    cost: np.ndarray = column(
+        "price of that energy, in the currency of the input (NaN: not known)", "1", default=math.nan
+    )
+
+    def __post_init__(self) -> None:
+        spread_defaults(self, len(self.site))
 
 
 @dataclass(frozen=True)
@@ -97,6 +124,14 @@ class RoundRow:
     eval_perplexity: float = column(
         "exp(eval_loss); inf where that is too large for a number", "1", default=math.nan
     )
+    energy_j: float = column("energy of the whole cohort and its transfers", "J", default=math.nan)
+    compute_energy_j: float = column("of that: while sites computed", "J", default=math.nan)
+    wait_energy_j: float = column("of that: while sites waited", "J", default=math.nan)
+    comm_energy_j: float = column("of that: of the network", "J", default=math.nan)
+    carbon_g: float = column("CO2 of that energy (NaN: not known)", "g", default=math.nan)
+    cost: float = column(
+        "price of that energy, in the currency of the input (NaN: not known)", "1", default=math.nan
+    )
     cohort: CohortRound = field(repr=False, default=None)  # type: ignore[assignment]
     candidates: Candidates | None = field(repr=False, default=None)
 
@@ -122,6 +157,10 @@ class History:
     def curve(self) -> list[tuple[float, float]]:
         """(clock_s, accuracy) after every round; the accuracy is NaN where the model was not evaluated."""
         return [(row.clock_s, row.accuracy) for row in self.rows]
+
+    def total(self, name: str) -> float:
+        """A column of the rows, summed over all rounds; 0 before the first."""
+        return float(sum(getattr(row, name) for row in self.rows))
 
     def evaluated(self) -> list[RoundRow]:
         """The rounds after which the global model was evaluated."""

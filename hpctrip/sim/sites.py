@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 
 from hpctrip.base.component import Component, Registry
-from hpctrip.base.csv import read_table
+from hpctrip.base.csv import Table, read_table
 from hpctrip.base.door import numbers, place_of
 from hpctrip.base.errors import InputError
 from hpctrip.base.files import PathName
@@ -25,6 +26,12 @@ class SiteLaw(Component):
     def distances_m(self, seed: int) -> np.ndarray:
         """Distance d_i of every site to the aggregator, [N] metres."""
         raise NotImplementedError
+
+    def labels(self, column: str) -> Sequence[str]:
+        """A text for every site, [N], in a column of the file that sites are read from. InputError where there is
+        none."""
+        problem = f"sites of kind {self.kind!r} have no column {column!r}"
+        raise InputError("sites", problem, 'use sites.kind = "csv"')
 
     def checked_distances_m(self, seed: int) -> np.ndarray:
         """The distances, or InputError where they are none: at least one, finite, 0 or more."""
@@ -106,7 +113,8 @@ class Quota(_Drawn):
 
 @SITES.add
 class CsvSites(SiteLaw):
-    """Sites from a CSV file with a header and one column `distance_m` or `distance_mi`; other columns are ignored."""
+    """Sites from a CSV file with a header and one column `distance_m` or `distance_mi`; other columns are ignored,
+    unless a signal names the one that holds zones (carbon.site_column)."""
 
     kind = "csv"
     path: Annotated[PathName, Reads()]
@@ -114,7 +122,7 @@ class CsvSites(SiteLaw):
 
     def distances_m(self, seed: int) -> np.ndarray:
         """The file's rows in order; InputError names the file and the line that is wrong."""
-        table = read_table(self.path, f"sites.path = {self.path!r}")
+        table = self._table()
         units_m = {"distance_m": 1.0, "distance_mi": MILE_M}
         found = [name for name in units_m if name in table.columns]
         if len(found) != 1:
@@ -130,3 +138,12 @@ class CsvSites(SiteLaw):
             raise InputError(table.place, "no rows: at least one site is needed")
         table.refuse(name, ~((distances_m >= 0) & np.isfinite(distances_m)), "is no distance of 0 or more")
         return distances_m
+
+    def labels(self, column: str) -> Sequence[str]:
+        """The file's column."""
+        table = self._table()
+        table.require(column)
+        return table.texts(column)
+
+    def _table(self) -> Table:
+        return read_table(self.path, f"sites.path = {self.path!r}")

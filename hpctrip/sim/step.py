@@ -75,8 +75,14 @@ class Simulation:
 
     def view(self, state: State) -> SiteView:
         """What the aggregator believes of every site."""
+        target = self.stop.target_accuracy
         return self.profiler.view(
-            self.world, state.clock_s, state.history, self.work_s(state.history), self.seed
+            self.world,
+            state.clock_s,
+            state.history,
+            self.work_s(state.history),
+            self.seed,
+            math.nan if target is None else target,
         )
 
     def work_s(self, history: History) -> np.ndarray:
@@ -122,6 +128,7 @@ class Simulation:
         accuracy = outcome.eval_correct / outcome.eval_seen if outcome.eval_seen else math.nan
         clock_s = before.clock_s + timing.makespan_s
         power_fraction = self.world.power_fraction(before.clock_s)
+        bill = self.world.bill(before.clock_s, cohort, timing)
         return RoundRow(
             round=draft.round,
             clock_start_s=before.clock_s,
@@ -143,6 +150,8 @@ class Simulation:
             efficiency=_efficiency(before.history, accuracy, clock_s),
             update_norm=outcome.update_norm,
             **vars(outcome.wall),
+            energy_j=float(bill.energy_j.sum()),
+            **{name: float(values.sum()) for name, values in vars(bill).items()},
             cohort=CohortRound(
                 site=cohort,
                 num_samples=visits,
@@ -154,6 +163,7 @@ class Simulation:
                 train_loss=train_loss,
                 train_wall_s=outcome.train_wall_s,
                 status=status,
+                **vars(bill),
             ),
             candidates=draft.candidates,
         )

@@ -5,8 +5,9 @@ Shapes: N sites, k sites in the cohort.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Literal
 
 import numpy as np
@@ -19,7 +20,7 @@ from hpctrip.sim.rounds import Status
 
 LONGEST_ROUND_S = 10 * 365 * 86400.0
 """Ten simulated years: a round that takes longer has no power or a wrong unit. Below, the clock's steps stay exact."""
-_MOST_STEPS = 100_000  # a year of five-minute steps, some seconds of looking; finer steps end sooner
+MOST_STEPS = 100_000  # a year of five-minute steps, some seconds of looking; finer steps end sooner
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,23 @@ class Timing(Component):
         return float(min(length_s, deadline_s))
 
 
+def spans(
+    start_s: float, step_s: float, next_change_s: Callable[[float], float] | None = None
+) -> Iterator[tuple[float, float, float]]:
+    """The time from `start_s` on, cut where power changes: (beginning, end, when to ask for the power), without end.
+
+    Power is constant within each step [j * step_s, (j + 1) * step_s), `step_s` may be inf, and between the times that
+    `next_change_s(t)`, the first change after t, names besides.
+    """
+    step, now_s = (0, start_s) if np.isinf(step_s) else (int(start_s // step_s), start_s)
+    while True:
+        # `now_s` lies on an edge after the first turn; asking at the middle is safe from its rounding
+        step_end_s = np.inf if np.isinf(step_s) else (step + 1) * step_s
+        end_s = min(step_end_s, next_change_s(now_s)) if next_change_s else step_end_s
+        yield now_s, end_s, now_s if np.isinf(end_s) else (now_s + end_s) / 2
+        step, now_s = step + int(end_s == step_end_s), end_s
+
+
 def elapsed_s(
     rate: Callable[[float], np.ndarray],
     step_s: float,
@@ -105,17 +123,12 @@ def elapsed_s(
     """Seconds [m] after which the integral of rate_i(t) dt from `start_s` reaches work_i; inf where that is beyond
     `horizon_s`.
 
-    `rate(t)` is constant within each step [j * step_s, (j + 1) * step_s), `step_s` may be inf, and between the times
-    that `next_change_s(t)`, the first change after t, names besides.
+    `rate(t)` is constant within each of the `spans`.
     """
     left = np.array(work_s, dtype=np.float64)
     elapsed = np.zeros_like(left)
-    step, now_s = (0, start_s) if np.isinf(step_s) else (int(start_s // step_s), start_s)
-    for _ in range(_MOST_STEPS):
-        # `now_s` lies on an edge after the first turn; asking at the middle is safe from its rounding
-        step_end_s = np.inf if np.isinf(step_s) else (step + 1) * step_s
-        end_s = min(step_end_s, next_change_s(now_s)) if next_change_s else step_end_s
-        power = rate(now_s if np.isinf(end_s) else (now_s + end_s) / 2)
+    for now_s, end_s, asked_s in islice(spans(start_s, step_s, next_change_s), MOST_STEPS):
+        power = rate(asked_s)
         span_s = end_s - now_s
         with np.errstate(divide="ignore", invalid="ignore"):
             needed = np.where(left > 0, left / power, 0.0)
@@ -128,11 +141,10 @@ def elapsed_s(
         if end_s - start_s > LONGEST_ROUND_S:
             break
         left = np.where(done, 0.0, left - power * span_s)
-        step, now_s = step + int(end_s == step_end_s), end_s
     else:
         raise InputError(
             "power",
-            f"changes more than {_MOST_STEPS:,} times in the round that starts at {start_s:g} s, up to {end_s:g} s",
+            f"changes more than {MOST_STEPS:,} times in the round that starts at {start_s:g} s, up to {end_s:g} s",
             "use a power trace of longer steps, rarer outages (faults.mtbf_s), or less work a round",
         )
     raise InputError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,6 +28,22 @@ class SiteView:
     """Seconds that one site's transfer takes of the aggregator's own link, which the cohort shares; 0: no bound."""
     clock: str = "straggler"
     """The reading of Eq. 7 by which the clock will charge the round (`timing.clock`)."""
+    busy_w: np.ndarray = np.float64(0)
+    """Watts that a site with that power draws while it computes."""
+    waiting_w: np.ndarray = np.float64(0)
+    """Watts that it draws while it waits."""
+    comm_energy_j: float = 0.0
+    """Energy of the network for one site's transfer."""
+    g_per_kwh: np.ndarray = np.float64(np.nan)
+    """Grams of CO2 for a kilowatt-hour there, now; NaN: not known."""
+    cost_per_kwh: np.ndarray = np.float64(np.nan)
+    """Money for a kilowatt-hour there, now; NaN: not known."""
+    full_power_w: float = 0.0
+    """Power of a site whose GPUs all run at full speed."""
+    clock_s: float = 0.0
+    """Simulated time."""
+    target_accuracy: float = math.nan
+    """The accuracy that is to be reached; NaN: none."""
 
     def __len__(self) -> int:
         return len(self.power_fraction)

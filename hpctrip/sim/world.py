@@ -8,6 +8,7 @@ import numpy as np
 
 from hpctrip.base.door import numbers, place_of
 from hpctrip.base.errors import InputError
+from hpctrip.sim.accounts import ENERGY_ONLY, Bill, Billing, Meter
 from hpctrip.sim.faults import NO_FAULTS, Faults, FaultSchedule
 from hpctrip.sim.network import Network
 from hpctrip.sim.power import PowerModel, PowerSupply
@@ -15,6 +16,9 @@ from hpctrip.sim.rounds import Status
 from hpctrip.sim.sites import SiteLaw
 from hpctrip.sim.throughput import Throughput
 from hpctrip.sim.timing import LONGEST_ROUND_S, RoundTiming, Timing
+
+LARGEST_W = 1e15
+"""More than a site's hardware draws; what is summed of it stays finite."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,7 @@ class World:
     throughput: Throughput
     timing: Timing
     faults: FaultSchedule
+    meter: Meter
 
     @classmethod
     def build(
@@ -49,6 +54,7 @@ class World:
         seed: int,
         faults: Faults = NO_FAULTS,
         sent_fraction: float = 1.0,
+        billing: Billing = ENERGY_ONLY,
     ) -> World:
         """The world of one seed. `payload_bytes` is M where the network says "auto"; `sent_fraction` is the share of M
         that compression leaves for the way up. InputError where a component of it gives what it must not."""
@@ -80,9 +86,14 @@ class World:
             throughput,
             timing,
             faults.schedule(len(distance_m), seed),
+            billing.meter(
+                sites, len(distance_m), seed, update_bytes + (model_bytes if network.round_trip else 0.0)
+            ),
         )
         # so that a model that is of no use shows before ranks wait for a round
-        world.throughput_fraction(0.0)
+        power_fraction = world.power_fraction(0.0)
+        for ask in (world.throughput_of, world.busy_w, world.waiting_w):
+            ask(power_fraction)
         return world
 
     def __len__(self) -> int:
@@ -100,9 +111,36 @@ class World:
         worth = numbers(self.throughput.fraction(power_fraction), (len(self),), 0.0, 1.0, place, what)
         return np.where(power_fraction > 0, worth, 0.0)
 
+    def busy_w(self, power_fraction: np.ndarray) -> np.ndarray:
+        """Watts that sites with so much power draw while they compute, in the shape of `power_fraction`."""
+        return self._watts(self.throughput.busy_w(power_fraction), power_fraction.shape)
+
+    def waiting_w(self, power_fraction: np.ndarray) -> np.ndarray:
+        """Watts that they draw while they wait."""
+        return self._watts(self.throughput.waiting_w(power_fraction), power_fraction.shape)
+
+    def _watts(self, values: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+        return numbers(values, shape, 0.0, LARGEST_W, place_of("throughput", self.throughput), "the watts")
+
     def throughput_fraction(self, clock_s: float) -> np.ndarray:
         """What the sites' power is worth at that time, [N]."""
         return self.throughput_of(self.power_fraction(clock_s))
+
+    def bill(self, start_s: float, cohort: np.ndarray, timing: RoundTiming) -> Bill:
+        """What a round from `start_s` with such a timing costs the sites of the cohort [k]: their power over time, the
+        same as the clock's, integrated."""
+        frozen = self.timing.power == "frozen"
+
+        def draw_w(clock_s: float) -> tuple[np.ndarray, np.ndarray]:
+            power_fraction = self.power_fraction(start_s if frozen else clock_s)[cohort]
+            return self.busy_w(power_fraction), self.waiting_w(power_fraction)
+
+        def change_s(clock_s: float) -> float:
+            return self.faults.outages.next_change_s(clock_s, cohort)
+
+        if frozen:
+            return self.meter.bill(draw_w, np.inf, None, start_s, cohort, timing)
+        return self.meter.bill(draw_w, self.supply.step_s, change_s, start_s, cohort, timing)
 
     def round_timing(self, round: int, start_s: float, cohort: np.ndarray, work_s: np.ndarray) -> RoundTiming:
         """Simulated timing of round number `round` with `cohort` [k]; `work_s` is c_i of all sites [N].

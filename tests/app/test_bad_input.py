@@ -152,6 +152,73 @@ VALUES = {
         ["power.kind=trace", "power.at_end=raise", "timing.seconds_per_sample=1e6"],
         ["power.at_end: simulated time", "past the end of the power trace", 'at_end = "wrap"'],
     ),
+    "a GPU that was not measured": (
+        ["throughput.kind=curve", "throughput.gpu=H100"],
+        ["throughput.gpu", "'A100'"],
+    ),
+    "a measured GPU and a table": (
+        ["throughput.kind=curve", "throughput.gpu=A40", "throughput.path=x.csv"],
+        ["throughput: gpu and path exclude each other"],
+    ),
+    "a power limit that no GPU keeps": (
+        ["throughput.kind=clocks", "throughput.gpu_power_w=10"],
+        ["throughput.gpu_power_w = 10: the GPU draws at least"],
+    ),
+    "an unknown model of a GPU": (
+        ["throughput.kind=clocks", "throughput.gpu.kind=a10"],
+        ["throughput.gpu.kind = 'a10': unknown gpu", "did you mean"],
+    ),
+    "more GPUs than can be weighed": (
+        ["throughput.kind=curve", "throughput.num_gpus=1_000_000_000"],
+        ["throughput.num_gpus = 1,000,000,000: times 13 operating points is more than 10,000,000"],
+    ),
+    "carbon below nothing": (
+        ["carbon.kind=constant", "carbon.per_kwh=-5"],
+        ["carbon: -5 for a kilowatt-hour", "from 0"],
+    ),
+    "an unknown signal": (["price.kind=dialy"], ["price.kind = 'dialy': unknown signal", "'daily'"]),
+    "a time zone that is none": (
+        ["carbon.kind=csv", "carbon.path=x", "carbon.timezone=Mars/Base"],
+        ["carbon.timezone = 'Mars/Base': 'Mars/Base' is no time zone"],
+    ),
+    "a signal that is not there": (
+        ["carbon.kind=csv", "carbon.path=nowhere.csv"],
+        ["carbon.path = nowhere.csv: no such file"],
+    ),
+    "a currency that is none": (["accounts.currency=euro"], ["accounts.currency = 'euro'", "[A-Z]{3}"]),
+    "a budget in an unknown unit": (
+        ['stop.max_energy="5 kilowatts"'],
+        ["stop.max_energy = '5 kilowatts'", "kWh"],
+    ),
+    "a budget without a currency": (["stop.max_cost=5"], ["stop.max_cost = 5", "string"]),
+    "a budget of carbon that nobody knows": (
+        ['stop.max_carbon="1 kg"'],
+        ["stop.max_carbon: needs the signal [carbon]", "constant"],
+    ),
+    "a budget in another currency": (
+        ["price.kind=constant", "price.per_kwh=1", 'stop.max_cost="5 USD"'],
+        ["stop.max_cost = '5 USD': costs are in EUR (accounts.currency)"],
+    ),
+    "an objective that does not exist": (
+        ["policy.objective.kind=zues"],
+        ["policy.objective.kind = 'zues': unknown objective", "did you mean 'zeus'?"],
+    ),
+    "an objective without its budget": (
+        ["policy.objective.kind=budget"],
+        ["policy.objective: needs one or more of energy, carbon and cost"],
+    ),
+    "an objective that needs what is not known": (
+        ["policy.objective={kind='deadline', deadline_s='1 h'}"],
+        ["policy.objective: needs the signal [carbon]"],
+    ),
+    "an objective of a policy that has none": (
+        ["policy.kind=random", "policy.k=3", "policy.objective.kind=zeus"],
+        ["policy.objective: unknown key"],
+    ),
+    "clean power without carbon": (
+        ["policy.kind=fedzero", "policy.k=3", "policy.max_g_per_kwh=100"],
+        ["policy.max_g_per_kwh = 100: needs the signal [carbon]"],
+    ),
     "no such plug-in": (["plugins=['nowhere.py']"], ["plugins: 'nowhere.py': no such file"]),
     "a plug-in that is no path": (["plugins=[3]"], ["plugins"]),
     "plug-ins that are a text": (["plugins='my.py'"], ["plugins = 'my.py'", "list"]),
@@ -316,6 +383,33 @@ FILES = {
         ["sites.csv", "line 3", "'far'"],
     ),
     "a table of sites without its path": (lambda folder: o("sites.kind=csv"), ["sites.path: Field required"]),
+    "a curve of a GPU with a text for a number": (
+        lambda folder: o(
+            "throughput.kind=curve",
+            f"throughput.path={written(folder / 'gpu.csv', 'watts,samples_per_second' + chr(10) + '100,fast')}",
+        ),
+        ["gpu.csv", "line 2: samples_per_second = 'fast' is not a finite number"],
+    ),
+    "a signal with a row out of time": (
+        lambda folder: o(
+            "carbon.kind=csv",
+            f"carbon.path={written(folder / 'NO.csv', 'time,per_kwh' + chr(10) + '2022-01-01,5' + chr(10) + 'noon,6')}",
+        ),
+        ["NO.csv, line 3: time = 'noon' is no time such as 2022-01-01 00:05:00"],
+    ),
+    "a signal of another publisher": (
+        lambda folder: o(
+            "carbon.kind=electricity-maps",
+            f"carbon.path={written(folder / 'NO.csv', 'time,per_kwh' + chr(10) + '2022-01-01,5')}",
+        ),
+        ["NO.csv: has no columns of a carbon intensity", "as Electricity Maps publishes it"],
+    ),
+    "an answer that is no JSON": (
+        lambda folder: o(
+            "carbon.kind=uk-carbon-intensity", f"carbon.path={written(folder / 'gb.json', '<html>')}"
+        ),
+        ["gb.json: not a JSON text", "api.carbonintensity.org.uk"],
+    ),
     "an output under a file": (
         lambda folder: ["--out", written(folder / "file", "") / "run.h5"],
         ["run.h5: cannot be written: Not a directory"],

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from hpctrip.base.errors import InputError
-from hpctrip.cluster.gpus import A100
+from hpctrip.base.gpus import A100
 from hpctrip.cluster.profiles import Speeds
 from hpctrip.cluster.traces import TRACES
 

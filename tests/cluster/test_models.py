@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from hpctrip.base.errors import InputError
+from hpctrip.base.gpus import A40, A100, GPUS
 from hpctrip.cluster.fit import fit
-from hpctrip.cluster.gpus import A40, A100, GPUS
 from hpctrip.cluster.models import FITTED, Models
 from hpctrip.cluster.profiles import FixedBatch, Speeds
 from hpctrip.cluster.step_time import StepTime

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from hpctrip.base.gpus import A100
 from hpctrip.cluster.frequencies import FREQUENCIES
-from hpctrip.cluster.gpus import A100
 from hpctrip.cluster.machine import Machine
 from hpctrip.cluster.profiles import Speeds
 from hpctrip.cluster.schedulers import SCHEDULERS, ClusterView

@@ -21,7 +21,7 @@ def small_pictures(monkeypatch):
     monkeypatch.setitem(style.LOOK, "savefig.dpi", 60)
 
 
-def row(number, start_h, end_h, k, accuracy, vote=0) -> RoundRow:
+def row(number, start_h, end_h, k, accuracy, vote=0, **spent) -> RoundRow:
     """One round of the sites 0..k-1; two thirds of its time is computing."""
     seconds = (end_h - start_h) * HOUR_S
     sites = np.arange(k)
@@ -56,6 +56,7 @@ def row(number, start_h, end_h, k, accuracy, vote=0) -> RoundRow:
         candidates=Candidates(weighed, ones[:1].repeat(2), ones[:1].repeat(2), np.array([0.1, 0.2]))
         if vote
         else None,
+        **spent,
     )
 
 
@@ -79,6 +80,7 @@ def make_run(tmp_path):
         power_fraction=1.0,
         ranks=1,
         synthetic=True,
+        spent=None,
     ):
         miles = np.array([0.0, 100, 500, 1000, 2000, 4000, 8000, 10000])
         bandwidth_bps = 1e9 * np.minimum(1, 1000 / np.maximum(miles, 1))
@@ -93,7 +95,7 @@ def make_run(tmp_path):
             "power_fraction": np.linspace(0.2, 1.0, 8),
         }
         rounds = [
-            row(i + 1, i * hours, (i + 1) * hours, k_, a, vote)
+            row(i + 1, i * hours, (i + 1) * hours, k_, a, vote, **(spent or {}))
             for i, (k_, a, vote) in enumerate(zip(k, accuracy, votes or [0] * len(k), strict=True))
         ]
         merged = {

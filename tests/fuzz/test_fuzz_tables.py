@@ -7,6 +7,7 @@ import bz2
 import csv
 import gzip
 import io
+import json
 import lzma
 import math
 import re
@@ -22,7 +23,9 @@ from hypothesis import strategies as st
 from hpctrip.base.errors import InputError
 from hpctrip.base.units import MILE_M
 from hpctrip.sim.faults import Faults
-from hpctrip.sim.sites import CsvSites
+from hpctrip.sim.signals import SIGNALS
+from hpctrip.sim.sites import SITES, CsvSites
+from hpctrip.sim.throughput.curve import read_curve
 from hpctrip.sim.traces import read_trace_files
 
 NUM_SITES = 6
@@ -40,6 +43,8 @@ ODDITIES = [
 COLUMNS = {
     "sites": ["name", "distance_mi"],
     "outages": ["site", "start_s", "end_s"],
+    "curve": ["watts", "samples_per_second", "clock_mhz"],
+    "signal": ["time", "per_kwh"],
     "trace": ["time", "cell", "pdu", "production_power_util", "bad_production_power_data"],
 }
 
@@ -49,6 +54,10 @@ def sound_rows(kind):
         return [[f"s{i}", str(100 + 50 * i)] for i in range(NUM_SITES)]
     if kind == "outages":
         return [["0", "0", "50"], ["3", "20", "1000"], ["5", "5.5", "6"]]
+    if kind == "curve":
+        return [[str(100 + 20 * i), str(1 + 0.1 * i), "900"] for i in range(4)]
+    if kind == "signal":
+        return [[f"2022-01-01 0{i}:00", str(100 + i)] for i in range(6)]
     return [[str((600 + 300 * i) * 10**6), "a", "pdu6", str(0.3 + i / 100), "false"] for i in range(6)]
 
 
@@ -177,6 +186,67 @@ def test_a_table_of_outages(tmp_path_factory, data):
 
 
 @many
+@given(data=odd_tables("curve"))
+def test_a_curve_of_a_gpu(tmp_path_factory, data):
+    path = tmp_path_factory.getbasetemp() / "curve.csv"
+    path.write_bytes(data)
+    rows, expected = strictly(data, comment=True), None
+    if rows and set(COLUMNS["curve"][:2]) <= rows[0].keys():
+        found = [tuple(numbers([row], name)[0] for name in COLUMNS["curve"][:2]) for row in rows]
+        if all(0 < watts <= 1e12 and 0 < rate <= 1e12 for watts, rate in found):
+            expected = found
+    compared(
+        "curves",
+        lambda: list(zip(*(part.tolist() for part in read_curve(str(path), "curve")), strict=True)),
+        expected,
+    )
+
+
+@many
+@given(data=odd_tables("signal"))
+def test_a_signal(tmp_path_factory, data):
+    """Its values are among those of the other reading, none is below 0, and all of the time is covered."""
+    path = tmp_path_factory.getbasetemp() / "NO.csv"
+    path.write_bytes(data)
+    counts = COUNTS.setdefault("signals", {})
+    try:
+        found = SIGNALS["csv"](path=str(path)).signal("carbon", SITES["uniform"](num_sites=2), 2, 0)
+    except InputError as error:
+        assert "\n" not in str(error)
+        counts[2] = counts.get(2, 0) + 1
+        return
+    counts[0] = counts.get(0, 0) + 1
+    rows = strictly(data, comment=True)
+    assert rows is not None and set(COLUMNS["signal"]) <= rows[0].keys()
+    values = {number(row["per_kwh"]) for row in rows if row["per_kwh"]}
+    assert set(found.series[0].value.tolist()) <= values and min(values) >= 0
+    assert found.series[0].start_s[0] == 0 and (np.diff(found.series[0].start_s) > 0).all()
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.sampled_from(["2018-01-20T12:00Z", "x", ""]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["data", "from", "intensity", "actual", "forecast", "shortname"]), inner
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@many
+@given(data=JSON.map(lambda inner: json.dumps({"data": inner})) | st.text(max_size=20))
+def test_an_answer_of_the_uk_carbon_intensity_api(tmp_path_factory, data):
+    path = tmp_path_factory.getbasetemp() / "gb.json"
+    path.write_text(data, encoding="utf-8")
+    try:
+        SIGNALS["uk-carbon-intensity"](path=str(path)).signal("carbon", SITES["uniform"](num_sites=2), 2, 0)
+    except InputError as error:
+        assert "\n" not in str(error)
+
+
+@many
 @given(data=odd_tables("trace"), packed=st.booleans())
 def test_a_trace(tmp_path, data, packed):
     """Of one domain: its good samples stand where the other reading has them."""
@@ -283,5 +353,10 @@ def test_the_sound_tables_are_accepted(kind, tmp_path):
         assert len(CsvSites(path=str(path)).distances_m(0)) == NUM_SITES
     elif kind == "outages":
         Faults(deadline_s=60.0, outages=str(path)).schedule(NUM_SITES, 0)
+    elif kind == "curve":
+        assert len(read_curve(str(path), "curve").watts) == 4
+    elif kind == "signal":
+        found = SIGNALS["csv"](path=str(path)).signal("carbon", SITES["uniform"](num_sites=2), 2, 0)
+        assert len(found.series[0].value) == 6
     else:
         assert read_trace_files(path).util.shape == (1, 6)

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from hpctrip.base.errors import InputError
+from hpctrip.sim.accounts import ENERGY_ONLY
 from hpctrip.sim.faults import Faults
 from hpctrip.sim.network import Network
 from hpctrip.sim.power import POWER_MODELS
@@ -41,6 +42,7 @@ def world():
         throughput=THROUGHPUT_MODELS["linear"](),
         timing=Timing(),
         faults=Faults().schedule(2, seed=0),
+        meter=ENERGY_ONLY.meter(SITES["uniform"](num_sites=2), 2, 0, 0.0),
     )
 
 

@@ -6,7 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from hpctrip.sim.throughput import MEASURED_CURVES, THROUGHPUT_MODELS, Capped, Gpus, Linear
+from hpctrip.sim.throughput import THROUGHPUT_MODELS
+from hpctrip.sim.throughput.capped import MEASURED_CURVES, Capped
+from hpctrip.sim.throughput.gpus import Gpus
+from hpctrip.sim.throughput.linear import Linear
 
 POWER = np.linspace(0, 1, 1001)
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from hpctrip.base.component import Component, Registry
-from hpctrip.cluster.signal import Signal
+from hpctrip.base.signal import Signal
 
 BUDGETS = Registry("budget", default="none")
-J_PER_KWH = 3.6e6
 
 
 class Limit:

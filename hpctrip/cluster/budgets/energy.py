@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from hpctrip.base.units import Seconds
-from hpctrip.cluster.budgets.base import BUDGETS, J_PER_KWH, Budget, Limit, accrued
+from hpctrip.base.units import J_PER_KWH, Seconds
+from hpctrip.cluster.budgets.base import BUDGETS, Budget, Limit, accrued
 
 
 @BUDGETS.add

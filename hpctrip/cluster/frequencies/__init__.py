@@ -6,7 +6,7 @@ import numpy as np
 from pydantic import Field
 
 from hpctrip.base.component import Component, Registry
-from hpctrip.cluster.gpus import Gpu
+from hpctrip.base.gpus import Gpu
 from hpctrip.cluster.view import ClusterView
 
 FREQUENCIES = Registry("frequency policy", default="highest")

@@ -51,7 +51,7 @@ class Decision:
         if shape == (0,):
             raise InputError(place, f"gave no candidates in round {round}", "give None where none is weighed")
         k = integers(found.k, shape, 1, num_sites, place, f"the candidates' k in round {round}")
-        for name in ("gain", "round_s", "efficiency"):
+        for name in ("gain", "round_s", "efficiency", "energy_j", "carbon_g", "cost", "merit"):
             value = np.asarray(getattr(found, name))
             if value.dtype != np.float64 or value.shape != shape:
                 sort = f"{value.dtype} {list(value.shape)}"

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
 from pydantic import Field
 
 from hpctrip.base.component import Component
+from hpctrip.sim.objectives import OBJECTIVES
 from hpctrip.sim.policies.base import Decision, Policy, check_k
-from hpctrip.sim.predict import prefix_round_s
+from hpctrip.sim.predict import prefix_round_s, prefix_spending
 from hpctrip.sim.rounds import Candidates, History
 from hpctrip.sim.view import SiteView
+
+NO_HISTORY = History()
 
 
 class DynamicCount(Component):
     """Greedy search for the cohort size k with the best projected accuracy gain per second.
 
-    E(k) = dA(k) / T(k). Grows at once, shrinks only after `patience_rounds` consecutive votes for fewer sites.
+    E(k) = dA(k) / T(k), or what the objective puts in its place. Grows at once, shrinks only after `patience_rounds`
+    consecutive votes for fewer sites.
     """
 
     initial_fraction: float = Field(0.1, gt=0, le=1)
@@ -38,19 +43,23 @@ class DynamicCount(Component):
     """Floor of g_r."""
     round_time: Literal["mean-power", "clock"] = "mean-power"
     """T(k). mean-power: Algorithm 1's c / mean P + max L over the top k. clock: as `timing.clock` will charge it."""
+    objective: OBJECTIVES.field() = Field(default_factory=dict, validate_default=True)
+    """What is maximised, and which sites are preferred for it."""
 
     def decide(self, order: np.ndarray, sites: SiteView, history: History) -> Decision:
         """The cohort: a prefix of the ranking `order` [N], with every candidate that was weighed."""
         last = history.last
         if last is None:
             return Decision(order[: max(1, round(self.initial_fraction * len(order)))])
-        candidates = self.candidates(order, sites, last.num_sites, self.trend(history))
+        candidates = self.candidates(order, sites, last.num_sites, self.trend(history), history)
         k = candidates.vote
         if k < last.num_sites and 1 + _pending_votes_down(history) < self.patience_rounds:
             k = last.num_sites
         return Decision(order[:k], candidates)
 
-    def candidates(self, order: np.ndarray, sites: SiteView, num_sites: int, trend: float) -> Candidates:
+    def candidates(
+        self, order: np.ndarray, sites: SiteView, num_sites: int, trend: float, history: History = NO_HISTORY
+    ) -> Candidates:
         """Every k that the search weighs, after a round of `num_sites` sites with accuracy trend g_r."""
         if self.search == "window":
             k = np.arange(max(1, num_sites - self.window), min(len(order), num_sites + self.window) + 1)
@@ -62,12 +71,10 @@ class DynamicCount(Component):
             gain = trend * (k / num_sites) * np.log1p(num_sites) / np.log1p(k)
         else:
             gain = trend * np.log1p(k) / np.log1p(num_sites)
-        efficiency = gain / round_s
-        if self.search == "prefix":
-            worse = np.flatnonzero(np.diff(efficiency) <= 0)
-            walked = slice(0, worse[0] + 2 if len(worse) else len(k))
-            k, gain, round_s, efficiency = k[walked], gain[walked], round_s[walked], efficiency[walked]
-        return Candidates(k, gain, round_s, efficiency)
+        spent = {name: values[k - 1] for name, values in prefix_spending(sites, order[: k[-1]]).items()}
+        weighed = Candidates(k, gain, round_s, gain / round_s, **spent)
+        weighed = replace(weighed, merit=self.objective.merit(weighed, sites, history))
+        return _walked(weighed) if self.search == "prefix" else weighed
 
     def trend(self, history: History) -> float:
         """g_r: smoothed accuracy gain per round, floored. Before the first evaluation the accuracy counts as 0."""
@@ -78,6 +85,14 @@ class DynamicCount(Component):
         before = (0, 0.0) if len(recent) <= self.trend_rounds else (recent[0].round, recent[0].accuracy)
         gain = (recent[-1].accuracy - before[1]) / (recent[-1].round - before[0])
         return max(gain, self.min_gain)
+
+
+def _walked(weighed: Candidates) -> Candidates:
+    """The candidates up to the first that does not improve on the one before."""
+    with np.errstate(invalid="ignore"):  # between two of -inf
+        worse = np.flatnonzero(np.diff(weighed.merit) <= 0)
+    walked = slice(0, worse[0] + 2 if len(worse) else len(weighed.k))
+    return Candidates(**{name: values[walked] for name, values in vars(weighed).items()})
 
 
 def _pending_votes_down(history: History) -> int:

@@ -6,7 +6,6 @@ import numpy as np
 
 from hpctrip.sim.policies.base import POLICIES, Decision
 from hpctrip.sim.policies.count import FixedOrDynamic
-from hpctrip.sim.policies.ranking import best_first
 from hpctrip.sim.rounds import History
 from hpctrip.sim.view import SiteView
 
@@ -19,4 +18,6 @@ class HighestPower(FixedOrDynamic):
 
     def select(self, sites: SiteView, history: History, rng: np.random.Generator) -> Decision:
         """The k first sites of the ranking."""
-        return self.decide(best_first(sites.power_fraction), sites, history)
+        with np.errstate(divide="ignore"):
+            order = self.objective.order(np.log(sites.power_fraction), sites, history)
+        return self.decide(order, sites, history)

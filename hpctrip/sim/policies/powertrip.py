@@ -19,4 +19,5 @@ class PowerTrip(PowerToCost, DynamicCount, Policy):
 
     def select(self, sites: SiteView, history: History, rng: np.random.Generator) -> Decision:
         """The best-ranked k* sites."""
-        return self.decide(self.rank(sites), sites, history)
+        order = self.objective.order(self.scores(sites), sites, history)
+        return self.decide(order, sites, history)

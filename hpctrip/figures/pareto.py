@@ -1,0 +1,155 @@
+"""Time-to-accuracy against the energy, carbon and money that it took, by policy and objective.
+
+A point is a configuration: means over n seeds up to the target accuracy, with 95 % confidence intervals (Student t).
+Down and left is better; the faint line is the front, on which no other configuration is better in both. Where a seed
+did not reach the target, the point is open: it stands at what was spent, and is not on the front. Carbon and money are
+drawn where the runs know them ([carbon], [price]).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+
+from hpctrip.base.errors import InputError
+from hpctrip.base.text import printable
+from hpctrip.base.units import J_PER_KWH
+from hpctrip.figures.common import grouping, intervals, reading, style
+from hpctrip.figures.common.front import on_front
+from hpctrip.figures.common.grouping import Group
+from hpctrip.figures.common.plot import Drawing, aligned, figure
+from hpctrip.figures.common.sources import RUNS, TARGET
+from hpctrip.record.reader import Run
+
+MARKS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "h", "*")
+MOST = 40
+"""So many points are still told apart."""
+
+
+class Panel(NamedTuple):
+    """What time is drawn against."""
+
+    column: str
+    """Of the rounds."""
+    unit: float
+    """Of the axis, in that of the column."""
+    name: str
+    title: str
+
+
+def panels_of(runs: Sequence[Run]) -> list[Panel]:
+    """Those of which every round of all runs knows. InputError where there are none, or the currencies differ."""
+    currencies = {printable(str(run.setting("accounts.currency", "")), 10) for run in runs}
+    panels = [
+        Panel("energy_j", J_PER_KWH, "kwh", "Energy (kWh)"),
+        Panel("carbon_g", 1e3, "kg", "Carbon (kg CO2)"),
+        Panel("cost", 1.0, "cost", f"Price ({', '.join(sorted(currencies))})"),
+    ]
+    known = [panel for panel in panels if all(np.isfinite(run.rounds[panel.column]).all() for run in runs)]
+    if not known:
+        problem = "have no energy in every round: some were made by an older hpctrip"
+        raise InputError("the runs", problem, "make them again")
+    if known[-1].column == "cost" and len(currencies) > 1:
+        raise InputError(
+            "the runs", f"have costs in {', '.join(sorted(currencies))}", "give runs of one currency"
+        )
+    return known
+
+
+@figure(RUNS, TARGET)
+def plot(runs: Sequence[Run], target: float | None = None) -> Drawing:
+    """A panel for each thing that is known, a point for each configuration."""
+    target = reading.common_target(runs, target)
+    groups = grouping.grouped(runs, MOST)
+    unlike = grouping.warn_of_differences(groups)
+    panels = panels_of(runs)
+    table = numbers(groups, panels, target)
+    picture = style.figure(3.0, style.COLUMN_INCHES if len(panels) == 1 else style.PAGE_INCHES)
+    for axes, panel in zip(picture.subplots(1, len(panels), squeeze=False).flat, panels, strict=True):
+        draw(axes, panel, table)
+        axes.set_ylabel(
+            f"Simulated hours to {reading.percent(target)} accuracy" if panel is panels[0] else ""
+        )
+    style.heading(picture, reading.provenance(runs, unlike) + _synthetic(runs, panels))
+    handles, labels = picture.axes[0].get_legend_handles_labels()
+    style.legend_below(picture, list(zip(handles, labels, strict=True)))
+    return Drawing(picture, table, _lines(table, panels))
+
+
+def numbers(groups: Sequence[Group], panels: Sequence[Panel], target: float) -> pd.DataFrame:
+    """A row for each group: time, and for every panel its mean, interval and whether it is on the front."""
+    rows = []
+    for group in groups:
+        time = intervals.times(group.runs, target)
+        row = {"label": group.label, "policy": group.policy} | time.row()
+        for panel in panels:
+            mean, half = intervals.mean_and_interval([spent(run, panel, target) for run in group.runs])
+            row |= {panel.name: mean, f"{panel.name}_half_width": half if time.reached else np.nan}
+        rows.append(row | {"time_half_width": time.half_width})
+    table = pd.DataFrame(rows)
+    hours = np.where(table["num_reached"] == table["num_seeds"], table["mean_h"], np.nan)
+    for panel in panels:
+        table[f"{panel.name}_on_front"] = on_front(table[panel.name].to_numpy(), hours)
+    return table
+
+
+def spent(run: Run, panel: Panel, target: float) -> float:
+    """By a run up to the target, or in all where it did not get there, in the panel's unit."""
+    reached_s = run.time_to(target)
+    counted = run.rounds["clock_s"] <= (np.inf if np.isnan(reached_s) else reached_s)
+    return float(run.rounds.loc[counted, panel.column].sum()) / panel.unit
+
+
+def draw(axes: Axes, panel: Panel, table: pd.DataFrame) -> None:
+    """The points of one panel, and the front behind them."""
+    front = table[table[f"{panel.name}_on_front"]].sort_values(panel.name)
+    axes.plot(front[panel.name], front["mean_h"], color=style.FAINT, linewidth=3, zorder=0)
+    for i, row in enumerate(table.itertuples()):
+        colour = style.CYCLE[i % len(style.CYCLE)]
+        reached = row.num_reached == row.num_seeds
+        axes.errorbar(
+            getattr(row, panel.name),
+            row.mean_h,
+            xerr=_bar(getattr(row, f"{panel.name}_half_width")),
+            yerr=_bar(row.time_half_width),
+            fmt=MARKS[i % len(MARKS)],
+            markersize=4.5,
+            color=colour,
+            markerfacecolor=colour if reached else "white",
+            elinewidth=0.8,
+            capsize=2,
+            label=style.counted_name(row.label, row.num_seeds, 30) + ("" if reached else "*"),
+        )
+    axes.set_xlabel(panel.title)
+    axes.set_xlim(left=min(0.0, *table[panel.name]))
+    axes.set_ylim(bottom=0)
+    style.grid(axes, "both")
+
+
+def _bar(half_width: float) -> float | None:
+    return half_width if np.isfinite(half_width) else None
+
+
+def _synthetic(runs: Sequence[Run], panels: Sequence[Panel]) -> str:
+    """What of the signals is made up, in words for the heading."""
+    signals = {"carbon_g": "carbon", "cost": "price"}
+    named = [signals[panel.column] for panel in panels if panel.column in signals]
+    made_up = [name for name in named if any(name in run.meta["synthetic_signals"] for run in runs)]
+    said = f"; synthetic {' and '.join(made_up)}" if made_up else ""
+    return said + "; *: open, the target was not reached by every seed"
+
+
+def _lines(table: pd.DataFrame, panels: Sequence[Panel]) -> list[str]:
+    cells = []
+    for row in table.itertuples():
+        reached = f"{row.num_reached}/{row.num_seeds}"
+        cell = [row.label, f"{row.mean_h:.4g}", reached]
+        for panel in panels:
+            front = " front" if getattr(row, f"{panel.name}_on_front") else ""
+            cell.append(f"{getattr(row, panel.name):.4g}{front}")
+        cells.append(cell)
+    return aligned(("configuration", "hours", "reached", *(panel.title for panel in panels)), cells)

@@ -1,0 +1,160 @@
+"""What a round costs: joules, grams of CO2 and money of every site, by the same steps of time as the clock.
+
+Shapes: N sites, k sites of the cohort.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from itertools import islice
+from typing import Literal, NamedTuple
+
+import numpy as np
+from pydantic import Field
+
+from hpctrip.base.component import Component
+from hpctrip.base.door import instance, place_of
+from hpctrip.base.errors import InputError
+from hpctrip.base.units import GB, J_PER_KWH
+from hpctrip.sim.rounds import Status
+from hpctrip.sim.signals.base import GridSignal, NoSignal, SignalModel
+from hpctrip.sim.sites import SiteLaw
+from hpctrip.sim.timing import MOST_STEPS, RoundTiming, spans
+
+
+class Accounts(Component):
+    """What is counted. Sites draw by their hardware ([throughput]) while they compute and while they wait; sites
+    outside the cohort, and those that were out when it was asked, draw nothing on this account."""
+
+    waiting: Literal["idle", "released"] = "idle"
+    """What a site does when its update is sent: idle = it waits for the round's end with its GPUs on; released = its
+    GPUs serve others until the next round, at no cost to this run."""
+    network_j_per_gb: float = Field(13_500.0, ge=0, le=1e12)
+    """Joules of the network for each GB that a site sends or is sent. 13.5 kJ = 0.00375 kWh: 0.06 kWh/GB in 2015,
+    halved every two years, at 2023 (Aslan et al., J. Industrial Ecology 22(4), 2018, fixed-line internet)."""
+    currency: str = Field("EUR", pattern="^[A-Z]{3}$")
+    """In which [price] is given and costs are recorded: a code of ISO 4217."""
+
+
+@dataclass(frozen=True)
+class Bill:
+    """What a round cost each site of the cohort, arrays [k]; grams and money are NaN where nothing is known of them."""
+
+    compute_energy_j: np.ndarray
+    wait_energy_j: np.ndarray
+    comm_energy_j: np.ndarray
+    carbon_g: np.ndarray
+    cost: np.ndarray
+
+    @property
+    def energy_j(self) -> np.ndarray:
+        """All of it, [k]."""
+        return self.compute_energy_j + self.wait_energy_j + self.comm_energy_j
+
+
+@dataclass(frozen=True)
+class Meter:
+    """What is needed to write the bill of a round."""
+
+    accounts: Accounts
+    carbon: GridSignal
+    """Grams for a kilowatt-hour."""
+    price: GridSignal
+    """Money for a kilowatt-hour."""
+    sent_bytes: float
+    """Of one site and round, both ways as far as the simulated WAN carries them."""
+
+    @property
+    def comm_energy_j(self) -> float:
+        """Of one site and round."""
+        return self.accounts.network_j_per_gb * self.sent_bytes / GB
+
+    @property
+    def signals(self) -> dict[str, GridSignal]:
+        """By the table of the input."""
+        return {"carbon": self.carbon, "price": self.price}
+
+    @property
+    def synthetic_signals(self) -> list[str]:
+        """The tables of those that were made up."""
+        return [table for table, signal in self.signals.items() if signal.synthetic]
+
+    def next_change_s(self, clock_s: float) -> float:
+        """When a signal changes."""
+        return min(self.carbon.next_change_s(clock_s), self.price.next_change_s(clock_s))
+
+    def bill(
+        self,
+        draw_w: Callable[[float], tuple[np.ndarray, np.ndarray]],
+        step_s: float,
+        power_change_s: Callable[[float], float] | None,
+        start_s: float,
+        cohort: np.ndarray,
+        timing: RoundTiming,
+    ) -> Bill:
+        """That of a round from `start_s`. `draw_w(t)` gives the watts of the cohort [k] while it computes and while it
+        waits, constant within steps of `step_s` and until `power_change_s(t)`.
+
+        A site computes until it is done or the round ends; then its update travels. The network's energy counts at
+        once when that begins, with the site's intensity and price of then.
+        """
+        end_s = start_s + timing.makespan_s
+        asked = timing.status != Status.OUT
+        computed_s = np.where(asked, np.minimum(start_s + timing.compute_s, end_s), start_s)
+        sends = asked & (timing.compute_s <= timing.makespan_s)
+        sent_s = np.where(sends, np.minimum(computed_s + timing.comm_s, end_s), end_s)
+        until_s = np.where(asked, end_s if self.accounts.waiting == "idle" else sent_s, start_s)
+        sums = {field.name: np.zeros(len(cohort)) for field in fields(Bill)}
+
+        def change_s(clock_s: float) -> float:
+            power_s = power_change_s(clock_s) if power_change_s else np.inf
+            return min(power_s, self.next_change_s(clock_s))
+
+        for begin_s, span_end_s, asked_s in islice(spans(start_s, step_s, change_s), MOST_STEPS):
+            last = span_end_s >= end_s
+            until = end_s if last else span_end_s
+            busy_w, waiting_w = draw_w(asked_s)
+            begins = sends & (computed_s >= begin_s) & (last | (computed_s < until))
+            joules = {
+                "compute_energy_j": busy_w * _overlap_s(begin_s, until, start_s, computed_s),
+                "wait_energy_j": waiting_w * _overlap_s(begin_s, until, computed_s, until_s),
+                "comm_energy_j": np.where(begins, self.comm_energy_j, 0.0),
+            }
+            kwh = sum(joules.values()) / J_PER_KWH
+            joules["carbon_g"] = kwh * self.carbon.at(asked_s)[cohort]
+            joules["cost"] = kwh * self.price.at(asked_s)[cohort]
+            for name, amount in joules.items():
+                sums[name] += amount
+            if last:
+                return Bill(**sums)
+        raise InputError(
+            "carbon and price",
+            f"change more than {MOST_STEPS:,} times in the round that starts at {start_s:g} s",
+            "use signals of longer steps",
+        )
+
+
+class Billing(NamedTuple):
+    """The tables of the input that say what energy carries and costs."""
+
+    accounts: Accounts
+    carbon: SignalModel
+    price: SignalModel
+
+    def meter(self, sites: SiteLaw, num_sites: int, seed: int, sent_bytes: float) -> Meter:
+        """For the rounds of one seed. Raises InputError where files of the signals are unusable."""
+        signals = []
+        for table, model in (("carbon", self.carbon), ("price", self.price)):
+            found = model.signal(table, sites, num_sites, seed)
+            signals.append(instance(found, GridSignal, place_of(table, model), "its signal"))
+        return Meter(self.accounts, *signals, sent_bytes)
+
+
+ENERGY_ONLY = Billing(Accounts(), NoSignal(), NoSignal())
+"""Nothing is known of carbon and prices."""
+
+
+def _overlap_s(begin_s: float, end_s: float, from_s: np.ndarray | float, until_s: np.ndarray) -> np.ndarray:
+    """How much of [begin_s, end_s] lies in [from_s, until_s], [k] s."""
+    return np.maximum(np.minimum(end_s, until_s) - np.maximum(begin_s, from_s), 0.0)

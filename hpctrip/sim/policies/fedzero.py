@@ -1,0 +1,82 @@
+"""FedZero's selection: sites that can do their round on spare power, within a deadline, without favourites."""
+
+from __future__ import annotations
+
+import numpy as np
+from pydantic import Field
+
+from hpctrip.base.errors import InputError
+from hpctrip.base.units import Seconds
+from hpctrip.sim.policies.base import POLICIES, Decision, Policy, check_k
+from hpctrip.sim.rounds import History, Status
+from hpctrip.sim.view import SiteView
+
+
+@POLICIES.add
+class FedZero(Policy):
+    """The k sites of the largest statistical utility that can finish within the shortest round in which k can (Wiesner
+    et al., e-Energy 2024, Sec. 4).
+
+    Its excess energy is here the power that a site has to spare, P_i, where the grid is clean enough. A site that has
+    trained is blocked, and released again at random, the later the more often it trained, so that all sites take part.
+    Readings: power stays as it is seen now (FedZero has a forecast); a site does all its work or none of it, so that
+    its integer program is a choice of the best k; where fewer than k are free, blocked sites fill up.
+    """
+
+    kind = "fedzero"
+    k: int = Field(10, ge=1)
+    """Cohort size."""
+    longest_round_s: Seconds = Field(3600.0, gt=0)
+    """d_max: who needs longer, for its work and its transfer, is chosen only if there are not enough others."""
+    step_s: Seconds = Field(60.0, gt=0)
+    """The lengths of rounds that are tried are multiples of this."""
+    max_g_per_kwh: float | None = Field(None, ge=0, le=1e6)
+    """Power counts as excess where the grid has at most so much CO2 ([carbon]); absent: everywhere."""
+    fairness: float = Field(1.0, ge=0, le=10)
+    """alpha: a blocked site is released with probability (p - mean p + 1)^-alpha, where p is how often it took part and
+    the mean is over all sites; 0: at once."""
+
+    def select(self, sites: SiteView, history: History, rng: np.random.Generator) -> Decision:
+        """Those of the largest utility, n_i times the root mean square of the training loss, that are back in time."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            needed_s = np.where(
+                sites.throughput_fraction > 0, sites.work_s / sites.throughput_fraction, np.inf
+            )
+        needed_s = needed_s + sites.comm_s
+        fits = needed_s <= self.longest_round_s
+        if self.max_g_per_kwh is not None:
+            if np.isnan(sites.g_per_kwh).any():
+                problem = f"policy.max_g_per_kwh = {self.max_g_per_kwh:g}"
+                raise InputError(problem, "needs the signal [carbon]", "set carbon.kind, e.g. constant")
+            fits &= sites.g_per_kwh <= self.max_g_per_kwh
+        free = ~self._blocked(len(sites), history, rng)
+        # free before blocked, fitting before not; of what is left the soonest back, until k are found
+        tier = 2 * ~fits + ~free
+        last = np.lexsort((needed_s, tier))[self.k - 1]
+        round_s = np.ceil(needed_s[last] / self.step_s) * self.step_s
+        chosen = np.flatnonzero(tier < tier[last])
+        candidates = np.flatnonzero((tier == tier[last]) & (needed_s <= round_s))
+        best = candidates[np.argsort(-self._utility(sites, history)[candidates], kind="stable")]
+        return Decision(np.concatenate([chosen, best[: self.k - len(chosen)]]))
+
+    def _utility(self, sites: SiteView, history: History) -> np.ndarray:
+        """Samples times loss, as each site last reported it; who never did counts as the highest, [N]."""
+        loss = np.full(len(sites), np.nan)
+        for row in history.rows:
+            known = (row.cohort.status == Status.ARRIVED) & ~np.isnan(row.cohort.train_loss)
+            loss[row.cohort.site[known]] = row.cohort.train_loss[known]
+        highest = np.nanmax(loss) if not np.isnan(loss).all() else 1.0
+        return sites.work_s * np.where(np.isnan(loss), highest, loss)
+
+    def _blocked(self, num_sites: int, history: History, rng: np.random.Generator) -> np.ndarray:
+        """[N] bool: who took part since it was last released. Whether a site is released is drawn anew every round,
+        so that nothing but the history has to be remembered."""
+        count = np.zeros(num_sites)
+        for row in history.rows:
+            count[row.cohort.site] += 1
+        above = np.maximum(count - count.mean(), 0.0)
+        return rng.uniform(size=num_sites) >= (above + 1) ** -self.fairness
+
+    def check(self, num_sites: int) -> None:
+        """k must not exceed N."""
+        check_k(self.k, num_sites)
