@@ -25,6 +25,8 @@ class RankFacts:
     """How its sites train, in words."""
     arithmetic: str
     """What decides the last bits there (`learn.arithmetic`)."""
+    meter: str = ""
+    """What its machine counts of its energy, in words; empty where another rank reads that."""
 
 
 def attributes(aggregator: Aggregator, given: Input, everyone: list[RankFacts]) -> dict[str, Any]:
@@ -58,6 +60,7 @@ def attributes(aggregator: Aggregator, given: Input, everyone: list[RankFacts]) 
         "sites_per_block": host.sites_per_block(host.num_sites),
         "hosts": [rank.host for rank in everyone],
         "devices": [rank.device for rank in everyone],
+        "meters": [f"{rank.host}: {rank.meter}" for rank in everyone if rank.meter],
     }
 
 

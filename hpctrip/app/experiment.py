@@ -24,6 +24,7 @@ from hpctrip.base.files import PathName
 from hpctrip.base.identity import Neutral, Unlearned
 from hpctrip.base.inputs import Tables, merge, read_layers, resolved, validate
 from hpctrip.base.plugins import NO_EXTENSIONS, Extensions
+from hpctrip.device.meter import Metering
 from hpctrip.learn.aggregate import SERVERS
 from hpctrip.learn.compression import COMPRESSIONS
 from hpctrip.learn.engines import EngineChoice
@@ -86,6 +87,7 @@ class Experiment(Component):
     checkpoint: Neutral[Checkpointing] = Checkpointing()
     interrupt: Neutral[Interrupt] = Interrupt()
     watchdog: Neutral[Limits] = Limits()
+    meter: Neutral[Metering] = Metering()
     callbacks: Neutral[CALLBACKS.named_fields()] = {}
     """Who is told of every round, by names of your choice: `[callbacks.tensorboard]`."""
     store: Neutral[Storing] = Storing()

@@ -24,6 +24,7 @@ from hpctrip.app.host import Host
 from hpctrip.app.leader import Leader
 from hpctrip.app.learning import learning_key
 from hpctrip.app.loop import train
+from hpctrip.app.metering import energy_of
 from hpctrip.app.net import reading
 from hpctrip.app.progress import Progress
 from hpctrip.app.restore import restore
@@ -108,8 +109,13 @@ def _run(
     ):
         with reading():
             host, aggregator = _parts(experiment, ranks)
+            host.energy = energy_of(experiment.meter, ranks, host.device)
             about = RankFacts(
-                hostname(), _device_name(host.device), host.engine.description, arithmetic(host.device)
+                hostname(),
+                _device_name(host.device),
+                host.engine.description,
+                arithmetic(host.device),
+                host.energy.meter.said,
             )
             everyone = ranks.gather(about)
             read = ranks.lead(lambda: _read(given, host, begun[0]))

@@ -130,6 +130,8 @@ def _rows(tables: dict[str, dict[str, np.ndarray]]) -> dict[str, dict[str, np.nd
     for table, names in schema.TABLES.items():
         rows = tables[table]["round"].shape
         for name, about in names.items():
+            if "is_counted" in about and name not in tables[table]:
+                continue
             values = tables[table][name]
             if values.dtype != np.dtype(about["dtype"]) or values.ndim != 1 or values.shape != rows:
                 raise ValueError(f"column {table}/{name} of type {values.dtype}, shape {values.shape}")

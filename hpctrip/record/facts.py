@@ -45,7 +45,13 @@ def facts(run: Run) -> dict[str, Any]:
         "time_to_accuracy_round": _round_at(run.rounds, run.time_to_accuracy_s),
         "hosts": list(dict.fromkeys(run.meta["hosts"])),
         "devices": list(dict.fromkeys(run.meta["devices"])),
-        "not_recorded": [f"{name}/{c}" for name, frame in run.tables.items() for c in frame.attrs["added"]],
+        "meters": run.meta["meters"],
+        "not_recorded": [
+            f"{name}/{c}"
+            for name, frame in run.tables.items()
+            for c in frame.attrs["added"]
+            if "is_counted" not in run.columns.get(name, {}).get(c, {})
+        ],
     }
 
 
@@ -65,11 +71,26 @@ def _of_rounds(rounds: pd.DataFrame) -> dict[str, Any]:
         "wall_s": float(rounds["wall_s"].sum()),
         **{f"{name}_wall_s": float(rounds[f"{name}_wall_s"].sum()) for name in PHASES},
         "mean_idle_fraction": float(rounds["idle_fraction"].mean()),
+        **_energy(rounds),
+    }
+
+
+def _energy(rounds: pd.DataFrame) -> dict[str, float]:
+    """Of the rounds whose energy was measured; NaN: of none."""
+    measured = rounds[rounds["wall_j"].notna()]
+    joules = {f"{name}wall_j": float(measured[f"{name}wall_j"].sum(min_count=1)) for name in ("", *_DRAWN)}
+    samples = float(measured["num_samples"].sum())
+    wall_s = float(measured["wall_s"].sum())
+    return joules | {
+        "num_measured_rounds": len(measured),
+        "samples_per_wall_j": samples / joules["wall_j"] if joules["wall_j"] > 0 else math.nan,
+        "mean_wall_w": joules["wall_j"] / wall_s if wall_s > 0 else math.nan,
     }
 
 
 PHASES = ("train", "exchange", "evaluate")
 """Of a round's wall time, those that are told."""
+_DRAWN = ("train_", "exchange_", "evaluate_", "record_")
 
 
 def _last(values: pd.Series) -> Any:

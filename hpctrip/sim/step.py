@@ -143,6 +143,7 @@ class Simulation:
             efficiency=_efficiency(before.history, accuracy, clock_s),
             update_norm=outcome.update_norm,
             **vars(outcome.wall),
+            samples_per_wall_j=visits.sum() / outcome.wall.wall_j if outcome.wall.wall_j > 0 else math.nan,
             cohort=CohortRound(
                 site=cohort,
                 num_samples=visits,
