@@ -32,17 +32,17 @@ class Meter:
 
     def __init__(self, sources: Sequence[Source] = (), said: str = ""):
         """`said` are the sources, and what is not counted and why, in words."""
-        self._sources, self.said = sources, said
+        self.sources, self.said = sources, said
         self._last_uj: int | None = None
         self._phases_uj = dict.fromkeys(PHASES, 0)
         self._is_whole = True
 
     def lap(self, phase: str) -> None:
         """`phase` ends now: what was drawn since the last lap is its own. The first lap only begins the count."""
-        if not self._sources:
+        if not self.sources:
             return
         try:
-            now_uj = sum([source.read_uj() for source in self._sources])
+            now_uj = sum([source.read_uj() for source in self.sources])
         except Unavailable:
             self._last_uj, self._is_whole = None, False
             return
@@ -53,7 +53,7 @@ class Meter:
     def round_uj(self) -> dict[str, int] | None:
         """Microjoules by phase since the last call, which begins the next round's count; None: not known, because a
         counter could not be read in between."""
-        found = self._phases_uj if self._sources and self._is_whole else None
+        found = self._phases_uj if self.sources and self._is_whole else None
         self._phases_uj = dict.fromkeys(PHASES, 0)
         self._is_whole = self._last_uj is not None
         return found

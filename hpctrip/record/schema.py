@@ -86,6 +86,8 @@ ATTRIBUTES: dict[str, Attribute] = {
     "meters": Attribute(
         [], "every machine that was asked for its energy, and what it counted", is_later=True
     ),
+    "knobs": Attribute([], "settings of GPUs that were made for the run", is_later=True),
+    "refused_knobs": Attribute([], "settings of GPUs that were asked for, but refused", is_later=True),
     "hpctrip_version": Attribute("", "version of hpctrip"),
     "git_commit": Attribute("", "commit of the source tree (empty: not a git checkout)"),
     "git_dirty": Attribute(False, "tracked files of the source tree differed from the commit"),

@@ -2,6 +2,7 @@
 
 import pytest
 
+from hpctrip.device.notes import Held, Note
 from hpctrip.device.source import MICRO
 from hpctrip.record.diff import diff
 from hpctrip.record.reader import open_run
@@ -86,3 +87,51 @@ def test_a_cpus_counter_is_read_at_the_ends_of_phases_alone(trained, monkeypatch
     rounds = trained("stop.max_rounds=2").rounds
     assert Steps.readings == 2 * 4
     assert rounds[["wall_j", *JOULES]].to_numpy().tolist() == [[3, 0, 1, 1, 1], [4, 1, 1, 1, 1]]
+
+
+GPU = "GPU-aaaa-0"
+
+
+@pytest.fixture
+def on_a_gpu(fake_nvml, rapl_tree, tmp_path, monkeypatch):
+    """As far as meter and knobs can tell, this process trains on the first of the played GPUs."""
+    monkeypatch.setattr("hpctrip.app.metering.gpu_identity", lambda device: "aaaa-0")
+    monkeypatch.setenv("HPCTRIP_KNOBS", str(tmp_path / "notes"))
+    return fake_nvml()
+
+
+def test_a_run_meters_its_gpu_sets_its_knobs_and_records_both(trained, on_a_gpu):
+    run = trained("stop.max_rounds=2", "knobs.power_cap_w=200")
+    assert run.meta["meters"][0].partition(": ")[2].startswith("1 GPU (NVML) (not counted: no CPU counters")
+    assert run.rounds["wall_j"].tolist() == [3, 4]  # which count a joule for every reading
+    assert run.meta["knobs"][0].endswith(f"{GPU}: power cap 200 W") and run.meta["refused_knobs"] == []
+    assert (on_a_gpu / "cap0").read_text() == "350000\n"
+
+
+def test_without_permission_the_run_says_so_once_and_goes_on(hpctrip, tiny, tmp_path, on_a_gpu):
+    (on_a_gpu / "denied").touch()
+    out = tmp_path / "run.h5"
+    ended = hpctrip("run", tiny, "-o", "stop.max_rounds=2", "-o", "knobs={clock_mhz=900}", "--out", out)
+    assert ended.code == 0 and ended.out.count(f"not set: {GPU}: Insufficient Permissions") == 1
+    assert open_run(out).meta["refused_knobs"][0].endswith(f"{GPU}: Insufficient Permissions")
+
+
+def test_what_a_killed_run_has_left_is_warned_of_and_put_back_on_request(hpctrip, tiny, tmp_path, on_a_gpu):
+    note = Note(4242)
+    note.write({GPU: Held(cap_mw=200_000, cap_before_mw=350_000)})
+    note._file.close()  # its process is gone
+    (on_a_gpu / "cap0").write_text("200000")
+    ended = hpctrip("run", tiny, "-o", "stop.max_rounds=1", "--out", tmp_path / "run.h5")
+    assert f"warning: {GPU}: power cap 200 W (before: 350 W), left by process 4242" in ended.out
+    assert "left: " in hpctrip("knobs").out
+    told = hpctrip("knobs", "--restore")
+    assert told.code == 0 and "put back: " in told.out and "power cap 350 W of 100 to 400 W" in told.out
+    assert "left" not in hpctrip("knobs").out
+
+
+def test_knobs_without_a_gpu_are_refused_and_said(trained):
+    assert (
+        trained("stop.max_rounds=1", "knobs.power_cap_w=200")
+        .meta["refused_knobs"][0]
+        .endswith("no GPU trains here")
+    )
