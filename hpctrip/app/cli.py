@@ -10,7 +10,7 @@ import hpctrip
 from hpctrip.app.arguments import DefaultsToRun
 from hpctrip.app.commands import inputs, kit, lists, results
 from hpctrip.app.commands.cluster import cluster
-from hpctrip.app.commands.device import knobs
+from hpctrip.app.commands.device import knobs, tune
 from hpctrip.app.commands.plot import plot
 from hpctrip.base.errors import HpctripError
 from hpctrip.base.text import printable
@@ -31,7 +31,7 @@ for command in (
     *(results.show, results.export, results.verify, results.diff, results.merge),
     *(plot, cluster),
     *(lists.policies, lists.workloads, lists.keys, lists.reference, lists.fetch),
-    *(kit.inputs, kit.slurm, knobs),
+    *(tune, kit.inputs, kit.slurm, knobs),
 ):
     cli.add_command(command)
 
