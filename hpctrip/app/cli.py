@@ -28,7 +28,7 @@ def cli() -> None:
 
 for command in (
     *(inputs.run, inputs.resume, inputs.retime, inputs.check, inputs.plan, inputs.prepare),
-    *(results.show, results.export, results.verify, results.diff, results.merge),
+    *(results.show, results.watch, results.export, results.verify, results.diff, results.merge),
     *(plot, cluster),
     *(lists.policies, lists.workloads, lists.keys, lists.reference, lists.fetch),
     *(tune, kit.inputs, kit.slurm, knobs),
