@@ -10,6 +10,8 @@ LLM = [
 ]
 
 TENSORBOARD = ["tensorboard>=2.20"]  # 2.16 fails with NumPy 2
+ENERGY = ["nvidia-ml-py>=12.535"]  # NVML's own bindings; CPUs need none
+METRICS = ["prometheus_client>=0.20"]
 MLFLOW = [
     "mlflow-skinny>=3.5",  # MLflow's client; the whole of it, which brings the page, is not needed to log
     "sqlalchemy>=2.0.30",  # these two are what it needs for a database of its own
@@ -85,6 +87,8 @@ setup(
         "llm": LLM,  # language models; nothing else imports them
         "tensorboard": TENSORBOARD,  # the callback of that name, and so is the next
         "mlflow": MLFLOW,
+        "energy": ENERGY,  # joules, power caps and clocks of NVIDIA GPUs
+        "metrics": METRICS,  # the callback that writes for Prometheus
         "docs": DOCS,  # the documentation as a site: mkdocs build
         "test": [
             "pytest>=8.2",
@@ -94,6 +98,8 @@ setup(
             "setuptools>=70.1",
             *LLM,
             *TENSORBOARD,
+            *ENERGY,  # whose library the tests play
+            *METRICS,
             *DOCS,  # so that the tests build the site
         ],
     },

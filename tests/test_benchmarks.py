@@ -23,6 +23,12 @@ def test_exchange_runs_the_programs_own_loop(launch):
     assert "a round of the program, nothing trained" in ended.out
 
 
+def test_metering_is_set_against_a_round(launch, tiny):
+    ended = launch(0, tiny, "--rounds", 2, "--laps", 10, script=BENCHMARKS / "metering.py")
+    assert ended.code == 0, ended.err
+    assert re.search(r"^metering: [\d.]+% of a round$", ended.out, re.MULTILINE), ended.out
+
+
 def test_engines_train_the_same_models(launch):
     arguments = ("--model", "W1s", "--sites", 1, "--samples", 20, "--repeats", 1)
     ended = launch(0, *arguments, script=BENCHMARKS / "engines.py")

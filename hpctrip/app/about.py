@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 
 from hpctrip.app.aggregator import Aggregator
 from hpctrip.app.experiment import Input
+from hpctrip.app.host import Host
 from hpctrip.base.identity import neutral_keys
+from hpctrip.device.knobs import Turned
+from hpctrip.learn.arithmetic import arithmetic
+from hpctrip.ranks.base import hostname
 from hpctrip.record.environment import environment
 
 
@@ -25,6 +31,26 @@ class RankFacts:
     """How its sites train, in words."""
     arithmetic: str
     """What decides the last bits there (`learn.arithmetic`)."""
+    meter: str = ""
+    """What its machine counts of its energy, in words; empty where another rank reads that."""
+    knobs: Turned = Turned()
+    """What became of the settings of its machine's GPUs."""
+    warnings: tuple[str, ...] = ()
+    """What is to be said of its machine."""
+
+    @classmethod
+    def of(cls, host: Host, knobs: Turned, warnings: Iterable[str]) -> RankFacts:
+        """Those of this rank."""
+        device = host.device
+        return cls(
+            hostname(),
+            device_name(device),
+            host.engine.description,
+            arithmetic(device),
+            host.energy.meter.said,
+            knobs,
+            tuple(warnings),
+        )
 
 
 def attributes(aggregator: Aggregator, given: Input, everyone: list[RankFacts]) -> dict[str, Any]:
@@ -59,6 +85,9 @@ def attributes(aggregator: Aggregator, given: Input, everyone: list[RankFacts]) 
         "sites_per_block": host.sites_per_block(host.num_sites),
         "hosts": [rank.host for rank in everyone],
         "devices": [rank.device for rank in everyone],
+        "knobs": [f"{rank.host}: {line}" for rank in everyone for line in rank.knobs.made],
+        "refused_knobs": [f"{rank.host}: {line}" for rank in everyone for line in rank.knobs.refused],
+        "meters": [f"{rank.host}: {rank.meter}" for rank in everyone if rank.meter],
     }
 
 
@@ -86,3 +115,17 @@ def site_columns(aggregator: Aggregator) -> dict[str, tuple[np.ndarray, str, str
     for name, values in world.supply.describe().items():
         columns[name] = (values, "1", f"{name.replace('_', ' ')} of the site's power trace")
     return columns
+
+
+def device_name(device: torch.device) -> str:
+    """What it is called in results."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
+
+
+def told(everyone: list[RankFacts]) -> list[str]:
+    """What the user is to know of the machines before the first round."""
+    return [
+        *(f"{rank.host}: {line}" for rank in everyone for line in rank.warnings),
+        *(f"{rank.host}: set {line}" for rank in everyone for line in rank.knobs.made),
+        *(f"warning: {rank.host}: not set: {line}" for rank in everyone for line in rank.knobs.refused),
+    ]

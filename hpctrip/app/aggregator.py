@@ -118,6 +118,7 @@ class Aggregator:
             evaluate_wall_s=float(evaluated.values("rank_evaluate_wall_s").max()),
             record_wall_s=phases.get("record", 0.0),
             idle_fraction=float(1 - train_s.mean() / train_s.max()) if train_s.max() else 0.0,
+            **self.host.energy.joules(evaluated),
         )
 
     def _refuse_diverged(self, draft: Draft, diverged: np.ndarray) -> None:

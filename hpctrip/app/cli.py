@@ -10,6 +10,7 @@ import hpctrip
 from hpctrip.app.arguments import DefaultsToRun
 from hpctrip.app.commands import inputs, kit, lists, results
 from hpctrip.app.commands.cluster import cluster
+from hpctrip.app.commands.device import knobs, tune
 from hpctrip.app.commands.plot import plot
 from hpctrip.base.errors import HpctripError
 from hpctrip.base.text import printable
@@ -27,10 +28,10 @@ def cli() -> None:
 
 for command in (
     *(inputs.run, inputs.resume, inputs.retime, inputs.check, inputs.plan, inputs.prepare),
-    *(results.show, results.export, results.verify, results.diff, results.merge),
+    *(results.show, results.watch, results.export, results.verify, results.diff, results.merge),
     *(plot, cluster),
     *(lists.policies, lists.workloads, lists.keys, lists.reference, lists.fetch),
-    *(kit.inputs, kit.slurm),
+    *(tune, kit.inputs, kit.slurm, knobs),
 ):
     cli.add_command(command)
 

@@ -24,6 +24,8 @@ from hpctrip.base.files import PathName
 from hpctrip.base.identity import Neutral, Unlearned
 from hpctrip.base.inputs import Tables, merge, read_layers, resolved, validate
 from hpctrip.base.plugins import NO_EXTENSIONS, Extensions
+from hpctrip.device.knobs import Knobs
+from hpctrip.device.meter import Metering
 from hpctrip.joint import cluster_power  # noqa: F401  adds the power model "cluster"
 from hpctrip.learn.aggregate import SERVERS
 from hpctrip.learn.compression import COMPRESSIONS
@@ -94,6 +96,8 @@ class Experiment(Component):
     checkpoint: Neutral[Checkpointing] = Checkpointing()
     interrupt: Neutral[Interrupt] = Interrupt()
     watchdog: Neutral[Limits] = Limits()
+    meter: Neutral[Metering] = Metering()
+    knobs: Neutral[Knobs] = Knobs()
     callbacks: Neutral[CALLBACKS.named_fields()] = {}
     """Who is told of every round, by names of your choice: `[callbacks.tensorboard]`."""
     store: Neutral[Storing] = Storing()

@@ -12,6 +12,7 @@ import torch
 
 from hpctrip.app.assignment import Assignment
 from hpctrip.app.experiment import Experiment
+from hpctrip.app.metering import Energy
 from hpctrip.app.signals import received
 from hpctrip.base.door import place_of
 from hpctrip.base.rng import stream
@@ -50,6 +51,7 @@ class Host:
         self.device, self.hosts_kind = device, hosts_kind
         self.seed = experiment.seed
         self.wall = Wall()
+        self.energy = Energy()
         self.work = experiment.train
         # torch's own generator initialises models; its seed derives from a named stream like all randomness
         torch.manual_seed(int(stream(self.seed, "init").integers(2**63)))
@@ -98,6 +100,7 @@ class Host:
         round, rank = assignment.round, self.ranks.rank
         tally = TRAINING.tally(len(assignment.cohort), self.ranks.size)
         self.partial.begin(len(tally.vector))
+        self.energy.lap("record")
         with self.wall.phase("train", round):
             began = time.perf_counter()
             hosted = assignment.hosted(rank - self.ranks.hosts.start)
@@ -123,6 +126,7 @@ class Host:
                     tally.note("train_wall_s", update.wall_s, position)
             tally.note("rank_train_wall_s", time.perf_counter() - began, rank)
         self.partial.tail.copy_(torch.from_numpy(tally.vector))
+        self.energy.lap("train")
         return self.partial.vector
 
     def sites_per_block(self, num_sites: int) -> int:
@@ -156,6 +160,7 @@ class Host:
     def evaluate(self, params: torch.Tensor, assignment: Assignment) -> np.ndarray:
         """This rank's share of the counters `EVALUATION`, int64."""
         rank, hosts = self.ranks.rank, self.ranks.hosts
+        self.energy.lap("exchange")
         tally = EVALUATION.tally(len(assignment.cohort), self.ranks.size)
         if assignment.evaluate and rank in hosts:
             began = time.perf_counter()
@@ -164,4 +169,6 @@ class Host:
                 tally.integers[name][0] = count
             tally.note("rank_evaluate_wall_s", time.perf_counter() - began, rank)
         tally.note("signal", received(), rank)
+        self.energy.lap("evaluate")
+        self.energy.note(tally)
         return tally.vector

@@ -13,7 +13,7 @@ from typing import Self
 
 import torch
 
-from hpctrip.app.about import RankFacts, attributes, site_columns
+from hpctrip.app.about import RankFacts, attributes, site_columns, told
 from hpctrip.app.aggregator import Aggregator
 from hpctrip.app.callbacks import RunFacts
 from hpctrip.app.callbacks.thread import Callbacks
@@ -24,6 +24,7 @@ from hpctrip.app.host import Host
 from hpctrip.app.leader import Leader
 from hpctrip.app.learning import learning_key
 from hpctrip.app.loop import train
+from hpctrip.app.metering import Here
 from hpctrip.app.net import reading
 from hpctrip.app.progress import Progress
 from hpctrip.app.restore import restore
@@ -34,9 +35,8 @@ from hpctrip.base.inputs import Tables
 from hpctrip.base.plugins import Extensions
 from hpctrip.base.sources import Source
 from hpctrip.base.text import printable
-from hpctrip.learn.arithmetic import arithmetic
 from hpctrip.learn.params import digest, layout
-from hpctrip.ranks.base import Ranks, hostname, together
+from hpctrip.ranks.base import Ranks, together
 from hpctrip.ranks.device import choose_device, hosts_kind
 from hpctrip.ranks.guardian import MEETING, READING, Guardian
 from hpctrip.ranks.memory import map_large_blocks
@@ -89,7 +89,7 @@ def launch(
         # the watchdog first: hosts wait for each other already where a transport is opened
         with _watchdog(ranks, given.experiment.watchdog):
             guardian.over()
-            _run(given, ranks, begun, quiet, watch)
+            _run(given, ranks, begun, quiet, watch, until_over)
         return path
 
 
@@ -99,8 +99,9 @@ def _run(
     begun: list[Start],
     quiet: bool,
     watch: Callable[[State], None] | None,
+    until_over: ExitStack,
 ) -> None:
-    """Train what is given. `begun` holds rank 0's start, and nothing elsewhere."""
+    """Train what is given. `begun` holds rank 0's start, and nothing elsewhere; `until_over` ends with the run."""
     experiment = given.experiment
     with (
         together(first_ranks, lambda: with_transport(first_ranks, experiment.ranks.transport)) as ranks,
@@ -108,10 +109,11 @@ def _run(
     ):
         with reading():
             host, aggregator = _parts(experiment, ranks)
-            about = RankFacts(
-                hostname(), _device_name(host.device), host.engine.description, arithmetic(host.device)
-            )
-            everyone = ranks.gather(about)
+            here = Here.of(ranks, host.device)
+            left = here.left_behind()  # before this run's own settings take it over
+            host.energy = here.energy(experiment.meter)
+            turned = here.turn(experiment.knobs, until_over)
+            everyone = ranks.gather(RankFacts.of(host, turned, left))
             read = ranks.lead(lambda: _read(given, host, begun[0]))
         leads: list[_Lead] = []  # at rank 0 alone, as `begun`
 
@@ -252,7 +254,8 @@ def _lead(lead: _Lead, params: torch.Tensor, reports: Callable[..., Progress]) -
         progress.say(f"hosts train {'; '.join(dict.fromkeys(rank.engine for rank in hosts))}")
         changes = _changes(before.get("made_with", {}), about["made_with"])
         for note in filter(
-            None, (start.lock.note, *start.notes, *lead.read.notes, *changes, *followed.notes)
+            None,
+            (start.lock.note, *start.notes, *lead.read.notes, *told(everyone), *changes, *followed.notes),
         ):
             progress.say(note)
         recorder = Recorder(start.path, meta, site_columns(aggregator))
@@ -284,7 +287,3 @@ def _changes(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]
     for name in before.keys() & now.keys():
         if before[name] != now[name]:
             yield f"warning: {name} was {before[name]}, is {now[name]}: the last bits of the numbers may differ"
-
-
-def _device_name(device: torch.device) -> str:
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"

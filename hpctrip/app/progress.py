@@ -19,7 +19,7 @@ from hpctrip.base.units import HOUR_S
 from hpctrip.record.facts import SPENT
 from hpctrip.record.schema import time_to_accuracy_s
 from hpctrip.record.show import energy
-from hpctrip.sim.rounds import History
+from hpctrip.sim.rounds import History, RoundRow
 from hpctrip.sim.state import State
 
 
@@ -72,14 +72,7 @@ class Progress:
         """One more round is done."""
         row = state.history.last
         assert row is not None
-        accuracy = f"{row.accuracy:.4f}" if row.eval_seen else "      "
-        arrived = "" if row.num_arrived == row.num_sites else f" ({row.num_arrived} arrived)"
-        line = (
-            f"round {row.round:4d}  k {row.num_sites:3d}{arrived}  accuracy {accuracy}"
-            f"  clock {row.clock_s / HOUR_S:7.3f} h"
-            f"  (+{row.makespan_s:.1f} s: compute {row.straggler_compute_s:.1f} + wan {row.straggler_comm_s:.1f})"
-            f"  wall {row.wall_s:.2f} s"
-        )
+        line = round_line(row)
         if self.view:
             self.view.round(state.history, line)
         else:
@@ -140,3 +133,15 @@ def spent(aggregator: Aggregator, history: History) -> dict[str, Any]:
         "synthetic_signals": aggregator.world.meter.synthetic_signals,
     }
     return known | {name: history.total(name) for name in SPENT}
+
+
+def round_line(row: RoundRow) -> str:
+    """What is told of a round."""
+    accuracy = f"{row.accuracy:.4f}" if row.eval_seen else "      "
+    arrived = "" if row.num_arrived == row.num_sites else f" ({row.num_arrived} arrived)"
+    return (
+        f"round {row.round:4d}  k {row.num_sites:3d}{arrived}  accuracy {accuracy}"
+        f"  clock {row.clock_s / HOUR_S:7.3f} h"
+        f"  (+{row.makespan_s:.1f} s: compute {row.straggler_compute_s:.1f} + wan {row.straggler_comm_s:.1f})"
+        f"  wall {row.wall_s:.2f} s"
+    )

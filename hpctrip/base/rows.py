@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import MISSING, field, fields
 from typing import Any
 
@@ -14,6 +15,17 @@ TEXT = "text"
 def column(doc: str, unit: str = "1", dtype: str = "f8", **default: Any) -> Any:
     """A field that becomes one column of the results file, with its unit and description."""
     return field(metadata={"doc": doc, "unit": unit, "dtype": dtype}, **default)
+
+
+def counted(doc: str, unit: str) -> Any:
+    """A column of what only some machines count: NaN in a row where it was not counted, and absent from a table in
+    which no row has it."""
+    return field(metadata={"doc": doc, "unit": unit, "dtype": "f8", "is_counted": True}, default=math.nan)
+
+
+def is_measured(name: str) -> bool:
+    """Whether the numbers of this column are the machine's, not the result's: measured times and energies."""
+    return name.endswith(("wall_s", "wall_j")) or name == "idle_fraction"
 
 
 def columns(cls: type) -> dict[str, dict[str, Any]]:

@@ -91,5 +91,7 @@ EVALUATION = Counters(
     Counter("loss_sum", scale=LOSS_SCALE),
     Counter("rank_evaluate_wall_s", "rank", _NANOSECONDS),
     Counter("signal", "rank"),  # the number of the signal that the rank has received; 0: none
+    *(Counter(f"{phase}_wall_j", scale=1e6) for phase in ("record", "train", "exchange", "evaluate")),
+    Counter("metered"),  # machines whose energy in this round is known
 )
 """What ranks report after a round: their share of the evaluation, and whether somebody wants the run to leave."""

@@ -131,6 +131,8 @@ def _rows(tables: dict[str, dict[str, np.ndarray]]) -> dict[str, dict[str, np.nd
     for table, names in schema.TABLES.items():
         rows = tables[table]["round"].shape
         for name, about in names.items():
+            if "is_counted" in about and name not in tables[table]:
+                continue
             if "default" in about:
                 tables[table].setdefault(name, np.full(rows, about["default"], dtype=about["dtype"]))
             values = tables[table][name]

@@ -1,5 +1,5 @@
-"""Where two runs part, and in what. Only what a result consists of counts: wall times, machines and the input keys that
-change no result do not."""
+"""Where two runs part, and in what. Only what a result consists of counts: wall times, measured joules, machines and
+the input keys that change no result do not."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pandas as pd
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.identity import differing
+from hpctrip.base.rows import is_measured
 from hpctrip.base.sources import MADE_HERE, PLUGINS, Source, read_sources
 from hpctrip.base.text import printable
 from hpctrip.record.reader import Run
@@ -133,7 +134,7 @@ def changes(where: str, left: pd.DataFrame, right: pd.DataFrame, key: str = "") 
     """One for each column that differs between two frames of equal length: its first difference. `key` is the column
     that names a row."""
     for name in dict.fromkeys([*left, *right]):
-        if name.endswith("wall_s") or name == "idle_fraction":
+        if is_measured(name):
             continue
         if name not in left or name not in right:
             yield Difference(where, name, *("a column" if name in frame else None for frame in (left, right)))

@@ -47,7 +47,13 @@ def facts(run: Run) -> dict[str, Any]:
         "time_to_accuracy_round": _round_at(run.rounds, run.time_to_accuracy_s),
         "hosts": list(dict.fromkeys(run.meta["hosts"])),
         "devices": list(dict.fromkeys(run.meta["devices"])),
-        "not_recorded": [f"{name}/{c}" for name, frame in run.tables.items() for c in frame.attrs["added"]],
+        "meters": run.meta["meters"],
+        "not_recorded": [
+            f"{name}/{c}"
+            for name, frame in run.tables.items()
+            for c in frame.attrs["added"]
+            if "is_counted" not in run.columns.get(name, {}).get(c, {})
+        ],
     }
 
 
@@ -69,6 +75,20 @@ def _of_rounds(rounds: pd.DataFrame) -> dict[str, Any]:
         "mean_idle_fraction": float(rounds["idle_fraction"].mean()),
         # not known of one round: not known of all
         **{name: float(rounds[name].sum(skipna=False)) for name in SPENT},
+        **_measured(rounds),
+    }
+
+
+def _measured(rounds: pd.DataFrame) -> dict[str, float]:
+    """The measured energy of the rounds that have it; NaN: none has."""
+    measured = rounds[rounds["wall_j"].notna()]
+    joules = {f"{name}wall_j": float(measured[f"{name}wall_j"].sum(min_count=1)) for name in ("", *_DRAWN)}
+    samples = float(measured["num_samples"].sum())
+    wall_s = float(measured["wall_s"].sum())
+    return joules | {
+        "num_measured_rounds": len(measured),
+        "samples_per_wall_j": samples / joules["wall_j"] if joules["wall_j"] > 0 else math.nan,
+        "mean_wall_w": joules["wall_j"] / wall_s if wall_s > 0 else math.nan,
     }
 
 
@@ -76,6 +96,7 @@ SPENT = ("energy_j", "compute_energy_j", "wait_energy_j", "comm_energy_j", "carb
 """Simulated, over all rounds."""
 PHASES = ("train", "exchange", "evaluate")
 """Of a round's wall time, those that are told."""
+_DRAWN = ("train_", "exchange_", "evaluate_", "record_")
 
 
 def _last(values: pd.Series) -> Any:

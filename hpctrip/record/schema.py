@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -83,6 +84,11 @@ ATTRIBUTES: dict[str, Attribute] = {
         [], "wall seconds of every rank by phase: train, exchange, evaluate, record, idle"
     ),
     "devices": Attribute([], "device name of every rank"),
+    "meters": Attribute(
+        [], "every machine that was asked for its energy, and what it counted", is_later=True
+    ),
+    "knobs": Attribute([], "settings of GPUs that were made for the run", is_later=True),
+    "refused_knobs": Attribute([], "settings of GPUs that were asked for, but refused", is_later=True),
     "hpctrip_version": Attribute("", "version of hpctrip"),
     "git_commit": Attribute("", "commit of the source tree (empty: not a git checkout)"),
     "git_dirty": Attribute(False, "tracked files of the source tree differed from the commit"),
@@ -151,11 +157,20 @@ def tables(history: History) -> dict[str, dict[str, Column]]:
     candidates = [(row.round, row.candidates) for row in voted]
     return {
         "rounds": _stacked(
-            "rounds", {name: [getattr(row, name) for row in rows] for name in TABLES["rounds"]}
+            "rounds", {name: [getattr(row, name) for row in rows] for name in _rounds_columns(rows)}
         ),
         "rounds_sites": _joined("rounds_sites", sites, columns(CohortRound)),
         "candidates": _joined("candidates", candidates, columns(Candidates)),
     }
+
+
+def _rounds_columns(rows: Iterable[RoundRow]) -> list[str]:
+    """Those that are written: what no machine of the run has counted is absent."""
+    return [
+        name
+        for name, about in TABLES["rounds"].items()
+        if "is_counted" not in about or any(not math.isnan(getattr(row, name)) for row in rows)
+    ]
 
 
 def _joined(table: str, parts: list[tuple[int, Any]], names: Mapping[str, Any]) -> dict[str, Column]:
@@ -170,6 +185,7 @@ def _stacked(table: str, values: Mapping[str, Any]) -> dict[str, Column]:
     return {
         name: Column(_as(values[name], about["dtype"]), about["unit"], about["doc"])
         for name, about in TABLES[table].items()
+        if name in values
     }
 
 
@@ -184,7 +200,11 @@ def history_of(arrays: Mapping[str, Mapping[str, np.ndarray]]) -> History:
 
     Raises KeyError for a missing column and ValueError where a row table is not sorted by round.
     """
-    rounds = {name: np.asarray(arrays["rounds"][name]).tolist() for name in TABLES["rounds"]}
+    rounds = {
+        name: np.asarray(arrays["rounds"][name]).tolist()
+        for name, about in TABLES["rounds"].items()
+        if name in arrays["rounds"] or "is_counted" not in about
+    }
     cohorts = _split(arrays["rounds_sites"], columns(CohortRound), rounds["round"])
     candidates = _split(arrays["candidates"], columns(Candidates), rounds["round"])
     return History(

@@ -58,6 +58,7 @@ def summary(run: Run) -> dict[str, str]:
         "sites": f"{known['num_sites']}, power {known['power']}{_synthetic(known['synthetic_power'])}",
         **(_progress(known) if known["num_rounds"] else {"rounds": "none finished yet"}),
         **_target(known),
+        **_measured(known),
         "ran on": _machines(known),
         "model digest": known["params_digest"] or "not known",
         "hpctrip": known["hpctrip_version"] + (commit if known["git_commit"] else ""),
@@ -129,6 +130,22 @@ def energy(known: Facts) -> dict[str, str]:
 
 
 _PARTS = {"computing": "compute", "waiting": "wait", "network": "comm"}
+
+
+def _measured(known: Facts) -> dict[str, str]:
+    """What the machines drew; nothing where they counted nothing."""
+    total_j, number = known["wall_j"], known["num_measured_rounds"]
+    if not number:
+        return {}
+    shares = ", ".join(
+        f"{name} {known[f'{name}_wall_j'] / (total_j or math.nan):.0%}" for name in (*PHASES, "record")
+    )
+    rounds = "" if number == known["num_rounds"] else f" in {number} of the rounds"
+    return {
+        "energy drawn": f"{total_j:,.1f} J{rounds}: {shares}; {known['mean_wall_w']:.1f} W, "
+        f"{known['samples_per_wall_j']:.4g} samples/J",
+        "measured by": ", ".join(known["meters"]),
+    }
 
 
 def _target(known: Facts) -> dict[str, str]:

@@ -17,7 +17,7 @@ from hpctrip.sim.rounds import RoundRow, Status
 
 @dataclass(frozen=True)
 class Wall:
-    """Measured seconds of a round; the fields are columns of `RoundRow`."""
+    """Measured seconds and joules of a round; the fields are columns of `RoundRow`."""
 
     wall_s: float = math.nan
     train_wall_s: float = math.nan
@@ -25,6 +25,11 @@ class Wall:
     evaluate_wall_s: float = math.nan
     record_wall_s: float = math.nan
     idle_fraction: float = math.nan
+    wall_j: float = math.nan
+    record_wall_j: float = math.nan
+    train_wall_j: float = math.nan
+    exchange_wall_j: float = math.nan
+    evaluate_wall_j: float = math.nan
 
 
 @dataclass(frozen=True)

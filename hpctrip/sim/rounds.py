@@ -8,7 +8,7 @@ from enum import IntEnum
 
 import numpy as np
 
-from hpctrip.base.rows import column, spread_defaults
+from hpctrip.base.rows import column, counted, spread_defaults
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,8 @@ class CohortRound:
 
 @dataclass(frozen=True)
 class RoundRow:
-    """One finished round. Simulated times are clock_s, measured ones wall_s; they never share a name."""
+    """One finished round. Simulated times are clock_s, measured ones wall_s; they never share a name. Measured energy
+    is wall_j."""
 
     round: int = column("round number, from 1", "1", "i8")
     clock_start_s: float = column("simulated time at the round's start", "s")
@@ -132,6 +133,12 @@ class RoundRow:
     cost: float = column(
         "price of that energy, in the currency of the input (NaN: not known)", "1", default=math.nan
     )
+    wall_j: float = counted("measured energy of all machines since the round before", "J")
+    record_wall_j: float = counted("of it: while the round was planned and the one before recorded", "J")
+    train_wall_j: float = counted("of it: until each machine's meter had trained its own sites", "J")
+    exchange_wall_j: float = counted("of it: until the new model was there, waiting included", "J")
+    evaluate_wall_j: float = counted("of it: evaluating", "J")
+    samples_per_wall_j: float = counted("samples trained on for each measured joule", "samples/J")
     cohort: CohortRound = field(repr=False, default=None)  # type: ignore[assignment]
     candidates: Candidates | None = field(repr=False, default=None)
 

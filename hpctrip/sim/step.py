@@ -152,6 +152,7 @@ class Simulation:
             **vars(outcome.wall),
             energy_j=float(bill.energy_j.sum()),
             **{name: float(values.sum()) for name, values in vars(bill).items()},
+            samples_per_wall_j=visits.sum() / outcome.wall.wall_j if outcome.wall.wall_j > 0 else math.nan,
             cohort=CohortRound(
                 site=cohort,
                 num_samples=visits,

@@ -1,7 +1,9 @@
-"""`show`, `export`, `verify`, `diff`, `merge`: what is done with results files."""
+"""`show`, `watch`, `export`, `verify`, `diff`, `merge`: what is done with results files."""
 
 from __future__ import annotations
 
+import sys
+from contextlib import suppress
 from dataclasses import asdict
 
 import click
@@ -36,6 +38,25 @@ def show(paths: tuple[str, ...], status: bool, as_json: bool) -> None:
             click.echo(printable(run_.status, 40))
         else:
             Console(highlight=False).print(summary(run_))
+
+
+@click.command(cls=Reader)
+@click.argument("path", type=FILE, metavar="FILE.h5")
+def watch(path: str) -> None:
+    """Follow a run that another process writes, until it is over; Ctrl-C leaves it alone.
+
+    On a terminal a live view: accuracy over simulated time, rounds, rates and the time left; else a line a round. Only
+    the results file is read: the run does not notice.
+    """
+    from rich.console import Console
+
+    from hpctrip.app.watch import watch as follow
+    from hpctrip.base.stream import Unfailing
+    from hpctrip.record.show import show as summary
+
+    console = Console(file=Unfailing(sys.stdout), highlight=False, soft_wrap=True)
+    with suppress(KeyboardInterrupt):
+        console.print(summary(follow(path, console)))
 
 
 @click.command(cls=Reader)

@@ -1,0 +1,1 @@
+"""`tune`: the settings under which this machine trains this workload fastest, and on the least energy."""

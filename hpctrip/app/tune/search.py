@@ -1,0 +1,81 @@
+"""Which settings to try, and when to stop. Pure: whoever calls says how a setting is tried and what it costs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+
+from hpctrip.app.tune.trial import Keys, Trial
+
+Cost = Callable[[Trial], float]
+_GOLDEN = (math.sqrt(5) - 1) / 2
+_FEW = 3
+
+
+def halving(
+    candidates: Sequence[Keys],
+    tried: Callable[[Keys, int], Trial],
+    costs: Sequence[Cost],
+    first_rounds: int,
+    last_rounds: int,
+) -> tuple[list[Trial], list[Trial]]:
+    """Successive halving (Jamieson & Talwalkar 2016): all candidates get few rounds, those that stay twice as many.
+
+    The better half by each of the `costs` is kept, and always the first candidate, which the others are compared with.
+    Returns the trials of those that are left, with at least `last_rounds` rounds each, and the last trials of those
+    that fell out.
+    """
+    left, rounds = list(candidates), min(first_rounds, last_rounds)
+    out: list[Trial] = []
+    while len(left) > _FEW and rounds < last_rounds:
+        found = [tried(keys, rounds) for keys in left]
+        kept = better_half(found, costs)
+        out += [trial for trial in found if trial not in kept]
+        if len(kept) == len(left):
+            break
+        left, rounds = [trial.keys for trial in kept], min(2 * rounds, last_rounds)
+    final = [tried(keys, last_rounds) for keys in left]
+    return [t for t in final if not t.failure], [*out, *(t for t in final if t.failure)]
+
+
+def better_half(trials: Sequence[Trial], costs: Sequence[Cost]) -> list[Trial]:
+    """The first trial, and a share of the others: the best by each cost in turn until half of them are kept."""
+    able = [trial for trial in trials[1:] if not trial.failure]
+    orders = [sorted(able, key=cost) for cost in costs]
+    kept: list[Trial] = []
+    for best in (trial for rank in zip(*orders, strict=True) for trial in rank):
+        if len(kept) < math.ceil(len(able) / 2) and best not in kept:
+            kept.append(best)
+    return [trials[0], *(trial for trial in able if trial in kept)]
+
+
+def golden_section(cost: Callable[[float], float], low: float, high: float, width: float) -> float:
+    """Where a cost with one valley between `low` and `high` is lowest, to within `width` (Kiefer 1953)."""
+    inner = [high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)]
+    costs = [cost(x) for x in inner]
+    while high - low > width:
+        if costs[0] <= costs[1]:
+            high, inner[1], costs[1] = inner[1], inner[0], costs[0]
+            inner[0] = high - _GOLDEN * (high - low)
+            costs[0] = cost(inner[0])
+        else:
+            low, inner[0], costs[0] = inner[0], inner[1], costs[1]
+            inner[1] = low + _GOLDEN * (high - low)
+            costs[1] = cost(inner[1])
+    return inner[0] if costs[0] <= costs[1] else inner[1]
+
+
+def front(trials: Iterable[Trial]) -> list[Trial]:
+    """Those that no other beats in both seconds and joules, fastest first. Nothing where no joules are known."""
+    known = sorted((t for t in trials if t.sample_j == t.sample_j), key=lambda t: (t.sample_s, t.sample_j))
+    found: list[Trial] = []
+    for trial in known:
+        if not found or trial.sample_j < found[-1].sample_j:
+            found.append(trial)
+    return found
+
+
+def by_eta(eta: float, most_w: float) -> Cost:
+    """Zeus' cost of a sample (You et al., NSDI 2023): eta * energy + (1 - eta) * most_w * time, in joules. 0: time
+    alone; 1: energy alone."""
+    return lambda trial: eta * trial.sample_j + (1 - eta) * most_w * trial.sample_s

@@ -1,0 +1,135 @@
+"""What is tried in which order, and what is chosen."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from hpctrip.app.tune.search import Cost, by_eta, front, golden_section, halving
+from hpctrip.app.tune.spaces import candidates
+from hpctrip.app.tune.trial import Bench, Keys, Trial
+from hpctrip.base.errors import HpctripError
+from hpctrip.device.nvml import Gpu
+from hpctrip.device.source import Unavailable
+
+FIRST_ROUNDS = 2
+_CAPS = 4
+"""Power caps that are measured at equal distances, for the curve; around the best of them it is searched on."""
+_CAP_WIDTH = 0.05
+"""Of the range of caps: so near the best one is found."""
+CAP, CLOCK = "knobs.power_cap_w", "knobs.clock_mhz"
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What is looked for."""
+
+    accuracy_bound: float
+    """A setting may cost so much accuracy, against the input as it is."""
+    eta: float
+    """Zeus' weight of energy against time, 0 to 1."""
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """What was found."""
+
+    trials: list[Trial]
+    """Those that were tried to the end, the input as it is first."""
+    fell_out: list[Trial]
+    """The others: too slow and too costly, or failed."""
+    best: dict[str, Trial]
+    """By "time", and where joules are known by "joules" and "eta", among those that are accurate enough."""
+    notes: list[str]
+
+    @property
+    def curve(self) -> list[Trial]:
+        """Those that tell what power is worth here: one setting under several caps or clocks, by their draw."""
+        dialled = [t for t in self.trials if CAP in t.keys or CLOCK in t.keys]
+        return sorted((t for t in dialled if not math.isnan(t.watts)), key=lambda t: t.watts)
+
+
+def tune(
+    bench: Bench,
+    goal: Goal,
+    spaces: Sequence[Sequence[Keys]],
+    dials: bool,
+    say: Callable[[str], None],
+) -> Tuned:
+    """Try the combinations of `spaces`, then the GPU's power cap with the best of them, unless not `dials`. `say` is
+    told of every trial. Raises HpctripError where the input as it is cannot be trained."""
+
+    def tried(keys: Keys, rounds: int) -> Trial:
+        trial = bench.tried(keys, rounds)
+        say(_line(trial))
+        return trial
+
+    measures = bool(bench.meter.sources)
+    notes = [f"energy: {bench.meter.said}"]
+    costs: list[Cost] = [lambda t: t.sample_s, *([lambda t: t.sample_j] if measures else [])]
+    trials, fell_out = halving(candidates(spaces), tried, costs, FIRST_ROUNDS, bench.accuracy_round)
+    if not trials or trials[0].keys:
+        broken = next((t.failure for t in fell_out if not t.keys), "")
+        raise HpctripError(f"the input as it is cannot be trained here: {broken}")
+    if dials and bench.gpus:
+        accurate = list(_accurate(trials, goal))
+        cost = by_eta(goal.eta, _most_w(trials))
+        start = min(accurate, key=cost)
+        try:
+            trials += _capped(bench.gpus[0], start.keys, cost, lambda keys: tried(keys, bench.accuracy_round))
+        except (Unavailable, HpctripError) as refused:
+            notes.append(f"no power cap was tried: {refused}")
+    return Tuned(trials, fell_out, dict(_best(trials, goal)), notes)
+
+
+def _capped(uuid: str, keys: Keys, cost: Cost, tried: Callable[[Keys], Trial]) -> list[Trial]:
+    """One setting under several power caps: some at equal distances, and a golden section around the best. Raises
+    Unavailable or HpctripError where caps are refused."""
+    found: dict[int, Trial] = {}
+
+    def at(cap_w: float) -> float:
+        cap = round(cap_w)
+        if cap not in found:
+            found[cap] = tried({**keys, CAP: float(cap)})
+            if found[cap].failure:
+                raise HpctripError(found[cap].failure)
+        return cost(found[cap])
+
+    low, high = (mw / 1000 for mw in Gpu.of(uuid).cap_range_mw)
+    caps = np.linspace(low, high, _CAPS)
+    best = int(np.argmin([at(cap) for cap in caps]))
+    inside = caps[max(best - 1, 0)], caps[min(best + 1, _CAPS - 1)]
+    golden_section(at, *map(float, inside), width=_CAP_WIDTH * (high - low))
+    return list(found.values())
+
+
+def _accurate(trials: Sequence[Trial], goal: Goal) -> Iterator[Trial]:
+    """The first, and those that lose no more accuracy against it than may be."""
+    floor = trials[0].accuracy - goal.accuracy_bound
+    return (trial for trial in trials if trial is trials[0] or trial.accuracy >= floor)
+
+
+def _best(trials: Sequence[Trial], goal: Goal) -> Iterator[tuple[str, Trial]]:
+    accurate = list(_accurate(trials, goal))
+    yield "time", min(accurate, key=lambda t: t.sample_s)
+    if front(accurate):
+        yield "joules", min(accurate, key=lambda t: t.sample_j)
+        yield "eta", min(accurate, key=by_eta(goal.eta, _most_w(trials)))
+
+
+def _most_w(trials: Sequence[Trial]) -> float:
+    """The largest draw that was measured; 1 where none was: time alone then decides."""
+    return max((t.watts for t in trials if not math.isnan(t.watts)), default=1.0)
+
+
+def _line(trial: Trial) -> str:
+    if trial.failure:
+        return f"{trial.words}: not possible: {trial.failure}"
+    joules = (
+        "" if math.isnan(trial.sample_j) else f", {1 / trial.sample_j:.4g} samples/J at {trial.watts:.1f} W"
+    )
+    error = "" if math.isinf(trial.error) else f" (+-{trial.error:.1%})"
+    return f"{trial.words}: {1 / trial.sample_s:,.1f} samples/s{error}{joules}, {trial.num_rounds} round(s)"

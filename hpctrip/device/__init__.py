@@ -1,0 +1,1 @@
+"""The machine itself: what it draws, and the settings of its devices."""

@@ -1,0 +1,90 @@
+"""The settings of the GPUs that train: power cap and clock, made for the time of a run."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from pydantic import Field
+
+import hpctrip
+from hpctrip.base.component import Component
+from hpctrip.base.units import Watts
+
+_PUT_BACK_S = 30.0
+"""So long an orderly end waits for the settings to be put back; the keeper goes on with it afterwards."""
+
+
+class Knobs(Component):
+    """Settings of the GPUs that train, on every machine of the run; nothing here changes a result. They need root's
+    rights and the extra `[energy]`: without, the run says so and goes on. They are put back however the run ends."""
+
+    power_cap_w: Watts | None = Field(None, gt=0)
+    """Power cap of each GPU. Absent: as it is."""
+    clock_mhz: int | None = Field(None, ge=1, le=10_000)
+    """Graphics clock at which each GPU is held, in MHz. Absent: free."""
+
+    @property
+    def turns(self) -> bool:
+        """Whether anything is to be set."""
+        return self.power_cap_w is not None or self.clock_mhz is not None
+
+
+@dataclass(frozen=True)
+class Turned:
+    """What became of a request, a line each."""
+
+    made: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
+
+
+class Keeper:
+    """The process that holds the settings of these GPUs (`keeper.py`), as the run sees it. A context: at its end they
+    are as they were."""
+
+    def __init__(self, uuids: Sequence[str]):
+        self._uuids = list(uuids)
+        paths = [str(Path(hpctrip.__file__).parents[1]), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "hpctrip.device.keeper", str(os.getpid())],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            start_new_session=True,  # out of reach of what ends the run's process group
+            cwd="/",
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))},
+        )
+
+    def turn(self, knobs: Knobs) -> Turned:
+        """Make these settings; those that are absent stay as they are."""
+        cap_mw = None if knobs.power_cap_w is None else round(1000 * knobs.power_cap_w)
+        request = {"uuids": self._uuids, "cap_mw": cap_mw, "clock_mhz": knobs.clock_mhz}
+        try:
+            assert self._process.stdin and self._process.stdout
+            self._process.stdin.write(f"{json.dumps(request)}\n")
+            self._process.stdin.flush()
+            made, refused = json.loads(self._process.stdout.readline())
+        except (OSError, ValueError):
+            return Turned(refused=("the process that holds the settings has ended",))
+        return Turned(tuple(made), tuple(refused))
+
+    def __enter__(self) -> Keeper:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._process.stdin and self._process.stdout
+        with suppress(OSError):
+            self._process.stdin.close()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(_PUT_BACK_S)
+        self._process.stdout.close()

@@ -1,0 +1,68 @@
+"""GPUs through the real nvidia-ml-py, whose library is played by a small one of C (nvml.c)."""
+
+import sys
+
+import pytest
+
+from hpctrip.device import nvml
+from hpctrip.device.meter import Metering, open_meter
+from hpctrip.device.source import MICRO, Unavailable
+
+A, B = "GPU-aaaa-0", "GPU-bbbb-1"
+
+
+def test_gpus_are_found_by_their_uuids_as_torch_or_nvml_spells_them(fake_nvml):
+    fake_nvml()
+    assert nvml.all_uuids() == [A, B]
+    assert [gpu.uuid for gpu in nvml.gpus(["bbbb-1", A])] == [B, A]
+    with pytest.raises(Unavailable, match="GPU-cccc: Not Found"):
+        nvml.gpus(["cccc"])
+
+
+def test_the_energy_of_two_gpus_is_added_in_microjoules(fake_nvml):
+    fake_nvml()
+    both = nvml.Gpus(nvml.gpus([A, B]))  # whose counters rise by 1 J and 2 J a reading
+    assert both.name == "2 GPUs (NVML)"
+    assert [both.read_uj() for _ in range(2)] == [6 * MICRO, 9 * MICRO]
+
+
+def test_only_the_gpus_in_use_are_metered_and_cpus_besides(fake_nvml, rapl_tree):
+    fake_nvml()
+    rapl_tree.zone("0", "package-0")
+    meter = open_meter(Metering(), ["bbbb-1"])
+    assert meter.said == "1 GPU (NVML) and 1 CPU package (RAPL)"
+    for phase in ("record", "train", "exchange", "evaluate"):
+        meter.lap(phase)
+    drawn = {"record": 0, "train": 2 * MICRO, "exchange": 2 * MICRO, "evaluate": 2 * MICRO}
+    assert meter.round_uj() == drawn
+
+
+def test_a_driver_that_counts_no_energy_is_told_of_and_the_rest_goes_on(fake_nvml, rapl_tree):
+    fake_nvml("-DOLD")
+    rapl_tree.zone("0", "package-0")
+    meter = open_meter(Metering(), [A])
+    assert meter.said == f"1 CPU package (RAPL) (not counted: {A}: Function Not Found)"
+
+
+def test_a_gpu_that_is_lost_in_a_round_leaves_that_round_without_joules(fake_nvml, rapl_tree):
+    state = fake_nvml()
+    meter = open_meter(Metering(), [A])
+    meter.lap("record")
+    (state / "lost").touch()
+    meter.lap("train")
+    assert meter.round_uj() is None
+
+
+def test_without_the_library_it_is_said_what_is_missing(fake_nvml, monkeypatch):
+    fake_nvml()
+    monkeypatch.delenv("FAKE_NVML")
+    nvml._library.cache_clear()
+    with pytest.raises(Unavailable, match="NVML: Uninitialized"):
+        nvml.all_uuids()
+
+
+def test_without_the_package_it_is_said_how_to_install_it(monkeypatch):
+    nvml._library.cache_clear()
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    with pytest.raises(Unavailable, match=r"nvidia-ml-py is not installed: pip install .*\[energy\]"):
+        nvml.gpus([A])

@@ -1,0 +1,199 @@
+"""`tune`: which settings are tried, which are chosen, and what is written. Costs are made up but in the last tests."""
+
+import math
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+
+from hpctrip.app.experiment import read_input
+from hpctrip.app.tune import report, tuner
+from hpctrip.app.tune.search import better_half, by_eta, front, golden_section, halving
+from hpctrip.app.tune.spaces import candidates, default_spaces, read_space
+from hpctrip.app.tune.trial import Bench, Trial
+from hpctrip.app.tune.tuner import CAP, Goal, Tuned
+from hpctrip.base.csv import read_table
+from hpctrip.base.errors import HpctripError, InputError
+from hpctrip.figures.tuning import plot
+
+LINES = ("sites.num_sites=4", "workload.train_samples=80", "workload.test_samples=40")
+
+
+def trial(sample_s, sample_j=math.nan, accuracy=0.5, failure="", **keys):
+    return Trial(keys, 3, sample_s, 0.01, sample_j, accuracy, failure)
+
+
+def seconds(trial):
+    return trial.sample_s
+
+
+def joules(trial):
+    return trial.sample_j
+
+
+@pytest.mark.parametrize("lowest", [0.0, 3.1, 7.77, 10.0])
+def test_golden_section_finds_the_valley_and_asks_for_few_costs(lowest):
+    asked = []
+
+    def cost(x):
+        asked.append(x)
+        return (x - lowest) ** 2
+
+    found = golden_section(cost, 0.0, 10.0, width=0.1)
+    assert found == pytest.approx(lowest, abs=0.1) and len(asked) <= 12
+    assert all(0 <= x <= 10 for x in asked)
+
+
+def test_halving_gives_those_that_stay_twice_the_rounds_and_keeps_the_input_as_it_is():
+    asked = []
+
+    def tried(keys, rounds):
+        asked.append((keys.get("x", 0), rounds))
+        return trial(10.0 - keys.get("x", 0), **keys)  # the input as it is is the slowest
+
+    final, out = halving([{}, *({"x": x} for x in range(1, 9))], tried, [seconds], 2, 8)
+    assert [keys for keys, rounds in asked if rounds == 2] == list(range(9))
+    assert [keys for keys, rounds in asked if rounds == 4] == [0, 5, 6, 7, 8]
+    assert [keys for keys, rounds in asked if rounds == 8] == [0, 7, 8]
+    assert [t.keys.get("x", 0) for t in final] == [0, 7, 8]
+    assert sorted(t.keys["x"] for t in out) == [1, 2, 3, 4, 5, 6]
+
+
+def test_the_best_by_each_cost_are_kept_in_turn_and_what_failed_is_not():
+    fast, frugal, slow = trial(1, 9, a=1), trial(5, 2, a=2), trial(6, 8, a=3)
+    broken = trial(0, 0, failure="memory is full", a=4)
+    first = trial(9, 9)
+    assert better_half([first, slow, broken, frugal, fast], [seconds, joules]) == [first, frugal, fast]
+
+
+def test_the_front_has_those_that_no_other_beats_in_both():
+    trials = [trial(1, 9), trial(2, 5), trial(3, 6), trial(4, 1), trial(0.5)]
+    assert [(t.sample_s, t.sample_j) for t in front(trials)] == [(1, 9), (2, 5), (4, 1)]
+
+
+def test_zeus_cost_is_time_at_one_end_and_energy_at_the_other():
+    one = trial(2.0, 30.0)
+    assert [by_eta(eta, 100.0)(one) for eta in (0, 0.5, 1)] == [200, 115, 30]
+
+
+def test_candidates_are_every_combination_once_and_their_number_is_bounded():
+    spaces = [read_space('engine.precision=["float32","bfloat16"]'), [{}, {"train.batch_size": 40}]]
+    assert len(candidates(spaces)) == 5 and candidates(spaces)[0] == {}
+    with pytest.raises(InputError, match="10,000 combinations, the most is 128"):
+        candidates([[{"a": i} for i in range(100)]] * 2)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"), [("a.b=3", "no list"), ("a.b=[", "no TOML"), ("a.b=[]", "no list")]
+)
+def test_a_line_that_names_no_values_is_refused(line, said):
+    with pytest.raises(InputError, match=said):
+        read_space(line)
+
+
+@pytest.fixture
+def bench():
+    return Bench((), LINES, (), accuracy_round=1, error=1.0, most_rounds=3)
+
+
+class Played:
+    """A bench on which trials cost what a function says."""
+
+    gpus, accuracy_round = ["GPU-aaaa-0"], 4
+
+    def __init__(self, cost, sources=(1,)):
+        self.cost, self.meter = cost, type("Meter", (), {"sources": sources, "said": "made up"})
+
+    def tried(self, keys, rounds):
+        return replace(self.cost(keys), keys=keys, num_rounds=rounds)
+
+
+def test_a_setting_that_loses_too_much_accuracy_is_measured_but_not_chosen():
+    def cost(keys):
+        wide = keys.get("train.batch_size") == 80
+        return trial(0.5 if wide else 1.0, 3.0, accuracy=0.4 if wide else 0.5)
+
+    spaces = [[{}, {"train.batch_size": 80}]]
+    strict, lax = (
+        tuner.tune(Played(cost), Goal(bound, 0.5), spaces, dials=False, say=print) for bound in (0.05, 0.2)
+    )
+    assert strict.best["time"].keys == {} and lax.best["time"].keys == {"train.batch_size": 80}
+    assert len(strict.trials) == 2
+
+
+def test_without_counters_only_the_least_time_is_told():
+    tuned = tuner.tune(Played(lambda keys: trial(1.0), ()), Goal(0, 0.5), [[{}]], dials=False, say=print)
+    assert list(tuned.best) == ["time"] and tuned.curve == []
+
+
+def test_an_input_that_cannot_be_trained_is_an_error():
+    with pytest.raises(HpctripError, match="cannot be trained here: memory is full"):
+        bench = Played(lambda keys: trial(1, 1, failure="memory is full"))
+        tuner.tune(bench, Goal(0, 0.5), [[{}]], False, print)
+
+
+def capped(keys):
+    """100 W of nothing and twice the power for half the time: least energy at 170 W or so."""
+    watts = keys.get(CAP, 400.0)
+    sample_s = 1 / (watts - 60) ** 0.6
+    return trial(sample_s, watts * sample_s)
+
+
+def test_power_caps_are_searched_around_the_best_and_make_a_curve(fake_nvml, tmp_path):
+    fake_nvml()  # which takes 100 to 400 W
+    tuned = tuner.tune(Played(capped), Goal(0.01, 1.0), [[{}]], dials=True, say=print)
+    best = tuned.best["joules"]
+    assert best.keys[CAP] == pytest.approx(150, abs=15)  # 0.6 P = P - 60
+    curve = report.curve(tuned.curve)
+    assert list(curve) == ["watts", "samples_per_second", "cap_watts"] and len(curve) >= 6
+    assert curve["watts"].is_monotonic_increasing and {100, 200, 300, 400} <= {*curve["cap_watts"]}
+    files = report.write(tuned, tmp_path, "a fake GPU", overwrite=False)
+    assert read_table(tmp_path / "curve.csv").numbers("watts").tolist() == curve["watts"].tolist()
+    assert {path.name for path in files} == {
+        *("trials.csv", "trials.png", "curve.csv"),
+        *("best_time.toml", "best_joules.toml", "best_eta.toml"),
+    }
+    laid_over = read_input([tmp_path / "best_joules.toml"]).experiment
+    assert laid_over.knobs.power_cap_w == best.keys[CAP]
+
+
+def test_a_gpu_whose_cap_may_not_be_set_is_tuned_without(fake_nvml):
+    fake_nvml()
+
+    def refused(keys):
+        return trial(1, 1, failure="Insufficient Permissions") if CAP in keys else trial(1, 1)
+
+    tuned = tuner.tune(Played(refused), Goal(0.01, 1.0), [[{}]], dials=True, say=print)
+    assert tuned.notes[-1] == "no power cap was tried: Insufficient Permissions" and tuned.curve == []
+
+
+def test_the_picture_tells_the_chosen_ones_in_its_lines():
+    fast, frugal = trial(0.5, 2.0, a=1), trial(1.0, 1.0, a=2)
+    tuned = Tuned([fast, frugal], [trial(9, 9, a=3)], {"time": fast, "joules": frugal}, [])
+    lines = plot(report.table(tuned)).lines
+    assert lines[1].split() == ["1", "a", "=", "1", "2.0", "0.5", "time"] and len(lines) == 4
+
+
+def test_a_real_setting_is_tried_and_one_that_cannot_be_has_failed(bench):
+    good, bad = bench.tried({"train.batch_size": 5}, 2), bench.tried({"train.lr": -1}, 2)
+    assert good.num_rounds == 2 and good.sample_s > 0 and good.accuracy >= 0 and not good.failure
+    assert "train.lr" in bad.failure and math.isnan(bad.sample_s)
+    assert bench.tried({"knobs.power_cap_w": 100.0}, 1).failure == "no GPU trains here"
+
+
+def test_the_usual_spaces_of_a_cpu_hold_settings_that_the_input_takes(bench):
+    for keys in candidates(default_spaces(bench)):
+        bench.experiment(keys)
+
+
+def test_the_command_writes_what_it_says(hpctrip, tmp_path):
+    lines = [part for line in (*LINES, "meter.assumed_w=40") for part in ("-o", line)]
+    out = tmp_path / "tuned"
+    over = ("--over", "train.batch_size=[5]", "--rounds", 1, "--error", 1, "--accuracy-bound", 1)
+    ended = hpctrip("tune", *lines, *over, "--out", out)
+    assert ended.code == 0, ended.err
+    table = pd.read_csv(out / "trials.csv")
+    assert table["watts"].tolist() == pytest.approx([40, 40], rel=0.05) and (out / "trials.png").exists()
+    hpctrip("tune", *lines, *over, "--out", out).check_refused(
+        ["trials.csv", "exists already", "--overwrite"]
+    )
