@@ -5,14 +5,19 @@ import math
 import numpy as np
 import pytest
 
+from hpctrip.joint.cluster_power import ClusterPower
 from hpctrip.sim.power import POWER_MODELS
 
 TIMES_S = (0.0, 299.0, 300.0, 86_400.0, 5e6)
 
 
-@pytest.fixture(params=sorted(POWER_MODELS))
-def model(request):
-    return POWER_MODELS[request.param]()
+@pytest.fixture(params=sorted({*POWER_MODELS, "cluster"}))
+def model(request, tmp_path):
+    if request.param != "cluster":
+        return POWER_MODELS[request.param]()
+    site = tmp_path / "site.toml"
+    site.write_text("[cluster]\nnum_nodes = 2\n[jobs]\nnum_jobs = 20\nspan_s = 7200\nlargest = 8\n")
+    return ClusterPower(path=str(site), num_clusters=2)
 
 
 def test_every_site_has_a_power_fraction_between_0_and_1_at_every_time(model):
