@@ -197,3 +197,9 @@ def test_the_command_writes_what_it_says(hpctrip, tmp_path):
     hpctrip("tune", *lines, *over, "--out", out).check_refused(
         ["trials.csv", "exists already", "--overwrite"]
     )
+
+
+@pytest.mark.parametrize("option", [("--eta", "nan"), ("--error", 0), ("--rounds", 0), ("--over", "seed")])
+def test_a_wish_that_means_nothing_is_refused_before_anything_is_measured(hpctrip, tmp_path, option):
+    ended = hpctrip("tune", *option, "--out", tmp_path / "tuned")
+    assert ended.code == 2 and option[0] in ended.err and ended.out == ""
