@@ -33,11 +33,8 @@ class DefaultsToRun(click.Group):
         return super().parse_args(ctx, args)
 
 
-class Speed(click.FloatRange):
-    """A positive number within what a machine or a link may do."""
-
-    def __init__(self) -> None:
-        super().__init__(1e-6, 1e12)
+class Number(click.FloatRange):
+    """A number within a range."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """The number. Fails for NaN too, which no range keeps out."""
@@ -45,6 +42,13 @@ class Speed(click.FloatRange):
         if math.isnan(number):
             self.fail(f"{value} is not a number", param, ctx)
         return number
+
+
+class Speed(Number):
+    """A positive number within what a machine or a link may do."""
+
+    def __init__(self) -> None:
+        super().__init__(1e-6, 1e12)
 
 
 class FileName(click.ParamType):

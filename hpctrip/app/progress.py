@@ -116,6 +116,10 @@ class Progress:
             f"wall time {total:.1f} s ({phases}); hosts idle {idle:.0%} of the training phase; "
             f"checkpoints {checkpoint_wall_s:.2f} s ({checkpoint_wall_s / (total or math.inf):.2%})"
         )
+        measured = [row for row in rows if row.wall_j > 0]
+        if joules := sum(row.wall_j for row in measured):
+            samples = sum(row.num_samples for row in measured)
+            self.console.print(f"energy drawn {joules:,.1f} J, {samples / joules:.4g} samples/J")
         for line in self.aggregator.rank_phases(state.history):
             self.say(line)
         self.console.print(f"model digest {digest}")

@@ -26,7 +26,7 @@ class Knobs(Component):
     """Settings of the GPUs that train, on every machine of the run; nothing here changes a result. They need root's
     rights and the extra `[energy]`: without, the run says so and goes on. They are put back however the run ends."""
 
-    power_cap_w: Watts | None = Field(None, gt=0)
+    power_cap_w: Watts | None = Field(None, ge=1, le=100_000)
     """Power cap of each GPU. Absent: as it is."""
     clock_mhz: int | None = Field(None, ge=1, le=10_000)
     """Graphics clock at which each GPU is held, in MHz. Absent: free."""
@@ -53,7 +53,7 @@ class Keeper:
         self._uuids = list(uuids)
         paths = [str(Path(hpctrip.__file__).parents[1]), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "hpctrip.device.keeper", str(os.getpid())],
+            [sys.executable, "-P", "-m", "hpctrip.device.keeper", str(os.getpid())],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -16,13 +16,17 @@ PHASES = ("record", "train", "exchange", "evaluate")
 """Of a round, in their order, as the machine's meter sees them: they touch, so every joule belongs to one of them."""
 
 
+MOST_W = 1e6
+"""Of one machine."""
+
+
 class Metering(Component):
     """The energy that the run itself draws, measured where a machine counts it; nothing here changes a result."""
 
     enabled: bool = True
     """Read the counters of the GPUs that train (NVML, needs the extra `[energy]`) and of the CPUs (RAPL, which most
     systems let root alone read)."""
-    assumed_w: Watts | None = Field(None, gt=0)
+    assumed_w: Watts | None = Field(None, gt=0, le=MOST_W)
     """What a machine draws that counts nothing, constant; the results say that it was assumed. Absent: where one
     machine of the run counts nothing, no joules are recorded."""
 

@@ -24,6 +24,9 @@ class LocalWork(Component):
     """Learning rate."""
     batch_size: int | None = Field(None, ge=1, le=1_000_000)
     """Samples in one step."""
+    micro_batch: int | None = Field(None, ge=1, le=1_000_000)
+    """Samples of a step that are computed at once: their gradients are added up to the step's, which saves memory and
+    changes the last bits. Absent: the whole batch."""
     local_epochs: float | None = Field(None, gt=0, le=1000)
     """Passes over its shard that a site makes in a round, each a shuffle of its own. A fraction is that share of a pass
     in whole batches; the next round goes on where it ends."""
@@ -67,6 +70,11 @@ class LocalWork(Component):
                 'set train.beta1, or train.optimizer = "sgd"',
             )
         return work
+
+    def micro_batches(self, size: int) -> list[slice]:
+        """The parts of a batch of so many samples that are computed at once."""
+        step = min(self.micro_batch or size, size)
+        return [slice(first, min(first + step, size)) for first in range(0, size, step)]
 
     def absent(self) -> list[str]:
         """The keys without a value that a site needs to train."""

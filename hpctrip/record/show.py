@@ -83,6 +83,7 @@ _WORK = {
     "weight_decay": "weight decay {}",
     "prox_mu": "prox_mu {}",
     "batch_size": "batches of {}",
+    "micro_batch": "{} of them at once",
     "local_epochs": "{} epoch(s) a round",
     "local_steps": "{} step(s) a round",
 }

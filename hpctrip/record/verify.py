@@ -46,7 +46,7 @@ def _arithmetic(run: Run) -> Iterator[Fault]:
         return
     makespan = _makespan(Timing.model_construct(clock=clock), deadline_s or math.inf)
     for row in history.rows:
-        for check in (_cohort, _samples, _energy, makespan, _accuracy, _vote):
+        for check in (_cohort, _samples, _energy, makespan, _accuracy, _vote, _measured):
             for problem in check(row):
                 yield Fault(f"{run.path}: round {row.round}", problem)
     yield from _over_time(run, history)
@@ -141,6 +141,15 @@ def _accuracy(row: RoundRow) -> Iterator[str]:
     expected = row.eval_correct / row.eval_seen if row.eval_seen > 0 else math.nan
     if _differ(row.accuracy, expected):
         yield f"accuracy is {row.accuracy:g}, {row.eval_correct} of {row.eval_seen} correct is {expected:g}"
+
+
+def _measured(row: RoundRow) -> Iterator[str]:
+    phases_j = row.record_wall_j + row.train_wall_j + row.exchange_wall_j + row.evaluate_wall_j
+    if _differ(row.wall_j, phases_j):
+        yield f"wall_j is {row.wall_j:g}, its phases' sum is {phases_j:g}"
+    expected = row.num_samples / row.wall_j if row.wall_j > 0 else math.nan
+    if _differ(row.samples_per_wall_j, expected):
+        yield f"samples_per_wall_j is {row.samples_per_wall_j:g}, samples and joules give {expected:g}"
 
 
 def _vote(row: RoundRow) -> Iterator[str]:

@@ -81,5 +81,5 @@ def test_what_is_handed_out_replaces_files_only_when_asked(hpctrip, folder):
 def test_every_command_that_may_replace_a_file_says_so_in_one_way(hpctrip):
     asked = {name: [p for p in c.params if p.name == "overwrite"] for name, c in cli.commands.items()}
     assert {name for name, found in asked.items() if found} == {
-        *("run", "retime", "export", "merge", "reference", "inputs", "slurm")
+        *("run", "retime", "export", "merge", "reference", "inputs", "slurm", "tune")
     }

@@ -1,5 +1,7 @@
 """Runs that meter themselves: joules by phase beside the wall times, and the same results with and without."""
 
+from dataclasses import replace
+
 import pytest
 
 from hpctrip.device.notes import Held, Note
@@ -7,7 +9,7 @@ from hpctrip.device.source import MICRO
 from hpctrip.record.diff import diff
 from hpctrip.record.reader import open_run
 from hpctrip.record.show import summary
-from hpctrip.record.verify import verify
+from hpctrip.record.verify import _arithmetic, verify
 
 JOULES = ["record_wall_j", "train_wall_j", "exchange_wall_j", "evaluate_wall_j"]
 ASSUMED = "meter.assumed_w=50"
@@ -45,6 +47,13 @@ def test_without_counters_the_columns_are_absent_and_show_says_nothing_of_energy
 def test_metering_changes_no_result(plain, metered):
     assert diff(plain, metered) == []
     assert plain.meta["params_digest"] == metered.meta["params_digest"]
+
+
+def test_joules_that_contradict_each_other_are_a_fault(metered):
+    rounds = metered.rounds.assign(train_wall_j=1.0, samples_per_wall_j=2.0)
+    rounds.attrs = metered.rounds.attrs
+    faults = [str(fault) for fault in _arithmetic(replace(metered, rounds=rounds))]
+    assert len(faults) == 6 and "its phases' sum is" in faults[0] and "samples_per_wall_j is 2" in faults[1]
 
 
 def test_show_tells_the_energy_and_who_measured_it(metered):

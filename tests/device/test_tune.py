@@ -14,7 +14,7 @@ from hpctrip.app.tune.trial import Bench, Trial
 from hpctrip.app.tune.tuner import CAP, Goal, Tuned
 from hpctrip.base.csv import read_table
 from hpctrip.base.errors import HpctripError, InputError
-from hpctrip.figures.tuning import plot
+from hpctrip.record.csv import csv_bytes
 
 LINES = ("sites.num_sites=4", "workload.train_samples=80", "workload.test_samples=40")
 
@@ -167,11 +167,14 @@ def test_a_gpu_whose_cap_may_not_be_set_is_tuned_without(fake_nvml):
     assert tuned.notes[-1] == "no power cap was tried: Insufficient Permissions" and tuned.curve == []
 
 
-def test_the_picture_tells_the_chosen_ones_in_its_lines():
+def test_the_picture_tells_the_chosen_ones_in_its_lines(hpctrip, tmp_path):
     fast, frugal = trial(0.5, 2.0, a=1), trial(1.0, 1.0, a=2)
-    tuned = Tuned([fast, frugal], [trial(9, 9, a=3)], {"time": fast, "joules": frugal}, [])
-    lines = plot(report.table(tuned)).lines
-    assert lines[1].split() == ["1", "a", "=", "1", "2.0", "0.5", "time"] and len(lines) == 4
+    broken = trial(math.nan, failure="memory is full", a=4)
+    tuned = Tuned([fast, frugal], [broken, trial(9, 9, a=3)], {"time": fast, "joules": frugal}, [])
+    (tmp_path / "trials.csv").write_bytes(csv_bytes(report.table(tuned)))
+    ended = hpctrip("plot", "tuning", tmp_path / "trials.csv", "--out", tmp_path / "front.png")
+    lines = [" ".join(line.split()) for line in ended.out.splitlines()]
+    assert lines[1] == "1 a = 1 2.0 0.5 time" and lines[3] == "4 a = 3 0.1 0.1111"
 
 
 def test_a_real_setting_is_tried_and_one_that_cannot_be_has_failed(bench):
@@ -193,7 +196,14 @@ def test_the_command_writes_what_it_says(hpctrip, tmp_path):
     ended = hpctrip("tune", *lines, *over, "--out", out)
     assert ended.code == 0, ended.err
     table = pd.read_csv(out / "trials.csv")
-    assert table["watts"].tolist() == pytest.approx([40, 40], rel=0.05) and (out / "trials.png").exists()
+    assert len(table) == 2 and (out / "trials.png").exists()
+    assert (table["watts"] > 39.9).all()  # the meter's phase holds the time that is taken, and a little more
     hpctrip("tune", *lines, *over, "--out", out).check_refused(
         ["trials.csv", "exists already", "--overwrite"]
     )
+
+
+@pytest.mark.parametrize("option", [("--eta", "nan"), ("--error", 0), ("--rounds", 0), ("--over", "seed")])
+def test_a_wish_that_means_nothing_is_refused_before_anything_is_measured(hpctrip, tmp_path, option):
+    ended = hpctrip("tune", *option, "--out", tmp_path / "tuned")
+    assert ended.code == 2 and option[0] in ended.err and ended.out == ""

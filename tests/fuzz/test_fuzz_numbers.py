@@ -171,6 +171,7 @@ COMMANDS = {
     "resume, elsewhere": ["resume", "SOUND", "--out", "NAME.h5"],
     "prepare": ["prepare", "NAME"],
     "show": ["show", "NAME"],
+    "watch": ["watch", "NAME"],
     "export": ["export", "NAME", "csv", "--overwrite"],
     "export, the folder": ["export", "SOUND", "NAME"],
     "verify": ["verify", "NAME"],

@@ -22,6 +22,8 @@ WORKS = {
     "weight decay": LocalWork(lr=0.1, batch_size=8, optimizer="sgd", weight_decay=0.1),
     "prox": LocalWork(lr=0.1, batch_size=8, optimizer="sgd", prox_mu=0.5),
     "all": LocalWork(lr=0.05, batch_size=8, optimizer="sgd", momentum=0.5, weight_decay=0.1, prox_mu=0.5),
+    "micro-batches": LocalWork(lr=0.05, batch_size=8, optimizer="sgd", momentum=0.5, micro_batch=3),
+    "single samples": LocalWork(lr=0.1, batch_size=8, optimizer="sgd", micro_batch=1),
     "adamw": LocalWork(lr=0.01, batch_size=8, optimizer="adamw"),
     "adamw, all": LocalWork(
         lr=0.01,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from hpctrip.app.arguments import FILE, an_input, overwrite_option
+from hpctrip.app.arguments import FILE, Number, an_input, overwrite_option
 from hpctrip.app.net import reading
 from hpctrip.base.text import printable
 
@@ -60,21 +60,21 @@ def knobs(restore: bool) -> None:
 )
 @click.option(
     "--accuracy-bound",
-    type=click.FloatRange(0, 1),
+    type=Number(0, 1),
     default=0.01,
     show_default=True,
     help="A setting may cost so much accuracy.",
 )
 @click.option(
     "--eta",
-    type=click.FloatRange(0, 1),
+    type=Number(0, 1),
     default=0.5,
     show_default=True,
     help="Zeus' weight of energy (1) against time (0).",
 )
 @click.option(
     "--error",
-    type=click.FloatRange(0.001, 1),
+    type=Number(0.001, 1),
     default=0.05,
     show_default=True,
     help="Measure until the 95 % interval of a sample's time is within this share of it.",

@@ -35,7 +35,7 @@ def write(tuned: Tuned, folder: Path, device: str, overwrite: bool) -> list[Path
     if found["samples_per_joule"].notna().any():
         from hpctrip.figures.tuning import plot
 
-        files[folder / PICTURE] = plot(found[found["samples_per_joule"].notna()]).image()
+        files[folder / PICTURE] = plot(found).image()
     if tuned.curve:
         files[folder / CURVE] = csv_bytes(curve(tuned.curve))
     return write_new(files, overwrite)

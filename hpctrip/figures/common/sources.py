@@ -133,8 +133,8 @@ CLUSTERS = Source("results files of simulated clusters", _RUNS, _clusters, of_ma
 ONE_CLUSTER = Source("one results file of a simulated cluster", _RUNS, _one_cluster)
 
 
-def csv_table(integers: Sequence[str], numbers: Sequence[str]) -> Source:
-    """A CSV table that has these columns; any other is one of texts."""
+def csv_table(integers: Sequence[str], numbers: Sequence[str], may_lack: bool = False) -> Source:
+    """A CSV table that has these columns; any other is one of texts. `may_lack`: a number may be empty, it is NaN."""
 
     def read(table: str) -> list[Subject]:
         found = read_table(table)
@@ -142,7 +142,7 @@ def csv_table(integers: Sequence[str], numbers: Sequence[str]) -> Source:
         columns = {
             name: found.integers(name)
             if name in integers
-            else found.numbers(name)
+            else found.numbers(name, may_lack)
             if name in numbers
             else texts
             for name, texts in found.columns.items()

@@ -193,12 +193,12 @@ class Stack:
     @torch.enable_grad()
     def _step(self) -> None:
         """One step of every site, in place: `index` [S, B] says which samples, `weight` [S, B] what each counts."""
-        engine, batch = self.engine, self.index.flatten()
-        x = engine.task.prepare(engine.inputs.index_select(0, batch)).unflatten(0, self.index.shape)
-        y = engine.labels.index_select(0, batch).unflatten(0, self.index.shape)
-        with autocast(engine.precision, engine.device):
-            losses = engine.losses(engine.forward(self.weights, x), y)  # [S, B]
-        gradients = torch.autograd.grad((losses * self.weight).sum(), list(self.weights.values()))
+        engine = self.engine
+        first, *others = engine.work.micro_batches(self.index.shape[1])
+        losses, gradients = self._gradients(first)
+        for part in others:
+            more, added = self._gradients(part)
+            losses, gradients = torch.cat([losses, more], dim=1), tuple(map(torch.add, gradients, added))
         with torch.no_grad():
             real = self.weight > 0
             self.loss_sum += torch.where(real, losses, 0).sum(1)
@@ -211,6 +211,16 @@ class Stack:
                 update = self.rule.direction(i, w, gradient)
                 # A mask, not a factor 0: a site that has finished keeps its weights even if its update is NaN.
                 w.sub_(torch.where(_like(active, w), update, 0), alpha=engine.work.lr)
+
+    def _gradients(self, part: slice) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
+        """Losses [S, b] of a part of the batches, and what it adds to the gradients of all sites."""
+        engine, index = self.engine, self.index[:, part]
+        x = engine.task.prepare(engine.inputs.index_select(0, index.flatten())).unflatten(0, index.shape)
+        y = engine.labels.index_select(0, index.flatten()).unflatten(0, index.shape)
+        with autocast(engine.precision, engine.device):
+            losses = engine.losses(engine.forward(self.weights, x), y)
+        loss = (losses * self.weight[:, part]).sum()
+        return losses.detach(), torch.autograd.grad(loss, list(self.weights.values()))
 
 
 @dataclass(frozen=True)

@@ -82,10 +82,23 @@ class AutogradStep(Step):
 
     def __call__(self, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """Forward, backward, update: gradients are taken, not accumulated, so nothing has to be cleared."""
+        first, *others = self.work.micro_batches(len(labels))
+        loss, gradients = self._gradients(inputs[first], labels[first], len(labels))
+        for part in others:
+            more, added = self._gradients(inputs[part], labels[part], len(labels))
+            loss, gradients = loss + more, tuple(map(torch.add, gradients, added))
+        self._update(gradients)
+        return loss
+
+    def _gradients(
+        self, inputs: torch.Tensor, labels: torch.Tensor, num_samples: int
+    ) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
+        """What a part of a batch of `num_samples` adds to its mean loss, and to its gradients."""
         with autocast(self.precision, inputs.device):
             loss = self.loss(self.model(inputs), labels)
-        self._update(torch.autograd.grad(loss, self.weights))
-        return loss.detach()
+        if len(labels) < num_samples:
+            loss = loss * (len(labels) / num_samples)
+        return loss.detach(), torch.autograd.grad(loss, self.weights)
 
     @torch.no_grad()
     def _update(self, gradients: tuple[torch.Tensor, ...]) -> None:

@@ -39,7 +39,7 @@ class CNN(nn.Module):
 
     def fused_step(self, loss: Callable, work: LocalWork) -> CNNStep | None:
         """The hand-written step for plain SGD on cross-entropy, or None: the sequential engine then uses autograd."""
-        options = work.momentum or work.weight_decay or work.prox_mu
+        options = work.momentum or work.weight_decay or work.prox_mu or work.micro_batch
         if loss is not F.cross_entropy or work.optimizer != "sgd" or options:
             return None
         return CNNStep(self, work.lr)
