@@ -56,6 +56,7 @@ class Profiler(Component):
         place, shape = place_of("profiler", self), (len(world),)
         power = numbers(power / weights, shape, 0.0, 1.0, place, "the power fractions that it sees")
         comm_s = numbers(comm_s / weights, shape, 0.0, _LARGEST, place, "the delays that it sees")
+        busy_w, waiting_w = world.throughput.checked_draw_w(power)
         return SiteView(
             power_fraction=power,
             throughput_fraction=world.throughput_of(power),
@@ -65,8 +66,8 @@ class Profiler(Component):
             update_bytes=world.update_bytes,
             link_s=world.link_s,
             clock=world.timing.clock,
-            busy_w=world.busy_w(power),
-            waiting_w=world.waiting_w(power),
+            busy_w=busy_w,
+            waiting_w=waiting_w,
             comm_energy_j=world.meter.comm_energy_j,
             g_per_kwh=world.meter.carbon.at(clock_s),
             cost_per_kwh=world.meter.price.at(clock_s),

@@ -17,9 +17,6 @@ from hpctrip.sim.sites import SiteLaw
 from hpctrip.sim.throughput import Throughput
 from hpctrip.sim.timing import LONGEST_ROUND_S, RoundTiming, Timing
 
-LARGEST_W = 1e15
-"""More than a site's hardware draws; what is summed of it stays finite."""
-
 
 @dataclass(frozen=True)
 class World:
@@ -91,9 +88,8 @@ class World:
             ),
         )
         # so that a model that is of no use shows before ranks wait for a round
-        power_fraction = world.power_fraction(0.0)
-        for ask in (world.throughput_of, world.busy_w, world.waiting_w):
-            ask(power_fraction)
+        world.throughput_fraction(0.0)
+        throughput.checked_draw_w(world.power_fraction(0.0))
         return world
 
     def __len__(self) -> int:
@@ -111,17 +107,6 @@ class World:
         worth = numbers(self.throughput.fraction(power_fraction), (len(self),), 0.0, 1.0, place, what)
         return np.where(power_fraction > 0, worth, 0.0)
 
-    def busy_w(self, power_fraction: np.ndarray) -> np.ndarray:
-        """Watts that sites with so much power draw while they compute, in the shape of `power_fraction`."""
-        return self._watts(self.throughput.busy_w(power_fraction), power_fraction.shape)
-
-    def waiting_w(self, power_fraction: np.ndarray) -> np.ndarray:
-        """Watts that they draw while they wait."""
-        return self._watts(self.throughput.waiting_w(power_fraction), power_fraction.shape)
-
-    def _watts(self, values: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-        return numbers(values, shape, 0.0, LARGEST_W, place_of("throughput", self.throughput), "the watts")
-
     def throughput_fraction(self, clock_s: float) -> np.ndarray:
         """What the sites' power is worth at that time, [N]."""
         return self.throughput_of(self.power_fraction(clock_s))
@@ -129,18 +114,15 @@ class World:
     def bill(self, start_s: float, cohort: np.ndarray, timing: RoundTiming) -> Bill:
         """What a round from `start_s` with such a timing costs the sites of the cohort [k]: their power over time, the
         same as the clock's, integrated."""
-        frozen = self.timing.power == "frozen"
+        frozen, outages = self.timing.power == "frozen", self.faults.outages
 
         def draw_w(clock_s: float) -> tuple[np.ndarray, np.ndarray]:
             power_fraction = self.power_fraction(start_s if frozen else clock_s)[cohort]
-            return self.busy_w(power_fraction), self.waiting_w(power_fraction)
+            return self.throughput.checked_draw_w(power_fraction)
 
-        def change_s(clock_s: float) -> float:
-            return self.faults.outages.next_change_s(clock_s, cohort)
-
-        if frozen:
-            return self.meter.bill(draw_w, np.inf, None, start_s, cohort, timing)
-        return self.meter.bill(draw_w, self.supply.step_s, change_s, start_s, cohort, timing)
+        step_s = np.inf if frozen else self.supply.step_s
+        change_s = None if frozen else lambda t: outages.next_change_s(t, cohort)
+        return self.meter.bill(draw_w, step_s, change_s, start_s, cohort, timing)
 
     def round_timing(self, round: int, start_s: float, cohort: np.ndarray, work_s: np.ndarray) -> RoundTiming:
         """Simulated timing of round number `round` with `cohort` [k]; `work_s` is c_i of all sites [N].

@@ -183,7 +183,7 @@ VALUES = {
     ),
     "a signal that is not there": (
         ["carbon.kind=csv", "carbon.path=nowhere.csv"],
-        ["carbon.path = nowhere.csv: no such file"],
+        ["carbon.path = 'nowhere.csv': no such file"],
     ),
     "a currency that is none": (["accounts.currency=euro"], ["accounts.currency = 'euro'", "[A-Z]{3}"]),
     "a budget in an unknown unit": (
@@ -395,20 +395,20 @@ FILES = {
             "carbon.kind=csv",
             f"carbon.path={written(folder / 'NO.csv', 'time,per_kwh' + chr(10) + '2022-01-01,5' + chr(10) + 'noon,6')}",
         ),
-        ["NO.csv, line 3: time = 'noon' is no time such as 2022-01-01 00:05:00"],
+        ["NO.csv', line 3: time = 'noon' is no time such as 2022-01-01 00:05:00"],
     ),
     "a signal of another publisher": (
         lambda folder: o(
             "carbon.kind=electricity-maps",
             f"carbon.path={written(folder / 'NO.csv', 'time,per_kwh' + chr(10) + '2022-01-01,5')}",
         ),
-        ["NO.csv: has no columns of a carbon intensity", "as Electricity Maps publishes it"],
+        ["NO.csv': has no columns of a carbon intensity", "as Electricity Maps publishes it"],
     ),
     "an answer that is no JSON": (
         lambda folder: o(
             "carbon.kind=uk-carbon-intensity", f"carbon.path={written(folder / 'gb.json', '<html>')}"
         ),
-        ["gb.json: not a JSON text", "api.carbonintensity.org.uk"],
+        ["gb.json': not a JSON text", "api.carbonintensity.org.uk"],
     ),
     "an output under a file": (
         lambda folder: ["--out", written(folder / "file", "") / "run.h5"],

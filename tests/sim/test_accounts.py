@@ -219,8 +219,8 @@ def test_the_energy_of_a_round_is_the_integral_of_the_power_drawn(fractions, kin
         middle_s = (left_s + right_s) / 2
         power = sites.power_fraction(middle_s)
         computing = middle_s < start_s + timing.compute_s
-        joules[0] += np.where(computing, sites.busy_w(power), 0) * (right_s - left_s)
-        joules[1] += np.where(computing, 0, sites.waiting_w(power)) * (right_s - left_s)
+        joules[0] += np.where(computing, sites.throughput.busy_w(power), 0) * (right_s - left_s)
+        joules[1] += np.where(computing, 0, sites.throughput.waiting_w(power)) * (right_s - left_s)
     assert bill.compute_energy_j == pytest.approx(joules[0], rel=1e-9)
     assert bill.wait_energy_j == pytest.approx(joules[1], rel=1e-9, abs=1e-6)
 

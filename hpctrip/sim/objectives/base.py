@@ -15,8 +15,8 @@ from hpctrip.sim.rounds import Candidates, History
 from hpctrip.sim.view import SiteView
 
 OBJECTIVES = Registry("objective", default="time")
-_LEAST = 1e-3
-"""Of the median site's cost: what costs less, or nothing, is not wanted more than that."""
+_FARTHEST = 1e3
+"""Times the median site's cost, or so many times below it: what costs more or less counts as that."""
 
 
 class Objective(Component):
@@ -45,9 +45,10 @@ class Sparing(Objective):
 
     def spared(self, spent: np.ndarray) -> np.ndarray:
         """The preference [N] of sites of which each would spend so much [N] in a round."""
-        usual = np.median(spent[np.isfinite(spent)]) if np.isfinite(spent).any() else 1.0
-        floor = _LEAST * usual if usual > 0 else 1.0
-        return -self.site_weight * np.log(np.maximum(spent, floor))
+        finite = spent[np.isfinite(spent)]
+        usual = np.median(finite) if len(finite) else 1.0
+        usual = usual if usual > 0 else 1.0
+        return -self.site_weight * np.log(np.clip(spent, usual / _FARTHEST, usual * _FARTHEST))
 
 
 def own_spending(sites: SiteView, name: str) -> np.ndarray:

@@ -78,7 +78,9 @@ class FileSignal(SignalModel):
     def signal(self, table: str, sites: SiteLaw, num_sites: int, seed: int) -> GridSignal:
         """Reads the files and gives every site its zone."""
         read = [
-            series for path in signal_files(self.path) for series in self.read(path, f"{table}.path = {path}")
+            series
+            for path in signal_files(self.path)
+            for series in self.read(path, f"{table}.path = {str(path)!r}")
         ]
         names = sorted({series.zone for series in read})
         joined = [_joined([s for s in read if s.zone == name], table, self.longest_gap_s) for name in names]

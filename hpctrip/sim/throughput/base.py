@@ -6,9 +6,12 @@ import numpy as np
 from pydantic import Field
 
 from hpctrip.base.component import Component, Registry
+from hpctrip.base.door import numbers, place_of
 from hpctrip.base.units import Watts
 
 THROUGHPUT_MODELS = Registry("throughput model", default="linear")
+LARGEST_W = 1e30
+"""More than any hardware draws; what is summed of it stays finite."""
 
 
 class Throughput(Component):
@@ -53,3 +56,10 @@ class Throughput(Component):
         """Watts that it draws while its GPUs are on and wait: never more than while they compute."""
         idle_w = self.gpus_on(power_fraction) * (self.idle_w + self.host_w) * self.pue
         return np.minimum(idle_w, self.busy_w(power_fraction))
+
+    def checked_draw_w(self, power_fraction: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(busy, waiting) watts [N] of sites with so much power [N], or InputError where they are none."""
+        place, shape = place_of("throughput", self), power_fraction.shape
+        busy_w = numbers(self.busy_w(power_fraction), shape, 0.0, LARGEST_W, place, "the watts of busy sites")
+        waiting_w = self.waiting_w(power_fraction)
+        return busy_w, numbers(waiting_w, shape, 0.0, LARGEST_W, place, "the watts of waiting sites")
