@@ -6,6 +6,7 @@
     run = hpctrip.open("results/first.h5")
     run.rounds, run.sites, run.meta                             # pandas frames and attributes
     hpctrip.plot("curves", [run])
+    hpctrip.simulate("inputs/cluster/powerflow.toml").jobs      # one GPU cluster, as `hpctrip cluster` does
 
 Importing the package starts neither MPI nor CUDA, and loads nothing heavy; see hpctrip/DESIGN.md for the layers.
 """
@@ -16,12 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hpctrip.base.errors import DivergedError, HpctripError, InputError, InterruptedRun
-    from hpctrip.library import Run, open, plot, resume, run
+    from hpctrip.library import Cluster, Run, open, plot, resume, run, simulate
 
 __version__ = "0.2.0.dev0"
 
 _ERRORS = ("DivergedError", "HpctripError", "InputError", "InterruptedRun")
 __all__ = [
+    "Cluster",
     "DivergedError",
     "HpctripError",
     "InputError",
@@ -31,6 +33,7 @@ __all__ = [
     "plot",
     "resume",
     "run",
+    "simulate",
 ]
 
 

@@ -1,4 +1,4 @@
-"""hpctrip from Python: `import hpctrip`, then `run`, `resume`, `open` and `plot`.
+"""hpctrip from Python: `import hpctrip`, then `run`, `resume`, `simulate`, `open` and `plot`.
 
 Nothing heavy is loaded before one of them is used. They do what the commands of the same names do, raise the same
 errors (`hpctrip.InputError` and so on) instead of ending the process, and may be called again and again, in notebooks
@@ -18,7 +18,9 @@ import torch
 from hpctrip.app.launch import launch
 from hpctrip.app.resume import start_new, start_or_resume, start_resumed
 from hpctrip.base.errors import InputError
-from hpctrip.record import reader
+from hpctrip.record import cluster, reader
+from hpctrip.record.any_kind import open_any
+from hpctrip.record.results_file import ResultsFile
 
 Inputs = str | Path | Iterable[str | Path]
 
@@ -35,13 +37,22 @@ class Run(reader.Run):
         return f"<Run {self.path}: {self.meta['scenario']}, {self.status}, {len(self.rounds)} rounds>"
 
     def _repr_html_(self) -> str:
-        from rich.console import Console
+        return _shown(self)
 
-        from hpctrip.record.show import show
 
-        console = Console(record=True, file=io.StringIO(), width=110, force_jupyter=False)
-        console.print(show(self))
-        return console.export_html(inline_styles=True, code_format="<pre>{code}</pre>")
+class Cluster(cluster.ClusterRun):
+    """The results of one simulated cluster in memory: `jobs` and `intervals` are pandas frames, `meta` and `input` as
+    of a `Run`. A notebook shows its summary."""
+
+    def plot(self, figure: str = "cluster_time", **options: Any) -> Any:
+        """A figure of this cluster alone, see `hpctrip.plot`."""
+        return plot(figure, self, **options)
+
+    def __repr__(self) -> str:
+        return f"<Cluster {self.path}: {self.meta['scheduler']}, {self.status}, {self.counted}>"
+
+    def _repr_html_(self) -> str:
+        return _shown(self)
 
 
 def run(
@@ -85,21 +96,42 @@ def resume(
     return _launched(lambda: start_resumed(str(source), paths, lines, elsewhere, plugins=code), quiet)
 
 
-def open(path: str | Path) -> Run:
-    """A results file. Raises InputError for whatever is wrong with it."""
-    return Run(**vars(reader.open_run(path)))
+def simulate(
+    inputs: Inputs = (),
+    overrides: Mapping[str, Any] | None = None,
+    *,
+    out: str | Path | None = None,
+    overwrite: bool = False,
+    plugins: Iterable[str | Path] = (),
+) -> Cluster:
+    """Simulate one GPU cluster, as `hpctrip cluster` does (no input: synthetic jobs on 128 GPUs).
+
+        cluster = hpctrip.simulate("inputs/cluster/powerflow.toml", {"scheduler.kind": "fifo"})
+        cluster.jobs.jct_s.mean(), cluster.meta["energy_j"]
+
+    Arguments as in `run`. Raises InputError for bad input.
+    """
+    from hpctrip.app.cluster.simulate import simulate as simulated
+
+    given = _paths(inputs), _lines(overrides), None if out is None else str(out)
+    return _typed(cluster.open_cluster(simulated(*given, overwrite, _paths(plugins))))
 
 
-def plot(figure: str, runs: reader.Run | Iterable[reader.Run], **options: Any) -> Any:
-    """One of the figures that `hpctrip plot` lists, of one run or several: a Drawing with `picture` (a matplotlib
-    figure), `table` (its numbers) and `lines`, which notebooks show. `options` are those of the command, with _ for
-    -."""
+def open(path: str | Path) -> Run | Cluster:
+    """A results file, of a run or of a simulated cluster. Raises InputError for whatever is wrong with it."""
+    return _typed(open_any(path))
+
+
+def plot(figure: str, runs: ResultsFile | Iterable[ResultsFile], **options: Any) -> Any:
+    """One of the figures that `hpctrip plot` lists, of one run or cluster or of several: a Drawing with `picture` (a
+    matplotlib figure), `table` (its numbers) and `lines`, which notebooks show. `options` are those of the command,
+    with _ for -."""
     from hpctrip.base.component import unknown_name
     from hpctrip.figures import FIGURES
 
     if figure not in FIGURES:
         raise InputError(f"figure {figure!r}", "there is none of this name", unknown_name(figure, FIGURES))
-    chosen, several = FIGURES[figure], [runs] if isinstance(runs, reader.Run) else list(runs)
+    chosen, several = FIGURES[figure], [runs] if isinstance(runs, ResultsFile) else list(runs)
     if chosen.source.of_many:
         return chosen(several, **options)
     if len(several) != 1:
@@ -113,7 +145,23 @@ def _launched(begin: Any, quiet: bool) -> Run | None:
         path = launch(begin, quiet=quiet)
     finally:
         torch.set_num_threads(threads)
-    return None if path is None else open(path)
+    return None if path is None else _typed(reader.open_run(path))
+
+
+def _typed(found: Any) -> Any:
+    """What was read, as the class that is offered."""
+    return (Cluster if isinstance(found, cluster.ClusterRun) else Run)(**vars(found))
+
+
+def _shown(found: ResultsFile) -> str:
+    """The summary as HTML."""
+    from rich.console import Console
+
+    from hpctrip.record.show import show
+
+    console = Console(record=True, file=io.StringIO(), width=110, force_jupyter=False)
+    console.print(show(found))
+    return console.export_html(inline_styles=True, code_format="<pre>{code}</pre>")
 
 
 def _paths(given: Inputs) -> list[str]:
@@ -141,4 +189,4 @@ def _toml(key: str, value: Any) -> str:
         ) from None
 
 
-__all__ = ["Run", "open", "plot", "resume", "run"]
+__all__ = ["Cluster", "Run", "open", "plot", "resume", "run", "simulate"]

@@ -10,9 +10,12 @@ from typing import get_args
 import pytest
 
 import hpctrip
+from hpctrip.app.cluster.given import read_cluster_input
 from hpctrip.app.experiment import Experiment, read_input
 from hpctrip.base.component import registry_of
 from hpctrip.base.errors import EXIT_CODES
+from hpctrip.cluster.scenario import ClusterScenario
+from hpctrip.cluster.schedulers import SCHEDULERS
 from hpctrip.learn.partitions import PARTITIONS
 from hpctrip.learn.workloads import WORKLOADS
 from hpctrip.sim.policies import POLICIES
@@ -66,7 +69,13 @@ def test_readme_is_a_page_and_not_a_manual():
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """A working folder with the files that readers write, and the scenarios."""
-    for registry in (POLICIES, POWER_MODELS, WORKLOADS, PARTITIONS):  # what plug-ins register is forgotten
+    for registry in (
+        POLICIES,
+        POWER_MODELS,
+        WORKLOADS,
+        PARTITIONS,
+        SCHEDULERS,
+    ):  # what plug-ins register is forgotten
         monkeypatch.setattr(registry, "_classes", dict(registry._classes))
     for name, text in FILES.items():
         (tmp_path / name).write_text(text)
@@ -85,9 +94,15 @@ def test_every_command_of_the_docs_is_understood(words, folder):
     name, *rest = words[words.index("hpctrip") + 1 :]
     if name not in cli.commands:
         name, rest = "run", [name, *rest]
-    with cli.commands[name].make_context(name, rest) as context:
+    group = cli.commands["cluster"].commands if name == "cluster" else cli.commands
+    if name == "cluster":
+        name, *rest = rest if rest[0] in group else ["run", *rest]
+    with group[name].make_context(name, rest) as context:
         given = [context.params.get(part, ()) for part in ("paths", "overrides", "plugins")]
-        if name == "run" and any(map(could_be_several, given[1])):
+        if group is not cli.commands:
+            if name in ("run", "check"):
+                read_cluster_input(*given)
+        elif name == "run" and any(map(could_be_several, given[1])):
             assert swept(given[0], Asked(folder, given[1], given[2])) is not None
         elif name in ("run", "check", "plan", "prepare") and "FILE" not in given[0]:
             read_input(*given)
@@ -122,6 +137,7 @@ def test_the_python_of_the_docs_runs(folder, capsys):
     assert (folder / "k5.png").exists()
     hpctrip.run("inputs/smoke.toml", {"stop.max_rounds": 1}, out="results/first.h5", quiet=True)
     exec("import hpctrip\n" + FILES["again.py"], {})
+    exec("import hpctrip\n" + FILES["cluster.py"], {})
     exec(FILES["read.py"], {})
     assert "held-out accuracy of the global model" in capsys.readouterr().out
 
@@ -143,10 +159,11 @@ def test_every_link_of_a_document_outside_the_site_holds(name):
 @pytest.mark.parametrize("name", PAGES)
 def test_every_key_that_a_page_names_exists(name):
     text = re.sub(r"^```python.*?^```", "", PAGES[name], flags=re.MULTILINE | re.DOTALL)
-    tables = "|".join(name for name in Experiment.model_fields if name != "name")
+    root = ClusterScenario if name == "docs/howto/gpu_cluster.md" else Experiment
+    tables = "|".join(name for name in root.model_fields if name != "name")
     named = set(re.findall(rf"(?<![\w./])({tables})\.(?!(?:py|toml|h5|md|csv)\b)(\w+)", text))
     own = {("workload", "samples"), ("power", "night")} if name == "docs/howto/components.md" else set()
-    assert not {(table, key) for table, key in named - own if key not in words_of(table)}
+    assert not {(table, key) for table, key in named - own if key not in words_of(table, root)}
 
 
 @pytest.mark.parametrize(
@@ -169,9 +186,9 @@ def test_the_choices_of_the_readings_exist(row):
     assert set(re.findall(r"`([a-z][\w-]+)`", choices)) <= known | {"true", "false"}
 
 
-def words_of(table):
-    """The kinds, keys and choices of a table of the input."""
-    field = Experiment.model_fields[table]
+def words_of(table, root=Experiment):
+    """The kinds, keys and choices of a table of the input whose root is `root`."""
+    field = root.model_fields[table]
     registry = registry_of(field) or {}
     classes = [cls for cls in registry.values() or [field.annotation] if hasattr(cls, "model_fields")]
     keys = {key: field for cls in classes for key, field in cls.model_fields.items()}

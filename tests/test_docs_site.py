@@ -36,7 +36,12 @@ def test_every_page_is_there(site):
             "reference/results",
             ["makespan_s", "simulated duration of the round (Eq. 7)", "time_to_accuracy_s"],
         ),
-        ("reference/library", ["hpctrip.resume", "time_to(accuracy", "DivergedError"]),
+        ("reference/results", ["job completion time: from submission", "nodes switched on in it"]),
+        ("reference/cluster/scheduler", ["pollux-greedy", "counts_hosts"]),
+        (
+            "reference/library",
+            ["hpctrip.simulate", "cluster_time", "hpctrip.resume", "time_to(accuracy", "DivergedError"],
+        ),
         ("notebooks/first_run", ["first_run_1.png", "simulated minutes to 50 %", "<table"]),
         ("project/security", ["No file runs code"]),
         ("project/design", ["Why hpctrip is built as it is"]),

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
@@ -16,7 +17,10 @@ from mkdocs.structure.files import File, Files
 import hpctrip
 from hpctrip.__main__ import cli
 from hpctrip.app.reference import pages
+from hpctrip.record import cluster
 from hpctrip.record.schema import ATTRIBUTES, DESCRIPTIONS, TABLES
+
+Tables = Mapping[str, Mapping[str, Mapping[str, Any]]]
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -31,13 +35,18 @@ def on_page_markdown(markdown: str, **_: object) -> str:
     return re.sub(r"<!-- generated: (\w+) -->", lambda found: "\n".join(PARTS[found[1]]()), markdown)
 
 
-def columns() -> Iterator[str]:
+def columns(tables: Tables = TABLES, descriptions: Mapping[str, str] = DESCRIPTIONS) -> Iterator[str]:
     """The tables of a results file that are made of rows, column by column."""
-    for table, found in TABLES.items():
-        text = DESCRIPTIONS[table]
+    for table, found in tables.items():
+        text = descriptions[table]
         yield f"\n### /{table}\n\n{text[0].upper()}{text[1:]}.\n"
         rows = ((f"`{name}`", about["unit"], about["doc"]) for name, about in found.items())
         yield from _table(("column", "unit", "what it is"), rows)
+
+
+def cluster_columns() -> Iterator[str]:
+    """The same of a results file of a cluster."""
+    yield from columns(cluster.TABLES, cluster.DESCRIPTIONS)
 
 
 def attributes() -> Iterator[str]:
@@ -47,13 +56,14 @@ def attributes() -> Iterator[str]:
 
 
 def library() -> Iterator[str]:
-    """What `import hpctrip` offers: functions, the class of a run, errors."""
+    """What `import hpctrip` offers: functions, the classes of what they return, errors."""
     offered = {name: getattr(hpctrip, name) for name in hpctrip.__all__}
     for name, found in offered.items():
         if inspect.isfunction(found):
             yield f"\n## hpctrip.{name}\n\n```python\nhpctrip.{name}{_signature(found)}\n```\n\n{inspect.getdoc(found)}"
-    yield f"\n## hpctrip.Run\n\n{inspect.getdoc(hpctrip.Run)}\n"
-    yield from _table(("member", "what it is"), _members(hpctrip.Run))
+    for cls in (hpctrip.Run, hpctrip.Cluster):
+        yield f"\n## hpctrip.{cls.__name__}\n\n{inspect.getdoc(cls)}\n"
+        yield from _table(("member", "what it is"), _members(cls))
     yield "\n## Errors\n"
     errors = ((name, found) for name, found in offered.items() if name.endswith(("Error", "InterruptedRun")))
     rows = (
@@ -64,7 +74,7 @@ def library() -> Iterator[str]:
 
 
 PARTS: dict[str, Callable[[], Iterator[str]]] = {
-    part.__name__: part for part in (attributes, columns, library)
+    part.__name__: part for part in (attributes, columns, cluster_columns, library)
 }
 
 

@@ -10,22 +10,24 @@ from itertools import groupby
 import click
 
 from hpctrip.app.experiment import Experiment
-from hpctrip.base.component import did_you_mean
+from hpctrip.base.component import Component, did_you_mean
 from hpctrip.base.plugins import Extensions
 from hpctrip.base.reference import Key, Section, names, sections, select
 from hpctrip.base.text import printable
 from hpctrip.base.units import units
 
 
-def known_sections() -> list[Section]:
-    """Of the whole input, the kinds of installed packages included. Raises InputError where one cannot be imported."""
+def known_sections(root: type[Component] = Experiment) -> list[Section]:
+    """Of the whole input whose root is `root`, the kinds of installed packages included. Raises InputError where one
+    cannot be imported."""
     Extensions.of(()).run()
-    return sections(Experiment)
+    return sections(root)
 
 
-def show_keys(name: str | None = None) -> None:
-    """Print every key of the input, or those that `name` means. Raises click.BadParameter where it means none."""
-    known = known_sections()
+def show_keys(name: str | None = None, root: type[Component] = Experiment) -> None:
+    """Print every key of the input whose root is `root`, or those that `name` means. Raises click.BadParameter where
+    it means none."""
+    known = known_sections(root)
     found = known if name is None else select(known, name)
     if name is not None and not found:
         near = did_you_mean(name, names(known)) or f"tables: {', '.join(_tables(known))}"

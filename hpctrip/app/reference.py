@@ -8,24 +8,36 @@ from itertools import groupby
 
 import click
 
+from hpctrip.app.experiment import Experiment
 from hpctrip.app.keys import known_sections
 from hpctrip.base.bounds import LARGEST, LARGEST_INTEGER, LONGEST_LIST, LONGEST_TEXT
+from hpctrip.base.component import Component
 from hpctrip.base.errors import EXIT_CODES
 from hpctrip.base.reference import Key, Section
 from hpctrip.base.text import markdown_table
 from hpctrip.base.units import units
+from hpctrip.cluster.scenario import ClusterScenario
 
 
 def pages(cli: click.Command) -> dict[str, str]:
-    """{path: Markdown} of the whole reference: keys/index.md, keys/TABLE.md and commands.md. Every file name is that of
-    a table, every heading that of a kind or a command, so that other pages can link to them."""
-    known = known_sections()
+    """{path: Markdown} of the whole reference: keys/index.md and keys/TABLE.md, cluster/index.md and cluster/TABLE.md,
+    and commands.md. Every file name is that of a table, every heading that of a kind or a command, so that other pages
+    can link to them."""
+    return {
+        **_key_pages("keys", "Input keys", Experiment),
+        **_key_pages("cluster", "Input keys of a simulated cluster", ClusterScenario),
+        "commands.md": _text(_commands_page(cli)),
+    }
+
+
+def _key_pages(folder: str, title: str, root: type[Component]) -> dict[str, str]:
+    """Of the input whose root is `root`."""
+    known = known_sections(root)
     tables = {table: list(group) for table, group in groupby(known, key=lambda section: section.table)}
     top = tables.pop("")
     return {
-        "keys/index.md": _text(_index(top[0], tables)),
-        **{f"keys/{table}.md": _text(_table_page(table, found)) for table, found in tables.items()},
-        "commands.md": _text(_commands_page(cli)),
+        f"{folder}/index.md": _text(_index(title, top[0], tables)),
+        **{f"{folder}/{table}.md": _text(_table_page(table, found)) for table, found in tables.items()},
     }
 
 
@@ -34,8 +46,8 @@ def _text(parts: Iterable[str]) -> str:
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
-def _index(top: Section, tables: dict[str, list[Section]]) -> Iterator[str]:
-    yield "# Input keys"
+def _index(title: str, top: Section, tables: dict[str, list[Section]]) -> Iterator[str]:
+    yield f"# {title}"
     yield (
         "An input is one TOML file or several, merged left to right, with `-o KEY=VALUE` lines on top. These keys "
         "stand above all tables:"

@@ -1,5 +1,5 @@
-"""The files that come with hpctrip beside its code: scenarios (inputs/), studies (inputs/studies/), calibrations
-(inputs/calibrations/) and batch scripts (slurm/).
+"""The files that come with hpctrip beside its code: scenarios (inputs/), clusters (inputs/cluster/), studies
+(inputs/studies/), calibrations (inputs/calibrations/) and batch scripts (slurm/).
 
 They lie at the top of the repository; links in the package make them part of it, so that a wheel holds them too.
 """
@@ -11,13 +11,14 @@ from importlib.resources.abc import Traversable
 from pathlib import PurePath
 
 SCENARIOS = ("inputs", ".toml")
+CLUSTERS = ("inputs/cluster", ".toml")
 STUDIES = ("inputs/studies", ".toml")
 CALIBRATIONS = ("inputs/calibrations", ".toml")
 SCRIPTS = ("slurm", ".sh")
 
 
 def shipped(kind: tuple[str, str]) -> dict[str, Traversable]:
-    """{name: file} of what comes with hpctrip: `SCENARIOS`, `STUDIES`, `CALIBRATIONS` or `SCRIPTS`."""
+    """{name: file} of what comes with hpctrip: `SCENARIOS`, `CLUSTERS`, `STUDIES`, `CALIBRATIONS` or `SCRIPTS`."""
     folder, suffix = kind
     found = [file for file in files("hpctrip").joinpath(folder).iterdir() if file.name.endswith(suffix)]
     return {file.name.removesuffix(suffix): file for file in sorted(found, key=lambda file: file.name)}

@@ -64,8 +64,10 @@ def parse(value: object, dimension: str) -> object:
 
 
 def spelled(value: float, dimension: str) -> str:
-    """The text for an SI number that has the fewest digits: "1.5 GB" for 1.5e9 bytes; "0" for 0."""
-    texts = [f"{value / factor:g} {unit}" for unit, factor in _FACTORS[dimension].items()]
+    """The text for an SI number that has the fewest digits, in the SI unit where others have as few: "1.5 GB" for 1.5e9
+    bytes; "0" for 0."""
+    factors = sorted(_FACTORS[dimension].items(), key=lambda item: item[1] != 1)
+    texts = [f"{value / factor:g} {unit}" for unit, factor in factors]
     exact = [text for text in texts if math.isclose(float(str(parse(text, dimension))), value, rel_tol=1e-12)]
     return min(exact, key=lambda text: len(text.split()[0]), default=repr(value)) if value else "0"
 

@@ -64,7 +64,7 @@ class Allocator:
                 placed = self._place(job, wanted)
             if placed:
                 self._start(job, wanted, clock_s)
-        if moves_left and self.machine.off_after_s is not None:
+        if moves_left and self.machine.off_after_s != "never":
             self._moved(self.layout.rearrange(moves_left), clock_s)
 
     def complete(self, ids: np.ndarray, clock_s: float) -> None:

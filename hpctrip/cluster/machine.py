@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -24,19 +24,12 @@ class Machine(Component):
     """Nodes of a rack; a job of several nodes is kept within one where it can be."""
     host_w: Watts = Field(600.0, ge=0)
     """Power of a node that is on or booting, without its GPUs."""
-    off_after_s: Seconds | None = Field(300.0, ge=0, le=1e9)
-    """A node without a job is switched off after this time; absent in a results file, "never" here: never."""
+    off_after_s: Annotated[Seconds, Field(ge=0, le=1e9)] | Literal["never"] = 300.0
+    """A node without a job is switched off after this time, or "never"."""
     boot_s: Seconds = Field(120.0, ge=0, le=1e6)
     """Time from switching a node on to its first job."""
     hot_spares: int = Field(0, ge=0, le=100_000)
     """So many nodes without a job stay on."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _never(cls, table: object) -> object:
-        if isinstance(table, dict) and table.get("off_after_s") == "never":
-            return {**table, "off_after_s": None}
-        return table
 
     @model_validator(mode="after")
     def _bounded(self) -> Self:

@@ -16,7 +16,7 @@ class Nodes:
 
     def __init__(self, layout: Layout):
         self.machine, self._layout = layout.machine, layout
-        never_off = self.machine.off_after_s is None
+        never_off = self.machine.off_after_s == "never"
         first_on = (
             self.machine.num_nodes if never_off else min(self.machine.hot_spares, self.machine.num_nodes)
         )
@@ -47,7 +47,7 @@ class Nodes:
 
     def vacated(self, nodes: Iterable[int], clock_s: float) -> None:
         """A job has left these nodes: those that are empty will be switched off."""
-        if self.machine.off_after_s is None:
+        if self.machine.off_after_s == "never":
             return
         for node in nodes:
             if not self._layout.jobs_on[node] and self.up[node]:
@@ -57,7 +57,7 @@ class Nodes:
     def switch_off_empty(self, clock_s: float) -> None:
         """Switch off all nodes without a job at once, those that boot too: power is short. A boot that was begun at
         this very time has not been."""
-        if self.machine.off_after_s is None:
+        if self.machine.off_after_s == "never":
             return
         for node in np.flatnonzero(self._layout.powered).tolist():
             if not self._layout.jobs_on[node]:

@@ -45,7 +45,7 @@ ATTRIBUTES: dict[str, Attribute] = {
 }
 """What every results file of a cluster says about itself."""
 TABLES = {"jobs": columns(JobRows), "intervals": columns(IntervalRow)}
-_DESCRIPTIONS = {
+DESCRIPTIONS = {
     "jobs": "one row a job, in the order of submission; index: job",
     "intervals": "one row an interval of time; index: interval",
 }
@@ -93,7 +93,7 @@ def write_cluster(path: str | Path, meta: Mapping[str, Any], result: Result) -> 
     meta = {name: about.default for name, about in ATTRIBUTES.items()} | dict(meta) | summed(result)
     texts = {"toml": meta.pop("input_toml", ""), "json": meta.pop("input_json", "{}")}
     groups = [
-        Group(name, table, _DESCRIPTIONS[name], "job" if name == "jobs" else "interval")
+        Group(name, table, DESCRIPTIONS[name], "job" if name == "jobs" else "interval")
         for name, table in tables_of(result).items()
     ]
     replace_file(path, file_image(FORMAT, FORMAT_VERSION, meta, ATTRIBUTES, texts, groups))

@@ -145,3 +145,40 @@ def test_fit_prints_parameters_and_errors(hpctrip, tmp_path):
     ended = hpctrip("cluster", "fit", tmp_path / "m.csv")
     assert ended.code == 0 and "mean error" in ended.out and "gamma" in ended.out and "m  " in ended.out
     hpctrip("cluster", "fit", tmp_path / "none.csv").check_refused(["no such file"])
+
+
+def test_check_prints_an_input_that_means_the_same(hpctrip, tmp_path):
+    given = lines(*TINY, "cluster.off_after_s=never", "scheduler.eta=none")
+    said = hpctrip("cluster", "check", *given).out
+    assert 'off_after_s = "never"' in said and 'eta = "none"' in said
+    (tmp_path / "again.toml").write_text(said)
+    assert hpctrip("cluster", "check", tmp_path / "again.toml").out == said
+    hpctrip("cluster", "check", *lines("jobs.kind=csv", "jobs.path=none.csv")).check_refused(["none.csv"])
+
+
+def test_keys_are_those_of_the_cluster(hpctrip):
+    said = hpctrip("cluster", "keys", "scheduler").out
+    assert "counts_hosts" in said and "powertrip" not in said
+    assert "did you mean 'off_after_s'?" in hpctrip("cluster", "keys", "off_after").err
+
+
+def test_the_shipped_cluster_is_listed_printed_and_copied(hpctrip, tmp_path):
+    assert "cluster/powerflow" in hpctrip("inputs").out
+    hpctrip("inputs", "cluster/powerflow", "--to", tmp_path)
+    assert (tmp_path / "cluster/powerflow.toml").read_text() == hpctrip("inputs", "cluster/powerflow").out
+
+
+def test_from_python_it_gives_frames_and_a_picture(tmp_path):
+    import hpctrip
+
+    given = dict(line.split("=") for line in TINY)
+    cluster = hpctrip.simulate(
+        overrides={key: int(value) for key, value in given.items()}, out=tmp_path / "c.h5"
+    )
+    assert len(cluster.jobs) == 8 and "powerflow, finished, 8 jobs" in repr(cluster)
+    assert "job completion time" in cluster._repr_html_()
+    assert len(cluster.plot().table) == len(cluster.intervals)
+    assert hpctrip.open(tmp_path / "c.h5").jobs.equals(cluster.jobs)
+    assert type(hpctrip.open(FEDERATED)) is hpctrip.Run
+    with pytest.raises(hpctrip.InputError, match="exists"):
+        hpctrip.simulate(out=tmp_path / "c.h5")

@@ -11,6 +11,7 @@ from hpctrip.app.experiment import Experiment
 from hpctrip.app.reference import pages
 from hpctrip.base.reference import sections
 from hpctrip.base.units import parse, spelled, units
+from hpctrip.cluster.scenario import ClusterScenario
 
 
 @pytest.fixture(scope="module")
@@ -64,11 +65,12 @@ def test_every_spelled_default_is_what_the_key_would_take():
                 assert parse(key.default.strip('"'), key.dimension) > 0, key
 
 
-def test_the_reference_has_a_page_for_every_table_and_a_row_for_every_key(written):
-    tables = [name for name in Experiment.model_fields if f"keys/{name}.md" in written]
-    assert len(tables) == len(written) - 2
-    for section in sections(Experiment):
-        page = written[f"keys/{section.table or 'index'}.md"]
+@pytest.mark.parametrize(("folder", "root"), [("keys", Experiment), ("cluster", ClusterScenario)])
+def test_the_reference_has_a_page_for_every_table_and_a_row_for_every_key(written, folder, root):
+    pages = {name.removeprefix(f"{folder}/") for name in written if name.startswith(f"{folder}/")}
+    assert pages == {"index.md", *(f"{section.table}.md" for section in sections(root) if section.table)}
+    for section in sections(root):
+        page = written[f"{folder}/{section.table or 'index'}.md"]
         own = page.split(f"\n## `{section.kind}`\n")[1].split("\n## ")[0] if section.kind else page
         assert section.about in own or not section.table
         for key in section.keys:

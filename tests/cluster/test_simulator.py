@@ -82,7 +82,7 @@ def test_a_limit_of_power_is_never_passed(given_scenario, watts):
         }
     )
     floor_w = 0.0
-    if given_scenario.cluster.off_after_s is None:  # what is never off draws its power whatever the budget
+    if given_scenario.cluster.off_after_s == "never":  # what is never off draws its power whatever the budget
         machine = given_scenario.cluster
         floor_w = machine.num_nodes * machine.host_w + machine.num_gpus * given_scenario.gpu.idle_w
     simulator = given_scenario.simulator()
@@ -97,7 +97,7 @@ def test_a_limit_of_power_is_never_passed(given_scenario, watts):
 @given(scenarios(), st.floats(0.1, 30.0), st.sampled_from([3600.0, 36_000.0]))
 @settings(max_examples=15)
 def test_a_budget_of_energy_is_never_passed(given_scenario, kwh, period_s):
-    if given_scenario.cluster.off_after_s is None or given_scenario.cluster.hot_spares:
+    if given_scenario.cluster.off_after_s == "never" or given_scenario.cluster.hot_spares:
         return  # what is never off draws its power whatever the budget
     budget = validate(
         {"budget": {"kind": "energy", "kwh": kwh, "period_s": period_s}}, ClusterScenario

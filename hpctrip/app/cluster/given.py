@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import tomli_w
 
-from hpctrip.app.experiment import laid_over, read_given
+from hpctrip.app.experiment import laid_over, read_given, without_none
 from hpctrip.base.inputs import Tables, resolved, validate
 from hpctrip.base.plugins import Extensions
 from hpctrip.base.sources import Source, named_files
@@ -32,6 +32,11 @@ class ClusterInput:
     def json(self) -> str:
         """Every key with the value in force, defaults included."""
         return json.dumps(resolved(self.scenario))
+
+    @property
+    def resolved_toml(self) -> str:
+        """The same as TOML, which has no null: a key that is absent means its default."""
+        return tomli_w.dumps(without_none(resolved(self.scenario)))
 
     def sources(self) -> list[Source]:
         """The plug-ins and the files that the simulation reads. Raises InputError where one cannot be read."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from hpctrip.app.arguments import FILE, DefaultsToRun, an_input
+from hpctrip.app.arguments import FILE, DefaultsToRun, an_input, overwrite_option
 from hpctrip.app.net import Reader
-from hpctrip.base.text import printable
+from hpctrip.base.text import printable, printable_toml
 
 
 @click.group(cls=DefaultsToRun, invoke_without_command=True)
@@ -20,7 +20,7 @@ def cluster() -> None:
 @cluster.command()
 @an_input
 @click.option("--out", type=FILE, metavar="FILE.h5", help="Results file (default: results/NAME-TIME.h5).")
-@click.option("--overwrite", is_flag=True, help="Replace the results file if it exists.")
+@overwrite_option
 def run(
     out: str | None,
     overwrite: bool,
@@ -37,6 +37,27 @@ def run(
 
     path = simulate(paths, overrides, out, overwrite, plugins)
     Console(highlight=False).print(show(open_cluster(path)))
+
+
+@cluster.command(cls=Reader)
+@an_input
+def check(**given: tuple[str, ...]) -> None:
+    """Validate the input of a cluster, read its trace, and print every key with the value in force."""
+    from hpctrip.app.cluster.given import read_cluster_input
+
+    checked = read_cluster_input(**given)
+    checked.scenario.simulator()
+    click.echo(printable_toml(checked.resolved_toml), nl=False)
+
+
+@cluster.command(cls=Reader)
+@click.argument("name", required=False)
+def keys(name: str | None) -> None:
+    """Describe every key of the input of a cluster, or those that NAME means, as `hpctrip keys` does."""
+    from hpctrip.app.keys import show_keys
+    from hpctrip.cluster.scenario import ClusterScenario
+
+    show_keys(name, ClusterScenario)
 
 
 @cluster.command(cls=Reader)

@@ -19,18 +19,22 @@ _to = click.option("--to", "folder", type=FILE, metavar="DIR", help="Write there
 @_to
 @overwrite_option
 def inputs(name: str | None, folder: str | None, overwrite: bool) -> None:
-    """List the scenarios that come with hpctrip; print the one called NAME; or copy it, or all, to DIR."""
+    """List the scenarios that come with hpctrip; print the one called NAME; or copy it, or all, to DIR.
+
+    `hpctrip cluster` takes those called cluster/NAME.
+    """
     from hpctrip.base.component import unknown_name
     from hpctrip.base.errors import InputError
     from hpctrip.base.output import write_new
-    from hpctrip.base.shipped import SCENARIOS, described, shipped
+    from hpctrip.base.shipped import CLUSTERS, SCENARIOS, described, shipped
 
-    files = shipped(SCENARIOS)
+    files = shipped(SCENARIOS) | {f"cluster/{name}": file for name, file in shipped(CLUSTERS).items()}
     if name is not None and name not in files:
         raise InputError(f"inputs {name}", "no such scenario", unknown_name(name, files))
     if folder is not None:
-        chosen = [files[name]] if name else files.values()
-        for path in write_new({Path(folder, file.name): file.read_bytes() for file in chosen}, overwrite):
+        chosen = [name] if name else list(files)
+        texts = {Path(folder, f"{name}.toml"): files[name].read_bytes() for name in chosen}
+        for path in write_new(texts, overwrite):
             click.echo(path)
     elif name is not None:
         click.echo(files[name].read_text(encoding="utf-8"), nl=False)

@@ -44,7 +44,8 @@ def keys(name: str | None) -> None:
 def reference(ctx: click.Context, folder: str, overwrite: bool) -> None:
     """Write the reference of all input keys and commands into FOLDER, as Markdown.
 
-    A page for each table of the input (keys/TABLE.md), keys/index.md and commands.md.
+    A page for each table of the input (keys/TABLE.md) and of that of a cluster (cluster/TABLE.md), an index.md beside
+    each, and commands.md.
     """
     from pathlib import Path
 

@@ -11,10 +11,10 @@ import itertools
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from hpctrip.cluster.profiles import Speeds
 from hpctrip.cluster.schedulers.base import SCHEDULERS, Scheduler
@@ -33,14 +33,8 @@ class PowerFlow(Scheduler):
     kind = "powerflow"
     periodic = True
     elastic = True
-    eta: float | None = Field(1.0, gt=0, le=1e6)
-    """Share of that energy; absent in a results file, "none" here: power alone is the limit."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _none(cls, table: object) -> object:
-        return {**table, "eta": None} if isinstance(table, dict) and table.get("eta") == "none" else table
-
+    eta: Annotated[float, Field(gt=0, le=1e6)] | Literal["none"] = 1.0
+    """Share of that energy, or "none": power alone is the limit."""
     moves: Literal["gpus-and-frequency", "gpus"] = "gpus-and-frequency"
     """What a move may change. With "gpus" all jobs run at the highest frequency."""
     counts_hosts: bool = True
@@ -60,7 +54,7 @@ class PowerFlow(Scheduler):
         return _ladders(view.speeds, host_w, machine.num_gpus, self.moves == "gpus")
 
     def _budget_j(self, view: ClusterView) -> float:
-        if self.eta is None:
+        if self.eta == "none":
             return math.inf
         host_w = view.machine.host_w / view.machine.gpus_per_node if self.counts_hosts else 0.0
         asked_j = view.energy_j(view.requested) + view.time_s(view.requested) * view.requested * host_w
