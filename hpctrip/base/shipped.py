@@ -18,7 +18,7 @@ SCRIPTS = ("slurm", ".sh")
 
 
 def shipped(kind: tuple[str, str]) -> dict[str, Traversable]:
-    """{name: file} of what comes with hpctrip: one of the kinds above."""
+    """{name: file} of what comes with hpctrip: `SCENARIOS`, `CLUSTERS`, `STUDIES`, `CALIBRATIONS` or `SCRIPTS`."""
     folder, suffix = kind
     found = [file for file in files("hpctrip").joinpath(folder).iterdir() if file.name.endswith(suffix)]
     return {file.name.removesuffix(suffix): file for file in sorted(found, key=lambda file: file.name)}
