@@ -9,6 +9,7 @@ from enum import IntEnum
 import numpy as np
 
 from hpctrip.base.rows import column
+from hpctrip.sim.noise import Estimate
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,17 @@ class CohortRound:
         "1",
         "i8",
     )
+    loss_before: np.ndarray = column(
+        "mean training loss of the site's first batch, at the global model (NaN: not trained)",
+        "1",
+        default=math.nan,
+    )
+    loss_after: np.ndarray = column(
+        "mean training loss of its last batch, before its last step (NaN: not trained)", "1", default=math.nan
+    )
+    update_norm: np.ndarray = column(
+        "Euclidean norm of its update |d_i|, as it arrived (NaN: none did)", "1", default=math.nan
+    )
 
 
 @dataclass(frozen=True)
@@ -97,6 +109,26 @@ class RoundRow:
     eval_perplexity: float = column(
         "exp(eval_loss); inf where that is too large for a number", "1", default=math.nan
     )
+    mean_update_norm: float = column(
+        "Euclidean norm of the cohort's mean update |sum p_i d_i|, before the server's step",
+        "1",
+        default=math.nan,
+    )
+    signal: float = column(
+        "unbiased estimate of |d|^2, where d is the mean update of all N sites (NaN: fewer than two arrived)",
+        "1",
+        default=math.nan,
+    )
+    noise: float = column(
+        "unbiased estimate of s^2, the variance of one site's update around d (NaN: fewer than two arrived)",
+        "1",
+        default=math.nan,
+    )
+    noise_ratio: float = column(
+        "noise-to-signal ratio nu: noise / signal, each smoothed over the rounds (NaN: not known)",
+        "1",
+        default=math.nan,
+    )
     cohort: CohortRound = field(repr=False, default=None)  # type: ignore[assignment]
     candidates: Candidates | None = field(repr=False, default=None)
 
@@ -122,6 +154,10 @@ class History:
     def curve(self) -> list[tuple[float, float]]:
         """(clock_s, accuracy) after every round; the accuracy is NaN where the model was not evaluated."""
         return [(row.clock_s, row.accuracy) for row in self.rows]
+
+    def estimates(self) -> list[Estimate]:
+        """What every round told of signal and noise."""
+        return [Estimate(row.num_arrived, row.signal, row.noise) for row in self.rows]
 
     def evaluated(self) -> list[RoundRow]:
         """The rounds after which the global model was evaluated."""

@@ -18,7 +18,8 @@ import numpy as np
 
 from hpctrip.base.door import instance, place_of
 from hpctrip.base.rng import stream
-from hpctrip.sim.outcome import Outcome
+from hpctrip.sim.noise import estimate, noise_ratio
+from hpctrip.sim.outcome import SITE_SIGNALS, Outcome
 from hpctrip.sim.policies.base import Decision, Policy
 from hpctrip.sim.profiler import Profiler
 from hpctrip.sim.rounds import Candidates, CohortRound, History, RoundRow, Status
@@ -118,7 +119,12 @@ class Simulation:
         status = np.where(outcome.diverged, Status.DIVERGED, timing.status)
         arrived = status == Status.ARRIVED
         visits = np.where(timing.status == Status.ARRIVED, self.num_visits[cohort], 0)
-        train_loss = np.where(arrived, outcome.train_loss, math.nan)
+        told = {
+            column: np.where(arrived, getattr(outcome, name), math.nan)
+            for name, column in SITE_SIGNALS.items()
+        }
+        weights = self.weights(cohort, arrived)[arrived]
+        found = estimate(told["update_norm"][arrived], weights, outcome.mean_update_norm, len(self.world))
         accuracy = outcome.eval_correct / outcome.eval_seen if outcome.eval_seen else math.nan
         clock_s = before.clock_s + timing.makespan_s
         power_fraction = self.world.power_fraction(before.clock_s)
@@ -139,9 +145,13 @@ class Simulation:
             eval_seen=outcome.eval_seen,
             eval_loss=outcome.eval_loss,
             eval_perplexity=_perplexity(outcome.eval_loss),
-            train_loss=_weighted_mean(train_loss[arrived], visits[arrived]),
+            train_loss=_weighted_mean(told["train_loss"][arrived], visits[arrived]),
             efficiency=_efficiency(before.history, accuracy, clock_s),
             update_norm=outcome.update_norm,
+            mean_update_norm=outcome.mean_update_norm,
+            signal=found.signal,
+            noise=found.noise,
+            noise_ratio=noise_ratio([*before.history.estimates(), found]),
             **vars(outcome.wall),
             cohort=CohortRound(
                 site=cohort,
@@ -151,9 +161,9 @@ class Simulation:
                 seen_power_fraction=draft.view.power_fraction[cohort],
                 compute_s=timing.compute_s,
                 comm_s=timing.comm_s,
-                train_loss=train_loss,
                 train_wall_s=outcome.train_wall_s,
                 status=status,
+                **told,
             ),
             candidates=draft.candidates,
         )
