@@ -129,8 +129,23 @@ class RoundRow:
         "1",
         default=math.nan,
     )
+    forecast_error: float = column(
+        "mean over all sites of |power fraction that the profiler expected - the true mean while the cohort computed|",
+        "1",
+        default=math.nan,
+    )
     cohort: CohortRound = field(repr=False, default=None)  # type: ignore[assignment]
     candidates: Candidates | None = field(repr=False, default=None)
+
+    @property
+    def longest_compute_s(self) -> float:
+        """How long the cohort computed: the longest time of a site that came to an end, 0 where none did."""
+        return longest_s(self.cohort.compute_s)
+
+
+def longest_s(compute_s: np.ndarray) -> float:
+    """The largest finite one of some times [k]; 0 where there is none."""
+    return float(np.max(compute_s[np.isfinite(compute_s)], initial=0.0))
 
 
 @dataclass(frozen=True)

@@ -18,11 +18,12 @@ import numpy as np
 
 from hpctrip.base.door import instance, place_of
 from hpctrip.base.rng import stream
+from hpctrip.sim.forecast import Forecast
 from hpctrip.sim.noise import estimate, noise_ratio
 from hpctrip.sim.outcome import SITE_SIGNALS, Outcome
 from hpctrip.sim.policies.base import Decision, Policy
 from hpctrip.sim.profiler import Profiler
-from hpctrip.sim.rounds import Candidates, CohortRound, History, RoundRow, Status
+from hpctrip.sim.rounds import Candidates, CohortRound, History, RoundRow, Status, longest_s
 from hpctrip.sim.state import State
 from hpctrip.sim.stop import Stop
 from hpctrip.sim.timing import RoundTiming
@@ -68,6 +69,8 @@ class Simulation:
     shares: np.ndarray
     """What each site's update counts, before it is normalised over those that arrive: its samples n_i (Eq. 1), or 1."""
     seed: int
+    forecast: Forecast | None = None
+    """Of the sites' power over the coming round; None: it stays as the profiler sees it."""
 
     def begin(self, state: State) -> Draft:
         """The round after `state`. InputError where a component gives what it must not."""
@@ -77,7 +80,7 @@ class Simulation:
     def view(self, state: State) -> SiteView:
         """What the aggregator believes of every site."""
         return self.profiler.view(
-            self.world, state.clock_s, state.history, self.work_s(state.history), self.seed
+            self.world, state.clock_s, state.history, self.work_s(state.history), self.seed, self.forecast
         )
 
     def work_s(self, history: History) -> np.ndarray:
@@ -149,6 +152,7 @@ class Simulation:
             efficiency=_efficiency(before.history, accuracy, clock_s),
             update_norm=outcome.update_norm,
             mean_update_norm=outcome.mean_update_norm,
+            forecast_error=self._forecast_error(draft, timing),
             signal=found.signal,
             noise=found.noise,
             noise_ratio=noise_ratio([*before.history.estimates(), found]),
@@ -167,6 +171,13 @@ class Simulation:
             ),
             candidates=draft.candidates,
         )
+
+    def _forecast_error(self, draft: Draft, timing: RoundTiming) -> float:
+        """Mean over the sites of |believed power - true mean power| while the cohort computed."""
+        start_s, frozen = draft.before.clock_s, self.world.timing.power == "frozen"
+        span_s = 0.0 if frozen else longest_s(timing.compute_s)
+        true = self.world.mean_power_fraction(start_s, start_s + span_s)
+        return float(np.abs(draft.view.power_fraction - true).mean())
 
     def _timing(self, draft: Draft, outcome: Outcome) -> RoundTiming:
         """The draft's, unless the work was to be measured: then it is known only now."""
