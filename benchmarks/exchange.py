@@ -79,7 +79,7 @@ class NoTraining:
     def train(self, params: torch.Tensor, sites: list[SiteWork]) -> Iterator[SiteUpdate]:
         """Zero updates."""
         for site in sites:
-            yield SiteUpdate(site.site, torch.zeros_like(params), 0.0, 0.0, 0.0)
+            yield SiteUpdate(site.site, torch.zeros_like(params), *[0.0] * 5)
 
 
 class Silent:

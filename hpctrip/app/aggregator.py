@@ -98,7 +98,11 @@ class Aggregator:
         return Outcome(
             diverged=trained.integers["diverged"] > 0,
             train_loss=trained.values("train_loss"),
+            loss_before=trained.values("loss_before"),
+            loss_after=trained.values("loss_after"),
+            site_update_norm=trained.values("update_norm"),
             train_wall_s=trained.values("train_wall_s"),
+            mean_update_norm=float(evaluated.values("mean_update_norm").max()),
             update_norm=float(torch.linalg.vector_norm(change)),
             eval_correct=int(evaluated.integers["correct"][0]),
             eval_seen=seen,

@@ -38,6 +38,7 @@ from hpctrip.ranks.open import RanksInput
 from hpctrip.ranks.watchdog import Limits
 from hpctrip.sim.accounts import Accounts, Billing
 from hpctrip.sim.faults import Faults
+from hpctrip.sim.forecast import FORECASTS
 from hpctrip.sim.network import Network
 from hpctrip.sim.policies import POLICIES
 from hpctrip.sim.power import POWER_MODELS
@@ -78,6 +79,8 @@ class Experiment(Component):
     timing: Unlearned[Timing] = Timing()
     faults: Unlearned[Faults] = Faults()
     profiler: Unlearned[Profiler] = Profiler()
+    forecast: Unlearned[FORECASTS.field()] = Field(default_factory=dict, validate_default=True)
+    """What the profiler expects of the sites' power over the coming round."""
     policy: Unlearned[POLICIES.field()] = Field(default_factory=dict, validate_default=True)
     """Which sites train in a round."""
     workload: WORKLOADS.field() = Field(default_factory=dict, validate_default=True)
@@ -159,6 +162,7 @@ class Experiment(Component):
             num_visits=self.train.num_visits(num_samples),
             shares=num_samples if self.server.weights == "samples" else np.ones(len(num_samples)),
             seed=self.seed,
+            forecast=self.forecast,
         )
 
 

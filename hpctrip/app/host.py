@@ -20,7 +20,7 @@ from hpctrip.learn.aggregate import PartialSum, mean_update
 from hpctrip.learn.compression import Compressor
 from hpctrip.learn.counters import EVALUATION, TRAINING
 from hpctrip.learn.engines import choose
-from hpctrip.learn.engines.base import SiteWork
+from hpctrip.learn.engines.base import SiteUpdate, SiteWork
 from hpctrip.learn.engines.rules import kept_length
 from hpctrip.learn.evaluate import eval_batches, evaluate
 from hpctrip.learn.memory import SiteMemory
@@ -82,6 +82,8 @@ class Host:
         self.num_samples = np.array([len(shard) for shard in self.shards])
         self.num_visits = self.work.num_visits(self.num_samples)
         self.compressor = Compressor(experiment.compression, self.seed)
+        self.mean_update_norm = 0.0
+        """Euclidean norm of the round's mean update; 0 where this rank makes no server's step, or nothing arrived."""
         self.partial = PartialSum(num_params, TRAINING.size(num_sites, ranks.size), device)
         self.fixed_hosts = (
             fixed_hosts(self.num_visits, self.block_rule.size(num_sites), len(ranks.hosts))
@@ -109,25 +111,35 @@ class Host:
                 [self.site_work(site, round) for site in assignment.cohort[block].tolist()]
                 for block in hosted
             ]
-            # where nothing is lost on the way, what arrives is as large as what the engine yields
-            lossless = self.experiment.compression.lossless
+            norms = torch.zeros(len(assignment.cohort), dtype=torch.float64, device=self.device)
             for block, sites in zip(hosted, work, strict=True):
                 current_phase.enter("train", round)  # the watchdog's limit is one block's
                 for position, update in zip(block, self.engine.train(params, sites), strict=True):
-                    usable = update.usable and self.partial.add(
-                        self.compressor(update.site, round, update.delta, self.memory.of(update.site)[0]),
-                        float(assignment.weights[position]),
-                        update.magnitude if lossless else None,
-                    )
-                    if usable:
-                        tally.note("train_loss", update.mean_loss, position)
-                    else:
+                    norm = self._add(update, round, float(assignment.weights[position]))
+                    if norm is None:
                         tally.note("diverged", 1, position)
+                    else:
+                        norms[position] = norm
+                        for name in ("train_loss", "loss_before", "loss_after"):
+                            tally.note(name, getattr(update, name), position)
                     tally.note("train_wall_s", update.wall_s, position)
+            tally.note_all("update_norm", norms.cpu().numpy())  # a GPU is waited for once, not once a site
             tally.note("rank_train_wall_s", time.perf_counter() - began, rank)
         self.partial.tail.copy_(torch.from_numpy(tally.vector))
         self.energy.lap("train")
         return self.partial.vector
+
+    def _add(self, update: SiteUpdate, round: int, weight: float) -> torch.Tensor | None:
+        """Add a site's update, as it arrives, to this rank's share. Its Euclidean norm, a scalar on the device; None
+        where training diverged."""
+        if not update.usable:
+            return None
+        arriving = self.compressor(update.site, round, update.delta, self.memory.of(update.site)[0])
+        # where nothing is lost on the way, what arrives is as large as what the engine yields
+        magnitude = update.magnitude if self.experiment.compression.lossless else None
+        if not self.partial.add(arriving, weight, magnitude):
+            return None
+        return torch.linalg.vector_norm(arriving, dtype=torch.float64)
 
     def sites_per_block(self, num_sites: int) -> int:
         """Of a round that trains so many sites. Fixed blocks are cut once, from all N."""
@@ -146,6 +158,7 @@ class Host:
         """
         num_params = len(params)
         update = mean_update(total[:num_params])
+        self.mean_update_norm = 0.0
         tail = total[num_params:].cpu().numpy()
         diverged = (
             TRAINING.tally(len(assignment.cohort), self.ranks.size, tail).integers["diverged"].astype(bool)
@@ -155,6 +168,7 @@ class Host:
             return params
         if diverged.any():
             update /= left
+        self.mean_update_norm = float(torch.linalg.vector_norm(update))
         return self.experiment.server.checked_step(params, self.slots, update)
 
     def evaluate(self, params: torch.Tensor, assignment: Assignment) -> np.ndarray:
@@ -169,6 +183,7 @@ class Host:
                 tally.integers[name][0] = count
             tally.note("rank_evaluate_wall_s", time.perf_counter() - began, rank)
         tally.note("signal", received(), rank)
+        tally.note("mean_update_norm", self.mean_update_norm, rank)
         self.energy.lap("evaluate")
         self.energy.note(tally)
         return tally.vector

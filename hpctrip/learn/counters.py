@@ -70,17 +70,26 @@ class Tally:
         """Set one entry of a counter."""
         self.integers[name][at] = int(value * self.scales[name])
 
+    def note_all(self, name: str, values: np.ndarray) -> None:
+        """Set every entry of a counter."""
+        self.integers[name][:] = (values * self.scales[name]).astype(np.int64)
+
     def values(self, name: str) -> np.ndarray:
         """A counter's entries as the numbers that they stand for, float64."""
         return self.integers[name] / self.scales[name]
 
 
 _NANOSECONDS = 1e9
+_LOSS = 2.0**20
+_NORM = 2.0**24  # entries below 2^20 (learn/aggregate.py): up to 2^38 parameters, no norm overflows
 
 TRAINING = Counters(
     Counter("diverged", "site"),  # 1 where the update was left out because it was no usable number
     Counter("train_wall_s", "site", _NANOSECONDS),
-    Counter("train_loss", "site", 2.0**20),
+    Counter("train_loss", "site", _LOSS),
+    Counter("loss_before", "site", _LOSS),
+    Counter("loss_after", "site", _LOSS),
+    Counter("update_norm", "site", _NORM),
     Counter("rank_train_wall_s", "rank", _NANOSECONDS),
 )
 """What hosts report of training a cohort, in the tail of the vector that carries the summed update."""
@@ -90,6 +99,7 @@ EVALUATION = Counters(
     Counter("seen"),
     Counter("loss_sum", scale=LOSS_SCALE),
     Counter("rank_evaluate_wall_s", "rank", _NANOSECONDS),
+    Counter("mean_update_norm", "rank", _NORM),  # noted, alike, by those who made the server's step
     Counter("signal", "rank"),  # the number of the signal that the rank has received; 0: none
     *(Counter(f"{phase}_wall_j", scale=1e6) for phase in ("record", "train", "exchange", "evaluate")),
     Counter("metered"),  # machines whose energy in this round is known

@@ -33,7 +33,7 @@ from hpctrip.base.output import replace_file
 from hpctrip.record.checkpoint import largest_bytes, model_arrays, model_of
 from hpctrip.record.container import Container, Header
 from hpctrip.record.key_locks import KeyLocks
-from hpctrip.sim.outcome import Outcome, Wall
+from hpctrip.sim.outcome import SITE_SIGNALS, Outcome, Wall
 from hpctrip.sim.rounds import RoundRow, Status
 from hpctrip.sim.step import Draft
 
@@ -66,7 +66,9 @@ class Node:
     round: int
     site: np.ndarray
     diverged: np.ndarray
-    train_loss: np.ndarray
+    told: Mapping[str, np.ndarray]
+    """What training told of every site: `SITE_SIGNALS`, by name."""
+    mean_update_norm: float
     update_norm: float
     params_digest: str
     """Of the model after the round; empty: not known."""
@@ -86,7 +88,8 @@ class Node:
             row.round,
             cohort.site[arrived],
             cohort.status[arrived] == Status.DIVERGED,
-            cohort.train_loss[arrived],
+            {name: getattr(cohort, column)[arrived] for name, column in SITE_SIGNALS.items()},
+            row.mean_update_norm,
             row.update_norm,
             params_digest,
             row.eval_correct,
@@ -98,12 +101,15 @@ class Node:
         """Of a round with this key, whether or not its model is `evaluated` in it."""
         k, arriving = len(draft.cohort), draft.arriving
         at = np.searchsorted(self.site, draft.cohort[arriving])
-        diverged, train_loss = np.zeros(k, dtype=bool), np.full(k, math.nan)
-        diverged[arriving], train_loss[arriving] = self.diverged[at], self.train_loss[at]
+        diverged, told = np.zeros(k, dtype=bool), {name: np.full(k, math.nan) for name in self.told}
+        diverged[arriving] = self.diverged[at]
+        for name, values in self.told.items():
+            told[name][arriving] = values[at]
         return Outcome(
             diverged=diverged,
-            train_loss=train_loss,
+            **told,
             train_wall_s=np.zeros(k),
+            mean_update_norm=self.mean_update_norm,
             update_norm=self.update_norm,
             eval_correct=self.eval_correct if evaluated else 0,
             eval_seen=self.eval_seen if evaluated else 0,
@@ -131,6 +137,7 @@ class _RoundHeader(Header):
     key: str
     round: int = Field(ge=1, lt=2**63)
     params_digest: str
+    mean_update_norm: float = Field(ge=0)
     update_norm: float = Field(ge=0)
     eval_correct: int = Field(ge=0, lt=2**63)
     eval_seen: int = Field(ge=0, lt=2**63)
@@ -142,7 +149,7 @@ class _StateHeader(Header):
 
 
 _ELSEWHERE = "remove it: it will be made again"
-_ROUND_FILE = Container(b"HPCROUN\x01", _RoundHeader, "trajectory's round", _ELSEWHERE)
+_ROUND_FILE = Container(b"HPCROUN\x02", _RoundHeader, "trajectory's round", _ELSEWHERE)
 _STATE_FILE = Container(b"HPCSTAT\x01", _StateHeader, "trajectory's model", _ELSEWHERE)
 
 
@@ -163,18 +170,18 @@ class TrajectoryFiles:
         def parse(header: _RoundHeader, arrays: dict[str, dict[str, np.ndarray]]) -> Node:
             _same_key(header.key, key)
             columns = arrays[""]
-            site, diverged, loss = (columns[name] for name in ("site", "diverged", "train_loss"))
-            dtypes = [values.dtype.str for values in (site, diverged, loss)]
-            shapes = {values.shape for values in (site, diverged, loss)}
+            site, diverged = columns["site"], columns["diverged"]
+            told = {name: columns[name] for name in SITE_SIGNALS}
+            found = [site, diverged, *told.values()]
             if (
-                dtypes != ["<i8", "<i8", "<f8"]
-                or shapes != {site.shape}
+                [values.dtype.str for values in found] != ["<i8", "<i8"] + ["<f8"] * len(told)
+                or {values.shape for values in found} != {site.shape}
                 or not np.array_equal(site, np.sort(sites))
             ):
                 raise ValueError("its columns are not those of the round")
             said = header.model_dump(exclude={"arrays", "eval_loss"})
             eval_loss = math.nan if header.eval_loss is None else header.eval_loss
-            return Node(site=site, diverged=diverged != 0, train_loss=loss, eval_loss=eval_loss, **said)
+            return Node(site=site, diverged=diverged != 0, told=told, eval_loss=eval_loss, **said)
 
         return self._read(self._path(key, ROUND), _LARGEST_ROUND_BYTES, _ROUND_FILE, parse)
 
@@ -195,11 +202,7 @@ class TrajectoryFiles:
         """Keep a round. Raises as `replace_file`."""
         said = {name: getattr(node, name) for name in _RoundHeader.model_fields if name != "arrays"}
         said["eval_loss"] = None if math.isnan(node.eval_loss) else node.eval_loss
-        columns = {
-            "site": node.site,
-            "diverged": node.diverged.astype(np.int64),
-            "train_loss": node.train_loss,
-        }
+        columns = {"site": node.site, "diverged": node.diverged.astype(np.int64), **node.told}
         self._write(self._path(node.key, ROUND), _ROUND_FILE.pack(said, columns))
 
     def keep(self, kept: Kept) -> None:

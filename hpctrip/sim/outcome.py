@@ -14,6 +14,14 @@ import numpy as np
 
 from hpctrip.sim.rounds import RoundRow, Status
 
+SITE_SIGNALS = {
+    "train_loss": "train_loss",
+    "loss_before": "loss_before",
+    "loss_after": "loss_after",
+    "site_update_norm": "update_norm",
+}
+"""The numbers [k] of an outcome that training tells of every site that arrived, and their columns in `CohortRound`."""
+
 
 @dataclass(frozen=True)
 class Wall:
@@ -40,8 +48,16 @@ class Outcome:
     """Whether the site's update was left out because it was no usable number."""
     train_loss: np.ndarray
     """Mean training loss over the site's steps; whatever stands for a site that was not trained is not looked at."""
+    loss_before: np.ndarray
+    """Mean loss of the site's first batch, at the global model; not looked at as `train_loss`, and so are the next."""
+    loss_after: np.ndarray
+    """Mean loss of its last batch, before its last step."""
+    site_update_norm: np.ndarray
+    """Euclidean norm of its update, as it arrived."""
     train_wall_s: np.ndarray
     """Wall time that training the site took."""
+    mean_update_norm: float
+    """Euclidean norm of the weighted mean of the updates that arrived (Eq. 1)."""
     update_norm: float
     """Euclidean norm of the change of the global model."""
     eval_correct: int
@@ -56,8 +72,9 @@ class Outcome:
         """That of a recorded round."""
         return cls(
             diverged=row.cohort.status == Status.DIVERGED,
-            train_loss=row.cohort.train_loss,
+            **{name: getattr(row.cohort, column) for name, column in SITE_SIGNALS.items()},
             train_wall_s=row.cohort.train_wall_s,
+            mean_update_norm=row.mean_update_norm,
             update_norm=row.update_norm,
             eval_correct=row.eval_correct,
             eval_seen=row.eval_seen,
@@ -74,8 +91,9 @@ class Outcome:
         k, known = len(train_wall_s), not math.isnan(accuracy)
         return cls(
             diverged=np.zeros(k, dtype=bool),
-            train_loss=np.full(k, math.nan),
+            **{name: np.full(k, math.nan) for name in SITE_SIGNALS},
             train_wall_s=train_wall_s,
+            mean_update_norm=math.nan,
             update_norm=math.nan,
             eval_correct=round(accuracy * samples) if known else 0,
             eval_seen=samples if known else 0,

@@ -32,6 +32,15 @@ def prefix_round_s(sites: SiteView, order: np.ndarray, clock: str) -> np.ndarray
     return np.maximum(np.maximum.accumulate(compute_s + alone_s), together_s)
 
 
+def return_s(sites: SiteView) -> np.ndarray:
+    """When each site would be back if it were asked alone, c_i / P_i + L_i in seconds [N]; inf without power. Where all
+    share one work (aggregate-throughput), nobody's own compute time matters: L_i."""
+    if sites.clock == "aggregate-throughput":
+        return np.where(sites.throughput_fraction > 0, sites.comm_s, np.inf)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(sites.work_s > 0, sites.work_s / sites.throughput_fraction, 0.0) + sites.comm_s
+
+
 def round_s(sites: SiteView, cohort: np.ndarray, clock: str) -> float:
     """T of one cohort [k], in seconds: see `prefix_round_s`."""
     return float(prefix_round_s(sites, cohort, clock)[-1])

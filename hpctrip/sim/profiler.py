@@ -11,11 +11,13 @@ from hpctrip.base.component import Component
 from hpctrip.base.door import numbers, place_of
 from hpctrip.base.rng import stream
 from hpctrip.base.units import Seconds
+from hpctrip.sim.forecast import Forecast, Past
 from hpctrip.sim.rounds import History
 from hpctrip.sim.view import SiteView
 from hpctrip.sim.world import World
 
 _LARGEST = np.finfo(float).max
+_MOST_OBSERVATIONS = 1000  # that a forecast learns from
 _NEGLIGIBLE = 1e-3  # observations whose smoothing weight has fallen below this are left out
 
 
@@ -43,8 +45,10 @@ class Profiler(Component):
         work_s: np.ndarray,
         seed: int,
         target_accuracy: float = math.nan,
+        forecast: Forecast | None = None,
     ) -> SiteView:
-        """What the policies may see at `clock_s`; `work_s` is c_i of all sites [N]. Signals of the grid are published,
+        """What the policies may see at `clock_s`; `work_s` is c_i of all sites [N]. `forecast` says what becomes of the
+        power that is seen, over as long as the last round computed; None: it stays. Signals of the grid are published,
         so they are seen as they are."""
         depth = 1 if self.smoothing == 0 else 1 + int(np.log(_NEGLIGIBLE) / np.log(self.smoothing))
         power, comm_s, weights = 0.0, 0.0, 0.0
@@ -55,6 +59,15 @@ class Profiler(Component):
             weights += weight
         place, shape = place_of("profiler", self), (len(world),)
         power = numbers(power / weights, shape, 0.0, 1.0, place, "the power fractions that it sees")
+        if forecast is not None:
+            past = Past(
+                clock_s,
+                power,
+                lambda: self._observed(world, clock_s, history, seed),
+                world.mean_power_fraction,
+            )
+            found = forecast.power_fraction(past, history.last.longest_compute_s if history.last else 0.0)
+            power = numbers(found, shape, 0.0, 1.0, place_of("forecast", forecast), "the power fractions")
         comm_s = numbers(comm_s / weights, shape, 0.0, _LARGEST, place, "the delays that it sees")
         busy_w, waiting_w = world.throughput.checked_draw_w(power)
         return SiteView(
@@ -75,6 +88,14 @@ class Profiler(Component):
             clock_s=clock_s,
             target_accuracy=target_accuracy,
         )
+
+    def _observed(
+        self, world: World, clock_s: float, history: History, seed: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """(times [m], power fractions [m, N]) of the last observations."""
+        made = self._observations(clock_s, history)[-_MOST_OBSERVATIONS:]
+        times_s = np.array([time_s for _, time_s in made])
+        return times_s, np.stack([self._observe(world, index, time_s, seed)[0] for index, time_s in made])
 
     def _observations(self, clock_s: float, history: History) -> list[tuple[int, float]]:
         """(index, time) of the observations made so far, oldest first."""

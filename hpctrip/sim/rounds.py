@@ -9,6 +9,7 @@ from enum import IntEnum
 import numpy as np
 
 from hpctrip.base.rows import column, counted, spread_defaults
+from hpctrip.sim.noise import Estimate
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,17 @@ class CohortRound:
         "1",
         "i8",
     )
+    loss_before: np.ndarray = column(
+        "mean training loss of the site's first batch, at the global model (NaN: not trained)",
+        "1",
+        default=math.nan,
+    )
+    loss_after: np.ndarray = column(
+        "mean training loss of its last batch, before its last step (NaN: not trained)", "1", default=math.nan
+    )
+    update_norm: np.ndarray = column(
+        "Euclidean norm of its update |d_i|, as it arrived (NaN: none did)", "1", default=math.nan
+    )
     compute_energy_j: np.ndarray = column(
         "energy that the site drew while it computed", "J", default=math.nan
     )
@@ -125,6 +137,31 @@ class RoundRow:
     eval_perplexity: float = column(
         "exp(eval_loss); inf where that is too large for a number", "1", default=math.nan
     )
+    mean_update_norm: float = column(
+        "Euclidean norm of the cohort's mean update |sum p_i d_i|, before the server's step",
+        "1",
+        default=math.nan,
+    )
+    signal: float = column(
+        "unbiased estimate of |d|^2, where d is the mean update of all N sites (NaN: fewer than two arrived)",
+        "1",
+        default=math.nan,
+    )
+    noise: float = column(
+        "unbiased estimate of s^2, the variance of one site's update around d (NaN: fewer than two arrived)",
+        "1",
+        default=math.nan,
+    )
+    noise_ratio: float = column(
+        "noise-to-signal ratio nu: noise / signal, each smoothed over the rounds (NaN: not known)",
+        "1",
+        default=math.nan,
+    )
+    forecast_error: float = column(
+        "mean over all sites of |power fraction that the profiler expected - the true mean while the cohort computed|",
+        "1",
+        default=math.nan,
+    )
     energy_j: float = column("energy of the whole cohort and its transfers", "J", default=math.nan)
     compute_energy_j: float = column("of that: while sites computed", "J", default=math.nan)
     wait_energy_j: float = column("of that: while sites waited", "J", default=math.nan)
@@ -141,6 +178,16 @@ class RoundRow:
     samples_per_wall_j: float = counted("samples trained on for each measured joule", "samples/J")
     cohort: CohortRound = field(repr=False, default=None)  # type: ignore[assignment]
     candidates: Candidates | None = field(repr=False, default=None)
+
+    @property
+    def longest_compute_s(self) -> float:
+        """How long the cohort computed: the longest time of a site that came to an end, 0 where none did."""
+        return longest_s(self.cohort.compute_s)
+
+
+def longest_s(compute_s: np.ndarray) -> float:
+    """The largest finite one of some times [k]; 0 where there is none."""
+    return float(np.max(compute_s[np.isfinite(compute_s)], initial=0.0))
 
 
 @dataclass(frozen=True)
@@ -168,6 +215,10 @@ class History:
     def total(self, name: str) -> float:
         """A column of the rows, summed over all rounds; 0 before the first."""
         return float(sum(getattr(row, name) for row in self.rows))
+
+    def estimates(self) -> list[Estimate]:
+        """What every round told of signal and noise."""
+        return [Estimate(row.num_arrived, row.signal, row.noise) for row in self.rows]
 
     def evaluated(self) -> list[RoundRow]:
         """The rounds after which the global model was evaluated."""

@@ -18,10 +18,12 @@ import numpy as np
 
 from hpctrip.base.door import instance, place_of
 from hpctrip.base.rng import stream
-from hpctrip.sim.outcome import Outcome
+from hpctrip.sim.forecast import Forecast
+from hpctrip.sim.noise import estimate, noise_ratio
+from hpctrip.sim.outcome import SITE_SIGNALS, Outcome
 from hpctrip.sim.policies.base import Decision, Policy
 from hpctrip.sim.profiler import Profiler
-from hpctrip.sim.rounds import Candidates, CohortRound, History, RoundRow, Status
+from hpctrip.sim.rounds import Candidates, CohortRound, History, RoundRow, Status, longest_s
 from hpctrip.sim.state import State
 from hpctrip.sim.stop import Stop
 from hpctrip.sim.timing import RoundTiming
@@ -67,6 +69,8 @@ class Simulation:
     shares: np.ndarray
     """What each site's update counts, before it is normalised over those that arrive: its samples n_i (Eq. 1), or 1."""
     seed: int
+    forecast: Forecast | None = None
+    """Of the sites' power over the coming round; None: it stays as the profiler sees it."""
 
     def begin(self, state: State) -> Draft:
         """The round after `state`. InputError where a component gives what it must not."""
@@ -83,6 +87,7 @@ class Simulation:
             self.work_s(state.history),
             self.seed,
             math.nan if target is None else target,
+            self.forecast,
         )
 
     def work_s(self, history: History) -> np.ndarray:
@@ -124,7 +129,12 @@ class Simulation:
         status = np.where(outcome.diverged, Status.DIVERGED, timing.status)
         arrived = status == Status.ARRIVED
         visits = np.where(timing.status == Status.ARRIVED, self.num_visits[cohort], 0)
-        train_loss = np.where(arrived, outcome.train_loss, math.nan)
+        told = {
+            column: np.where(arrived, getattr(outcome, name), math.nan)
+            for name, column in SITE_SIGNALS.items()
+        }
+        weights = self.weights(cohort, arrived)[arrived]
+        found = estimate(told["update_norm"][arrived], weights, outcome.mean_update_norm, len(self.world))
         accuracy = outcome.eval_correct / outcome.eval_seen if outcome.eval_seen else math.nan
         clock_s = before.clock_s + timing.makespan_s
         power_fraction = self.world.power_fraction(before.clock_s)
@@ -146,9 +156,14 @@ class Simulation:
             eval_seen=outcome.eval_seen,
             eval_loss=outcome.eval_loss,
             eval_perplexity=_perplexity(outcome.eval_loss),
-            train_loss=_weighted_mean(train_loss[arrived], visits[arrived]),
+            train_loss=_weighted_mean(told["train_loss"][arrived], visits[arrived]),
             efficiency=_efficiency(before.history, accuracy, clock_s),
             update_norm=outcome.update_norm,
+            mean_update_norm=outcome.mean_update_norm,
+            forecast_error=self._forecast_error(draft, timing),
+            signal=found.signal,
+            noise=found.noise,
+            noise_ratio=noise_ratio([*before.history.estimates(), found]),
             **vars(outcome.wall),
             energy_j=float(bill.energy_j.sum()),
             **{name: float(values.sum()) for name, values in vars(bill).items()},
@@ -161,13 +176,20 @@ class Simulation:
                 seen_power_fraction=draft.view.power_fraction[cohort],
                 compute_s=timing.compute_s,
                 comm_s=timing.comm_s,
-                train_loss=train_loss,
                 train_wall_s=outcome.train_wall_s,
                 status=status,
                 **vars(bill),
+                **told,
             ),
             candidates=draft.candidates,
         )
+
+    def _forecast_error(self, draft: Draft, timing: RoundTiming) -> float:
+        """Mean over the sites of |believed power - true mean power| while the cohort computed."""
+        start_s, frozen = draft.before.clock_s, self.world.timing.power == "frozen"
+        span_s = 0.0 if frozen else longest_s(timing.compute_s)
+        true = self.world.mean_power_fraction(start_s, start_s + span_s)
+        return float(np.abs(draft.view.power_fraction - true).mean())
 
     def _timing(self, draft: Draft, outcome: Outcome) -> RoundTiming:
         """The draft's, unless the work was to be measured: then it is known only now."""

@@ -64,9 +64,9 @@ def test_payload_and_error_of_a_sites_real_update(tiny, capsys):
         {"magnitude": float("nan")},
         {"magnitude": float("inf")},
         {"magnitude": 2.0**20},
-        {"mean_loss": float("nan")},
-        {"mean_loss": -float("inf")},
-        {"mean_loss": 2.0**20},
+        {"train_loss": float("nan")},
+        {"train_loss": -float("inf")},
+        {"train_loss": 2.0**20},
     ],
 )
 def test_an_update_that_diverged_leaves_what_the_site_keeps_alone(tiny, monkeypatch, fault):

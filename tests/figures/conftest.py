@@ -26,7 +26,7 @@ def row(number, start_h, end_h, k, accuracy, vote=0, **spent) -> RoundRow:
     seconds = (end_h - start_h) * HOUR_S
     sites = np.arange(k)
     ones = np.ones(k)
-    cohort = CohortRound(sites, 100 * (sites + 1), *[ones] * 7, np.zeros(k, dtype=np.int64))
+    cohort = CohortRound(sites, 100 * (sites + 1), *[ones] * 7, np.zeros(k, dtype=np.int64), *[ones] * 3)
     weighed = np.array([max(1, vote - 1), max(1, vote)])
     return RoundRow(
         round=number,

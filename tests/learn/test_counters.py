@@ -33,18 +33,21 @@ def test_every_counter_has_its_own_place_and_shape():
         "diverged": (3,),
         "train_wall_s": (3,),
         "train_loss": (3,),
+        "loss_before": (3,),
+        "loss_after": (3,),
+        "update_norm": (3,),
         "rank_train_wall_s": (2,),
     }
     for number, part in enumerate(tally.integers.values()):
         part[:] = number
-    assert tally.vector.tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3]
+    assert tally.vector.tolist() == [*[0] * 3, *[1] * 3, *[2] * 3, *[3] * 3, *[4] * 3, *[5] * 3, 6, 6]
     assert EVALUATION.tally(3, 2).integers["seen"].shape == (1,)
 
 
 def test_the_vector_may_be_somebody_elses_memory():
     vector = np.zeros(TRAINING.size(2, 1), dtype=np.int64)
     TRAINING.tally(2, 1, vector).note("diverged", 1, 1)
-    assert vector.tolist() == [0, 1, 0, 0, 0, 0, 0]
+    assert vector.tolist() == [0, 1, *[0] * 11]
 
 
 def test_the_sum_over_the_ranks_holds_what_each_of_them_noted():

@@ -39,7 +39,7 @@ WORKS = {
 
 
 def reference(task, work, params, order):
-    """The obvious loop: the delta and the mean loss of one site."""
+    """The obvious loop: the delta, the mean loss, and those of the first and the last batch, of one site."""
     model = task.build_model()
     vector_to_parameters(params.clone(), [p for p in model.parameters() if p.requires_grad])
     start = [p.detach().clone() for p in model.parameters()]
@@ -49,17 +49,19 @@ def reference(task, work, params, order):
         optimizer = torch.optim.AdamW(model.parameters(), betas=betas, eps=work.eps, **common)
     else:
         optimizer = torch.optim.SGD(model.parameters(), momentum=work.momentum, **common)
-    loss_sum = 0.0
+    loss_sum, losses = 0.0, []
     for first in range(0, len(order), work.batch_size):
         batch = order[first : first + work.batch_size]
         x = task.prepare(torch.from_numpy(task.train.inputs[batch]))
         loss = task.loss(model(x), torch.from_numpy(task.train.labels[batch]))
         loss_sum += loss.item() * len(batch)
+        losses.append(loss.item())
         pull = sum(((p - p0) ** 2).sum() for p, p0 in zip(model.parameters(), start, strict=True))
         optimizer.zero_grad()
         (loss + work.prox_mu / 2 * pull).backward()
         optimizer.step()
-    return flatten(model) - params, loss_sum / max(1, len(order))
+    ends = (losses[0], losses[-1]) if losses else (0.0, 0.0)
+    return flatten(model) - params, loss_sum / max(1, len(order)), ends
 
 
 def visits(site, num_visits, num_samples=60):
@@ -77,7 +79,7 @@ def one_thread():
 
 def trained(engine, params, sites):
     """The updates, with deltas that outlive the iteration."""
-    return [(u.site, u.delta.clone(), float(u.mean_loss), u.wall_s) for u in engine.train(params, sites)]
+    return [(u.site, u.delta.clone(), float(u.train_loss), u.wall_s) for u in engine.train(params, sites)]
 
 
 def build(name, task, work=WORKS["plain"]):
@@ -94,10 +96,20 @@ def test_an_engine_agrees_with_the_plain_loop_for_unequal_sites_and_ragged_batch
     updates = trained(build(name, task, work), params, UNEQUAL)
     assert [u[0] for u in updates] == [7, 2, 5, 4, 9]
     for (_, delta, mean_loss, wall_s), site in zip(updates, UNEQUAL, strict=True):
-        expected, expected_loss = reference(task, work, params, site.order)
+        expected, expected_loss, _ = reference(task, work, params, site.order)
         torch.testing.assert_close(delta, expected, rtol=1e-3, atol=2e-5)
         assert mean_loss == pytest.approx(expected_loss, rel=1e-4)
         assert wall_s >= 0
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_an_engine_tells_the_losses_of_the_first_batch_and_of_the_last(name, task):
+    """The first is the global model's own loss; a site of one batch has one loss, one without samples none."""
+    params = flatten(task.build_model())
+    for update, site in zip(build(name, task).train(params, UNEQUAL), UNEQUAL, strict=True):
+        ends = reference(task, WORKS["plain"], params, site.order)[2]
+        assert (update.loss_before, update.loss_after) == pytest.approx(ends, rel=1e-4)
+        assert len(site.order) > 8 or update.loss_before == update.loss_after
 
 
 @pytest.mark.parametrize("name", ENGINES)
@@ -247,7 +259,7 @@ def test_frozen_parameters_stay_and_do_not_travel(name, synthetic_task):
     params = flatten(build_model())
     (update,) = trained(build(name, task), params, [visits(1, 13)])
     assert update[1].shape == (30,)
-    expected, _ = reference(task, WORKS["plain"], params, visits(1, 13).order)
+    expected, *_ = reference(task, WORKS["plain"], params, visits(1, 13).order)
     torch.testing.assert_close(update[1], expected, rtol=1e-3, atol=1e-5)
 
 

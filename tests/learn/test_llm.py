@@ -236,7 +236,7 @@ def test_the_engines_agree_and_learn(model, adapter, workload, directory):
     losses, deltas = zip(
         *[
             zip(
-                *[(float(u.mean_loss), u.delta.clone()) for u in engine(task, WORK).train(params, SITES)],
+                *[(float(u.train_loss), u.delta.clone()) for u in engine(task, WORK).train(params, SITES)],
                 strict=True,
             )
             for engine in (ENGINES["sequential"], ENGINES["stacked"])

@@ -53,6 +53,9 @@ def _history(num_rounds: int, num_sites: int) -> History:
             train_loss=np.full(k, 2.0),
             train_wall_s=np.full(k, 0.01),
             status=np.zeros(k, dtype=np.int64),
+            loss_before=np.full(k, 2.5),
+            loss_after=np.full(k, 1.5),
+            update_norm=np.full(k, 3.0),
         )
         gain, round_s = np.array([0.1, 0.2, 0.2]), np.array([5.0, 5.0, 5.0])
         makespan_s = 10.0 * k + 1.0

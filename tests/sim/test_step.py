@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hpctrip.base.errors import InputError
 from hpctrip.sim.faults import Faults
 from hpctrip.sim.network import Network
-from hpctrip.sim.outcome import Outcome, Wall
+from hpctrip.sim.outcome import SITE_SIGNALS, Outcome, Wall
 from hpctrip.sim.policies import POLICIES, Decision, Policy
 from hpctrip.sim.power import POWER_MODELS
 from hpctrip.sim.rounds import Candidates, CohortRound, History, RoundRow, Status
@@ -57,6 +57,10 @@ def outcome(k, **others):
     known = {
         "diverged": np.zeros(k, dtype=bool),
         "train_loss": np.full(k, 2.0),
+        "loss_before": np.full(k, 2.5),
+        "loss_after": np.full(k, 1.5),
+        "site_update_norm": np.full(k, 3.0),
+        "mean_update_norm": 2.0,
         "train_wall_s": np.full(k, 0.5),
         "update_norm": 1.5,
         "eval_correct": 30,
@@ -265,7 +269,8 @@ def test_a_recorded_round_finished_again_is_the_same_row(simulation, seed, num_s
         k, seen = len(draft.cohort), int(rng.integers(2)) * 100
         known = Outcome(
             diverged=(rng.random(k) < 0.2) & (draft.timing.status == Status.ARRIVED),
-            train_loss=rng.uniform(0, 5, k),
+            **{name: rng.uniform(0, 5, k) for name in SITE_SIGNALS},
+            mean_update_norm=float(rng.random()),
             train_wall_s=rng.uniform(0.1, 9, k),
             update_norm=float(rng.random()),
             eval_correct=int(rng.integers(seen + 1)),

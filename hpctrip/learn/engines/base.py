@@ -34,15 +34,20 @@ class SiteUpdate:
     """[num_params] float32 on the engine's device: local minus global parameters. Valid until the next iteration."""
     magnitude: float
     """Largest magnitude in `delta`; NaN where there is one."""
-    mean_loss: float
+    train_loss: float
     """Mean over the visited samples of the training loss at the time of the visit."""
+    loss_before: float
+    """Mean loss of the first batch, before any step: that of the global model."""
+    loss_after: float
+    """Mean loss of the last batch, before the last step."""
     wall_s: float
     """Wall time of training this site (a block's time divided by samples, where sites train together)."""
 
     @property
     def usable(self) -> bool:
         """Did training stay within numbers that can be summed? False where it diverged."""
-        return abs(self.mean_loss) < LARGEST_UPDATE and self.magnitude < LARGEST_UPDATE
+        losses = self.train_loss, self.loss_before, self.loss_after
+        return all(abs(loss) < LARGEST_UPDATE for loss in losses) and self.magnitude < LARGEST_UPDATE
 
 
 class Engine(Protocol):

@@ -51,10 +51,10 @@ class Sequential:
         for site in sites:
             began = time.perf_counter()
             self.step.start(params, site.optimizer)
-            mean_loss = self._epochs(site)
+            losses = self._epochs(site)
             self.step.finish(params, self.delta)
             magnitude = largest(self.delta).item()
-            update = SiteUpdate(site.site, self.delta, magnitude, mean_loss, time.perf_counter() - began)
+            update = SiteUpdate(site.site, self.delta, magnitude, *losses, time.perf_counter() - began)
             if site.optimizer is not None and update.usable:  # a diverged site keeps what it had
                 self.step.save(site.optimizer)
             yield update
@@ -63,13 +63,19 @@ class Sequential:
         """Of one site, whatever the block."""
         return site_bytes(len(self.delta), self.work)
 
-    def _epochs(self, site: SiteWork) -> float:
-        """Visit the site's samples in order, in batches; the mean loss at the time of the visit."""
+    def _epochs(self, site: SiteWork) -> list[float]:
+        """Visit the site's samples in order, in batches; the mean loss at the time of the visit, and those of the first
+        and the last batch."""
         order = torch.tensor(site.order, dtype=torch.int64, device=self.device)
-        loss_sum = torch.zeros((), dtype=torch.float64, device=self.device)
+        losses = torch.zeros(3, dtype=torch.float64, device=self.device)
         for first in range(0, len(order), self.work.batch_size):
             batch = order[first : first + self.work.batch_size]
             # Prepared batch by batch: in the cache, a third of the time of the whole site at once, and memory bounded.
             inputs = self.task.prepare(self.inputs.index_select(0, batch))
-            loss_sum.add_(self.step(inputs, self.labels.index_select(0, batch)), alpha=len(batch))
-        return loss_sum.item() / max(1, len(order))
+            loss = self.step(inputs, self.labels.index_select(0, batch))
+            losses[0].add_(loss, alpha=len(batch))
+            losses[1 if first == 0 else 2] = loss
+        if len(order) <= self.work.batch_size:  # one batch is the first and the last
+            losses[2] = losses[1]
+        losses[0] /= max(1, len(order))
+        return losses.tolist()

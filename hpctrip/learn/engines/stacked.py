@@ -110,13 +110,13 @@ class Stacked:
         schedule = Schedule.of(sites, num_sites, self.work.batch_size, self.device)
         deltas = stack.train(params.detach(), schedule)
         # The host waits here for the device: once for all that it wants to know, not once a site.
-        loss_sums, magnitudes = torch.stack([stack.loss_sum, largest(deltas).double()]).tolist()
+        numbers = torch.stack([largest(deltas).double(), stack.loss_sum, *stack.ends]).tolist()
         num_visits = [len(site.order) for site in sites]
         wall_s = (time.perf_counter() - began) / max(1, sum(num_visits))
         return [
-            SiteUpdate(site.site, delta, magnitude, total / max(1, visits), wall_s * visits)
-            for site, delta, magnitude, total, visits in zip(
-                sites, deltas, magnitudes, loss_sums, num_visits, strict=False
+            SiteUpdate(site.site, delta, magnitude, total / max(1, visits), before, after, wall_s * visits)
+            for site, delta, visits, magnitude, total, before, after in zip(
+                sites, deltas, num_visits, *numbers, strict=False
             )
         ]
 
@@ -172,18 +172,23 @@ class Stack:
         }
         self.rule = RULES[work.optimizer](list(self.weights.values()), work)
         self.loss_sum = torch.zeros(num_sites, dtype=torch.float64, device=device)
+        self.ends = torch.zeros(2, num_sites, dtype=torch.float64, device=device)
+        """Mean losses of every site's first batch and of its last."""
+        self.begun = torch.zeros(num_sites, dtype=torch.bool, device=device)
         self.index = torch.zeros(num_sites, work.batch_size, dtype=torch.int64, device=device)
         self.weight = torch.zeros(num_sites, work.batch_size, device=device)
         self.run = (runner or engine.runner)(self._step)
 
     @torch.no_grad()
     def train(self, params: torch.Tensor, schedule: Schedule) -> torch.Tensor:
-        """Updates [S, num_params] of the sites of the schedule; `loss_sum` [S] then holds their losses."""
+        """Updates [S, num_params] of the sites of the schedule; `loss_sum` [S] and `ends` [2, S] then hold their
+        losses."""
         self.flat.copy_(params)
         for name, w in self.weights.items():
             w.copy_(self.anchor[name].expand(w.shape))
         self.rule.start()
-        self.loss_sum.zero_()
+        for numbers in (self.loss_sum, self.ends, self.begun):
+            numbers.zero_()
         for index, weight in zip(schedule.index, schedule.weight, strict=True):
             self.index.copy_(index)
             self.weight.copy_(weight)
@@ -203,6 +208,10 @@ class Stack:
             real = self.weight > 0
             self.loss_sum += torch.where(real, losses, 0).sum(1)
             active = real.any(1)
+            batch_loss = (losses.detach() * self.weight).sum(1).double()
+            self.ends[0].copy_(torch.where(active & ~self.begun, batch_loss, self.ends[0]))
+            self.ends[1].copy_(torch.where(active, batch_loss, self.ends[1]))
+            self.begun |= active
             # Every site still active is at the same step; what the rule keeps for a finished one, nobody reads.
             self.rule.begin_step()
             for i, ((name, w), gradient) in enumerate(zip(self.weights.items(), gradients, strict=True)):

@@ -1,0 +1,66 @@
+"""How alike the updates of a round's sites are: the noise-to-signal ratio nu of one site's update.
+
+Of N sites, those of a cohort train, with weights p_i (sum 1). Let d be the mean update of all N sites and s^2 the
+mean of |d_i - d|^2 over them. Training tells two numbers, A = sum p_i |d_i|^2 and B = |sum p_i d_i|^2. Where the k
+sites are drawn without replacement, with q = sum p_i^2 (N - k) / (N - 1), which is 0 where all take part, their
+expectations are
+
+    E A = |d|^2 + s^2        E B = |d|^2 + q s^2
+
+so that s^2 = (A - B) / (1 - q) and |d|^2 = (B - q A) / (1 - q) are unbiased: the estimators of McCandlish et al.
+2018, "An Empirical Model of Large-Batch Training", appendix A.1, with sites in place of samples, and with the
+correction for a finite population, as N sites are all there are. One round's |d|^2 may be negative, and a ratio of
+noisy numbers is biased, so each is smoothed over the rounds before nu = s^2 / |d|^2 is taken, as there."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+SMOOTHING = 0.8
+"""Weight of the past in the moving averages: some five rounds count."""
+_DEPTH = 64  # SMOOTHING^64 is below 1e-6
+
+
+class Estimate(NamedTuple):
+    """What one round tells."""
+
+    num_sites: int
+    """How many updates arrived."""
+    signal: float
+    """|d|^2, unbiased; NaN: not known."""
+    noise: float
+    """s^2, likewise."""
+
+
+def sampling(k: int | np.ndarray, num_sites: int) -> float | np.ndarray:
+    """(N - k) / (N - 1): what is left of the variance of a mean, because k of N sites are drawn without replacement."""
+    return (num_sites - k) / max(1, num_sites - 1)
+
+
+def estimate(norms: np.ndarray, weights: np.ndarray, mean_norm: float, num_sites: int) -> Estimate:
+    """That of a round in which updates of `norms` [m] counted with `weights` [m], sum 1, and whose
+    weighted mean has the norm `mean_norm`. NaN where fewer than two of the N sites' updates arrived."""
+    if len(norms) < 2:
+        return Estimate(len(norms), math.nan, math.nan)
+    mean_square, square_of_mean = float((weights * norms**2).sum()), mean_norm**2
+    shared = float((weights**2).sum()) * sampling(len(norms), num_sites)
+    if shared >= 1:
+        return Estimate(len(norms), math.nan, math.nan)
+    signal = (square_of_mean - shared * mean_square) / (1 - shared)
+    return Estimate(len(norms), signal, (mean_square - square_of_mean) / (1 - shared))
+
+
+def noise_ratio(rounds: Sequence[Estimate], smoothing: float = SMOOTHING) -> float:
+    """nu after `rounds`, oldest first: the moving average of the noise over that of the signal, in which a round counts
+    as much as it has sites. Rounds without an estimate are passed over; inf where no signal is left, NaN where nothing
+    is known."""
+    known = np.array([e for e in rounds[-_DEPTH:] if not math.isnan(e.signal)]).reshape(-1, 3)
+    if not len(known):
+        return math.nan
+    weights = known[:, 0] * smoothing ** np.arange(len(known))[::-1]
+    signal, noise = weights @ known[:, 1:]
+    return float(noise / signal) if signal > 0 else math.inf

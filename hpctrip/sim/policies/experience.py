@@ -1,0 +1,46 @@
+"""What the history tells of every site: when it last trained, with which loss, and how long it took."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from hpctrip.sim.rounds import History, Status
+
+_MOST_ROUNDS = 256
+"""So far back is looked; who has not trained since then counts as never having done so."""
+
+
+@dataclass(frozen=True)
+class Experience:
+    """Of the last time that each site's update arrived. Arrays [N]; NaN where it never did."""
+
+    age: np.ndarray
+    """Rounds since then, 0 for the last one; all rounds so far, at most 256, where it never did."""
+    loss: np.ndarray
+    """Mean training loss."""
+    num_samples: np.ndarray
+    """Samples trained on."""
+    return_s: np.ndarray
+    """Compute and communication time."""
+
+    @classmethod
+    def of(cls, history: History, num_sites: int) -> Self:
+        """That of a history, oldest round first, so that the newest stands."""
+        rows = history.rows[-_MOST_ROUNDS:]
+        age = np.full(num_sites, float(len(rows)))
+        loss, samples, seconds = (np.full(num_sites, np.nan) for _ in range(3))
+        for passed, row in zip(range(len(rows) - 1, -1, -1), rows, strict=True):
+            cohort, arrived = row.cohort, row.cohort.status == Status.ARRIVED
+            site = cohort.site[arrived]
+            age[site], loss[site] = passed, cohort.train_loss[arrived]
+            samples[site] = cohort.num_samples[arrived]
+            seconds[site] = (cohort.compute_s + cohort.comm_s)[arrived]
+        return cls(age, loss, samples, seconds)
+
+    @property
+    def seen(self) -> np.ndarray:
+        """Whose update has ever arrived, [N] bool."""
+        return ~np.isnan(self.return_s)

@@ -1,0 +1,72 @@
+"""As much progress per second as the measured noise promises, over every deadline that a round can have."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from pydantic import Field
+
+from hpctrip.sim.noise import SMOOTHING, noise_ratio, sampling
+from hpctrip.sim.policies.base import POLICIES, Decision, Policy
+from hpctrip.sim.policies.experience import Experience
+from hpctrip.sim.policies.ranking import best_first
+from hpctrip.sim.predict import prefix_round_s, return_s
+from hpctrip.sim.rounds import Candidates, History
+from hpctrip.sim.view import SiteView
+
+
+@POLICIES.add
+class Goodput(Policy):
+    """All sites that are back within the deadline T that maximises gain / T.
+
+    Sites are sorted once by when they return; within a deadline everybody who returns costs nothing more, so only N
+    deadlines matter. A cohort of worth m (its sites, of which one that has not trained lately counts more) brings
+
+        gain = 1 / (1 + noise_weight * nu * (N - m) / (N - 1) / m)
+
+    of the progress that all N sites would bring, where nu is the measured noise-to-signal ratio (sim/noise.py). The
+    form is that of McCandlish et al. 2018, Eq. 2.6, with sites in place of samples; `noise_weight` is below 1 because
+    steps here are shorter than the longest that the noise would allow. A cohort that trains again and again fits its
+    own data, its mean update shrinks, and nu grows: so small cohorts are left before they level off."""
+
+    kind = "goodput"
+    initial_noise: float = Field(5.0, gt=0, le=1e9)
+    """nu before anything is measured."""
+    measured: bool = True
+    """Whether nu is that of the training so far; false: it stays at `initial_noise`."""
+    smoothing: float = Field(SMOOTHING, ge=0, lt=1)
+    """Weight of the past in the averages that nu is made of."""
+    noise_weight: float = Field(0.2, gt=0, le=1e6)
+    """How much the noise of the mean update slows training down; 1: as with the best step length for it."""
+    coverage: float = Field(1.0, ge=0, le=1e6)
+    """How much more a site counts that has not trained for some rounds: 1 + coverage ln(1 + rounds); 0: no more."""
+    growth: float = Field(2.0, gt=1, le=1e9)
+    """By which factor a cohort may grow from one round to the next, at most, as nu is an estimate."""
+    min_sites: int = Field(2, ge=1, le=10_000_000)
+    """The smallest cohort: of one site alone no noise can be measured."""
+
+    def select(self, sites: SiteView, history: History, rng: np.random.Generator) -> Decision:
+        """Every deadline is a candidate: k sites, their gain, T and gain / T."""
+        order, num_sites = best_first(-return_s(sites)), len(sites)
+        round_s = prefix_round_s(sites, order, sites.clock)
+        most = num_sites if history.last is None else math.ceil(self.growth * history.last.num_sites)
+        usable = int(np.isfinite(round_s).sum())  # sites without power come last
+        most = max(1, min(most, usable))
+        k = np.arange(min(self.min_sites, most), most + 1)
+        worth = np.minimum(np.cumsum(self._worth(history, num_sites)[order]), num_sites)[k - 1]
+        gain = 1 / (1 + self.noise_weight * self._noise(history) * sampling(worth, num_sites) / worth)
+        candidates = Candidates(k, gain, round_s[k - 1], gain / round_s[k - 1])
+        return Decision(order[: candidates.vote], candidates)
+
+    def _noise(self, history: History) -> float:
+        nu = noise_ratio(history.estimates(), self.smoothing) if self.measured else math.nan
+        return self.initial_noise if math.isnan(nu) else min(max(nu, 0.0), _LARGEST_NOISE)
+
+    def _worth(self, history: History, num_sites: int) -> np.ndarray:
+        """What every site counts, [N]."""
+        return 1 + self.coverage * np.log1p(Experience.of(history, num_sites).age)
+
+
+_LARGEST_NOISE = 1e6
+"""Beyond it, no cohort but that of all sites has any gain."""

@@ -1,0 +1,102 @@
+"""What becomes of a site's power, as far as one can tell."""
+
+import numpy as np
+import pytest
+
+from hpctrip.base.errors import InputError
+from hpctrip.sim.forecast import FORECASTS, Past
+from hpctrip.sim.network import Network
+from hpctrip.sim.outcome import Outcome
+from hpctrip.sim.power import POWER_MODELS
+from hpctrip.sim.sites import SITES
+from hpctrip.sim.state import State
+from hpctrip.sim.throughput import THROUGHPUT_MODELS
+from hpctrip.sim.timing import Timing
+from hpctrip.sim.world import World
+
+HOUR_S = 3600.0
+
+
+def wave(times_s):
+    """The power of two sites: one follows the hours of the day, the other has one half."""
+    times_s = np.asarray(times_s, dtype=float)
+    return np.stack([0.5 + 0.4 * np.sin(2 * np.pi * times_s / 86400), np.full(times_s.shape, 0.5)], -1)
+
+
+def past(times_s):
+    times_s = np.asarray(times_s, dtype=float)
+    mean = lambda start_s, end_s: wave(np.linspace(start_s, end_s, 1001)).mean(0)  # noqa: E731
+    return Past(times_s[-1], wave(times_s[-1]), lambda: (times_s, wave(times_s)), mean)
+
+
+@pytest.mark.parametrize("kind", FORECASTS)
+def test_a_forecast_is_a_power_fraction_of_every_site_already_at_the_first_round(kind):
+    for seen in (past([0.0]), past(np.arange(0, 30) * HOUR_S)):
+        found = FORECASTS[kind]().power_fraction(seen, 600.0)
+        assert found.shape == (2,) and (found >= 0).all() and (found <= 1).all()
+        assert found[1] == pytest.approx(0.5)
+
+
+def test_smoothing_counts_an_observation_less_the_older_it_is():
+    found = FORECASTS["exponential"](memory_s=HOUR_S).power_fraction(past([0.0, 6 * HOUR_S]), 1.0)
+    weight = np.exp(-6)
+    assert found[0] == pytest.approx((0.5 * weight + 0.9) / (1 + weight))
+
+
+def test_the_daily_profile_learns_what_hours_bring_and_believes_nothing_before_a_day():
+    """On the third morning power rises, as it did on the two before."""
+    now_s = 2 * 86400 + 1.5 * HOUR_S
+    seen, truth = past(np.arange(0, now_s + 1, HOUR_S / 2)), wave(now_s + HOUR_S)[0]
+    errors = {
+        kind: abs(FORECASTS[kind](**fields).power_fraction(seen, 2 * HOUR_S)[0] - truth)
+        for kind, fields in [("persistence", {}), ("daily", {"weight": 1.0})]
+    }
+    assert errors["daily"] < 0.2 * errors["persistence"]
+    young = past(np.arange(0, 6 * HOUR_S, HOUR_S))
+    assert FORECASTS["daily"]().power_fraction(young, HOUR_S).tolist() == young.power.tolist()
+
+
+@pytest.fixture
+def traced(simulation):
+    """`traced(forecast)`: rounds of all of twelve sites on power that changes."""
+    world = World.build(
+        SITES["uniform"](num_sites=12, min_distance_m=0.0, max_distance_m=0.0),
+        Network(update_bytes=0.0),
+        POWER_MODELS["trace"](),
+        THROUGHPUT_MODELS["linear"](),
+        Timing(seconds_per_sample=10.0),
+        0.0,
+        seed=4,
+    )
+    return lambda forecast: simulation(world, forecast=FORECASTS[forecast]())
+
+
+def played(simulation, rounds=6):
+    state = State()
+    for _ in range(rounds):
+        draft = simulation.begin(state)
+        state, _ = simulation.finish(draft, Outcome.assumed(np.zeros(len(draft.cohort))))
+    return state.history.rows
+
+
+def test_a_policy_sees_the_forecast_and_its_error_is_recorded(traced):
+    errors = {kind: [row.forecast_error for row in played(traced(kind))] for kind in FORECASTS}
+    assert len({tuple(found) for found in errors.values()}) >= 3
+    assert (
+        errors["oracle"][0] == errors["persistence"][0]
+    )  # how long a round takes is not known before the first
+    assert np.mean(errors["oracle"][1:]) < 0.5 * np.mean(errors["persistence"][1:])
+
+
+def test_the_mean_power_between_two_times_weighs_every_step_by_its_length(traced):
+    world = traced("oracle").world
+    first, second = world.power_fraction(0.0), world.power_fraction(300.0)
+    assert world.mean_power_fraction(200.0, 500.0) == pytest.approx(first / 3 + 2 * second / 3)
+    assert world.mean_power_fraction(10.0, 10.0).tolist() == first.tolist()
+    assert world.mean_power_fraction(0.0, 30 * 86400.0).shape == (12,)
+
+
+def test_a_forecast_that_is_none_is_refused(traced, monkeypatch):
+    monkeypatch.setattr(FORECASTS["daily"], "power_fraction", lambda self, past, span_s: past.power + 1)
+    with pytest.raises(InputError, match=r"forecast.kind = 'daily'.*power fractions"):
+        traced("daily").begin(State())

@@ -1,0 +1,50 @@
+"""How alike the updates of a cohort are: estimates without bias, and their smoothing."""
+
+import math
+
+import numpy as np
+import pytest
+
+from hpctrip.sim.noise import Estimate, estimate, noise_ratio
+
+RNG = np.random.default_rng(7)
+UPDATES = RNG.normal(0.3, 1.0, (12, 40))
+"""Of 12 sites, 40 parameters each."""
+MEAN = UPDATES.mean(0)
+SIGNAL = float(MEAN @ MEAN)
+NOISE = float(((UPDATES - MEAN) ** 2).sum(1).mean())
+
+
+def told(cohort, weights=None):
+    updates = UPDATES[cohort]
+    weights = np.full(len(cohort), 1 / len(cohort)) if weights is None else weights
+    mean = weights @ updates
+    return estimate(np.linalg.norm(updates, axis=1), weights, float(np.linalg.norm(mean)), len(UPDATES))
+
+
+@pytest.mark.parametrize("k", [2, 5, 11])
+def test_over_all_cohorts_of_a_size_the_estimates_are_right_on_average(k):
+    found = np.array([told(RNG.permutation(12)[:k]) for _ in range(20_000)])
+    spread = found.std(0) / np.sqrt(len(found))
+    assert abs(found[:, 1].mean() - SIGNAL) < 4 * spread[1]
+    assert abs(found[:, 2].mean() - NOISE) < 4 * spread[2]
+
+
+def test_all_sites_together_tell_both_numbers_exactly():
+    whole = told(np.arange(12))
+    assert (whole.signal, whole.noise) == pytest.approx((SIGNAL, NOISE))
+
+
+def test_one_update_tells_nothing_and_neither_does_a_cohort_that_one_site_outweighs_wholly():
+    assert math.isnan(told(np.array([3])).signal)
+    assert math.isnan(estimate(np.array([]), np.array([]), 0.0, 12).noise)
+    assert math.isnan(estimate(np.ones(2), np.array([1.0, 0.0]), 1.0, 10**9).signal) is False
+
+
+def test_the_ratio_is_that_of_the_moving_averages_in_which_large_rounds_count_more():
+    rounds = [Estimate(2, 1.0, 8.0), Estimate(1, math.nan, math.nan), Estimate(6, 2.0, 4.0)]
+    weights = np.array([0.5 * 2, 6])
+    assert noise_ratio(rounds, 0.5) == pytest.approx((weights @ [8, 4]) / (weights @ [1, 2]))
+    assert noise_ratio(rounds, 0.0) == pytest.approx(2.0)
+    assert noise_ratio([Estimate(3, -0.1, 5.0)]) == math.inf
+    assert math.isnan(noise_ratio([])) and math.isnan(noise_ratio(rounds[1:2]))

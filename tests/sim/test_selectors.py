@@ -1,0 +1,154 @@
+"""The policies that use what training tells, on histories whose every number is known."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from hpctrip.base.rng import stream
+from hpctrip.sim.policies import POLICIES
+from hpctrip.sim.policies.base import Decision
+from hpctrip.sim.policies.experience import Experience
+from hpctrip.sim.rounds import History
+
+RNG = np.random.default_rng
+
+
+@pytest.fixture
+def told(history):
+    """`told(({site: loss}, signal, noise), ...)`: one round for each, in which these sites trained."""
+
+    def build(*rounds):
+        rows = []
+        plain = history(*[(len(losses), 0, None) for losses, _, _ in rounds])
+        for (losses, signal, noise), row in zip(rounds, plain.rows, strict=True):
+            cohort = replace(
+                row.cohort,
+                site=np.array(list(losses)),
+                train_loss=np.array(list(losses.values()), dtype=float),
+            )
+            rows.append(replace(row, cohort=cohort, signal=signal, noise=noise))
+        return History(tuple(rows))
+
+    return build
+
+
+def select(kind, sites, past=None, seed=0, **fields):
+    past = past or History()
+    return POLICIES[kind](**fields).select(sites, past, stream(seed, "policy", 1 + len(past)))
+
+
+def test_experience_is_that_of_the_last_time_that_a_site_trained(told):
+    past = told(({0: 9.0, 1: 8.0}, 1.0, 1.0), ({1: 5.0, 3: 4.0}, 1.0, 1.0), ({3: 2.0}, 1.0, 1.0))
+    known = Experience.of(past, 5)
+    assert known.age.tolist() == [2, 1, 3, 0, 3]
+    assert np.array_equal(known.loss, [9, 5, np.nan, 2, np.nan], equal_nan=True)
+    assert known.seen.tolist() == [True, True, False, True, False]
+
+
+# goodput
+
+
+def test_goodput_takes_everybody_who_is_back_within_the_deadline_of_the_best_gain_per_second(view):
+    """Two sites after 10 s, four after 11 s, one after 100 s: with nu = 5 and a weight of 1, worth counted alone."""
+    sites = view(np.ones(7), [9, 9, 10, 10, 10, 10, 99], work_s=np.ones(7))
+    found = select("goodput", sites, noise_weight=1.0)
+    k = np.arange(2, 8)
+    gain = 1 / (1 + 5 * (7 - k) / 6 / k)
+    assert found.candidates.k.tolist() == k.tolist() and found.candidates.gain == pytest.approx(gain)
+    assert found.candidates.round_s == pytest.approx([10, 11, 11, 11, 11, 100])
+    assert found.cohort.tolist() == [0, 1, 2, 3, 4, 5]
+
+
+def test_goodput_takes_more_sites_the_noisier_their_updates_are(view, told):
+    sites, trained = view(np.ones(40), np.linspace(5, 60, 40)), dict.fromkeys(range(20), 1.0)
+    pasts = [told((trained, 1.0, nu)) for nu in (0.0, 3.0, 30.0, 1e3)]
+    sizes = [len(select("goodput", sites, past, coverage=0.0).cohort) for past in pasts]
+    assert sizes == sorted(sizes) and sizes[0] == 2 and sizes[-1] > 2 * sizes[1]
+    blind = [select("goodput", sites, told((trained, 1.0, nu)), measured=False).cohort for nu in (0.0, 1e3)]
+    assert blind[0].tolist() == blind[1].tolist()
+
+
+def test_goodput_grows_no_faster_than_it_may_and_all_at_once_where_no_signal_is_left(view, told):
+    sites, past = view(np.ones(40), np.linspace(5, 60, 40)), told(({0: 1.0, 1: 1.0, 2: 1.0}, -1.0, 4.0))
+    assert len(select("goodput", sites, past).cohort) == 6
+    assert len(select("goodput", sites, past, growth=100.0, coverage=0.0).cohort) == 40
+
+
+def test_goodput_waits_longer_for_a_site_that_has_not_trained_for_long(view, told):
+    """Five of twelve sites are near, one is back a little later. After ten rounds without it, it counts for more."""
+    sites = view(np.ones(12), [9] * 5 + [11] + [99] * 6, work_s=np.ones(12))
+    near = dict.fromkeys(range(5), 1.0)
+    past = told(*[(near, 1.0, 6.0)] * 10)
+    assert 5 not in select("goodput", sites, past, coverage=0.0, noise_weight=0.5).cohort
+    assert 5 in select("goodput", sites, past, coverage=3.0, noise_weight=0.5).cohort
+
+
+def test_goodput_asks_nobody_without_power_while_others_have_some(view, told):
+    sites = view([1, 1, 0, 1, 0], [1, 2, 1, 3, 1])
+    past = told((dict.fromkeys(range(5), 1.0), -1.0, 5.0))
+    assert sorted(select("goodput", sites, past).cohort.tolist()) == [0, 1, 3]
+    assert len(select("goodput", view([0, 0], [1, 1])).cohort) == 1
+
+
+# the field's selectors
+
+
+def test_fedcs_takes_as_many_as_keep_the_deadline_and_never_nobody(view):
+    sites = view(np.ones(4), [30, 10, 50, 20], work_s=np.full(4, 5.0))
+    assert select("fedcs", sites, deadline_s=36.0).cohort.tolist() == [1, 3, 0]
+    assert select("fedcs", sites, deadline_s=1.0).cohort.tolist() == [1]
+    shared = replace(
+        sites, link_s=12.0
+    )  # three transfers take 36 s of the link, and the last has 5 s of work before
+    assert select("fedcs", shared, deadline_s=36.0).cohort.tolist() == [1, 3]
+    assert len(select("fedcs", sites, deadline_s=900.0, fraction=0.5).cohort) == 2
+
+
+def test_power_of_choice_takes_the_largest_losses_of_those_it_draws_and_the_unknown_first(view, told):
+    sites, past = view(np.ones(5), np.ones(5)), told(({0: 1.0, 1: 3.0, 2: 2.0, 3: 0.5}, 1.0, 1.0))
+    assert select("power-of-choice", sites, past, k=3, candidates=5).cohort.tolist() == [4, 1, 2]
+    picked = [
+        select("power-of-choice", sites, past, seed, k=1, candidates=2).cohort[0] for seed in range(200)
+    ]
+    assert set(picked) == {4, 1, 2, 0}  # site 3 is never the larger of two
+
+
+def test_tifl_draws_a_tier_of_one_speed_and_no_slow_one_without_credits(view, told):
+    sites = view(np.ones(6), [1, 2, 30, 31, 90, 91])
+    drawn = [tuple(sorted(select("tifl", sites, seed=s, k=2, tiers=3).cohort)) for s in range(60)]
+    assert set(drawn) == {(0, 1), (2, 3), (4, 5)}
+    past = told(({2: 9.0, 3: 9.0}, 1.0, 1.0), ({4: 9.0, 5: 9.0}, 1.0, 1.0))
+    spent = [sorted(select("tifl", sites, past, s, k=2, tiers=3, credits=1).cohort) for s in range(20)]
+    assert all(cohort == [0, 1] for cohort in spent)
+
+
+def test_tifl_prefers_the_tier_that_does_worst(view, told):
+    sites, past = view(np.ones(4), [1, 2, 30, 31]), told((dict(enumerate([1.0, 1.0, 7.0, 7.0])), 1.0, 1.0))
+    slow = sum(3 in select("tifl", sites, past, s, k=2, tiers=2).cohort for s in range(300))
+    assert 160 < slow < 240  # two thirds
+
+
+def test_oort_explores_by_speed_first_and_exploits_large_losses_later(view, told):
+    sites = view(np.ones(6), [1, 1, 1, 1, 1, 1000])
+    first = [select("oort", sites, seed=s, k=2).cohort for s in range(100)]
+    assert sum(5 in cohort for cohort in first) < 10
+    losses = dict(enumerate([1.0, 8.0, 1.0, 7.9, 1.0, 8.0]))
+    late = told(*[(losses, 1.0, 1.0)] * 100)
+    for seed in range(20):  # all are known, and site 5 is too slow for its loss to matter
+        assert sorted(select("oort", sites, late, seed, k=2, straggler_penalty=5.0).cohort) == [1, 3]
+
+
+def test_oort_is_more_patient_once_rounds_bring_less(told):
+    falling = told(*[({0: 9.0 - i}, 1.0, 1.0) for i in range(6)])
+    rising = told(*[({0: 1.0 + i}, 1.0, 1.0) for i in range(6)])
+    oort = POLICIES["oort"](pacer_rounds=2)
+    assert oort._percentile(falling) == 30 + 2 * 10 and oort._percentile(rising) == 30
+
+
+@pytest.mark.parametrize("kind", ["goodput", "oort", "fedcs", "power-of-choice", "tifl", "first-back"])
+def test_a_selector_decides_after_rounds_in_which_nobody_arrived(kind, view, told):
+    past = told(({1: 1.0, 0: 2.0}, np.nan, np.nan))
+    lost = tuple(replace(row, cohort=replace(row.cohort, status=np.full(2, 3))) for row in past.rows)
+    found = select(kind, view(np.ones(12), np.ones(12)), History(lost))
+    assert isinstance(found, Decision) and len(found.cohort)
