@@ -159,10 +159,7 @@ class Host:
         num_params = len(params)
         update = mean_update(total[:num_params])
         self.mean_update_norm = 0.0
-        tail = total[num_params:].cpu().numpy()
-        diverged = (
-            TRAINING.tally(len(assignment.cohort), self.ranks.size, tail).integers["diverged"].astype(bool)
-        )
+        diverged = diverged_sites(assignment, total[num_params:], self.ranks.size)
         left = float(assignment.weights[~diverged].sum())
         if left == 0:
             return params
@@ -187,3 +184,9 @@ class Host:
         self.energy.lap("evaluate")
         self.energy.note(tally)
         return tally.vector
+
+
+def diverged_sites(assignment: Assignment, tail: torch.Tensor, num_ranks: int) -> np.ndarray:
+    """Whose training diverged, bool [k], from the counters at the end of the sum over all ranks."""
+    tally = TRAINING.tally(len(assignment.cohort), num_ranks, tail.cpu().numpy())
+    return tally.integers["diverged"].astype(bool)
