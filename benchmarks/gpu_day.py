@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -35,8 +36,8 @@ from gpu.parts import ENGINES, PARTS, PROGRAM  # noqa: E402
 from gpu.rows import Written  # noqa: E402
 from gpu.targets import faults, targets, winners  # noqa: E402
 
-AHEAD = ("torch", "hpctrip.learn.engines", "hpctrip.learn.evaluate", "shapes", "torch.profiler")
-"""Imported once, before the parts are forked."""
+AHEAD = ("torch", "hpctrip.learn.engines", "hpctrip.learn.evaluate", "shapes", "hpctrip.library")
+"""Imported once, before the parts are forked; what is not there is left to the parts that need it."""
 
 
 def main(arguments: Iterable[str] | None = None) -> int:
@@ -152,4 +153,5 @@ def parser() -> argparse.ArgumentParser:
 
 if __name__ == "__main__":
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # the running part ends, too
     sys.exit(main())

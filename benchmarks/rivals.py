@@ -17,16 +17,17 @@ class PlainLoop:
     def __init__(self, task: Task, work: LocalWork, device: str):
         self.task, self.work, self.device = task, work, device
         self.model = task.build_model().to(device)
+        self.trained = [p for p in self.model.parameters() if p.requires_grad]
         self.inputs = torch.from_numpy(task.train.inputs).to(device)
         self.labels = torch.from_numpy(task.train.labels).to(device)
 
     def train(self, params: torch.Tensor, sites: list[SiteWork]) -> list[torch.Tensor]:
         """The deltas [num_params] of the sites."""
         deltas = []
-        trained = [p for p in self.model.parameters() if p.requires_grad]
         for site in sites:
-            torch.nn.utils.vector_to_parameters(params.clone(), trained)
-            optimizer = self._optimizer(trained)
+            for p, start in zip(self.trained, params.split([p.numel() for p in self.trained]), strict=True):
+                p.data.copy_(start.view(p.shape))  # in place: cuDNN wants an LSTM's weights where they were
+            optimizer = self._optimizer()
             for batch in torch.from_numpy(site.order).to(self.device).split(self.work.batch_size):
                 optimizer.zero_grad()
                 outputs = self.model(self.task.prepare(self.inputs[batch]))
@@ -35,6 +36,6 @@ class PlainLoop:
             deltas.append(flatten(self.model) - params)
         return deltas
 
-    def _optimizer(self, trained: list[torch.nn.Parameter]) -> torch.optim.Optimizer:
+    def _optimizer(self) -> torch.optim.Optimizer:
         kind = {"sgd": torch.optim.SGD, "adamw": torch.optim.AdamW}[self.work.optimizer]
-        return kind(trained, lr=self.work.lr, weight_decay=self.work.weight_decay or 0.0)
+        return kind(self.trained, lr=self.work.lr, weight_decay=self.work.weight_decay or 0.0)

@@ -38,7 +38,7 @@ def rounds(setting: Setting, report: Report, shapes: tuple[str, ...], num_sites:
     time.sleep(measured_s / 2 or 0.01)
     idle_w = (joules() - used) / (time.perf_counter() - began)
     report.row("watts", idle_w, contender="idle", device=setting.device)
-    for name in shapes:
+    for name in shapes[:1] if setting.small else shapes:
         case = Case.of(name, 3 if setting.small else num_sites, setting)
         contenders = {
             "plain": (1, lambda case=case: plain_round(case, setting.device)),

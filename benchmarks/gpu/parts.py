@@ -22,7 +22,7 @@ LLM = ("transformers", "peft")
 def _speed(shape: str, num_sites: int, seconds: float) -> Part:
     purpose = f"{shape}, {num_sites} sites: plain loop, sequential, stacked in blocks of 8 to 128; evaluation"
     arguments = (("shape", shape), ("num_sites", num_sites))
-    return Part(f"speed-{shape}-{num_sites}", "speed:engines", seconds, purpose, arguments)
+    return Part(f"speed-{shape}-{num_sites}", "gpu.speed:engines", seconds, purpose, arguments)
 
 
 def _limit(shape: str, seconds: float) -> Part:
@@ -30,23 +30,26 @@ def _limit(shape: str, seconds: float) -> Part:
         f"{shape}, 100 sites: profile of a round, share of the peak, launches, gathers, waits of the host"
     )
     arguments = (("shape", shape), ("num_sites", 100), ("block", 32))
-    return Part(f"limit-{shape}", "limit:round_of", seconds, purpose, arguments)
+    return Part(f"limit-{shape}", "gpu.limit:round_of", seconds, purpose, arguments)
 
 
 def _rounds(shape: str, num_sites: int | None, seconds: float) -> Part:
     purpose = f"{shape}: whole rounds and their shares, beside the plain loop and pfl where it is carried"
     arguments = (("shape", shape), ("num_sites", num_sites))
-    return Part(f"rounds-{shape}", "runs:rounds", seconds, purpose, arguments, PROGRAM)
+    return Part(f"rounds-{shape}", "gpu.runs:rounds", seconds, purpose, arguments, PROGRAM)
 
 
 def _agree(name: str, shapes: tuple[str, ...], seconds: float, needs: tuple[str, ...] = ()) -> Part:
     purpose = f"{', '.join(shapes)}: stacked and sequential here against a CPU, CUDA graphs on and off"
-    return Part(name, "correctness:engines", seconds, purpose, (("shapes", shapes),), needs)
+    return Part(name, "gpu.correctness:engines", seconds, purpose, (("shapes", shapes),), needs)
 
 
 PARTS = (
     Part(
-        "machine", "speed:machine", 8, "what the device can do at best: products, copies, launches, waiting"
+        "machine",
+        "gpu.speed:machine",
+        8,
+        "what the device can do at best: products, copies, launches, waiting",
     ),
     _agree("agree-cnn", ("W1s", "W1", "W4", "FLUTE"), 20),
     _speed("W1s", 100, 30),
@@ -54,7 +57,7 @@ PARTS = (
     _rounds("FLUTE", None, 45),
     Part(
         "devices",
-        "runs:devices",
+        "gpu.runs:devices",
         20,
         "a checkpoint of the GPU resumed on the CPU, and the reverse",
         (),
@@ -64,7 +67,7 @@ PARTS = (
     _limit("W1", 12),
     Part(
         "memory",
-        "correctness:memory",
+        "gpu.correctness:memory",
         15,
         "W1, 64 sites: the GPU's memory runs out for real, and fewer sites train at once",
         (("shape", "W1"), ("num_sites", 64)),
@@ -72,19 +75,19 @@ PARTS = (
     _agree("agree-others", ("W2", "KWT-1"), 20),
     Part(
         "precisions",
-        "correctness:precisions",
+        "gpu.correctness:precisions",
         12,
         "W1s, W1, KWT-1: tf32 and bfloat16 against float32",
         (("shapes", ("W1s", "W1", "KWT-1")),),
     ),
-    Part("accuracies", "runs:accuracies", 25, "ten rounds in each precision", (), (*PROGRAM, *GLYPHS)),
+    Part("accuracies", "gpu.runs:accuracies", 25, "ten rounds in each precision", (), (*PROGRAM, *GLYPHS)),
     _speed("W2", 20, 35),
     _speed("KWT-1", 20, 35),
     _rounds("W1s", 100, 35),
-    Part("nccl", "nccl:exchange", 15, "NCCL adds up updates, with one member and with one a GPU"),
+    Part("nccl", "gpu.nccl:exchange", 15, "NCCL adds up updates, with one member and with one a GPU"),
     Part(
         "energy",
-        "energy:rounds",
+        "gpu.energy:rounds",
         45,
         "W1s, W1, 100 sites: joules of a round, samples per joule",
         (("shapes", ("W1s", "W1")), ("num_sites", 100), ("block", 32)),
@@ -97,14 +100,16 @@ PARTS = (
     _agree("agree-lora", ("LoRA",), 15, LLM),
     Part(
         "qlora",
-        "runs:qlora",
+        "gpu.runs:qlora",
         30,
         "a small Llama by QLoRA beside LoRA",
         (),
         (*PROGRAM, *LLM, "tokenizers"),
         needs_gpu=("bitsandbytes",),
     ),
-    Part("nccl-mpi", "runs:nccl_by_mpi", 25, "the program under mpirun over NCCL", (), PROGRAM, ("mpirun",)),
+    Part(
+        "nccl-mpi", "gpu.runs:nccl_by_mpi", 25, "the program under mpirun over NCCL", (), PROGRAM, ("mpirun",)
+    ),
     _rounds("W1", 100, 40),
     _rounds("W4", None, 40),
 )

@@ -42,7 +42,7 @@ def devices(setting: Setting, report: Report) -> None:
     whole = _run(folder, "whole", here, num_rounds)
     first = np.load(folder / "params.npy")
     change = np.linalg.norm(_params(whole) - first)
-    for number, (before, after) in enumerate([(here, here), (here, other), (other, here)]):
+    for number, (before, after) in enumerate(dict.fromkeys([(here, here), (here, other), (other, here)])):
         half = _run(folder, f"half-{number}", before, num_rounds // 2)
         changed = {"stop.max_rounds": num_rounds, "ranks.device": after}
         resumed = hpctrip.resume(half.path, overrides=changed, plugins=[PLUGIN], quiet=True)
