@@ -17,7 +17,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -26,6 +25,7 @@ import click
 import pandas as pd
 import tomli_w
 import torch
+from ceilings import best_rate, copy_bytes, gemm_flops
 from rich.console import Console
 from rich.table import Table
 
@@ -84,33 +84,6 @@ def table(frame: pd.DataFrame) -> Table:
         head = row.kind, str(row.hosts), str(row.sites), f"{row.round_s:.3f}", f"{row.efficiency:.2f}"
         result.add_row(*head, *phases, f"{row.idle_fraction:.0%}")
     return result
-
-
-def best_rate(work: Callable[[], object], amount: float, device: str, repeats: int = 5) -> float:
-    """The largest amount per second of some repetitions."""
-    best_s = float("inf")
-    for _ in range(repeats):
-        began = time.perf_counter()
-        work()
-        if device != "cpu":
-            torch.cuda.synchronize()
-        best_s = min(best_s, time.perf_counter() - began)
-    return amount / best_s
-
-
-def gemm_flops(device: str = "cpu", n: int = 1536) -> float:
-    """Floating-point operations a second in a float32 matrix product, one thread on a CPU."""
-    torch.set_num_threads(1)
-    a, b = torch.randn(n, n, device=device), torch.randn(n, n, device=device)
-    return best_rate(lambda: a @ b, 2.0 * n**3, device)
-
-
-def copy_bytes(device: str = "cpu", megabytes: int = 256) -> float:
-    """Bytes a second read and written by a copy that no cache holds."""
-    torch.set_num_threads(1)
-    a = torch.zeros(megabytes << 18, device=device)
-    b = torch.empty_like(a)
-    return best_rate(lambda: b.copy_(a), 2.0 * a.nbytes, device)
 
 
 def at_once(work: Callable[[], float], processes: int) -> float:

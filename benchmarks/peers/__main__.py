@@ -11,37 +11,27 @@ memory; writes rounds.csv and peers.png.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
 import sys
-import threading
 import time
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import click
 import matplotlib
 import numpy as np
 import pandas as pd
-import tomli_w
 import torch
+from cases import write_case
 from common import SHAPES, Shape
+from contest import check_equal, contenders, run_once
 from rich.console import Console
 from rich.table import Table
 
-from hpctrip.app.aggregator import Aggregator
-from hpctrip.app.experiment import read_input
-from hpctrip.app.host import Host
-from hpctrip.base.rng import stream
 from hpctrip.learn.data.cached import cache_dir
-from hpctrip.ranks.serial import SerialRanks
-from hpctrip.record.reader import open_run
-from hpctrip.sim.outcome import Outcome
-from hpctrip.sim.state import State
 
-HERE, ROOT = Path(__file__).parent, Path(__file__).parents[2]
 PEERS = {"flower": "flwr[simulation]==1.41.0", "pfl": "pfl[pytorch]==0.6.0"}
 LIMITS = {  # hpctrip's sequential engine may take at most this share of the peer's round (CPU, two cores, two hosts)
     "W1": {"flower": 0.62, "pfl": 0.75},
@@ -50,10 +40,6 @@ LIMITS = {  # hpctrip's sequential engine may take at most this share of the pee
     "W4tiny": {"flower": 0.1, "pfl": 0.5},
 }
 OURS = "hpctrip sequential"
-TOLERANCE = 1e-2
-"""Of the change that the first round makes to the parameters. On W1 and W1s, sums in another order (channels-last, two
-threads) move it by up to 0.2 %; one of 20 sites that visits its samples backwards makes 2 %, one missing batch 3 %.
-Over more rounds rounding grows: where a maximum of pooling changes its place, a whole gradient moves."""
 
 
 def install(folder: Path, name: str) -> Path:
@@ -72,141 +58,6 @@ def install(folder: Path, name: str) -> Path:
         subprocess.run([*pip, PEERS[name]], check=True)
         stamp.write_text(wanted)
     return python
-
-
-def write_case(folder: Path, name: str, shape: Shape, num_rounds: int) -> None:
-    """Data, input file, and what hpctrip will draw from its seed: initial weights and sample orders."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "case.json").write_text(json.dumps(asdict(shape)))
-    for part, size in (("train", shape.num_sites * shape.samples), ("test", shape.test_samples)):
-        draw = stream(0, f"peers/{part}")
-        np.save(folder / f"{part}_images.npy", draw.integers(256, size=(size, 28, 28), dtype=np.uint8))
-        np.save(folder / f"{part}_labels.npy", draw.integers(62, size=size))
-    everyone = shape.cohort == shape.num_sites
-    tables = {
-        "name": name,
-        "plugins": [str(HERE / "plugin.py")],
-        "sites": {"num_sites": shape.num_sites},
-        "workload": {"kind": "peers", "folder": str(folder)},
-        "partition": {"kind": "iid", "samples_per_site": shape.samples},
-        "policy": {"kind": "all"} if everyone else {"kind": "random", "k": shape.cohort},
-        "train": {"lr": shape.lr, "batch_size": shape.batch_size},
-        "server": {"kind": "fedavg-kept"},
-        "stop": {"target_accuracy": 1.0, "max_rounds": num_rounds},
-    }
-    path = folder / "hpctrip.toml"
-    path.write_text(tomli_w.dumps(tables))
-    experiment = read_input([str(path)]).experiment
-    task, ranks = experiment.workload.task(0), SerialRanks()
-    host = Host(experiment, experiment.num_sites(), task, ranks, torch.device("cpu"))
-    np.save(folder / "params.npy", host.initial_params.numpy())
-    simulation, state, orders = Aggregator(host).simulation, State(), []
-    for _ in range(num_rounds):
-        draft = simulation.begin(state)
-        orders.append([host.site_work(int(site), draft.round).order for site in draft.cohort])
-        state, _ = simulation.finish(draft, Outcome.assumed(np.ones(len(draft.cohort))))
-    np.save(folder / "orders.npy", np.array(orders))
-
-
-def contenders(
-    peers: dict[str, Path], case: Path, cohort: int, num_rounds: int, num_hosts: int
-) -> dict[str, list[str]]:
-    """Command lines by name; each writes REPORT.npy and, but for hpctrip, REPORT.json."""
-    here = [str(case), "REPORT", str(num_rounds)]
-    torchrun = ["-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={num_hosts}"]
-    hpctrip = [
-        "mpirun",
-        "-n",
-        str(num_hosts + 1),
-        sys.executable,
-        "-m",
-        "hpctrip",
-        str(case / "hpctrip.toml"),
-    ]
-    hpctrip += ["--out", "REPORT.h5", "--overwrite", "-o"]
-    block = min(32, -(-cohort // num_hosts))
-    return {
-        "plain loop": [sys.executable, str(HERE / "plain.py"), *here],
-        "flower": [str(peers["flower"]), str(HERE / "flower.py"), *here, str(num_hosts)],
-        "pfl": [str(peers["pfl"]), *torchrun, str(HERE / "pfl_research.py"), *here],
-        OURS: [*hpctrip, 'engine.name="sequential"'],
-        "hpctrip stacked": [*hpctrip, f'engine={{name="stacked", sites_per_block={block}}}'],
-    }
-
-
-def run_once(command: list[str], report: Path) -> tuple[list[float], float]:
-    """Seconds of every round after the first, and the peak memory in MB of all its processes together."""
-    env = os.environ | {"PEERS_PARAMS": str(report.with_suffix(".npy")), "RAY_worker_niceness": "0"}
-    env |= {"FLWR_TELEMETRY_ENABLED": "0", "RAY_USAGE_STATS_ENABLED": "0", "PYTHONUNBUFFERED": "1"}
-    env["PYTHONPATH"] = str(ROOT) if command[0] == "mpirun" else ""
-    command = [part.replace("REPORT", str(report)) for part in command]
-    with open(report.with_suffix(".log"), "w") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=env, cwd=report.parent)
-        peak_mb = PeakMemory(process.pid)
-        code = process.wait()
-    if code:
-        raise click.ClickException(f"{command} ended with code {code}; see {log.name}")
-    if command[0] == "mpirun":
-        rows = open_run(report.with_suffix(".h5")).rounds
-        seconds = list(rows["wall_s"])
-    else:
-        seconds = json.loads(report.with_suffix(".json").read_text())["seconds"]
-    return seconds[1:], peak_mb.stop()
-
-
-class PeakMemory:
-    """The largest sum of the proportional set sizes (shared pages counted once) of a process and its descendants."""
-
-    def __init__(self, pid: int):
-        self.pid, self.peak_kb, self.ended = pid, 0, threading.Event()
-        self.thread = threading.Thread(target=self._watch, daemon=True)
-        self.thread.start()
-
-    def stop(self) -> float:
-        """The peak in MB."""
-        self.ended.set()
-        self.thread.join()
-        return self.peak_kb / 1e3
-
-    def _watch(self) -> None:
-        # once a second: reading it costs the kernel some milliseconds a process
-        while not self.ended.wait(1.0):
-            self.peak_kb = max(self.peak_kb, sum(map(_pss_kb, self._family())))
-
-    def _family(self) -> list[int]:
-        children: dict[int, list[int]] = {}
-        for stat in Path("/proc").glob("[0-9]*/stat"):
-            try:
-                parent = int(stat.read_text().rpartition(")")[2].split()[1])
-            except OSError:
-                continue
-            children.setdefault(parent, []).append(int(stat.parent.name))
-        family = [self.pid]
-        for pid in family:
-            family += children.get(pid, [])
-        return family
-
-
-def _pss_kb(pid: int) -> int:
-    try:
-        text = Path(f"/proc/{pid}/smaps_rollup").read_text()
-    except OSError:
-        return 0
-    return next((int(line.split()[1]) for line in text.splitlines() if line.startswith("Pss:")), 0)
-
-
-def check_equal(reports: dict[str, Path], initial: np.ndarray) -> None:
-    """All contenders have trained the same model, else there is nothing to compare."""
-    results = {name: np.load(path.with_suffix(".npy")) for name, path in reports.items()}
-    reference, *others = results
-    changes = np.linalg.norm(results[reference] - initial, axis=1)  # by the first round; by all
-    for name in others:
-        first, last = np.linalg.norm(results[name] - results[reference], axis=1) / changes
-        click.echo(f"{name} is {first:.2%} from {reference} after the first round, {last:.2%} after the last")
-        if not first < TOLERANCE:
-            raise click.ClickException(
-                f"{name} has trained another model (bound {TOLERANCE:.0%}): nothing to compare"
-            )
 
 
 def measure(

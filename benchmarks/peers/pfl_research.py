@@ -1,14 +1,17 @@
 """pfl-research in as many processes as torchrun starts, over gloo: pfl_research.py CASE REPORT ROUNDS.
+Started without torchrun it is one process; where that sees a GPU, it trains there.
 
 At its best: one process of one thread a core, raw data in memory, no evaluation of every user before and after its
-training, the held-out data shared out over the processes.
+training, the held-out data shared out over the processes and on the GPU.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+from functools import partial
 from itertools import product
+from operator import methodcaller
 
 import torch
 import torch.nn.functional as F
@@ -22,6 +25,7 @@ from pfl.callback.central_evaluation import CentralEvaluationCallback
 from pfl.data.federated_dataset import FederatedDataset
 from pfl.data.pytorch import PyTorchTensorDataset
 from pfl.hyperparam.base import NNEvalHyperParams, NNTrainHyperParams
+from pfl.internal.ops.pytorch_ops import get_default_device
 from pfl.metrics import Metrics, Weighted
 from pfl.model.pytorch import PyTorchModel
 
@@ -74,12 +78,13 @@ def main(folder: str, report_path: str, num_rounds: str) -> None:
         local_optimizer_create=torch.optim.SGD,
         central_optimizer=torch.optim.SGD(trainable.parameters(), lr=1.0),
     )
+    on_device = partial(map, methodcaller("to", get_default_device()))
     visits = product(range(int(num_rounds)), range(shape.cohort))
     training = FederatedDataset(
-        lambda visit: PyTorchTensorDataset(case.site_data(*visit)), lambda: next(visits)
+        lambda visit: PyTorchTensorDataset(tuple(on_device(case.site_data(*visit)))), lambda: next(visits)
     )
     evaluation = CentralEvaluationCallback(
-        PyTorchTensorDataset(case.test), NNEvalHyperParams(local_batch_size=EVAL_BATCH)
+        PyTorchTensorDataset(tuple(on_device(case.test))), NNEvalHyperParams(local_batch_size=EVAL_BATCH)
     )
     stopwatch = Stopwatch(Report(report_path))
     FederatedAveraging().run(
@@ -96,7 +101,7 @@ def main(folder: str, report_path: str, num_rounds: str) -> None:
         ),
         callbacks=[evaluation, stopwatch],
     )
-    if os.environ["RANK"] == "0":
+    if os.environ.get("RANK", "0") == "0":
         stopwatch.report.close()
     sys.stdout.flush()
     os._exit(0)  # one exit in five aborts otherwise, in the threads that gloo leaves behind

@@ -60,11 +60,11 @@ class KeptFedAvg(FedAvg):
     def step(self, params, slots, update):
         """As FedAvg."""
         after = super().step(params, slots, update)
-        _kept[1:] = [after]
+        _kept[2:] = [after]  # the first call is the trial before the first round
         return after
 
 
 @atexit.register
 def _save() -> None:
-    if _kept and "PEERS_PARAMS" in os.environ:
-        np.save(os.environ["PEERS_PARAMS"], [_kept[0].numpy(), _kept[-1].numpy()])
+    if len(_kept) > 1 and "PEERS_PARAMS" in os.environ:
+        np.save(os.environ["PEERS_PARAMS"], [_kept[1].cpu().numpy(), _kept[-1].cpu().numpy()])

@@ -50,7 +50,7 @@ class Stacked:
     """
 
     name = "stacked"
-    sites_per_block = 32
+    sites_per_block = 32  # not measured on a GPU yet: benchmarks/gpu_day.py names the fastest of each shape
 
     def __init__(
         self,

@@ -1,0 +1,115 @@
+"""All parts, the worthiest first: where time runs out, the last ones are left out.
+
+The seconds are estimates for one H100 from counts of steps and launches; nothing of it has been timed on a GPU yet.
+What each part really took is the metric `part_wall_s` of results.csv.
+"""
+
+from __future__ import annotations
+
+from gpu.conductor import Part
+
+ENGINES = ("torch", "numpy", "pydantic")
+"""What every part imports."""
+PROGRAM = (
+    *("mpi4py", "h5py", "pandas", "safetensors", "tomli_w", "click", "rich", "pooch", "requests", "filelock"),
+    *("soundfile", "threadpoolctl"),
+)
+"""What whole runs of hpctrip import besides; mpi4py needs no MPI library."""
+GLYPHS = ("matplotlib", "PIL")
+LLM = ("transformers", "peft")
+
+
+def _speed(shape: str, num_sites: int, seconds: float) -> Part:
+    purpose = f"{shape}, {num_sites} sites: plain loop, sequential, stacked in blocks of 8 to 128; evaluation"
+    arguments = (("shape", shape), ("num_sites", num_sites))
+    return Part(f"speed-{shape}-{num_sites}", "gpu.speed:engines", seconds, purpose, arguments)
+
+
+def _limit(shape: str, seconds: float) -> Part:
+    purpose = (
+        f"{shape}, 100 sites: profile of a round, share of the peak, launches, gathers, waits of the host"
+    )
+    arguments = (("shape", shape), ("num_sites", 100), ("block", 32))
+    return Part(f"limit-{shape}", "gpu.limit:round_of", seconds, purpose, arguments)
+
+
+def _rounds(shape: str, num_sites: int | None, seconds: float) -> Part:
+    purpose = f"{shape}: whole rounds and their shares, beside the plain loop and pfl where it is carried"
+    arguments = (("shape", shape), ("num_sites", num_sites))
+    return Part(f"rounds-{shape}", "gpu.runs:rounds", seconds, purpose, arguments, PROGRAM)
+
+
+def _agree(name: str, shapes: tuple[str, ...], seconds: float, needs: tuple[str, ...] = ()) -> Part:
+    purpose = f"{', '.join(shapes)}: stacked and sequential here against a CPU, CUDA graphs on and off"
+    return Part(name, "gpu.correctness:engines", seconds, purpose, (("shapes", shapes),), needs)
+
+
+PARTS = (
+    Part(
+        "machine",
+        "gpu.speed:machine",
+        8,
+        "what the device can do at best: products, copies, launches, waiting",
+    ),
+    _agree("agree-cnn", ("W1s", "W1", "W4", "FLUTE"), 20),
+    _speed("W1s", 100, 30),
+    _speed("W1", 100, 40),
+    _rounds("FLUTE", None, 45),
+    Part(
+        "devices",
+        "gpu.runs:devices",
+        20,
+        "a checkpoint of the GPU resumed on the CPU, and the reverse",
+        (),
+        PROGRAM,
+    ),
+    _limit("W1s", 12),
+    _limit("W1", 12),
+    Part(
+        "memory",
+        "gpu.correctness:memory",
+        15,
+        "W1, 64 sites: the GPU's memory runs out for real, and fewer sites train at once",
+        (("shape", "W1"), ("num_sites", 64)),
+    ),
+    _agree("agree-others", ("W2", "KWT-1"), 20),
+    Part(
+        "precisions",
+        "gpu.correctness:precisions",
+        12,
+        "W1s, W1, KWT-1: tf32 and bfloat16 against float32",
+        (("shapes", ("W1s", "W1", "KWT-1")),),
+    ),
+    Part("accuracies", "gpu.runs:accuracies", 25, "ten rounds in each precision", (), (*PROGRAM, *GLYPHS)),
+    _speed("W2", 20, 35),
+    _speed("KWT-1", 20, 35),
+    _rounds("W1s", 100, 35),
+    Part("nccl", "gpu.nccl:exchange", 15, "NCCL adds up updates, with one member and with one a GPU"),
+    Part(
+        "energy",
+        "gpu.energy:rounds",
+        45,
+        "W1s, W1, 100 sites: joules of a round, samples per joule",
+        (("shapes", ("W1s", "W1")), ("num_sites", 100), ("block", 32)),
+        needs_gpu=("pynvml",),
+    ),
+    _speed("FLUTE", 10, 12),
+    _speed("W4", 1000, 30),
+    _speed("W1s", 20, 15),
+    _speed("W1", 20, 15),
+    _agree("agree-lora", ("LoRA",), 15, LLM),
+    Part(
+        "qlora",
+        "gpu.runs:qlora",
+        30,
+        "a small Llama by QLoRA beside LoRA",
+        (),
+        (*PROGRAM, *LLM, "tokenizers"),
+        needs_gpu=("bitsandbytes",),
+    ),
+    Part(
+        "nccl-mpi", "gpu.runs:nccl_by_mpi", 25, "the program under mpirun over NCCL", (), PROGRAM, ("mpirun",)
+    ),
+    _rounds("W1", 100, 40),
+    _rounds("W4", None, 40),
+)
