@@ -50,8 +50,7 @@ class Host:
         self.experiment, self.task, self.ranks = experiment, task, ranks
         self.device, self.hosts_kind = device, hosts_kind
         self.seed = experiment.seed
-        self.wall = Wall()
-        self.energy = Energy()
+        self.wall, self.energy = Wall(), Energy()
         self.work = experiment.train
         # torch's own generator initialises models; its seed derives from a named stream like all randomness
         torch.manual_seed(int(stream(self.seed, "init").integers(2**63)))
@@ -160,8 +159,7 @@ class Host:
         update = mean_update(total[:num_params])
         self.mean_update_norm = 0.0
         diverged = diverged_sites(assignment, total[num_params:], self.ranks.size)
-        left = float(assignment.weights[~diverged].sum())
-        if left == 0:
+        if (left := float(assignment.weights[~diverged].sum())) == 0:
             return params
         if diverged.any():
             update /= left

@@ -11,13 +11,11 @@ from hpctrip.base.errors import InputError
 from hpctrip.sim.accounts import ENERGY_ONLY, Bill, Billing, Meter
 from hpctrip.sim.faults import NO_FAULTS, Faults, FaultSchedule
 from hpctrip.sim.network import Network
-from hpctrip.sim.power import PowerModel, PowerSupply
+from hpctrip.sim.power import PowerModel, PowerSupply, mean_fraction
 from hpctrip.sim.rounds import Status
 from hpctrip.sim.sites import SiteLaw
 from hpctrip.sim.throughput import Throughput
 from hpctrip.sim.timing import LONGEST_ROUND_S, RoundTiming, Timing
-
-_MOST_STEPS = 288
 
 
 @dataclass(frozen=True)
@@ -104,18 +102,8 @@ class World:
         return np.where(self.faults.outages.down(clock_s), 0.0, power)
 
     def mean_power_fraction(self, start_s: float, end_s: float) -> np.ndarray:
-        """The mean of P_i(t) between two times, [N]; that at `start_s` where they are one. Of more than a day of
-        five-minute steps, evenly spaced samples."""
-        first, last = start_s // self.supply.step_s, end_s // self.supply.step_s
-        if first == last:  # a supply that never changes has one step
-            return self.power_fraction(start_s)
-        edges = np.arange(first + 1, last + 1) * self.supply.step_s
-        if len(edges) >= _MOST_STEPS:
-            edges = np.linspace(start_s, end_s, _MOST_STEPS)[1:-1]
-        edges = np.concatenate([[start_s], edges, [end_s]])
-        spans_s = np.diff(edges)
-        power = np.stack([self.power_fraction(middle) for middle in (edges[:-1] + edges[1:]) / 2])
-        return spans_s @ power / spans_s.sum()
+        """The mean of P_i(t) between two times, [N]; that at `start_s` where they are one."""
+        return mean_fraction(self.power_fraction, self.supply.step_s, start_s, end_s)
 
     def throughput_of(self, power_fraction: np.ndarray) -> np.ndarray:
         """What the power of each site is worth, [N]: share of its throughput at full power; 0 without power."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
@@ -78,3 +79,23 @@ class SteadySupply:
 
 
 POWER_MODELS = Registry("power model", default="uniform")
+
+_MOST_STEPS = 288
+"""A day of five-minute steps."""
+
+
+def mean_fraction(
+    fraction: Callable[[float], np.ndarray], step_s: float, start_s: float, end_s: float
+) -> np.ndarray:
+    """The mean between two times, [N], of `fraction(t)`, which holds within each step; that at `start_s` where they are
+    one. Of more than _MOST_STEPS steps, evenly spaced samples."""
+    first, last = start_s // step_s, end_s // step_s
+    if first == last:  # a supply that never changes has one step
+        return fraction(start_s)
+    edges = np.arange(first + 1, last + 1) * step_s
+    if len(edges) >= _MOST_STEPS:
+        edges = np.linspace(start_s, end_s, _MOST_STEPS)[1:-1]
+    edges = np.concatenate([[start_s], edges, [end_s]])
+    spans_s = np.diff(edges)
+    found = np.stack([fraction(middle) for middle in (edges[:-1] + edges[1:]) / 2])
+    return spans_s @ found / spans_s.sum()
