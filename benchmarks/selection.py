@@ -48,7 +48,7 @@ def main() -> None:
     for num_sites in (100, 100_000):
         for power in ("uniform", "trace"):
             state = after(simulation(num_sites, power, "static"), 50)
-            for kind in ("powertrip", "static", "random", "highest-power", "fixed-radius"):
+            for kind in ("powertrip", "goodput", "oort", "static", "random", "highest-power", "fixed-radius"):
                 decides, times_ms = simulation(num_sites, power, kind), []
                 for _ in range(repeats):
                     began = time.perf_counter()

@@ -138,7 +138,7 @@ class Host:
         magnitude = update.magnitude if self.experiment.compression.lossless else None
         if not self.partial.add(arriving, weight, magnitude):
             return None
-        return torch.linalg.vector_norm(arriving, dtype=torch.float64)
+        return torch.linalg.vector_norm(arriving)
 
     def sites_per_block(self, num_sites: int) -> int:
         """Of a round that trains so many sites. Fixed blocks are cut once, from all N."""

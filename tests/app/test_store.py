@@ -121,6 +121,20 @@ def test_the_same_run_again_trains_nothing(first, store, tmp_path, trained, caps
     assert (tmp_path / "again.h5.ckpt0").exists()  # the model is here too, to go on from
 
 
+@pytest.mark.parametrize("kind", ["goodput", "oort"])
+def test_a_policy_that_looks_at_what_training_tells_decides_alike_over_rounds_that_are_taken(
+    kind, tmp_path, trained
+):
+    lines = [f"policy.kind={kind}"] + (["policy.k=3"] if kind == "oort" else [])
+    alone = run(tmp_path / "alone.h5", *lines)
+    run(tmp_path / "first.h5", *lines, store=tmp_path / "store", rounds=4)
+    trained.clear()
+    taken = run(tmp_path / "taken.h5", *lines, store=tmp_path / "store")
+    assert trained == [5, 6] and taken.meta["stored_rounds"] == 4
+    assert diff(alone, taken) == [] and taken.cohorts["update_norm"].gt(0).all()
+    assert taken.rounds["signal"].notna().all()
+
+
 def test_a_run_in_another_world_with_the_same_cohorts_trains_nothing(first, store, tmp_path, trained):
     alone = run(tmp_path / "alone.h5", *OTHER_WORLD)
     assert trained == [1, 2, 3, 4, 5, 6]

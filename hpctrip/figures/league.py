@@ -1,0 +1,211 @@
+"""Policies against each other over many scenarios: time-to-accuracy as a ratio to a baseline's, and to hindsight's.
+
+A scenario is all of an input but its seed, its policy and its forecast. In each, the hours of a policy are divided by
+those of the baseline with the same seed (geometric mean over seeds), and by those of the best fixed cohort in
+hindsight: of the runs of `static` and of `first-back` with a fixed k, the k of the smallest mean. A dot is a scenario;
+the bar is the geometric mean over scenarios with its 95 % interval (Student t over logarithms). A seed that did not
+reach the target counts with all the time it spent, so that ratio is a bound and its dot is open.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+
+import click
+import numpy as np
+import pandas as pd
+
+from hpctrip.base.errors import InputError
+from hpctrip.base.identity import differing, identity, without
+from hpctrip.figures.common import intervals, reading, style
+from hpctrip.figures.common.plot import Drawing, aligned, figure
+from hpctrip.figures.common.sources import RUNS
+from hpctrip.record.reader import Run
+
+FIXED = ("static", "first-back")
+HINDSIGHT = "best fixed"
+APART = ("seed", "policy", "forecast", "label", "name")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A policy in a scenario: seconds by seed, and whether each seed reached the target."""
+
+    spent_s: dict[int, float]
+    reached: bool
+
+    def ratio(self, base: Entry) -> float:
+        """Geometric mean of the times over the base's, over the seeds that both have; NaN where they have none."""
+        both = self.spent_s.keys() & base.spent_s.keys()
+        return (
+            math.exp(np.mean([math.log(self.spent_s[s] / base.spent_s[s]) for s in both]))
+            if both
+            else math.nan
+        )
+
+    @property
+    def mean_s(self) -> float:
+        """Over its seeds; inf where one did not reach the target."""
+        return float(np.mean(list(self.spent_s.values()))) if self.reached else math.inf
+
+
+@figure(
+    RUNS,
+    click.Option(
+        ["--baseline"], default="powertrip", show_default=True, help="The policy that others are divided by."
+    ),
+)
+def plot(runs: Sequence[Run], baseline: str = "powertrip") -> Drawing:
+    """Every policy over all scenarios in which it and the baseline ran."""
+    scenarios = entries(runs)
+    table = pd.DataFrame(
+        [row for name, found in scenarios.items() for row in ratios(name, found, baseline)],
+        columns=["scenario", "policy", "ratio", "is", "ratio_to_best_fixed", "best_fixed", "is_win"],
+    )
+    if table.empty:
+        raise InputError(
+            "the runs", f"have no scenario in which {baseline} ran", "give them, or name another --baseline"
+        )
+    order = table.groupby("policy")["ratio"].median().sort_values().index.tolist()
+    rows = [summary(policy, table[table["policy"] == policy]) for policy in order]
+    picture = style.figure(1.3 + 0.31 * len(order))
+    axes = picture.subplots()
+    axes.axvline(1, color="black", linewidth=0.8)
+    for y, policy in enumerate(order):
+        own = table[table["policy"] == policy]
+        for ratio, how in zip(own["ratio"], own["is"], strict=True):
+            face = "black" if how == "exact" else "white"
+            axes.plot(ratio, y, "o", color="black", markersize=3, markerfacecolor=face, markeredgewidth=0.6)
+        mean, low, high = geometric(own["ratio"])
+        axes.plot([mean, mean], [y - 0.28, y + 0.28], color=style.BLUE, linewidth=2)
+        if np.isfinite(low):
+            axes.plot([low, high], [y, y], color=style.BLUE, linewidth=1.2)
+    axes.set_xscale("log")
+    axes.set_yticks(range(len(order)), order)
+    axes.set_ylim(len(order) - 0.5, -0.5)
+    axes.set_xlabel(f"Time-to-accuracy over that of {baseline}")
+    style.grid(axes, "x")
+    style.heading(picture, reading.provenance(runs))
+    head = ("policy", "scenarios", "mean ratio (95 %)", "worst", "wins", f"to {HINDSIGHT} (95 %)", "worst")
+    return Drawing(picture, table, [*aligned(head, rows), *(f"scenario {name}" for name in scenarios)])
+
+
+def entries(runs: Sequence[Run]) -> dict[str, dict[str, Entry]]:
+    """{scenario: {policy: entry}}, in the order of first appearance."""
+    cells: dict[str, dict[str, list[Run]]] = defaultdict(lambda: defaultdict(list))
+    names = policies(runs)
+    for run, name in zip(runs, names, strict=True):
+        scenario = without(run.settings, [*APART, *run.meta["policy_keys"]])
+        cells[identity(scenario)][name].append(run)
+    titled = [(_title([run for group in found.values() for run in group]), found) for found in cells.values()]
+    return {
+        f"{number}: {title}".rstrip(": "): {name: _entry(group) for name, group in found.items()}
+        for number, (title, found) in enumerate(titled, 1)
+    }
+
+
+def policies(runs: Sequence[Run]) -> list[str]:
+    """What to call the policy of each run: its kind, and the keys in which runs of this kind differ."""
+    settings = [
+        {key: value for key, value in run.settings.items() if key.startswith(("policy.", "forecast."))}
+        for run in runs
+    ]
+    telling = {
+        run.meta["policy"]: differing(
+            [s for s, other in zip(settings, runs, strict=True) if other.meta["policy"] == run.meta["policy"]]
+        )
+        for run in runs
+    }
+    return [
+        " ".join(
+            [run.meta["policy"]]
+            + [
+                f"{key.removeprefix('policy.')}={own[key]}"
+                for key in telling[run.meta["policy"]]
+                if own.get(key) is not None
+            ]
+        )
+        for run, own in zip(runs, settings, strict=True)
+    ]
+
+
+def _title(runs: Sequence[Run]) -> str:
+    """What the labels of a scenario's runs begin with, in whole words."""
+    labels = [run.meta["label"].split() for run in runs]
+    common = takewhile(lambda words: len(set(words)) == 1, zip(*labels, strict=False))
+    return " ".join(words[0] for words in common)
+
+
+def _entry(runs: Sequence[Run]) -> Entry:
+    spent_s, reached = {}, True
+    for run in runs:
+        time_s = run.time_to(float(run.meta["target_accuracy"]))
+        if not math.isfinite(time_s):
+            time_s, reached = float(run.rounds["clock_s"].iloc[-1]), False
+        spent_s[int(run.meta["seed"])] = time_s
+    return Entry(spent_s, reached)
+
+
+def ratios(scenario: str, found: dict[str, Entry], baseline: str) -> list[tuple]:
+    """The rows of one scenario; none where the baseline did not run."""
+    if baseline not in found:
+        return []
+    fixed = {name: entry for name, entry in found.items() if name.split()[0] in FIXED}
+    best = min(fixed, key=lambda name: fixed[name].mean_s, default="")
+    shown = {name: entry for name, entry in found.items() if name not in fixed}
+    if best:
+        shown[HINDSIGHT] = fixed[best]
+    to_base = {name: entry.ratio(found[baseline]) for name, entry in shown.items()}
+    winner = min((name for name in shown if name != HINDSIGHT), key=to_base.__getitem__)
+    return [
+        (
+            scenario,
+            name,
+            to_base[name],
+            _how(entry, found[baseline]),
+            entry.ratio(fixed[best]) if best else math.nan,
+            best,
+            name == winner,
+        )
+        for name, entry in shown.items()
+    ]
+
+
+def _how(entry: Entry, base: Entry) -> str:
+    """What a ratio is, where one of both did not reach the target."""
+    if entry.reached and base.reached:
+        return "exact"
+    return "at most" if entry.reached else "at least" if base.reached else "unknown"
+
+
+def geometric(values: pd.Series) -> tuple[float, float, float]:
+    """Geometric mean of ratios, and its 95 % interval (NaN: of one value)."""
+    mean, half = intervals.mean_and_interval(np.log(values[values > 0]))
+    return math.exp(mean), math.exp(mean - half), math.exp(mean + half)
+
+
+def summary(policy: str, own: pd.DataFrame) -> tuple[str, ...]:
+    """The line of one policy."""
+    hindsight = own["ratio_to_best_fixed"].dropna()
+    told = _said(hindsight) if len(hindsight) else "-"
+    worst = f"{hindsight.max():.3g}" if len(hindsight) else "-"
+    bounds = (own["is"] != "exact").sum()
+    count = f"{len(own)} ({bounds} bounds)" if bounds else str(len(own))
+    return (
+        policy,
+        count,
+        _said(own["ratio"]),
+        f"{own['ratio'].max():.3g}",
+        str(own["is_win"].sum()),
+        told,
+        worst,
+    )
+
+
+def _said(values: pd.Series) -> str:
+    mean, low, high = geometric(values)
+    return f"{mean:.3g} ({low:.3g} to {high:.3g})" if math.isfinite(low) else f"{mean:.3g}"

@@ -1,0 +1,68 @@
+"""The league: ratios to a baseline and to the best fixed cohort in hindsight, scenario by scenario."""
+
+import pandas as pd
+import pytest
+
+from hpctrip.base.errors import InputError
+from hpctrip.figures import league
+from hpctrip.record.reader import open_runs
+
+
+@pytest.fixture
+def scenarios(make_run):
+    """Two scenarios of two seeds; the target is reached after three rounds of so many hours each."""
+
+    def build(hours, **others):
+        for update_bytes in (1e9, 5e9):
+            for seed in (0, 1):
+                for (policy, k), (near, far) in hours.items():
+                    yield make_run(
+                        f"{policy}{k}-{update_bytes:g}-{seed}",
+                        policy,
+                        hours=(near if update_bytes < 2e9 else far) * (1 + seed),
+                        seed=seed,
+                        label=f"{update_bytes / 1e9:g} GB {policy} {k}",
+                        update_bytes=update_bytes,
+                        policy_keys={"k": k} if k else None,
+                        **others,
+                    )
+
+    return build
+
+
+HOURS = {("powertrip", 0): (1, 2), ("goodput", 0): (0.5, 2.2), ("static", 3): (2, 4), ("static", 5): (1, 8)}
+
+
+def test_each_ratio_is_to_the_baseline_and_to_the_best_k_of_its_own_scenario(scenarios, drawn, tmp_path):
+    lines = drawn(league, *scenarios(HOURS))
+    table = pd.read_csv(tmp_path / "out.csv").set_index(["scenario", "policy"])
+    ratio = table["ratio"].to_dict()
+    assert ratio[("1: 1 GB", "goodput")] == pytest.approx(0.5)
+    assert ratio[("2: 5 GB", "goodput")] == pytest.approx(1.1)
+    assert table.loc[("1: 1 GB", "goodput"), ["best_fixed", "ratio_to_best_fixed"]].tolist() == [
+        "static k=5",
+        0.5,
+    ]
+    assert table.loc[("2: 5 GB", "goodput"), "ratio_to_best_fixed"] == pytest.approx(2.2 / 4)
+    assert table["is_win"].groupby("policy").sum().to_dict() == {
+        "best fixed": 0,
+        "goodput": 1,
+        "powertrip": 1,
+    }
+    assert lines[1].startswith("goodput 2 0.742")
+
+
+def test_what_did_not_reach_its_target_makes_a_bound(scenarios, make_run):
+    runs = [
+        *scenarios({("powertrip", 0): (1, 1)}),
+        make_run("slow", "oort", accuracy=(0.1, 0.2, 0.3), update_bytes=1e9),
+    ]
+    table = league.plot(open_runs(runs)).table.set_index("policy")
+    assert table.loc["oort", "is"] == "at least"
+    assert table.loc["powertrip", "is"].tolist() == ["exact"] * 2
+
+
+def test_without_the_baseline_there_is_no_league(scenarios):
+    runs = open_runs(list(scenarios({("goodput", 0): (1, 1)})))
+    with pytest.raises(InputError, match="have no scenario in which powertrip ran"):
+        league.plot(runs)
