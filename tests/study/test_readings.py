@@ -1,6 +1,8 @@
 """Which claims survive which reading: grids in which not all goes with all, and verdicts by reading."""
 
+import pandas as pd
 import pytest
+import tomli_w
 from small_study import BASE
 from test_claims import late, seeds
 
@@ -96,3 +98,17 @@ def test_table_page_and_picture_have_every_claim_under_every_reading(survey):
         "| clock",
     ]
     assert drawn(survey).image().startswith(b"\x89PNG")
+
+
+def test_a_study_of_readings_ends_with_its_table_and_picture(hpctrip, tmp_path):
+    (tmp_path / "base.toml").write_text(BASE)
+    (tmp_path / "some.toml").write_text(tomli_w.dumps(READINGS))
+    ended = hpctrip("study", tmp_path / "some.toml", "--out", tmp_path / "out", "--jobs", "1")
+    assert ended.code == 0, ended.err
+    folder = tmp_path / "out/some"
+    table = pd.read_csv(folder / "readings.csv", keep_default_na=False)
+    assert set(table["reading"]) == {"defaults", "log", "clock"}
+    of_static = table[table["claim"] == "PowerTrip takes less time than static optimal"]
+    assert set(of_static["ordering"]) <= {"undecided", "not run"}  # one seed decides nothing
+    assert (folder / "readings.png").read_bytes().startswith(b"\x89PNG")
+    assert (folder / "readings.md").exists() and f"picture: {folder / 'readings.png'}" in ended.out
