@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import TypeAdapter
 from pydantic.fields import FieldInfo
 
-from hpctrip.base.component import Component, named_tables, registry_of
+from hpctrip.base.component import Component, Registry, named_tables, registry_of
 from hpctrip.base.identity import is_neutral
 from hpctrip.base.units import spelled
 
@@ -155,12 +155,40 @@ def _keys(fields: dict[str, FieldInfo], defaults: Component | None) -> Iterator[
         default = (
             getattr(defaults, name) if defaults is not None else field.get_default(call_default_factory=True)
         )
-        table = component_of(field)
+        table, registry = component_of(field), registry_of(field)
+        if registry is not None:
+            yield from _keys_by_kind(name, field, registry)
+            continue
         if table is None:
             yield _key(name, field, default)
             continue
         for key in keys_of(table, default if isinstance(default, Component) else None):
             yield replace(key, path=(name, *key.path), neutral=key.neutral or is_neutral(field))
+
+
+def _keys_by_kind(name: str, field: FieldInfo, registry: Registry) -> Iterator[Key]:
+    """Of a table within a table that has several kinds: its kind, and every key once, which says whose it is."""
+    kinds = sorted(registry)
+    yield Key(
+        path=(name, "kind"),
+        choices=tuple(map(toml_value, kinds)),
+        default=toml_value(registry.default),
+        may_be_absent=True,
+        bounds="",
+        dimension="",
+        neutral=is_neutral(field),
+        meaning=" ".join((field.description or "").split()),
+    )
+    found: dict[tuple[str, ...], dict[str, Key]] = {}
+    for kind in kinds:
+        for key in keys_of(registry[kind]):
+            found.setdefault(key.path, {})[kind] = key
+    for path, by_kind in found.items():
+        key = by_kind.get(registry.default, next(iter(by_kind.values())))
+        others = [f"{other}: {k.default}" for other, k in by_kind.items() if k.default != key.default]
+        told = ", ".join(by_kind) + (f"; default of {', '.join(others)}" if others else "")
+        neutral = key.neutral or is_neutral(field)
+        yield replace(key, path=(name, *path), neutral=neutral, meaning=f"{key.meaning} ({told})".strip())
 
 
 def _key(name: str, field: FieldInfo, default: Any) -> Key:

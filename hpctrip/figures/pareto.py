@@ -72,9 +72,9 @@ def plot(runs: Sequence[Run], target: float | None = None) -> Drawing:
     for axes, panel in zip(picture.subplots(1, len(panels), squeeze=False).flat, panels, strict=True):
         draw(axes, panel, table)
         axes.set_ylabel(
-            f"Simulated hours to {reading.percent(target)} accuracy" if panel is panels[0] else ""
+            f"Simulated hours\nto {reading.percent(target)} accuracy" if panel is panels[0] else ""
         )
-    style.heading(picture, reading.provenance(runs, unlike) + _synthetic(runs, panels))
+    style.heading(picture, reading.provenance(runs, unlike) + _notes(runs, panels, table))
     handles, labels = picture.axes[0].get_legend_handles_labels()
     style.legend_below(picture, list(zip(handles, labels, strict=True)))
     return Drawing(picture, table, _lines(table, panels))
@@ -134,13 +134,14 @@ def _bar(half_width: float) -> float | None:
     return half_width if np.isfinite(half_width) else None
 
 
-def _synthetic(runs: Sequence[Run], panels: Sequence[Panel]) -> str:
-    """What of the signals is made up, in words for the heading."""
+def _notes(runs: Sequence[Run], panels: Sequence[Panel], table: pd.DataFrame) -> str:
+    """What of the signals is made up, and what open points are, in words for the heading."""
     signals = {"carbon_g": "carbon", "cost": "price"}
     named = [signals[panel.column] for panel in panels if panel.column in signals]
     made_up = [name for name in named if any(name in run.meta["synthetic_signals"] for run in runs)]
     said = f"; synthetic {' and '.join(made_up)}" if made_up else ""
-    return said + "; *: open, the target was not reached by every seed"
+    missed = (table["num_reached"] < table["num_seeds"]).any()
+    return said + ("; *: open, the target was not reached by every seed" if missed else "")
 
 
 def _lines(table: pd.DataFrame, panels: Sequence[Panel]) -> list[str]:

@@ -72,7 +72,7 @@ def test_carbon_and_money_have_panels_where_they_are_known(make_run):
         "Carbon (kg CO2)",
         "Price (GBP)",
     ]
-    assert "synthetic carbon;" in drawing.picture.get_suptitle().replace("\n", " ")
+    assert "synthetic carbon" in drawing.picture.get_suptitle().replace("\n", " ")
     assert drawing.table[["kwh", "kg", "cost"]].iloc[0].tolist() == pytest.approx([3, 1.5, 0.75])
 
 
