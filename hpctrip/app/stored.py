@@ -82,7 +82,3 @@ class Stored:
 
 def _toml(value: Any) -> str:
     return "absent" if value is None else repr(value)
-
-
-def _toml(value: Any) -> str:
-    return "absent" if value is None else repr(value)
