@@ -1,4 +1,4 @@
-"""Policies against each other over many scenarios: time-to-accuracy as a ratio to a baseline's, and to hindsight's.
+"""Policies over many scenarios, as ratios of time.
 
 A scenario is all of an input but its seed, its policy and its forecast. In each, the hours of a policy are divided by
 those of the baseline with the same seed (geometric mean over seeds), and by those of the best fixed cohort in
@@ -18,6 +18,7 @@ from itertools import takewhile
 import click
 import numpy as np
 import pandas as pd
+from matplotlib.ticker import NullFormatter
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.identity import differing, identity, without
@@ -72,7 +73,9 @@ def plot(runs: Sequence[Run], baseline: str = "powertrip") -> Drawing:
         )
     order = table.groupby("policy")["ratio"].median().sort_values().index.tolist()
     rows = [summary(policy, table[table["policy"] == policy]) for policy in order]
-    picture = style.figure(1.3 + 0.31 * len(order))
+    names = [style.counted_name(policy, int((table["policy"] == policy).sum()), 22) for policy in order]
+    lines_of_name = max(name.count("\n") + 1 for name in names)
+    picture = style.figure(1.3 + max(0.31, 0.12 * lines_of_name + 0.07) * len(order))
     axes = picture.subplots()
     axes.axvline(1, color="black", linewidth=0.8)
     for y, policy in enumerate(order):
@@ -85,9 +88,11 @@ def plot(runs: Sequence[Run], baseline: str = "powertrip") -> Drawing:
         if np.isfinite(low):
             axes.plot([low, high], [y, y], color=style.BLUE, linewidth=1.2)
     axes.set_xscale("log")
-    axes.set_yticks(range(len(order)), order)
+    axes.set_yticks(range(len(order)), names, multialignment="right", linespacing=1.1)
     axes.set_ylim(len(order) - 0.5, -0.5)
-    axes.set_xlabel(f"Time-to-accuracy over that of {baseline}")
+    axes.set_xlabel(style.wrapped(f"Time-to-accuracy over that of {baseline}", 36))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.tick_params(axis="y", length=0)
     style.grid(axes, "x")
     style.heading(picture, reading.provenance(runs))
     head = ("policy", "scenarios", "mean ratio (95 %)", "worst", "wins", f"to {HINDSIGHT} (95 %)", "worst")
