@@ -7,13 +7,17 @@ import io
 import os
 import signal
 import sys
+import tomllib
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from hpctrip.app.cli import main
 from hpctrip.app.net import OWN_FAULT
+from hpctrip.base.component import Component, registry_of
+from hpctrip.base.inputs import known_keys
 
 EXAMPLES = int(os.environ.get("HPCTRIP_FUZZ", "15"))
 """Examples per test, the same ones each time. The long run asks for new ones: HPCTRIP_FUZZ=1000 pytest tests/fuzz -s
@@ -72,6 +76,32 @@ VALUES = st.one_of(
     st.text(max_size=8),
 )  # fmt: skip
 """What a key may be set to."""
+
+
+@st.composite
+def wild_inputs(draw, root, small, of_kinds=MappingProxyType({})):
+    """The input `small`, TOML, with one to three tables of any kind, and up to two keys in each set to anything.
+    `of_kinds`: {kind: the keys that make it small}."""
+    tables = tomllib.loads(small)
+    root.model_rebuild(force=True)
+    for name in draw(st.lists(st.sampled_from(sorted(root.model_fields)), min_size=1, max_size=3)):
+        field, table = root.model_fields[name], tables.get(name, {})
+        registry, owner = registry_of(field), field.annotation
+        if registry is not None:
+            kind = draw(st.sampled_from(sorted(registry)))
+            same = kind == table.get("kind", registry.default)
+            table = {"kind": kind} | (table if same else of_kinds.get(kind, {}))
+            owner = registry[kind]
+        elif not (isinstance(owner, type) and issubclass(owner, Component)):
+            tables[name] = draw(VALUES)
+            continue
+        keys = st.sampled_from(
+            [*known_keys(owner), *(["no_such_key"] if draw(st.integers(0, 9)) == 0 else [])]
+        )
+        tables[name] = table | {draw(keys): draw(VALUES) for _ in range(draw(st.integers(0, 2)))}
+    tables.pop("plugins", None)
+    return tables
+
 
 many = settings(
     max_examples=EXAMPLES,

@@ -1,16 +1,13 @@
 """Spoiled files of the simulated cluster: inputs, traces of jobs, tables of throughputs and of signals, results."""
 
 import gzip
-import tomllib
 
 import pytest
 import tomli_w
-from fuzzing import VALUES, accepted_or_refused, hpctrip, many, spoiled
+from fuzzing import accepted_or_refused, hpctrip, many, spoiled, wild_inputs
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpctrip.base.component import Component, registry_of
-from hpctrip.base.inputs import known_keys
 from hpctrip.cluster.scenario import ClusterScenario
 from hpctrip.record.cluster import diff_clusters, open_cluster
 
@@ -35,27 +32,6 @@ def tiny(folder, text=TINY):
 # inputs
 
 
-@st.composite
-def wild_clusters(draw):
-    """The tiny cluster with one to three tables of any kind, and one or two keys in each set to anything."""
-    tables = tomllib.loads(TINY)
-    ClusterScenario.model_rebuild(force=True)
-    for name in draw(st.lists(st.sampled_from(sorted(ClusterScenario.model_fields)), min_size=1, max_size=3)):
-        field, table = ClusterScenario.model_fields[name], tables.get(name, {})
-        registry, owner = registry_of(field), field.annotation
-        if registry is not None:
-            kind = draw(st.sampled_from(sorted(registry)))
-            table = {"kind": kind} | (table if kind == table.get("kind", registry.default) else {})
-            owner = registry[kind]
-        elif not (isinstance(owner, type) and issubclass(owner, Component)):
-            tables[name] = draw(VALUES)
-            continue
-        keys = st.sampled_from(known_keys(owner))
-        tables[name] = table | {draw(keys): draw(VALUES) for _ in range(draw(st.integers(0, 2)))}
-    tables.pop("plugins", None)
-    return tables
-
-
 @many
 @given(data=st.data())
 def test_a_spoiled_input_of_a_cluster(folder, data):
@@ -65,7 +41,7 @@ def test_a_spoiled_input_of_a_cluster(folder, data):
 
 
 @many
-@given(tables=wild_clusters())
+@given(tables=wild_inputs(ClusterScenario, TINY))
 def test_a_wild_cluster_is_simulated_to_its_end_or_refused(folder, tables):
     path, out = folder / "wild_cluster.toml", folder / "wild_cluster.h5"
     path.write_text(tomli_w.dumps(tables), encoding="utf-8")

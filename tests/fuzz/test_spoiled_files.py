@@ -9,49 +9,22 @@ import gzip
 import hashlib
 import shutil
 import struct
-import tomllib
 from pathlib import Path
 
 import numpy as np
 import pytest
 import tomli_w
-from fuzzing import PLAN, SMALL, SMALL_WORKLOADS, VALUES, accepted_or_refused, hpctrip, many, spoiled
+from fuzzing import PLAN, SMALL, SMALL_WORKLOADS, accepted_or_refused, hpctrip, many, spoiled, wild_inputs
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hpctrip.app.experiment import Experiment
-from hpctrip.base.component import Component, registry_of
-from hpctrip.base.inputs import known_keys
 from hpctrip.record import checkpoint
 from hpctrip.record.diff import diff
 from hpctrip.record.reader import open_run
 from hpctrip.record.verify import verify
 
 # input files
-
-
-@st.composite
-def wild_inputs(draw):
-    """The small scenario with one to three tables of any kind, and one or two keys in each set to anything."""
-    tables = tomllib.loads(SMALL)
-    Experiment.model_rebuild(force=True)
-    for name in draw(st.lists(st.sampled_from(sorted(Experiment.model_fields)), min_size=1, max_size=3)):
-        field, table = Experiment.model_fields[name], tables.get(name, {})
-        registry, owner = registry_of(field), field.annotation
-        if registry is not None:
-            kind = draw(st.sampled_from(sorted(registry)))
-            same = kind == table.get("kind", registry.default)
-            table = {"kind": kind} | (table if same else SMALL_WORKLOADS.get(kind, {}))
-            owner = registry[kind]
-        elif not (isinstance(owner, type) and issubclass(owner, Component)):
-            tables[name] = draw(VALUES)
-            continue
-        keys = st.sampled_from(
-            [*known_keys(owner), *(["no_such_key"] if draw(st.integers(0, 9)) == 0 else [])]
-        )
-        tables[name] = table | {draw(keys): draw(VALUES) for _ in range(draw(st.integers(0, 2)))}
-    tables.pop("plugins", None)
-    return tables
 
 
 @many
@@ -63,7 +36,7 @@ def test_a_spoiled_input_file(folder, data):
 
 
 @many
-@given(tables=wild_inputs())
+@given(tables=wild_inputs(Experiment, SMALL, SMALL_WORKLOADS))
 def test_a_wild_input_file(folder, tables):
     path = folder / "wild.toml"
     path.write_text(tomli_w.dumps(tables), encoding="utf-8")
@@ -74,7 +47,7 @@ def test_a_wild_input_file(folder, tables):
 
 
 @many
-@given(tables=wild_inputs())
+@given(tables=wild_inputs(Experiment, SMALL, SMALL_WORKLOADS))
 def test_a_wild_run_ends_well_or_is_refused(folder, tables):
     path, out = folder / "run.toml", folder / "run.h5"
     for name, keys in {
