@@ -4,8 +4,9 @@
         [--accounts off+hosts always-on+hosts ...] [--out TABLE.csv]
 
 Every baseline is simulated, and PowerFlow with many etas; of those that need no more energy than the baseline, the one
-with the least average completion time is taken. A ratio above 1: PowerFlow's jobs are done sooner. The axes are the
-load, whether nodes without jobs are switched off, and whether the energy of hosts and idle GPUs is counted.
+with the least average completion time is taken. A ratio above 1: PowerFlow's jobs are done sooner. Where it needs more
+with every eta, nan is printed and the table has no row. The axes are the load, whether nodes without jobs are switched
+off, and whether the energy of hosts and idle GPUs is counted. `hpctrip plot cluster_equal_energy` draws the table.
 `fifo@least-energy` is FIFO at the frequencies of least energy. Nothing is tuned: PowerFlow has its defaults.
 """
 
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import csv
 import itertools
+import math
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -58,10 +60,11 @@ def main() -> None:
     print(f"load  {'account':16} {'baseline':24} {' '.join(heads)}")
     rows = []
     for row in table(given):
-        rows.append(row)
+        if not math.isnan(row["ratio"]):
+            rows.append(row)
         numbers = [f"{row[name]:{form}}" for name, form in _FORMS.items()]
         print(f"{row['load']:4g}  {row['account']:16} {row['baseline']:24} {' '.join(numbers)}", flush=True)
-    if given.out:
+    if given.out and rows:
         with open(given.out, "w", newline="") as file:
             writer = csv.DictWriter(file, rows[0])
             writer.writeheader()

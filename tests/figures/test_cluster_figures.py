@@ -49,3 +49,22 @@ def test_the_area_under_the_power_is_the_energy(hpctrip, clusters, tmp_path):
 def test_a_federated_run_is_no_cluster_and_one_picture_holds_one(hpctrip, clusters):
     hpctrip("plot", "cluster_front", FEDERATED).check_refused(["is not an hpctrip"])
     hpctrip("plot", "cluster_time", clusters).check_refused(["is not one cluster"])
+
+
+CLAIM = """load,account,baseline,jct_s,kwh,eta,powerflow_jct_s,powerflow_kwh,ratio
+1.0,off,fifo,7200,10,1,3600,9.5,2.0
+2.0,off,fifo,7200,10,1,7200,9.5,1.0
+1.0,always-on,fifo,7200,10,nan,nan,nan,nan
+"""
+
+
+def test_equal_energy_draws_a_panel_for_each_account_and_tells_the_ratios(hpctrip, tmp_path):
+    table = tmp_path / "claim.csv"
+    table.write_text(CLAIM.replace("nan", ""))
+    hpctrip("plot", "cluster_equal_energy", table).check_refused(["claim.csv, line 4: powerflow_jct_s"])
+    table.write_text(CLAIM.replace("1.0,always-on,fifo,7200,10,nan,nan,nan,nan\n", ""))
+    ended = hpctrip("plot", "cluster_equal_energy", table, "--out", tmp_path / "claim.png")
+    assert ended.code == 0 and (tmp_path / "claim.png").stat().st_size > 3000, ended.err
+    assert "2.00         1.00" in ended.out and ended.out.count("fifo") == 2
+    table.write_text("load,account\n1,off\n")
+    hpctrip("plot", "cluster_equal_energy", table).check_refused(["no column"])

@@ -1,0 +1,85 @@
+"""Completion times of schedulers over PowerFlow's, at the energy of each.
+
+TABLE.csv is what `benchmarks/cluster_claim.py` writes. A panel is an account: who switches nodes off, and whether hosts
+count. A mark is a baseline at a load: its average job completion time over that of PowerFlow, which needs no more
+energy. Right of the line PowerFlow's jobs are done sooner.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from pandas.api.types import is_numeric_dtype
+
+from hpctrip.base.errors import InputError
+from hpctrip.base.text import printable
+from hpctrip.base.units import HOUR_S
+from hpctrip.figures.common import style
+from hpctrip.figures.common.plot import Drawing, aligned, figure
+from hpctrip.figures.common.sources import csv_table
+
+NUMBERS = ("load", "jct_s", "kwh", "powerflow_jct_s", "powerflow_kwh", "ratio")
+TEXTS = ("account", "baseline")
+MARKS = ("o", "s", "^", "D", "v", "P")
+MOST = 6
+"""So many accounts, and loads, can be told apart."""
+
+
+@figure(csv_table(integers=(), numbers=NUMBERS))
+def plot(table: pd.DataFrame) -> Drawing:
+    """A panel for each account."""
+    check(table)
+    accounts, baselines = (list(dict.fromkeys(table[name])) for name in TEXTS)
+    loads = sorted({*table["load"]})
+    picture = style.figure(0.9 + 0.22 * len(baselines), style.PAGE_INCHES)
+    panels = picture.subplots(1, len(accounts), squeeze=False, sharey=True, sharex=True)[0]
+    for axes, account in zip(panels, accounts, strict=True):
+        of_account = table[table["account"] == account]
+        for i, load in enumerate(loads):
+            rows = of_account[of_account["load"] == load]
+            place = [baselines.index(name) for name in rows["baseline"]]
+            look = style.line(i) | {"linestyle": ""}
+            axes.plot(rows["ratio"], place, marker=MARKS[i], markersize=4, label=f"load {load:g}", **look)
+        _frame(axes, printable(account, 24), len(baselines))
+    panels[0].set_yticks(range(len(baselines)), [printable(name, 30) for name in baselines])
+    style.heading(picture, "Simulated; average job completion time over PowerFlow's at the same energy")
+    style.legend_below(picture, list(zip(*panels[0].get_legend_handles_labels(), strict=True)))
+    cells = [
+        (
+            f"{row.load:g}",
+            printable(row.account, 24),
+            printable(row.baseline, 30),
+            f"{row.jct_s / HOUR_S:.2f}",
+            f"{row.powerflow_jct_s / HOUR_S:.2f}",
+            f"{row.kwh:.1f}",
+            f"{row.powerflow_kwh:.1f}",
+            f"{row.ratio:.2f}",
+        )
+        for row in table.itertuples(index=False)
+    ]
+    head = ("load", "account", "baseline", "JCT h", "PowerFlow h", "kWh", "PowerFlow kWh", "ratio")
+    return Drawing(picture, table, aligned(head, cells))
+
+
+def _frame(axes: Axes, title: str, num_baselines: int) -> None:
+    axes.axvline(1.0, color=style.FAINT, linewidth=2, zorder=0)
+    axes.set(xlabel="ratio", title=title, ylim=(num_baselines - 0.5, -0.5))
+    axes.title.set_fontsize("small")
+    style.grid(axes, "x")
+
+
+def check(table: pd.DataFrame) -> None:
+    """Raise InputError where this is no table of the benchmark's."""
+    way_out = "give what `python benchmarks/cluster_claim.py` writes"
+    missing = [name for name in (*TEXTS, *NUMBERS) if name not in table]
+    if missing or table.empty:
+        problem = f"has no column {', '.join(missing)}" if missing else "has no rows"
+        raise InputError("the table", problem, way_out)
+    for name in NUMBERS:
+        values = table[name]
+        if not is_numeric_dtype(values) or np.isinf(values).any() or (values < 0).any():
+            raise InputError(f"the table: {name}", "is not a number of 0 or more everywhere", way_out)
+    for name in ("account", "load"):
+        if table[name].nunique() > MOST:
+            raise InputError(f"the table: {name}", f"has more than {MOST} values", "draw a part of it")
