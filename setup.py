@@ -11,7 +11,7 @@ LLM = [
 
 TENSORBOARD = ["tensorboard>=2.20"]  # 2.16 fails with NumPy 2
 ENERGY = ["nvidia-ml-py>=12.535"]  # NVML's own bindings; CPUs need none
-METRICS = ["prometheus_client>=0.20"]
+METRICS = ["prometheus-client>=0.20"]
 MLFLOW = [
     "mlflow-skinny>=3.5",  # MLflow's client; the whole of it, which brings the page, is not needed to log
     "sqlalchemy>=2.0.30",  # these two are what it needs for a database of its own

@@ -84,7 +84,7 @@ def test_every_shape_has_data_that_its_model_learns_from(benchmarks, name):
     task, (site, _) = shape.task(4, draw), sites_of(2, 2, draw)
     torch.manual_seed(0)
     (update,) = Sequential(task, shape.work).train(flatten(task.build_model()), [site])
-    assert update.usable and update.magnitude > 0 and update.mean_loss > 0
+    assert update.usable and update.magnitude > 0 and update.train_loss > 0
 
 
 def test_the_help_names_every_part_what_it_takes_and_what_it_needs(command, capsys):

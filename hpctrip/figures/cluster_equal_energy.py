@@ -1,4 +1,4 @@
-"""Completion times of schedulers over PowerFlow's, at the energy of each.
+"""Completion times over PowerFlow's, at equal energy.
 
 TABLE.csv is what `benchmarks/cluster_claim.py` writes. A panel is an account: who switches nodes off, and whether hosts
 count. A mark is a baseline at a load: its average job completion time over that of PowerFlow, which needs no more

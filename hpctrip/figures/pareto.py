@@ -1,4 +1,4 @@
-"""Time-to-accuracy against the energy, carbon and money that it took, by policy and objective.
+"""Time-to-accuracy against energy, carbon and money.
 
 A point is a configuration: means over n seeds up to the target accuracy, with 95 % confidence intervals (Student t).
 Down and left is better; the faint line is the front, on which no other configuration is better in both. Where a seed

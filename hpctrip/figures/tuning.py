@@ -1,4 +1,4 @@
-"""Throughput against energy of the settings that `tune` has tried.
+"""Throughput against energy of what `tune` has tried.
 
 TABLE.csv is its `trials.csv`. A point is a setting; up and right is better. The line is the front: of its settings no
 other is better in both. Filled are those that were chosen; numbers stand for the rows of the table.

@@ -52,10 +52,10 @@ class Spare(NamedTuple):
 class ClusterPower(PowerModel):
     """Every site is a GPU cluster, whose own jobs come first; the federated job trains on what they leave.
 
-    P_i(t) = min(free GPUs, (limit - drawn) / w) / GPUs, averaged over the cluster's intervals (its clock.sample_s):
-    limit is the power that the cluster's budget allows, drawn what it draws, w a GPU at full power with its share of a
-    host. Nobody waits for a node that boots, and no job of the cluster is slowed by the federation. The cluster is
-    simulated until its last job is submitted; then it starts again.
+    P_i(t) = min(free GPUs, (limit - drawn) / w) / GPUs, averaged over the cluster's intervals (its clock.sample_s),
+    where limit is the power that the cluster's budget allows, drawn what it draws, and w that of a GPU at full power
+    with its share of a host. Nobody waits for a node that boots, and no job of the cluster is slowed by the
+    federation. The cluster is simulated until its last job is submitted; then it starts again.
     """
 
     kind = "cluster"

@@ -241,9 +241,9 @@ def row_bytes(num_sites: int, num_candidates: int) -> int:
 
 
 def empty_bytes(num_sites: int) -> int:
-    """About what a results file takes that has no rounds: names, units, descriptions and input (35 kB in the tests'
+    """About what a results file takes that has no rounds: names, units, descriptions and input (50 kB in the tests'
     one), and the table of sites."""
-    return 40_000 + 8 * 10 * num_sites
+    return 55_000 + 8 * 10 * num_sites
 
 
 def table_checksum(table: Table) -> str:

@@ -127,7 +127,7 @@ def test_a_policy_of_ones_own_is_one_file(own_components, trained, tmp_path):
 
 def test_these_keys_change_no_result_and_a_results_file_says_so(trained):
     keys = ["name", "label", "plugins", "ranks.transport", "ranks.device"]
-    keys += ["checkpoint", "interrupt", "watchdog", "callbacks", "store"]
+    keys += ["checkpoint", "interrupt", "watchdog", "meter", "knobs", "callbacks", "store"]
     assert neutral_keys(Experiment()) == keys
     run = trained("stop.max_rounds=2")
     assert run.meta["neutral_keys"] == keys and not run.added

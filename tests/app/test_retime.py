@@ -73,7 +73,7 @@ def test_the_store_that_a_results_file_names_is_not_used(trained, retime, tmp_pa
 
 
 def test_who_trained_it_elsewhere_is_told_that_bits_may_differ(nearest, retime, monkeypatch):
-    monkeypatch.setattr("hpctrip.app.launch.arithmetic", lambda device: "other kernels")
+    monkeypatch.setattr("hpctrip.app.about.arithmetic", lambda device: "other kernels")
     ended, _ = retime(nearest)
     assert (
         f"warning: {nearest.path} was trained with another hpctrip or torch, or on another machine"

@@ -217,7 +217,7 @@ def test_rounds_that_were_trained_elsewhere_neither_use_nor_fill_a_store(
 ):
     half = tmp_path / "half.h5"
     with monkeypatch.context() as elsewhere:
-        elsewhere.setattr(launching, "arithmetic", lambda device: "other kernels")
+        elsewhere.setattr("hpctrip.app.about.arithmetic", lambda device: "other kernels")
         run(half, rounds=2)
     trained.clear()
     more = ["stop.max_rounds=3", f"store.path='{store}'"]

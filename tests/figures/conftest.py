@@ -21,6 +21,10 @@ def small_pictures(monkeypatch):
     monkeypatch.setitem(style.LOOK, "savefig.dpi", 60)
 
 
+SPENT = {"energy_j": 3.6e6, "compute_energy_j": 3.6e6, "wait_energy_j": 0.0, "comm_energy_j": 0.0}
+"""Of a round, where nothing else is said."""
+
+
 def row(number, start_h, end_h, k, accuracy, vote=0, **spent) -> RoundRow:
     """One round of the sites 0..k-1; two thirds of its time is computing."""
     seconds = (end_h - start_h) * HOUR_S
@@ -95,7 +99,7 @@ def make_run(tmp_path):
             "power_fraction": np.linspace(0.2, 1.0, 8),
         }
         rounds = [
-            row(i + 1, i * hours, (i + 1) * hours, k_, a, vote, **(spent or {}))
+            row(i + 1, i * hours, (i + 1) * hours, k_, a, vote, **(SPENT if spent is None else spent))
             for i, (k_, a, vote) in enumerate(zip(k, accuracy, votes or [0] * len(k), strict=True))
         ]
         merged = {

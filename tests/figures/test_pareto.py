@@ -78,7 +78,7 @@ def test_carbon_and_money_have_panels_where_they_are_known(make_run):
 
 def test_runs_that_know_no_energy_or_have_two_currencies_are_refused(make_run):
     with pytest.raises(InputError, match="have no energy in every round"):
-        plot(read_runs([make_run("old")]))
+        plot(read_runs([make_run("old", spent={})]))
     spent = {"energy_j": 1.0, "cost": 1.0}
     both = [
         make_run(currency, seed=i, spent=spent, tables={"accounts": {"currency": currency}})

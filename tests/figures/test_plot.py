@@ -45,7 +45,7 @@ def test_any_beginning_that_is_no_other_figures_will_do(make_run, tmp_path):
     assert ended.exit_code == 0, ended.output
     assert out.exists() and len(pd.read_csv(tmp_path / "picture.csv")) == 3
     ended = CliRunner().invoke(cli, ["plot", "fig0", make_run("b")])
-    assert ended.exit_code == 2 and "no figure 'fig0'; known: cluster_front, " in ended.output
+    assert ended.exit_code == 2 and "no figure 'fig0'; known: cluster_equal_energy, " in ended.output
     ended = CliRunner().invoke(cli, ["plot", "curvs", "x.h5"])
     assert ended.exit_code == 2 and "did you mean 'curves'?" in ended.output
 

@@ -15,6 +15,7 @@ BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "scaling.py"
 @pytest.fixture
 def table(monkeypatch, tmp_path):
     """What the benchmark makes of rounds that take a second on one host, and half of it and a tenth on two."""
+    monkeypatch.syspath_prepend(str(BENCHMARK.parent))
     spec = importlib.util.spec_from_file_location("benchmark_scaling", BENCHMARK)
     benchmark = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(benchmark)
