@@ -21,8 +21,8 @@ class Goodput(Policy):
     """All sites that are back within the deadline T that maximises gain / T.
 
     Sites are sorted once by when they return; within a deadline everybody who returns costs nothing more, so only N
-    deadlines matter. A cohort of worth m (its sites, of which one that has not trained lately counts more) brings a gain
-    of 1 / (1 + noise_weight * nu * (N - m) / (N - 1) / m) of the progress that all N sites would bring, where nu is the
+    deadlines matter. A cohort of worth m (its sites, of which one that has not trained lately counts more) brings a
+    gain of 1 / (1 + noise_weight * nu * (N - m) / (N - 1) / m) of the progress that all sites would, where nu is the
     measured noise-to-signal ratio (sim/noise.py). The form is that of McCandlish et al. 2018, Eq. 2.6, with sites in
     place of samples; `noise_weight` is below 1 because steps here are shorter than the longest that the noise would
     allow. A cohort that trains again and again fits its own data, its mean update shrinks, and nu grows: so small
