@@ -45,14 +45,16 @@ class Simulator:
         self.decisions = Decisions(self.allocator, gpu, scheduler, frequency, limit, rules)
         self.meter = Meter(rules.sample_s)
         self.clock_s = 0.0
+        self._stop_s = rules.stop_s
         self._come = 0
         self._active = np.zeros(0, int)
         self._next_end_s = math.inf
         self._is_stuck = False
         self._draw: Draw | None = None
 
-    def run(self) -> Result:
-        """Simulate until all jobs are done, or none ever will be, or `stop_s`."""
+    def run(self, stop_s: float | None = None) -> Result:
+        """Simulate until all jobs are done, or none ever will be, or `stop_s`, by default that of the rules."""
+        self._stop_s = self.rules.stop_s if stop_s is None else stop_s
         reason = ""
         while not reason:
             reason = self.step()
@@ -73,7 +75,7 @@ class Simulator:
             self.decisions.next_s,
             limit_changes_s,
             self.meter.due_s,
-            self.rules.stop_s,
+            self._stop_s,
         )
         self.meter.advance(next_s, self.draw(), self.limit.intensity.at(self.clock_s), self.decisions.limit_w)
         self.clock_s = next_s
@@ -82,7 +84,7 @@ class Simulator:
         self._happen()
         if next_s == self.meter.due_s:
             self.meter.close(self._counts())
-        return "the time of stop_s is over" if next_s >= self.rules.stop_s else ""
+        return "the time of stop_s is over" if next_s >= self._stop_s else ""
 
     def draw(self) -> Draw:
         """What the cluster draws now."""

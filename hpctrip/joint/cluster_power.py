@@ -101,11 +101,9 @@ class ClusterSupply:
 
 def spare_of(scenario: ClusterScenario) -> Spare:
     """What the jobs of a cluster leave until the last one is submitted, and at least for one interval."""
-    step_s = scenario.clock.sample_s
-    num_steps = max(int(scenario.trace().submit_s[-1] // step_s), 1)
-    clock = scenario.clock.model_copy(update={"stop_s": num_steps * step_s})
-    simulator = scenario.model_copy(update={"clock": clock}).simulator()
-    rows = simulator.run().intervals[:num_steps]
+    simulator, step_s = scenario.simulator(), scenario.clock.sample_s
+    num_steps = max(int(simulator.jobs.submit_s[-1] // step_s), 1)
+    rows = simulator.run(stop_s=num_steps * step_s).intervals[:num_steps]
     fraction = np.ones(num_steps)  # a cluster whose last job is done is free
     fraction[: len(rows)] = [_left(row, scenario) for row in rows]
     return Spare(fraction, step_s, simulator.jobs.synthetic)
