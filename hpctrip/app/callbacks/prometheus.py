@@ -12,11 +12,11 @@ from pydantic import Field, field_validator
 from hpctrip.app.callbacks.base import CALLBACKS, Callback, RunFacts, require
 from hpctrip.base.files import PathName
 from hpctrip.base.output import replace_file
+from hpctrip.device.meter import PHASES
 from hpctrip.sim.rounds import RoundRow
 
 SUFFIX = ".prom"
 """What the textfile collector reads in its folder, and nothing else."""
-PHASES = ("train", "exchange", "evaluate", "record")
 _PACE_S = 1.0
 """Between two writings: a scrape every few seconds is usual."""
 

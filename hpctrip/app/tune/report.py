@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import reduce
+from itertools import starmap
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import tomli_w
@@ -13,6 +14,7 @@ import tomli_w
 from hpctrip.app.tune.search import front
 from hpctrip.app.tune.trial import Keys, Trial
 from hpctrip.app.tune.tuner import CAP, CLOCK, Tuned
+from hpctrip.base.inputs import Tables, deep, nested
 from hpctrip.base.output import check_writable, write_new
 from hpctrip.record.csv import csv_bytes
 
@@ -82,7 +84,7 @@ def overlay(name: str, trial: Trial, before: Trial, device: str) -> str:
     """An input file that is laid over the one that was tuned: `hpctrip run FILE.toml best_time.toml`."""
     lines = [f"# {WORDS[name]} a sample on {device}, of what `hpctrip tune` has tried:"]
     lines += [f"# {line}" for line in _gain(trial, before)]
-    return "\n".join([*lines, tomli_w.dumps(nested(trial.keys))])
+    return "\n".join([*lines, tomli_w.dumps(_tables(trial.keys))])
 
 
 def _gain(trial: Trial, before: Trial) -> Iterator[str]:
@@ -93,13 +95,6 @@ def _gain(trial: Trial, before: Trial) -> Iterator[str]:
         yield f"{1 / trial.sample_j:.4g} samples/J, {ratio:.2f} times those of the input as it is"
 
 
-def nested(keys: Keys) -> dict[str, Any]:
-    """Tables of dotted keys."""
-    tables: dict[str, Any] = {}
-    for key, value in keys.items():
-        *parts, last = key.split(".")
-        table = tables
-        for part in parts:
-            table = table.setdefault(part, {})
-        table[last] = value
-    return tables
+def _tables(keys: Keys) -> Tables:
+    """What the dotted keys say."""
+    return reduce(deep, starmap(nested, keys.items()), {})

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from itertools import compress
 
 from hpctrip.app.tune.trial import Keys, Trial
+from hpctrip.figures.common.front import on_front
 
 Cost = Callable[[Trial], float]
 _GOLDEN = (math.sqrt(5) - 1) / 2
@@ -67,12 +69,9 @@ def golden_section(cost: Callable[[float], float], low: float, high: float, widt
 
 def front(trials: Iterable[Trial]) -> list[Trial]:
     """Those that no other beats in both seconds and joules, fastest first. Nothing where no joules are known."""
-    known = sorted((t for t in trials if t.sample_j == t.sample_j), key=lambda t: (t.sample_s, t.sample_j))
-    found: list[Trial] = []
-    for trial in known:
-        if not found or trial.sample_j < found[-1].sample_j:
-            found.append(trial)
-    return found
+    ordered = sorted(trials, key=lambda t: (t.sample_s, t.sample_j))
+    unbeaten = on_front(*([getattr(t, cost) for t in ordered] for cost in ("sample_s", "sample_j")))
+    return list(compress(ordered, unbeaten))
 
 
 def by_eta(eta: float, most_w: float) -> Cost:
