@@ -259,6 +259,7 @@ def test_the_picture_tells_the_chosen_ones_in_its_lines(hpctrip, tmp_path):
 
 
 def test_a_real_setting_is_tried_and_one_that_cannot_be_has_failed(bench):
+    bench = replace(bench, error=math.inf)  # known well enough at once, however noisy this machine is
     good, bad = bench.tried({"train.batch_size": 5}, 2), bench.tried({"train.lr": -1}, 2)
     assert good.num_rounds == 2 and good.sample_s > 0 and good.accuracy >= 0 and not good.failure
     assert "train.lr" in bad.failure and math.isnan(bad.sample_s)
