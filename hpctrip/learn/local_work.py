@@ -9,9 +9,7 @@ from pydantic import Field, model_validator
 
 from hpctrip.base.component import Component
 from hpctrip.base.errors import InputError
-
-MOST_VISITS = 100_000_000
-"""Of a site in one round: their order is drawn at once, 8 bytes each."""
+from hpctrip.sim.policies.base import MOST_VISITS
 
 
 class LocalWork(Component):

@@ -17,11 +17,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from hpctrip.base.door import instance, place_of
+from hpctrip.base.errors import InputError
 from hpctrip.base.rng import stream
 from hpctrip.sim.forecast import Forecast
 from hpctrip.sim.noise import estimate, noise_ratio
 from hpctrip.sim.outcome import SITE_REPORTS, Outcome
-from hpctrip.sim.policies.base import Decision, Policy
+from hpctrip.sim.policies.base import MOST_VISITS, Decision, Policy
 from hpctrip.sim.profiler import Profiler
 from hpctrip.sim.rounds import Candidates, CohortRound, History, RoundRow, Status, longest_s
 from hpctrip.sim.state import State
@@ -114,7 +115,12 @@ class Simulation:
         round = len(history) + 1
         decision = self.policy.select(view, history, stream(self.seed, "policy", round))
         place = place_of("policy", self.policy)
-        return instance(decision, Decision, place, "its decision").checked(len(self.world), place, round)
+        known = instance(decision, Decision, place, "its decision").checked(len(self.world), place, round)
+        visits = known.local_work * self.num_visits[known.cohort].max()
+        if known.local_work > 1 and visits > MOST_VISITS:
+            problem = f"asks for {known.local_work} times the local work in round {round}: {visits:,} samples at a site"
+            raise InputError(place, problem, f"the most is {MOST_VISITS:,}: lower it, or train.local_epochs")
+        return known
 
     def draft(self, state: State, view: SiteView, decision: Decision) -> Draft:
         """The round after `state` with this cohort."""

@@ -5,10 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from hpctrip.base.errors import InputError
 from hpctrip.base.rng import stream
 from hpctrip.sim.outcome import Outcome
 from hpctrip.sim.policies import POLICIES, Decision
 from hpctrip.sim.policies.adacomm import local_work
+from hpctrip.sim.policies.base import Policy
 from hpctrip.sim.rounds import History
 from hpctrip.sim.state import State
 
@@ -102,3 +104,19 @@ def test_the_clock_charges_the_work_and_the_samples_are_as_many(simulation):
     assert (row.local_work, row.num_samples, state.clock_s) == (3, 1200, 300)
     assert row.cohort.num_samples.tolist() == [300] * 4 and row.cohort.compute_s.tolist() == [300.0] * 4
     assert rounds.view(state).work_s.tolist() == [100.0] * 200
+
+
+def test_more_samples_than_a_site_can_visit_are_refused(simulation):
+    class Busy(Policy):
+        kind = "busy"
+
+        def select(self, sites, history, rng):
+            return Decision(np.arange(4), local_work=1000)
+
+    rounds = replace(simulation(), policy=Busy())
+    assert rounds.begin(State()).local_work == 1000
+    rounds = replace(rounds, num_visits=np.full(200, 100_001))
+    with pytest.raises(
+        InputError, match="1000 times the local work in round 1: 100,001,000 samples at a site"
+    ):
+        rounds.begin(State())

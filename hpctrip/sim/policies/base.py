@@ -16,6 +16,8 @@ from hpctrip.sim.view import SiteView
 
 MOST_LOCAL_WORK = 1000
 """Times what [train] says."""
+MOST_VISITS = 100_000_000
+"""Of a site in one round: their order is drawn at once, 8 bytes each."""
 
 
 @dataclass(frozen=True)
