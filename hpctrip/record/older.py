@@ -35,8 +35,11 @@ WORK = {
 
 
 def in_force(settings: dict[str, Any]) -> dict[str, Any]:
-    """An input {dotted key: value} with the values that were in force where an older file says None. Of workloads that
-    are not ours nothing is known; there it stays None."""
+    """An input {dotted key: value} with the values that were in force where an older file says None or nothing. Of
+    workloads that are not ours nothing is known; there it stays None."""
+    if settings.get("policy.kind") == "goodput":
+        # It was added later, and its default is not what was done before.
+        settings = {"policy.weigh_work": False} | settings
     kind = settings.get("workload.kind")
     if not isinstance(kind, str) or kind not in WORK:
         return settings

@@ -20,9 +20,7 @@ def prefix_round_s(sites: SiteView, order: np.ndarray, clock: str) -> np.ndarray
     comm_s = np.maximum(np.maximum.accumulate(alone_s), k * sites.link_s)
     with np.errstate(divide="ignore", invalid="ignore"):
         if clock == "mean-power":
-            # the mean is taken from the first site's work, so that equal work stays exact
-            mean_work_s = work_s[0] + np.cumsum(work_s - work_s[0]) / k
-            return mean_work_s / (np.cumsum(throughput) / k) + comm_s
+            return prefix_mean(work_s) / (np.cumsum(throughput) / k) + comm_s
         if clock == "aggregate-throughput":
             return sites.work_s.sum() / np.cumsum(throughput) + comm_s
         compute_s = np.where(work_s > 0, work_s / throughput, 0.0)
@@ -30,6 +28,11 @@ def prefix_round_s(sites: SiteView, order: np.ndarray, clock: str) -> np.ndarray
         return np.maximum.accumulate(compute_s) + comm_s
     together_s = np.maximum.accumulate(compute_s) + k * sites.link_s
     return np.maximum(np.maximum.accumulate(compute_s + alone_s), together_s)
+
+
+def prefix_mean(values: np.ndarray) -> np.ndarray:
+    """The mean of the first k of `values` [n], for every k, [n]; exact where all are equal."""
+    return values[0] + np.cumsum(values - values[0]) / np.arange(1, len(values) + 1)
 
 
 def return_s(sites: SiteView) -> np.ndarray:

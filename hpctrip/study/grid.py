@@ -21,7 +21,8 @@ from hpctrip.study.file import MOST_RUNS, Axis, StudyFile
 
 RULES = 1
 """Raised where the same input comes to mean other numbers, by another default or another rule: runs of before are then
-stale. A key that is added needs no such thing, where its default means what was done before."""
+stale. A key that is added needs no such thing, where its default means what was done before; where it does not,
+`record.older.in_force` says what an older file meant."""
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ import pytest
 
 from hpctrip.figures import FIGURES
 from hpctrip.record.diff import diff
+from hpctrip.record.older import in_force
 from hpctrip.record.reader import open_run
 from hpctrip.record.verify import verify
 
@@ -125,3 +126,10 @@ def test_its_figures_are_drawn(figure, old, tmp_path, capsys):
     assert FIGURES[figure].main([str(old), "--out", str(out)]) == 0
     assert "Warning" not in capsys.readouterr().err
     assert out.stat().st_size > 1000
+
+
+def test_a_goodput_from_before_it_weighed_work_did_not_weigh_it():
+    older = {"policy.kind": "goodput", "workload.kind": "of their own"}
+    assert in_force(older)["policy.weigh_work"] is False
+    assert in_force(older | {"policy.weigh_work": True})["policy.weigh_work"] is True
+    assert "policy.weigh_work" not in in_force(older | {"policy.kind": "powertrip"})

@@ -84,6 +84,19 @@ def test_goodput_waits_longer_for_a_site_that_has_not_trained_for_long(view, tol
     assert 5 in select("goodput", sites, past, coverage=3.0, noise_weight=0.5).cohort
 
 
+def test_goodput_waits_for_sites_with_more_to_do_as_theirs_are_longer_steps(view):
+    """Four sites are back after 10 s of little work, four after 20 s of five times as much."""
+    sites = view(np.ones(8), [8] * 4 + [10] * 4, work_s=np.array([2.0] * 4 + [10.0] * 4))
+    found = select("goodput", sites, noise_weight=1.0)
+    k = np.arange(2, 9)
+    step = np.array([2, 2, 2, 18 / 5, 28 / 6, 38 / 7, 48 / 8]) / 6
+    assert found.candidates.gain == pytest.approx(step / (1 + 5 * (8 - k) / 7 / k))
+    assert len(found.cohort) == 8
+    assert len(select("goodput", sites, noise_weight=1.0, weigh_work=False).cohort) == 4
+    idle = view(np.ones(8), [8] * 4 + [10] * 4, work_s=np.zeros(8))
+    assert np.isfinite(select("goodput", idle).candidates.gain).all()
+
+
 def test_goodput_asks_nobody_without_power_while_others_have_some(view, told):
     sites = view([1, 1, 0, 1, 0], [1, 2, 1, 3, 1])
     past = told((dict.fromkeys(range(5), 1.0), -1.0, 5.0))

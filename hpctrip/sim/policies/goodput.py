@@ -14,7 +14,7 @@ from hpctrip.sim.policies.adacomm import local_work
 from hpctrip.sim.policies.base import MOST_LOCAL_WORK, POLICIES, Decision, Policy
 from hpctrip.sim.policies.experience import Experience
 from hpctrip.sim.policies.ranking import best_first
-from hpctrip.sim.predict import prefix_round_s, return_s
+from hpctrip.sim.predict import prefix_mean, prefix_round_s, return_s
 from hpctrip.sim.rounds import Candidates, History
 from hpctrip.sim.view import SiteView
 
@@ -25,8 +25,9 @@ class Goodput(Policy):
 
     Sites are sorted once by when they return; within a deadline everybody who returns costs nothing more, so only N
     deadlines matter. A cohort of worth m (its sites, of which one that has not trained lately counts more) brings a
-    gain of 1 / (1 + noise_weight * nu * (N - m) / (N - 1) / m) of the progress that all sites would, where nu is the
-    measured noise-to-signal ratio (sim/noise.py). The form is that of McCandlish et al. 2018, Eq. 2.6, with sites in
+    gain of l / (1 + noise_weight * nu * (N - m) / (N - 1) / m) of the progress that all sites would, where nu is the
+    measured noise-to-signal ratio (sim/noise.py) and l the mean work of its sites over that of all: a site that visits
+    half as many samples takes half as long a step. The form is that of McCandlish et al. 2018, Eq. 2.6, with sites in
     place of samples; `noise_weight` is below 1 because steps here are shorter than the longest that the noise would
     allow. A cohort that trains again and again fits its own data, its mean update shrinks, and nu grows: so small
     cohorts are left before they level off."""
@@ -40,6 +41,8 @@ class Goodput(Policy):
     """Weight of the past in the averages that nu is made of."""
     noise_weight: float = Field(0.2, gt=0, le=1e6)
     """How much the noise of the mean update slows training down; 1: as with the best step length for it."""
+    weigh_work: bool = True
+    """Whether l is counted; false: all sites are taken to make steps of one length."""
     coverage: float = Field(1.0, ge=0, le=1e6)
     """How much more a site counts that has not trained for some rounds: 1 + coverage ln(1 + rounds); 0: no more."""
     growth: float = Field(2.0, gt=1, le=1e9)
@@ -63,13 +66,19 @@ class Goodput(Policy):
         most = max(1, min(most, usable))
         k = np.arange(min(self.min_sites, most), most + 1)
         worth = np.minimum(np.cumsum(self._worth(history, num_sites)[order]), num_sites)[k - 1]
-        gain = 1 / (1 + self.noise_weight * self._noise(history) * sampling(worth, num_sites) / worth)
+        step = self._step(sites.work_s[order])[k - 1]
+        gain = step / (1 + self.noise_weight * self._noise(history) * sampling(worth, num_sites) / worth)
         candidates = Candidates(k, gain, round_s[k - 1], gain / round_s[k - 1])
         return Decision(order[: candidates.vote], candidates, work)
 
     def _noise(self, history: History) -> float:
         nu = noise_ratio(history.estimates(), self.smoothing) if self.measured else math.nan
         return self.initial_noise if math.isnan(nu) else min(max(nu, 0.0), _LARGEST_NOISE)
+
+    def _step(self, work_s: np.ndarray) -> np.ndarray:
+        """l, how long the mean update of the first k sites is over that of all, for every k, [N]."""
+        mean_s = prefix_mean(work_s)
+        return mean_s / mean_s[-1] if self.weigh_work and mean_s[-1] > 0 else np.ones(len(work_s))
 
     def _worth(self, history: History, num_sites: int) -> np.ndarray:
         """What every site counts, [N]."""
