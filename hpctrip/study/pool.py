@@ -17,7 +17,7 @@ from pathlib import Path
 
 from hpctrip.app.sources import WORKLOAD
 from hpctrip.base.errors import InputError
-from hpctrip.base.identity import differing
+from hpctrip.base.identity import chosen, differing
 from hpctrip.base.inputs import Tables
 from hpctrip.base.sources import PLUGINS, read_sources
 from hpctrip.base.sources import differing as differing_sources
@@ -134,10 +134,13 @@ def _text(path: Path) -> str:
 
 def unlike(run: Run, entry: Entry) -> str:
     """In what a results file is not that of the run, by its input, its plug-ins and the files of its world; empty where
-    it is."""
+    it is. A key that the file does not know was added since: the run has it where it stays at its default."""
     named = [source.key for source in entry.sources]
-    recorded = [key for key in run.settings if key not in named]
-    keys = differing([{key: run.settings[key] for key in recorded}, entry.settings])
+    recorded = {key: value for key, value in run.settings.items() if key not in named}
+    keys = differing([recorded, entry.settings])
+    if keys:
+        given = chosen(entry.given.experiment)
+        keys = [key for key in keys if key in recorded or key in given]
     read = read_sources(run.meta["sources"], str(run.path))
     code = [{s.digest for s in sources if s.key == PLUGINS} for sources in (read, entry.sources)]
     files = [

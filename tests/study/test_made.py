@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import copy
+from dataclasses import replace
+
 import pandas as pd
 import pytest
 from small_study import STUDY, ledger_of
 
 from hpctrip.record.reader import open_run
+from hpctrip.study.pool import unlike
 from hpctrip.study.studies import Asked, read_studies
 
 NAMES = [f"policy.k = {k}, seed {seed}" for k in (2, 3) for seed in (4, 5)]
@@ -190,6 +194,16 @@ def test_a_file_of_another_input_in_the_place_of_a_run_is_no_evidence(copied, st
     first.write_bytes(second.read_bytes())
     listed = study(copied, "--list")
     assert statuses(listed)[NAMES[0]] == "failed" and "is of another input: policy.k; remove it" in listed.out
+
+
+def test_a_run_from_before_a_key_was_added_counts_where_the_key_stays_at_its_default(made):
+    entry = read_studies(str(made.folder / "study.toml"), Asked(made.folder / "out"))[0].ledger.entries[0]
+    run = open_run(made.folder / "out" / ledger_of(made.folder)["file"][NAMES[0]])
+    older = replace(run, input=copy.deepcopy(run.input))
+    del older.input["network"]["far_distance_m"]
+    assert unlike(run, entry) == "" and unlike(older, entry) == ""
+    del older.input["policy"]["k"]  # the study sets it
+    assert unlike(older, entry) == "policy.k"
 
 
 def test_a_task_of_an_array_makes_the_run_of_its_index(copied, study):
