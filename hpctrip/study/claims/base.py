@@ -81,4 +81,5 @@ def against(estimate: Estimate, paper: float, form: str = "{:.3g}") -> str:
     if estimate.bound:
         return f"the paper's {form.format(paper)} cannot be compared with a bound"
     inside = "lies in our interval" if estimate.holds(paper) else "lies outside our interval"
-    return f"{estimate.value / paper:.2f} of the paper's, which {inside}"
+    ratio = estimate.value / paper
+    return f"{f'{ratio:.2f} of' if ratio >= 0 else 'contrary to'} the paper's, which {inside}"

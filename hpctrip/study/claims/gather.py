@@ -3,34 +3,39 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
-from hpctrip.base.identity import differing, flat
+from hpctrip.base.identity import flat
 from hpctrip.base.inputs import resolved
 from hpctrip.record.reader import Run
 from hpctrip.study.claims import PAPER
-from hpctrip.study.claims.page import Page
+from hpctrip.study.claims.page import Page, Section
 from hpctrip.study.claims.paper import CLAIMS
 from hpctrip.study.ledger import Line
 from hpctrip.study.pictures import called
 from hpctrip.study.studies import Asked, Study, found_file, read_studies
 
 CONSTANTS = (
-    "timing.seconds_per_sample",
     "timing.clock",
+    "timing.seconds_per_sample",
     "network.near_bandwidth_bps",
     "network.bandwidth_law",
+    "workload.data",
+    "workload.train_samples",
     "partition.kind",
     "partition.alpha",
-    "workload.train_samples",
     "train.lr",
     "train.local_epochs",
+    "power.path",
     "policy.gain",
     "policy.score",
     "policy.search",
     "stop.target_accuracy",
 )
 """What the paper does not state, or states in words: told on the page with the value in force."""
+MOST_VALUES = 3
+"""Of a constant that varies within a study: more are not told one by one."""
 
 
 def gathered(asked: Asked, including: str = PAPER) -> Page:
@@ -40,13 +45,18 @@ def gathered(asked: Asked, including: str = PAPER) -> Page:
     lines = {study.file.name: [line for line in study.ledger.lines() if line.finished] for study in studies}
     evidence = {study.file.name: dict(_variants(study, lines[study.file.name])) for study in studies}
     found = [(claim, claim.finding(evidence)) for claim in CLAIMS]
-    facts = [fact for study in studies for fact in _facts(study, lines[study.file.name])]
-    pictures = {
-        f"{study.ledger.name}_{file.name.removeprefix(f'{study.file.name}_')}": file
+    told = {study.file.name: _constants(lines[study.file.name]) for study in studies}
+    shared = _shared([constants for constants in told.values() if constants])
+    sections = [
+        Section(
+            f"{study.title} (study {study.file.name})",
+            [*_facts(study, lines[study.file.name], dict(told[study.file.name].items() - shared.items()))],
+            _pictures(study),
+        )
         for study in studies
-        for file in sorted(study.ledger.folder.glob("*.png"))
-    }
-    return Page(found, [*facts, *_commands(including, asked)], pictures)
+    ]
+    alike = [f"in all studies: {_settings(shared)}"] if shared else []
+    return Page(found, [*alike, *_commands(including, asked)], sections)
 
 
 def _variants(study: Study, finished: Sequence[Line]) -> Iterator[tuple[str, list[Run]]]:
@@ -56,28 +66,56 @@ def _variants(study: Study, finished: Sequence[Line]) -> Iterator[tuple[str, lis
         yield label, [called(study.ledger.runs.whole(entry), label) for entry in same]
 
 
-def _facts(study: Study, finished: Sequence[Line]) -> Iterator[str]:
-    """What is to be known of one study."""
-    entries = study.ledger.entries
-    count = f"{len(finished)} of {len(entries)} runs finished"
-    if not finished:
-        yield f"{study.file.name} ({study.title}): {count}"
-        return
+def _constants(finished: Sequence[Line]) -> dict[str, str]:
+    """{key: value in force} over the runs of one study; keys that none of them has are absent."""
     inputs = [flat(resolved(line.entry.given.experiment)) for line in finished]
-    vary = {*differing(inputs)}
-    settings = [
-        f"{key} = {'varied' if key in vary else inputs[0][key]}"
-        for key in CONSTANTS
-        if any(one.get(key) is not None for one in inputs)
-    ]
-    made = {
-        f"synthetic {what}"
-        for line in finished
-        for what in ("data", "power")
-        if line.evidence.run is not None and line.evidence.run.meta[f"synthetic_{what}"]
-    }
-    said = ", ".join(sorted(made)) or "real data and power"
-    yield f"{study.file.name} ({study.title}): {count}; {said}; {', '.join(settings)}"
+    found = {}
+    for key in CONSTANTS:
+        values = [*dict.fromkeys(str(one[key]) for one in inputs if one.get(key) is not None)]
+        if values:
+            found[key] = " or ".join(values) if len(values) <= MOST_VALUES else "varied"
+    return found
+
+
+def _shared(all_constants: Sequence[dict[str, str]]) -> dict[str, str]:
+    """What is in force in every study."""
+    first = all_constants[0] if all_constants else {}
+    return {key: value for key, value in first.items() if all(one.get(key) == value for one in all_constants)}
+
+
+def _settings(constants: Mapping[str, str]) -> str:
+    return ", ".join(f"{key} = {constants[key]}" for key in CONSTANTS if key in constants)
+
+
+def _facts(study: Study, finished: Sequence[Line], own: Mapping[str, str]) -> Iterator[str]:
+    """What is to be known of one study; `own`: the constants that not all studies share."""
+    yield f"{len(finished)} of {len(study.ledger.entries)} runs finished"
+    if study.file.overlays:
+        yield f"laid over its inputs: {', '.join(Path(file).name for file in study.file.overlays)}"
+    if finished:
+        yield "; ".join([*_synthetic(finished)]) or "real data and power"
+    if own:
+        yield _settings(own)
+
+
+def _synthetic(finished: Sequence[Line]) -> Iterator[str]:
+    """What was made up, and in which variants where not in all."""
+    everyone = {line.entry.variant for line in finished}
+    for what in ("data", "power"):
+        variants = dict.fromkeys(
+            line.entry.variant
+            for line in finished
+            if line.evidence.run is not None and line.evidence.run.meta[f"synthetic_{what}"]
+        )
+        if variants:
+            some = "" if {*variants} == everyone else f" ({', '.join(variants)})"
+            yield f"synthetic {what}{some}"
+
+
+def _pictures(study: Study) -> dict[str, Path]:
+    """{name beside the page: file} of a study's figures."""
+    files = sorted(study.ledger.folder.glob("*.png"))
+    return {f"{study.ledger.name}_{file.name.removeprefix(f'{study.file.name}_')}": file for file in files}
 
 
 def _commands(including: str, asked: Asked) -> Iterator[str]:

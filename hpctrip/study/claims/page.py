@@ -21,14 +21,24 @@ METHOD = (
 
 
 @dataclass(frozen=True)
+class Section:
+    """What the reader must know of one study."""
+
+    title: str
+    facts: Sequence[str]
+    """One line each: runs that finished, what is synthetic, the constants that it does not share with the others."""
+    pictures: Mapping[str, Path] = field(default_factory=dict)
+    """{name that it has beside the page: PNG}."""
+
+
+@dataclass(frozen=True)
 class Page:
     """All claims with what was found, and what the reader must know of it."""
 
     found: Sequence[tuple[Claim, Finding]]
     facts: Sequence[str]
-    """One line each: readings and constants in force, what is synthetic, what was calibrated, commands."""
-    pictures: Mapping[str, Path] = field(default_factory=dict)
-    """{name that it has beside the page: PNG}."""
+    """Of all studies, one line each: readings and constants in force, commands."""
+    sections: Sequence[Section] = ()
 
     @property
     def rows(self) -> list[tuple[str, ...]]:
@@ -65,13 +75,20 @@ class Page:
         ]
 
     @property
+    def pictures(self) -> dict[str, Path]:
+        """{name beside the page: PNG} of all studies."""
+        return {name: file for section in self.sections for name, file in section.pictures.items()}
+
+    @property
     def markdown(self) -> str:
         """The page as Markdown; pictures are linked by their names."""
         lines = ["# The paper's claims, checked", "", f"{self.summary}. {METHOD}", ""]
         lines += [markdown_table(HEAD, self.rows)]
         lines += ["", "## What was run", "", *(f"* {fact}" for fact in self.facts)]
-        for name in self.pictures:
-            lines += ["", f"![{_caption(name)}]({name})"]
+        for section in self.sections:
+            lines += ["", f"### {section.title}", "", *(f"* {fact}" for fact in section.facts)]
+            for name in section.pictures:
+                lines += ["", f"![{_caption(name)}]({name})"]
         return "\n".join(lines) + "\n"
 
     @property
@@ -86,16 +103,21 @@ class Page:
             f"<p>{html.escape(self.summary)}. {html.escape(METHOD)}</p>",
             f"<table><thead>{row(HEAD, 'th')}</thead><tbody>",
             *(row(cells, "td") for cells in self.rows),
-            "</tbody></table><h2>What was run</h2><ul>",
-            *(f"<li>{html.escape(fact)}</li>" for fact in self.facts),
-            "</ul>",
-            *(_figure(_caption(name), file) for name, file in self.pictures.items()),
+            "</tbody></table><h2>What was run</h2>",
+            _list(self.facts),
         ]
+        for section in self.sections:
+            body += [f"<h3>{html.escape(section.title)}</h3>", _list(section.facts)]
+            body += [_figure(_caption(name), file) for name, file in section.pictures.items()]
         return _HTML.format(body="\n".join(body))
 
 
 def _caption(name: str) -> str:
     return name.removesuffix(".png").replace("_", " ")
+
+
+def _list(facts: Sequence[str]) -> str:
+    return f"<ul>{''.join(f'<li>{html.escape(fact)}</li>' for fact in facts)}</ul>"
 
 
 def _figure(caption: str, file: Path) -> str:

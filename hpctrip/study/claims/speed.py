@@ -49,7 +49,7 @@ class Faster(Claim):
         saved = less_time(ratio)
         return Finding(
             verdict_of(saved),
-            f"{saved.text('{:.0%}')} less time",
+            told(ratio),
             "" if self.share is None else against(saved, self.share, "{:.0%}"),
             saved.n,
         )
@@ -103,15 +103,18 @@ class FasterInAll(Claim):
 
     def check(self, evidence: Evidence) -> Finding:
         """Against every other policy at every value, seed by seed."""
-        verdicts, said, seeds = [], [], []
+        said, found = [], []
         for value in self.values:
             fast = variant(evidence, self.study, f"{value}, {self.fast}")
-            for label in self.slow:
-                saved = less_time(log_ratio(*times(fast, variant(evidence, self.study, f"{value}, {label}"))))
-                verdicts.append(verdict_of(saved))
-                said.append(f"{value}: {saved.text('{:.0%}')} less than {label}")
-                seeds.append(saved.n)
-        return Finding(all_of(verdicts), "; ".join(said), num_seeds=min(seeds))
+            logs = {
+                label: log_ratio(*times(fast, variant(evidence, self.study, f"{value}, {label}")))
+                for label in self.slow
+            }
+            ratios = [f"{log.mapped(np.exp).text()} times {label}" for label, log in logs.items()]
+            said.append(f"{value}: {', '.join(ratios)}")
+            found += logs.values()
+        verdict = all_of([verdict_of(less_time(log)) for log in found])
+        return Finding(verdict, "; ".join(said), num_seeds=min(log.n for log in found))
 
 
 @dataclass(frozen=True)
@@ -131,3 +134,12 @@ class SlowerThanIn(Claim):
 def less_time(log: Estimate) -> Estimate:
     """The share of the time that the faster saves, from ln(fast / slow)."""
     return log.negated().mapped(lambda x: -np.expm1(-x))
+
+
+def told(log: Estimate) -> str:
+    """What ln(fast / slow) says: `44% less time: 0.56 (0.4 to 0.8) times as long`."""
+    saved, ratio = less_time(log), log.mapped(np.exp)
+    share, more, bound = (
+        (saved.value, "less", saved.bound) if log.value <= 0 else (ratio.value - 1, "more", ratio.bound)
+    )
+    return f"{bound} {share:.0%} {more} time: {ratio.text()} times as long".strip()
