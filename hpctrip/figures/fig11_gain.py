@@ -2,7 +2,8 @@
 
 Lines are means over seeds of the accuracy of k sites less that of the smallest k with the same seed, round by round;
 bands are 95 % confidence intervals (Student t). A line ends with the first of its seeds that ended: those that are left
-are not the same draw. Rounds without an evaluation of both are left out.
+are not the same draw. Rounds without an evaluation of both are left out. Where there are more lines than can be told
+apart, those of the largest k and of about half, a quarter, ... of it are drawn; the numbers are of all.
 """
 
 from __future__ import annotations
@@ -31,20 +32,20 @@ def plot(runs: Sequence[Run], policy: str = "static") -> Drawing:
     first, *others = of_each_k(kept).items()
     if not others:
         raise InputError("the runs", f"are all of k = {first[0]}", "give those of several k")
-    if len(others) > style.MOST_LINES:
-        raise InputError("the runs", f"are of {len(others) + 1} k, at most {style.MOST_LINES + 1} are drawn")
+    shown = told_apart([k for k, _ in others])
 
     picture = style.figure(2.8)
     axes = picture.subplots()
     axes.axhline(0, color="black", linewidth=0.8)
     rows, tables = [], []
-    for i, (k, group) in enumerate(others):
+    for k, group in others:
         found = gain(first[1].runs, group.runs)
-        name = style.counted_name(f"k = {k}", found.attrs["n"], 30)
-        axes.fill_between(
-            found.index, found["low"], found["high"], alpha=0.2, linewidth=0, color=style.CYCLE[i]
-        )
-        axes.plot(found.index, found["gain_points"], label=name, **style.line(i))
+        if k in shown:
+            i = shown.index(k)
+            name = style.counted_name(f"k = {k}", found.attrs["n"], 30)
+            band = {"alpha": 0.2, "linewidth": 0, "color": style.CYCLE[i]}
+            axes.fill_between(found.index, found["low"], found["high"], **band)
+            axes.plot(found.index, found["gain_points"], label=name, **style.line(i))
         early, late = found.loc[:EARLY, "gain_points"].mean(), found.loc[EARLY + 1 :, "gain_points"].mean()
         said = [f"{mean:+.3g}" if np.isfinite(mean) else "-" for mean in (early, late)]
         rows.append((str(k), str(found.attrs["n"]), str(len(found)), *said))
@@ -56,6 +57,14 @@ def plot(runs: Sequence[Run], policy: str = "static") -> Drawing:
     style.legend_below(picture)
     head = ("k", "n", "rounds", f"mean gain, rounds 1 to {EARLY}", "mean gain later")
     return Drawing(picture, pd.concat(tables, ignore_index=True), [*lines, *aligned(head, rows)])
+
+
+def told_apart(sizes: Sequence[int]) -> list[int]:
+    """Which of these rising k are drawn: all, or the largest and those nearest to half, a quarter, ... of it."""
+    if len(sizes) <= style.MOST_LINES:
+        return list(sizes)
+    wanted = [sizes[-1] / 2**i for i in range(style.MOST_LINES) if sizes[-1] / 2**i >= sizes[0]]
+    return sorted({min(sizes, key=lambda k: abs(k - size)) for size in wanted})
 
 
 def gain(base: Sequence[Run], runs: Sequence[Run]) -> pd.DataFrame:

@@ -63,6 +63,15 @@ def test_the_gain_is_taken_round_by_round_from_the_same_seed(fixed, drawn, tmp_p
     assert table["n"].tolist() == [2, 2] and table["round"].tolist() == [1, 2]
 
 
+def test_of_many_sizes_the_largest_and_about_half_and_a_quarter_of_it_are_drawn(fixed, monkeypatch):
+    assert fig11_gain.told_apart([20, 30, 40, 50, 60, 70, 80, 90, 100]) == [20, 50, 100]
+    monkeypatch.setattr(fig11_gain.style, "MOST_LINES", 3)
+    found = fig11_gain.plot(reading.read_runs([fixed(k) for k in (1, 2, 3, 4, 6, 8)]))
+    lines = found.picture.axes[0].get_lines()[1:]
+    assert [str(line.get_label()).partition(" (")[0] for line in lines] == ["k = 2", "k = 4", "k = 8"]
+    assert sorted(set(found.table["k"])) == [2, 3, 4, 6, 8]
+
+
 def test_seeds_that_differ_have_no_gain(fixed):
     with pytest.raises(InputError, match="no seed in common"):
         fig11_gain.plot(reading.read_runs([fixed(2), fixed(4, seed=1)]))
