@@ -59,8 +59,13 @@ class Entry:
     click.Option(
         ["--baseline"], default="powertrip", show_default=True, help="The policy that others are divided by."
     ),
+    click.Option(
+        ["--split"],
+        metavar="PREFIX",
+        help="Tell the scenarios whose name begins with this apart from the others, too.",
+    ),
 )
-def plot(runs: Sequence[Run], baseline: str = "powertrip") -> Drawing:
+def plot(runs: Sequence[Run], baseline: str = "powertrip", split: str | None = None) -> Drawing:
     """Every policy over all scenarios in which it and the baseline ran."""
     scenarios = entries(runs)
     table = pd.DataFrame(
@@ -72,7 +77,6 @@ def plot(runs: Sequence[Run], baseline: str = "powertrip") -> Drawing:
             "the runs", f"have no scenario in which {baseline} ran", "give them, or name another --baseline"
         )
     order = table.groupby("policy")["ratio"].median().sort_values().index.tolist()
-    rows = [summary(policy, table[table["policy"] == policy]) for policy in order]
     names = [style.counted_name(policy, int((table["policy"] == policy).sum()), 22) for policy in order]
     lines_of_name = max(name.count("\n") + 1 for name in names)
     picture = style.figure(1.3 + max(0.31, 0.12 * lines_of_name + 0.07) * len(order))
@@ -95,8 +99,20 @@ def plot(runs: Sequence[Run], baseline: str = "powertrip") -> Drawing:
     axes.tick_params(axis="y", length=0)
     style.grid(axes, "x")
     style.heading(picture, reading.provenance(runs))
+    lines = [*summaries(table, order), *(f"scenario {name}" for name in scenarios)]
+    if split is not None:
+        named = table["scenario"].str.partition(": ")[2].str.startswith(split)
+        for said, part in ((f"begins with {split}", named), (f"does not begin with {split}", ~named)):
+            lines += [f"scenarios whose name {said}:{'' if part.any() else ' none'}"]
+            lines += summaries(table[part], order) if part.any() else []
+    return Drawing(picture, table, lines)
+
+
+def summaries(table: pd.DataFrame, order: Sequence[str]) -> list[str]:
+    """A line for every policy, in this order, that ran in these scenarios."""
     head = ("policy", "scenarios", "mean ratio (95 %)", "worst", "wins", f"to {HINDSIGHT} (95 %)", "worst")
-    return Drawing(picture, table, [*aligned(head, rows), *(f"scenario {name}" for name in scenarios)])
+    by_policy = {policy: table[table["policy"] == policy] for policy in order}
+    return aligned(head, [summary(policy, own) for policy, own in by_policy.items() if len(own)])
 
 
 def entries(runs: Sequence[Run]) -> dict[str, dict[str, Entry]]:

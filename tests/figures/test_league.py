@@ -52,6 +52,17 @@ def test_each_ratio_is_to_the_baseline_and_to_the_best_k_of_its_own_scenario(sce
     assert lines[1].startswith("goodput 2 0.742")
 
 
+def test_scenarios_of_one_name_are_told_apart_from_the_others(scenarios):
+    runs = open_runs(list(scenarios(HOURS)))
+    lines = [" ".join(line.split()) for line in league.plot(runs, split="5").lines]
+    of_one, of_others = (
+        lines.index(f"scenarios whose name {does} 5:") for does in ("begins with", "does not begin with")
+    )
+    assert lines[of_one + 2 : of_one + 4] == ["goodput 1 1.1 1.1 0 0.55 0.55", "powertrip 1 1 1 1 0.5 0.5"]
+    assert "goodput 1 0.5 0.5 1 0.5 0.5" in lines[of_others:]
+    assert "scenarios whose name begins with x: none" in league.plot(runs, split="x").lines
+
+
 def test_what_did_not_reach_its_target_makes_a_bound(scenarios, make_run):
     runs = [
         *scenarios({("powertrip", 0): (1, 1)}),
