@@ -129,7 +129,8 @@ def test_what_is_there_already_is_not_overwritten(hpctrip, tmp_path):
 
 def test_all_scenarios_are_copied_and_one_is_printed(hpctrip, tmp_path):
     assert hpctrip("inputs", "--to", tmp_path).code == 0
-    shipped = [*(ROOT / "inputs").glob("*.toml"), *(ROOT / "inputs/cluster").glob("*.toml")]
+    folders = [ROOT / "inputs", ROOT / "inputs/cluster", ROOT / "inputs/real"]
+    shipped = [path for folder in folders for path in folder.glob("*.toml")]
     copied = {path.relative_to(tmp_path) for path in tmp_path.rglob("*.toml")}
     assert copied == {path.relative_to(ROOT / "inputs") for path in shipped}
     assert hpctrip("inputs", "smoke").out == (ROOT / "inputs" / "smoke.toml").read_text()

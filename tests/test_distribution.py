@@ -72,7 +72,8 @@ def installed(wheel, tmp_path_factory):
 
 def test_a_wheel_lists_copies_and_checks_its_scenarios(installed, tmp_path):
     listed = installed("inputs", cwd=tmp_path).splitlines()
-    shipped = [*(ROOT / "inputs").glob("*.toml"), *(ROOT / "inputs/cluster").glob("*.toml")]
+    folders = [ROOT / "inputs", ROOT / "inputs/cluster", ROOT / "inputs/real"]
+    shipped = [path for folder in folders for path in folder.glob("*.toml")]
     assert len(listed) == len(shipped)
     assert any(re.match(r"smoke +The smallest run", line) for line in listed)
     assert installed("inputs", "smoke", "--to", "inputs", cwd=tmp_path) == "inputs/smoke.toml\n"

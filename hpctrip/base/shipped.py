@@ -13,13 +13,14 @@ from pathlib import PurePath
 
 SCENARIOS = ("inputs", ".toml")
 CLUSTERS = ("inputs/cluster", ".toml")
+OVERLAYS = ("inputs/real", ".toml")
 STUDIES = ("inputs/studies", ".toml")
 CALIBRATIONS = ("inputs/calibrations", ".toml")
 SCRIPTS = ("slurm", ".sh")
 
 
 def shipped(kind: tuple[str, str]) -> dict[str, Traversable]:
-    """{name: file} of what comes with hpctrip: `SCENARIOS`, `CLUSTERS`, `STUDIES`, `CALIBRATIONS` or `SCRIPTS`."""
+    """{name: file} of what comes with hpctrip; `kind` is one of the pairs above."""
     folder, suffix = kind
     found = [file for file in files("hpctrip").joinpath(folder).iterdir() if file.name.endswith(suffix)]
     return {file.name.removesuffix(suffix): file for file in sorted(found, key=lambda file: file.name)}

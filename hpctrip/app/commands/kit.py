@@ -21,14 +21,16 @@ _to = click.option("--to", "folder", type=FILE, metavar="DIR", help="Write there
 def inputs(name: str | None, folder: str | None, overwrite: bool) -> None:
     """List the scenarios that come with hpctrip; print the one called NAME; or copy it, or all, to DIR.
 
-    `hpctrip cluster` takes those called cluster/NAME.
+    `hpctrip cluster` takes those called cluster/NAME; those called real/NAME are laid over a scenario.
     """
     from hpctrip.base.component import unknown_name
     from hpctrip.base.errors import InputError
     from hpctrip.base.output import write_new
-    from hpctrip.base.shipped import CLUSTERS, SCENARIOS, described, shipped
+    from hpctrip.base.shipped import CLUSTERS, OVERLAYS, SCENARIOS, described, shipped
 
-    files = shipped(SCENARIOS) | {f"cluster/{name}": file for name, file in shipped(CLUSTERS).items()}
+    files = shipped(SCENARIOS)
+    for group, kind in (("cluster", CLUSTERS), ("real", OVERLAYS)):
+        files |= {f"{group}/{stem}": file for stem, file in shipped(kind).items()}
     if name is not None and name not in files:
         raise InputError(f"inputs {name}", "no such scenario", unknown_name(name, files))
     if folder is not None:
