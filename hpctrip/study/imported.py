@@ -21,13 +21,17 @@ from hpctrip.record.csv import csv_bytes
 from hpctrip.record.reader import Run
 from hpctrip.study.grid import Entry
 
-CURVES = "curves.csv"
-"""Stands beside a ledger: the curves of its finished runs, one below the other, each by its identity."""
 CURVE = ("round", "clock_s", "accuracy", "num_sites")
 KEPT = ("rounds", "clock_s", "digest", "wall_s", "synthetic", "made_with", "reason")
 """The columns of a ledger that are kept of a run."""
 
 Row = Mapping[str, str]
+
+
+def curves_beside(ledger: str | Path) -> Path:
+    """Where the curves of a ledger's finished runs stand, one below the other, each by its identity."""
+    path = Path(ledger)
+    return path.with_name(f"{path.stem}_curves.csv")
 
 
 def curves(finished: Iterable[tuple[Entry, Run]]) -> bytes:
@@ -43,7 +47,7 @@ def curves(finished: Iterable[tuple[Entry, Run]]) -> bytes:
 def take_up(ledger: str, entries: Sequence[Entry], folder: Path) -> tuple[int, int]:
     """Keep the finished rows of a ledger that are runs of a grid as files in `folder`: (how many, how many rows are of
     other inputs). Raises InputError where a row and its curve do not agree."""
-    rows, lines = read_table(ledger), read_table(Path(ledger).with_name(CURVES))
+    rows, lines = read_table(ledger), read_table(curves_beside(ledger))
     rows.require("identity", "status", *KEPT)
     lines.require("identity", *CURVE)
     grid = {entry.identity: entry for entry in entries}
@@ -73,7 +77,7 @@ def _curve(lines: Table, at: np.ndarray) -> pd.DataFrame:
 def _check(row: Row, curve: pd.DataFrame, entry: Entry, place: str) -> None:
     rounds = curve["round"].to_numpy()
     if row["rounds"] != str(len(curve)) or not len(curve) or (rounds != np.arange(1, len(curve) + 1)).any():
-        problem = f"has {row['rounds']} rounds, its curve in {CURVES} {len(curve)}"
+        problem = f"has {row['rounds']} rounds, its curve {len(curve)}"
         raise InputError(place, problem, "import both files of one study as they were written")
     told, found = row["clock_s"], _time_to_accuracy(curve, entry)
     if told != ("" if math.isnan(found) else str(found)):

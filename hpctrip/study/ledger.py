@@ -22,7 +22,7 @@ from hpctrip.record.csv import csv_bytes
 from hpctrip.record.reader import Run
 from hpctrip.study.file import COLUMNS, LAST_COLUMNS
 from hpctrip.study.grid import Entry
-from hpctrip.study.imported import CURVES, curves
+from hpctrip.study.imported import curves, curves_beside
 from hpctrip.study.pool import Evidence, Pool
 from hpctrip.study.status import RunStatus
 
@@ -85,7 +85,7 @@ class Ledger:
         """Write the table, and the curves of what is finished beside it: what another machine needs to take them up."""
         lines = self.write()
         done = [(line.entry, line.evidence.run) for line in lines if line.finished and line.evidence.run]
-        replace_file(self.folder / CURVES, curves(done))
+        replace_file(curves_beside(self.path), curves(done))
         return lines
 
 

@@ -24,6 +24,9 @@ values = [2, 3]
 [[figure]]
 name = "fig08_static_sweep"
 target = 0.01
+
+[[figure]]
+name = "curves"
 """
 """Of the tiny scenario's data, so that they are prepared once for all tests."""
 

@@ -180,7 +180,7 @@ def test_rows_of_another_input_or_with_another_curve_are_refused(copied, made, s
     ledger = made.folder / "out/two/ledger.csv"
     refused = study(copied, "-o", "train.lr=0.02", "--import", ledger, "--list")
     refused.check_refused(["none of its 4 finished rows is a run of this study"])
-    curves = copied / "out/two/curves.csv"
+    curves = copied / "out/two/ledger_curves.csv"
     lines = curves.read_text().splitlines()
     curves.write_text("\n".join([lines[0], *lines[2:]]) + "\n")  # the first round of the first run is missing
     study(copied, "--import", copied / "out/two/ledger.csv", "--list").check_refused(
