@@ -15,6 +15,7 @@ import numpy as np
 
 from hpctrip.base.rng import stream
 from hpctrip.sim.forecast import FORECASTS, Past
+from hpctrip.sim.forecast.base import newest_apart
 from hpctrip.sim.forecast.daily import DAY_S
 from hpctrip.sim.power import POWER_MODELS
 
@@ -26,7 +27,12 @@ def errors(power: np.ndarray, now: int, span_s: float) -> dict[str, float]:
     """{forecast: mean absolute error} at step `now` of observed fractions [m, N]."""
     times_s, steps = np.arange(now + 1) * STEP_S, round(span_s / STEP_S)
     true = power[now + 1 : now + 1 + steps].mean(0)
-    past = Past(times_s[-1], power[now], lambda: (times_s, power[: now + 1]), lambda start, end: true)
+
+    def observed(span_s: float, apart_s: float) -> tuple[np.ndarray, np.ndarray]:
+        kept = newest_apart(times_s, span_s, apart_s)
+        return times_s[kept], power[kept]
+
+    past = Past(times_s[-1], power[now], observed, lambda start, end: true)
     found = {kind: FORECASTS[kind]().power_fraction(past, span_s) for kind in FORECASTS}
     return {kind: float(np.abs(value - true).mean()) for kind, value in found.items()}
 

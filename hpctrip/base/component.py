@@ -36,6 +36,9 @@ class Component(BaseModel):
         ser_json_inf_nan="constants",
     )
     kind: ClassVar[str] = ""
+    rules: ClassVar[int] = 1
+    """Raised where the same keys come to mean other numbers, by a default or by a rule: for studies, runs of before are
+    then stale."""
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> core_schema.CoreSchema:

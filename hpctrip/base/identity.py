@@ -88,6 +88,20 @@ def _chosen(component: Component, prefix: str = "", default: object = None) -> I
             yield prefix + name, value
 
 
+def raised_rules(component: Component) -> dict[str, int]:
+    """{table: rules} of the components whose rules have been raised since they came."""
+    return dict(_raised(component))
+
+
+def _raised(component: Component, prefix: str = "") -> Iterator[tuple[str, int]]:
+    if component.rules > 1:
+        yield prefix, component.rules
+    for name in type(component).model_fields:
+        value = getattr(component, name)
+        if isinstance(value, Component):
+            yield from _raised(value, f"{prefix}.{name}" if prefix else name)
+
+
 def without(table: Flat, keys: Iterable[str]) -> dict[str, Any]:
     """The input without these keys and all that lies in these tables."""
     left_out = set(keys)

@@ -85,6 +85,7 @@ class ClusterScenario(Component):
                 else f"budget {self.budget.kind!r}"
             )
             raise InputError("clock.round_s = 0", f"{needy} needs rounds", "give their length, e.g. 60")
+        self.scheduler.check(self.clock.round_s)
         jobs = self.trace()
         most = max(int(jobs.gpus.max()), min(self.models.most_gpus, self.cluster.num_gpus))
         speeds = Speeds(jobs.profiles, self.gpu, self.cluster.gpus_per_node, most)

@@ -7,7 +7,8 @@ expectations are
 
     E A = |d|^2 + s^2        E B = |d|^2 + q s^2
 
-so that s^2 = (A - B) / (1 - q) and |d|^2 = (B - q A) / (1 - q) are unbiased: the estimators of McCandlish et al.
+so that s^2 = (A - B) / (1 - q) and |d|^2 = (B - q A) / (1 - q) are unbiased where sites weigh the same (else d is
+nearly the mean weighted as the p_i are): the estimators of McCandlish et al.
 2018, "An Empirical Model of Large-Batch Training", appendix A.1, with sites in place of samples, and with the
 correction for a finite population, as N sites are all there are. One round's |d|^2 may be negative, and a ratio of
 noisy numbers is biased, so each is smoothed over the rounds before nu = s^2 / |d|^2 is taken, as there."""
@@ -35,6 +36,11 @@ class Estimate(NamedTuple):
     """|d|^2, unbiased; NaN: not known."""
     update_noise: float
     """s^2, likewise."""
+
+    def per_work(self, local_work: int) -> Estimate:
+        """Of updates as long as they would be with local work 1, so that rounds of different work can be averaged: an
+        update of twice the work is about twice as long."""
+        return Estimate(self.num_sites, self.update_signal / local_work**2, self.update_noise / local_work**2)
 
 
 def sampling(k: int | np.ndarray, num_sites: int) -> float | np.ndarray:

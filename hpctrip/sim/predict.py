@@ -36,33 +36,37 @@ def prefix_mean(values: np.ndarray) -> np.ndarray:
 
 
 def return_s(sites: SiteView) -> np.ndarray:
-    """When each site would be back if it were asked alone, c_i / P_i + L_i in seconds [N]; inf without power. Where all
-    share one work (aggregate-throughput), nobody's own compute time matters: L_i."""
-    if sites.clock == "aggregate-throughput":
-        return np.where(sites.throughput_fraction > 0, sites.comm_s, np.inf)
+    """When each site would be back if it were asked alone, c_i / P_i + L_i in seconds [N]; inf where it has no power or
+    would miss the round's deadline. Where all share one work (aggregate-throughput), nobody's own compute time matters:
+    L_i."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(sites.work_s > 0, sites.work_s / sites.throughput_fraction, 0.0) + sites.comm_s
-
-
-def round_s(sites: SiteView, cohort: np.ndarray, clock: str) -> float:
-    """T of one cohort [k], in seconds: see `prefix_round_s`."""
-    return float(prefix_round_s(sites, cohort, clock)[-1])
+        if sites.clock == "aggregate-throughput":
+            back_s = np.where(sites.throughput_fraction > 0, sites.comm_s, np.inf)
+        else:
+            back_s = np.where(sites.work_s > 0, sites.work_s / sites.throughput_fraction, 0.0) + sites.comm_s
+    return np.where(back_s <= sites.deadline_s, back_s, np.inf)
 
 
 def prefix_spending(sites: SiteView, order: np.ndarray) -> dict[str, np.ndarray]:
     """Joules, grams and money of a round of every prefix of `order` [n], as far as they are known: {"energy_j": [n],
-    "carbon_g": [n], "cost": [n]}. Sites compute, then wait until the clock's round is over; powers stay as they are
-    seen."""
+    "carbon_g": [n], "cost": [n]}. Sites compute, then wait until the clock's round is over, or where they are released,
+    until their update is sent; powers stay as they are seen."""
     work_s, throughput = sites.work_s[order], sites.throughput_fraction[order]
     busy_w, waiting_w = (np.broadcast_to(w, len(sites))[order] for w in (sites.busy_w, sites.waiting_w))
     with np.errstate(divide="ignore", invalid="ignore"):
         compute_s = np.where((work_s > 0) & (throughput > 0), work_s / throughput, 0.0)
-    own_j = (busy_w - waiting_w) * compute_s + sites.comm_energy_j
+    if sites.released:
+        own_j = busy_w * compute_s + waiting_w * sites.comm_s[order] + sites.comm_energy_j
+    else:
+        own_j = (busy_w - waiting_w) * compute_s + sites.comm_energy_j
     round_s = prefix_round_s(sites, order, sites.clock)
 
     def spent(per_joule: np.ndarray | float) -> np.ndarray:
+        own = np.cumsum(own_j * per_joule)
+        if sites.released:
+            return own
         with np.errstate(invalid="ignore"):
-            return np.cumsum(own_j * per_joule) + round_s * np.cumsum(waiting_w * per_joule)
+            return own + round_s * np.cumsum(waiting_w * per_joule)
 
     grams, money = (
         np.broadcast_to(v, len(sites))[order] / J_PER_KWH for v in (sites.g_per_kwh, sites.cost_per_kwh)

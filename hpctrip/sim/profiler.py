@@ -12,12 +12,12 @@ from hpctrip.base.door import numbers, place_of
 from hpctrip.base.rng import stream
 from hpctrip.base.units import Seconds
 from hpctrip.sim.forecast import Forecast, Past
+from hpctrip.sim.forecast.base import newest_apart
 from hpctrip.sim.rounds import History
 from hpctrip.sim.view import SiteView
 from hpctrip.sim.world import World
 
 _LARGEST = np.finfo(float).max
-_MOST_OBSERVATIONS = 1000  # that a forecast learns from
 _NEGLIGIBLE = 1e-3  # observations whose smoothing weight has fallen below this are left out
 
 
@@ -63,7 +63,7 @@ class Profiler(Component):
             past = Past(
                 clock_s,
                 power,
-                lambda: self._observed(world, clock_s, history, seed),
+                lambda span_s, apart_s: self._observed(world, clock_s, history, seed, span_s, apart_s),
                 world.mean_power_fraction,
             )
             found = forecast.power_fraction(past, history.last.longest_compute_s if history.last else 0.0)
@@ -81,8 +81,10 @@ class Profiler(Component):
             update_bytes=world.update_bytes,
             link_s=world.link_s,
             clock=world.timing.clock,
+            deadline_s=world.faults.deadline_s,
             busy_w=busy_w,
             waiting_w=waiting_w,
+            released=world.meter.accounts.waiting == "released",
             comm_energy_j=world.meter.comm_energy_j,
             g_per_kwh=world.meter.carbon.at(clock_s),
             cost_per_kwh=world.meter.price.at(clock_s),
@@ -92,12 +94,13 @@ class Profiler(Component):
         )
 
     def _observed(
-        self, world: World, clock_s: float, history: History, seed: int
+        self, world: World, clock_s: float, history: History, seed: int, span_s: float, apart_s: float
     ) -> tuple[np.ndarray, np.ndarray]:
-        """(times [m], power fractions [m, N]) of the last observations."""
-        made = self._observations(clock_s, history)[-_MOST_OBSERVATIONS:]
+        """(times [m], power fractions [m, N]) of the observations of the last `span_s` seconds, `apart_s` apart."""
+        made = self._observations(clock_s, history)
         times_s = np.array([time_s for _, time_s in made])
-        return times_s, np.stack([self._observe(world, index, time_s, seed)[0] for index, time_s in made])
+        kept = newest_apart(times_s, span_s, apart_s)
+        return times_s[kept], np.stack([self._observe(world, *made[i], seed)[0] for i in kept])
 
     def _observations(self, clock_s: float, history: History) -> list[tuple[int, float]]:
         """(index, time) of the observations made so far, oldest first."""

@@ -232,9 +232,12 @@ class History:
         return total
 
     def estimates(self) -> list[Estimate]:
-        """What the last rounds, as many as count, told of the signal and the noise of their updates."""
+        """What the last rounds, as many as count, told of their updates, as if of local work 1."""
         rows = self.rows[-DEPTH:]
-        return [Estimate(row.num_arrived, row.update_signal, row.update_noise) for row in rows]
+        return [
+            Estimate(row.num_arrived, row.update_signal, row.update_noise).per_work(row.local_work)
+            for row in rows
+        ]
 
     def evaluated(self) -> list[RoundRow]:
         """The rounds after which the global model was evaluated."""

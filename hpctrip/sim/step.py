@@ -197,7 +197,7 @@ class Simulation:
             forecast_error=_forecast_error(draft, timing),
             update_signal=found.update_signal,
             update_noise=found.update_noise,
-            noise_ratio=noise_ratio([*before.history.estimates(), found]),
+            noise_ratio=noise_ratio([*before.history.estimates(), found.per_work(draft.local_work)]),
             **vars(outcome.wall),
             energy_j=float(bill.energy_j.sum()),
             **{name: float(values.sum()) for name, values in vars(bill).items()},

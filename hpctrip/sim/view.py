@@ -28,10 +28,14 @@ class SiteView:
     """Seconds that one site's transfer takes of the aggregator's own link, which the cohort shares; 0: no bound."""
     clock: str = "straggler"
     """The reading of Eq. 7 by which the clock will charge the round (`timing.clock`)."""
+    deadline_s: float = math.inf
+    """Seconds after which a round ends without those that are not back (`faults.deadline_s`); inf: it waits for all."""
     busy_w: np.ndarray = np.float64(0)
     """Watts that a site with that power draws while it computes."""
     waiting_w: np.ndarray = np.float64(0)
     """Watts that it draws while it waits."""
+    released: bool = False
+    """Whether it waits only until its update has been sent (`accounts.waiting`), not for the round's end."""
     comm_energy_j: float = 0.0
     """Energy of the network for one site's transfer."""
     g_per_kwh: np.ndarray = np.float64(np.nan)

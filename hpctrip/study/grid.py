@@ -13,16 +13,16 @@ from hpctrip.app.experiment import Input, demonstration, laid_over, read_given, 
 from hpctrip.app.sources import files_of_input
 from hpctrip.base.errors import Fault, InputError
 from hpctrip.base.files import beside
-from hpctrip.base.identity import chosen, flat, identity, neutral_keys, without
+from hpctrip.base.identity import chosen, flat, identity, neutral_keys, raised_rules, without
 from hpctrip.base.inputs import Tables, deep, nested, resolved
 from hpctrip.base.plugins import Extensions
 from hpctrip.base.sources import PLUGINS, Source
 from hpctrip.study.file import MOST_RUNS, Axis, StudyFile
 
 RULES = 1
-"""Raised where the same input comes to mean other numbers, by another default or another rule: runs of before are then
-stale. A key that is added needs no such thing, where its default means what was done before; where it does not,
-`record.older.in_force` says what an older file meant."""
+"""Raised where every input comes to mean other numbers: all runs of before are then stale. Where only those of one
+component do, its own `rules` are raised. A key that is added needs neither, where its default means what was done
+before."""
 
 
 @dataclass(frozen=True)
@@ -205,9 +205,15 @@ class _Reader:
         experiment = given.experiment
         settings = without(flat(resolved(experiment)), [*neutral_keys(experiment), PLUGINS])
         settings = without(settings, [source.key for source in sources])
-        contents = sorted([source.key, source.digest] for source in sources)
         given_keys = {key: value for key, value in chosen(experiment).items() if key in settings}
-        return settings, tuple(sources), identity(given_keys | {"sources": contents, "rules": RULES})
+        besides = {"sources": sorted([source.key, source.digest] for source in sources), "rules": RULES}
+        for name, value in (
+            ("raised rules", raised_rules(experiment)),
+            ("packages", sorted(map(str, given.extensions.packages))),
+        ):
+            if value:
+                besides[name] = value
+        return settings, tuple(sources), identity(given_keys | besides)
 
 
 @dataclass

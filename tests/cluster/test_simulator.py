@@ -181,6 +181,14 @@ def test_a_budget_that_is_spent_ends_the_simulation_with_what_is_left(tmp_path):
     assert result.energy_j <= 2 * 3.6e6 * (1 + 1e-9)
 
 
+def test_a_lease_that_is_no_number_of_rounds_is_refused():
+    keys = {"scheduler": {"kind": "themis", "lease_s": 1000.0}, "clock": {"round_s": 60.0}}
+    with pytest.raises(
+        InputError, match=r"scheduler.lease_s = 1000: is no multiple of clock.round_s = 60; give 1020"
+    ):
+        scenario(**keys).simulator()
+
+
 def test_rounds_of_no_length_are_refused_where_they_are_needed():
     with pytest.raises(InputError, match="budget 'energy' needs rounds; give their length"):
         scenario(

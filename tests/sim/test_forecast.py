@@ -5,6 +5,7 @@ import pytest
 
 from hpctrip.base.errors import InputError
 from hpctrip.sim.forecast import FORECASTS, Past
+from hpctrip.sim.forecast.base import newest_apart
 from hpctrip.sim.network import Network
 from hpctrip.sim.outcome import Outcome
 from hpctrip.sim.power import POWER_MODELS
@@ -26,7 +27,12 @@ def wave(times_s):
 def past(times_s):
     times_s = np.asarray(times_s, dtype=float)
     mean = lambda start_s, end_s: wave(np.linspace(start_s, end_s, 1001)).mean(0)  # noqa: E731
-    return Past(times_s[-1], wave(times_s[-1]), lambda: (times_s, wave(times_s)), mean)
+
+    def observed(span_s, apart_s):
+        kept = times_s[newest_apart(times_s, span_s, apart_s)]
+        return kept, wave(kept)
+
+    return Past(times_s[-1], wave(times_s[-1]), observed, mean)
 
 
 @pytest.mark.parametrize("kind", FORECASTS)
@@ -54,6 +60,21 @@ def test_the_daily_profile_learns_what_hours_bring_and_believes_nothing_before_a
     assert errors["daily"] < 0.2 * errors["persistence"]
     young = past(np.arange(0, 6 * HOUR_S, HOUR_S))
     assert FORECASTS["daily"]().power_fraction(young, HOUR_S).tolist() == young.power.tolist()
+
+
+def test_the_daily_profile_learns_from_days_of_short_rounds_too():
+    """Observed every 40 seconds for three days: 6,480 times."""
+    now_s = 3 * 86400 + 1.5 * HOUR_S
+    seen, truth = past(np.arange(0, now_s + 1, 40.0)), wave(now_s + HOUR_S)[0]
+    found = FORECASTS["daily"](weight=1.0).power_fraction(seen, 2 * HOUR_S)[0]
+    assert abs(found - truth) < 0.2 * abs(seen.power[0] - truth)
+
+
+def test_observations_are_those_of_late_that_lie_apart_and_the_newest_always():
+    times_s = np.array([0.0, 50, 70, 80, 99, 100])
+    assert newest_apart(times_s, 60.0, 15.0) == [1, 3, 5]
+    assert newest_apart(times_s, 0.0, 1.0) == [5] and newest_apart(times_s, np.inf, 0.0) == [*range(6)]
+    assert len(newest_apart(np.arange(5000.0), np.inf, 1.0)) == 1000
 
 
 @pytest.fixture

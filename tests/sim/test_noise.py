@@ -58,3 +58,10 @@ def test_of_a_long_history_only_the_rounds_that_count_are_looked_at(history):
     assert len(past.estimates()) == DEPTH
     everything = [Estimate(row.num_arrived, row.update_signal, row.update_noise) for row in past.rows]
     assert noise_ratio(past.estimates()) == noise_ratio(everything)
+
+
+def test_rounds_of_more_local_work_count_no_more_than_others(history):
+    """Updates of eight times the work are eight times as long, and as alike as others."""
+    rows = [replace(row, update_signal=1.0, update_noise=5.0) for row in history(*[(10, 0, None)] * 2).rows]
+    longer = replace(rows[0], local_work=8, update_signal=64.0, update_noise=64 * 50.0)
+    assert noise_ratio(History((longer, rows[1])).estimates(), 0.5) == pytest.approx((25 + 5) / 1.5)

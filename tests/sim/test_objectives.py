@@ -84,9 +84,10 @@ def test_what_a_prefix_spends_is_computing_and_waiting_for_its_slowest(view):
     assert own_spending(two, "energy_j").tolist() == [10_007, 10_007]
 
 
-def test_the_prediction_of_a_cohorts_bill_is_what_the_clock_then_charges(simulation):
+@pytest.mark.parametrize("waiting", ["idle", "released"])
+def test_the_prediction_of_a_cohorts_bill_is_what_the_clock_then_charges(simulation, waiting):
     carbon = SIGNALS["daily"](mean=200.0, swing=100.0)
-    rounds = simulation(world(carbon=carbon))
+    rounds = simulation(world(carbon=carbon, waiting=waiting))
     draft = rounds.begin(State())
     row = rounds.row(draft, Outcome.assumed(np.zeros(len(draft.cohort))))
     predicted = prefix_spending(draft.view, draft.cohort)
@@ -160,6 +161,13 @@ def test_sites_that_spend_little_come_first(sites, chosen, first):
     assert order[0] == first
 
 
+@pytest.mark.parametrize("kind", ["powertrip", "highest-power", "lowest-latency", "first-back"])
+def test_every_ranking_prefers_what_its_objective_prefers(sites, kind):
+    assert POLICIES[kind](initial_fraction=0.1).select(sites, History(), None).cohort.tolist() == [0]
+    clean = POLICIES[kind](initial_fraction=0.1, objective=objective("deadline"))
+    assert clean.select(sites, History(), None).cohort.tolist() == [2]
+
+
 def test_a_site_without_power_comes_last_whatever_it_costs(view):
     dark = view([0.0, 0.5], [1, 1], busy_w=np.array([0.0, 1.0]), waiting_w=np.zeros(2), full_power_w=1.0)
     policy = PowerTrip(objective=objective("zeus"))
@@ -195,7 +203,7 @@ def test_a_budget_of_nothing_in_particular_is_refused():
 # Whole simulated runs: accuracy is assumed to rise with the rounds, as in `plan`
 
 
-def world(carbon=None, seed=0):
+def world(carbon=None, seed=0, waiting="idle"):
     return World.build(
         SITES["powerlaw"](num_sites=30),
         Network(),
@@ -204,7 +212,7 @@ def world(carbon=None, seed=0):
         Timing(),
         0.0,
         seed,
-        billing=Billing(Accounts(), carbon or SIGNALS["none"](), SIGNALS["none"]()),
+        billing=Billing(Accounts(waiting=waiting), carbon or SIGNALS["none"](), SIGNALS["none"]()),
     )
 
 

@@ -136,10 +136,38 @@ def test_tifl_draws_a_tier_of_one_speed_and_no_slow_one_without_credits(view, to
     assert all(cohort == [0, 1] for cohort in spent)
 
 
-def test_tifl_prefers_the_tier_that_does_worst(view, told):
+def test_tifl_gives_slower_tiers_fewer_credits(view, told):
+    sites = view(np.ones(6), [1, 2, 30, 31, 90, 91])
+    past = told(*[({4: 9.0, 5: 9.0}, 1.0, 1.0)] * 2, ({2: 9.0, 3: 9.0}, 1.0, 1.0))
+    drawn = [tuple(sorted(select("tifl", sites, past, s, k=2, tiers=3, credits=4).cohort)) for s in range(60)]
+    assert set(drawn) == {(0, 1), (2, 3)}  # four rounds for the second tier, two for the third
+
+
+@pytest.mark.parametrize(("interval", "share"), [(1, 2 / 3), (2, 1 / 2)])
+def test_tifl_prefers_the_tier_that_does_worst_once_an_interval_is_over(view, told, interval, share):
     sites, past = view(np.ones(4), [1, 2, 30, 31]), told((dict(enumerate([1.0, 1.0, 7.0, 7.0])), 1.0, 1.0))
-    slow = sum(3 in select("tifl", sites, past, s, k=2, tiers=2).cohort for s in range(300))
-    assert 160 < slow < 240  # two thirds
+    slow = [3 in select("tifl", sites, past, s, k=2, tiers=2, interval=interval).cohort for s in range(300)]
+    assert np.mean(slow) == pytest.approx(share, abs=0.1)
+
+
+@pytest.mark.parametrize("kind", ["goodput", "power-of-choice", "tifl", "fedzero", "first-back"])
+@pytest.mark.parametrize("why", ["no power", "too late"])
+def test_who_cannot_be_back_comes_last(kind, why, view, told):
+    """Sites 0 and 3 have no power, or would miss the deadline; site 1 alone has trained."""
+    power = [0, 1, 1, 0, 1] if why == "no power" else np.ones(5)
+    sites = view(power, [95, 1, 2, 99, 3], deadline_s=100.0)
+    for seed in range(20):
+        cohort = select(
+            kind, sites, told(({1: 1.0}, 1.0, 1.0)), seed, **({} if kind == "goodput" else {"k": 3})
+        )
+        assert set(cohort.cohort.tolist()) <= {1, 2, 4}
+
+
+@pytest.mark.parametrize("kind", sorted(POLICIES))
+def test_every_policy_asks_somebody_where_nobody_has_power(kind, view, told):
+    fields = {"k": 2} if "k" in POLICIES[kind].model_fields else {}
+    past = told(({0: 1.0, 1: 2.0}, 1.0, 1.0))
+    assert len(select(kind, view(np.zeros(4), np.ones(4)), past, **fields).cohort)
 
 
 def test_oort_explores_by_speed_first_and_exploits_large_losses_later(view, told):

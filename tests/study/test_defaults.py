@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 from hpctrip.app.experiment import Experiment
+from hpctrip.base.component import registry_of
 from hpctrip.base.reference import sections
 from hpctrip.study.grid import RULES
 
@@ -11,8 +12,13 @@ KNOWN = Path(__file__).with_name("defaults.json")
 
 
 def defaults():
-    """{key, after its table and kind: default} of all keys that can change a result."""
+    """{key, after its table and kind: default} of all keys that can change a result, and {"table kind rules": rules} of
+    the components whose rules have been raised."""
     found = {}
+    for table, field in Experiment.model_fields.items():
+        for kind, component in (registry_of(field) or {}).items():
+            if component.rules > 1:
+                found[f"{table} {kind} rules"] = component.rules
     for section in sections(Experiment):
         for key in section.keys:
             if not key.neutral:
@@ -23,8 +29,9 @@ def defaults():
 
 
 def test_no_default_has_changed_under_the_same_rules():
-    """Where one must: raise RULES, and write `defaults.json` anew with `python tests/study/test_defaults.py`. A key
-    that is new is added in the same way, without raising RULES, where its default means what was done before."""
+    """Where one must: raise `rules` of its component, and write `defaults.json` anew with `python
+    tests/study/test_defaults.py`. A key that is new is added in the same way, without raising them, where its default
+    means what was done before."""
     known, now = json.loads(KNOWN.read_text()), defaults()
     assert known.pop("rules") == RULES
     assert {key: now[key] for key in known} == known  # other tests may have added kinds of their own

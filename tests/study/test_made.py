@@ -10,6 +10,7 @@ import pytest
 from small_study import STUDY, ledger_of
 
 from hpctrip.record.reader import open_run
+from hpctrip.sim.policies import POLICIES
 from hpctrip.study.pool import unlike
 from hpctrip.study.studies import Asked, read_studies
 
@@ -204,6 +205,13 @@ def test_a_run_from_before_a_key_was_added_counts_where_the_key_stays_at_its_def
     assert unlike(run, entry) == "" and unlike(older, entry) == ""
     del older.input["policy"]["k"]  # the study sets it
     assert unlike(older, entry) == "policy.k"
+
+
+def test_runs_of_a_policy_whose_rules_have_been_raised_since_are_stale(copied, study, monkeypatch):
+    monkeypatch.setattr(POLICIES["random"], "rules", 7)
+    assert set(statuses(study(copied, "--list")).values()) == {"finished"}
+    monkeypatch.setattr(POLICIES["static"], "rules", 7)
+    assert set(statuses(study(copied, "--list")).values()) == {"stale"}
 
 
 def test_a_task_of_an_array_makes_the_run_of_its_index(copied, study):

@@ -18,6 +18,9 @@ class Scheduler(Component):
     elastic: ClassVar[bool] = False
     """Whether a job that cannot be placed with the GPUs that it was given may start with fewer."""
 
+    def check(self, round_s: float) -> None:
+        """InputError where its own times do not go with rounds of this length."""
+
     def plan(self, view: ClusterView) -> Plan:
         """How many GPUs each of the J jobs gets, at most as many as there are."""
         raise NotImplementedError

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from pydantic import Field
 
+from hpctrip.base.errors import InputError
 from hpctrip.base.units import Seconds
 from hpctrip.cluster.schedulers.base import SCHEDULERS, Scheduler
 from hpctrip.cluster.view import ClusterView, Plan
@@ -22,6 +23,14 @@ class Themis(Scheduler):
     periodic = True
     lease_s: Seconds = Field(1200.0, gt=0, le=1e7)
     """A job that was given GPUs keeps them so long."""
+
+    def check(self, round_s: float) -> None:
+        """A lease ends with a round."""
+        rounds = self.lease_s / round_s
+        if rounds != round(rounds):
+            least_s = round_s * max(1, round(rounds))
+            place = f"scheduler.lease_s = {self.lease_s:g}"
+            raise InputError(place, f"is no multiple of clock.round_s = {round_s:g}", f"give {least_s:g}")
 
     def plan(self, view: ClusterView) -> Plan:
         """Those within a lease go on, then by falling rho."""

@@ -18,6 +18,8 @@ class Daily(Forecast):
     and for parts of the day that were never seen, power stays as it is."""
 
     kind = "daily"
+    rules = 2
+    """2: from observations that lie apart."""
     part_s: Seconds = Field(3600.0, gt=0, le=DAY_S)
     """Length of one part of the day."""
     weight: float = Field(0.5, ge=0, le=1)
@@ -25,7 +27,7 @@ class Daily(Forecast):
 
     def power_fraction(self, past: Past, span_s: float) -> np.ndarray:
         """The present power and the profile's difference between the middle of the span and now, within 0 to 1."""
-        times_s, power = past.observed()
+        times_s, power = past.observed(np.inf, self.part_s / 4)
         before = self._level(times_s, power, past.now_s)
         after = self._level(times_s, power, past.now_s + span_s / 2)
         if before is None or after is None:

@@ -15,11 +15,17 @@ class Exponential(Forecast):
     observations were made."""
 
     kind = "exponential"
+    rules = 2
+    """2: from observations that lie apart."""
     memory_s: Seconds = Field(1800.0, gt=0)
     """After so long an observation counts a third (1 / e)."""
 
     def power_fraction(self, past: Past, span_s: float) -> np.ndarray:
         """The weighted mean of what was observed."""
-        times_s, power = past.observed()
+        times_s, power = past.observed(_MEMORIES * self.memory_s, self.memory_s / 100)
         weights = np.exp((times_s - times_s[-1]) / self.memory_s)
         return weights @ power / weights.sum()
+
+
+_MEMORIES = 10
+"""What is older counts less than 1 / 20,000."""

@@ -107,10 +107,20 @@ def _pending_votes_down(history: History) -> int:
 
 
 class FixedOrDynamic(DynamicCount, Policy):
-    """Base of the rankings that the paper uses with either count."""
+    """Base of the rankings by one property of the sites, with either count."""
 
     k: int | None = Field(None, ge=1)
     """Fixed cohort size; absent: Algorithm 1 decides."""
+
+    def log_score(self, sites: SiteView) -> np.ndarray:
+        """The logarithm of every site's score, [N]; -inf for those that come last."""
+        raise NotImplementedError
+
+    def select(self, sites: SiteView, history: History, rng: np.random.Generator) -> Decision:
+        """The k first sites of the ranking."""
+        with np.errstate(divide="ignore"):
+            log_score = self.log_score(sites)
+        return self.decide(self.objective.order(log_score, sites, history), sites, history)
 
     def decide(self, order: np.ndarray, sites: SiteView, history: History) -> Decision:
         """The first k sites, where k is fixed; else as Algorithm 1."""

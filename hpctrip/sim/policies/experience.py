@@ -28,16 +28,21 @@ class Experience:
 
     @classmethod
     def of(cls, history: History, num_sites: int) -> Self:
-        """That of a history, oldest round first, so that the newest stands."""
+        """That of a history, newest round first, until all sites have been met."""
         rows = history.rows[-_MOST_ROUNDS:]
         age = np.full(num_sites, float(len(rows)))
         loss, samples, seconds = (np.full(num_sites, np.nan) for _ in range(3))
-        for passed, row in zip(range(len(rows) - 1, -1, -1), rows, strict=True):
-            cohort, arrived = row.cohort, row.cohort.status == Status.ARRIVED
-            site = cohort.site[arrived]
-            age[site], loss[site] = passed, cohort.train_loss[arrived]
-            samples[site] = cohort.num_samples[arrived]
-            seconds[site] = (cohort.compute_s + cohort.comm_s)[arrived]
+        unmet = np.ones(num_sites, dtype=bool)
+        for passed, row in enumerate(reversed(rows)):
+            cohort = row.cohort
+            last = (cohort.status == Status.ARRIVED) & unmet[cohort.site]
+            site = cohort.site[last]
+            age[site], loss[site] = passed, cohort.train_loss[last]
+            samples[site] = cohort.num_samples[last]
+            seconds[site] = (cohort.compute_s + cohort.comm_s)[last]
+            unmet[site] = False
+            if not unmet.any():
+                break
         return cls(age, loss, samples, seconds)
 
     @property

@@ -8,6 +8,7 @@ from pydantic import Field
 from hpctrip.base.errors import InputError
 from hpctrip.base.units import Seconds
 from hpctrip.sim.policies.base import POLICIES, Decision, Policy, check_k
+from hpctrip.sim.predict import return_s
 from hpctrip.sim.rounds import History, Status
 from hpctrip.sim.view import SiteView
 
@@ -31,7 +32,8 @@ class FedZero(Policy):
     longest_round_s: Seconds = Field(3600.0, gt=0)
     """d_max: who needs longer, for its work and its transfer, is chosen only if there are not enough others."""
     step_s: Seconds = Field(60.0, gt=0)
-    """The lengths of rounds that are tried are multiples of this."""
+    """The lengths of rounds that are tried are multiples of this: the paper's minute, for rounds of up to an hour.
+    Nothing shorter is tried where sites are back sooner."""
     max_g_per_kwh: float | None = Field(None, ge=0, le=1e6)
     """Power counts as excess where the grid has at most so much CO2 ([carbon]); absent: everywhere."""
     fairness: float = Field(1.0, ge=0, le=10)
@@ -40,11 +42,7 @@ class FedZero(Policy):
 
     def select(self, sites: SiteView, history: History, rng: np.random.Generator) -> Decision:
         """Those of the largest utility that are back in time."""
-        with np.errstate(divide="ignore", invalid="ignore"):
-            needed_s = np.where(
-                sites.throughput_fraction > 0, sites.work_s / sites.throughput_fraction, np.inf
-            )
-        needed_s = needed_s + sites.comm_s
+        needed_s = return_s(sites)
         fits = needed_s <= self.longest_round_s
         if self.max_g_per_kwh is not None:
             if np.isnan(sites.g_per_kwh).any():

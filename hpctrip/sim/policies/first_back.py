@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from hpctrip.sim.policies.base import POLICIES, Decision
+from hpctrip.sim.policies.base import POLICIES
 from hpctrip.sim.policies.count import FixedOrDynamic
-from hpctrip.sim.policies.ranking import best_first
 from hpctrip.sim.predict import return_s
-from hpctrip.sim.rounds import History
 from hpctrip.sim.view import SiteView
 
 
@@ -18,7 +16,9 @@ class FirstBack(FixedOrDynamic):
     and cost."""
 
     kind = "first-back"
+    rules = 2
+    """2: who cannot be back by the deadline comes last, and the objective has its say."""
 
-    def select(self, sites: SiteView, history: History, rng: np.random.Generator) -> Decision:
-        """The k first sites of the ranking."""
-        return self.decide(best_first(-return_s(sites)), sites, history)
+    def log_score(self, sites: SiteView) -> np.ndarray:
+        """That of the inverse of the time."""
+        return -np.log(return_s(sites))

@@ -33,12 +33,14 @@ class Goodput(Policy):
     cohorts are left before they level off."""
 
     kind = "goodput"
+    rules = 2
+    """2: sites weigh by their work, nu is that of equal work, and who cannot be back by the deadline is not asked."""
     initial_noise: float = Field(5.0, gt=0, le=1e9)
     """nu before anything is measured."""
     measured: bool = True
     """Whether nu is that of the training so far; false: it stays at `initial_noise`."""
-    smoothing: float = Field(SMOOTHING, ge=0, lt=1)
-    """Weight of the past in the averages that nu is made of."""
+    smoothing: float = Field(SMOOTHING, ge=0, le=0.9)
+    """Weight of the past in the averages that nu is made of; they reach back 64 rounds."""
     noise_weight: float = Field(0.2, gt=0, le=1e6)
     """How much the noise of the mean update slows training down; 1: as with the best step length for it."""
     weigh_work: bool = True
@@ -59,10 +61,11 @@ class Goodput(Policy):
         """Every deadline is a candidate: k sites, their gain, T and gain / T."""
         work = local_work(history, self.max_local_work) if self.local_work == "adaptive" else 1
         sites = replace(sites, work_s=work * sites.work_s)
-        order, num_sites = best_first(-return_s(sites)), len(sites)
+        back_s, num_sites = return_s(sites), len(sites)
+        order = best_first(-back_s)
         round_s = prefix_round_s(sites, order, sites.clock)
         most = num_sites if history.last is None else math.ceil(self.growth * history.last.num_sites)
-        usable = int(np.isfinite(round_s).sum())  # sites without power come last
+        usable = int((np.isfinite(back_s[order]) & np.isfinite(round_s)).sum())  # the others come last
         most = max(1, min(most, usable))
         k = np.arange(min(self.min_sites, most), most + 1)
         worth = np.minimum(np.cumsum(self._worth(history, num_sites)[order]), num_sites)[k - 1]

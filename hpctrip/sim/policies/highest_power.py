@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from hpctrip.sim.policies.base import POLICIES, Decision
+from hpctrip.sim.policies.base import POLICIES
 from hpctrip.sim.policies.count import FixedOrDynamic
-from hpctrip.sim.rounds import History
 from hpctrip.sim.view import SiteView
 
 
@@ -16,8 +15,6 @@ class HighestPower(FixedOrDynamic):
 
     kind = "highest-power"
 
-    def select(self, sites: SiteView, history: History, rng: np.random.Generator) -> Decision:
-        """The k first sites of the ranking."""
-        with np.errstate(divide="ignore"):
-            order = self.objective.order(np.log(sites.power_fraction), sites, history)
-        return self.decide(order, sites, history)
+    def log_score(self, sites: SiteView) -> np.ndarray:
+        """That of the power fraction."""
+        return np.log(sites.power_fraction)

@@ -23,7 +23,8 @@ class Oort(Policy):
     (T / t_i)^alpha where its time t_i is beyond the preferred one T. Most of the cohort is drawn by utility, the rest
     among sites that have never trained, by speed. The pacer raises T when the utility that rounds bring has fallen. Of
     a site's losses their mean is known, and stands for the root of their mean square; the bonus counts in units of the
-    largest utility. The constants are the paper's and its implementation's."""
+    largest utility. The constants are the paper's and its implementation's. Left out: the blacklist of sites that were
+    chosen too often, and the 1.3 K that are asked so that K are back, as all who can be back are."""
 
     kind = "oort"
     k: int = Field(10, ge=1)
@@ -69,9 +70,11 @@ class Oort(Policy):
         round = len(history) + 1
         bonus = np.sqrt(0.1 * np.log(round) / np.maximum(1, round - 1 - known.age)) * highest
         utility = np.minimum(statistical, highest) + bonus
-        preferred_s = np.percentile(speed_s[np.isfinite(speed_s)], self._percentile(history))
+        usable_s = speed_s[np.isfinite(speed_s)]
+        preferred_s = np.percentile(usable_s, self._percentile(history)) if len(usable_s) else np.inf
         slow = speed_s > preferred_s
-        return np.where(slow, utility * (preferred_s / speed_s) ** self.straggler_penalty, utility)
+        utility[slow] *= (preferred_s / speed_s[slow]) ** self.straggler_penalty
+        return utility
 
     def _percentile(self, history: History) -> float:
         """What the pacer has come to: it looks back after every W rounds."""
