@@ -4,7 +4,8 @@ A scenario is all of an input but its seed, its policy and its forecast. In each
 those of the baseline with the same seed (geometric mean over seeds), and by those of the best fixed cohort in
 hindsight: of the runs of `static` and of `first-back` with a fixed k, the k of the smallest mean. A dot is a scenario;
 the bar is the geometric mean over scenarios with its 95 % interval (Student t over logarithms). A seed that did not
-reach the target counts with all the time it spent, so that ratio is a bound and its dot is open.
+reach the target counts with all the time it spent, so that ratio is a bound and its dot is open; who did not arrive
+with every seed wins nothing, and is no best fixed cohort.
 """
 
 from __future__ import annotations
@@ -70,7 +71,10 @@ def plot(runs: Sequence[Run], baseline: str = "powertrip", split: str | None = N
     scenarios = entries(runs)
     table = pd.DataFrame(
         [row for name, found in scenarios.items() for row in ratios(name, found, baseline)],
-        columns=["scenario", "policy", "ratio", "is", "ratio_to_best_fixed", "best_fixed", "is_win"],
+        columns=[
+            *("scenario", "policy", "ratio", "is"),
+            *("ratio_to_best_fixed", "is_to_best_fixed", "best_fixed", "is_win"),
+        ],
     )
     if table.empty:
         raise InputError(
@@ -176,12 +180,14 @@ def ratios(scenario: str, found: dict[str, Entry], baseline: str) -> list[tuple]
     if baseline not in found:
         return []
     fixed = {name: entry for name, entry in found.items() if name.split()[0] in FIXED}
-    best = min(fixed, key=lambda name: fixed[name].mean_s, default="")
+    arrived = [name for name, entry in fixed.items() if entry.reached]
+    best = min(arrived, key=lambda name: fixed[name].mean_s, default="")
     shown = {name: entry for name, entry in found.items() if name not in fixed}
     if best:
         shown[HINDSIGHT] = fixed[best]
     to_base = {name: entry.ratio(found[baseline]) for name, entry in shown.items()}
-    winner = min((name for name in shown if name != HINDSIGHT), key=to_base.__getitem__)
+    able = [name for name, entry in shown.items() if name != HINDSIGHT and entry.reached]
+    winner = min(able, key=to_base.__getitem__, default="")
     return [
         (
             scenario,
@@ -189,6 +195,7 @@ def ratios(scenario: str, found: dict[str, Entry], baseline: str) -> list[tuple]
             to_base[name],
             _how(entry, found[baseline]),
             entry.ratio(fixed[best]) if best else math.nan,
+            _how(entry, fixed[best]) if best else "",
             best,
             name == winner,
         )
@@ -211,22 +218,22 @@ def geometric(values: pd.Series) -> tuple[float, float, float]:
 
 def summary(policy: str, own: pd.DataFrame) -> tuple[str, ...]:
     """The line of one policy."""
-    hindsight = own["ratio_to_best_fixed"].dropna()
-    told = _said(hindsight) if len(hindsight) else "-"
-    worst = f"{hindsight.max():.3g}" if len(hindsight) else "-"
     bounds = (own["is"] != "exact").sum()
     count = f"{len(own)} ({bounds} bounds)" if bounds else str(len(own))
-    return (
-        policy,
-        count,
-        _said(own["ratio"]),
-        f"{own['ratio'].max():.3g}",
-        str(own["is_win"].sum()),
-        told,
-        worst,
-    )
+    to_base, to_best = _said(own, "ratio", "is"), _said(own, "ratio_to_best_fixed", "is_to_best_fixed")
+    return policy, count, *to_base, str(own["is_win"].sum()), *to_best
 
 
-def _said(values: pd.Series) -> str:
-    mean, low, high = geometric(values)
-    return f"{mean:.3g} ({low:.3g} to {high:.3g})" if math.isfinite(low) else f"{mean:.3g}"
+def _said(own: pd.DataFrame, ratio: str, how: str) -> tuple[str, str]:
+    """(mean with its interval, worst) of a column of ratios. Where some of them are bounds, so are both, and the
+    interval of a number that is not known is not told; of bounds in both directions nothing is known."""
+    known = own[own[ratio].notna()]
+    if not len(known):
+        return "-", "-"
+    bounds = {*known[how]} - {"exact"}
+    if len(bounds) > 1 or "unknown" in bounds:
+        return "unknown", "unknown"
+    bound = f"{bounds.pop()} " if bounds else ""
+    mean, low, high = geometric(known[ratio])
+    spread = f" ({low:.3g} to {high:.3g})" if math.isfinite(low) and not bound else ""
+    return f"{bound}{mean:.3g}{spread}", f"{bound}{known[ratio].max():.3g}"

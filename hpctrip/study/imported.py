@@ -44,27 +44,30 @@ def curves(finished: Iterable[tuple[Entry, Run]]) -> bytes:
     return csv_bytes(pd.concat(frames, ignore_index=True) if frames else empty)
 
 
-def take_up(ledger: str, entries: Sequence[Entry], folder: Path) -> tuple[int, int]:
+def take_up(ledger: str, entries: Sequence[Entry], folder: Path) -> tuple[int, int, int]:
     """Keep the finished rows of a ledger that are runs of a grid as files in `folder`: (how many, how many rows are of
-    other inputs). Raises InputError where a row and its curve do not agree."""
+    other inputs, how many have no curve yet). Raises InputError where a row and its curve do not agree."""
     rows, lines = read_table(ledger), read_table(curves_beside(ledger))
     rows.require("identity", "status", *KEPT)
     lines.require("identity", *CURVE)
     grid = {entry.identity: entry for entry in entries}
     of_curve = np.array(lines.columns["identity"])
-    written, others = 0, 0
+    written, others, bare = 0, 0, 0
     for number, identity in enumerate(rows.columns["identity"]):
         if rows.columns["status"][number] != "finished":
             continue
         if identity not in grid:
             others += 1
             continue
-        row = {name: rows.columns[name][number] for name in KEPT}
-        curve = _curve(lines, np.flatnonzero(of_curve == identity))
+        at = np.flatnonzero(of_curve == identity)
+        if not len(at):
+            bare += 1
+            continue
+        row, curve = {name: rows.columns[name][number] for name in KEPT}, _curve(lines, at)
         _check(row, curve, grid[identity], f"{ledger}, line {rows.lines[number]}")
         replace_file(folder / f"{identity}.csv", f"#{json.dumps(row)}\n".encode() + csv_bytes(curve))
         written += 1
-    return written, others
+    return written, others, bare
 
 
 def _curve(lines: Table, at: np.ndarray) -> pd.DataFrame:

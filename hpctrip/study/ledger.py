@@ -73,19 +73,26 @@ class Ledger:
 
     def write(self) -> list[Line]:
         """Write the table from what is known now."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with filelock.FileLock(f"{self.path}.lock"):
-            self._earlier |= _earlier(self.path)  # another process may have finished some
-            lines = self.lines()
-            rows = [_row(line, self.runs.folder) for line in lines]
-            replace_file(self.path, csv_bytes(pd.DataFrame(rows)))
-        return lines
+        with self._lock():
+            return self._write()
 
     def export(self) -> list[Line]:
         """Write the table, and the curves of what is finished beside it: what another machine needs to take them up."""
-        lines = self.write()
-        done = [(line.entry, line.evidence.run) for line in lines if line.finished and line.evidence.run]
-        replace_file(curves_beside(self.path), curves(done))
+        with self._lock():
+            lines = self._write()
+            done = [(line.entry, line.evidence.run) for line in lines if line.finished and line.evidence.run]
+            replace_file(curves_beside(self.path), curves(done))
+        return lines
+
+    def _lock(self) -> filelock.BaseFileLock:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        return filelock.FileLock(f"{self.path}.lock")
+
+    def _write(self) -> list[Line]:
+        self._earlier |= _earlier(self.path)  # another process may have finished some
+        lines = self.lines()
+        rows = [_row(line, self.runs.folder) for line in lines]
+        replace_file(self.path, csv_bytes(pd.DataFrame(rows)))
         return lines
 
 

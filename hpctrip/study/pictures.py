@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hpctrip.base.errors import HpctripError
+from hpctrip.base.inputs import resolved
 from hpctrip.base.output import replace_file
 from hpctrip.record.csv import csv_bytes
 from hpctrip.record.reader import Run
 from hpctrip.study.file import Picture
+from hpctrip.study.grid import Entry
 from hpctrip.study.ledger import Ledger, Line
 
 if TYPE_CHECKING:
@@ -26,7 +28,7 @@ def draw(pictures: Sequence[Picture], ledger: Ledger, lines: Sequence[Line]) -> 
         return []
     from hpctrip.figures import FIGURES  # heavy
 
-    runs = [called(ledger.runs.whole(line.entry), line.entry.label) for line in finished]
+    runs = [called(ledger.runs.whole(line.entry), line.entry, line.entry.label) for line in finished]
     said = []
     for number, picture in enumerate(pictures):
         twice = [other.name for other in pictures[:number]].count(picture.name)
@@ -44,9 +46,10 @@ def draw(pictures: Sequence[Picture], ledger: Ledger, lines: Sequence[Line]) -> 
     return said
 
 
-def called(run: Run, label: str | None) -> Run:
-    """The run under the study's name for it: its file may have been made by another study."""
-    return replace(run, meta=run.meta | {"label": label or ""})
+def called(run: Run, entry: Entry, label: str | None) -> Run:
+    """The run with the study's name for it and the study's input: its file may have been made by another study, before
+    a key was added, or where data lay elsewhere."""
+    return replace(run, meta=run.meta | {"label": label or ""}, input=resolved(entry.given.experiment))
 
 
 def save(drawing: Drawing, path: Path) -> list[str]:

@@ -11,6 +11,7 @@ from hpctrip.app.forecast import alone
 from hpctrip.app.forecast.plan import Plan
 from hpctrip.app.forecast.speed import Speed
 from hpctrip.base.text import size_text
+from hpctrip.record.reader import Run
 from hpctrip.study.display import duration
 from hpctrip.study.ledger import Line, wall_s
 
@@ -38,7 +39,7 @@ def groups(lines: Sequence[Line], samples_per_second: float | None) -> list[Grou
     for line in lines:
         if not line.finished:
             todo.setdefault(line.entry.variant, []).append(line)
-        elif line.evidence.run is not None and not line.evidence.imported:
+        elif line.evidence.run is not None and not line.evidence.imported and _trained(line.evidence.run):
             made.setdefault(line.entry.variant, []).append(wall_s(line.evidence.run))
     speeds: dict[str, Speed] = {}
     if samples_per_second:
@@ -51,6 +52,11 @@ def groups(lines: Sequence[Line], samples_per_second: float | None) -> list[Grou
         wall = sum(walls) / len(walls) if walls else expected.max_rounds_wall_s
         found.append(Group(variant, len(members), wall, bool(walls), expected))
     return found
+
+
+def _trained(run: Run) -> bool:
+    """Whether its wall times tell what training takes: rounds that a store knew cost nothing."""
+    return not run.meta["stored_rounds"]
 
 
 def _speed_key(line: Line) -> str:

@@ -108,8 +108,8 @@ class Pool:
 
     def whole(self, entry: Entry) -> Run:
         """A finished run with all that its file holds. Raises InputError where that cannot be read."""
-        file = self.results(entry.identity)
-        return open_run(file) if file.exists() else read_imported(self.imported(entry.identity), entry)
+        known = self.look(entry)
+        return known.run if known.imported and known.run else open_run(self.results(entry.identity))
 
     def _rounds(self, file: Path) -> Run | None:
         """The results file, read again only where it has changed; None where there is none. Raises InputError."""

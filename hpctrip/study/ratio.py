@@ -16,6 +16,9 @@ class Missing(Exception):
     """What is asked for was not run, or cannot be compared. The text says what."""
 
 
+UNKNOWN = "unknown"
+
+
 @dataclass(frozen=True)
 class Estimate:
     """A mean with its 95 % interval (Student t); the ends of one value are NaN."""
@@ -25,7 +28,8 @@ class Estimate:
     high: float
     n: int
     bound: str = ""
-    """"at least" or "at most" where some seeds did not reach the target in the time that they had."""
+    """"at least" or "at most" where some seeds did not reach the target in the time that they had; "unknown" where of
+    both that are compared some did not: then no number is known."""
 
     @classmethod
     def of(cls, values: Sequence[float] | np.ndarray, bound: str = "") -> Estimate:
@@ -39,7 +43,7 @@ class Estimate:
 
     def negated(self) -> Estimate:
         """Of the opposite quantity."""
-        bound = {"at most": "at least", "at least": "at most"}.get(self.bound, "")
+        bound = {"at most": "at least", "at least": "at most"}.get(self.bound, self.bound)
         return Estimate(-self.value, -self.high, -self.low, self.n, bound)
 
     def holds(self, value: float) -> bool:
@@ -48,6 +52,8 @@ class Estimate:
 
     def text(self, form: str = "{:.3g}") -> str:
         """`0.62 (0.55 to 0.7)`, with the bound before it."""
+        if np.isnan(self.value):
+            return UNKNOWN
         spread = f" ({form.format(self.low)} to {form.format(self.high)})" if np.isfinite(self.low) else ""
         return f"{self.bound} {form.format(self.value)}{spread}".strip()
 
@@ -70,14 +76,14 @@ class Times:
 
 def times(*variants: Sequence[Run]) -> list[Times]:
     """The times of several variants over the seeds that all of them have, in ascending order. Raises Missing where
-    there is none."""
+    there is none, and as `target_of`."""
     by_seed = [{run.meta["seed"]: run for run in runs} for runs in variants]
     seeds = sorted(set.intersection(*map(set, by_seed)))
     if not seeds:
         raise Missing("the variants have no seed in common")
-    goals = [target_of(runs) for runs in variants]
+    goal = target_of([run for runs in variants for run in runs])
     found = []
-    for runs, goal in zip(by_seed, goals, strict=True):
+    for runs in by_seed:
         to_s = np.array([runs[seed].time_to(goal) for seed in seeds])
         spent_s = np.array([float(runs[seed].rounds["clock_s"].iloc[-1]) for seed in seeds])
         found.append(Times(np.where(np.isfinite(to_s), to_s, spent_s) / HOUR_S, np.isfinite(to_s)))
@@ -87,16 +93,16 @@ def times(*variants: Sequence[Run]) -> list[Times]:
 def log_ratio(fast: Times, slow: Times) -> Estimate:
     """ln(hours of `fast` / hours of `slow`), paired by seed: its exponential is the geometric mean of the ratios.
 
-    Where some of `slow` did not arrive the ratio is at most that, where some of `fast` did not, at least that. Raises
-    Missing where both happened.
+    Where some of `slow` did not arrive the ratio is at most that, where some of `fast` did not, at least that; where
+    both happened, it is unknown.
     """
     if not fast.reached.all() and not slow.reached.all():
-        raise Missing("neither variant reached the target with every seed")
+        return Estimate(np.nan, np.nan, np.nan, len(fast.hours), UNKNOWN)
     bound = "at most" if not slow.reached.all() else "at least" if not fast.reached.all() else ""
     return Estimate.of(np.log(fast.hours / slow.hours), bound)
 
 
 def paired_ratio(one: Sequence[Run], other: Sequence[Run]) -> Estimate:
     """How many times the hours of `other` the runs of `one` take: the geometric mean over the seeds that both have,
-    with its interval, or as a bound. Raises Missing as `times` and `log_ratio`."""
+    with its interval, or as a bound. Raises Missing as `times`."""
     return log_ratio(*times(one, other)).mapped(np.exp)

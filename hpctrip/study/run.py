@@ -42,11 +42,15 @@ def take_up_all(studies: Sequence[Study], ledgers: Sequence[str]) -> list[str]:
     where none of a ledger's rows is a run of the studies."""
     said, folder = [], studies[0].ledger.runs.folder / "runs"
     for ledger in ledgers:
-        taken, others = take_up(ledger, all_entries(studies), folder)
-        if not taken:
+        taken, others, bare = take_up(ledger, all_entries(studies), folder)
+        if not taken and not bare:
             problem = f"none of its {others} finished rows is a run of this study: input, data or code differ"
             raise InputError(ledger, problem, "import the ledger of the same study, made by the same hpctrip")
         left = f"; {others} rows of other inputs were left out" if others else ""
+        if bare:
+            left += (
+                f"; {bare} have no curve yet: start the study once more where they were made, which writes it"
+            )
         said.append(f"{ledger}: {taken} finished runs taken up{left}")
     return said
 

@@ -65,9 +65,9 @@ class Study:
 def found_file(name: str, kind: tuple[str, str] = STUDIES, sort: str = "study") -> str:
     """The file of this path, or the one of this name and `kind`, a `sort` of file, that comes with hpctrip. InputError
     where there is none."""
-    if os.path.lexists(name):
-        return name
     known = shipped(kind)
+    if os.path.lexists(name) and not (os.path.isdir(name) and name in known):
+        return name
     if name in known:
         return str(known[name])
     raise InputError(name, f"no such {sort} file", unknown_name(Path(name).stem, known))
@@ -98,8 +98,8 @@ def read_studies(path: str, asked: Asked) -> list[Study]:
     runs = Pool(asked.folder)
     places: dict[str, str] = {"runs": "", "logs": "", "store": ""}  # the folders of the pool
     studies = []
-    for place, tables in _files(path, (), ()):
-        study = _study(tables, place, asked, runs)
+    for place, tables, group in _files(path, (), (), ""):
+        study = _study(tables, place, asked, runs, group)
         name = study.ledger.name
         if name in places:
             problem = f"is that of {places[name]}" if places[name] else "is a folder that all studies share"
@@ -132,17 +132,21 @@ def swept(paths: Sequence[str], asked: Asked) -> Study | None:
     return Study(file.model_copy(update={"title": title}), Ledger(name, grid, Pool(asked.folder)))
 
 
-def _files(path: str, overlays: Sequence[str], within: tuple[str, ...]) -> Iterator[tuple[str, Tables]]:
-    """(path, tables) of a study file, or of those that it includes, each with the overlays of those around it."""
+def _files(
+    path: str, overlays: Sequence[str], within: tuple[str, ...], group: str
+) -> Iterator[tuple[str, Tables, str]]:
+    """(path, tables, group) of a study file, or of those that it includes, each with the overlays of those around it.
+    The group is the name of the outermost one with overlays: with them, what it includes are other studies."""
     if os.path.realpath(path) in within:
         raise InputError(path, "includes itself", "take it out of its studies")
     (tables, _) = read_layers([path], ())
     file, folder = _validated(tables, path), os.path.dirname(path)
     laid_over = [*(beside(os.path.abspath(folder), overlay) for overlay in file.overlays), *overlays]
     if not file.studies:
-        yield path, tables | {"overlays": laid_over}
+        yield path, tables | {"overlays": laid_over}, group
+    group = group or (file.name if file.overlays else "")
     for other in file.studies:
-        yield from _files(beside(folder, other), laid_over, (*within, os.path.realpath(path)))
+        yield from _files(beside(folder, other), laid_over, (*within, os.path.realpath(path)), group)
 
 
 def _validated(tables: Tables, place: str) -> StudyFile:
@@ -154,7 +158,7 @@ def _validated(tables: Tables, place: str) -> StudyFile:
         raise InputError(faults=faults) from None
 
 
-def _study(tables: Tables, place: str, asked: Asked, runs: Pool) -> Study:
+def _study(tables: Tables, place: str, asked: Asked, runs: Pool, group: str) -> Study:
     file = _validated(tables, place)
 
     def accepts(line: str) -> bool:
@@ -164,4 +168,5 @@ def _study(tables: Tables, place: str, asked: Asked, runs: Pool) -> Study:
     if axes:
         file = _validated(with_axes(tables, axes), place)
     grid = entries(file, place, lines, asked.plugins, asked.small)
-    return Study(file, Ledger(file.name + ("-small" if asked.small else ""), grid, runs))
+    name = file.name + ("-small" if asked.small else "")
+    return Study(file, Ledger(f"{group}/{name}" if group else name, grid, runs))

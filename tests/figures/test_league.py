@@ -68,9 +68,23 @@ def test_what_did_not_reach_its_target_makes_a_bound(scenarios, make_run):
         *scenarios({("powertrip", 0): (1, 1)}),
         make_run("slow", "oort", accuracy=(0.1, 0.2, 0.3), update_bytes=1e9),
     ]
-    table = league.plot(open_runs(runs)).table.set_index("policy")
-    assert table.loc["oort", "is"] == "at least"
+    drawing = league.plot(open_runs(runs))
+    table = drawing.table.set_index("policy")
+    assert table.loc["oort", "is"] == "at least" and not table.loc["oort", "is_win"]
+    (line,) = (" ".join(line.split()) for line in drawing.lines if "oort" in line)
+    assert line.startswith("oort 1 (1 bounds) at least")
     assert table.loc["powertrip", "is"].tolist() == ["exact"] * 2
+
+
+def test_a_fixed_cohort_that_never_arrived_is_not_the_best_one(scenarios, make_run):
+    never = [
+        make_run(f"n{k}", "static", accuracy=(0.1, 0.2, 0.3), update_bytes=1e9, policy_keys={"k": k})
+        for k in (3, 5)
+    ]
+    drawing = league.plot(open_runs([*scenarios({("powertrip", 0): (1, 1)}), *never]))
+    assert drawing.table["ratio_to_best_fixed"].isna().all() and "best fixed" not in set(
+        drawing.table["policy"]
+    )
 
 
 def test_without_the_baseline_there_is_no_league(scenarios):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import shutil
 from dataclasses import replace
 
 import pandas as pd
@@ -11,7 +12,7 @@ from small_study import STUDY, ledger_of
 
 from hpctrip.record.reader import open_run
 from hpctrip.sim.policies import POLICIES
-from hpctrip.study.pool import unlike
+from hpctrip.study.pool import Pool, unlike
 from hpctrip.study.studies import Asked, read_studies
 
 NAMES = [f"policy.k = {k}, seed {seed}" for k in (2, 3) for seed in (4, 5)]
@@ -130,7 +131,9 @@ def test_overlays_are_laid_over_the_inputs_of_all_studies_below_what_varies(copi
     (copied / "all.toml").write_text(
         'name = "all"\noverlays = ["world.toml"]\nstudies = ["within/inner.toml"]\n'
     )
-    entries = read_studies(str(copied / "all.toml"), Asked(copied / "out"))[0].ledger.entries
+    ledger = read_studies(str(copied / "all.toml"), Asked(copied / "out"))[0].ledger
+    assert ledger.folder == copied / "out/all/two"  # apart from the study without them
+    entries = ledger.entries
     found = [entry.given.experiment for entry in entries]
     assert [(e.policy.k, str(e.timing.clock), e.train.lr) for e in found] == [
         (k, "mean-power", 0.03) for k in (2, 2, 3, 3)
@@ -175,6 +178,31 @@ def test_runs_made_elsewhere_are_taken_up_by_identity_and_drawn(made, study, tmp
     for name in ("base.toml", "study.toml"):
         (onwards / name).write_text((made.folder / name).read_text())
     assert study(onwards, "--import", tmp_path / "out/two/ledger.csv", "--list").code == 0
+
+
+def test_an_imported_run_counts_where_the_one_made_here_was_interrupted(made, study, tmp_path, monkeypatch):
+    for name in ("base.toml", "study.toml"):
+        (tmp_path / name).write_text((made.folder / name).read_text())
+    assert study(tmp_path, "--import", made.folder / "out/two/ledger.csv").code == 0
+    entry = read_studies(str(tmp_path / "study.toml"), Asked(tmp_path / "out"))[0].ledger.entries[0]
+    pool, whole = Pool(tmp_path / "out"), made.folder / f"out/runs/{entry.identity}.h5"
+    shutil.copy(whole, pool.results(entry.identity))
+    half = open_run(whole)
+    half = replace(half, meta=half.meta | {"status": "interrupted"})
+    monkeypatch.setattr(pool, "_rounds", lambda file: half)
+    assert pool.look(entry).imported and pool.whole(entry).path.suffix == ".csv"
+
+
+def test_rows_without_a_curve_yet_are_left_out_and_said(made, study, tmp_path):
+    for name in ("base.toml", "study.toml"):
+        (tmp_path / name).write_text((made.folder / name).read_text())
+    ledger = pd.read_csv(made.folder / "out/two/ledger.csv")
+    curves = pd.read_csv(made.folder / "out/two/ledger_curves.csv")
+    ledger.to_csv(tmp_path / "half.csv", index=False)
+    curves[curves["identity"] != ledger["identity"][0]].to_csv(tmp_path / "half_curves.csv", index=False)
+    taken = study(tmp_path, "--import", tmp_path / "half.csv", "--list")
+    assert taken.code == 0, taken.err
+    assert "3 finished runs taken up; 1 have no curve yet" in taken.out
 
 
 def test_rows_of_another_input_or_with_another_curve_are_refused(copied, made, study):

@@ -7,6 +7,7 @@ from test_claims import seeds
 
 from hpctrip.study.claims.gather import PAPER
 from hpctrip.study.claims.paper import CLAIMS
+from hpctrip.study.pictures import called
 from hpctrip.study.studies import Asked, found_file, read_studies
 
 
@@ -20,7 +21,10 @@ def studies(request, tmp_path_factory):
 
 def test_claims_ask_for_variants_that_their_studies_have(studies):
     evidence = {
-        name: {entry.variant: seeds(1, 1.1) for entry in study.ledger.entries}
+        name: {
+            entry.variant: [called(run, entry, entry.label) for run in seeds(1, 1.1)]
+            for entry in study.ledger.entries
+        }
         for name, study in studies.items()
     }
     said = [claim.finding(evidence).ours for claim in CLAIMS]
@@ -40,7 +44,7 @@ def test_the_league_plays_every_scenario_with_every_policy_and_all_but_one_train
     (study,) = read_studies(found_file("league"), Asked(tmp_path, ["seed=0"]))
     grid = [(dict(entry.choices), entry.given.experiment) for entry in study.ledger.entries]
     scenarios, policies = ({choices[axis] for choices, _ in grid} for axis in ("scenario", "policy"))
-    assert (len(scenarios), len(policies), len(grid)) == (13, 18, 13 * 18)
+    assert (len(scenarios), len(policies), len(grid)) == (13, 22, 13 * 22)
     assert sum(name.startswith("tuned-") for name in scenarios) == 6
     works = {c["policy"]: getattr(e.policy, "local_work", "fixed") for c, e in grid}
     assert [name for name, work in works.items() if work != "fixed"] == ["goodput-adaptive"]

@@ -90,7 +90,7 @@ def _first(runs: Sequence[Run]) -> Run:
     return runs[0]
 
 
-def _traces_of_first(runs: Sequence[Run]) -> pd.DataFrame:
+def traces_of(runs: Sequence[Run]) -> pd.DataFrame:
     """The traces that the first run follows. Raises InputError where it follows none, or they are gone."""
     power = runs[0].input["power"]
     if power["kind"] != "trace":
@@ -127,7 +127,7 @@ TRACES = Source(
     "power traces: a folder of cell*.csv(.gz), a file or a quoted pattern",
     _TRACES,
     _traces,
-    of_study=_traces_of_first,
+    of_study=traces_of,
 )
 CLUSTERS = Source("results files of simulated clusters", _RUNS, _clusters, of_many=True)
 ONE_CLUSTER = Source("one results file of a simulated cluster", _RUNS, _one_cluster)

@@ -6,7 +6,7 @@ import enum
 from dataclasses import dataclass
 
 from hpctrip.study.claims.evidence import Evidence
-from hpctrip.study.ratio import Estimate, Missing
+from hpctrip.study.ratio import UNKNOWN, Estimate, Missing
 
 
 class Verdict(enum.StrEnum):
@@ -78,6 +78,8 @@ class Claim:
 
 def against(estimate: Estimate, paper: float, form: str = "{:.3g}") -> str:
     """Our number against the paper's: their ratio, and whether the paper's lies in our interval."""
+    if estimate.bound == UNKNOWN:
+        return ""
     if estimate.bound:
         return f"the paper's {form.format(paper)} cannot be compared with a bound"
     inside = "lies in our interval" if estimate.holds(paper) else "lies outside our interval"

@@ -63,7 +63,7 @@ def _variants(study: Study, finished: Sequence[Line]) -> Iterator[tuple[str, lis
     """(label, its finished seeds) of every variant that has one."""
     for label in dict.fromkeys(line.entry.variant for line in finished):
         same = [line.entry for line in finished if line.entry.variant == label]
-        yield label, [called(study.ledger.runs.whole(entry), label) for entry in same]
+        yield label, [called(study.ledger.runs.whole(entry), entry, label) for entry in same]
 
 
 def _constants(finished: Sequence[Line]) -> dict[str, str]:
@@ -114,8 +114,8 @@ def _synthetic(finished: Sequence[Line]) -> Iterator[str]:
 
 def _pictures(study: Study) -> dict[str, Path]:
     """{name beside the page: file} of a study's figures."""
-    files = sorted(study.ledger.folder.glob("*.png"))
-    return {f"{study.ledger.name}_{file.name.removeprefix(f'{study.file.name}_')}": file for file in files}
+    files, name = sorted(study.ledger.folder.glob("*.png")), study.ledger.name.replace("/", "_")
+    return {f"{name}_{file.name.removeprefix(f'{study.file.name}_')}": file for file in files}
 
 
 def _commands(including: str, asked: Asked) -> Iterator[str]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from hpctrip.study.claims.base import Claim, Finding, Verdict, against, all_of, verdict_of
 from hpctrip.study.claims.evidence import Evidence, variant
-from hpctrip.study.ratio import Estimate, log_ratio, times
+from hpctrip.study.ratio import UNKNOWN, Estimate, log_ratio, times
 
 ABOUT = 0.2
 """Two times are about equal where the interval of their ratio lies within this of 1: our reading."""
@@ -42,10 +42,13 @@ class Faster(Claim):
     fast: str
     slow: str
     share: float | None = None
+    slow_study: str = ""
+    """Whose variant the slow one is; empty: of the same study."""
 
     def check(self, evidence: Evidence) -> Finding:
         """1 - the geometric mean of the ratios of their hours, seed by seed."""
-        ratio = log_ratio(*times(*(variant(evidence, self.study, label) for label in (self.fast, self.slow))))
+        fast = variant(evidence, self.study, self.fast)
+        ratio = log_ratio(*times(fast, variant(evidence, self.slow_study or self.study, self.slow)))
         saved = less_time(ratio)
         return Finding(
             verdict_of(saved),
@@ -82,14 +85,20 @@ class Order(Claim):
     labels: tuple[str, ...]
 
     def check(self, evidence: Evidence) -> Finding:
-        """Every pair of neighbours, seed by seed; our order by mean hours is told."""
+        """Every pair of neighbours, seed by seed; our order by mean hours is told, those last that did
+        not reach the target with every seed."""
         runs = {label: variant(evidence, self.study, label) for label in self.labels}
         pairs = [
             verdict_of(less_time(log_ratio(*times(runs[fast], runs[slow]))))
             for fast, slow in zip(self.labels, self.labels[1:], strict=False)
         ]
-        mean = {label: float(times(same)[0].hours.mean()) for label, same in runs.items()}
-        ours = " < ".join(sorted(mean, key=lambda label: mean[label]))
+        found = {label: times(same)[0] for label, same in runs.items()}
+        in_order = sorted(
+            found, key=lambda label: (not found[label].reached.all(), found[label].hours.mean())
+        )
+        ours = " < ".join(
+            f"{label}{'' if found[label].reached.all() else ' (not with every seed)'}" for label in in_order
+        )
         return Finding(all_of(pairs), ours, num_seeds=min(map(len, runs.values())))
 
 
@@ -100,16 +109,17 @@ class FasterInAll(Claim):
     fast: str
     slow: tuple[str, ...]
     values: tuple[str, ...]
+    elsewhere: tuple[tuple[str, str], ...] = ()
+    """(study, label) of others that the axis does not touch: they are compared at every value."""
 
     def check(self, evidence: Evidence) -> Finding:
         """Against every other policy at every value, seed by seed."""
         said, found = [], []
-        for value in self.values:
-            fast = variant(evidence, self.study, f"{value}, {self.fast}")
-            logs = {
-                label: log_ratio(*times(fast, variant(evidence, self.study, f"{value}, {label}")))
-                for label in self.slow
-            }
+        all_fast = {value: variant(evidence, self.study, f"{value}, {self.fast}") for value in self.values}
+        others = {label: variant(evidence, study, label) for study, label in self.elsewhere}
+        for value, fast in all_fast.items():
+            slow = {label: variant(evidence, self.study, f"{value}, {label}") for label in self.slow}
+            logs = {label: log_ratio(*times(fast, runs)) for label, runs in (slow | others).items()}
             ratios = [f"{log.mapped(np.exp).text()} times {label}" for label, log in logs.items()]
             said.append(f"{value}: {', '.join(ratios)}")
             found += logs.values()
@@ -138,6 +148,8 @@ def less_time(log: Estimate) -> Estimate:
 
 def told(log: Estimate) -> str:
     """What ln(fast / slow) says: `44% less time: 0.56 (0.4 to 0.8) times as long`."""
+    if log.bound == UNKNOWN:
+        return "unknown: neither reached the target with every seed"
     saved, ratio = less_time(log), log.mapped(np.exp)
     share, more, bound = (
         (saved.value, "less", saved.bound) if log.value <= 0 else (ratio.value - 1, "more", ratio.bound)

@@ -18,7 +18,12 @@ def swept(evidence: Evidence, study: str) -> dict[int, Sequence[Run]]:
     """{k: its seeds} of a study over fixed cohorts, k ascending. Raises Missing for fewer than three k."""
     if study not in evidence:
         raise Missing(f"study {study} was not run")
-    found = {int(runs[0].rounds["num_sites"].iloc[0]): runs for runs in evidence[study].values()}
+    found: dict[int, Sequence[Run]] = {}
+    for runs in evidence[study].values():
+        k = int(runs[0].rounds["num_sites"].iloc[0])
+        if k in found:
+            raise Missing(f"study {study} has two variants of k = {k}")
+        found[k] = runs
     if len(found) < 3:
         raise Missing(f"study {study} has {len(found)} finished k, three are needed")
     return dict(sorted(found.items()))
@@ -47,7 +52,7 @@ class Minimum(Claim):
             verdict_of(log_ratio(reached[best], end).negated()) for end in ends if end is not found[best]
         ]
         inner = len(verdicts) == 2
-        tied = [k for k, t in reached.items() if k != best and not _slower(t, reached[best])]
+        tied = [k for k, t in found.items() if k != best and not _slower(t, reached[best])]
         said = f"k = {best}" + (f", not told apart from {', '.join(map(str, tied))}" if tied else "")
         # an end with the least mean speaks against the statement only as far as no inner k may be better
         verdict = all_of(verdicts) if inner else Verdict.UNDECIDED if tied else Verdict.NOT_MET
@@ -115,7 +120,8 @@ class Diminishing(Claim):
 
 @dataclass(frozen=True)
 class HigherInTheEnd(Claim):
-    """The largest k ends at a higher accuracy than the smallest."""
+    """The largest k is at a higher accuracy than the smallest after as many rounds: runs end at the target, and cannot
+    tell where they would level off."""
 
     def check(self, evidence: Evidence) -> Finding:
         """The best accuracy of every seed in as many rounds as both have."""
@@ -152,9 +158,11 @@ class SmallEarlyGain(Claim):
                 continue
             gain = fig11_gain.gain([small[run.meta["seed"]]], [run])["gain_points"]
             if gain.index.max() < 2 * self.rounds:
-                raise Missing(f"seed {run.meta['seed']} has no {2 * self.rounds} rounds of both k")
+                continue
             early.append(gain.loc[: self.rounds].mean())
             late.append(gain.loc[self.rounds + 1 : 2 * self.rounds].mean())
+        if not early:
+            raise Missing(f"no seed has {2 * self.rounds} rounds of both k")
         more = Estimate.of(np.subtract(late, early))
         said = (
             f"{np.mean(early):.2g} points in the first {self.rounds} rounds, {np.mean(late):.2g} in the next"
