@@ -320,7 +320,7 @@ def test_the_page_counts_escapes_and_carries_its_pictures(tmp_path):
     assert page.summary == "1 claims: 1 met"
     assert "| Fig 9 | a < b \\| c |  | <i>2</i> | met |  | 3 | fig09 |" in page.markdown.splitlines()
     assert "* clock = straggler" in page.markdown
-    assert "### Fig. 9\n\n* 3 runs of <b>\n\n![fig09 policies](fig09_policies.png)\n" in page.markdown
+    assert "### Fig. 9\n\n* 3 runs of <b>\n\n![fig09 policies](claims/fig09_policies.png)\n" in page.markdown
     assert "<h3>Fig. 9</h3>" in page.html and "<li>3 runs of &lt;b&gt;</li>" in page.html
     assert "<td>a &lt; b | c</td>" in page.html and "<td>&lt;i&gt;2&lt;/i&gt;</td>" in page.html
     assert "data:image/png;base64,iVBORw==" in page.html and "http" not in page.html

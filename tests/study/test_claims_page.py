@@ -71,8 +71,8 @@ def test_the_pages_say_what_was_in_force_and_how_to_repeat_it(folder, claims):
     assert "* 9 of 21 runs finished\n* synthetic data\n" in page
     assert f"python -m hpctrip study fig09 --small --out {folder}" in page
     assert f"python -m hpctrip claims {folder} --study fig09 --small" in page
-    assert "![fig09-small policies](fig09-small_policies.png)" in page
-    assert (folder / "page" / "fig09-small_policies.png").read_bytes() == b"\x89PNG"
+    assert "![fig09-small policies](claims/fig09-small_policies.png)" in page
+    assert (folder / "page" / "claims" / "fig09-small_policies.png").read_bytes() == b"\x89PNG"
     assert "data:image/png;base64,iVBORw==" in (folder / "page" / "claims.html").read_text()
 
 

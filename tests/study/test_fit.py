@@ -1,11 +1,13 @@
 """How far a point is from a figure, by hand."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from hpctrip.study.calibrate.fit import Bars, not_told_apart, profile
+from hpctrip.study.calibrate.search import Found
 
 
 def bars(*log_ratio, at_least=()):
@@ -51,3 +53,13 @@ def test_the_region_of_a_constant_is_that_of_its_profile():
 
 def test_a_profile_takes_the_best_point_of_every_value():
     assert profile(["a", "b", "a", "b"], [3.0, 1.0, 2.0, 1.5]) == {"a": 2, "b": 1}
+
+
+def test_a_point_that_did_not_reach_a_bar_is_not_the_best_one_but_may_be_better():
+    points = [bars(0.0, 0.1, at_least=[1]), bars(0.1, math.nan), bars(0.1, 0.4), bars(0.9, math.nan)]
+    found = Found(None, [SimpleNamespace(bars=one) for one in points])
+    assert found.best.bars is points[2]
+    assert [point.bars for point in found.promising] == [points[1]]
+    assert [point.bars for point in found.unreached] == [points[0]]
+    none = Found(None, [SimpleNamespace(bars=one) for one in points[:2]])
+    assert none.best.bars is points[0] and len(none.promising) == 1

@@ -105,8 +105,13 @@ class Report:
                 yield "no point is better than the inputs as they are"
             if not best.bars.exact:
                 yield "a bar of it did not reach the target: its error is a lower bound; raise stop.max_rounds"
-        left = len(found.promising)
-        yield f"{left} points may be better and are not trained" if left else "no other point can be better"
+        left, unreached = len(found.promising), len(found.unreached)
+        if left:
+            yield f"{left} points may be better and are not trained"
+        if unreached:
+            yield f"{unreached} points may be better: a bar did not reach its target; raise stop.max_rounds"
+        if not left and not unreached:
+            yield "no other point can be better"
 
     @property
     def bar_rows(self) -> list[tuple[str, ...]]:

@@ -31,8 +31,9 @@ class Found:
 
     @property
     def best(self) -> Point | None:
-        """The best point whose bars are all known."""
-        return next((point for point in self.points if point.bars.known), None)
+        """The best point that reached every bar's target; where none did, that of the least bound."""
+        known = [point for point in self.points if point.bars.known]
+        return next((point for point in known if point.bars.exact), next(iter(known), None))
 
     @property
     def default(self) -> Point:
@@ -42,8 +43,21 @@ class Found:
     @property
     def promising(self) -> list[Point]:
         """The points that may be better than the best one and are not known, the most promising first."""
-        best = self.best.bars.misfit if self.best else float("inf")
-        return [p for p in self.points if not p.bars.known and p.bars.misfit < best]
+        return [point for point in self._may_be_better if not point.bars.known]
+
+    @property
+    def unreached(self) -> list[Point]:
+        """The points that may be better than the best one, had every bar reached its target."""
+        return [point for point in self._may_be_better if point.bars.known]
+
+    @property
+    def _may_be_better(self) -> list[Point]:
+        best = self.best
+        if best is None or not best.bars.exact:
+            return [point for point in self.points if point is not best and not point.bars.exact]
+        return [
+            point for point in self.points if not point.bars.exact and point.bars.misfit < best.bars.misfit
+        ]
 
 
 @dataclass(frozen=True)

@@ -38,13 +38,14 @@ def claims(
     """Check every claim of the paper against the studies in DIR (default: results/studies).
 
     Ordering (who is faster, whether it grows) is told apart from magnitude (our number against the paper's). Writes
-    claims.md with the studies' figures beside it, and claims.html with all of it in one file. What was not run is said;
-    nothing is made here: that is `hpctrip study paper`. --study names a file of your own that includes these studies,
-    say with real data laid over them.
+    claims.md with the studies' figures in claims/ beside it, and claims.html with all of it in one file. What was not
+    run is said; nothing is made here: that is `hpctrip study paper`. --study names a file of your own that includes
+    these studies, say with real data laid over them.
     """
     from hpctrip.base.json import json_text
     from hpctrip.base.output import replace_file
     from hpctrip.study.claims.gather import gathered
+    from hpctrip.study.claims.page import PICTURES
     from hpctrip.study.studies import Asked
 
     page = gathered(Asked(Path(folder), overrides, plugins, small), study)
@@ -54,7 +55,7 @@ def claims(
     for file, text in written:
         replace_file(file, text.encode())
     for name, picture in page.pictures.items():
-        replace_file(goes / name, picture.read_bytes())
+        replace_file(goes / PICTURES / name, picture.read_bytes())
     if as_json:
         click.echo(json_text(page.plain))
         return

@@ -113,7 +113,7 @@ def _synthetic(finished: Sequence[Line]) -> Iterator[str]:
 
 
 def _pictures(study: Study) -> dict[str, Path]:
-    """{name beside the page: file} of a study's figures."""
+    """{name that it has with those of the others: file} of a study's figures."""
     files, name = sorted(study.ledger.folder.glob("*.png")), study.ledger.name.replace("/", "_")
     return {f"{name}_{file.name.removeprefix(f'{study.file.name}_')}": file for file in files}
 

@@ -20,6 +20,10 @@ METHOD = (
 )
 
 
+PICTURES = "claims"
+"""The folder of the pictures, beside the page."""
+
+
 @dataclass(frozen=True)
 class Section:
     """What the reader must know of one study."""
@@ -28,7 +32,7 @@ class Section:
     facts: Sequence[str]
     """One line each: runs that finished, what is synthetic, the constants that it does not share with the others."""
     pictures: Mapping[str, Path] = field(default_factory=dict)
-    """{name that it has beside the page: PNG}."""
+    """{name that it has in `PICTURES`: PNG}."""
 
 
 @dataclass(frozen=True)
@@ -76,19 +80,19 @@ class Page:
 
     @property
     def pictures(self) -> dict[str, Path]:
-        """{name beside the page: PNG} of all studies."""
+        """{name in `PICTURES`: PNG} of all studies."""
         return {name: file for section in self.sections for name, file in section.pictures.items()}
 
     @property
     def markdown(self) -> str:
-        """The page as Markdown; pictures are linked by their names."""
+        """The page as Markdown; pictures are linked in their folder."""
         lines = ["# The paper's claims, checked", "", f"{self.summary}. {METHOD}", ""]
         lines += [markdown_table(HEAD, self.rows)]
         lines += ["", "## What was run", "", *(f"* {fact}" for fact in self.facts)]
         for section in self.sections:
             lines += ["", f"### {section.title}", "", *(f"* {fact}" for fact in section.facts)]
             for name in section.pictures:
-                lines += ["", f"![{_caption(name)}]({name})"]
+                lines += ["", f"![{_caption(name)}]({PICTURES}/{name})"]
         return "\n".join(lines) + "\n"
 
     @property
