@@ -171,7 +171,10 @@ def _entry(runs: Sequence[Run]) -> Entry:
         time_s = run.time_to(float(run.meta["target_accuracy"]))
         if not math.isfinite(time_s):
             time_s, reached = float(run.rounds["clock_s"].iloc[-1]), False
-        spent_s[int(run.meta["seed"])] = time_s
+        seed = int(run.meta["seed"])
+        if seed in spent_s:
+            raise InputError(str(run.path), f"is a second run of seed {seed}", "give one of each seed")
+        spent_s[seed] = time_s
     return Entry(spent_s, reached)
 
 

@@ -137,6 +137,16 @@ class Readings(Component):
     claims: str
     """The study whose claims are checked; its variants are the labels of the other axes."""
 
+    @model_validator(mode="after")
+    def _some(self) -> Self:
+        from hpctrip.study.claims.paper import CLAIMS  # heavy
+        from hpctrip.study.claims.readings import claims_of
+
+        if not claims_of(self.claims):
+            known = sorted({claim.study for claim in CLAIMS})
+            raise ValueError(f"no claim is about {self.claims!r}; {unknown_name(self.claims, known)}")
+        return self
+
 
 class Small(Component):
     """What --small changes; every key but `seeds` is a table, or a dotted key, laid over `common`."""

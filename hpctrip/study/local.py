@@ -19,7 +19,6 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
 from hpctrip.app.signals import listening, received
-from hpctrip.base.output import replace_file
 from hpctrip.ranks.device import visible_gpus
 from hpctrip.record.lock import is_held
 from hpctrip.study import worker
@@ -133,9 +132,7 @@ class Crew:
             self.waiting.append(entry)
             return
         if end.how == RunStatus.FAILED:
-            replace_file(
-                self.runs.failure(entry.identity), f"{' | '.join(end.reason.splitlines())}\n".encode()
-            )
+            self.runs.fail(entry.identity, end.reason)
         if end.how == RunStatus.FINISHED:
             self.runs.settle(entry.identity)
         ended(entry, end)

@@ -19,6 +19,7 @@ from hpctrip.app.sources import WORKLOAD
 from hpctrip.base.errors import InputError
 from hpctrip.base.identity import chosen, differing
 from hpctrip.base.inputs import Tables
+from hpctrip.base.output import replace_file
 from hpctrip.base.sources import PLUGINS, read_sources
 from hpctrip.base.sources import differing as differing_sources
 from hpctrip.base.text import printable
@@ -67,6 +68,10 @@ class Pool:
     def failure(self, identity: str) -> Path:
         """Why a run failed."""
         return self.log(identity).with_suffix(".failed")
+
+    def fail(self, identity: str, reason: str) -> None:
+        """A run failed: keep why, in one line."""
+        replace_file(self.failure(identity), f"{' | '.join(reason.splitlines())}\n".encode())
 
     def settle(self, identity: str) -> None:
         """A run is finished: what it needed to go on is removed. It never will, as stop rules are part of its

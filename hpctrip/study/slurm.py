@@ -83,8 +83,7 @@ def run_task(number: int, read: Callable[[], list[Study]]) -> None:
         raise
     except HpctripError as error:
         for studies, entry in found:
-            reason = " | ".join(str(error).splitlines())
-            replace_file(studies[0].ledger.runs.failure(entry.identity), f"{reason}\n".encode())
+            studies[0].ledger.runs.fail(entry.identity, str(error))
         raise
     finally:
         for studies, _ in found:

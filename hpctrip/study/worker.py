@@ -147,6 +147,7 @@ def _launched(job: Job, told: _Told) -> End:
     )
     replace_file(given, tomli_w.dumps(job.tables | code).encode())
     arguments = ["-m", "hpctrip", "run", str(given), "--out", str(job.results), "--resume"]
+    began = job.log.stat().st_size  # it is appended to, and holds what earlier attempts said
     process = subprocess.Popen([*launcher(job.ranks), *arguments], stdin=subprocess.DEVNULL)
     passed_on = False
     while process.poll() is None:
@@ -161,7 +162,8 @@ def _launched(job: Job, told: _Told) -> End:
         return End(RunStatus.INTERRUPTED, "the study ends")
     if is_held(job.results):
         return End(RunStatus.HELD)
-    said = [line for line in job.log.read_text(errors="replace").splitlines() if line.startswith("hpctrip: ")]
+    log = job.log.read_bytes()[began:].decode(errors="replace")
+    said = [line for line in log.splitlines() if line.startswith("hpctrip: ")]
     return End(RunStatus.FAILED, (said or [f"exit code {process.returncode}"])[-1].removeprefix("hpctrip: "))
 
 

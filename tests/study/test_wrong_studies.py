@@ -43,6 +43,10 @@ HEAD = 'name = "x"\ninputs = ["base.toml"]\n'
         ),
         (HEAD + AXIS + AXIS, ["axis: two have the same name"]),
         (
+            HEAD + AXIS + '[readings]\naxis = "k"\nclaims = "fig9"\n',
+            ["readings: no claim is about 'fig9'; did you mean 'fig09'?"],
+        ),
+        (
             HEAD + AXIS.replace("policy.k", "policy.kk"),
             ["policy.kk = 2, seed 0 and 1 more: policy.kk: unknown key"],
         ),
