@@ -1,9 +1,9 @@
 """Cost of rank 0's decision: the profiler's view, the ranking and Algorithm 1, for 100 and for 100,000 sites.
 
-    python benchmarks/selection.py [--repeats 20]
+    python benchmarks/selection.py [--repeats 20] [--share 0.1]
 
 Prints the median over the repeats, per policy; no training and no data are involved. The history is 50 rounds of a
-tenth of the sites, with an assumed accuracy that rises by 0.01 a round.
+share of the sites, with an assumed accuracy that rises by 0.01 a round.
 """
 
 from __future__ import annotations
@@ -29,9 +29,15 @@ def simulation(num_sites: int, power: str, policy: str) -> Simulation:
     return experiment.simulation(num_params=1, num_samples=np.full(num_sites, 600))
 
 
-def after(simulation: Simulation, rounds: int) -> State:
-    """The state after so many rounds of a tenth of the sites."""
-    k, state = max(1, len(simulation.world) // 10), State()
+KINDS = (
+    *("powertrip", "goodput", "oort", "fedcs", "tifl", "power-of-choice", "fedzero"),
+    *("first-back", "static", "random", "highest-power", "fixed-radius"),
+)
+
+
+def after(simulation: Simulation, rounds: int, share: float) -> State:
+    """The state after so many rounds of this share of the sites."""
+    k, state = max(1, round(share * len(simulation.world))), State()
     simulation = replace(simulation, policy=POLICIES["static"](k=k))
     for number in range(1, rounds + 1):
         draft = simulation.begin(state)
@@ -43,14 +49,15 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=20)
-    repeats = parser.parse_args().repeats
+    parser.add_argument("--share", type=float, default=0.1)
+    given = parser.parse_args()
     print(f"{'sites':>8}  {'power':8}  {'policy':16}  {'median ms':>9}  {'max ms':>8}")
     for num_sites in (100, 100_000):
         for power in ("uniform", "trace"):
-            state = after(simulation(num_sites, power, "static"), 50)
-            for kind in ("powertrip", "goodput", "oort", "static", "random", "highest-power", "fixed-radius"):
+            state = after(simulation(num_sites, power, "static"), 50, given.share)
+            for kind in KINDS:
                 decides, times_ms = simulation(num_sites, power, kind), []
-                for _ in range(repeats):
+                for _ in range(given.repeats):
                     began = time.perf_counter()
                     decides.decide(decides.view(state), state.history)
                     times_ms.append(1e3 * (time.perf_counter() - began))
