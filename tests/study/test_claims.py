@@ -287,7 +287,9 @@ def test_spare_power_is_the_mean_of_every_cell_of_the_traces(tmp_path):
     }
     run = replace(seeds(1)[0], input={"power": power})
     spare = found(SparePower, "a", 0.2, 0.51, a=[run])
-    assert spare.ordering is Verdict.MET and spare.ours == "25% to 45%, means of 2 synthetic cells"
+    assert (
+        spare.ordering is Verdict.MET and spare.ours == "25.0% to 45.0%, mean of 2 cells (synthetic traces)"
+    )
     assert found(SparePower, "a", 0.26, 0.51, a=[run]).ordering is Verdict.NOT_MET
     uniform = replace(run, input={"power": {"kind": "uniform"}})
     with pytest.raises(Missing, match="of kind uniform, not trace"):

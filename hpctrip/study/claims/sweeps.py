@@ -53,7 +53,9 @@ class Minimum(Claim):
         ]
         inner = len(verdicts) == 2
         tied = [k for k, t in found.items() if k != best and not _slower(t, reached[best])]
-        said = f"k = {best}" + (f", not told apart from {', '.join(map(str, tied))}" if tied else "")
+        said = f"k = {best}" + (
+            f", seed by seed not told apart from {', '.join(map(str, tied))}" if tied else ""
+        )
         # an end with the least mean speaks against the statement only as far as no inner k may be better
         verdict = all_of(verdicts) if inner else Verdict.UNDECIDED if tied else Verdict.NOT_MET
         place = "is among" if self.k in (best, *tied) else "is not among"

@@ -8,6 +8,7 @@ import numpy as np
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.units import MILE_M
+from hpctrip.figures.common.reading import counted
 from hpctrip.figures.common.sources import traces_of
 from hpctrip.study.claims.base import Claim, Finding, Verdict, verdict_of
 from hpctrip.study.claims.evidence import Evidence, variant
@@ -100,6 +101,6 @@ class SparePower(Claim):
             raise Missing(str(error)) from None
         means = 1 - traces.groupby("cell")["utilisation"].mean()
         inside = self.low <= means.min() and means.max() <= self.high
-        made_up = "synthetic cells" if any(run.meta["synthetic_power"] for run in runs) else "cells"
-        said = f"{means.min():.0%} to {means.max():.0%}, means of {len(means)} {made_up}"
+        made_up = " (synthetic traces)" if any(run.meta["synthetic_power"] for run in runs) else ""
+        said = f"{means.min():.1%} to {means.max():.1%}, mean of {counted(len(means), 'cell')}{made_up}"
         return Finding(Verdict.MET if inside else Verdict.NOT_MET, said)
