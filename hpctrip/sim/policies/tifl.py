@@ -54,10 +54,10 @@ class TiFL(Policy):
     def _chances(self, history: History, tiers: list[np.ndarray], num_sites: int) -> np.ndarray:
         """By the rank of the tier's mean loss at the last change, the largest first, as the paper's ChangeProbs; a tier
         that had never trained stands before all others."""
-        known = len(history) // self.interval * self.interval
-        if not known:
+        last_change = len(history) // self.interval * self.interval
+        if last_change == 0:
             return np.ones(len(tiers))
-        loss = Experience.of(History(history.rows[:known]), num_sites).loss
+        loss = Experience.of(History(history.rows[:last_change]), num_sites).loss
         known = [loss[members][~np.isnan(loss[members])] for members in tiers]
         mean = np.array([values.mean() if len(values) else np.inf for values in known])
         chances = np.empty(len(tiers))
