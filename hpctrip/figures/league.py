@@ -2,10 +2,10 @@
 
 A scenario is all of an input but its seed, its policy and its forecast. In each, the hours of a policy are divided by
 those of the baseline with the same seed (geometric mean over seeds), and by those of the best fixed cohort in
-hindsight: of the runs of `static` and of `first-back` with a fixed k, the k of the smallest mean. A dot is a scenario;
-the bar is the geometric mean over scenarios with its 95 % interval (Student t over logarithms). A seed that did not
-reach the target counts with all the time it spent, so that ratio is a bound and its dot is open; who did not arrive
-with every seed wins nothing, and is no best fixed cohort.
+hindsight: the runs of `static` or of `first-back` with the k of the smallest ratio to the baseline, among the cohorts
+that share the most seeds with it. A dot is a scenario; the bar is the geometric mean over scenarios with its 95 %
+interval (Student t over logarithms). A seed that did not reach the target counts with all the time it spent, so that
+ratio is a bound and its dot is open; who did not arrive with every seed wins nothing, and is no best fixed cohort.
 """
 
 from __future__ import annotations
@@ -42,17 +42,12 @@ class Entry:
 
     def ratio(self, base: Entry) -> float:
         """Geometric mean of the times over the base's, over the seeds that both have; NaN where they have none."""
-        both = self.spent_s.keys() & base.spent_s.keys()
-        return (
-            math.exp(np.mean([math.log(self.spent_s[s] / base.spent_s[s]) for s in both]))
-            if both
-            else math.nan
-        )
+        logs = [math.log(self.spent_s[seed] / base.spent_s[seed]) for seed in self.shared(base)]
+        return math.exp(np.mean(logs)) if logs else math.nan
 
-    @property
-    def mean_s(self) -> float:
-        """Over its seeds; inf where one did not reach the target."""
-        return float(np.mean(list(self.spent_s.values()))) if self.reached else math.inf
+    def shared(self, base: Entry) -> set[int]:
+        """The seeds that both have."""
+        return self.spent_s.keys() & base.spent_s.keys()
 
 
 @figure(
@@ -166,29 +161,29 @@ def _title(runs: Sequence[Run]) -> str:
 
 
 def _entry(runs: Sequence[Run]) -> Entry:
-    spent_s, reached = {}, True
+    spent = {}
     for run in runs:
-        time_s = run.time_to(float(run.meta["target_accuracy"]))
-        if not math.isfinite(time_s):
-            time_s, reached = float(run.rounds["clock_s"].iloc[-1]), False
         seed = int(run.meta["seed"])
-        if seed in spent_s:
+        if seed in spent:
             raise InputError(str(run.path), f"is a second run of seed {seed}", "give one of each seed")
-        spent_s[seed] = time_s
-    return Entry(spent_s, reached)
+        spent[seed] = run.spent(float(run.meta["target_accuracy"]))
+    return Entry({seed: time_s for seed, (time_s, _) in spent.items()}, all(r for _, r in spent.values()))
 
 
 def ratios(scenario: str, found: dict[str, Entry], baseline: str) -> list[tuple]:
     """The rows of one scenario; none where the baseline did not run."""
     if baseline not in found:
         return []
+    base = found[baseline]
     fixed = {name: entry for name, entry in found.items() if name.split()[0] in FIXED}
     arrived = [name for name, entry in fixed.items() if entry.reached]
-    best = min(arrived, key=lambda name: fixed[name].mean_s, default="")
+    best = min(
+        arrived, key=lambda name: (-len(fixed[name].shared(base)), fixed[name].ratio(base)), default=""
+    )
     shown = {name: entry for name, entry in found.items() if name not in fixed}
     if best:
         shown[HINDSIGHT] = fixed[best]
-    to_base = {name: entry.ratio(found[baseline]) for name, entry in shown.items()}
+    to_base = {name: entry.ratio(base) for name, entry in shown.items()}
     able = [name for name, entry in shown.items() if name != HINDSIGHT and entry.reached]
     winner = min(able, key=to_base.__getitem__, default="")
     return [
@@ -196,7 +191,7 @@ def ratios(scenario: str, found: dict[str, Entry], baseline: str) -> list[tuple]
             scenario,
             name,
             to_base[name],
-            _how(entry, found[baseline]),
+            _how(entry, base),
             entry.ratio(fixed[best]) if best else math.nan,
             _how(entry, fixed[best]) if best else "",
             best,

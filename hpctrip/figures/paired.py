@@ -132,15 +132,12 @@ def pairs(group: Group, base: Group, target: float) -> Pairs:
         other = of_base.get(run.meta["seed"])
         if other is None:
             continue
-        both_s = [each.time_to(target) for each in (run, other)]
-        reached = np.isfinite(both_s)
-        if not reached.any():
+        (own_s, arrived), (other_s, other_arrived) = run.spent(target), other.spent(target)
+        if not arrived and not other_arrived:
             continue
-        spent_s = [float(each.rounds["clock_s"].iloc[-1]) for each in (run, other)]
-        own_s, other_s = np.where(reached, both_s, spent_s)
         seeds.append(run.meta["seed"])
         hours.append((own_s - other_s) / HOUR_S)
-        bound.append(int(reached[1]) - int(reached[0]))
+        bound.append(int(other_arrived) - int(arrived))
     all_seeds = {run.meta["seed"] for run in (*group.runs, *base.runs)}
     return Pairs(group.label, seeds, np.array(hours), np.array(bound, dtype=int), len(all_seeds) - len(seeds))
 

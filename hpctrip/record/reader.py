@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,6 +55,12 @@ class Run(ResultsFile):
         return schema.time_to_accuracy_s(
             zip(self.rounds["clock_s"], self.rounds["accuracy"], strict=True), accuracy
         )
+
+    def spent(self, accuracy: float) -> tuple[float, bool]:
+        """Simulated seconds until this accuracy was first reached, and True; in all and False where it was not."""
+        reached_s = self.time_to(accuracy)
+        reached = math.isfinite(reached_s)
+        return (reached_s if reached else float(self.rounds["clock_s"].iloc[-1])), reached
 
     @property
     def settings(self) -> dict[str, Any]:

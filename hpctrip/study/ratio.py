@@ -84,9 +84,8 @@ def times(*variants: Sequence[Run]) -> list[Times]:
     goal = target_of([run for runs in variants for run in runs])
     found = []
     for runs in by_seed:
-        to_s = np.array([runs[seed].time_to(goal) for seed in seeds])
-        spent_s = np.array([float(runs[seed].rounds["clock_s"].iloc[-1]) for seed in seeds])
-        found.append(Times(np.where(np.isfinite(to_s), to_s, spent_s) / HOUR_S, np.isfinite(to_s)))
+        spent_s, reached = zip(*(runs[seed].spent(goal) for seed in seeds), strict=True)
+        found.append(Times(np.array(spent_s) / HOUR_S, np.array(reached)))
     return found
 
 

@@ -87,6 +87,16 @@ def test_a_fixed_cohort_that_never_arrived_is_not_the_best_one(scenarios, make_r
     )
 
 
+def test_a_fixed_cohort_that_ran_with_an_easy_seed_alone_is_not_the_best_one(scenarios):
+    runs = open_runs(
+        list(scenarios({("powertrip", 0): (1, 1), ("static", 3): (1.2, 1.2), ("static", 5): (1.1, 1.1)}))
+    )
+    kept = [run for run in runs if not ("static 5" in run.meta["label"] and run.meta["seed"] == 1)]
+    table = league.plot(kept).table
+    assert set(table["best_fixed"]) == {"static k=3"}
+    assert table.set_index("policy").loc["best fixed", "ratio"].tolist() == pytest.approx([1.2, 1.2])
+
+
 def test_without_the_baseline_there_is_no_league(scenarios):
     runs = open_runs(list(scenarios({("goodput", 0): (1, 1)})))
     with pytest.raises(InputError, match="have no scenario in which powertrip ran"):

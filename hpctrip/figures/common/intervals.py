@@ -103,19 +103,17 @@ class Times:
 
 def times(runs: Sequence[Run], target: float) -> Times:
     """Time-to-accuracy over the runs, which are the seeds of one configuration."""
-    rounds = [run.rounds for run in runs]
-    tta_s = np.array([run.time_to(target) for run in runs])
-    spent_s = np.array([r["clock_s"].iloc[-1] for r in rounds])
-    reached = np.isfinite(tta_s)
-    spent_h = np.where(reached, tta_s, spent_s) / HOUR_S
+    spent_s, reached = zip(*(run.spent(target) for run in runs), strict=True)
+    spent_h = tuple(seconds / HOUR_S for seconds in spent_s)
     hours, half_width = mean_and_interval(spent_h)
-    best = [r["accuracy"].max() for r in rounds if r["accuracy"].notna().any()]
+    accuracies = [run.rounds["accuracy"] for run in runs]
+    best = [each.max() for each in accuracies if each.notna().any()]
     return Times(
         hours=hours,
-        half_width=half_width if reached.all() else np.nan,
+        half_width=half_width if all(reached) else np.nan,
         num_seeds=len(runs),
-        num_reached=int(reached.sum()),
+        num_reached=sum(reached),
         accuracy=float(np.mean(best)) if best else np.nan,
-        spent_h=tuple(spent_h.tolist()),
-        arrived=tuple(reached.tolist()),
+        spent_h=spent_h,
+        arrived=reached,
     )
