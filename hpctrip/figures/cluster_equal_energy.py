@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 from pandas.api.types import is_numeric_dtype
 
 from hpctrip.base.errors import InputError
@@ -32,7 +33,7 @@ def plot(table: pd.DataFrame) -> Drawing:
     check(table)
     accounts, baselines = (list(dict.fromkeys(table[name])) for name in TEXTS)
     loads = sorted({*table["load"]})
-    picture = style.figure(0.9 + 0.22 * len(baselines), style.PAGE_INCHES)
+    picture = style.figure(1.5 + 0.22 * len(baselines), style.PAGE_INCHES)
     panels = picture.subplots(1, len(accounts), squeeze=False, sharey=True, sharex=True)[0]
     for axes, account in zip(panels, accounts, strict=True):
         of_account = table[table["account"] == account]
@@ -43,8 +44,11 @@ def plot(table: pd.DataFrame) -> Drawing:
             axes.plot(rows["ratio"], place, marker=MARKS[i], markersize=4, label=f"load {load:g}", **look)
         _frame(axes, printable(account, 24), len(baselines))
     panels[0].set_yticks(range(len(baselines)), [printable(name, 30) for name in baselines])
-    style.heading(picture, "Simulated; average job completion time over PowerFlow's at the same energy")
-    style.legend_below(picture, list(zip(*panels[0].get_legend_handles_labels(), strict=True)))
+    style.heading(
+        picture, "Simulated, one run a mark, at the same energy as PowerFlow; a panel for each account"
+    )
+    equal = (Line2D([], [], color=style.FAINT, linewidth=2), "as fast as PowerFlow; to the right: slower")
+    style.legend_below(picture, [*zip(*panels[0].get_legend_handles_labels(), strict=True), equal])
     cells = [
         (
             f"{row.load:g}",
@@ -64,7 +68,9 @@ def plot(table: pd.DataFrame) -> Drawing:
 
 def _frame(axes: Axes, title: str, num_baselines: int) -> None:
     axes.axvline(1.0, color=style.FAINT, linewidth=2, zorder=0)
-    axes.set(xlabel="ratio", title=title, ylim=(num_baselines - 0.5, -0.5))
+    axes.set(
+        xlabel="Average completion time\nover PowerFlow's", title=title, ylim=(num_baselines - 0.5, -0.5)
+    )
     axes.title.set_fontsize("small")
     style.grid(axes, "x")
 

@@ -57,8 +57,10 @@ def plot(runs: Sequence[Run], target: float | None = None) -> Drawing:
     axes_of[0].set_xlim(left=0)
     axes_of[0].set_ylim(bottom=0)
     panels.labels(picture, axes_of, "Simulated time (hours)", "Held-out accuracy (%)")
-    bands = "; bands: 95 % intervals of means over n seeds" if len(runs) > len(groups) else ""
-    style.heading(picture, reading.provenance(runs, unlike) + bands)
+    many = (
+        "; thin: single seeds, thick: their mean, bands: its 95 % interval" if len(runs) > len(groups) else ""
+    )
+    style.heading(picture, reading.provenance(runs, unlike) + many + (panels.OTHERS if own else ""))
     style.legend_below(picture)
     head = ("configuration", "n", "all run until h", "mean accuracy there", "best", "hours to target")
     return Drawing(picture, pd.concat(tables, ignore_index=True), aligned(head, rows))

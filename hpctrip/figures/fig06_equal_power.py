@@ -1,16 +1,16 @@
 """Figs 6, 7: what more sites are worth by themselves.
 
 Made for runs at equal power and without a WAN. a: accuracy against simulated time, the mean over seeds in its band. b:
-time-to-accuracy against k. c: how many times sooner than with the smallest k, seed by seed, then the mean; the dotted
-line would be a speed-up as large as the growth of k. All intervals are 95 % (Student t). A k that did not reach the
-target with every seed has no time and no speed-up; the printed table says what it reached.
+time-to-accuracy against k. c: how many times sooner than with the smallest k, the geometric mean over seeds; the dotted
+line would be a speed-up as large as the growth of k. All intervals are 95 % (Student t; of speed-ups over logarithms).
+A k that did not reach the target with every seed has no time and no speed-up; the printed table says what it reached.
+Where there are more curves than can be told apart, those of the largest k and of about half, a quarter, ... are drawn.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-import matplotlib
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -21,7 +21,7 @@ from hpctrip.figures.common import grouping, intervals, reading, style
 from hpctrip.figures.common.grouping import Group
 from hpctrip.figures.common.plot import Drawing, aligned, figure
 from hpctrip.figures.common.sources import RUNS, TARGET
-from hpctrip.figures.fig08_static_sweep import SWEPT, counts, fixed_cohorts, of_each_k
+from hpctrip.figures.fig08_static_sweep import SWEPT, fixed_cohorts, of_each_k
 from hpctrip.record.reader import Run
 
 LEAST = 2
@@ -43,13 +43,13 @@ def plot(runs: Sequence[Run], policy: str = "static", target: float | None = Non
 
     rows, table = [], []
     for k, t in points.items():
-        mean, half = intervals.mean_and_interval(gains[k]) if len(gains[k]) else (np.nan, np.nan)
+        mean, low, high = intervals.geometric_mean(gains[k]) if len(gains[k]) else [np.nan] * 3
         known = f"{mean:.3g}" if np.isfinite(mean) else "-"
-        spread = f" ({mean - half:.3g} to {mean + half:.3g})" if np.isfinite(half) else ""
+        spread = f" ({low:.3g} to {high:.3g})" if np.isfinite(low) else ""
         rows.append(
             (str(k), str(t), str(t.num_seeds), str(t.num_reached), f"{t.accuracy:.4f}", known + spread)
         )
-        numbers = {"speed_up": mean, "speed_up_low": mean - half, "speed_up_high": mean + half}
+        numbers = {"speed_up": mean, "speed_up_low": low, "speed_up_high": high}
         table.append({"k": k} | t.row() | numbers)
     head = ("k", "TTA h (95 % interval)", "seeds", "reached", "best accuracy", f"speed-up over k = {first}")
     lines += aligned(head, rows)
@@ -62,15 +62,21 @@ def plot(runs: Sequence[Run], policy: str = "static", target: float | None = Non
     draw_points(hours, list(reached), [t.hours for t in reached.values()], spread)
     hours.set_ylabel(f"Simulated hours to {reading.percent(target)}")
     shown = pd.DataFrame(table).set_index("k").dropna(subset="speed_up")
-    reach = np.nan_to_num([shown["speed_up"] - shown["speed_up_low"]] * 2).T
-    draw_points(speed, list(shown.index), list(shown["speed_up"]), list(reach))
-    speed.plot([first, max(groups)], [1, max(groups) / first], ":", color=style.GREY, linewidth=1)
+    ends = [shown["speed_up"] - shown["speed_up_low"], shown["speed_up_high"] - shown["speed_up"]]
+    draw_points(speed, list(shown.index), list(shown["speed_up"]), list(np.nan_to_num(ends).T))
+    even = {"color": style.GREY, "linewidth": 1, "label": f"k / {first}"}
+    speed.plot([first, max(groups)], [1, max(groups) / first], "--", **even)
     speed.set_ylim(0, 1.25 * max([1.0, *shown["speed_up_high"].fillna(shown["speed_up"])]))
-    speed.set_ylabel(f"Speed-up over k = {first} (dotted: k / {first})")
+    speed.set_ylabel(f"Speed-up over k = {first}")
     for axes, letter in zip((accuracy, hours, speed), "abc", strict=True):
         axes.set_title(letter, color="black", fontweight="bold")
     style.legend_below(picture)
-    style.heading(picture, f"{counts(points)}; {reading.provenance(kept, unlike)}")
+    said = "; bars and bands: 95 % intervals of means over seeds" if len(kept) > len(groups) else ""
+    seeds = style.seeds([t.num_seeds for t in points.values()])
+    style.heading(
+        picture,
+        f"{seeds} a k; {reading.provenance(kept, unlike)}{said}",
+    )
     return Drawing(picture, pd.DataFrame(table), lines)
 
 
@@ -84,13 +90,13 @@ def speed_ups(base: Sequence[Run], runs: Sequence[Run], target: float) -> np.nda
 
 
 def draw_curves(axes: Axes, groups: dict[int, Group], target: float) -> None:
-    """The mean accuracy of every k, in a shade that darkens with k."""
-    shades = matplotlib.colormaps["viridis_r"](np.linspace(0.15, 1, len(groups)))
-    for (k, group), shade in zip(groups.items(), shades, strict=True):
-        mean = curves.mean_of(group)
-        axes.fill_between(mean.hours, mean.low, mean.high, color=shade, alpha=0.2, linewidth=0)
-        axes.plot(mean.hours, mean.mean, color=shade, label=f"k = {k}")
-    axes.axhline(100 * target, color=style.GREY, linestyle=":", linewidth=1)
+    """The mean accuracy of as many k as can be told apart."""
+    for i, k in enumerate(style.told_apart(list(groups))):
+        mean, look = curves.mean_of(groups[k]), style.line(i)
+        axes.fill_between(mean.hours, mean.low, mean.high, color=look["color"], alpha=0.2, linewidth=0)
+        axes.plot(mean.hours, mean.mean, label=f"k = {k}", **look)
+    goal = f"target {reading.percent(target)}"
+    axes.axhline(100 * target, color=style.GREY, linestyle=":", linewidth=1, label=goal)
     axes.set(xlabel="Simulated time (hours)", ylabel="Held-out accuracy (%)")
     axes.set_xlim(left=0)
     axes.set_ylim(bottom=0)

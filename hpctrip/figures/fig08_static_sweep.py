@@ -49,19 +49,14 @@ def plot(runs: Sequence[Run], policy: str = "static", target: float | None = Non
     draw(axes, points)
     found = mark(axes, low, points)
     axes.set_ylabel(f"Simulated hours\nto {reading.percent(target)} accuracy")
+    seeds = style.seeds([t.num_seeds for t in points.values()])
     style.heading(
-        picture, f"{printable(policy, 40)}, {counts(points)}; {reading.provenance(kept, unlike)}\n{found}"
+        picture,
+        f"{printable(policy, 40)}, {seeds} a k; {reading.provenance(kept, unlike)}\n{found}",
     )
     style.legend_below(picture)
     table = pd.DataFrame([{"k": k} | t.row() | {"not_told_from_lowest": k in low} for k, t in points.items()])
     return Drawing(picture, table, lines)
-
-
-def counts(points: dict[int, Times]) -> str:
-    """n = 3 seeds a k, or n = 2 to 3 seeds a k."""
-    least, most = (of(t.num_seeds for t in points.values()) for of in (min, max))
-    span = f"{least}" if least == most else f"{least} to {most}"
-    return f"n = {span} {'seed' if most == 1 else 'seeds'} a k"
 
 
 def lowest(points: dict[int, Times]) -> list[int]:

@@ -119,18 +119,7 @@ def seeds_of(axes: Axes, y: float, t: Times) -> None:
     """Every seed: a dot where it reached the target, an arrow head at the time spent where it did not."""
     places = y + np.linspace(-0.2, 0.2, t.num_seeds)
     for hours, place, arrived in zip(t.spent_h, places, t.arrived, strict=True):
-        look = ("o", 2.2, "black") if arrived else (">", 3.5, "white")
-        marker, size, face = look
-        axes.plot(
-            hours,
-            place,
-            marker,
-            markersize=size,
-            markerfacecolor=face,
-            color="black",
-            markeredgewidth=0.6,
-            zorder=4,
-        )
+        axes.plot(hours, place, **style.one_seed(arrived))
 
 
 def key(bars: list[Bar]) -> list[tuple[Line2D | Patch, str]]:
@@ -142,18 +131,13 @@ def key(bars: list[Bar]) -> list[tuple[Line2D | Patch, str]]:
             (Line2D([], [], color="black", marker="|", linewidth=0.9), "95 % interval of the mean")
         )
     if many:
-        entries.append(
-            (Line2D([], [], color="black", marker="o", markersize=2.2, linestyle="none"), "one seed")
-        )
+        entries.append((Line2D([], [], **style.one_seed(True)), "one seed"))
     if not all(t.reached for _, t in bars):
         hatched = Patch(facecolor="white", edgecolor=style.FAINT, hatch="////")
         entries.append((hatched, "target not reached by every seed"))
         entries.append((Line2D([], [], color="black", linewidth=1), "mean time spent"))
     if many and not all(all(t.arrived) for _, t in bars):
-        arrow = Line2D(
-            [], [], color="black", marker=">", markersize=3.5, markerfacecolor="white", linestyle="none"
-        )
-        entries.append((arrow, "one seed, not reached"))
+        entries.append((Line2D([], [], **style.one_seed(False)), "one seed, not reached"))
     return entries
 
 

@@ -58,7 +58,8 @@ def plot(runs: Sequence[Run]) -> Drawing:
     axes_of[0].set_ylim(bottom=0)
     style.whole_numbers(axes_of[0], "y")
     panels.labels(picture, axes_of, "Simulated time (hours)", "Sites in the cohort, k")
-    style.heading(picture, reading.provenance(runs, unlike))
+    many = "; a line for every seed" if len(runs) > len(groups) else ""
+    style.heading(picture, reading.provenance(runs, unlike) + many + (panels.OTHERS if own else ""))
     style.legend_below(picture)
     return Drawing(picture, pd.concat(tables, ignore_index=True), lines)
 

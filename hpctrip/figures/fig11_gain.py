@@ -32,7 +32,7 @@ def plot(runs: Sequence[Run], policy: str = "static") -> Drawing:
     first, *others = of_each_k(kept).items()
     if not others:
         raise InputError("the runs", f"are all of k = {first[0]}", "give those of several k")
-    shown = told_apart([k for k, _ in others])
+    shown = style.told_apart([k for k, _ in others])
 
     picture = style.figure(2.8)
     axes = picture.subplots()
@@ -57,14 +57,6 @@ def plot(runs: Sequence[Run], policy: str = "static") -> Drawing:
     style.legend_below(picture)
     head = ("k", "n", "rounds", f"mean gain, rounds 1 to {EARLY}", "mean gain later")
     return Drawing(picture, pd.concat(tables, ignore_index=True), [*lines, *aligned(head, rows)])
-
-
-def told_apart(sizes: Sequence[int]) -> list[int]:
-    """Which of these rising k are drawn: all, or the largest and those nearest to half, a quarter, ... of it."""
-    if len(sizes) <= style.MOST_LINES:
-        return list(sizes)
-    wanted = [sizes[-1] / 2**i for i in range(style.MOST_LINES) if sizes[-1] / 2**i >= sizes[0]]
-    return sorted({min(sizes, key=lambda k: abs(k - size)) for size in wanted})
 
 
 def gain(base: Sequence[Run], runs: Sequence[Run]) -> pd.DataFrame:

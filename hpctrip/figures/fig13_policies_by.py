@@ -2,7 +2,8 @@
 
 The key is what was varied beside the policy: network.update_bytes (Fig 13), workload.kind (Fig 14), or any other.
 Points are means over seeds with 95 % confidence intervals (Student t), side by side in the order of the table; dots
-are single seeds. An open point is a lower bound: some seed did not reach the target in the time that is drawn. Each
+are single seeds, and open arrow heads seeds that did not reach the target in the time that is drawn. Where there are
+such seeds, the point is open too: it is a lower bound. Each
 run is measured at its own target unless one is named, so that workloads with targets of their own can stand side by
 side: such times are compared within a value of the key, never across.
 """
@@ -15,11 +16,13 @@ import click
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.text import printable
 from hpctrip.base.units import GB
 from hpctrip.figures.common import grouping, intervals, reading, style
+from hpctrip.figures.common.intervals import Times
 from hpctrip.figures.common.plot import Drawing, aligned, figure
 from hpctrip.figures.common.sources import RUNS, TARGET
 from hpctrip.figures.fig09_policies import Bar, reference_bar, words
@@ -73,8 +76,9 @@ def plot(
     axes.set_ylabel("Simulated hours\nto the target")
     goals = sorted({target} if target else {float(run.meta["target_accuracy"]) for run in runs})
     said = f"target {' or '.join(reading.percent(goal) for goal in goals)}; {reading.provenance(runs)}"
-    style.heading(picture, f"{said}; bars: 95 % intervals of means over seeds")
-    style.legend_below(picture)
+    times = [t for bars in found.values() for _, t in bars]
+    style.heading(picture, f"{said}; {style.seeds([t.num_seeds for t in times])} a point")
+    style.legend_below(picture, [*zip(*axes.get_legend_handles_labels(), strict=True), *key(times)])
     return Drawing(picture, pd.DataFrame(table), lines)
 
 
@@ -127,9 +131,27 @@ def draw(axes: Axes, found: dict[str, list[Bar]], labels: list[str]) -> None:
             }
             axes.errorbar(at, t.hours, yerr=reach, fmt=marker, label=name, **look)
             if t.num_seeds > 1:
-                axes.plot([at] * t.num_seeds, t.spent_h, ".", color="black", markersize=2, zorder=3)
+                for hours, arrived in zip(t.spent_h, t.arrived, strict=True):
+                    axes.plot(at, hours, **style.one_seed(arrived, "^"))
             name = None  # one entry in the legend
     axes.set_xticks(range(len(found)), list(found))
     axes.set_xlim(-0.6, len(found) - 0.4)
     axes.set_ylim(bottom=0)
     style.grid(axes, "y")
+
+
+def key(times: list[Times]) -> list[tuple[Line2D, str]]:
+    """What the marks mean that are no policy's."""
+    many, missed = any(t.num_seeds > 1 for t in times), not all(t.reached for t in times)
+    entries = []
+    if many:
+        entries.append((Line2D([], [], **style.one_seed(True)), "one seed"))
+        entries.append(
+            (Line2D([], [], color="black", marker="|", linewidth=0.9), "95 % interval of the mean")
+        )
+    if missed:
+        look = {"marker": "o", "markersize": 5, "markerfacecolor": "white", "color": "black"}
+        entries.append((Line2D([], [], linestyle="none", **look), "target not reached by every seed"))
+    if many and missed:
+        entries.append((Line2D([], [], **style.one_seed(False, "^")), "one seed, not reached"))
+    return entries

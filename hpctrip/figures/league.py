@@ -86,7 +86,7 @@ def plot(runs: Sequence[Run], baseline: str = "powertrip", split: str | None = N
         for ratio, how in zip(own["ratio"], own["is"], strict=True):
             face = "black" if how == "exact" else "white"
             axes.plot(ratio, y, "o", color="black", markersize=3, markerfacecolor=face, markeredgewidth=0.6)
-        mean, low, high = geometric(own["ratio"])
+        mean, low, high = intervals.geometric_mean(own["ratio"].dropna())
         axes.plot([mean, mean], [y - 0.28, y + 0.28], color=style.BLUE, linewidth=2)
         if np.isfinite(low):
             axes.plot([low, high], [y, y], color=style.BLUE, linewidth=1.2)
@@ -208,12 +208,6 @@ def _how(entry: Entry, base: Entry) -> str:
     return "at most" if entry.reached else "at least" if base.reached else "unknown"
 
 
-def geometric(values: pd.Series) -> tuple[float, float, float]:
-    """Geometric mean of ratios, and its 95 % interval (NaN: of one value)."""
-    mean, half = intervals.mean_and_interval(np.log(values[values > 0]))
-    return math.exp(mean), math.exp(mean - half), math.exp(mean + half)
-
-
 def summary(policy: str, own: pd.DataFrame) -> tuple[str, ...]:
     """The line of one policy."""
     bounds = (own["is"] != "exact").sum()
@@ -232,6 +226,6 @@ def _said(own: pd.DataFrame, ratio: str, how: str) -> tuple[str, str]:
     if len(bounds) > 1 or "unknown" in bounds:
         return "unknown", "unknown"
     bound = f"{bounds.pop()} " if bounds else ""
-    mean, low, high = geometric(known[ratio])
+    mean, low, high = intervals.geometric_mean(known[ratio])
     spread = f" ({low:.3g} to {high:.3g})" if math.isfinite(low) and not bound else ""
     return f"{bound}{mean:.3g}{spread}", f"{bound}{known[ratio].max():.3g}"

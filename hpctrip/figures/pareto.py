@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.text import printable
@@ -75,8 +76,8 @@ def plot(runs: Sequence[Run], target: float | None = None) -> Drawing:
             f"Simulated hours\nto {reading.percent(target)} accuracy" if panel is panels[0] else ""
         )
     style.heading(picture, reading.provenance(runs, unlike) + _notes(runs, panels, table))
-    handles, labels = picture.axes[0].get_legend_handles_labels()
-    style.legend_below(picture, list(zip(handles, labels, strict=True)))
+    points = zip(*picture.axes[0].get_legend_handles_labels(), strict=True)
+    style.legend_below(picture, [*points, *_key(table)])
     return Drawing(picture, table, _lines(table, panels))
 
 
@@ -142,6 +143,16 @@ def _notes(runs: Sequence[Run], panels: Sequence[Panel], table: pd.DataFrame) ->
     said = f"; synthetic {' and '.join(made_up)}" if made_up else ""
     missed = (table["num_reached"] < table["num_seeds"]).any()
     return said + ("; *: open, the target was not reached by every seed" if missed else "")
+
+
+def _key(table: pd.DataFrame) -> list[tuple[Line2D, str]]:
+    """What the marks mean that are no configuration's."""
+    entries = [(Line2D([], [], color=style.FAINT, linewidth=3), "front: nobody is better in both")]
+    if table["time_half_width"].notna().any():
+        entries.append(
+            (Line2D([], [], color="black", marker="|", linewidth=0.8), "95 % interval of the mean")
+        )
+    return entries
 
 
 def _lines(table: pd.DataFrame, panels: Sequence[Panel]) -> list[str]:

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from hpctrip.figures import fig06_equal_power, fig11_gain, fig13_policies_by
-from hpctrip.figures.common import reading
+from hpctrip.figures.common import reading, style
 from hpctrip.record.reader import InputError
 
 
@@ -21,15 +21,19 @@ def fixed(make_run):
     return make
 
 
-def test_the_speed_up_is_the_mean_over_seeds_of_how_many_times_sooner(fixed, drawn, tmp_path):
+def test_the_speed_up_is_the_geometric_mean_over_seeds_of_how_many_times_sooner(fixed, drawn, tmp_path):
     paths = [fixed(2, hours=2.0), fixed(2, seed=1, hours=4.0), fixed(4), fixed(4, seed=1)]
     lines = drawn(fig06_equal_power, *paths)
     assert lines[0].endswith("speed-up over k = 2")
     assert lines[1].startswith("2 9 (") and lines[1].endswith("1 (1 to 1)")
-    half = 12.7062 * np.std([2, 4], ddof=1) / np.sqrt(2)  # 6 h / 3 h and 12 h / 3 h
-    assert lines[2].endswith(f"3 ({3 - half:.3g} to {3 + half:.3g})")
+    mean, half = np.sqrt(2 * 4), 12.7062 * np.log(4 / 2) / 2  # 6 h / 3 h and 12 h / 3 h
+    assert lines[2].endswith(f"{mean:.3g} ({mean / np.exp(half):.3g} to {mean * np.exp(half):.3g})")
     table = pd.read_csv(tmp_path / "out.csv").set_index("k")
-    assert table.loc[4, "speed_up"] == 3 and table.loc[4, "mean_h"] == 3
+    assert (
+        table.loc[4, "speed_up"] == pytest.approx(mean)
+        and table.loc[4, "speed_up_low"] > 0
+        and table.loc[4, "mean_h"] == 3
+    )
 
 
 def test_a_cohort_that_misses_the_target_with_a_seed_has_no_speed_up(fixed, drawn):
@@ -64,8 +68,8 @@ def test_the_gain_is_taken_round_by_round_from_the_same_seed(fixed, drawn, tmp_p
 
 
 def test_of_many_sizes_the_largest_and_about_half_and_a_quarter_of_it_are_drawn(fixed, monkeypatch):
-    assert fig11_gain.told_apart([20, 30, 40, 50, 60, 70, 80, 90, 100]) == [20, 50, 100]
-    monkeypatch.setattr(fig11_gain.style, "MOST_LINES", 3)
+    assert style.told_apart([20, 30, 40, 50, 60, 70, 80, 90, 100]) == [20, 50, 100]
+    monkeypatch.setattr(style, "MOST_LINES", 3)
     found = fig11_gain.plot(reading.read_runs([fixed(k) for k in (1, 2, 3, 4, 6, 8)]))
     lines = found.picture.axes[0].get_lines()[1:]
     assert [str(line.get_label()).partition(" (")[0] for line in lines] == ["k = 2", "k = 4", "k = 8"]
@@ -92,6 +96,35 @@ def test_policies_stand_side_by_side_at_every_value_of_the_key(make_run, drawn, 
     ]
     assert lines[4] == "2 GB random 12 1 1 50 % less time"
     assert pd.read_csv(tmp_path / "out.csv")["ratio"].tolist() == [1, 2, 1, 2]
+
+
+def test_a_seed_that_missed_the_target_is_no_dot_and_the_key_says_so(make_run):
+    missed = (0.2, 0.3, 0.4)
+    paths = [
+        make_run("a"),
+        make_run("b", seed=1, accuracy=missed),
+        make_run("c", "random"),
+        make_run("d", "random", seed=1),
+    ]
+    picture = fig13_policies_by.plot(reading.read_runs(paths)).picture
+    marks = [line.get_marker() for line in picture.axes[0].get_lines() if line.get_color() == "black"]
+    assert sorted(marks) == ["^", "o", "o", "o"]
+    (legend,) = picture.legends
+    names = [text.get_text() for text in legend.get_texts()]
+    assert names[2:] == [
+        "one seed",
+        "95 % interval of the mean",
+        "target not reached by every seed",
+        "one seed, not reached",
+    ]
+    assert "n = 2 seeds a point" in picture.get_suptitle().replace("\n", " ")
+
+
+def test_the_curves_of_a_sweep_are_told_apart_without_colours(fixed):
+    picture = fig06_equal_power.plot(reading.read_runs([fixed(k) for k in range(1, 9)])).picture
+    drawn = [line for line in picture.axes[0].get_lines() if str(line.get_label()).startswith("k = ")]
+    assert [line.get_label() for line in drawn] == ["k = 1", "k = 2", "k = 4", "k = 8"]
+    assert len({line.get_linestyle() for line in drawn}) == len(drawn)
 
 
 def test_runs_with_targets_of_their_own_are_compared_within_a_value(make_run, drawn):

@@ -37,6 +37,12 @@ def mean_and_interval(values: Sequence[float]) -> tuple[float, float]:
     return float(x.mean()), float(half)
 
 
+def geometric_mean(ratios: Sequence[float]) -> tuple[float, float, float]:
+    """Geometric mean of ratios above 0, and the ends of its 95 % interval (Student t over logarithms; NaN: of one)."""
+    mean, half = mean_and_interval(np.log(ratios))
+    return tuple(float(end) for end in np.exp([mean, mean - half, mean + half]))
+
+
 def wilson(correct: np.ndarray, seen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Wilson's interval (1927) of the share of which `correct` of `seen` samples are a draw: lower and upper bounds.
 

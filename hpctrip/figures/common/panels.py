@@ -18,6 +18,8 @@ MOST = 60
 COLUMNS = 3
 NAME_LENGTH = 36
 """Letters of a line that fit over a panel."""
+OTHERS = "; grey: all others"
+"""What a heading says of the curves of `behind`."""
 
 
 def of_groups(groups: Sequence[Group]) -> tuple[Figure, list[Axes]]:

@@ -19,6 +19,8 @@ PAGE_INCHES = 7.2
 
 LETTER_INCHES = 0.055
 """Width of a letter of 7 points."""
+FEW_LINES = 6
+"""For longer legends a figure grows, so that they take nothing from the data."""
 
 # Okabe and Ito's palette: told apart with every common colour blindness. Grey is told apart by lines and hatches.
 BLUE, ORANGE, GREEN, VERMILLION = "#0072B2", "#E69F00", "#009E73", "#D55E00"
@@ -69,6 +71,22 @@ MOST_LINES = len(CYCLE)
 """How many lines can be told apart."""
 
 
+def told_apart(sizes: Sequence[int]) -> list[int]:
+    """Which of these rising k are drawn: all, or the largest and those nearest to half, a quarter, ... of it."""
+    if len(sizes) <= MOST_LINES:
+        return list(sizes)
+    wanted = [sizes[-1] / 2**i for i in range(MOST_LINES) if sizes[-1] / 2**i >= sizes[0]]
+    return sorted({min(sizes, key=lambda k: abs(k - size)) for size in wanted})
+
+
+def one_seed(arrived: bool, beyond: str = ">") -> dict[str, Any]:
+    """The look of one seed's time: a dot, or an open arrow head, that way, where the target was not reached."""
+    look = {"linestyle": "none", "color": "black", "markeredgewidth": 0.6, "zorder": 4}
+    if arrived:
+        return look | {"marker": "o", "markersize": 2.2}
+    return look | {"marker": beyond, "markersize": 3.5, "markerfacecolor": "white"}
+
+
 def wrapped(name: str, letters: int, lines: int = 4) -> str:
     """A name in lines of so many letters; what does not fit ends in an ellipsis."""
     return "\n".join(textwrap.wrap(name, max(letters, 2), max_lines=lines, placeholder="…"))
@@ -83,17 +101,27 @@ def counted_name(name: str, n: int, letters: int) -> str:
     return "\n".join([*lines[:-1], f"{lines[-1]} {said}".strip()])
 
 
+def seeds(numbers: Sequence[int]) -> str:
+    """n = 3 seeds, or n = 2 to 3 seeds."""
+    least, most = min(numbers), max(numbers)
+    return f"n = {least if least == most else f'{least} to {most}'} {'seed' if most == 1 else 'seeds'}"
+
+
 def legend_below(figure: Figure, entries: Sequence[tuple[Artist, str]] = (), ncols: int = 0) -> None:
     """A legend below everything, in as many columns as fit the figure's width; by default of all that has a label."""
     if not entries:
         found = [axes.get_legend_handles_labels() for axes in figure.axes]
         entries = [entry for handles, labels in found for entry in zip(handles, labels, strict=True)]
+    if not entries:
+        return
     width = figure.get_figwidth() - 0.5  # handle and gaps
     handles = [handle for handle, _ in entries]
     labels = [label if "\n" in label else wrapped(label, int(width / LETTER_INCHES)) for _, label in entries]
-    longest = max((len(line) for label in labels for line in label.splitlines()), default=0)
+    longest = max(len(line) for label in labels for line in label.splitlines())
     column_inches = LETTER_INCHES * longest + 0.5
     ncols = ncols or min(len(labels), max(1, int(figure.get_figwidth() / column_inches)))
+    lines = sum(label.count("\n") + 1 for label in labels) // ncols
+    figure.set_figheight(figure.get_figheight() + 0.13 * max(0, lines - FEW_LINES))
     figure.legend(handles, labels, loc="outside lower center", ncols=ncols)
 
 
