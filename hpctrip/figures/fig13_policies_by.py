@@ -131,8 +131,9 @@ def draw(axes: Axes, found: dict[str, list[Bar]], labels: list[str]) -> None:
             }
             axes.errorbar(at, t.hours, yerr=reach, fmt=marker, label=name, **look)
             if t.num_seeds > 1:
-                for hours, arrived in zip(t.spent_h, t.arrived, strict=True):
-                    axes.plot(at, hours, **style.one_seed(arrived, "^"))
+                places = at + width * np.linspace(-0.3, 0.3, t.num_seeds)
+                for place, hours, arrived in zip(places, t.spent_h, t.arrived, strict=True):
+                    axes.plot(place, hours, **style.one_seed(arrived, "^"))
             name = None  # one entry in the legend
     axes.set_xticks(range(len(found)), list(found))
     axes.set_xlim(-0.6, len(found) - 0.4)
@@ -146,12 +147,10 @@ def key(times: list[Times]) -> list[tuple[Line2D, str]]:
     entries = []
     if many:
         entries.append((Line2D([], [], **style.one_seed(True)), "one seed"))
-        entries.append(
-            (Line2D([], [], color="black", marker="|", linewidth=0.9), "95 % interval of the mean")
-        )
+        entries.append((Line2D([], [], color="black", marker="|", linewidth=0.9), "mean, 95 % interval"))
     if missed:
         look = {"marker": "o", "markersize": 5, "markerfacecolor": "white", "color": "black"}
-        entries.append((Line2D([], [], linestyle="none", **look), "target not reached by every seed"))
+        entries.append((Line2D([], [], linestyle="none", **look), "open: at least"))
     if many and missed:
-        entries.append((Line2D([], [], **style.one_seed(False, "^")), "one seed, not reached"))
+        entries.append((Line2D([], [], **style.one_seed(False, "^")), "seed, not reached"))
     return entries

@@ -113,9 +113,9 @@ def test_a_seed_that_missed_the_target_is_no_dot_and_the_key_says_so(make_run):
     names = [text.get_text() for text in legend.get_texts()]
     assert names[2:] == [
         "one seed",
-        "95 % interval of the mean",
-        "target not reached by every seed",
-        "one seed, not reached",
+        "mean, 95 % interval",
+        "open: at least",
+        "seed, not reached",
     ]
     assert "n = 2 seeds a point" in picture.get_suptitle().replace("\n", " ")
 
