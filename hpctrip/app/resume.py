@@ -17,6 +17,7 @@ from hpctrip.base.errors import InputError
 from hpctrip.base.output import check_suffix, check_writable, refuse_inputs
 from hpctrip.base.sources import PLUGINS, Source, named_files
 from hpctrip.record import checkpoint as checkpoints
+from hpctrip.record.admission import DamagedError
 from hpctrip.record.checkpoint import Checkpoint
 from hpctrip.record.lock import OutputLock
 from hpctrip.record.reader import SUFFIXES, Run, open_run
@@ -126,7 +127,7 @@ def start_resumed(
         extensions.run()
         tables = {key: value for key, value in stored.tables.items() if key != PLUGINS}
         given = resolve(laid_over(tables, layers), extensions)
-        return _resumed(Start(given, path, lock), found, file, notes, _readable(path))
+        return _resumed(Start(given, path, lock), found, file, notes, _replaceable(path))
 
 
 def start_or_resume(
@@ -146,7 +147,7 @@ def start_or_go_on(given: Input, out: str) -> Start:
         start = Start(given, out, lock)
         found, file, notes = checkpoints.newest(out)
         if found is not None and file is not None:
-            state, written = state_of(found, given.experiment), _readable(out)
+            state, written = state_of(found, given.experiment), _replaceable(out)
             finished = written is not None and _is_over(written, state.history, given.experiment)
             return replace(_resumed(start, found, file, notes, written), finished=finished)
         if not Path(out).exists():
@@ -214,12 +215,17 @@ def _resumed(start: Start, found: Checkpoint, file: Path, notes: list[str], repl
     )
 
 
-def _readable(path: str) -> Run | None:
-    """The results file; None where there is none, or where it is damaged and will be written anew."""
+def _replaceable(path: str) -> Run | None:
+    """The results file; None where there is none, or where it is damaged and will be written anew. Raises InputError
+    where something else lies there: a checkpoint does not make up for it."""
     try:
         return open_run(path) if Path(path).exists() else None
-    except InputError:
+    except DamagedError:
         return None
+    except InputError as error:
+        fault = error.faults[0]
+        way_out = "nothing is written over it: name another --out, or move it away"
+        raise InputError(fault.place, fault.problem, way_out) from None
 
 
 def _unless_told_to_stop(start: Start) -> Start:
