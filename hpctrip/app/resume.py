@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
-from hpctrip.app.experiment import Experiment, Input, laid_over, read_given, read_input, resolve
+from hpctrip.app.experiment import Experiment, Input, read_given, read_input
 from hpctrip.app.signals import stop_file
 from hpctrip.app.sources import refuse_others, world_sources
 from hpctrip.app.stored import Stored
 from hpctrip.base.errors import InputError
 from hpctrip.base.output import check_suffix, check_writable, refuse_inputs
-from hpctrip.base.sources import PLUGINS, Source, named_files
+from hpctrip.base.sources import Source, named_files
 from hpctrip.record import checkpoint as checkpoints
 from hpctrip.record.admission import DamagedError
 from hpctrip.record.checkpoint import Checkpoint
@@ -46,6 +46,8 @@ class Start:
     """What to tell the user."""
     known: Run | None = None
     """A run that learned the same: the rounds that this one has in common with it need not be trained."""
+    left_out: str = ""
+    """What to tell the user of what was not taken up from a found file."""
     finished: bool = False
     """There is nothing left to do."""
 
@@ -104,8 +106,8 @@ def start_resumed(
     out: str | None,
     plugins: Iterable[str] = (),
 ) -> Start:
-    """Go on from a results file's newest whole checkpoint, or from the named one; the input is the stored one with
-    files and -o lines laid over it, but for plug-ins, which the user gives again. `out` writes another results file.
+    """Go on from a results file's newest whole checkpoint, or from the named one; the input is what is taken up
+    of the stored one (`Stored.taken_up`), with files and -o lines laid over it. `out` writes another results file.
     Raises InputError where that cannot be."""
     suffix = Path(source).suffix
     one = suffix in checkpoints.SUFFIXES
@@ -123,11 +125,9 @@ def start_resumed(
             raise InputError(source, "has no checkpoint beside it", f"looked for {looked}")
         layers, extensions = read_given(paths, overrides, plugins)
         stored = Stored.in_checkpoint(found, file)
-        stored.refuse_other_plugins(extensions)
-        extensions.run()
-        tables = {key: value for key, value in stored.tables.items() if key != PLUGINS}
-        given = resolve(laid_over(tables, layers), extensions)
-        return _resumed(Start(given, path, lock), found, file, notes, _replaceable(path))
+        written = _replaceable(path)
+        start = Start(stored.taken_up(layers, extensions), path, lock, left_out=stored.left_out(layers))
+        return _resumed(start, found, file, notes, written)
 
 
 def start_or_resume(
