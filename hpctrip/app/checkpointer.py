@@ -40,11 +40,11 @@ class Checkpointer:
         about: Mapping[str, Any],
         saved_round: int,
         clock: Callable[[], float] = time.perf_counter,
-        plugins: Sequence[str] = (),
+        again: Sequence[str] = (),
     ):
-        """`saved_round` is the round that is on disk already; `clock` is the wall clock in seconds; `plugins` are the
-        paths of those that the run needs."""
-        self._plugins = plugins
+        """`saved_round` is the round that is on disk already; `clock` is the wall clock in seconds; `again` are the
+        words of the command line that whoever goes on has to give again."""
+        self._again = again
         self._rules, self._files, self._clock = rules, files, clock
         self._input_toml, self._about = input_toml, about
         self._saved, self._end, self.cost_s, self.spent_s = saved_round, clock(), 0.0, 0.0
@@ -54,8 +54,8 @@ class Checkpointer:
         """How to go on with an interrupted run."""
         if not self._rules.enabled:
             return "nothing to resume from (checkpoint.enabled = false)"
-        again = [word for path in self._plugins for word in ("--plugin", path)]
-        return f"resume with: {shlex.join(['python', '-m', 'hpctrip', 'resume', str(self._files.results), *again])}"
+        words = ["python", "-m", "hpctrip", "resume", str(self._files.results), *self._again]
+        return f"resume with: {shlex.join(words)}"
 
     def due(self, state: State, over: bool) -> bool:
         """Should `state` be saved? Always where it is the last one."""

@@ -7,9 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePath
 
 from hpctrip.base.errors import InputError
-from hpctrip.base.sources import NamedFiles
-
-_MARKS = "*?["
+from hpctrip.base.sources import NamedFiles, is_pattern
 
 
 def located(names: NamedFiles, data: Sequence[str]) -> str | None:
@@ -41,11 +39,7 @@ def _candidates(value: str, data: Sequence[str]) -> Iterator[tuple[Path, str]]:
             yield root, str(root)
         for start in range(len(parts) if root.is_dir() else 0):
             *folders, last = parts[start:]
-            if _is_pattern(last) and not any(map(_is_pattern, folders)) and "**" not in last:
+            if is_pattern(last) and not any(map(is_pattern, folders)) and "**" not in last:
                 yield root, str(Path(glob.escape(str(root.joinpath(*folders))), last))
             elif (path := root.joinpath(*folders, last)).exists():
                 yield root, str(path)
-
-
-def _is_pattern(part: str) -> bool:
-    return any(mark in part for mark in _MARKS)

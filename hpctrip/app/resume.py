@@ -9,14 +9,15 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
-from hpctrip.app.experiment import Experiment, Input, laid_over, read_given, read_input, resolve
+from hpctrip.app.experiment import Experiment, Input, read_given, read_input
 from hpctrip.app.signals import stop_file
 from hpctrip.app.sources import refuse_others, world_sources
 from hpctrip.app.stored import Stored
 from hpctrip.base.errors import InputError
 from hpctrip.base.output import check_suffix, check_writable, refuse_inputs
-from hpctrip.base.sources import PLUGINS, Source, named_files
+from hpctrip.base.sources import Source, named_files
 from hpctrip.record import checkpoint as checkpoints
+from hpctrip.record.admission import DamagedError
 from hpctrip.record.checkpoint import Checkpoint
 from hpctrip.record.lock import OutputLock
 from hpctrip.record.reader import SUFFIXES, Run, open_run
@@ -45,6 +46,8 @@ class Start:
     """What to tell the user."""
     known: Run | None = None
     """A run that learned the same: the rounds that this one has in common with it need not be trained."""
+    left_out: str = ""
+    """What to tell the user of what was not taken up from a found file."""
     finished: bool = False
     """There is nothing left to do."""
 
@@ -103,8 +106,8 @@ def start_resumed(
     out: str | None,
     plugins: Iterable[str] = (),
 ) -> Start:
-    """Go on from a results file's newest whole checkpoint, or from the named one; the input is the stored one with
-    files and -o lines laid over it, but for plug-ins, which the user gives again. `out` writes another results file.
+    """Go on from a results file's newest whole checkpoint, or from the named one; the input is what is taken up
+    of the stored one (`Stored.taken_up`), with files and -o lines laid over it. `out` writes another results file.
     Raises InputError where that cannot be."""
     suffix = Path(source).suffix
     one = suffix in checkpoints.SUFFIXES
@@ -122,11 +125,9 @@ def start_resumed(
             raise InputError(source, "has no checkpoint beside it", f"looked for {looked}")
         layers, extensions = read_given(paths, overrides, plugins)
         stored = Stored.in_checkpoint(found, file)
-        stored.refuse_other_plugins(extensions)
-        extensions.run()
-        tables = {key: value for key, value in stored.tables.items() if key != PLUGINS}
-        given = resolve(laid_over(tables, layers), extensions)
-        return _resumed(Start(given, path, lock), found, file, notes, _readable(path))
+        written = _replaceable(path)
+        start = Start(stored.taken_up(layers, extensions), path, lock, left_out=stored.left_out(layers))
+        return _resumed(start, found, file, notes, written)
 
 
 def start_or_resume(
@@ -146,7 +147,7 @@ def start_or_go_on(given: Input, out: str) -> Start:
         start = Start(given, out, lock)
         found, file, notes = checkpoints.newest(out)
         if found is not None and file is not None:
-            state, written = state_of(found, given.experiment), _readable(out)
+            state, written = state_of(found, given.experiment), _replaceable(out)
             finished = written is not None and _is_over(written, state.history, given.experiment)
             return replace(_resumed(start, found, file, notes, written), finished=finished)
         if not Path(out).exists():
@@ -214,12 +215,17 @@ def _resumed(start: Start, found: Checkpoint, file: Path, notes: list[str], repl
     )
 
 
-def _readable(path: str) -> Run | None:
-    """The results file; None where there is none, or where it is damaged and will be written anew."""
+def _replaceable(path: str) -> Run | None:
+    """The results file; None where there is none, or where it is damaged and will be written anew. Raises InputError
+    where something else lies there: a checkpoint does not make up for it."""
     try:
         return open_run(path) if Path(path).exists() else None
-    except InputError:
+    except DamagedError:
         return None
+    except InputError as error:
+        fault = error.faults[0]
+        way_out = "nothing is written over it: name another --out, or move it away"
+        raise InputError(fault.place, fault.problem, way_out) from None
 
 
 def _unless_told_to_stop(start: Start) -> Start:

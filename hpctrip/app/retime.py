@@ -10,12 +10,11 @@ from pathlib import Path
 
 import numpy as np
 
-from hpctrip.app.experiment import laid_over, read_given, resolve
+from hpctrip.app.experiment import read_given
 from hpctrip.app.resume import Start, default_path, locked
 from hpctrip.app.sources import WORKLOAD
 from hpctrip.app.stored import Stored
 from hpctrip.base.errors import InputError
-from hpctrip.base.sources import PLUGINS
 from hpctrip.base.units import HOUR_S
 from hpctrip.record.reader import Run, open_run
 from hpctrip.record.trajectory import came_back
@@ -33,16 +32,13 @@ def start_retimed(
     overwrite: bool = False,
     plugins: Iterable[str] = (),
 ) -> Start:
-    """The run of a results file under an input in which something else is laid over its own; plug-ins the user gives
-    again, and a store is that of the user alone. Raises InputError where training would see another input."""
+    """The run of a results file under an input in which something else is laid over what is taken up of its own
+    (`Stored.taken_up`). Raises InputError where training would see another input."""
     run = open_run(source)
     run.history()  # whatever is wrong with it shows before anything is computed
     stored = Stored.in_results(run)
     layers, extensions = read_given(paths, overrides, plugins)
-    stored.refuse_other_plugins(extensions)
-    extensions.run()
-    tables = {key: value for key, value in stored.tables.items() if key not in (PLUGINS, "store")}
-    given = resolve(laid_over(tables, [_NO_MODEL, *layers]), extensions)
+    given = stored.taken_up([_NO_MODEL, *layers], extensions)
     stored.refuse_other_learning(given)
     if given.experiment.timing.compute == "measured":
         problem = 'is "measured": times would be those that training takes here, and nothing is trained'
@@ -55,7 +51,7 @@ def start_retimed(
     if Path(path).resolve() == Path(source).resolve():
         raise InputError(path, "is the run itself, which is to be compared with", "choose another --out")
     with locked(path, overwrite) as lock:
-        return Start(given, path, lock, read=read, known=run)
+        return Start(given, path, lock, read=read, known=run, left_out=stored.left_out(layers))
 
 
 def comparison(before: Run, after: Run) -> list[str]:

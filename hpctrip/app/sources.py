@@ -9,6 +9,7 @@ from hpctrip.app.experiment import Experiment, Input, experiment_of
 from hpctrip.base.errors import Fault, InputError
 from hpctrip.base.plugins import Plugin
 from hpctrip.base.sources import MADE_HERE, PLUGINS, NamedFiles, Source, differing, named_files
+from hpctrip.learn.data.cached import digest_of_large
 from hpctrip.learn.task import Task
 
 WORKLOAD = "workload."
@@ -51,6 +52,18 @@ def replayed_sources(experiment: Experiment) -> list[Source]:
 def world_files(experiment: Experiment) -> Iterable[NamedFiles]:
     """What the input names that the simulated world is made of."""
     return (file for file in named_files(experiment) if not file.key.startswith(WORKLOAD))
+
+
+def data_files(given: Input, task: Task) -> list[Source]:
+    """The files behind what training sees, as they lie there: by them they are known before anything is read of them.
+    Without those that cannot be told so."""
+    named = [
+        file
+        for file in named_files(given.experiment.workload, WORKLOAD)
+        if file.key.removeprefix(WORKLOAD) in task.digests
+    ]
+    found = [Source(file.key, file.value, file.digest(digest_of_large)) for file in named]
+    return [source for source in found if source.digest]
 
 
 def _learned(given: Input, task: Task) -> list[Source]:

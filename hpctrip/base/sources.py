@@ -2,10 +2,14 @@
 
 A field whose value names files says so in its type, `path: Annotated[str, Reads()]`. Whoever asks for the files of an
 input (the record of a run, a replay, a check) walks the fields, so a new component is covered by its own declaration.
+
+An input that was found in a file is a stranger's: of the files that it names only those are opened whose digests that
+file records (`refuse_unknown`). Such a file tells nothing that its writer did not know.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,13 +17,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hpctrip.base.component import Component
-from hpctrip.base.errors import InputError
+from hpctrip.base.errors import Fault, InputError
 from hpctrip.base.files import digest, digest_of_file, named_path
 
 MADE_HERE = "-"
 """The path of a source that is no file: synthetic data, made from the input."""
 PLUGINS = "plugins"
 """The key of the sources that are code."""
+MOST_BYTES = 2**38
+"""Of all files of a key that a found input names: a quarter of a terabyte, which is read in minutes."""
 
 
 class Source(NamedTuple):
@@ -53,6 +59,11 @@ def differing(recorded: Iterable[Source], found: Iterable[Source]) -> list[tuple
     return [(before, after) for before, after in pairs if before.digest != after.digest]
 
 
+def is_pattern(text: str) -> bool:
+    """Whether a path, or a part of one, is a pattern of names."""
+    return any(mark in text for mark in "*?[")
+
+
 def files_at(value: str) -> list[Path]:
     """The file of this path, or the files that lie in the folder, sorted."""
     path = named_path(value, value)
@@ -67,6 +78,8 @@ class Reads:
     """The value that names no file: such data are made here."""
     find: Callable[[str], list[Path]] = files_at
     """The files that a value means; raises InputError where there are none."""
+    opens: Callable[[str], list[Path]] | None = None
+    """All files that are opened for a value, where `find` tells of more or of fewer."""
 
 
 class NamedFiles(NamedTuple):
@@ -75,10 +88,24 @@ class NamedFiles(NamedTuple):
     key: str
     value: str
     find: Callable[[str], list[Path]]
+    opens: Callable[[str], list[Path]] | None = None
 
     def source(self) -> Source:
         """The files as they are now. Raises InputError where they cannot be read."""
         return Source(self.key, self.value, digest_of_files(self.find(self.value)))
+
+    def digest(self, of: Callable[[Sequence[Path]], str]) -> str:
+        """The digest `of` all files that are opened; empty where one of them is not there, no regular file or
+        unreadable, where they hold more than MOST_BYTES, and where looking for them might walk the whole disk."""
+        folders, _, last = self.value.rpartition("/")
+        if is_pattern(folders) or "**" in last:
+            return ""
+        try:
+            files = (self.opens or self.find)(self.value)
+            plain = all(file.is_file() for file in files)  # a device may do something where it is opened
+            return of(files) if plain and sum(os.path.getsize(file) for file in files) <= MOST_BYTES else ""
+        except (InputError, OSError):
+            return ""
 
 
 def named_files(component: Component, prefix: str = "") -> Iterator[NamedFiles]:
@@ -87,7 +114,7 @@ def named_files(component: Component, prefix: str = "") -> Iterator[NamedFiles]:
         value = getattr(component, name)
         mark = next((item for item in field.metadata if isinstance(item, Reads)), None)
         if mark and value not in (None, mark.unless):
-            yield NamedFiles(prefix + name, value, mark.find)
+            yield NamedFiles(prefix + name, value, mark.find, mark.opens)
         elif isinstance(value, Component):
             yield from named_files(value, f"{prefix}{name}.")
 
@@ -100,3 +127,28 @@ def digest_of_files(files: Sequence[Path]) -> str:
         return digests[0]
     lines = (f"{found}  {file.name}\n" for found, file in zip(digests, files, strict=True))
     return digest("".join(lines).encode("utf-8", "surrogateescape"))
+
+
+def refuse_unknown(
+    named: Iterable[NamedFiles],
+    recorded: Iterable[Source],
+    place: object,
+    of: Callable[[Sequence[Path]], str] = digest_of_files,
+    way_out: str = "",
+) -> None:
+    """Raise InputError for every one of the files, named by the input that was found at `place`, that is not what is
+    `recorded` there, by the digest `of` files. Nothing of it is told but the path; `way_out` says what else to do than
+    to bring it back."""
+    known = {(source.key, source.digest) for source in recorded}
+    keys = {key for key, _ in known}
+    faults = [
+        Fault(
+            file.key,
+            f"{file.value} is not what {place} says its run read, and for a found file nothing else is opened",
+            f"bring it back{way_out}",
+        )
+        for file in named
+        if file.key not in keys or (file.key, file.digest(of)) not in known
+    ]
+    if faults:
+        raise InputError(faults=faults)

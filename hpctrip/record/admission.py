@@ -52,14 +52,15 @@ def admitted(path: str | Path, *forms: str) -> Iterator[h5py.File]:
     """The HDF5 file at `path`, open for reading, once its structure is known to be harmless. Its
     attribute `format` must say one of `forms`.
 
-    Raises InputError, in one line that names the file, for whatever is wrong with it, also while it is used.
+    Raises InputError, in one line that names the file, for whatever is wrong with it, also while it is used;
+    DamagedError where it is one of `forms` and cannot be read to its end.
     """
     data = read_file(path, MAX_BYTES)
     if not data.startswith(_SIGNATURE):
         raise InputError(str(path), "is not an HDF5 file", "give a results file that `hpctrip run` wrote")
+    size, ours = len(data), any(form.encode() in data for form in forms)
     try:
         with _no_plugins(), h5py.File(h5f.open_file_image(data)) as file:
-            size = len(data)
             del data  # HDF5 has a copy
             if _format(file) not in forms:
                 what = "table of runs" if forms == ("hpctrip table",) else "results file"
@@ -77,13 +78,17 @@ def admitted(path: str | Path, *forms: str) -> Iterator[h5py.File]:
         raise
     # on a damaged file h5py raises nearly anything: OSError, KeyError, MemoryError...
     except Exception as error:
-        raise damaged(path, error) from error
+        raise damaged(path, error, DamagedError if ours else InputError) from error
 
 
-def damaged(path: str | Path, error: Exception) -> InputError:
+class DamagedError(InputError):
+    """A file of ours that has lost something: nothing is lost with it that a whole one would not have."""
+
+
+def damaged(path: str | Path, error: Exception, sort: type[InputError] = DamagedError) -> InputError:
     """What is said of a file that cannot be read to its end."""
     cause = printable(" ".join(str(error).split()) or type(error).__name__)
-    return InputError(str(path), f"is damaged ({cause})", "restore a copy or run again")
+    return sort(str(path), f"is damaged ({cause})", "restore a copy or run again")
 
 
 class _Refused(Exception):

@@ -7,9 +7,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from hpctrip.base.sources import NamedFiles, read_sources, refuse_unknown
+from hpctrip.record.reader import Run
 from hpctrip.sim.synthetic_traces import synthetic_traces
 from hpctrip.sim.trace_file import Flags
-from hpctrip.sim.traces import read_trace_files
+from hpctrip.sim.traces import read_trace_files, trace_files
 
 
 def read_traces(
@@ -35,3 +37,9 @@ def read_traces(
     frame.attrs["units"] = {"time_s": "s", "cell": "1", "domain": "1", "utilisation": "1"}
     frame.attrs["synthetic"] = traces.synthetic
     return frame
+
+
+def refuse_other_traces(path: str, run: Run) -> None:
+    """Raise InputError where the trace files that a run's input names are not those that it read."""
+    recorded = read_sources(run.meta["sources"], run.path)
+    refuse_unknown([NamedFiles("power.path", path, trace_files)], recorded, run.path)

@@ -128,6 +128,7 @@ def _run(path: Path, entry: Entry, curve: pd.DataFrame, row: Row, wall_s: float)
         "neutral_keys": neutral_keys(experiment),
         "policy_keys": given.policy_keys,
         "made_with": printable(row["made_with"]),
+        "sources": list(map(str, entry.sources)),
         "wall_s": wall_s,
     }
     start = curve["clock_s"].shift(fill_value=0.0)

@@ -7,8 +7,12 @@ import shutil
 import subprocess
 import sys
 
+import h5py
+import numpy as np
 import pytest
+from strangers import stranger
 
+from hpctrip import simulate
 from hpctrip.record.checkpoint import SUFFIXES
 from hpctrip.record.lock import OutputLock
 from hpctrip.record.reader import open_run
@@ -70,6 +74,120 @@ def test_checkpoints_of_another_run_do_not_replace_its_results(runs, hpctrip):
     elsewhere = a.with_name("c.h5")
     assert hpctrip("resume", a, "-o", "stop.max_rounds=3", "--out", elsewhere).code == 0
     assert open_run(elsewhere).input["seed"] == 1
+
+
+def of_another_program(path):
+    with h5py.File(path, "w") as file:
+        file.attrs["format"] = np.bytes_("another program")
+
+
+def cut_short(write):
+    def cut(path):
+        write(path)
+        path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+    return cut
+
+
+UNRELATED = {
+    "a text": lambda path: path.write_text("notes of a year"),
+    "a cluster's results": lambda path: simulate(overrides={"jobs.num_jobs": 4}, out=path, overwrite=True),
+    "another program's results": of_another_program,
+    "those, damaged": cut_short(of_another_program),
+    "a checkpoint": lambda path: shutil.copy(f"{path}.ckpt0", path),
+    "a pipe": lambda path: (path.unlink(), os.mkfifo(path)),
+}
+
+
+@pytest.mark.parametrize("what", UNRELATED)
+def test_checkpoints_replace_nothing_but_their_own_runs_results(runs, hpctrip, tiny, what):
+    run = runs[0]
+    UNRELATED[what](run)
+    before = run.read_bytes() if run.is_file() else run.stat().st_ino
+    for command in (
+        ("resume", run, "-o", "stop.max_rounds=3"),
+        ("resume", f"{run}.ckpt0", "-o", "stop.max_rounds=3"),
+        ("run", tiny, *EVERY_ROUND, "-o", "seed=0", "--resume", "--out", run),
+    ):
+        hpctrip(*command).check_refused([f"{run}: is ", "another"])
+        assert (run.read_bytes() if run.is_file() else run.stat().st_ino) == before
+    if what != "a pipe":
+        run.rename(run.with_name("kept"))
+        assert hpctrip("resume", run, "-o", "stop.max_rounds=3").code == 0
+
+
+def test_damaged_results_of_the_run_itself_are_made_anew(runs, hpctrip):
+    for run, spoil in zip(runs, (lambda data: data[: len(data) // 2], lambda data: data[:200]), strict=True):
+        whole = open_run(run)
+        run.write_bytes(spoil(run.read_bytes()))
+        ended = hpctrip("resume", run)
+        if ended.code:  # nothing in what is left says whose it was
+            ended.check_refused(["nothing is written over it"])
+        else:
+            assert verify(open_run(run)) == [] and len(open_run(run).rounds) == len(whole.rounds)
+
+
+CLAIM = """
+end = time.monotonic() + 60
+while not os.path.exists("over") and time.monotonic() < end:
+    names = ["run.h5.tmp", "run.h5.lock", "run.h5.ckpt0.tmp", "run.h5.ckpt1.tmp", *glob.glob("run.h5*.tmp")]
+    for name in names:
+        for claim in (os.unlink, lambda name: os.symlink("precious", name)):
+            try:
+                claim(name)
+            except OSError:
+                pass
+"""
+"""Puts a link wherever a temporary file was, is or might be."""
+
+
+def test_a_stranger_in_a_shared_folder_cannot_have_a_file_overwritten(tmp_path, hpctrip, tiny):
+    """The links that it leaves at the lock's name are refused, not followed: then no run starts there."""
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    folder.chmod(0o1777)
+    (folder / "precious").write_text("mine")
+    attacker = stranger(CLAIM, folder)
+    try:
+        for _ in range(5):
+            ended = hpctrip("run", tiny, *EVERY_ROUND, "--out", folder / "run.h5", "--overwrite")
+            assert ended.code in (0, 2) and "Traceback" not in ended.err, ended.err
+            assert (folder / "precious").read_text() == "mine"
+    finally:
+        (folder / "over").touch()
+        attacker.communicate(timeout=60)
+    assert not (folder / "run.h5").is_symlink()
+
+
+HOLD = """
+file = open("run.h5.lock", "w")
+fcntl.flock(file, fcntl.LOCK_EX)
+said = {"host": "\x1b[2Jelsewhere", "pid": "1", "job": "", "restarts": "0", "since": "now"}
+file.write(json.dumps(said))
+file.flush()
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_strangers_job_with_the_same_output_is_told_of_and_touches_nothing(tmp_path, hpctrip, tiny):
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    folder.chmod(0o1777)
+    path = folder / "run.h5"
+    assert hpctrip("run", tiny, *EVERY_ROUND, "--out", path).code == 0
+    before = content(folder)
+    holder = stranger(HOLD, folder)
+    try:
+        assert holder.stdout.readline() == "held\n"
+        for how in ("--overwrite", "--resume"):
+            ended = hpctrip("run", tiny, *EVERY_ROUND, "--out", path, how)
+            ended.check_refused([f"{path}: is being written by process 1 on", "elsewhere"])
+            assert "\x1b" not in ended.err
+    finally:
+        holder.communicate("", timeout=60)
+    assert {name: data for name, data in content(folder).items() if not name.endswith(".lock")} == before
+    assert hpctrip("run", tiny, *EVERY_ROUND, "--out", path, "--resume").code == 0
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)

@@ -1,12 +1,12 @@
 """Code runs because the user named it in this command, or installed it; never because a found file names it."""
 
 import dataclasses
-import json
 import os
 import shutil
 
 import numpy as np
 import pytest
+from strangers import OWNERS, forge, owned_by
 
 from hpctrip.app.experiment import read_input
 from hpctrip.base.errors import InputError
@@ -14,11 +14,8 @@ from hpctrip.base.files import digest
 from hpctrip.record.checkpoint import generations, newest, pack
 from hpctrip.record.diff import diff
 from hpctrip.record.reader import open_run
-from hpctrip.record.schema import Column
-from hpctrip.record.writer import write_run
 from hpctrip.sim.policies import POLICIES
 
-NOBODY = 65534
 MINE = '''
 from hpctrip.sim.policies import POLICIES, Decision, Policy
 
@@ -194,15 +191,6 @@ def test_a_compiled_file_beside_a_plug_in_does_not_run_in_its_place(hpctrip, tin
 # --- files that a stranger made
 
 
-def owned_by(folder, owner):
-    """As if another user had written all that lies there."""
-    if owner is not None:
-        if os.geteuid():
-            pytest.skip("only root can give files away")
-        for path in [folder, *folder.rglob("*")]:
-            os.chown(path, owner, owner)
-
-
 @pytest.fixture
 def crafted(hpctrip, tiny, folder):
     """`crafted(evil, owner)`: results/run.h5 and its checkpoints, whose stored inputs name the plug-in `evil`."""
@@ -210,24 +198,15 @@ def crafted(hpctrip, tiny, folder):
     def make(evil, owner):
         results = folder / "results"
         assert hpctrip("run", tiny, *ROUNDS, *CHECKPOINTS, "--out", results / "run.h5").code == 0
-        found, _, _ = newest(results / "run.h5")
-        text = f"plugins = [{str(evil)!r}]\n{found.input_toml}"
-        for about in ({}, {"sources": [f"plugins {evil} blake2b:{'0' * 32}"]}):
-            for file in generations(results / "run.h5"):
-                file.write_bytes(pack(dataclasses.replace(found, input_toml=text, about=about)))
-            run = open_run(results / "run.h5")
-            units, docs = run.sites.attrs["units"], run.sites.attrs["descriptions"]
-            sites = {c: Column(run.sites[c].to_numpy(), units[c], docs[c]) for c in run.sites}
-            given = {"input_toml": text, "input_json": json.dumps(run.input | {"plugins": [str(evil)]})}
-            meta = run.meta | given | {"sources": about.get("sources", [])}
-            write_run(results / "run.h5", meta, sites, run.history())
+        for sources in ([], [f"plugins {evil} blake2b:{'0' * 32}"]):
+            forge(results / "run.h5", {"plugins": [str(evil)]}, sources=sources)
             owned_by(results, owner)
             yield results / "run.h5"
 
     return make
 
 
-@pytest.mark.parametrize("owner", [None, NOBODY])
+@pytest.mark.parametrize("owner", OWNERS)
 def test_a_plug_in_that_a_found_file_names_never_runs(hpctrip, tiny, folder, crafted, owner):
     evil = folder / "evil.py"
     evil.write_text(f"open({str(folder / 'ran')!r}, 'w').close()\n")

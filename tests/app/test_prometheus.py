@@ -164,7 +164,7 @@ def test_a_resumed_run_goes_on_in_its_file(hpctrip, tiny, tmp_path, parsed):
     run, file = tmp_path / "small.h5", tmp_path / f"small.h5.{hostname()}.prom"
     lines = ("-o", "callbacks.prometheus={}", "-o")
     assert hpctrip("run", tiny, *lines, "stop.max_rounds=2", "--out", run).code == 0
-    assert hpctrip("resume", run, "-o", "stop.max_rounds=3").code == 0
+    assert hpctrip("resume", run, *lines, "stop.max_rounds=3").code == 0
     found, rounds = parsed(file), open_run(run).rounds
     assert found["hpctrip_rounds_total", "", ""] == 3 and found["hpctrip_running", "", ""] == 0
     assert found["hpctrip_phase_seconds_total", "0", "train"] == pytest.approx(rounds["train_wall_s"][2])

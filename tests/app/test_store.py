@@ -416,7 +416,7 @@ def test_waiting_ends_where_the_run_is_asked_to_leave_and_the_watchdog_sees_it_a
         run(tmp_path / "run.h5", store=store)
     assert seen == [("store", 5, False)] and trained == []
     rival.finish()
-    launching.launch(lambda: start_resumed(str(tmp_path / "run.h5"), [], [], None))
+    launching.launch(lambda: start_resumed(str(tmp_path / "run.h5"), [], [f"store.path='{store}'"], None))
     assert trained == [] and diff(first[0], open_run(tmp_path / "run.h5")) == []
     rival.end()
 

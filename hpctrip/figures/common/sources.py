@@ -18,7 +18,7 @@ from hpctrip.base.text import printable
 from hpctrip.figures.common.reading import read_runs
 from hpctrip.record.cluster import open_cluster
 from hpctrip.record.reader import Run, open_runs
-from hpctrip.record.traces import read_traces
+from hpctrip.record.traces import read_traces, refuse_other_traces
 
 
 class Subject(NamedTuple):
@@ -91,12 +91,15 @@ def _first(runs: Sequence[Run]) -> Run:
 
 
 def traces_of(runs: Sequence[Run]) -> pd.DataFrame:
-    """The traces that the first run follows. Raises InputError where it follows none, or they are gone."""
+    """The traces that the first run follows. Raises InputError where it follows none, or they are gone or
+    others."""
     power = runs[0].input["power"]
     if power["kind"] != "trace":
         raise InputError("power", f"is of kind {power['kind']}, not trace", "draw it in a study on traces")
-    column = power["column"]
-    frame = read_traces(power["path"], column, power["flags"], power["synthetic_seed"])
+    column, path = power["column"], power["path"]
+    if path != "synthetic":
+        refuse_other_traces(path, runs[0])
+    frame = read_traces(path, column, power["flags"], power["synthetic_seed"])
     frame.attrs["column"] = column
     return frame
 

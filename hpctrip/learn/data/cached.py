@@ -30,6 +30,7 @@ from hpctrip.learn.task import Dataset
 
 PARTS = ("train", "test")
 _MANIFEST = "manifest.json"
+_MANY = 1000
 _logger = logging.getLogger(__name__)
 
 
@@ -90,8 +91,10 @@ def digest_of(folder: Path) -> str:
 
 
 def digest_of_large(files: Sequence[Path]) -> str:
-    """`digest_of_files`, remembered for as long as their sizes and times stay as they are."""
-    settings = fingerprints(files)
+    """`digest_of_files`, remembered for as long as their sizes and times stay as they are; of many files, those of
+    their folders."""
+    told = files if len(files) <= _MANY else sorted({file.parent for file in files})
+    settings = fingerprints(path.resolve() for path in told)
     folder = prepared("digests", settings, lambda: {"digest": np.array([digest_of_files(files)])})
     return str(load(folder, "digest")[0])
 

@@ -47,6 +47,15 @@ def fingerprint(source: Path) -> dict[str, list[int]]:
     return fingerprints(sorted(paths))
 
 
+def clip_files(source: str) -> list[Path]:
+    """All files that `read_clips` may open: the archive or the clips of every word, and the lists."""
+    path = Path(source).expanduser()
+    lists = [file for file in map((path if path.is_dir() else path.parent).joinpath, LISTS) if file.is_file()]
+    if not path.is_dir():
+        return [path, *lists]
+    return [*(clip for folder in _words(path) for clip in _clips(folder)), *lists]
+
+
 def read_clips(source: Path, words: Sequence[str] | None) -> Clips:
     """Read and transform every clip of these words (None: all), on all cores, with a progress bar on a terminal.
 
@@ -106,15 +115,22 @@ def _files(source: Path, wanted: Callable[[str], bool]) -> Iterator[_File]:
 
 
 def _of_folder(source: Path, wanted: Callable[[str], bool]) -> Iterator[_File]:
-    folders = sorted(path for path in source.iterdir() if path.is_dir() and path.name[0] not in "_.")
+    folders = _words(source)
     for done, folder in enumerate(folders, 1):
         if not wanted(folder.name):
             continue
-        for path in sorted(folder.iterdir()):
-            if path.suffix in SUFFIXES and path.name[0] != ".":
-                name = _clip_name(str(path), folder.name, path.stem)
-                yield _File(str(path), name, read_file(path, MAX_CLIP_BYTES), done / len(folders))
+        for path in _clips(folder):
+            name = _clip_name(str(path), folder.name, path.stem)
+            yield _File(str(path), name, read_file(path, MAX_CLIP_BYTES), done / len(folders))
     yield from _lists(source)
+
+
+def _words(source: Path) -> list[Path]:
+    return sorted(path for path in source.iterdir() if path.is_dir() and path.name[0] not in "_.")
+
+
+def _clips(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if path.suffix in SUFFIXES and path.name[0] != ".")
 
 
 def _of_archive(source: Path, wanted: Callable[[str], bool]) -> Iterator[_File]:

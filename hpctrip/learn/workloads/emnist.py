@@ -55,6 +55,11 @@ _Load = Callable[[str, int], tuple[np.ndarray, np.ndarray]]  # (part, seed) -> i
 MODELS = {"light": (3, (16, 32), 128), "leaf": (5, (32, 64), 512)}
 
 
+def _all_files(data: str) -> list[Path]:
+    """The files of all splits, sorted."""
+    return sorted(Path(data).expanduser().glob("emnist-*-*-ubyte*"))
+
+
 @WORKLOADS.add
 class Emnist(Workload):
     """Handwritten characters (EMNIST), or synthetic glyphs in the same layout, and a small CNN."""
@@ -64,7 +69,7 @@ class Emnist(Workload):
     batch_size: ClassVar[int] = 20
     local_epochs: ClassVar[int] = 1
 
-    data: Annotated[PathName, Reads(unless="glyphs")] = Field("glyphs", min_length=1)
+    data: Annotated[PathName, Reads(unless="glyphs", opens=_all_files)] = Field("glyphs", min_length=1)
     """`"glyphs"`: synthetic characters, rendered from fonts, no download; else the directory with the official files
     `emnist-<split>-{train,test}-{images-idx3,labels-idx1}-ubyte`, gzipped or not."""
     split: Literal["byclass", "bymerge", "balanced", "letters", "digits", "mnist"] = "byclass"

@@ -37,6 +37,12 @@ _Page = tuple[
 ]  # of one writer: images [n, 28, 28] uint8, white on black, and labels [n]
 
 
+def _all_files(data: str) -> list[Path]:
+    """The files of all parts."""
+    parts = leaf_json.parts(Path(data).expanduser(), (".json",), _WAY_OUT)
+    return [file for files in parts.values() for file in files]
+
+
 @WORKLOADS.add
 class Femnist(Workload):
     """Handwritten characters by writer (LEAF's FEMNIST files), or synthetic writers, and the CNN of emnist."""
@@ -46,7 +52,7 @@ class Femnist(Workload):
     batch_size: ClassVar[int] = 20
     local_epochs: ClassVar[int] = 1
 
-    data: Annotated[PathName, Reads(unless="glyphs")] = Field("glyphs", min_length=1)
+    data: Annotated[PathName, Reads(unless="glyphs", opens=_all_files)] = Field("glyphs", min_length=1)
     """`"glyphs"`: synthetic characters by made-up writers, no download; else a JSON file of LEAF's, gzipped or not, or
     a folder of them. Its folders `train` and `test` are used as they are; where there are none, nine tenths of each
     writer's samples, drawn at random from the run's seed, are to train on."""

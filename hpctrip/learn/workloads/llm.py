@@ -30,6 +30,11 @@ from hpctrip.learn.workloads.base import WORKLOADS, Workload
 INSTALL = "pip install -c constraints.txt -e '.[llm]'"
 
 
+def _all_texts(data: str) -> list[Path]:
+    """The files of a path."""
+    return text_files(Path(data).expanduser())
+
+
 @WORKLOADS.add
 class Llm(Workload):
     """Next token of texts by owner (files, or synthetic sentences), by a causal language model with LoRA adapters."""
@@ -52,7 +57,7 @@ class Llm(Workload):
     GPU at every rank); `full`: all parameters."""
     lora: Lora = Lora()
     """The adapters; ignored with `full`."""
-    data: Annotated[PathName, Reads(unless="sentences")] = Field("sentences", min_length=1)
+    data: Annotated[PathName, Reads(unless="sentences", opens=_all_texts)] = Field("sentences", min_length=1)
     """`"sentences"`: synthetic text by made-up roles, no download; else a file or a folder of .txt and .json files. A
     text file is one owner's, a JSON object {"owner": "text"} holds many. Each gzipped or not."""
     block_tokens: int = Field(128, ge=1, le=32_768)

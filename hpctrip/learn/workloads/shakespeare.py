@@ -31,6 +31,12 @@ _SUFFIXES = (".json", ".txt")
 _WAY_OUT = 'fetch a text with `python -m hpctrip fetch shakespeare DIR`, or set workload.data = "sentences"'
 
 
+def _all_files(data: str) -> list[Path]:
+    """The files of all parts."""
+    parts = leaf_json.parts(Path(data).expanduser(), _SUFFIXES, _WAY_OUT)
+    return [file for files in parts.values() for file in files]
+
+
 @WORKLOADS.add
 class Shakespeare(Workload):
     """Next character of plays by speaking role (LEAF's files or texts), or synthetic sentences, and LEAF's LSTM."""
@@ -40,7 +46,7 @@ class Shakespeare(Workload):
     batch_size: ClassVar[int] = 20
     local_epochs: ClassVar[int] = 1
 
-    data: Annotated[PathName, Reads(unless="sentences")] = Field("sentences", min_length=1)
+    data: Annotated[PathName, Reads(unless="sentences", opens=_all_files)] = Field("sentences", min_length=1)
     """`"sentences"`: synthetic text by made-up roles, no download; else a file, or a folder of files: LEAF's JSON (its
     folders `train` and `test` are used as they are; else every role is split by time), JSON of the form {"play/ROLE":
     text}, or plain text (.txt) in blocks of `ROLE:` and its lines. Each gzipped or not; several are put together."""

@@ -24,7 +24,7 @@ from hpctrip.learn.data import cached
 from hpctrip.learn.data.chirps import Chirps
 from hpctrip.learn.data.clips import Clips, official_parts, owners_of, speaker_of, word_of
 from hpctrip.learn.data.limits import subset
-from hpctrip.learn.data.speech_files import fingerprint, read_clips
+from hpctrip.learn.data.speech_files import clip_files, fingerprint, read_clips
 from hpctrip.learn.models.kwt import KWT
 from hpctrip.learn.task import Task
 from hpctrip.learn.workloads.base import WORKLOADS, Workload
@@ -43,7 +43,7 @@ class Speech(Workload):
     optimizer: ClassVar[Literal["adamw"]] = "adamw"
     weight_decay: ClassVar[float] = 0.1  # of KWT; the paper's Table 2 states none
 
-    data: Annotated[PathName, Reads(unless="chirps")] = Field("chirps", min_length=1)
+    data: Annotated[PathName, Reads(unless="chirps", opens=clip_files)] = Field("chirps", min_length=1)
     """`"chirps"`: synthetic words of synthetic speakers, no download; else a folder of `word/speaker_nohash_n.wav` (or
     .flac), or a tar archive of one, compressed or not."""
     words: list[str] | None = Field(None, min_length=2)
