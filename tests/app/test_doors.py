@@ -4,6 +4,21 @@ from __future__ import annotations
 
 import pytest
 
+SIGNAL = """
+from hpctrip.base.signal import Signal
+from hpctrip.sim.signals import SIGNALS, GridSignal, SignalModel
+
+def series(*values):
+    return Signal(np.arange(len(values)) * 3600.0, np.array(values), len(values) * 3600.0)
+
+@SIGNALS.add
+class Mine(SignalModel):
+    kind = "mine"
+
+    def signal(self, table, sites, num_sites, seed):
+        return {signal}
+"""
+
 PLUGINS = {
     "sites": """
 from hpctrip.sim.sites import SITES, SiteLaw
@@ -44,6 +59,8 @@ class Mine(Throughput):
     def fraction(self, power):
         return {fraction}
 """,
+    "carbon": SIGNAL,
+    "price": SIGNAL,
     "policy": """
 from hpctrip.sim.policies.base import POLICIES, Decision, Policy
 from hpctrip.sim.rounds import Candidates
@@ -128,6 +145,8 @@ SOUND = {
         "supply": "Supply()",
     },
     "throughput": {"fraction": "power"},
+    "carbon": {"signal": "GridSignal(['A', 'B'], [series(90.0, 0.0), series(1e3)], np.arange(10) % 2, True)"},
+    "price": {"signal": "GridSignal(['A'], [series(0.1, -0.2)], np.zeros(10, int), False, 1800.0, 1e9)"},
     "policy": {"select": "Decision(np.arange(3), Candidates(np.array([2, 3]), one, one, one))"},
     "partition": {"owners": "np.arange(400) % num_sites"},
     "compression": {"payload_bytes": "num_params", "roundtrip": "delta / 2", "keeps_residual": "False"},
@@ -206,6 +225,64 @@ CASES = {
         "throughput",
         {"fraction": "0.5"},
         ["gave the throughput fractions of shape []"],
+    ),
+    "carbon below 0": (
+        "carbon",
+        {"signal": "GridSignal(['A'], [series(-5.0)], np.zeros(10, int), True)"},
+        ["gave the carbon of zone 'A' with [0] = -5; it must be [1] numbers from 0 to 1e+06"],
+    ),
+    "carbon of one zone that is no number": (
+        "carbon",
+        {"signal": "GridSignal(['A', 'B'], [series(90.0), series(90.0, np.nan)], np.arange(10) % 2, True)"},
+        ["gave the carbon of zone 'B' with [1] = nan"],
+    ),
+    "carbon of which nothing is known": (
+        "carbon",
+        {"signal": "GridSignal.unknown(num_sites)"},
+        ["gave the carbon of zone '' with [0] = nan"],
+    ),
+    "carbon that is an array": ("carbon", {"signal": "np.zeros(10)"}, ["gave a ndarray as its signal"]),
+    "carbon of a zone that is an array": (
+        "carbon",
+        {"signal": "GridSignal(['A'], [np.zeros(1)], np.zeros(10, int), True)"},
+        ["gave a ndarray as the carbon of zone 'A'; it must be a Signal"],
+    ),
+    "carbon of a zone without a name": (
+        "carbon",
+        {"signal": "GridSignal([], [series(90.0)], np.zeros(10, int), True)"},
+        ["gave 1 series under 0 names"],
+    ),
+    "an endless price": (
+        "price",
+        {"signal": "GridSignal(['A'], [series(np.inf)], np.zeros(10, int), True)"},
+        ["gave the price of zone 'A' with [0] = inf", "from -1e+06 to 1e+06"],
+    ),
+    "a price beyond all bounds": (
+        "price",
+        {"signal": "GridSignal(['A'], [series(0.1, 1e30)], np.zeros(10, int), True)"},
+        ["gave the price of zone 'A' with [1] = 1e+30"],
+    ),
+    "prices whose times fall": (
+        "price",
+        {
+            "signal": "GridSignal(['A'], [Signal(np.array([0.0, 9, 6]), np.ones(3), 12.0)], np.zeros(10, int), True)"
+        },
+        ["gave times of the price of zone 'A' that do not rise from 0 to the end of a period of 12 s"],
+    ),
+    "prices of another number than times": (
+        "price",
+        {"signal": "GridSignal(['A'], [Signal(np.zeros(1), np.ones(3), 12.0)], np.zeros(10, int), True)"},
+        ["gave the times of the price of zone 'A' of shape [1]"],
+    ),
+    "a zone that does not exist": (
+        "price",
+        {"signal": "GridSignal(['A'], [series(0.1)], np.arange(10), True)"},
+        ["gave the zones of the sites with [1] = 1; it must be [10] integers from 0 to 0"],
+    ),
+    "zones of too few sites": (
+        "price",
+        {"signal": "GridSignal(['A'], [series(0.1)], np.zeros(3, int), True)"},
+        ["gave the zones of the sites of shape [3]"],
     ),
     "negative distances": (
         "sites",
