@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from hpctrip.record.reader import open_run
+
 SIGNAL = """
 from hpctrip.base.signal import Signal
 from hpctrip.sim.signals import SIGNALS, GridSignal, SignalModel
@@ -72,6 +74,19 @@ class Mine(Policy):
     def select(self, sites, history, rng):
         one = np.ones(2)
         return {select}
+""",
+    "policy.objective": """
+from hpctrip.sim.objectives import OBJECTIVES, Objective
+
+@OBJECTIVES.add
+class Mine(Objective):
+    kind = "mine"
+
+    def merit(self, weighed, sites, history):
+        return {merit}
+
+    def preference(self, sites, history):
+        return {preference}
 """,
     "partition": """
 from hpctrip.learn.partitions import PARTITIONS, Partition
@@ -148,6 +163,10 @@ SOUND = {
     "carbon": {"signal": "GridSignal(['A', 'B'], [series(90.0, 0.0), series(1e3)], np.arange(10) % 2, True)"},
     "price": {"signal": "GridSignal(['A'], [series(0.1, -0.2)], np.zeros(10, int), False, 1800.0, 1e9)"},
     "policy": {"select": "Decision(np.arange(3), Candidates(np.array([2, 3]), one, one, one))"},
+    "policy.objective": {
+        "merit": "np.where(weighed.k == 2, weighed.gain, -np.inf)",
+        "preference": "np.where(np.arange(10) > 4, 0.0, -np.inf)",
+    },
     "partition": {"owners": "np.arange(400) % num_sites"},
     "compression": {"payload_bytes": "num_params", "roundtrip": "delta / 2", "keeps_residual": "False"},
     "server": {
@@ -215,6 +234,21 @@ CASES = {
         "policy",
         {"select": "Decision(np.arange(3), Candidates(np.array([2, 3]), one[:1], one, one))"},
         ["gave the candidates' gain as float64 [1] in round 1; it must be float64 [2]"],
+    ),
+    "a preference among too few sites": (
+        "policy.objective",
+        {"preference": "np.zeros(3)"},
+        ["gave the preference of the sites of shape [3]; it must be [10] numbers from -inf to"],
+    ),
+    "a preference that is no number": (
+        "policy.objective",
+        {"preference": "np.where(np.arange(10) == 4, np.nan, 0.0)"},
+        ["gave the preference of the sites with [4] = nan"],
+    ),
+    "an endless preference": (
+        "policy.objective",
+        {"preference": "np.full(10, np.inf)"},
+        ["gave the preference of the sites with [0] = inf"],
     ),
     "throughput above 1": (
         "throughput",
@@ -498,6 +532,23 @@ def test_what_a_plug_in_must_not_give_is_one_clear_line(case, plugin, hpctrip, t
     ended = hpctrip("run", tiny, *args, "--out", folder / "run.h5")
     ended.check_refused([*place_of(table, folder), *fragments])
     assert [path.name for path in files_in(folder)] == ["mine.py"]
+
+
+@pytest.mark.parametrize(
+    ("merit", "says"),
+    [
+        ("'high'", "gave a str as the merit of the cohorts"),
+        ("None", "gave the merit of the cohorts of shape []; it must be [10] numbers"),
+        ("np.where(weighed.k == 3, np.nan, 1.0)", "gave the merit of the cohorts with [2] = nan"),
+    ],
+)
+def test_an_objective_is_asked_for_the_merit_of_cohorts_after_the_first_round(
+    merit, says, plugin, hpctrip, tiny, folder
+):
+    ended = hpctrip("run", tiny, *plugin("policy.objective", {"merit": merit}), "--out", folder / "run.h5")
+    assert ended.code == 2 and "Traceback" not in ended.err
+    assert f"{place_of('policy.objective', folder)[0]}{says}" in ended.err
+    assert len(open_run(folder / "run.h5").rounds) == 1
 
 
 def test_a_server_step_that_leaves_the_finite_numbers_later_is_named_in_its_round(
