@@ -120,10 +120,13 @@ class Experiment(Component):
         return num_sites
 
     def check(self) -> None:
-        """Raises InputError where sites, policy, faults, traces, data or packages are not what a run needs, as far as
-        that costs no computing."""
-        self.num_sites()
+        """Raises InputError where sites, policy, faults, traces, data, partition, store or packages are not what a run
+        needs, as far as that costs no computing."""
+        num_sites = self.num_sites()
         self.workload.check_data()
+        if stated := self.workload.stated():
+            self.partition.check(stated.num_samples, num_sites, stated.has_groups)
+        self.store.check()
         self.workload.checked_local_work(self.train)
         self.check_callbacks()
         self.world(num_params=1)

@@ -11,10 +11,11 @@ from pydantic import Field
 from hpctrip.base.component import Component
 from hpctrip.base.errors import HpctripError
 from hpctrip.base.files import PathName
+from hpctrip.base.output import check_writable
 from hpctrip.base.units import GB
 from hpctrip.learn.params import digest
 from hpctrip.record.eviction import Bound
-from hpctrip.record.trajectory import Kept, Node, TrajectoryFiles, key_after
+from hpctrip.record.trajectory import LOCKS, Kept, Node, TrajectoryFiles, key_after
 from hpctrip.sim.rounds import RoundRow
 from hpctrip.sim.state import State
 from hpctrip.sim.step import Draft
@@ -34,10 +35,16 @@ class Storing(Component):
     max_gb: float = Field(20.0, gt=0)
     """The store's size, in GB: models that were used longest ago are removed first, then rounds."""
 
+    def check(self) -> None:
+        """Raises InputError where nothing could be written there. Leaves nothing behind."""
+        if self.path is not None:
+            check_writable(Path(self.path).expanduser() / LOCKS, overwrite=True)
+
     def open(self, say: Callable[[str], None]) -> TrajectoryFiles | None:
         """Its files; None where there is no store. Raises InputError where nothing can be written there."""
         if self.path is None:
             return None
+        self.check()
         files = TrajectoryFiles(Path(self.path).expanduser(), say)
         Bound(files, self.max_gb * GB).keep()
         return files

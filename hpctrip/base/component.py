@@ -180,6 +180,29 @@ def named_tables(field: FieldInfo) -> NamedTables | None:
     return next((item for item in field.metadata if isinstance(item, NamedTables)), None)
 
 
+def component_of(field: FieldInfo) -> type[Component] | None:
+    """The class of a field that is a table of one kind; None for any other field."""
+    annotation = field.annotation
+    return annotation if isinstance(annotation, type) and issubclass(annotation, Component) else None
+
+
+def rebuild(cls: type[Component], around: frozenset[type[Component]] = frozenset()) -> bool:
+    """Build the schema of a class again where tables in it choose among registered classes: it knows those that there
+    were. The classes within it come first, because their schemas become parts of its own; those `around` it come later.
+    Says whether there was something to build."""
+    around, stale = around | {cls}, False
+    for field in cls.model_fields.values():
+        named, table = named_tables(field), component_of(field)
+        registry = named.registry if named else registry_of(field)
+        stale |= registry is not None
+        for inner in registry.values() if registry is not None else filter(None, [table]):
+            if inner not in around:
+                stale |= rebuild(inner, around)
+    if stale:
+        cls.model_rebuild(force=True)
+    return stale
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """`"did you mean 'x'?"` for a misspelt name; empty where none is near."""
     # comparing takes the product of the lengths

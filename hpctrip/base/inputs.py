@@ -18,6 +18,7 @@ from hpctrip.base.component import (
     NamedTables,
     Registry,
     named_tables,
+    rebuild,
     registered,
     registry_of,
     unknown_name,
@@ -74,11 +75,11 @@ def validate(tables: Tables, root: type[C]) -> C:
 
 
 def _know_what_is_registered(root: type[Component]) -> None:
-    """Build the root's schema again where a plug-in has added a component since: it takes some 15 ms, too long for each
+    """Build the root's schema again where a plug-in has added a component since: it takes some 50 ms, too long for each
     run of a large study."""
     known = registered()
     if _built_with.get(root) != known:
-        root.model_rebuild(force=True)
+        rebuild(root)
         _built_with[root] = known
 
 

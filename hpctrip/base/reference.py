@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import TypeAdapter
 from pydantic.fields import FieldInfo
 
-from hpctrip.base.component import Component, Registry, named_tables, registry_of
+from hpctrip.base.component import Component, Registry, component_of, named_tables, registry_of
 from hpctrip.base.identity import is_neutral
 from hpctrip.base.units import spelled
 
@@ -136,12 +136,6 @@ def _in_order(parts: Iterable[str], path: Iterable[str]) -> bool:
 def about(cls: type[Component]) -> str:
     """The docstring of a class, without its indentation; empty where it has none."""
     return inspect.cleandoc(cls.__doc__ or "")
-
-
-def component_of(field: FieldInfo) -> type[Component] | None:
-    """The class of a field that is a table of one kind; None for any other field."""
-    annotation = field.annotation
-    return annotation if isinstance(annotation, type) and issubclass(annotation, Component) else None
 
 
 def keys_of(cls: type[Component], default: Component | None = None) -> tuple[Key, ...]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 
 from hpctrip.base.csv import read_table
+from hpctrip.base.door import instance, numbers, positive
 from hpctrip.base.errors import InputError
 
 
@@ -23,6 +25,22 @@ class Signal:
     def constant(cls, value: float) -> Signal:
         """One that never changes."""
         return cls(np.zeros(1), np.array([value]), np.inf)
+
+    @classmethod
+    def checked(cls, found: object, low: float, high: float, place: str, what: str) -> Self:
+        """`found`, or InputError at `place` (the component's) where it is no signal: values within [low, high], whose
+        times rise from 0 and end before the period does."""
+        signal = instance(found, cls, place, what)
+        value = numbers(signal.value, (max(np.size(signal.value), 1),), low, high, place, what)
+        period_s = positive(signal.period_s, place, f"the period of {what}")
+        start_s = numbers(signal.start_s, value.shape, 0.0, period_s, place, f"the times of {what}")
+        endless = len(start_s) > 1 and period_s == np.inf
+        if start_s[0] != 0 or endless or (np.diff(start_s, append=period_s) <= 0).any():
+            problem = f"gave times of {what} that do not rise from 0 to the end of a period of {period_s:g} s"
+            raise InputError(
+                place, problem, "it begins again after its period; only one that never changes has none"
+            )
+        return replace(signal, start_s=start_s, value=value, period_s=period_s)
 
     def at(self, clock_s: float) -> float:
         """The value at a time."""

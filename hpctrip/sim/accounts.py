@@ -14,7 +14,6 @@ import numpy as np
 from pydantic import Field
 
 from hpctrip.base.component import Component
-from hpctrip.base.door import instance, place_of
 from hpctrip.base.errors import InputError
 from hpctrip.base.units import GB, J_PER_KWH, Grams, Joules
 from hpctrip.sim.budgets import MONEY, Budget, budgets, check_budgets
@@ -169,12 +168,11 @@ class Billing(NamedTuple):
     price: SignalModel
 
     def meter(self, sites: SiteLaw, num_sites: int, seed: int, sent_bytes: float) -> Meter:
-        """For the rounds of one seed. Raises InputError where files of the signals are unusable."""
-        signals = []
-        for table, model in (("carbon", self.carbon), ("price", self.price)):
-            found = model.signal(table, sites, num_sites, seed)
-            signals.append(instance(found, GridSignal, place_of(table, model), "its signal"))
-        return Meter(self.accounts, *signals, sent_bytes)
+        """For the rounds of one seed. Raises InputError where files of the signals are unusable, or a component of them
+        gives what it must not."""
+        carbon = self.carbon.checked_signal("carbon", sites, num_sites, seed)
+        price = self.price.checked_signal("price", sites, num_sites, seed)
+        return Meter(self.accounts, carbon, price, sent_bytes)
 
 
 ENERGY_ONLY = Billing(Accounts(), NoSignal(), NoSignal())

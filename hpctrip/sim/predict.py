@@ -65,8 +65,10 @@ def prefix_spending(sites: SiteView, order: np.ndarray) -> dict[str, np.ndarray]
         own = np.cumsum(own_j * per_joule)
         if sites.released:
             return own
+        waiting = np.cumsum(waiting_w * per_joule)
         with np.errstate(invalid="ignore"):
-            return own + round_s * np.cumsum(waiting_w * per_joule)
+            endless = (round_s == np.inf) & (waiting == 0)  # whoever draws nothing waits for ever, too
+            return np.where(endless, np.inf, own + round_s * waiting)
 
     grams, money = (
         np.broadcast_to(v, len(sites))[order] / J_PER_KWH for v in (sites.g_per_kwh, sites.cost_per_kwh)

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from hpctrip.app.callbacks import CALLBACKS
-from hpctrip.app.experiment import Experiment
-from hpctrip.base.component import registry_of
+from hpctrip.base import component
 
 
 @pytest.fixture
 def own_components(monkeypatch):
     """What plug-ins register is forgotten after the test."""
-    for registry in (CALLBACKS, *map(registry_of, Experiment.model_fields.values())):
-        if registry is not None:
-            monkeypatch.setattr(registry, "_classes", dict(registry._classes))
+    for registry in component._registries:
+        monkeypatch.setattr(registry, "_classes", dict(registry._classes))
 
 
 @pytest.fixture

@@ -18,6 +18,8 @@ MISSING = {
     "a client map": ["workload.kind=speech", "workload.client_map=none.csv"],
     "texts": ["workload.kind=llm", "workload.data=none.txt"],
     "a model": ["workload.kind=llm", "workload.model=none"],
+    "natural owners": ["partition.kind=natural"],
+    "a store": ["store.path=/proc/none"],
 }
 
 
@@ -30,6 +32,30 @@ def test_what_is_not_there_is_refused_by_check_in_the_words_of_run(what, hpctrip
     checked = hpctrip("check", *lines)
     checked.check_refused(["none"])
     assert checked.err == hpctrip("run", *lines, "--out", "run.h5").err
+
+
+TOO_FEW = {
+    "for all sites": ["workload.train_samples=5"],
+    "for sites that are pooled": ["policy.kind=centralized", "workload.train_samples=5"],
+    "for all shards": ["partition.kind=shards", "partition.shards_per_site=1000"],
+    "for sites of this size": ["partition.kind=iid", "partition.samples_per_site=1000"],
+    "for the least of a site": ["partition.balanced=false", "partition.min_samples=1000"],
+    "of the files": ["workload.kind=shakespeare", "workload.train_samples=7"],
+}
+
+
+@pytest.mark.parametrize("what", TOO_FEW)
+def test_too_few_samples_are_refused_by_check_in_the_words_of_run(what, hpctrip, tiny, tmp_path):
+    lines = [word for line in TOO_FEW[what] for word in ("-o", line)]
+    given = [tiny] if "workload.kind=shakespeare" not in TOO_FEW[what] else []
+    checked = hpctrip("check", *given, *lines)
+    checked.check_refused(["partition", "samples"])
+    assert checked.err == hpctrip("run", *given, *lines, "--out", tmp_path / "run.h5").err
+
+
+def test_the_store_is_tried_and_left_as_it_was(hpctrip, tiny, tmp_path):
+    assert hpctrip("check", tiny, "-o", f"store.path={tmp_path / 'new' / 'store'}").code == 0
+    assert not list(tmp_path.iterdir())
 
 
 def test_an_extra_that_is_not_installed_is_named(hpctrip, monkeypatch):

@@ -4,6 +4,23 @@ from __future__ import annotations
 
 import pytest
 
+from hpctrip.record.reader import open_run
+
+SIGNAL = """
+from hpctrip.base.signal import Signal
+from hpctrip.sim.signals import SIGNALS, GridSignal, SignalModel
+
+def series(*values):
+    return Signal(np.arange(len(values)) * 3600.0, np.array(values), len(values) * 3600.0)
+
+@SIGNALS.add
+class Mine(SignalModel):
+    kind = "mine"
+
+    def signal(self, table, sites, num_sites, seed):
+        return {signal}
+"""
+
 PLUGINS = {
     "sites": """
 from hpctrip.sim.sites import SITES, SiteLaw
@@ -44,6 +61,8 @@ class Mine(Throughput):
     def fraction(self, power):
         return {fraction}
 """,
+    "carbon": SIGNAL,
+    "price": SIGNAL,
     "policy": """
 from hpctrip.sim.policies.base import POLICIES, Decision, Policy
 from hpctrip.sim.rounds import Candidates
@@ -55,6 +74,19 @@ class Mine(Policy):
     def select(self, sites, history, rng):
         one = np.ones(2)
         return {select}
+""",
+    "policy.objective": """
+from hpctrip.sim.objectives import OBJECTIVES, Objective
+
+@OBJECTIVES.add
+class Mine(Objective):
+    kind = "mine"
+
+    def merit(self, weighed, sites, history):
+        return {merit}
+
+    def preference(self, sites, history):
+        return {preference}
 """,
     "partition": """
 from hpctrip.learn.partitions import PARTITIONS, Partition
@@ -128,7 +160,13 @@ SOUND = {
         "supply": "Supply()",
     },
     "throughput": {"fraction": "power"},
+    "carbon": {"signal": "GridSignal(['A', 'B'], [series(90.0, 0.0), series(1e3)], np.arange(10) % 2, True)"},
+    "price": {"signal": "GridSignal(['A'], [series(0.1, -0.2)], np.zeros(10, int), False, 1800.0, 1e9)"},
     "policy": {"select": "Decision(np.arange(3), Candidates(np.array([2, 3]), one, one, one))"},
+    "policy.objective": {
+        "merit": "np.where(weighed.k == 2, weighed.gain, -np.inf)",
+        "preference": "np.where(np.arange(10) > 4, 0.0, -np.inf)",
+    },
     "partition": {"owners": "np.arange(400) % num_sites"},
     "compression": {"payload_bytes": "num_params", "roundtrip": "delta / 2", "keeps_residual": "False"},
     "server": {
@@ -197,6 +235,21 @@ CASES = {
         {"select": "Decision(np.arange(3), Candidates(np.array([2, 3]), one[:1], one, one))"},
         ["gave the candidates' gain as float64 [1] in round 1; it must be float64 [2]"],
     ),
+    "a preference among too few sites": (
+        "policy.objective",
+        {"preference": "np.zeros(3)"},
+        ["gave the preference of the sites of shape [3]; it must be [10] numbers from -inf to"],
+    ),
+    "a preference that is no number": (
+        "policy.objective",
+        {"preference": "np.where(np.arange(10) == 4, np.nan, 0.0)"},
+        ["gave the preference of the sites with [4] = nan"],
+    ),
+    "an endless preference": (
+        "policy.objective",
+        {"preference": "np.full(10, np.inf)"},
+        ["gave the preference of the sites with [0] = inf"],
+    ),
     "throughput above 1": (
         "throughput",
         {"fraction": "power + 1"},
@@ -206,6 +259,64 @@ CASES = {
         "throughput",
         {"fraction": "0.5"},
         ["gave the throughput fractions of shape []"],
+    ),
+    "carbon below 0": (
+        "carbon",
+        {"signal": "GridSignal(['A'], [series(-5.0)], np.zeros(10, int), True)"},
+        ["gave the carbon of zone 'A' with [0] = -5; it must be [1] numbers from 0 to 1e+06"],
+    ),
+    "carbon of one zone that is no number": (
+        "carbon",
+        {"signal": "GridSignal(['A', 'B'], [series(90.0), series(90.0, np.nan)], np.arange(10) % 2, True)"},
+        ["gave the carbon of zone 'B' with [1] = nan"],
+    ),
+    "carbon of which nothing is known": (
+        "carbon",
+        {"signal": "GridSignal.unknown(num_sites)"},
+        ["gave the carbon of zone '' with [0] = nan"],
+    ),
+    "carbon that is an array": ("carbon", {"signal": "np.zeros(10)"}, ["gave a ndarray as its signal"]),
+    "carbon of a zone that is an array": (
+        "carbon",
+        {"signal": "GridSignal(['A'], [np.zeros(1)], np.zeros(10, int), True)"},
+        ["gave a ndarray as the carbon of zone 'A'; it must be a Signal"],
+    ),
+    "carbon of a zone without a name": (
+        "carbon",
+        {"signal": "GridSignal([], [series(90.0)], np.zeros(10, int), True)"},
+        ["gave 1 series under 0 names"],
+    ),
+    "an endless price": (
+        "price",
+        {"signal": "GridSignal(['A'], [series(np.inf)], np.zeros(10, int), True)"},
+        ["gave the price of zone 'A' with [0] = inf", "from -1e+06 to 1e+06"],
+    ),
+    "a price beyond all bounds": (
+        "price",
+        {"signal": "GridSignal(['A'], [series(0.1, 1e30)], np.zeros(10, int), True)"},
+        ["gave the price of zone 'A' with [1] = 1e+30"],
+    ),
+    "prices whose times fall": (
+        "price",
+        {
+            "signal": "GridSignal(['A'], [Signal(np.array([0.0, 9, 6]), np.ones(3), 12.0)], np.zeros(10, int), True)"
+        },
+        ["gave times of the price of zone 'A' that do not rise from 0 to the end of a period of 12 s"],
+    ),
+    "prices of another number than times": (
+        "price",
+        {"signal": "GridSignal(['A'], [Signal(np.zeros(1), np.ones(3), 12.0)], np.zeros(10, int), True)"},
+        ["gave the times of the price of zone 'A' of shape [1]"],
+    ),
+    "a zone that does not exist": (
+        "price",
+        {"signal": "GridSignal(['A'], [series(0.1)], np.arange(10), True)"},
+        ["gave the zones of the sites with [1] = 1; it must be [10] integers from 0 to 0"],
+    ),
+    "zones of too few sites": (
+        "price",
+        {"signal": "GridSignal(['A'], [series(0.1)], np.zeros(3, int), True)"},
+        ["gave the zones of the sites of shape [3]"],
     ),
     "negative distances": (
         "sites",
@@ -421,6 +532,23 @@ def test_what_a_plug_in_must_not_give_is_one_clear_line(case, plugin, hpctrip, t
     ended = hpctrip("run", tiny, *args, "--out", folder / "run.h5")
     ended.check_refused([*place_of(table, folder), *fragments])
     assert [path.name for path in files_in(folder)] == ["mine.py"]
+
+
+@pytest.mark.parametrize(
+    ("merit", "says"),
+    [
+        ("'high'", "gave a str as the merit of the cohorts"),
+        ("None", "gave the merit of the cohorts of shape []; it must be [10] numbers"),
+        ("np.where(weighed.k == 3, np.nan, 1.0)", "gave the merit of the cohorts with [2] = nan"),
+    ],
+)
+def test_an_objective_is_asked_for_the_merit_of_cohorts_after_the_first_round(
+    merit, says, plugin, hpctrip, tiny, folder
+):
+    ended = hpctrip("run", tiny, *plugin("policy.objective", {"merit": merit}), "--out", folder / "run.h5")
+    assert ended.code == 2 and "Traceback" not in ended.err
+    assert f"{place_of('policy.objective', folder)[0]}{says}" in ended.err
+    assert len(open_run(folder / "run.h5").rounds) == 1
 
 
 def test_a_server_step_that_leaves_the_finite_numbers_later_is_named_in_its_round(

@@ -245,6 +245,58 @@ def test_what_registers_later_is_known(monkeypatch):
     assert validate({"shape": {"kind": "point"}}, Drawing).shape == Point()
 
 
+def test_what_registers_later_is_known_in_tables_within_tables(monkeypatch):
+    """A shape has an edge, which may be of a kind, and so may the ink of the edge."""
+    monkeypatch.setattr(SHAPES, "_classes", dict(SHAPES._classes))
+    inks, edges = Registry("ink", default="black"), Registry("edge", default="line")
+
+    @inks.add
+    class Black(Component):
+        kind = "black"
+
+    @edges.add
+    class Line(Component):
+        kind = "line"
+        ink: inks.field() = Field(default_factory=dict, validate_default=True)
+
+    @SHAPES.add
+    class Framed(Component):
+        kind = "framed"
+        edge: edges.field() = Field(default_factory=dict, validate_default=True)
+        others: edges.named_fields() = {}
+
+    tables = {
+        "shape": {
+            "kind": "framed",
+            "edge": {"ink": {"kind": "red"}},
+            "others": {"line": {"ink": {"kind": "red"}}},
+        }
+    }
+    with pytest.raises(InputError, match="unknown ink"):
+        validate(tables, Drawing)
+
+    @inks.add
+    class Red(Component):
+        kind = "red"
+
+    found = validate(tables, Drawing).shape
+    assert found.edge.ink == found.others["line"].ink == Red()
+
+
+def test_a_component_may_choose_among_its_own_sort(monkeypatch):
+    monkeypatch.setattr(SHAPES, "_classes", dict(SHAPES._classes))
+
+    @SHAPES.add
+    class Pair(Component):
+        kind = "pair"
+        first: SHAPES.field()
+        second: SHAPES.field()
+
+    inner = {"kind": "pair", "first": {}, "second": {"kind": "polygon"}}
+    found = validate({"shape": {"kind": "pair", "first": inner, "second": {}}}, Drawing).shape
+    assert found.first.second == Polygon() and found.second == Circle()
+
+
 DEEP = {
     "lists": "a = " + "[" * 1500 + "]" * 1500,
     "inline tables": "a = " + "{b = " * 1500 + "1" + "}" * 1500,

@@ -1,6 +1,7 @@
 """What policies aim at: time, energy, carbon or money, by hand-checkable candidates and whole simulated runs."""
 
 import math
+from itertools import product
 from types import SimpleNamespace
 
 import numpy as np
@@ -172,6 +173,41 @@ def test_a_site_without_power_comes_last_whatever_it_costs(view):
     dark = view([0.0, 0.5], [1, 1], busy_w=np.array([0.0, 1.0]), waiting_w=np.zeros(2), full_power_w=1.0)
     policy = PowerTrip(objective=objective("zeus"))
     assert policy.select(dark, History(), None).cohort.tolist() == [1]
+
+
+@pytest.mark.parametrize("idle", [0.0, 1.0])
+@pytest.mark.parametrize("clean", [0.0, 36.0])
+@pytest.mark.parametrize("power", [[0.5, 1.0, 0.0], [0.0, 0.0, 0.0]])
+@pytest.mark.parametrize(
+    ("kind", "keys"),
+    [
+        ("time", {}),
+        *(("zeus", {"eta": eta}) for eta in (0.0, 0.5, 1.0)),
+        *(("relative-gain", {"exchange": exchange}) for exchange in (0.0, 1.0)),
+        *(("deadline", {"least": least}) for least in ("carbon", "energy", "cost")),
+        *(("budget", {"energy": None, what: 1.0}) for what in ("carbon", "energy", "cost")),
+    ],
+)
+def test_nobody_waits_for_a_site_without_power_whatever_is_aimed_at(view, kind, keys, power, clean, idle):
+    """Its round would never end, and cost endlessly much or, where waiting costs nothing, nothing."""
+    for clock, released in product(["mean-power", "max-plus-max"], [False, True]):
+        sites = view(
+            power,
+            [1, 1, 1],
+            busy_w=np.array(power) * 100,
+            waiting_w=np.array(power) * idle,
+            g_per_kwh=np.full(3, clean),
+            cost_per_kwh=np.full(3, clean),
+            full_power_w=100.0,
+            target_accuracy=0.5,
+            clock=clock,
+            released=released,
+        )
+        policy = PowerTrip(objective=objective(kind, **keys), round_time="clock")
+        order = policy.objective.order(policy.scores(sites), sites, History())
+        weighed = policy.candidates(order, sites, 2, 0.01)
+        assert not np.isnan(weighed.merit).any()
+        assert order[-1] == 2 and (clock == "mean-power" or weighed.vote < 3 or not any(power))
 
 
 @pytest.mark.parametrize(

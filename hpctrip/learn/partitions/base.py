@@ -40,13 +40,8 @@ class Partition(Component):
         `Dataset.groups`. Raises InputError, with the numbers, where the samples do not suffice, or where `owners` gives
         what it must not.
         """
+        self.check(len(labels), num_sites, groups is not None)
         num_samples, num_sites = len(labels), self.pooled_sites or num_sites
-        if num_samples < num_sites:
-            raise InputError(
-                "partition",
-                f"{num_samples:,} training samples cannot be shared out to {num_sites:,} sites",
-                "use fewer sites, or more training samples",
-            )
         rng = stream(seed, f"partition/{self.kind}")
         place = place_of("partition", self)
         owner = self.owners(np.asarray(labels), groups, num_sites, rng)
@@ -58,6 +53,21 @@ class Partition(Component):
             raise InputError(place, f"gave site {empty} no sample", "every site must own at least one")
         shards = [by_site[start:end] for start, end in pairwise(bounds)]
         return shards if self.pooled_sites is None else [np.sort(np.concatenate(shards))]
+
+    def check(self, num_samples: int, num_sites: int, has_groups: bool) -> None:
+        """InputError, with the numbers, where so many samples, with natural owners or without, cannot be shared out to
+        so many sites: as much as can be told without their labels."""
+        num_sites = self.pooled_sites or num_sites
+        if num_samples < num_sites:
+            raise InputError(
+                "partition",
+                f"{num_samples:,} training samples cannot be shared out to {num_sites:,} sites",
+                "use fewer sites, or more training samples",
+            )
+        self.check_own(num_samples, num_sites, has_groups)
+
+    def check_own(self, num_samples: int, num_sites: int, has_groups: bool) -> None:
+        """What this kind needs besides a sample for every site; by default nothing."""
 
     def owners(
         self, labels: np.ndarray, groups: np.ndarray | None, num_sites: int, rng: np.random.Generator

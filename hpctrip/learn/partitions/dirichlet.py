@@ -46,6 +46,16 @@ class Dirichlet(Partition):
             )
         return self
 
+    def check_own(self, num_samples, num_sites, has_groups):
+        """The samples that sites are to have, and those that none is to be without."""
+        num_shared = self._num_shared(num_samples, num_sites)
+        if not self.balanced and num_sites * self.min_samples > num_shared:
+            raise InputError(
+                "partition.min_samples",
+                f"{num_sites:,} sites x {self.min_samples:,} are more than the {num_shared:,} samples to share out",
+                f"use at most {num_shared // num_sites:,}",
+            )
+
     def owners(self, labels, groups, num_sites, rng):
         """Equal sizes, or sizes as they fall."""
         self._by_one_label(labels)
@@ -102,12 +112,6 @@ class Dirichlet(Partition):
     def _by_label(self, label_of: np.ndarray, num_sites: int, rng: np.random.Generator) -> np.ndarray:
         """Owners [n]; each label cut at the cumulative shares of the sites, then topped up to `min_samples`."""
         num_samples = len(label_of)
-        if num_sites * self.min_samples > num_samples:
-            raise InputError(
-                "partition.min_samples",
-                f"{num_sites:,} sites x {self.min_samples:,} are more than the {num_samples:,} samples to share out",
-                f"use at most {num_samples // num_sites:,}",
-            )
         owner = np.empty(num_samples, np.int64)
         for label in range(label_of.max() + 1):
             samples = np.flatnonzero(label_of == label)

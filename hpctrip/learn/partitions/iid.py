@@ -15,6 +15,10 @@ class Iid(Partition):
 
     kind: ClassVar[str] = "iid"
 
+    def check_own(self, num_samples, num_sites, has_groups):
+        """The samples that sites are to have."""
+        self._num_shared(num_samples, num_sites)
+
     def owners(self, labels, groups, num_sites, rng):
         """Deal the shuffled samples in turn."""
         pool = self._pool(len(labels), num_sites, rng)

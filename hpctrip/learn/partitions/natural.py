@@ -20,14 +20,17 @@ class Natural(Partition):
     owners_per_site: int | None = Field(None, ge=1)
     """Owners at each site, drawn at random; the others are left out. None: all owners are dealt out in random order."""
 
-    def owners(self, labels, groups, num_sites, rng):
-        """Shuffle the natural owners, deal them in turn."""
-        if groups is None:
+    def check_own(self, num_samples, num_sites, has_groups):
+        """Owners. How many there are, only the data tell."""
+        if not has_groups:
             raise InputError(
                 "partition.kind",
                 "'natural' needs the owner of each sample, and this data has none",
                 "use iid, dirichlet or shards",
             )
+
+    def owners(self, labels, groups, num_sites, rng):
+        """Shuffle the natural owners, deal them in turn."""
         _, group_of = np.unique(groups, return_inverse=True)
         num_groups = group_of.max() + 1
         needed = num_sites * (self.owners_per_site or 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, NamedTuple
 
 from hpctrip.base.component import Component, Registry
 from hpctrip.base.door import place_of
@@ -10,6 +10,14 @@ from hpctrip.base.errors import InputError
 from hpctrip.base.inputs import resolved, validate
 from hpctrip.learn.local_work import LocalWork
 from hpctrip.learn.task import Task, checked
+
+
+class Stated(NamedTuple):
+    """What an input says of a training set."""
+
+    num_samples: int
+    has_groups: bool
+    """Whether its samples have natural owners."""
 
 
 class Workload(Component):
@@ -24,6 +32,10 @@ class Workload(Component):
 
     def check_data(self) -> None:
         """Raises InputError where files or packages that it needs are not there, as far as that costs no computing."""
+
+    def stated(self) -> Stated | None:
+        """What is known of its training set before the data are read; None: nothing."""
+        return None
 
     def prepare_data(self, seed: int) -> None:
         """Do once per node whatever `task` would repeat per rank (render, decompress): safe to call in every process.

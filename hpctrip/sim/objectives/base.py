@@ -8,7 +8,9 @@ from __future__ import annotations
 import numpy as np
 from pydantic import Field
 
+from hpctrip.base.bounds import LARGEST
 from hpctrip.base.component import Component, Registry
+from hpctrip.base.door import numbers, place_of
 from hpctrip.base.errors import InputError
 from hpctrip.base.units import J_PER_KWH
 from hpctrip.sim.rounds import Candidates, History
@@ -30,11 +32,20 @@ class Objective(Component):
         """The logarithm of how much more each site is wanted than by its ranking alone, [N]; None: not at all."""
         return None
 
+    def checked_merit(self, weighed: Candidates, sites: SiteView, history: History) -> np.ndarray:
+        """The merit, or InputError where it is none: a number of every candidate, which may be infinite."""
+        found, place = self.merit(weighed, sites, history), place_of("policy.objective", self)
+        return numbers(found, weighed.k.shape, -np.inf, np.inf, place, "the merit of the cohorts")
+
     def order(self, log_score: np.ndarray, sites: SiteView, history: History) -> np.ndarray:
-        """Site indices, best first, by the logarithm of a ranking's score [N]; ties to the smaller index."""
+        """Site indices, best first, by the logarithm of a ranking's score [N]; ties to the smaller index. InputError
+        where the preference is none: a number of every site, or -inf."""
         preference = self.preference(sites, history)
-        wanted = log_score if preference is None else log_score + preference
-        return np.argsort(-wanted, kind="stable")
+        if preference is not None:
+            place, shape = place_of("policy.objective", self), (len(sites),)
+            preference = numbers(preference, shape, -np.inf, LARGEST, place, "the preference of the sites")
+            log_score = log_score + preference
+        return np.argsort(-log_score, kind="stable")
 
 
 class Sparing(Objective):
@@ -51,13 +62,18 @@ class Sparing(Objective):
         return -self.site_weight * np.log(np.clip(spent, usual / _FARTHEST, usual * _FARTHEST))
 
 
+def is_endless(weighed: Candidates) -> np.ndarray:
+    """The cohorts whose round would never end, [m] bool: one of their sites has no power."""
+    return np.isinf(weighed.round_s) | np.isinf(weighed.energy_j)
+
+
 def own_spending(sites: SiteView, name: str) -> np.ndarray:
     """Joules, grams or money ("energy_j", "carbon_g", "cost") that each site would spend by itself, [N]: for its work
     and its transfer, without waiting; inf without power. InputError where they are not known."""
     num_sites, throughput = len(sites), sites.throughput_fraction
     with np.errstate(divide="ignore", invalid="ignore"):
-        joules = np.where(throughput > 0, sites.busy_w * sites.work_s / throughput, np.inf)
-    return (joules + sites.comm_energy_j) * per_joule(sites, name, num_sites)
+        joules = sites.busy_w * sites.work_s / throughput + sites.comm_energy_j
+        return np.where(throughput > 0, joules * per_joule(sites, name, num_sites), np.inf)
 
 
 def per_joule(sites: SiteView, name: str, num_sites: int) -> np.ndarray:

@@ -39,12 +39,9 @@ class Budget(Sparing):
 
     def merit(self, weighed: Candidates, sites: SiteView, history: History) -> np.ndarray:
         """dA(k) / T(k) where the budgets last, -inf where they do not; dA(k) over the scarcest where they never do."""
-        lasts = np.stack(
-            [
-                weighed.gain / getattr(weighed, name) / need
-                for name, need in self._needs(sites, history).items()
-            ]
-        )
+        needs = self._needs(sites, history)
+        with np.errstate(divide="ignore"):  # what costs nothing lasts for ever
+            lasts = np.stack([weighed.gain / getattr(weighed, name) / need for name, need in needs.items()])
         scarcest = lasts.min(axis=0)
         return np.where(scarcest >= 1, weighed.efficiency, -np.inf) if (scarcest >= 1).any() else scarcest
 

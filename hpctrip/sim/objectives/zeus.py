@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from pydantic import Field
 
-from hpctrip.sim.objectives.base import OBJECTIVES, Sparing, own_spending
+from hpctrip.sim.objectives.base import OBJECTIVES, Sparing, is_endless, own_spending
 from hpctrip.sim.rounds import Candidates, History
 from hpctrip.sim.view import SiteView
 
@@ -18,13 +18,17 @@ class Zeus(Sparing):
     """
 
     kind = "zeus"
+    rules = 2
+    """2: a round that would never end is worth nothing, also where energy alone counts, or time."""
     eta: float = Field(0.5, ge=0, le=1)
     """1: energy alone counts, 0: time alone."""
 
     def merit(self, weighed: Candidates, sites: SiteView, history: History) -> np.ndarray:
         """dA(k) over the cost."""
         top_w = len(sites) * sites.full_power_w
-        return weighed.gain / (self.eta * weighed.energy_j + (1 - self.eta) * top_w * weighed.round_s)
+        with np.errstate(invalid="ignore"):
+            cost = self.eta * weighed.energy_j + (1 - self.eta) * top_w * weighed.round_s
+        return weighed.gain / np.where(is_endless(weighed), np.inf, cost)
 
     def preference(self, sites: SiteView, history: History) -> np.ndarray:
         """Sites that need few joules, by eta."""

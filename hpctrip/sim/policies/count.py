@@ -73,7 +73,7 @@ class DynamicCount(Component):
             gain = trend * np.log1p(k) / np.log1p(num_sites)
         spent = {name: values[k - 1] for name, values in prefix_spending(sites, order[: k[-1]]).items()}
         weighed = Candidates(k, gain, round_s, gain / round_s, **spent)
-        weighed = replace(weighed, merit=self.objective.merit(weighed, sites, history))
+        weighed = replace(weighed, merit=self.objective.checked_merit(weighed, sites, history))
         return _walked(weighed) if self.search == "prefix" else weighed
 
     def trend(self, history: History) -> float:

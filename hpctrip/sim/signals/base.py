@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 
+from hpctrip.base.bounds import LARGEST
 from hpctrip.base.component import Component, Registry
+from hpctrip.base.door import instance, integers, numbers, place_of, positive
 from hpctrip.base.errors import InputError
 from hpctrip.base.rng import stream
 from hpctrip.base.signal import Signal
+from hpctrip.base.text import shown
 from hpctrip.sim.sites import SiteLaw
 
 SIGNALS = Registry("signal", default="none")
@@ -40,6 +44,21 @@ class GridSignal:
     def unknown(cls, num_sites: int) -> GridSignal:
         """One of which nothing is known: NaN at all times."""
         return cls([""], [Signal.constant(np.nan)], np.zeros(num_sites, dtype=np.int64), False)
+
+    def checked(self, table: str, num_sites: int, place: str) -> Self:
+        """The same, or InputError at `place` (the component's) where it is no signal of so many sites."""
+        if not len(self.series) or len(self.names) != len(self.series):
+            problem = f"gave {len(self.series)} series under {len(self.names)} names"
+            raise InputError(place, problem, "it must be one or more, each under a name")
+        known = []
+        for name, series in zip(self.names, self.series, strict=True):
+            what = f"the {table} of zone {shown(instance(name, str, place, 'the name of a zone'))}"
+            known.append(Signal.checked(series, LOWEST[table], HIGHEST, place, what))
+        zone = integers(self.zone, (num_sites,), 0, len(known) - 1, place, "the zones of the sites")
+        instance(self.synthetic, bool, place, "synthetic")
+        numbers(self.offset_s, (), 0.0, LARGEST, place, "offset_s")
+        positive(self.until_s, place, "until_s")
+        return replace(self, series=known, zone=zone)
 
     @property
     def is_known(self) -> bool:
@@ -72,6 +91,12 @@ class SignalModel(Component):
         they should be."""
         raise NotImplementedError
 
+    def checked_signal(self, table: str, sites: SiteLaw, num_sites: int, seed: int) -> GridSignal:
+        """That of `num_sites` sites, or InputError where it is none: numbers of every zone in range, every site in
+        one."""
+        found, place = self.signal(table, sites, num_sites, seed), place_of(table, self)
+        return instance(found, GridSignal, place, "its signal").checked(table, num_sites, place)
+
 
 @SIGNALS.add
 class NoSignal(SignalModel):
@@ -82,6 +107,10 @@ class NoSignal(SignalModel):
     def signal(self, table: str, sites: SiteLaw, num_sites: int, seed: int) -> GridSignal:
         """NaN everywhere."""
         return GridSignal.unknown(num_sites)
+
+    def checked_signal(self, table: str, sites: SiteLaw, num_sites: int, seed: int) -> GridSignal:
+        """The only signal of which nothing may be known."""
+        return self.signal(table, sites, num_sites, seed)
 
 
 def check_range(table: str, values: np.ndarray) -> None:
