@@ -1,4 +1,4 @@
-"""One job at a time writes a results file and the checkpoints beside it."""
+"""One job at a time writes a results file, of whatever kind, and the checkpoints beside it."""
 
 from __future__ import annotations
 
@@ -108,6 +108,12 @@ class OutputLock:
             if is_at(self._file.fileno(), self._path):
                 self._path.unlink(missing_ok=True)
             self._file.close()
+
+    def __enter__(self) -> OutputLock:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.release()
 
 
 def _myself() -> dict[str, Any]:

@@ -19,6 +19,7 @@ from hpctrip.base.output import check_suffix, check_writable, refuse_inputs, rep
 from hpctrip.record import schema
 from hpctrip.record.admission import MAX_BYTES, admitted
 from hpctrip.record.csv import csv_bytes
+from hpctrip.record.lock import OutputLock
 from hpctrip.record.reader import SUFFIXES, Run
 from hpctrip.record.schema import Column
 from hpctrip.record.writer import write_table
@@ -75,13 +76,11 @@ def write_merged(path: str | Path, runs: list[Run], overwrite: bool = False) -> 
     """Write the table to `path` (HDF5, group /runs) and beside it as CSV; returns both.
 
     Replaces an earlier table and the CSV that belongs to it (the table holds its digest), but raises InputError rather
-    than replace anything else, unless it is told to `overwrite`.
+    than replace anything else, unless it is told to `overwrite`; and always where a job writes a file of this name.
     """
     check_suffix(path, SUFFIXES)
     path, csv = Path(path), Path(path).with_suffix(".csv")
     refuse_inputs([path, csv], [run.path for run in runs])
-    if not overwrite:
-        _refuse_others(path, csv)
     for file in (path, csv):
         check_writable(file, overwrite=True)
     table = merged(runs)
@@ -91,8 +90,11 @@ def write_merged(path: str | Path, runs: list[Run], overwrite: bool = False) -> 
         file.attrs["format"], file.attrs["format_version"] = np.bytes_(FORMAT), schema.FORMAT_VERSION
         file.attrs["csv_digest"] = np.bytes_(digest(text))
         write_table(file, "runs", table, "one row a run")
-    replace_file(path, buffer.getvalue())
-    replace_file(csv, text)
+    with OutputLock(path):
+        if not overwrite:
+            _refuse_others(path, csv)
+        replace_file(path, buffer.getvalue())
+        replace_file(csv, text)
     return [path, csv]
 
 

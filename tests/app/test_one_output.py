@@ -14,6 +14,7 @@ from strangers import stranger
 
 from hpctrip import simulate
 from hpctrip.record.checkpoint import SUFFIXES
+from hpctrip.record.cluster import open_cluster
 from hpctrip.record.lock import OutputLock
 from hpctrip.record.reader import open_run
 from hpctrip.record.verify import verify
@@ -49,17 +50,49 @@ def test_a_run_beside_another_is_refused_and_touches_nothing(runs, hpctrip, tiny
     assert content(runs[0].parent) == before
 
 
-def test_two_that_start_together_one_runs_and_the_other_says_why_not(tmp_path, tiny):
-    path = tmp_path / "run.h5"
-    words = [sys.executable, "-m", "hpctrip", "run", tiny, "--out", str(path), *EVERY_ROUND]
+@pytest.mark.parametrize("command", ["cluster", "merge"])
+def test_whatever_writes_a_file_of_this_name_is_refused_while_a_run_does(runs, hpctrip, command):
+    path = runs[0].with_name("live.h5")
+    words = {"cluster": ("-o", "jobs.num_jobs=8", "--out", path), "merge": (path, *runs)}[command]
+    before = content(path.parent)
+    with OutputLock(path):
+        ended = hpctrip(command, *words, "--overwrite")
+        ended.check_refused([f"{path}: is being written by process {os.getpid()} on "])
+    assert content(path.parent) == before
+
+
+def started_twice(*words):
+    """Start a command with the seeds 1 and 2 at once: one ends well, the other says why not. The seed of the first."""
+    command = [sys.executable, "-m", "hpctrip", *map(str, words)]
     pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
-    jobs = [subprocess.Popen([*words, "-o", f"seed={seed}"], **pipes) for seed in (1, 2)]
+    jobs = [subprocess.Popen([*command, "-o", f"seed={seed}"], **pipes) for seed in (1, 2)]
     errors = [job.communicate()[1] for job in jobs]
     codes = [job.returncode for job in jobs]
     assert sorted(codes) == [0, 2], errors
     assert "is being written by" in errors[codes.index(2)] or "exists already" in errors[codes.index(2)]
+    return 1 + codes.index(0)
+
+
+def test_of_two_clusters_that_start_together_one_is_simulated(tmp_path):
+    path = tmp_path / "two.h5"
+    seed = started_twice("cluster", "-o", "jobs.num_jobs=8", "--out", path)
+    assert open_cluster(path).input["seed"] == seed
+    assert [file.name for file in tmp_path.iterdir()] == ["two.h5"]
+
+
+def test_the_trace_of_a_cluster_is_not_written_over(tmp_path, hpctrip):
+    trace = tmp_path / "trace.h5"
+    trace.write_text("submit_s,gpus,duration_s\n0,1,100\n")
+    given = ("-o", "jobs.kind=csv", "-o", f"jobs.path={trace}", "-o", "scheduler.kind=fifo")
+    hpctrip("cluster", *given, "--out", trace, "--overwrite").check_refused(["trace.h5: is an input"])
+    assert trace.read_text().startswith("submit_s")
+
+
+def test_two_that_start_together_one_runs_and_the_other_says_why_not(tmp_path, tiny):
+    path = tmp_path / "run.h5"
+    seed = started_twice("run", tiny, "--out", path, *EVERY_ROUND)
     run = open_run(path)
-    assert verify(run) == [] and run.input["seed"] == 1 + codes.index(0)
+    assert verify(run) == [] and run.input["seed"] == seed
     assert {file.name for file in tmp_path.iterdir()} == {"run.h5", "run.h5.ckpt0", "run.h5.ckpt1"}
 
 

@@ -6,11 +6,14 @@ import time
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
-from hpctrip.app.cluster.given import read_cluster_input
+import click
+
+from hpctrip.app.cluster.given import ClusterInput, read_cluster_input
 from hpctrip.app.net import reading
-from hpctrip.app.resume import default_path
+from hpctrip.app.resume import default_path, locked
 from hpctrip.base.identity import neutral_keys
-from hpctrip.base.output import check_writable
+from hpctrip.base.output import refuse_inputs
+from hpctrip.base.sources import named_files
 from hpctrip.record.cluster import write_cluster
 from hpctrip.record.environment import environment
 
@@ -22,12 +25,23 @@ def simulate(
     overwrite: bool,
     plugins: Iterable[str] = (),
 ) -> str:
-    """Simulate the cluster of an input and write its results file; returns the path. Raises InputError for bad input
-    and where a file is in the way."""
+    """Simulate the cluster of an input and write its results file; returns the path. Raises InputError for bad input,
+    where a file is in the way, and where another job writes it."""
     with reading():
-        given = read_cluster_input(paths, overrides, plugins)
+        given = read_cluster_input(paths := list(paths), overrides, plugins)
         path = out or default_path(given.scenario.name, f"{datetime.now():%Y%m%d-%H%M%S-%f}")
-        check_writable(path, overwrite)
+        refuse_inputs([path], [*paths, *(file.value for file in named_files(given.scenario))])
+    with locked(path, overwrite) as lock:
+        if lock.note:
+            click.echo(lock.note, err=True)
+        _simulated(given, path)
+    lock.release()
+    return path
+
+
+def _simulated(given: ClusterInput, path: str) -> None:
+    """Simulate it and write the file, which is this job's alone."""
+    with reading():
         sources = given.sources()
         simulator = given.scenario.simulator()
     began = time.perf_counter()
@@ -54,4 +68,3 @@ def simulate(
         "wall_s": wall_s,
     }
     write_cluster(path, meta, result)
-    return path
