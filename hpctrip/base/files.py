@@ -67,11 +67,11 @@ def named_path(value: str, place: str) -> Path:
     return path
 
 
-def read_file(path: str | Path, max_bytes: int, place: str = "") -> bytes:
+def read_file(path: str | Path, max_bytes: int, place: str = "", links: bool = True) -> bytes:
     """The bytes of a regular file. Raises InputError at `place` (else: the path) where it is none, holds more than
-    `max_bytes` or cannot be read."""
+    `max_bytes` or cannot be read; without `links` also where it is a symbolic link, which would show another file."""
     place = place or str(path)
-    with _opened(path, place) as file:
+    with _opened(path, place, links) as file:
         size = _checked_size(file, max_bytes, path, place)
         pieces = [
             file.read(size + 1)
@@ -105,17 +105,21 @@ def _too_long(size: int, max_bytes: float, path: str | Path, place: str) -> Inpu
 
 
 @contextmanager
-def _opened(path: str | Path, place: str) -> Iterator[IO[bytes]]:
+def _opened(path: str | Path, place: str, links: bool = True) -> Iterator[IO[bytes]]:
     """A regular file, open to be read; whatever fails in opening or reading is an InputError at `place`."""
+    # a pipe without a writer would be waited for without end
+    more = os.O_NONBLOCK if links else os.O_NONBLOCK | os.O_NOFOLLOW
     try:
-        # a pipe without a writer would be waited for without end
-        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | more)) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise InputError(place, f"{_its(path, place)}is no regular file", "give the path of a file")
             yield file
     except FileNotFoundError:
         raise InputError(place, f"{_its(path, place)}no such file", "check the path") from None
     except (OSError, ValueError) as error:
+        if not links and os.path.islink(path):
+            problem = f"{_its(path, place)}is a symbolic link, which is not followed here"
+            raise InputError(place, problem, "put the file itself there") from None
         raise InputError(
             place, f"{_its(path, place)}cannot be read ({_reason(error)})", "check the path and permissions"
         ) from None

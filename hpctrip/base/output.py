@@ -7,9 +7,11 @@ import errno
 import os
 import re
 import secrets
+import stat
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 from hpctrip.base.errors import Fault, HpctripError, InputError
 
@@ -41,6 +43,26 @@ def replace_file(path: str | Path, data: bytes, durable: bool = True) -> None:
             aside.unlink()
     if durable:
         _force(path.parent)
+
+
+def append_to(path: str | Path) -> BinaryIO:
+    """A file to append to, and to read, made with its folders where there is none. Raises InputError where something
+    else than a regular file has this name: a link, which leads elsewhere, or a pipe, which would be waited for."""
+    path = Path(path)
+    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = os.fdopen(os.open(path, flags, 0o666), "a+b", buffering=0)
+    except OSError as error:
+        if path.is_symlink():
+            raise InputError(
+                str(path), "is a symbolic link, which is not written through", "remove it"
+            ) from None
+        raise unwritable(path, error) from error
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise InputError(str(path), "is no regular file", "remove it, or choose another name")
+    return file
 
 
 def _force(folder: Path) -> None:

@@ -7,6 +7,7 @@ import fcntl
 import json
 import os
 import socket
+import stat
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -25,10 +26,11 @@ class HeldError(InputError):
 
 def is_held(path: str | Path) -> bool:
     """Does a job have the right to write this results file now? Where there is a lock file that nobody holds, a killed
-    job's, it is locked for a moment, in which a job that starts is refused."""
+    job's, it is locked for a moment, in which a job that starts is refused. What is no regular file is no lock."""
     try:
-        with open(f"{os.path.realpath(path)}.lock", "rb") as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        with os.fdopen(_opened(f"{os.path.realpath(path)}.lock", os.O_RDONLY)) as file:
+            if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
     except OSError:
@@ -63,9 +65,7 @@ class OutputLock:
     def _locked(self) -> Any:
         """The lock file, open and locked."""
         while True:
-            # no link is followed, and no pipe waited for: somebody else may have put one there
-            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-            file = os.fdopen(os.open(self._path, flags, 0o666), "r+b", buffering=0)
+            file = os.fdopen(_opened(self._path, os.O_RDWR | os.O_CREAT), "r+b", buffering=0)
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -114,6 +114,11 @@ class OutputLock:
 
     def __exit__(self, *error: object) -> None:
         self.release()
+
+
+def _opened(path: str | Path, flags: int) -> int:
+    """The number of a lock file, open. No link is followed and no pipe waited for: somebody may have put one there."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
 
 
 def _myself() -> dict[str, Any]:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from hpctrip.app.sources import WORKLOAD
 from hpctrip.base.errors import InputError
+from hpctrip.base.files import read_file
 from hpctrip.base.identity import chosen, differing
 from hpctrip.base.inputs import Tables
 from hpctrip.base.output import replace_file
@@ -29,6 +30,9 @@ from hpctrip.record.reader import Run, open_run
 from hpctrip.study.grid import Entry
 from hpctrip.study.imported import read_imported
 from hpctrip.study.status import RunStatus
+
+_MAX_TEXT_BYTES = 2**20
+"""Of a file that says why a run failed."""
 
 
 @dataclass(frozen=True)
@@ -131,10 +135,14 @@ class Pool:
 
 
 def _text(path: Path) -> str:
-    try:
-        return printable(path.read_text(encoding="utf-8", errors="replace").strip(), 1000)
-    except OSError:
+    """What a file of ours says, or what is wrong with it; empty where there is none."""
+    if not os.path.lexists(path):
         return ""
+    try:
+        said = read_file(path, _MAX_TEXT_BYTES, links=False).decode(errors="replace")
+    except InputError as error:
+        said = str(error)
+    return printable(said.strip(), 1000)
 
 
 def unlike(run: Run, entry: Entry) -> str:

@@ -27,7 +27,7 @@ from hpctrip.app.launch import launch
 from hpctrip.app.resume import Start, start_or_go_on
 from hpctrip.base.errors import HpctripError, InterruptedRun
 from hpctrip.base.inputs import Tables
-from hpctrip.base.output import replace_file
+from hpctrip.base.output import append_to, replace_file
 from hpctrip.base.plugins import Extensions
 from hpctrip.record.lock import HeldError, is_held
 from hpctrip.sim.state import State
@@ -67,6 +67,10 @@ class End:
     reason: str = ""
 
 
+_MAX_LAST_BYTES = 2**16
+"""Of what a launched run has printed, at its end, where it says of what it died."""
+
+
 class _Told:
     """Whether this process was asked to leave (SIGTERM). A run listens by itself; what came before it did is passed
     on to it after its next round."""
@@ -89,8 +93,12 @@ def work(study: Connection, command: Sequence[str]) -> None:
     terminal = os.dup(1), os.dup(2)
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):
         while (job := study.recv()) is not None:
-            job.log.parent.mkdir(parents=True, exist_ok=True)
-            with open(job.log, "a") as log:
+            try:
+                log = append_to(job.log)
+            except HpctripError as error:
+                study.send(End(RunStatus.FAILED, str(error)))
+                continue
+            with log:
                 for number in (1, 2):
                     os.dup2(log.fileno(), number)
                 end = _end_of(job, study, told)
@@ -147,7 +155,7 @@ def _launched(job: Job, told: _Told) -> End:
     )
     replace_file(given, tomli_w.dumps(job.tables | code).encode())
     arguments = ["-m", "hpctrip", "run", str(given), "--out", str(job.results), "--resume"]
-    began = job.log.stat().st_size  # it is appended to, and holds what earlier attempts said
+    began = os.fstat(1).st_size  # stdout is the log, which holds what earlier attempts said
     process = subprocess.Popen([*launcher(job.ranks), *arguments], stdin=subprocess.DEVNULL)
     passed_on = False
     while process.poll() is None:
@@ -162,7 +170,8 @@ def _launched(job: Job, told: _Told) -> End:
         return End(RunStatus.INTERRUPTED, "the study ends")
     if is_held(job.results):
         return End(RunStatus.HELD)
-    log = job.log.read_bytes()[began:].decode(errors="replace")
+    last = max(began, os.fstat(1).st_size - _MAX_LAST_BYTES)
+    log = os.pread(1, _MAX_LAST_BYTES, last).decode(errors="replace")
     said = [line for line in log.splitlines() if line.startswith("hpctrip: ")]
     return End(RunStatus.FAILED, (said or [f"exit code {process.returncode}"])[-1].removeprefix("hpctrip: "))
 

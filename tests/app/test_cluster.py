@@ -82,6 +82,28 @@ def test_verify_finds_what_was_changed_and_what_the_input_does_not_lead_to(hpctr
     assert "/jobs/energy_j, row 2" in str(fault) and "simulated again" in str(fault)
 
 
+@pytest.mark.parametrize(
+    ("claimed", "said"),
+    [
+        ({"jobs": {"num_jobs": 1_000_000}}, "/jobs: has 8 rows, its input leads to 9 jobs or more"),
+        ({"jobs": {"num_jobs": 3}}, "/jobs: has 8 rows, its input leads to 3 jobs"),
+        ({"clock": {"sample_s": 1.0}, "jobs": {"shortest_s": 1e8, "longest_s": 1e9}}, "/jobs/work, row 0"),
+    ],
+)
+def test_verify_simulates_no_more_than_the_file_has_rows(fifo, monkeypatch, claimed, said):
+    """What a stranger's input asks for may take hours: it is compared with the rows first."""
+    from hpctrip.app.cluster.replay import simulated_again
+    from hpctrip.cluster.meter import Meter
+
+    run, ended = open_cluster(fifo), []
+    close = Meter.close
+    monkeypatch.setattr(Meter, "close", lambda *given: (ended.append(1), close(*given)))
+    for table, keys in claimed.items():
+        run.input[table] |= keys
+    (fault, *_) = simulated_again(run)
+    assert said in str(fault) and len(ended) <= len(run.intervals) + 2
+
+
 def test_a_trace_is_replayed_only_from_where_the_user_says(hpctrip, tmp_path):
     trace = tmp_path / "theirs.csv"
     trace.write_text("submit_s,gpus,duration_s\n0,1,100\n5,2,200\n")

@@ -95,3 +95,11 @@ def test_gzip_is_unpacked_up_to_its_bound(tmp_path):
 
 def test_a_digest_is_of_the_content():
     assert digest(b"a") == digest(b"a") != digest(b"b") and len(digest(b"")) == 32
+
+
+def test_a_link_is_followed_unless_the_reader_says_otherwise(tmp_path):
+    (tmp_path / "secret").write_bytes(b"abc")
+    (tmp_path / "link").symlink_to("secret")
+    assert read_file(tmp_path / "link", 3) == read_file(tmp_path / "secret", 3, links=False) == b"abc"
+    with pytest.raises(InputError, match="link: is a symbolic link, which is not followed here"):
+        read_file(tmp_path / "link", 3, links=False)

@@ -8,7 +8,7 @@ import stat
 import pytest
 
 from hpctrip.base.errors import InputError
-from hpctrip.base.output import check_suffix, refuse_inputs, replace_file, write_new
+from hpctrip.base.output import append_to, check_suffix, refuse_inputs, replace_file, write_new
 
 
 @pytest.mark.parametrize("through_a_link", [False, True])
@@ -53,3 +53,24 @@ def test_a_name_ends_as_files_of_its_sort_do(name):
     ):
         check_suffix(name, (".h5", ".hdf5"))
     check_suffix("x y/.a.hdf5", (".h5", ".hdf5"))
+
+
+def test_a_file_is_appended_to_only_where_it_is_a_file_of_this_name(tmp_path):
+    path, precious = tmp_path / "new" / "log", tmp_path / "precious"
+    for _ in range(2):
+        with append_to(path) as file:
+            file.write(b"line\n")
+    assert path.read_bytes() == b"line\n" * 2
+    precious.write_text("mine")
+    path.unlink()
+    path.symlink_to(precious)
+    with pytest.raises(InputError, match="is a symbolic link, which is not written through"):
+        append_to(path)
+    assert precious.read_text() == "mine"
+    path.unlink()
+    os.mkfifo(path)
+    for mode in (0, os.O_RDWR | os.O_NONBLOCK):  # without a reader, and with one
+        reader = mode and os.open(path, mode)
+        with pytest.raises(InputError, match=r"log: (cannot be written|is no regular file)"):
+            append_to(path)
+    os.close(reader)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import signal
 import subprocess
@@ -12,7 +13,7 @@ import pytest
 
 from hpctrip.base.errors import InputError
 from hpctrip.record import lock
-from hpctrip.record.lock import OutputLock
+from hpctrip.record.lock import OutputLock, is_held
 
 
 @pytest.fixture
@@ -43,7 +44,7 @@ def test_a_link_to_the_file_has_the_same_lock(out, tmp_path):
 
 
 def test_the_lock_of_a_killed_job_is_free_and_its_leftovers_go(out):
-    holds = "import sys, time; from hpctrip.record.lock import OutputLock; held = OutputLock(sys.argv[1]); "
+    holds = "import sys, time; from hpctrip.record.lock import OutputLock, is_held; held = OutputLock(sys.argv[1]); "
     holds += "print(1, flush=True); time.sleep(60)"
     job = subprocess.Popen([sys.executable, "-c", holds, str(out)], stdout=subprocess.PIPE)
     assert job.stdout is not None and job.stdout.readline()
@@ -108,4 +109,19 @@ def test_where_files_cannot_be_locked_the_run_goes_on_and_says_so(out, monkeypat
     monkeypatch.setattr(lock.fcntl, "flock", refuses)
     held = OutputLock(out)
     assert "cannot lock files (No locks available)" in held.note
+    held.release()
+
+
+def test_what_is_no_lock_file_holds_nobody_up_and_is_held_by_nobody(out):
+    place = out.parent / "run.h5.lock"
+    os.mkfifo(place)
+    reader = os.open(place, os.O_RDWR)  # or the next line would wait, if it were wrong
+    assert not is_held(out)
+    fcntl.flock(reader, fcntl.LOCK_EX)
+    assert not is_held(out), "a pipe that somebody has locked"
+    os.close(reader)
+    place.unlink()
+    held = OutputLock(out.with_name("other.h5"))
+    place.symlink_to(out.with_name("other.h5.lock"))
+    assert not is_held(out) and is_held(out.with_name("other.h5"))
     held.release()
