@@ -310,14 +310,12 @@ def test_claims_have_a_figure_and_a_sentence_each_of_its_own():
     )
 
 
-def test_the_page_counts_escapes_and_carries_its_pictures(tmp_path):
-    picture = tmp_path / "fig09.png"
-    picture.write_bytes(b"\x89PNG")
+def test_the_page_counts_escapes_and_carries_its_pictures():
     claim = Claim("Fig 9", "a < b | c", "", "fig09")
     page = Page(
         [(claim, Finding(Verdict.MET, "<i>2</i>", num_seeds=3))],
         ["clock = straggler"],
-        [Section("Fig. 9", ["3 runs of <b>"], {"fig09_policies.png": picture})],
+        [Section("Fig. 9", ["3 runs of <b>"], {"fig09_policies.png": b"\x89PNG"})],
     )
     assert page.summary == "1 claims: 1 met"
     assert "| Fig 9 | a < b \\| c |  | <i>2</i> | met |  | 3 | fig09 |" in page.markdown.splitlines()

@@ -1,6 +1,7 @@
 """`claims`: the page of the paper's claims, of runs that were taken up from elsewhere."""
 
 import json
+import os
 
 import pytest
 from click.testing import CliRunner
@@ -10,6 +11,7 @@ from hpctrip.base.reference import sections
 from hpctrip.study.claims import command, gather
 from hpctrip.study.studies import Asked, found_file, read_studies
 
+PNG = b"\x89PNG\r\n\x1a\n and so on"
 HOURS = {"PowerTrip": 1.0, "static optimal": 2.0, "random": 3.0}
 
 
@@ -31,7 +33,7 @@ def folder(tmp_path):
         if entry.variant in HOURS:
             finish(entry, tmp_path, HOURS[entry.variant])
     (tmp_path / "fig09-small").mkdir()
-    (tmp_path / "fig09-small" / "fig09_policies.png").write_bytes(b"\x89PNG")
+    (tmp_path / "fig09-small" / "fig09_policies.png").write_bytes(PNG)
     return tmp_path
 
 
@@ -72,8 +74,30 @@ def test_the_pages_say_what_was_in_force_and_how_to_repeat_it(folder, claims):
     assert f"python -m hpctrip study fig09 --small --out {folder}" in page
     assert f"python -m hpctrip claims {folder} --study fig09 --small" in page
     assert "![fig09-small policies](claims/fig09-small_policies.png)" in page
-    assert (folder / "page" / "claims" / "fig09-small_policies.png").read_bytes() == b"\x89PNG"
-    assert "data:image/png;base64,iVBORw==" in (folder / "page" / "claims.html").read_text()
+    assert (folder / "page" / "claims" / "fig09-small_policies.png").read_bytes() == PNG
+    assert "data:image/png;base64,iVBORw0KGgo" in (folder / "page" / "claims.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("put", "said"),
+    [
+        (lambda path, secret: path.symlink_to(secret), "is a symbolic link, which is not followed here"),
+        (lambda path, secret: path.write_bytes(secret.read_bytes()), "is not a PNG picture"),
+        (lambda path, secret: (os.mkfifo(path), os.open(path, os.O_RDWR)), "is no regular file"),
+        (
+            lambda path, secret: os.truncate(os.open(path, os.O_RDWR | os.O_CREAT), 2**40),
+            "holds 1,099,511,627,776",
+        ),
+    ],
+    ids=["link", "text", "pipe", "large"],
+)
+def test_the_page_carries_pictures_of_the_folder_itself_and_nothing_else(
+    folder, hpctrip, tmp_path, put, said
+):
+    (tmp_path / "secret.txt").write_text("password")
+    put(folder / "fig09-small" / "x.png", tmp_path / "secret.txt")
+    hpctrip("claims", folder, "--small", "--study", "fig09").check_refused([f"x.png: {said}"])
+    assert not (folder / "claims").exists() and not (folder / "claims.html").exists()
 
 
 def test_what_all_studies_share_is_said_once_and_what_one_has_of_its_own_there(tmp_path, claims):

@@ -54,8 +54,8 @@ def claims(
     written = [(goes / "claims.md", page.markdown), (goes / "claims.html", page.html)]
     for file, text in written:
         replace_file(file, text.encode())
-    for name, picture in page.pictures.items():
-        replace_file(goes / PICTURES / name, picture.read_bytes())
+    for name, png in page.pictures.items():
+        replace_file(goes / PICTURES / name, png)
     if as_json:
         click.echo(json_text(page.plain))
         return

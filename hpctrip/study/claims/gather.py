@@ -6,6 +6,8 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from hpctrip.base.errors import InputError
+from hpctrip.base.files import read_file
 from hpctrip.base.identity import flat
 from hpctrip.base.inputs import resolved
 from hpctrip.record.reader import Run
@@ -34,6 +36,9 @@ CONSTANTS = (
     "stop.target_accuracy",
 )
 """What the paper does not state, or states in words: told on the page with the value in force."""
+MAX_PICTURE_BYTES = 2**24
+"""Of one figure of a study."""
+_PNG = b"\x89PNG\r\n\x1a\n"
 MOST_VALUES = 3
 """Of a constant that varies within a study: more are not told one by one."""
 
@@ -112,10 +117,19 @@ def _synthetic(finished: Sequence[Line]) -> Iterator[str]:
             yield f"synthetic {what}{some}"
 
 
-def _pictures(study: Study) -> dict[str, Path]:
-    """{name that it has with those of the others: file} of a study's figures."""
-    files, name = sorted(study.ledger.folder.glob("*.png")), study.ledger.name.replace("/", "_")
-    return {f"{name}_{file.name.removeprefix(f'{study.file.name}_')}": file for file in files}
+def _pictures(study: Study) -> dict[str, bytes]:
+    """{name that it has with those of the others: PNG} of a study's figures. The page carries what is read here, so it
+    must be a picture that lies in the folder itself: InputError names one that is not."""
+    name = study.ledger.name.replace("/", "_")
+    found = {}
+    for file in sorted(study.ledger.folder.glob("*.png")):
+        png = read_file(file, MAX_PICTURE_BYTES, links=False)
+        if not png.startswith(_PNG):
+            raise InputError(
+                str(file), "is not a PNG picture, as its name says", "remove it, or draw it again"
+            )
+        found[f"{name}_{file.name.removeprefix(f'{study.file.name}_')}"] = png
+    return found
 
 
 def _commands(including: str, asked: Asked) -> Iterator[str]:

@@ -7,7 +7,6 @@ import html
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from hpctrip.base.text import markdown_table
 from hpctrip.study.claims.base import Claim, Finding, Verdict
@@ -31,7 +30,7 @@ class Section:
     title: str
     facts: Sequence[str]
     """One line each: runs that finished, what is synthetic, the constants that it does not share with the others."""
-    pictures: Mapping[str, Path] = field(default_factory=dict)
+    pictures: Mapping[str, bytes] = field(default_factory=dict)
     """{name that it has in `PICTURES`: PNG}."""
 
 
@@ -79,9 +78,9 @@ class Page:
         ]
 
     @property
-    def pictures(self) -> dict[str, Path]:
+    def pictures(self) -> dict[str, bytes]:
         """{name in `PICTURES`: PNG} of all studies."""
-        return {name: file for section in self.sections for name, file in section.pictures.items()}
+        return {name: png for section in self.sections for name, png in section.pictures.items()}
 
     @property
     def markdown(self) -> str:
@@ -112,7 +111,7 @@ class Page:
         ]
         for section in self.sections:
             body += [f"<h3>{html.escape(section.title)}</h3>", _list(section.facts)]
-            body += [_figure(_caption(name), file) for name, file in section.pictures.items()]
+            body += [_figure(_caption(name), png) for name, png in section.pictures.items()]
         return _HTML.format(body="\n".join(body))
 
 
@@ -124,8 +123,8 @@ def _list(facts: Sequence[str]) -> str:
     return f"<ul>{''.join(f'<li>{html.escape(fact)}</li>' for fact in facts)}</ul>"
 
 
-def _figure(caption: str, file: Path) -> str:
-    data = base64.b64encode(file.read_bytes()).decode()
+def _figure(caption: str, png: bytes) -> str:
+    data = base64.b64encode(png).decode()
     said = html.escape(caption)
     return f'<figure><img alt="{said}" src="data:image/png;base64,{data}"><figcaption>{said}</figcaption></figure>'
 
