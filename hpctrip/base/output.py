@@ -9,11 +9,12 @@ import re
 import secrets
 import stat
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
 from hpctrip.base.errors import Fault, HpctripError, InputError
+from hpctrip.base.files import read_file
 
 
 def replace_file(path: str | Path, data: bytes, durable: bool = True) -> None:
@@ -105,6 +106,19 @@ def refuse_inputs(outputs: Iterable[str | Path], inputs: Iterable[str | Path]) -
     for path in outputs:
         if os.path.realpath(path) in read:
             raise InputError(str(path), "is an input, which is never overwritten", "choose another name")
+
+
+_MAX_EARLIER_BYTES = 2**31
+"""Of a file that is there already."""
+
+
+def refuse_other(
+    path: str | Path, is_ours: Callable[[bytes], bool], what: str, way_out: str, links: bool = True
+) -> None:
+    """Raise InputError where a file is there that is not ours by its content, which `what` says of it, and so is not to
+    be replaced without asking. `links`: as `read_file` takes it."""
+    if os.path.lexists(path) and not is_ours(read_file(path, _MAX_EARLIER_BYTES, links=links)):
+        raise InputError(str(path), f"exists and is {what}", way_out)
 
 
 def write_new(files: Mapping[Path, bytes], overwrite: bool = False) -> list[Path]:

@@ -13,11 +13,11 @@ import numpy as np
 import pandas as pd
 
 from hpctrip.base.errors import InputError
-from hpctrip.base.files import digest, read_file
+from hpctrip.base.files import digest
 from hpctrip.base.identity import differing
-from hpctrip.base.output import check_suffix, check_writable, refuse_inputs, replace_file
+from hpctrip.base.output import check_suffix, check_writable, refuse_inputs, refuse_other, replace_file
 from hpctrip.record import schema
-from hpctrip.record.admission import MAX_BYTES, admitted
+from hpctrip.record.admission import admitted
 from hpctrip.record.csv import csv_bytes
 from hpctrip.record.lock import OutputLock
 from hpctrip.record.reader import SUFFIXES, Run
@@ -134,5 +134,5 @@ def _refuse_others(path: Path, csv: Path) -> None:
                 belongs = file.attrs["csv_digest"]
         except InputError:
             raise InputError(str(path), "exists and is no merged table", way_out) from None
-    if os.path.lexists(csv) and digest(read_file(csv, MAX_BYTES)).encode() != belongs:
-        raise InputError(str(csv), f"exists and is not what a merge wrote beside {path}", way_out)
+    what = f"not what a merge wrote beside {path}"
+    refuse_other(csv, lambda text: digest(text).encode() == belongs, what, way_out)

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 
 from hpctrip.base.errors import HpctripError
 from hpctrip.base.inputs import resolved
-from hpctrip.base.output import replace_file
-from hpctrip.record.csv import csv_bytes
 from hpctrip.record.reader import Run
 from hpctrip.study.file import Picture
 from hpctrip.study.grid import Entry
@@ -53,8 +51,5 @@ def called(run: Run, entry: Entry, label: str | None) -> Run:
 
 
 def save(drawing: Drawing, path: Path) -> list[str]:
-    """Write a picture and, beside it, its numbers; returns what is to be printed."""
-    numbers = path.with_suffix(".csv")
-    replace_file(path, drawing.image())
-    replace_file(numbers, csv_bytes(drawing.table))
-    return [*drawing.lines, f"picture: {path}", f"numbers: {numbers}"]
+    """Write a picture and, beside it, its numbers into the study's own folder; returns what is to be printed."""
+    return [*drawing.lines, *drawing.save(path, overwrite=True)]

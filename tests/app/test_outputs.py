@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hpctrip.__main__ import cli
+from hpctrip.figures import FIGURES
 from hpctrip.record.reader import open_runs
 
 ROUND = ("-o", "stop.max_rounds=1", "-o", "checkpoint.enabled=false")
@@ -83,3 +84,5 @@ def test_every_command_that_may_replace_a_file_says_so_in_one_way(hpctrip):
     assert {name for name, found in asked.items() if found} == {
         *("run", "retime", "export", "merge", "reference", "inputs", "slurm", "tune")
     }
+    for name, plot in FIGURES.items():
+        assert "overwrite" in [param.name for param in plot.command.params], name

@@ -21,6 +21,7 @@ from PIL import Image
 from hpctrip.app.cli import cli
 from hpctrip.figures import FIGURES, fig05_network, scaling
 from hpctrip.figures.common import grouping, reading, sources, style
+from hpctrip.figures.common.plot import SUFFIXES
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = sorted((ROOT / "postprocess").glob("*.py"))
@@ -245,3 +246,51 @@ def test_a_script_only_calls_the_figure_of_its_name(script):
     lines = [line for line in script.read_text().splitlines()[1:] if line]
     assert lines == ["import sys", f"from hpctrip.figures.{script.stem} import plot", "sys.exit(plot.main())"]
     assert script.stem in FIGURES
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_figure_is_drawn_again_without_asking_also_of_more_runs(make_run, tmp_path, suffix):
+    out, one, more = tmp_path / f"out{suffix}", make_run("a"), make_run("b", "random", seed=1)
+    for runs in ([one], [one], [one, more], [one]):
+        assert FIGURES["curves"].main([*runs, "--out", str(out)]) == 0
+    for other in SUFFIXES:  # the same numbers in another form
+        assert FIGURES["curves"].main([one, "--out", str(out.with_suffix(other))]) == 0
+
+
+@pytest.mark.parametrize("name", ["notes.csv", "notes.png"])
+def test_a_file_that_no_figure_made_is_kept_unless_overwriting_is_asked(make_run, tmp_path, capsys, name):
+    (tmp_path / name).write_text("my own, notes\n")
+    arguments = [make_run("a"), "--out", str(tmp_path / "notes.png")]
+    assert FIGURES["curves"].main(arguments) == 2
+    said = capsys.readouterr().err
+    assert f"{name}: exists and is " in said and "--overwrite" in said
+    left = {path.name for path in tmp_path.iterdir()} - {"a.h5"}
+    assert left == {name} and (tmp_path / name).read_text() == "my own, notes\n"
+    assert FIGURES["curves"].main([*arguments, "--overwrite"]) == 0
+    assert len(pd.read_csv(tmp_path / "notes.csv")) > 0
+
+
+def test_a_summary_keeps_an_unrelated_table_beside_its_run(make_run, tmp_path, capsys):
+    run = make_run("a")
+    (tmp_path / "a.csv").write_text("mine")
+    assert FIGURES["summary"].main([run]) == 2
+    assert "a.csv: exists and is not the table that belongs to" in capsys.readouterr().err
+    assert (tmp_path / "a.csv").read_text() == "mine" and not (tmp_path / "a.png").exists()
+
+
+def test_numbers_that_somebody_edited_and_pictures_of_other_figures_are_kept(make_run, tmp_path, capsys):
+    out, run = tmp_path / "out.png", make_run("a")
+    assert FIGURES["curves"].main([run, "--out", str(out)]) == 0
+    assert FIGURES["summary"].main([run, "--out", str(out)]) == 2
+    assert "out.png: exists and is no picture of the figure summary" in capsys.readouterr().err
+    with open(tmp_path / "out.csv", "a") as table:
+        table.write("a note of mine\n")
+    assert FIGURES["curves"].main([run, "--out", str(out)]) == 2
+    assert "a note of mine" in (tmp_path / "out.csv").read_text()
+
+
+def test_a_pipe_in_place_of_a_picture_is_not_waited_for(make_run, tmp_path, capsys):
+    os.mkfifo(tmp_path / "out.csv")
+    os.open(tmp_path / "out.csv", os.O_RDWR)  # or a wrong reader would wait
+    assert FIGURES["curves"].main([make_run("a"), "--out", str(tmp_path / "out.png")]) == 2
+    assert "out.csv: is no regular file" in capsys.readouterr().err

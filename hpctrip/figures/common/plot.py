@@ -5,9 +5,10 @@ from __future__ import annotations
 import functools
 import inspect
 import io
+import re
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +17,23 @@ import matplotlib
 import pandas as pd
 from matplotlib.figure import Figure
 from PIL import Image
+from PIL.PngImagePlugin import PngInfo
 
 from hpctrip.base.errors import HpctripError, InputError
-from hpctrip.base.output import check_suffix, check_writable, refuse_inputs, replace_file
+from hpctrip.base.files import digest
+from hpctrip.base.output import check_suffix, check_writable, refuse_inputs, refuse_other, replace_file
 from hpctrip.figures.common.sources import Source
 from hpctrip.figures.common.style import LOOK
+from hpctrip.record.csv import csv_bytes
 
 SUFFIXES = (".png", ".pdf", ".svg")
 """Pictures that can be written."""
+
+
+_MADE_BY = re.compile(rb"hpctrip figure (\w+), numbers blake2b:([0-9a-f]{32})")
+"""What every picture says of itself: which figure it is, and the digest of the numbers beside it."""
+_TOLD_IN = {"pdf": "Keywords", "svg": "Description"}
+"""Where a picture of this form says it; a PNG does in a text of its own."""
 
 
 @dataclass(frozen=True)
@@ -35,23 +45,55 @@ class Drawing:
     """Every number in the picture, with all its digits."""
     lines: Sequence[str]
     """What is printed: the numbers for reading, and what they say."""
+    figure: str = "unnamed"
+    """The name of the figure that it is."""
 
     def image(self, form: str = "png") -> bytes:
         """The picture as a file of this form: png, pdf or svg."""
+        said = f"hpctrip figure {self.figure}, numbers blake2b:{digest(csv_bytes(self.table))}"
         data = io.BytesIO()
         with matplotlib.rc_context(LOOK):
-            self.picture.savefig(data, format=form)
-        return _of_few_colours(data) if form == "png" else data.getvalue()
+            self.picture.savefig(
+                data, format=form, metadata={_TOLD_IN[form]: said} if form in _TOLD_IN else None
+            )
+        return _of_few_colours(data, said) if form == "png" else data.getvalue()
 
     _repr_png_ = image  # notebooks show it
 
+    def save(self, path: Path, overwrite: bool = False) -> list[str]:
+        """Write the picture and, beside it, its numbers; returns what is to be printed. An earlier picture of this
+        figure is replaced, and so are its numbers. Anything else raises InputError, unless it is to `overwrite`."""
+        numbers, table = path.with_suffix(".csv"), csv_bytes(self.table)
+        if not overwrite:
+            self._refuse_others(path, numbers, table)
+        for file in (path, numbers):
+            check_writable(file, overwrite=True)
+        replace_file(path, self.image(path.suffix[1:]))
+        replace_file(numbers, table)
+        return [f"picture: {path}", f"numbers: {numbers}"]
 
-def _of_few_colours(png: io.BytesIO) -> bytes:
-    """The same PNG with a palette of 256 colours, which take a third of the bytes; nobody sees the difference."""
-    data = io.BytesIO()
+    def _refuse_others(self, path: Path, numbers: Path, table: bytes) -> None:
+        ours = {digest(table)}
+
+        def is_of_this_figure(picture: bytes) -> bool:
+            made = _MADE_BY.search(picture)
+            ours.update([made[2].decode()] if made else [])
+            return made is not None and made[1].decode() == self.figure
+
+        way_out = "choose another --out, or --overwrite"
+        refuse_other(path, is_of_this_figure, f"no picture of the figure {self.figure}", way_out)
+        what = f"not the table that belongs to {path}"
+        refuse_other(numbers, lambda text: digest(text) in ours, what, way_out)
+
+
+def _of_few_colours(png: io.BytesIO, said: str) -> bytes:
+    """The same PNG with a palette of 256 colours, which take a third of the bytes; nobody sees the difference. `said`
+    stands in it as a text."""
+    data, texts = io.BytesIO(), PngInfo()
+    texts.add_text("Source", said)
     with Image.open(png) as image:
         few = image.convert("RGB").quantize(method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
-        few.save(data, "png", optimize=True, dpi=image.info["dpi"])
+        few.save(data, "png", optimize=True, dpi=image.info["dpi"], pnginfo=texts)
     return data.getvalue()
 
 
@@ -70,7 +112,7 @@ class Plot:
     def __call__(self, subject: Any, **options: Any) -> Drawing:
         """Draw it. Raises InputError where it cannot be drawn of that."""
         with matplotlib.rc_context(LOOK):
-            return self.draw(subject, **options)
+            return replace(self.draw(subject, **options), figure=self.name)
 
     @property
     def name(self) -> str:
@@ -83,13 +125,18 @@ class Plot:
         doc = inspect.getdoc(sys.modules[self.draw.__module__]) or ""
         return click.Command(
             self.name,
-            params=[*self.source.params, *self.options, _out(self.source.default_out or f"{self.name}.png")],
+            params=[
+                *self.source.params,
+                *self.options,
+                _out(self.source.default_out or f"{self.name}.png"),
+                _overwrite(),
+            ],
             callback=self._run,
             help=doc,
             short_help=doc.splitlines()[0],
         )
 
-    def _run(self, out: Path | None, **given: Any) -> None:
+    def _run(self, out: Path | None, overwrite: bool, **given: Any) -> None:
         """Read, draw, print, and leave the picture and its numbers."""
         read = {param.name: given.pop(param.name) for param in self.source.params}
         subjects = self.source.read(**read)
@@ -98,17 +145,12 @@ class Plot:
             raise InputError("--out", problem, "without it each goes beside its file")
         for subject in subjects:
             path = out or subject.out or Path(f"{self.name}.png")
-            numbers = path.with_suffix(".csv")
-            refuse_inputs([path, numbers], subject.files)
+            refuse_inputs([path, path.with_suffix(".csv")], subject.files)
             drawing = self(subject.what, **given)
             for line in drawing.lines:
                 click.echo(line)
-            for file in (path, numbers):
-                check_writable(file, overwrite=True)
-            replace_file(path, drawing.image(path.suffix[1:]))
-            replace_file(numbers, drawing.table.to_csv(index=False, lineterminator="\n").encode())
-            click.echo(f"picture: {path}")
-            click.echo(f"numbers: {numbers}")
+            for line in drawing.save(path, overwrite):
+                click.echo(line)
 
     def main(self, argv: Sequence[str] | None = None) -> int:
         """It as a script: the exit code. What is wrong is one line on stderr."""
@@ -149,6 +191,11 @@ class _Picture(click.ParamType):
 def _out(default: str) -> click.Option:
     said = f"Picture to write, {' '.join(SUFFIXES)}, with its numbers beside it in .csv (default: {default})."
     return click.Option(["--out"], type=_Picture(), metavar="FILE", help=said)
+
+
+def _overwrite() -> click.Option:
+    said = "Replace files that are there; an earlier picture of this figure and its numbers are, in any case."
+    return click.Option(["--overwrite"], is_flag=True, help=said)
 
 
 def aligned(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
