@@ -8,6 +8,7 @@ import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib.resources import files
+from pathlib import Path
 from typing import Self
 
 import numpy as np
@@ -136,6 +137,12 @@ class Experiment(Component):
         for callback in self.callbacks.values():
             if callback.enabled:
                 callback.check()
+
+    def check_outputs(self, results: str) -> None:
+        """Raises InputError where a callback would replace a file that is not its own."""
+        for callback in self.callbacks.values():
+            if callback.enabled:
+                callback.check_outputs(Path(results).resolve())
 
     def world(self, num_params: int) -> World:
         """The simulated world, for a model of so many parameters. Raises InputError where its files are unusable."""

@@ -113,6 +113,7 @@ def _run(
         listening(experiment.interrupt.signals),
     ):
         with reading():
+            ranks.lead(lambda: experiment.check_outputs(begun[0].path))
             host, aggregator = _parts(experiment, ranks)
             here = Here.of(ranks, host.device)
             left = here.left_behind()  # before this run's own settings take it over

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import textwrap
 import threading
 
@@ -159,6 +160,42 @@ def test_a_line_of_json_holds_the_numbers_of_a_round(told, rows):
     assert [line["round"] for line in lines] == [1, 2]
     assert lines[1]["accuracy"] == rows[1].accuracy and lines[1]["clock_s"] == rows[1].clock_s
     assert "cohort" not in lines[1] and "candidates" not in lines[1]
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("inp.toml", "inp.toml: exists and is no file of a run's rounds as JSON"),
+        ("run.h5", "run.h5: is the results file of the run"),
+        ("pipe", "pipe: is no regular file"),
+        (None, "run.h5.jsonl: is a symbolic link, which is not followed here"),
+    ],
+)
+def test_lines_replace_no_file_of_anything_else_and_are_written_through_no_link(
+    path, said, hpctrip, tiny, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "inp.toml").write_text(tiny.read_text())
+    (tmp_path / "precious").write_text("mine")
+    (tmp_path / "run.h5.jsonl").symlink_to("precious")
+    os.mkfifo("pipe")
+    reader = os.open("pipe", os.O_RDWR)  # or a wrong writer would wait
+    given = f"callbacks.jsonl={{path={path!r}}}" if path else "callbacks.jsonl={}"
+    hpctrip("run", "inp.toml", "--out", "run.h5", "-o", given).check_refused([said])
+    os.close(reader)
+    assert {file.name for file in tmp_path.iterdir()} == {"inp.toml", "precious", "pipe", "run.h5.jsonl"}
+    assert (tmp_path / "inp.toml").read_text() == tiny.read_text()
+    assert (tmp_path / "precious").read_text() == "mine"
+
+
+@pytest.mark.parametrize("content", ["", '{"round": 1}\n{"rou', "text", "[1]", "[" * 100_000, "3"])
+def test_an_earlier_file_of_lines_is_known_by_its_first_line(content, tmp_path):
+    (tmp_path / "run.h5.jsonl").write_text(content)
+    refused = contextlib.nullcontext()
+    if content and "round" not in content:
+        refused = pytest.raises(InputError, match=r"remove it, or name another by callbacks\.jsonl\.path")
+    with refused:
+        CALLBACKS["jsonl"]().check_outputs(tmp_path / "run.h5")
 
 
 def test_a_run_that_goes_on_tells_of_the_new_rounds_only_and_repeats_no_line(told, hpctrip):

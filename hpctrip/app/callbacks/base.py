@@ -81,6 +81,10 @@ class Callback(Component):
     def check(self) -> None:
         """Raise InputError, with the way out, where what it needs is not installed. Called before the run."""
 
+    def check_outputs(self, results: Path) -> None:
+        """Raise InputError where a file that it would write is not its own to replace; `results` is the run's file.
+        Called before the run."""
+
     def start(self, run: RunFacts) -> None:
         """The run begins, or goes on."""
 
