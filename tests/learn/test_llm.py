@@ -362,9 +362,22 @@ def a_text_without_end(folder):
     os.truncate(folder / "tokenizer.json", 2**27 + 1)
 
 
+def asking_for(**keys):
+    def damage(folder):
+        config = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps(config | keys))
+
+    return damage
+
+
 @pytest.mark.parametrize(
     ("damage", "fragment"),
     [
+        (asking_for(n_layer=10**7), "config.json says n_layer = 1e+07, at most 10,000 are taken"),
+        (asking_for(num_labels=10**9), "config.json says num_labels = 1e+09, at most 10,000 are taken"),
+        (asking_for(n_layer=5000), "asks for more parameters than 4 times the 2,772 stored"),
+        (asking_for(vocab_size=10**9), "asks for more parameters than 4 times the 2,772 stored"),
+        (asking_for(n_embd=10**6, n_head=1), "asks for more parameters than 4 times the 2,772 stored"),
         (a_pipe("tokenizer_config.json"), "tokenizer_config.json: is no regular file"),
         (a_pipe("model.safetensors"), "model.safetensors: is no regular file"),
         (a_text_without_end, "tokenizer.json: holds 134,217,729 bytes, at most 134,217,728 are read"),

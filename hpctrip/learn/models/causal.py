@@ -25,6 +25,7 @@ from hpctrip.base.errors import InputError
 from hpctrip.base.files import check_file
 from hpctrip.base.rng import stream
 from hpctrip.learn.engines.stacked import mapped_forward
+from hpctrip.learn.models.asked import check_config, no_more_than_stored
 from hpctrip.learn.models.lora import Lora
 from hpctrip.learn.params import flatten
 
@@ -179,9 +180,8 @@ def load(directory: Path, quantised: bool) -> PreTrainedModel:
             bnb_4bit_compute_dtype=torch.bfloat16,
         )
         options["device_map"] = {"": torch.cuda.current_device()}
-    model, about = _read(
-        directory, AutoModelForCausalLM, use_safetensors=True, output_loading_info=True, **options
-    )
+    options |= {"use_safetensors": True, "output_loading_info": True}
+    model, about = _read(directory, AutoModelForCausalLM, **options)
     if about["missing_keys"] or about["mismatched_keys"]:
         lacking = sorted(map(str, [*about["missing_keys"], *about["mismatched_keys"]]))
         raise InputError(
@@ -193,8 +193,8 @@ def load(directory: Path, quantised: bool) -> PreTrainedModel:
 
 
 def check_directory(directory: Path) -> None:
-    """Raise InputError where a model's directory lacks its configuration, its tokenizer or its weights, or where what
-    is read of it is no regular file or larger than MAX_TEXT_BYTES."""
+    """Raise InputError where a model's directory lacks its configuration, its tokenizer or its weights, where what is
+    read of it is no regular file or larger than MAX_TEXT_BYTES, and where its configuration asks for too much."""
     way_out = 'give the directory of a model as save_pretrained writes it, or set workload.model = "tiny"'
     if not directory.is_dir():
         raise InputError("workload.model", f"there is no directory {directory}", way_out)
@@ -204,6 +204,7 @@ def check_directory(directory: Path) -> None:
     for path in sorted(directory.iterdir()):
         if path.suffix in (*_TEXTS, _WEIGHTS) and not path.is_dir():
             check_file(path, math.inf if path.suffix == _WEIGHTS else MAX_TEXT_BYTES, "workload.model")
+    check_config(directory / "config.json")
     # without any of these files a tokenizer is made that has no vocabulary
     if not any(found for name in _TOKENIZERS for found in directory.glob(name)):
         raise InputError(
@@ -221,7 +222,8 @@ def check_directory(directory: Path) -> None:
 
 def _read(directory: Path, auto: Any, **options: Any) -> Any:
     try:
-        return auto.from_pretrained(directory, local_files_only=True, trust_remote_code=False, **options)
+        with no_more_than_stored(directory.glob(f"*{_WEIGHTS}")):
+            return auto.from_pretrained(directory, local_files_only=True, trust_remote_code=False, **options)
     # a damaged file, an architecture of its own, ...: transformers has no common base
     except Exception as error:
         raise InputError(
