@@ -382,7 +382,7 @@ FILES = {
     ),
     "no such trace": (
         lambda folder: o("power.kind=trace", "power.path=nowhere"),
-        ["nowhere: no such file or folder", "traces/SOURCES.md"],
+        ["nowhere: no such file or folder", "gs://powerdata_2019"],
     ),
     "an empty trace": (trace(""), ["cella_pdu1.csv: the file is empty"]),
     "a trace without rows": (
