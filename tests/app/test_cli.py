@@ -125,7 +125,7 @@ def test_show_is_one_screen(hpctrip, run_file):
 def test_show_status_is_one_word_a_file(hpctrip, run_file):
     assert hpctrip("show", "--status", run_file, run_file.parent).out == "finished\n"
     ended = hpctrip("show", "--status", "nowhere.h5")
-    assert ended.code == 2 and "nowhere.h5: names no results file" in ended.err
+    assert ended.code == 2 and "nowhere.h5: no such file" in ended.err
 
 
 def test_export_writes_the_tables(hpctrip, run_file, tmp_path):
@@ -195,6 +195,11 @@ def test_a_file_named_nearly_like_a_command_is_still_a_file(hpctrip, tmp_path, m
     (tmp_path / "chek").write_bytes(tiny.read_bytes())
     ended = hpctrip("chek", "-o", "stop.max_rounds=1", "--out", "run.h5")
     assert ended.code == 0, ended.err
+
+
+def test_a_command_behind_its_file_is_told_that_commands_come_first(hpctrip, tiny):
+    ended = hpctrip(tiny, "check")
+    assert ended.code == 2 and "check is a command, and commands come first: hpctrip check ..." in ended.err
 
 
 @pytest.mark.parametrize(
