@@ -98,6 +98,7 @@ setup(
             "setuptools>=70.1",
             *LLM,
             *TENSORBOARD,
+            *MLFLOW,  # 120 MB with all that it brings
             *ENERGY,  # whose library the tests play
             *METRICS,
             *DOCS,  # so that the tests build the site

@@ -8,7 +8,7 @@
     hpctrip.plot("curves", [run])
     hpctrip.simulate("inputs/cluster/powerflow.toml").jobs      # one GPU cluster, as `hpctrip cluster` does
 
-Importing the package starts neither MPI nor CUDA, and loads nothing heavy; see hpctrip/DESIGN.md for the layers.
+Importing the package starts neither MPI nor CUDA, and loads nothing heavy.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
 """What is handed out: the wheel holds scenarios and batch scripts, the source distribution all that its tests need."""
 
+import ast
 import os
 import re
 import shutil
@@ -10,6 +11,9 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
+
+from hpctrip.figures import FIGURES
+from hpctrip.figures.common import sources
 
 ROOT = Path(__file__).parents[1]
 OURS = ["hpctrip", "inputs", "slurm", "traces", "tests", "postprocess", "benchmarks", "docs", ".ci"]
@@ -56,8 +60,8 @@ def wheel(source, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def installed(wheel, tmp_path_factory):
-    """`installed(*arguments, cwd=)`: the command line of the wheel, installed outside the checkout."""
+def python(wheel, tmp_path_factory):
+    """`python(*arguments, cwd=)`: the interpreter that knows the wheel, installed outside the checkout."""
     target = tmp_path_factory.mktemp("site-packages")
     install = ["--no-deps", "--no-index", "--quiet", "--target", target, wheel]
     run("-m", "pip", "install", *install, cwd=target)
@@ -65,9 +69,15 @@ def installed(wheel, tmp_path_factory):
     def command(*arguments, cwd):
         where = "import hpctrip; print(hpctrip.__file__)"
         assert run("-c", where, cwd=cwd, PYTHONPATH=target).startswith(str(target))
-        return run("-m", "hpctrip", *arguments, cwd=cwd, PYTHONPATH=target)
+        return run(*arguments, cwd=cwd, PYTHONPATH=target)
 
     return command
+
+
+@pytest.fixture(scope="module")
+def installed(python):
+    """`installed(*arguments, cwd=)`: the command line of the wheel."""
+    return lambda *arguments, cwd: python("-m", "hpctrip", *arguments, cwd=cwd)
 
 
 def test_a_wheel_lists_copies_and_checks_its_scenarios(installed, tmp_path):
@@ -92,6 +102,63 @@ def test_a_wheel_writes_batch_scripts(installed, tmp_path):
     said = installed("slurm", "emnist_dynamic", "--to", ".", "--account=abc", cwd=tmp_path)
     assert said.splitlines()[0] == "emnist_dynamic.sh" and "hpctrip inputs --to inputs" in said
     assert "#SBATCH --account=abc\n" in (tmp_path / "emnist_dynamic.sh").read_text()
+
+
+DRAW_ALL = """
+import sys
+from hpctrip.app.cli import cli
+from hpctrip.figures import FIGURES
+from hpctrip.figures.common import sources
+
+for name, figure in FIGURES.items():
+    if figure.source in (sources.RUNS, sources.ONE_RUN):
+        runs = sys.argv[1:] if figure.source is sources.RUNS else sys.argv[1:2]
+        cli(["plot", name, *runs, "--out", f"{name}.svg"], standalone_mode=False)
+"""
+
+
+def test_a_wheel_draws_every_figure_of_runs(python, trained, tmp_path):
+    lines = ("stop.max_rounds=2", "evaluate.every_rounds=1", "power.kind=constant")
+    policies = (("policy.kind=powertrip",), *(("policy.kind=static", f"policy.k={k}") for k in (2, 3)))
+    python("-c", DRAW_ALL, *(trained(*lines, *policy).path for policy in policies), cwd=tmp_path)
+    of_runs = [name for name, figure in FIGURES.items() if figure.source in (sources.RUNS, sources.ONE_RUN)]
+    assert len(of_runs) > 8
+    for name in of_runs:
+        assert (tmp_path / f"{name}.svg").read_bytes().startswith(b"<?xml"), name
+
+
+def test_a_wheel_says_how_an_extra_is_installed_without_the_checkout(python, tmp_path):
+    said = "from hpctrip.base.extras import how_to_install; print(how_to_install('mlflow'))"
+    assert python("-c", said, cwd=tmp_path) == "pip install 'hpctrip[mlflow]'\n"
+
+
+def texts_of(path):
+    """What a file of the package may say: the literals of a module, the whole of any other file."""
+    text = path.read_text()
+    if path.suffix != ".py":
+        return [text]
+    parts = (node.value for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Constant))
+    return [part for part in parts if isinstance(part, str)]
+
+
+def test_what_the_package_says_names_no_file_that_a_wheel_lacks(wheel):
+    """Unless it says that it is one of the source tree."""
+    with ZipFile(wheel) as file:
+        held = [name.removeprefix("hpctrip/") for name in file.namelist()]
+    folders = "inputs|slurm|traces|tests|postprocess|benchmarks|docs|hpctrip"
+    named = re.compile(
+        rf"(?<![\w./-])(?:(?:{folders})/[\w./-]*\w|constraints\.txt)\b(?!`? of the source tree)"
+    )
+    wrong = []
+    files = [path for suffix in ("py", "toml", "sh") for path in (ROOT / "hpctrip").rglob(f"*.{suffix}")]
+    files += [path for folder in ("inputs", "slurm") for path in (ROOT / folder).rglob("*.*")]
+    for path in files:
+        for text in texts_of(path):
+            for name in named.findall(" ".join(text.split())):
+                inside = name.removeprefix("hpctrip/")
+                if (ROOT / name).exists() and not any(f"{one}/".startswith(f"{inside}/") for one in held):
+                    wrong.append(f"{path.relative_to(ROOT)} names {name}")
+    assert wrong == []
 
 
 def test_a_wheel_is_typed_and_names_no_person_and_no_place_but_the_paper(wheel):

@@ -13,7 +13,7 @@ from hpctrip.app.host import Host
 from hpctrip.app.rank_totals import RankTotals
 from hpctrip.base.door import place_of
 from hpctrip.base.errors import DivergedError
-from hpctrip.base.units import GB
+from hpctrip.base.units import sized
 from hpctrip.device.meter import PHASES
 from hpctrip.learn.aggregate import LARGEST_UPDATE
 from hpctrip.learn.counters import EVALUATION, TRAINING, Tally
@@ -43,9 +43,9 @@ class Aggregator:
     @property
     def updates(self) -> str:
         """The size of an update on the simulated WAN, in words."""
-        rule, size = self.experiment.compression, f"{self.world.update_bytes / GB:g} GB"
+        rule, size = self.experiment.compression, sized(self.world.update_bytes)
         fraction = rule.sent_fraction(len(self.host.initial_params))
-        whole = f"{self.world.model_bytes / GB:g} GB"
+        whole = sized(self.world.model_bytes)
         return size if fraction == 1 else f"{size} ({rule.kind}: {fraction:.2%} of {whole})"
 
     def begin(self, state: State) -> tuple[Draft, Assignment]:

@@ -8,6 +8,7 @@ import json
 import math
 import os
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import click
@@ -29,8 +30,16 @@ class DefaultsToRun(click.Group):
             near = difflib.get_close_matches(first[:50], self.commands, n=1, cutoff=0.7)
             if near and not os.path.lexists(first):
                 ctx.fail(f"no command or file {printable(first, 50)!r}; did you mean {near[0]!r}?")
+            if not ctx.resilient_parsing:
+                self._refuse_command_last(ctx, args)
             args = ["run", *args]
         return super().parse_args(ctx, args)
+
+    def _refuse_command_last(self, ctx: click.Context, args: list[str]) -> None:
+        """Where somebody wrote `hpctrip FILE check`."""
+        for before, word in pairwise(args):
+            if word in self.commands and not before.startswith("-") and not os.path.lexists(word):
+                ctx.fail(f"{word} is a command, and commands come first: hpctrip {word} ...")
 
 
 class Number(click.FloatRange):

@@ -62,6 +62,7 @@ class Progress:
             f"updates of {aggregator.updates} on the simulated WAN",
             f"data: {host.task.source}",
             f"{ranks.size} rank(s), {len(ranks.hosts)} host(s), transport {ranks.name}, {host.engine_choice}",
+            *(f"warning: {doubt}" for doubt in e.network.doubts()),
         ):
             self.say(line)
         if self.view:

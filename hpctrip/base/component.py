@@ -203,11 +203,17 @@ def rebuild(cls: type[Component], around: frozenset[type[Component]] = frozenset
     return stale
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """`"did you mean 'x'?"` for a misspelt name; empty where none is near."""
+def closest(name: str, known: Iterable[str]) -> str:
+    """The known name that a misspelt one is nearest to; empty where none is near."""
     # comparing takes the product of the lengths
     near = difflib.get_close_matches(name[:_LONGEST_NAME], sorted(known), n=1, cutoff=0.5)
-    return f"did you mean {near[0]!r}?" if near else ""
+    return near[0] if near else ""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """`"did you mean 'x'?"` for a misspelt name; empty where none is near."""
+    near = closest(name, known)
+    return f"did you mean {near!r}?" if near else ""
 
 
 def unknown_name(name: Any, known: Iterable[str]) -> str:

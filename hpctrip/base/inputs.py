@@ -25,6 +25,7 @@ from hpctrip.base.component import (
 )
 from hpctrip.base.errors import Fault, InputError
 from hpctrip.base.files import named_path, read_file
+from hpctrip.base.misplaced import where_it_belongs
 from hpctrip.base.shipped import instead_of
 from hpctrip.base.text import shown
 
@@ -207,7 +208,7 @@ def _fault(root: type[Component], detail: Any) -> Fault:
     place, value = ".".join(path), detail.get("input")
     kind = detail["type"]
     if kind == "extra_forbidden":
-        return Fault(place, "unknown key", unknown_name(path[-1], known_keys(owner)))
+        return Fault(place, "unknown key", where_it_belongs(root, tuple(path), known_keys(owner)))
     if kind == "union_tag_invalid":
         assert isinstance(owner, Registry)
         tag = detail["ctx"]["tag"]

@@ -86,6 +86,12 @@ def spelled(value: float, dimension: str) -> str:
     return min(exact, key=lambda text: len(text.split()[0]), default=repr(value)) if value else "0"
 
 
+def sized(size_bytes: float) -> str:
+    """A size in the largest decimal unit of which it is one or more: "1.5 GB", "120 kB", "1.5 B"."""
+    unit = next((unit for unit in ("TB", "GB", "MB", "kB") if size_bytes >= _FACTORS["bytes"][unit]), "B")
+    return f"{size_bytes / _FACTORS['bytes'][unit]:g} {unit}"
+
+
 def units() -> dict[str, tuple[list[str], list[str]]]:
     """{dimension: (its units, other names of these)}."""
     return {dimension: (list(factors), list(_ALIASES[dimension])) for dimension, factors in _FACTORS.items()}

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from hpctrip.base.extras import how_to_install
 from hpctrip.device.source import Unavailable
 
 _T = TypeVar("_T")
@@ -121,8 +122,7 @@ def _library() -> Any:
     try:
         import pynvml
     except ImportError:
-        way_out = "pip install -c constraints.txt -e '.[energy]'"
-        raise Unavailable(f"nvidia-ml-py is not installed: {way_out}") from None
+        raise Unavailable(f"nvidia-ml-py is not installed: {how_to_install('energy')}") from None
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:

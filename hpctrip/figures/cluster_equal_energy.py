@@ -1,8 +1,8 @@
 """Completion times over PowerFlow's, at equal energy.
 
-TABLE.csv is what `benchmarks/cluster_claim.py` writes. A panel is an account: who switches nodes off, and whether hosts
-count. A mark is a baseline at a load: its average job completion time over that of PowerFlow, which needs no more
-energy. Right of the line PowerFlow's jobs are done sooner.
+TABLE.csv is what `benchmarks/cluster_claim.py` of the source tree writes. A panel is an account: who switches nodes
+off, and whether hosts count. A mark is a baseline at a load: its average job completion time over that of PowerFlow,
+which needs no more energy. Right of the line PowerFlow's jobs are done sooner.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _frame(axes: Axes, title: str, num_baselines: int) -> None:
 
 def check(table: pd.DataFrame) -> None:
     """Raise InputError where this is no table of the benchmark's."""
-    way_out = "give what `python benchmarks/cluster_claim.py` writes"
+    way_out = "give what benchmarks/cluster_claim.py of the source tree writes"
     missing = [name for name in (*TEXTS, *NUMBERS) if name not in table]
     if missing or table.empty:
         problem = f"has no column {', '.join(missing)}" if missing else "has no rows"

@@ -1,9 +1,9 @@
 """Strong and weak scaling over hosts.
 
-TABLE.csv is what `benchmarks/scaling.py` writes. Points are medians over n rounds, whiskers their quartiles; wall time
-is measured, on the machine where the benchmark ran. Dashed: what it would be if hosts cost nothing. Strong scaling: the
-same sites on more hosts; weak: so many sites on every host. On several hosts recording has no share of its own: rank 0
-records while they train.
+TABLE.csv is what `benchmarks/scaling.py` of the source tree writes. Points are medians over n rounds, whiskers their
+quartiles; wall time is measured, on the machine where the benchmark ran. Dashed: what it would be if hosts cost
+nothing. Strong scaling: the same sites on more hosts; weak: so many sites on every host. On several hosts recording has
+no share of its own: rank 0 records while they train.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def plot(table: pd.DataFrame) -> Drawing:
 
 def check(table: pd.DataFrame) -> None:
     """Raise InputError where this is no table of the benchmark's."""
-    way_out = "give what `python benchmarks/scaling.py` writes"
+    way_out = "give what benchmarks/scaling.py of the source tree writes"
     missing = [name for name in ("kind", *NEEDED) if name not in table]
     if missing or table.empty:
         problem = f"has no column {', '.join(missing)}" if missing else "has no rows"

@@ -159,10 +159,7 @@ def open_runs(
             continue
         paths |= dict.fromkeys(found)
         if not found:
-            suffixes = " or ".join(SUFFIXES)
-            faults.append(
-                Fault(pattern, "names no results file", f"a folder must hold files ending in {suffixes}")
-            )
+            faults.append(_none_there(pattern))
     if not paths and not faults:
         faults.append(Fault("results", "no file was named", "give files, folders or patterns"))
     runs = []
@@ -174,6 +171,14 @@ def open_runs(
     if faults:
         raise InputError(faults=faults)
     return runs
+
+
+def _none_there(pattern: str) -> Fault:
+    """Of a pattern that names no results file."""
+    if Path(pattern).exists() or glob.has_magic(pattern):
+        suffixes = " or ".join(SUFFIXES)
+        return Fault(pattern, "names no results file", f"a folder must hold files ending in {suffixes}")
+    return Fault(pattern, "no such file", "give the path of a results file, a folder of them or a pattern")
 
 
 def _expand(pattern: str) -> list[Path]:

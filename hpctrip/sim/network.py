@@ -10,6 +10,9 @@ from pydantic import Field, model_validator
 from hpctrip.base.component import Component
 from hpctrip.base.units import GB, MILE_M, BitsPerSecond, Bytes, Metres
 
+SMALL_UPDATE_BYTES = 1000
+"""Less than this is probably a number of gigabytes without its unit."""
+
 
 class Network(Component):
     """WAN constants. L_i = d_i / v + M / B_i (Eq. 3); the cohort's communication time is the largest L_i (Eq. 4)."""
@@ -44,6 +47,15 @@ class Network(Component):
                 f"near_bandwidth_bps = {self.near_bandwidth_bps:g}"
             )
         return self
+
+    def doubts(self) -> list[str]:
+        """What is probably not meant."""
+        given = self.update_bytes
+        if given == "auto" or not 0 < given < SMALL_UPDATE_BYTES:
+            return []
+        return [
+            f'network.update_bytes = {given:g} is in bytes: write "{given:g} GB" where gigabytes are meant'
+        ]
 
     def bandwidth_bps(self, distance_m: np.ndarray) -> np.ndarray:
         """B_i, [N] bit/s, by the bandwidth law."""

@@ -1,4 +1,4 @@
-"""One file of a power trace, in the layout of Google's PowerData2019 (traces/SOURCES.md): read, checked, written."""
+"""One file of a power trace, in the layout of Google's PowerData2019: read, checked, written."""
 
 from __future__ import annotations
 
@@ -15,6 +15,11 @@ from hpctrip.base.csv import Table, read_table
 from hpctrip.base.errors import InputError
 from hpctrip.base.output import replace_file
 
+ORIGIN = (
+    'Google\'s PowerData2019 is at "gs://powerdata_2019/cell*.csv.gz" (gsutil -m cp); files of your own need the '
+    "columns time, cell, pdu and production_power_util"
+)
+"""Where traces come from; hpctrip itself brings none as files."""
 COLUMNS = {
     "production": ("production_power_util", "bad_production_power_data"),
     "measured": ("measured_power_util", "bad_measurement_data"),
@@ -48,7 +53,7 @@ def read_trace_file(path: Path, column: str, flags: Flags) -> TraceFile:
     time_name = "datetime" if "datetime" in table.columns and "time" not in table.columns else "time"
     _require(table, [time_name, "cell", "pdu", util_name])
     if len(table.lines) == 0:
-        raise InputError(str(path), "no rows", "the file is cut short; get it again (traces/SOURCES.md)")
+        raise InputError(str(path), "no rows", f"the file is cut short; get it again: {ORIGIN}")
 
     util = table.numbers(util_name, may_lack=True)
     bad = np.zeros(len(util), dtype=bool)

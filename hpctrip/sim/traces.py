@@ -1,4 +1,4 @@
-"""Power traces: joins files of PowerData2019 (traces/SOURCES.md) into one table of utilisation.
+"""Power traces: joins files of PowerData2019 into one table of utilisation.
 
 Shapes: D power domains, T steps.
 """
@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from hpctrip.base.errors import InputError
-from hpctrip.sim.trace_file import COLUMNS, Flags, read_trace_file
+from hpctrip.sim.trace_file import COLUMNS, ORIGIN, Flags, read_trace_file
 
 _logger = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ def trace_files(path: str | Path) -> list[Path]:
         found = [Path(path)] if Path(path).exists() else []
         missing = "no such file or folder"
     if not found:
-        raise InputError(str(path), missing, "traces/SOURCES.md says where to get or how to generate traces")
+        raise InputError(str(path), missing, ORIGIN)
     return sorted(found)
 
 

@@ -216,6 +216,10 @@ class _Reader:
         return settings, tuple(sources), identity(given_keys | besides)
 
 
+_FAULTS_SAID = 5
+"""Of a grid's faults these are told one by one: those of many values are mostly alike."""
+
+
 @dataclass
 class _Faults:
     """What is wrong with a grid: each fault once, at the first run that has it."""
@@ -241,9 +245,13 @@ class _Faults:
     def report(self) -> None:
         """Raise InputError if there is anything."""
         if self._found:
-            raise InputError(faults=[self._said(fault, names) for fault, names in self._found.items()])
+            said = [self._said(fault, names) for fault, names in list(self._found.items())[:_FAULTS_SAID]]
+            if left := len(self._found) - len(said):
+                said.append(Fault(self.place or "the sweep", f"{left:,} more faults"))
+            raise InputError(faults=said)
 
     def _said(self, fault: Fault, names: Sequence[str]) -> Fault:
         others = f" and {len(names) - 1:,} more" if len(names) > 1 else ""
-        place = ": ".join(filter(None, (self.place, f"{names[0]}{others}", fault.place)))
+        is_named = fault.place in names[0].split(", ")  # the run is called by the value that is wrong
+        place = ": ".join(filter(None, (self.place, f"{names[0]}{others}", "" if is_named else fault.place)))
         return Fault(place, fault.problem, fault.way_out)

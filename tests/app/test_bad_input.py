@@ -29,7 +29,11 @@ VALUES = {
         ["workload.glyphs.nose=0.1"],
         ["workload.glyphs.nose: unknown key", "did you mean 'noise'?"],
     ),
-    "a key of another policy": (["policy.kind=all", "policy.k=3"], ["policy.k: unknown key"]),
+    "a key of another policy": (
+        ["policy.kind=all", "policy.k=3"],
+        ["policy.k: unknown key; kinds with it: fedzero,"],
+    ),
+    "a key without its table": (["lr=0.3"], ["lr: unknown key; did you mean 'train.lr' or 'server.lr'?"]),
     "a misspelt policy": (
         ["policy.kind=powertrp"],
         ["policy.kind = 'powertrp': unknown policy", "did you mean 'powertrip'?"],
@@ -378,7 +382,7 @@ FILES = {
     ),
     "no such trace": (
         lambda folder: o("power.kind=trace", "power.path=nowhere"),
-        ["nowhere: no such file or folder", "traces/SOURCES.md"],
+        ["nowhere: no such file or folder", "gs://powerdata_2019"],
     ),
     "an empty trace": (trace(""), ["cella_pdu1.csv: the file is empty"]),
     "a trace without rows": (

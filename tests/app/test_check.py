@@ -69,3 +69,17 @@ def test_what_is_printed_is_an_input_that_means_the_same(hpctrip, tmp_path):
     (tmp_path / "again.toml").write_text(printed)
     assert tomllib.loads(printed)["policy"]["k"] == 7
     assert hpctrip("check", tmp_path / "again.toml").out == printed
+
+
+def test_an_update_of_a_few_bytes_is_doubted_by_check_plan_and_run_alike(hpctrip, tiny, tmp_path):
+    """The unit was forgotten: 1.5 GB were meant."""
+    given = [tiny, "-o", "network.update_bytes=1.5", "-o", "stop.max_rounds=1"]
+    doubt = 'network.update_bytes = 1.5 is in bytes: write "1.5 GB" where gigabytes are meant'
+    checked = hpctrip("check", *given)
+    assert checked.code == 0 and checked.err == f"warning: {doubt}\n"
+    assert tomllib.loads(checked.out)["network"]["update_bytes"] == 1.5
+    said = hpctrip("run", *given, "--out", tmp_path / "run.h5").out
+    assert f"warning: {doubt}" in said and "updates of 1.5 B on the simulated WAN" in said
+    planned = " ".join(hpctrip("plan", *given, "--rounds", "1").out.split())
+    assert f"! {doubt}" in planned
+    assert hpctrip("check", tiny).err == ""

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import h5py
 import pandas as pd
@@ -125,7 +126,7 @@ def test_show_is_one_screen(hpctrip, run_file):
 def test_show_status_is_one_word_a_file(hpctrip, run_file):
     assert hpctrip("show", "--status", run_file, run_file.parent).out == "finished\n"
     ended = hpctrip("show", "--status", "nowhere.h5")
-    assert ended.code == 2 and "nowhere.h5: names no results file" in ended.err
+    assert ended.code == 2 and "nowhere.h5: no such file" in ended.err
 
 
 def test_export_writes_the_tables(hpctrip, run_file, tmp_path):
@@ -195,6 +196,21 @@ def test_a_file_named_nearly_like_a_command_is_still_a_file(hpctrip, tmp_path, m
     (tmp_path / "chek").write_bytes(tiny.read_bytes())
     ended = hpctrip("chek", "-o", "stop.max_rounds=1", "--out", "run.h5")
     assert ended.code == 0, ended.err
+
+
+def test_the_tutorials_line_for_completion_gives_the_shell_a_script():
+    tutorial = Path(__file__).parents[2].joinpath("docs/tutorial.md").read_text()
+    variable, value = re.search(r'`eval "\$\((\w+)=(\w+) hpctrip\)"`', tutorial).groups()
+    main = "import sys; sys.argv = ['hpctrip']; from hpctrip.__main__ import main; main()"
+    said = subprocess.run(
+        [sys.executable, "-c", main], env={**os.environ, variable: value}, capture_output=True, text=True
+    )
+    assert "complete -o nosort -F _hpctrip_completion hpctrip" in said.stdout, said
+
+
+def test_a_command_behind_its_file_is_told_that_commands_come_first(hpctrip, tiny):
+    ended = hpctrip(tiny, "check")
+    assert ended.code == 2 and "check is a command, and commands come first: hpctrip check ..." in ended.err
 
 
 @pytest.mark.parametrize(

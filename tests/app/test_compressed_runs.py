@@ -177,5 +177,5 @@ def test_replay_recomputes_the_clock_of_compressed_updates(trained, hpctrip):
 def test_what_is_announced_is_what_travels(hpctrip, tiny, tmp_path):
     lines = ["-o", "compression.kind=half", "-o", "stop.max_rounds=1"]
     said = hpctrip("run", tiny, *lines, "--out", tmp_path / "run.h5").out
-    assert "updates of 0.75 GB (half: 50.00% of 1.5 GB) on the simulated WAN" in said
-    assert "updates of 0.75 GB (half: 50.00% of 1.5 GB)" in hpctrip("plan", tiny, *lines).out
+    assert "updates of 750 MB (half: 50.00% of 1.5 GB) on the simulated WAN" in said
+    assert "updates of 750 MB (half: 50.00% of 1.5 GB)" in hpctrip("plan", tiny, *lines).out

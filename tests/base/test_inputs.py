@@ -42,6 +42,27 @@ class Pen(Component):
     """Its width."""
 
 
+FRAMES = Registry("frame")
+
+
+@FRAMES.add
+class Bare(Component):
+    """No more than a line."""
+
+    kind = "bare"
+    width_m: Metres = Field(1e-2, gt=0)
+    """How wide."""
+
+
+@FRAMES.add
+class Box(Component):
+    """Around all of it."""
+
+    kind = "box"
+    depth_m: Metres = Field(1e-2, gt=0)
+    """How deep."""
+
+
 class Drawing(Component):
     """A root that is no experiment."""
 
@@ -51,6 +72,7 @@ class Drawing(Component):
     """How many."""
     shape: SHAPES.field() = Field(default_factory=dict, validate_default=True)
     pen: Pen = Pen()
+    frames: FRAMES.named_fields() = {}
 
 
 def read(paths=(), overrides=()):
@@ -201,8 +223,40 @@ def test_all_faults_are_in_one_report_each_at_its_place():
         "shape.radius_m",
         "pen.colour = 3",
     }
-    assert "titel: unknown key; did you mean 'title'? known: copies, pen, shape, title" in str(caught.value)
+    assert "titel: unknown key; did you mean 'title'? known: copies, frames, pen, shape, title" in str(
+        caught.value
+    )
     assert len(str(caught.value).splitlines()) == 5
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("radius_m=2.0", "radius_m: unknown key; did you mean 'shape.radius_m'?"),
+        ("corners=5", "corners: unknown key; did you mean 'shape.corners'?"),
+        ("width_m=2.0", "width_m: unknown key; did you mean 'pen.width_m' or 'frames.NAME.width_m'?"),
+        ("colur=red", "colur: unknown key; did you mean 'pen.colour'? known: copies, frames, pen,"),
+        ("shape.colour=red", "shape.colour: unknown key; did you mean 'pen.colour'?"),
+        ("shape.corners=5", "shape.corners: unknown key; kinds with it: polygon; known here: kind, radius_m"),
+        (
+            "frames.thick.depth_m=1",
+            "frames.thick.depth_m: unknown key; kinds with it: box; known here: kind,",
+        ),
+        ("pen.colur=red", "pen.colur: unknown key; did you mean 'colour'? known: colour, width_m"),
+        ("pen.nib=1", "pen.nib: unknown key; known: colour, width_m"),
+    ],
+)
+def test_a_key_of_another_table_or_kind_is_named_with_its_place(line, said, files):
+    frames = 'frames.thick.kind = "bare"\n'
+    for paths, lines in ((files(frames), [line]), (files(f"{_as_toml(line)}\n{frames}"), [])):
+        with pytest.raises(InputError, match=rf"^{re.escape(said)}"):
+            validate(read(paths, lines), Drawing)
+
+
+def _as_toml(line):
+    """A line of `-o` as it stands in a file."""
+    key, _, value = line.partition("=")
+    return f"{key} = {value}" if value[0].isdigit() else f'{key} = "{value}"'
 
 
 def test_an_unknown_kind_is_named_with_its_sort():
@@ -225,6 +279,7 @@ def test_what_is_in_force_is_every_key_and_an_input_again():
         "copies": 1,
         "shape": {"kind": "polygon", "corners": 3},
         "pen": {"colour": "black", "width_m": 2000.0},
+        "frames": {},
     }
     assert validate(tables, Drawing) == drawing
 

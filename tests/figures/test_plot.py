@@ -46,7 +46,11 @@ def test_any_beginning_that_is_no_other_figures_will_do(make_run, tmp_path):
     assert ended.exit_code == 0, ended.output
     assert out.exists() and len(pd.read_csv(tmp_path / "picture.csv")) == 3
     ended = CliRunner().invoke(cli, ["plot", "fig0", make_run("b")])
-    assert ended.exit_code == 2 and "no figure 'fig0'; known: cluster_equal_energy, " in ended.output
+    assert ended.exit_code == 2 and "no figure 'fig0'; several begin so: fig02_power_utilis" in ended.output
+    ended = CliRunner().invoke(cli, ["plot", "fig9", make_run("b")])
+    assert ended.exit_code == 2 and "no figure 'fig9'; did you mean 'fig09_policies'?" in ended.output
+    ended = CliRunner().invoke(cli, ["plot", "zzz", make_run("b")])
+    assert ended.exit_code == 2 and "no figure 'zzz'; known: cluster_equal_energy, " in ended.output
     ended = CliRunner().invoke(cli, ["plot", "curvs", "x.h5"])
     assert ended.exit_code == 2 and "did you mean 'curves'?" in ended.output
 
@@ -173,7 +177,7 @@ def test_numbers_are_never_written_over_what_they_were_read_from(tmp_path, capsy
             "fig02_power_utilisation.py: nowhere: no such file or folder",
         ),
         ("fig03_power_over_time", ["nowhere"], "fig03_power_over_time.py: nowhere: no such file or folder"),
-        ("fig05_network", ["nowhere.h5"], "nowhere.h5: names no results file"),
+        ("fig05_network", ["nowhere.h5"], "nowhere.h5: no such file"),
         ("fig05_network", ["{run}", "{other}"], "2 runs, each with sites of its own; name one run"),
         ("fig08_static_sweep", ["{run}"], "of policy static with a fixed k; name its --policy"),
         (

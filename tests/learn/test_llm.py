@@ -286,7 +286,7 @@ def test_without_the_extra_one_line_says_how_to_install_it(monkeypatch, hpctrip,
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     ended = hpctrip("-o", "workload.kind=llm", "-o", "partition.kind=natural", "--out", tmp_path / "run.h5")
     assert ended.code == 2 and len(ended.err.splitlines()) == len(ended.report) == 1
-    assert ended.report[0].endswith("pip install -c constraints.txt -e '.[llm]'")
+    assert ended.report[0].endswith("pip install -e '.[llm]'")
     assert "transformers and peft not installed" in ended.err
     assert not list(tmp_path.iterdir())
 

@@ -46,12 +46,15 @@ def test_files_folders_and_patterns_name_runs_once_each(run_file, tmp_path):
 
 def test_one_report_names_every_file_that_cannot_be_read(run_file, tmp_path):
     (tmp_path / "text.h5").write_text("not HDF5")
+    (tmp_path / "empty").mkdir()
     with pytest.raises(InputError) as caught:
-        open_runs([run_file, tmp_path / "text.h5", tmp_path / "none*.h5"])
+        open_runs([run_file, *(tmp_path / name for name in ("text.h5", "none*.h5", "empty", "nope.h5"))])
     report = str(caught.value).splitlines()
-    assert len(report) == 2
-    assert "none*.h5: names no results file" in report[0]
-    assert "text.h5: is not an HDF5 file" in report[1]
+    assert len(report) == 4
+    for line in report[:2]:
+        assert "names no results file; a folder must hold files ending in" in line
+    assert "nope.h5: no such file" in report[2]
+    assert "text.h5: is not an HDF5 file" in report[3]
 
 
 def test_no_pattern_at_all_is_reported():

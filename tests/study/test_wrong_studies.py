@@ -52,7 +52,7 @@ HEAD = 'name = "x"\ninputs = ["base.toml"]\n'
         ),
         (
             HEAD + AXIS.replace("3]", "300]"),
-            ["policy.k = 300, seed 0: policy.k = 300: there are only 6 sites"],
+            ["study.toml: policy.k = 300, seed 0: there are only 6 sites"],
         ),
         (HEAD + VARIANTS % "lr = 3", ["study.toml: b, seed 0: lr: unknown key"]),
         (HEAD + VARIANTS % "label = 'a'", ["not valid TOML"]),
@@ -86,6 +86,14 @@ def test_a_wrong_grid_is_told_before_anything_is_trained(text, fragments, wrong,
 def test_all_faults_of_a_grid_are_one_report(wrong):
     text = HEAD + AXIS.replace("3]", "'three', 300]")
     wrong(text).check_refused(["policy.k = three, seed 0", "policy.k = 300, seed 0"], lines=2)
+
+
+def test_of_many_faults_the_first_few_are_told_and_the_number_of_the_others(wrong):
+    values = ", ".join(str(300 + n) for n in range(40))
+    ended = wrong(HEAD + AXIS.replace("2, 3]", f"{values}]"))
+    assert ended.code == 2 and len(ended.report) == 6
+    assert "study.toml: policy.k = 304, seed 0: there are only 6 sites" in ended.report[4]
+    assert ended.report[5].endswith("study.toml: 35 more faults")
 
 
 @pytest.mark.parametrize(

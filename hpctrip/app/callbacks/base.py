@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -10,7 +9,6 @@ from typing import Any, ClassVar
 
 from hpctrip.app.rank_totals import RankTotals
 from hpctrip.base.component import Component, Registry
-from hpctrip.base.errors import InputError
 from hpctrip.sim.rounds import RoundRow
 
 _TABLES = ("cohort", "candidates")
@@ -104,14 +102,3 @@ CALLBACKS = Registry("callback")
 def scalars(row: RoundRow) -> dict[str, int | float]:
     """The numbers of a round, {column: value} as in the table /rounds of the results file."""
     return {field.name: getattr(row, field.name) for field in fields(row) if field.name not in _TABLES}
-
-
-def require(kind: str, extra: str, *packages: str) -> None:
-    """Raise InputError where one of the packages of this extra is not installed."""
-    missing = [name for name in packages if importlib.util.find_spec(name) is None]
-    if missing:
-        raise InputError(
-            f'callbacks: kind = "{kind}"',
-            f"{' and '.join(missing)} not installed",
-            f"pip install -c constraints.txt -e '.[{extra}]'",
-        )

@@ -12,7 +12,8 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator
 
-from hpctrip.app.callbacks.base import CALLBACKS, Callback, RunFacts, require, scalars
+from hpctrip.app.callbacks.base import CALLBACKS, Callback, RunFacts, scalars
+from hpctrip.base.extras import require
 from hpctrip.base.identity import flat, identity
 from hpctrip.sim.rounds import RoundRow
 
@@ -59,7 +60,8 @@ class Mlflow(Callback):
 
     def check(self) -> None:
         """The packages, those of the database beside the results included."""
-        require(self.kind, "mlflow", "mlflow", *(() if self._store() else ("sqlalchemy", "alembic")))
+        database = () if self._store() else ("sqlalchemy", "alembic")
+        require('callbacks: kind = "mlflow"', "mlflow", "mlflow", *database)
 
     def start(self, run: RunFacts) -> None:
         """Find the run of an earlier start, or make one; log the rounds that it lacks."""

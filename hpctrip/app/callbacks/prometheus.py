@@ -11,8 +11,9 @@ from typing import Any, ClassVar
 import numpy as np
 from pydantic import Field
 
-from hpctrip.app.callbacks.base import CALLBACKS, Callback, RunFacts, require
+from hpctrip.app.callbacks.base import CALLBACKS, Callback, RunFacts
 from hpctrip.app.rank_totals import RankTotals
+from hpctrip.base.extras import require
 from hpctrip.base.files import PathName
 from hpctrip.base.output import refuse_other, remove_leftovers, replace_file
 from hpctrip.device.meter import PHASES
@@ -47,7 +48,7 @@ class Prometheus(Callback):
 
     def check(self) -> None:
         """The package."""
-        require(self.kind, "metrics", "prometheus_client")
+        require('callbacks: kind = "prometheus"', "metrics", "prometheus_client")
 
     def start(self, run: RunFacts) -> None:
         """The counters as they stand: those of the run go on where an earlier start has ended."""

@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from hpctrip.app.callbacks.base import CALLBACKS, Callback, RunFacts, require, scalars
+from hpctrip.app.callbacks.base import CALLBACKS, Callback, RunFacts, scalars
+from hpctrip.base.extras import require
 from hpctrip.base.files import PathName
 from hpctrip.sim.rounds import RoundRow
 
@@ -32,7 +33,7 @@ class TensorBoard(Callback):
 
     def check(self) -> None:
         """The package."""
-        require(self.kind, "tensorboard", "tensorboard")
+        require('callbacks: kind = "tensorboard"', "tensorboard", "tensorboard")
 
     def start(self, run: RunFacts) -> None:
         """Write the rounds so far. TensorBoard drops whatever an earlier start has left in the folder (purge_step)."""

@@ -9,9 +9,6 @@ from hpctrip.app.forecast.rounds import PlannedRound
 from hpctrip.app.idle import idle_hosts
 from hpctrip.sim.timing import Timing
 
-SMALL_UPDATE_BYTES = 1000
-"""Less than this is probably a number of gigabytes without its unit."""
-
 
 def warnings(aggregator: Aggregator, rounds: list[PlannedRound]) -> list[str]:
     """What is probably not meant, or worth knowing before the results are read."""
@@ -47,11 +44,7 @@ def warnings(aggregator: Aggregator, rounds: list[PlannedRound]) -> list[str]:
     seen = sum(batch.stop - batch.start for batch in host.eval_batches)
     if seen < 1000:
         found.append(f"accuracy is read on {seen} samples: its steps are {1 / seen:.2g}, its noise more")
-    given = e.network.update_bytes
-    if given != "auto" and 0 < given < SMALL_UPDATE_BYTES:
-        found.append(
-            f'network.update_bytes = {given:g} is in bytes: write "1.5 GB" where gigabytes are meant'
-        )
+    found += e.network.doubts()
     if e.timing.compute == "measured":
         found.append('timing.compute = "measured": the simulated time depends on the machine')
     elif e.timing.seconds_per_sample == Timing().seconds_per_sample:

@@ -16,6 +16,7 @@ import torch
 from pydantic import Field, model_validator
 
 from hpctrip.base.errors import InputError
+from hpctrip.base.extras import require
 from hpctrip.base.files import PathName
 from hpctrip.base.sources import Reads
 from hpctrip.learn.data import cached
@@ -26,8 +27,6 @@ from hpctrip.learn.models.lora import Lora
 from hpctrip.learn.params import digest
 from hpctrip.learn.task import Dataset, Task
 from hpctrip.learn.workloads.base import WORKLOADS, Workload
-
-INSTALL = "pip install -c constraints.txt -e '.[llm]'"
 
 
 def _all_texts(data: str) -> list[Path]:
@@ -186,9 +185,7 @@ class Llm(Workload):
 
 def _require(adapter: str) -> None:
     """Raise InputError, with the way out, where what training with this adapter needs is not installed."""
-    missing = [name for name in ("transformers", "peft") if importlib.util.find_spec(name) is None]
-    if missing:
-        raise InputError('workload.kind = "llm"', f"{' and '.join(missing)} not installed", INSTALL)
+    require('workload.kind = "llm"', "llm", "transformers", "peft")
     if adapter == "qlora":
         place, way_out = 'workload.adapter = "qlora"', 'or use adapter = "lora"'
         if not torch.cuda.is_available():

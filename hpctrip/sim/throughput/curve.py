@@ -26,7 +26,8 @@ class Curve(OperatingPoints):
     """GPUs at the operating points of a table: a row for each with `watts`, drawn on average, and
     `samples_per_second`, in any unit of work; other columns (`clock_mhz`, `cap_watts`) are for people.
 
-    The tables that come with hpctrip are means over the workloads that were measured (traces/SOURCES.md).
+    The tables that come with hpctrip are means over the workloads that were measured (traces/SOURCES.md of the source
+    tree).
     """
 
     kind = "curve"
