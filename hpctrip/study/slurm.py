@@ -69,7 +69,7 @@ def run_task(number: int, read: Callable[[], list[Study]]) -> None:
         entry = entries[number]
         found.append((studies, entry))
         runs = studies[0].ledger.runs
-        runs.failure(entry.identity).unlink(missing_ok=True)
+        runs.forget_failure(entry.identity)
         print(f"run {number} of {len(entries)}: {entry.name}", flush=True)
         given = resolve(runs.tables(entry), entry.given.extensions)
         return start_or_go_on(given, str(runs.results(entry.identity)))

@@ -57,7 +57,7 @@ def reference(ctx: click.Context, folder: str, overwrite: bool) -> None:
         click.echo(path)
 
 
-@click.command()
+@click.command(cls=Reader)
 @click.argument("data", type=click.Choice(["emnist", "shakespeare", "speech"]))
 @click.argument("folder", type=FILE, metavar="FOLDER")
 def fetch(data: str, folder: str) -> None:
