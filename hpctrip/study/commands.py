@@ -143,7 +143,8 @@ def _submit(path: str, studies: list[Study], todo: list[Line], asked: dict[str, 
     words = [path, "--out", asked["out"], *_asked(asked).words]
     job = submit(studies, todo, asked["at_once"], words, **{name: asked[name] for name in SITE})
     click.echo(f"job {job}: {len(todo)} runs as tasks of an array")
-    click.echo(f"table and figures, once it is over: python -m hpctrip study {shlex.join(words)}")
+    line = f"table and figures, once it is over: python -m hpctrip study {shlex.join(words)}"
+    click.echo(printable(line, 4000))
 
 
 def _again() -> str:

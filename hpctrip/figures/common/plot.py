@@ -6,8 +6,9 @@ import functools
 import inspect
 import io
 import sys
+import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,10 @@ from PIL import Image
 
 from hpctrip.base.errors import HpctripError, InputError
 from hpctrip.base.output import check_suffix, check_writable, refuse_inputs, replace_file
+from hpctrip.base.text import printable
 from hpctrip.figures.common.sources import Source
 from hpctrip.figures.common.style import LOOK
+from hpctrip.record.results_file import ResultsFile
 
 SUFFIXES = (".png", ".pdf", ".svg")
 """Pictures that can be written."""
@@ -39,7 +42,10 @@ class Drawing:
     def image(self, form: str = "png") -> bytes:
         """The picture as a file of this form: png, pdf or svg."""
         data = io.BytesIO()
-        with matplotlib.rc_context(LOOK):
+        with matplotlib.rc_context(LOOK), warnings.catch_warnings():
+            warnings.filterwarnings(
+                "ignore", "Glyph .* missing from"
+            )  # a box stands for a letter of no font here
             self.picture.savefig(data, format=form)
         return _of_few_colours(data) if form == "png" else data.getvalue()
 
@@ -68,9 +74,11 @@ class Plot:
     options: tuple[click.Option, ...]
 
     def __call__(self, subject: Any, **options: Any) -> Drawing:
-        """Draw it. Raises InputError where it cannot be drawn of that."""
+        """Draw it. Raises InputError where it cannot be drawn of that. Every subject and every line passes here, and
+        what a file says is escaped: for the picture before it is drawn, for the terminal after."""
         with matplotlib.rc_context(LOOK):
-            return self.draw(subject, **options)
+            drawing = self.draw(_legible(subject), **options)
+        return replace(drawing, lines=[printable(line, 1000) for line in drawing.lines])
 
     @property
     def name(self) -> str:
@@ -107,8 +115,8 @@ class Plot:
                 check_writable(file, overwrite=True)
             replace_file(path, drawing.image(path.suffix[1:]))
             replace_file(numbers, drawing.table.to_csv(index=False, lineterminator="\n").encode())
-            click.echo(f"picture: {path}")
-            click.echo(f"numbers: {numbers}")
+            click.echo(printable(f"picture: {path}", 1000))
+            click.echo(printable(f"numbers: {numbers}", 1000))
 
     def main(self, argv: Sequence[str] | None = None) -> int:
         """It as a script: the exit code. What is wrong is one line on stderr."""
@@ -123,8 +131,15 @@ class Plot:
             return 130
         else:
             return 0
-        click.echo(f"{program}: {said}", err=True)
+        click.echo(printable(f"{program}: {said}", 4000), err=True)
         return code
+
+
+def _legible(subject: Any) -> Any:
+    """Runs as they are shown; anything else as it is."""
+    if isinstance(subject, list | tuple):
+        return [_legible(part) for part in subject]
+    return subject.legible() if isinstance(subject, ResultsFile) else subject
 
 
 def figure(source: Source, *options: click.Option) -> Callable[[Callable[..., Drawing]], Plot]:

@@ -144,7 +144,7 @@ def csv_table(integers: Sequence[str], numbers: Sequence[str], may_lack: bool = 
             if name in integers
             else found.numbers(name, may_lack)
             if name in numbers
-            else texts
+            else [printable(text, 1000) for text in texts]
             for name, texts in found.columns.items()
         }
         return [Subject(pd.DataFrame(columns), [Path(table)])]

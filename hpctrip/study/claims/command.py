@@ -64,4 +64,4 @@ def claims(
     for line in page.lines:
         click.echo(printable(line, 1000))
     for file, _ in written:
-        click.echo(f"page: {file}")
+        click.echo(printable(f"page: {file}", 1000))
