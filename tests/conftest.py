@@ -33,7 +33,7 @@ settings.load_profile("hpctrip")
 
 
 def pytest_terminal_summary(terminalreporter):
-    """What became of all examples of tests/fuzz: a line a kind, with how many commands there were and how they ended."""
+    """What became of all examples of tests/fuzz: a line a kind: how many commands, and how they ended."""
     reports = [report for kind in ("passed", "failed") for report in terminalreporter.getreports(kind)]
     counts: dict[str, Counter] = {}
     for report in reports:
