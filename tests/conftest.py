@@ -33,7 +33,7 @@ settings.load_profile("hpctrip")
 
 
 def pytest_terminal_summary(terminalreporter):
-    """What became of all examples of tests/fuzz: how often each exit code."""
+    """What became of all examples of tests/fuzz: a line a kind: how many commands, and how they ended."""
     reports = [report for kind in ("passed", "failed") for report in terminalreporter.getreports(kind)]
     counts: dict[str, Counter] = {}
     for report in reports:
@@ -45,8 +45,8 @@ def pytest_terminal_summary(terminalreporter):
     terminalreporter.section("fuzzing")
     for test, codes in counts.items():
         told = ", ".join(f"exit {code}: {n}" for code, n in sorted(codes.items()))
-        terminalreporter.write_line(f"{test:16} {told}")
-    terminalreporter.write_line(f"{'all':16} {sum(map(Counter.total, counts.values()))} commands")
+        terminalreporter.write_line(f"{test:26} {codes.total():6} commands: {told}")
+    terminalreporter.write_line(f"{'all':26} {sum(map(Counter.total, counts.values())):6} commands")
 
 
 def overrides(*lines: str) -> list[str]:

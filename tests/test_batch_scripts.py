@@ -153,3 +153,12 @@ def test_all_scenarios_are_copied_and_one_is_printed(hpctrip, tmp_path):
 def test_what_is_not_there_is_one_line_with_the_way_out(command, fragments, hpctrip, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     hpctrip(*command).check_refused(fragments)
+
+
+@pytest.mark.parametrize("option", ["--account", "--setup", "--to"])
+def test_a_setting_is_one_line_of_the_script(option, hpctrip, tmp_path, monkeypatch):
+    """Else the rest of it would be lines of its own."""
+    monkeypatch.chdir(tmp_path)
+    ended = hpctrip("slurm", "requeue", option, "a\necho pwned")
+    ended.check_refused(["slurm requeue: ", "a\\necho pwned", "holds control characters"])
+    assert not list(tmp_path.iterdir())

@@ -43,6 +43,11 @@ def batch_script(name: str, path: str, options: Iterable[str], settings: Mapping
     files = shipped(SCRIPTS)
     if name not in scripts():
         raise InputError(f"slurm {name}", "no such script", unknown_name(name, scripts()))
+    options = list(options)
+    for value in (path, *options, *settings.values()):
+        if not value.isprintable():
+            problem = "holds control characters, and is to be a line of a script"
+            raise InputError(f"slurm {name}: {value}", problem, "leave them out")
     text = files[name].read_text(encoding="utf-8").replace(f"slurm/{name}.sh", path)
     for option in options:
         text = _with_option(text, option)

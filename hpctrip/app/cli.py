@@ -39,17 +39,22 @@ for command in (
 def main() -> None:
     """Entry point: every error that hpctrip or click reports is one clear text on rank 0 and an exit code."""
     try:
-        if code := cli(standalone_mode=False):  # click returns the code of an Exit
+        rank = launched_rank()
+        try:
+            code = cli(standalone_mode=False)  # click returns the code of an Exit
+        except click.ClickException as error:
+            if rank == 0:
+                error.message = printable(error.message, 1000)  # it quotes the command line
+                error.show()
+            code = error.exit_code
+        except click.Abort as end:
+            if isinstance(
+                end.__cause__, EOFError
+            ):  # click takes it for the end of the terminal: it is a file's
+                raise end.__cause__ from None
+            code = 130
+        if code:
             sys.exit(code)
-    except click.ClickException as error:
-        if launched_rank() == 0:
-            error.message = printable(error.message, 1000)  # it quotes the command line
-            error.show()
-        sys.exit(error.exit_code)
-    except click.Abort as end:
-        if isinstance(end.__cause__, EOFError):  # click takes it for the end of the terminal: it is a file's
-            raise end.__cause__ from None
-        sys.exit(130)
     except HpctripError as error:
         for line in str(error).splitlines():
             print(f"hpctrip: {printable(line, 2000)}", file=sys.stderr)

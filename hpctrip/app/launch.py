@@ -83,7 +83,7 @@ def launch(
         path = begun[0].path if begun else None
         if finished:
             if path and not quiet:
-                print(f"{path} is finished already")
+                print(printable(f"{path} is finished already", 1000))
             return path
         with reading():
             if begun:

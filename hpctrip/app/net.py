@@ -1,13 +1,16 @@
 """The last net under whatever reads input: a mistake of hpctrip's own that a stranger's file brings to light is one
 line that names the file, and its traceback lies in a log.
 
-It covers the commands that only read, and the others up to the point where a run's parts are built. Whatever happens in
-a round is not input any more: it shows its traceback.
+It covers every command that trains nothing by itself (`Reader`; the runs of a study and of a calibration are made by
+other processes), and the others up to the point where a run's parts are built. Whatever happens in a round is not input
+any more: it shows its traceback.
 """
 
 from __future__ import annotations
 
 import os
+import shlex
+import sys
 import tempfile
 import traceback
 from collections.abc import Iterator
@@ -38,7 +41,7 @@ def reading() -> Iterator[None]:
 
 
 class Reader(click.Command):
-    """A command that only reads."""
+    """A command that trains nothing by itself."""
 
     def invoke(self, ctx: click.Context) -> Any:
         """Under the net."""
@@ -47,13 +50,13 @@ class Reader(click.Command):
 
 
 def _given() -> str:
-    """The files of the command line."""
+    """The files of the command line; where none is known as one, the whole line."""
     ctx = click.get_current_context(silent=True)
     names: list[str] = []
     for param in ctx.command.params if ctx else ():
         value = ctx.params.get(param.name) if isinstance(param.type, FileName) else None
         names += [value] if isinstance(value, str) else value or ()
-    return ", ".join(names) or "the input"
+    return ", ".join(names) or (shlex.join(sys.argv[1:]) if ctx else "the input")
 
 
 def _logged(error: Exception) -> str:

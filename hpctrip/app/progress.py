@@ -92,7 +92,7 @@ class Progress:
         if self.view:
             self.view.stop()
         rows, target = state.history.rows, self.stop.target_accuracy
-        self.console.print(
+        self.say(
             f"stopped: {state.stop_reason}, after {len(rows)} rounds, {state.clock_s / HOUR_S:.3f} h simulated"
         )
         if target is not None:

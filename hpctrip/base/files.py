@@ -67,6 +67,17 @@ def named_path(value: str, place: str) -> Path:
     return path
 
 
+def check_folder(path: str | Path) -> None:
+    """Raise InputError where something else than a folder has this path, or the path of a folder that it lies in. A
+    path at which nothing is yet is fine."""
+    path = Path(path)
+    for part in (path, *path.parents):
+        if os.path.lexists(part):
+            if not os.path.isdir(part):
+                raise InputError(str(part), "is no folder", "name a folder, or what is to become one")
+            return
+
+
 def read_file(path: str | Path, max_bytes: int, place: str = "", links: bool = True) -> bytes:
     """The bytes of a regular file. Raises InputError at `place` (else: the path) where it is none, holds more than
     `max_bytes` or cannot be read; without `links` also where it is a symbolic link, which would show another file."""

@@ -80,6 +80,14 @@ def _aside(path: Path) -> Path:
     return path.with_name(f"{path.name}.{secrets.token_hex(8)}.tmp")
 
 
+def remove_file(path: str | Path) -> None:
+    """Remove a file, if there is one. Raises InputError where it stays: a folder has its name, say."""
+    try:
+        Path(path).unlink(missing_ok=True)
+    except OSError as error:
+        raise unwritable(Path(path), error, "removed") from error
+
+
 def remove_leftovers(path: str | Path) -> None:
     """Remove what jobs that were killed while they wrote this file have left. Only for whoever alone may write it."""
     path = Path(os.path.realpath(path))
@@ -174,11 +182,11 @@ _WAYS_OUT = {
 }
 
 
-def unwritable(path: Path, error: OSError) -> HpctripError:
+def unwritable(path: Path, error: OSError, done: str = "written") -> HpctripError:
     """One clear line. A disk that fills up during the run is no fault of the input, anything else is."""
     fault = Fault(
         str(path),
-        f"cannot be written: {error.strerror}",
+        f"cannot be {done}: {error.strerror}",
         _WAYS_OUT.get(error.errno or 0, "choose another place"),
     )
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):

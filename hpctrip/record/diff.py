@@ -36,7 +36,8 @@ class Difference:
     def __str__(self) -> str:
         place = "" if self.where == "run" else f"{self.where}: "
         values = " | ".join(printable(self._shown(value), 200) for value in (self.a, self.b))
-        return f"{place}{self.what}{self.row and f' of {self.row}'}: {values}"
+        what = printable(f"{self.what}{self.row and f' of {self.row}'}", 200)  # a key of a stranger's input
+        return f"{place}{what}: {values}"
 
     def _shown(self, value: Any) -> str:
         if value is None:

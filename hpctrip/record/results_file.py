@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import h5py
 import numpy as np
@@ -20,6 +20,9 @@ from hpctrip.base.text import printable
 from hpctrip.record.frames import plain, text
 from hpctrip.record.schema import Attribute
 from hpctrip.record.stored_input import resolved_input
+
+MOST_SHOWN = 10_000
+"""Characters of one text: nobody reads on, and no picture has room."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,8 +54,12 @@ class ResultsFile:
 
     @property
     def status(self) -> str:
-        """running, finished, failed or interrupted; empty where the file does not say."""
-        return self.meta.get("status", "")
+        """running, finished, failed or interrupted; empty where the file does not say, escaped where it says else."""
+        return printable(self.meta.get("status", ""), 40)
+
+    def legible(self) -> Self:
+        """The same for whoever shows it: all texts of the attributes and the input are escaped."""
+        return replace(self, meta=_legible(self.meta), input=_legible(self.input))
 
     def setting(self, key: str, default: Any = None) -> Any:
         """The value of a dotted input key; the default where the input has no such key, or a table in its place."""
@@ -84,6 +91,14 @@ class ResultsFile:
                 elif (unit := frame.attrs["units"][name]) != about["unit"]:
                     faults.append(Fault(place, f"has the unit {unit!r}, not {about['unit']!r}"))
         return faults
+
+
+def _legible(value: Any) -> Any:
+    if isinstance(value, str):
+        return printable(value, MOST_SHOWN)
+    if isinstance(value, dict):
+        return {_legible(key): _legible(part) for key, part in value.items()}
+    return [_legible(part) for part in value] if isinstance(value, list) else value
 
 
 def _type(dtype: str) -> np.dtype | str:

@@ -12,6 +12,7 @@ import click
 from hpctrip.app.arguments import FILE, Speed, plugins_option
 from hpctrip.app.commands import inputs
 from hpctrip.app.commands.kit import SITE, a_site
+from hpctrip.app.net import reading
 from hpctrip.base.errors import InputError
 from hpctrip.base.text import printable
 from hpctrip.ranks.launched import launched_size
@@ -98,8 +99,9 @@ def study(path: str | None, **asked: Any) -> None:
 
         run_task(asked["task"], lambda: _read(path, asked))
     else:
-        _alone()
-        _study(path, asked)
+        with reading():  # the runs are made by other processes
+            _alone()
+            _study(path, asked)
 
 
 def _read(path: str, asked: dict[str, Any]) -> list[Study]:
@@ -141,7 +143,8 @@ def _submit(path: str, studies: list[Study], todo: list[Line], asked: dict[str, 
     words = [path, "--out", asked["out"], *_asked(asked).words]
     job = submit(studies, todo, asked["at_once"], words, **{name: asked[name] for name in SITE})
     click.echo(f"job {job}: {len(todo)} runs as tasks of an array")
-    click.echo(f"table and figures, once it is over: python -m hpctrip study {shlex.join(words)}")
+    line = f"table and figures, once it is over: python -m hpctrip study {shlex.join(words)}"
+    click.echo(printable(line, 4000))
 
 
 def _again() -> str:
@@ -170,7 +173,8 @@ def run(jobs: int | None, **given: Any) -> None:
     from hpctrip.study.studies import Asked, swept
 
     folder = given["out"] or RESULTS
-    sweep = swept(given["paths"], Asked(Path(folder), given["overrides"], given["plugins"]))
+    with reading():
+        sweep = swept(given["paths"], Asked(Path(folder), given["overrides"], given["plugins"]))
     if sweep is None:
         made(**given)
         return
@@ -178,7 +182,8 @@ def run(jobs: int | None, **given: Any) -> None:
         raise InputError(f"--out {folder}", "is one file, and a sweep makes several", "name a folder")
     if given["overwrite"]:
         raise InputError("--overwrite", "a sweep keeps each run by its input: there is nothing to overwrite")
-    make([sweep], None, jobs, 1, _again())
+    with reading():
+        make([sweep], None, jobs, 1, _again())
 
 
 run.params[1:1] = inputs.run.params

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from hpctrip.base.component import Component, unknown_name
 from hpctrip.base.files import PathName
+from hpctrip.base.text import shown
 
 Tables = dict[str, Any]
 MOST_RUNS = 10_000
@@ -106,7 +107,14 @@ class Picture(Component):
 
     @property
     def options(self) -> Tables:
-        """Its options, with _ for -."""
+        """Its options, with _ for -, as the command of the figure takes them."""
+        from hpctrip.figures import FIGURES
+
+        known = {option.name: option for option in FIGURES[self.name].options}
+        return {name: _taken(known[name], value) for name, value in self._given.items()}
+
+    @property
+    def _given(self) -> Tables:
         return {name.replace("-", "_"): value for name, value in (self.model_extra or {}).items()}
 
     @model_validator(mode="after")
@@ -119,14 +127,27 @@ class Picture(Component):
         if chosen.source.of_study is None:
             raise ValueError(f"{self.name} is drawn of {chosen.source.needs}, not of a study")
         known = {option.name: option for option in chosen.options}
-        for name, value in self.options.items():
+        for name, value in self._given.items():
             if name not in known:
                 raise ValueError(f"{self.name} has no option {name!r}; {unknown_name(name, known)}")
             try:
-                known[name].type.convert(value, None, None)
+                _taken(known[name], value)
             except click.BadParameter as error:
                 raise ValueError(f"{name}: {error.message}") from None
         return self
+
+
+def _taken(option: click.Parameter, value: Any) -> Any:
+    """The value of an option as if its command line held it. Raises click.BadParameter and ValueError."""
+    if getattr(option, "multiple", False) or option.nargs != 1:
+        return tuple(_one(option, part) for part in (value if isinstance(value, list) else [value]))
+    return _one(option, value)
+
+
+def _one(option: click.Parameter, value: Any) -> Any:
+    if not isinstance(value, str | int | float):
+        raise click.BadParameter(f"{shown(value)} is no text and no number")
+    return option.type.convert(str(value), None, None)
 
 
 class Readings(Component):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -17,12 +18,15 @@ from hpctrip.base.identity import chosen, flat, identity, neutral_keys, raised_r
 from hpctrip.base.inputs import Tables, deep, nested, resolved
 from hpctrip.base.plugins import Extensions
 from hpctrip.base.sources import PLUGINS, Source
+from hpctrip.base.text import shown as shown_value
 from hpctrip.study.file import MOST_RUNS, Axis, StudyFile
 
 RULES = 1
 """Raised where every input comes to mean other numbers: all runs of before are then stale. Where only those of one
 component do, its own `rules` are raised. A key that is added needs neither, where its default means what was done
 before."""
+MOST_CELLS = 10 * MOST_RUNS
+"""Combinations of the first axes: those to come may leave out most of them."""
 
 
 @dataclass(frozen=True)
@@ -86,9 +90,7 @@ def entries(
     axes = [list(_choices(axis, small)) for axis in file.axis]
     chosen = file.small.seeds if small and file.small.seeds else file.seeds
     seeds: list[Tables] = [{}] if chosen is None else [{"seed": seed} for seed in chosen]
-    cells = [cell for cell in itertools.product(*axes) if _together(cell, axes)]
-    if len(cells) * len(seeds) > MOST_RUNS:
-        raise InputError(place, f"is a grid of {len(cells) * len(seeds):,} runs, {MOST_RUNS:,} are the most")
+    cells = _cells(axes, len(seeds), place)
     above = [file.small.tables] if small else []
     reader, faults, found = _Reader(folder, tuple(overrides), tuple(plugins)), _Faults(place), []
     for cell in cells:
@@ -134,14 +136,39 @@ def _choices(axis: Axis, small: bool) -> Iterator[_Choice]:
         yield _Choice(axis.title, f"{axis.title} = {shown(value)}", (), table, False)
 
 
-def _together(cell: Sequence[_Choice], axes: Sequence[Sequence[_Choice]]) -> bool:
-    """Whether these choices, one of every axis, are combined: none leaves out another."""
+def _cells(axes: Sequence[Sequence[_Choice]], num_seeds: int, place: str) -> list[tuple[_Choice, ...]]:
+    """Every combination of choices, one of each axis, of which none leaves out another. They grow axis by axis: what is
+    left out is not continued. Raises InputError as soon as there are too many of them."""
+    labels = [{choice.label for choice in axis} for axis in axes]
+    cells: list[tuple[_Choice, ...]] = [()]
+    for axis, own in zip(axes, labels, strict=True):
+        grown = ((*cell, choice) for cell in cells for choice in axis if _fits(choice, own, cell, labels))
+        cells = list(itertools.islice(grown, MOST_CELLS + 1))
+        if len(cells) > MOST_CELLS:
+            break
+    if len(cells) > MOST_CELLS or len(cells) * num_seeds > MOST_RUNS:
+        number = math.prod(map(len, axes)) * num_seeds
+        some_left_out = any(choice.among for axis in axes for choice in axis)
+        raise InputError(
+            place or "the sweep",
+            f"is a grid of {shown_value(number)} runs{' less what `among` leaves out' if some_left_out else ''}, "
+            f"{MOST_RUNS:,} are the most",
+            "give fewer values or seeds, or several studies",
+        )
+    return cells
+
+
+def _fits(choice: _Choice, own: set[str], cell: Sequence[_Choice], labels: Sequence[set[str]]) -> bool:
+    """Whether a choice of the axis with the labels `own` is combined with those of the axes before."""
     return all(
-        other.label in choice.among
-        for choice in cell
-        for other, axis in zip(cell, axes, strict=True)
-        if other is not choice and any(one.label in choice.among for one in axis)
+        _goes_with(choice, other, others) and _goes_with(other, choice, own)
+        for other, others in zip(cell, labels, strict=False)
     )
+
+
+def _goes_with(choice: _Choice, other: _Choice, labels: set[str]) -> bool:
+    """Whether a choice takes this one of an axis: it does where it names it, or none of that axis."""
+    return not choice.among or other.label in choice.among or labels.isdisjoint(choice.among)
 
 
 def shown(value: Any) -> str:

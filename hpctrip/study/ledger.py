@@ -7,7 +7,8 @@ identity a run of this name was finished before, which says that what is there i
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,8 @@ import pandas as pd
 
 from hpctrip.base.csv import read_table
 from hpctrip.base.errors import InputError
-from hpctrip.base.output import replace_file
+from hpctrip.base.files import check_folder
+from hpctrip.base.output import replace_file, unwritable
 from hpctrip.record.csv import csv_bytes
 from hpctrip.record.reader import Run
 from hpctrip.study.file import COLUMNS, LAST_COLUMNS
@@ -84,9 +86,18 @@ class Ledger:
             replace_file(curves_beside(self.path), curves(done))
         return lines
 
-    def _lock(self) -> filelock.BaseFileLock:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        return filelock.FileLock(f"{self.path}.lock")
+    @contextmanager
+    def _lock(self) -> Iterator[None]:
+        path = Path(f"{self.path}.lock")
+        lock = filelock.FileLock(path)
+        check_folder(self.folder)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            held = lock.acquire()
+        except OSError as error:
+            raise unwritable(path, error) from error
+        with held:
+            yield
 
     def _write(self) -> list[Line]:
         self._earlier |= _earlier(self.path)  # another process may have finished some

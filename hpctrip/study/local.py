@@ -101,7 +101,7 @@ class Crew:
                 self._give(idle or self._hire(), entry)
 
     def _give(self, one: Worker, entry: Entry) -> None:
-        self.runs.failure(entry.identity).unlink(missing_ok=True)
+        self.runs.forget_failure(entry.identity)
         one.entry, one.last = entry, None
         with suppress(OSError):  # it has just died: that shows when it is listened to
             one.pipe.send(job(entry, self.runs, self.ranks))

@@ -17,10 +17,10 @@ from pathlib import Path
 
 from hpctrip.app.sources import WORKLOAD
 from hpctrip.base.errors import InputError
-from hpctrip.base.files import read_file
+from hpctrip.base.files import check_folder, read_file
 from hpctrip.base.identity import chosen, differing
 from hpctrip.base.inputs import Tables
-from hpctrip.base.output import replace_file
+from hpctrip.base.output import remove_file, replace_file
 from hpctrip.base.sources import PLUGINS, read_sources
 from hpctrip.base.sources import differing as differing_sources
 from hpctrip.base.text import printable
@@ -51,10 +51,12 @@ class Evidence:
 
 
 class Pool:
-    """The runs of a folder."""
+    """The runs of a folder. Raises InputError where it cannot be one."""
 
     def __init__(self, folder: str | Path):
         self.folder = Path(folder)
+        for name in ("runs", "store", "logs"):
+            check_folder(self.folder / name)
         self._read: dict[Path, tuple[tuple[int, ...], Run]] = {}
 
     def results(self, identity: str) -> Path:
@@ -77,12 +79,16 @@ class Pool:
         """A run failed: keep why, in one line."""
         replace_file(self.failure(identity), f"{' | '.join(reason.splitlines())}\n".encode())
 
+    def forget_failure(self, identity: str) -> None:
+        """A run is started again."""
+        remove_file(self.failure(identity))
+
     def settle(self, identity: str) -> None:
         """A run is finished: what it needed to go on is removed. It never will, as stop rules are part of its
         identity."""
         results = self.results(identity)
         for path in (self.log(identity), results.with_suffix(".toml"), *generations(results)):
-            path.unlink(missing_ok=True)
+            remove_file(path)
 
     def tables(self, entry: Entry) -> Tables:
         """The input that a run is started with: what runs train, they keep for each other (`[store]`, which changes no
@@ -126,6 +132,8 @@ class Pool:
             found = os.stat(file)
         except FileNotFoundError:
             return None
+        except OSError as error:
+            raise InputError(str(file), f"cannot be read ({error.strerror})", "remove it") from None
         state = (found.st_mtime_ns, found.st_size, found.st_ino)
         if self._read.get(file, ((),))[0] != state:
             run = open_run(file)

@@ -14,6 +14,7 @@ from hpctrip.app.launch import launch
 from hpctrip.app.resume import Start, start_or_go_on
 from hpctrip.base.errors import HpctripError, InputError, InterruptedRun
 from hpctrip.base.output import replace_file
+from hpctrip.base.text import printable
 from hpctrip.ranks.guardian import Guardian
 from hpctrip.record.lock import HeldError
 from hpctrip.study.grid import Entry
@@ -69,8 +70,8 @@ def run_task(number: int, read: Callable[[], list[Study]]) -> None:
         entry = entries[number]
         found.append((studies, entry))
         runs = studies[0].ledger.runs
-        runs.failure(entry.identity).unlink(missing_ok=True)
-        print(f"run {number} of {len(entries)}: {entry.name}", flush=True)
+        runs.forget_failure(entry.identity)
+        print(printable(f"run {number} of {len(entries)}: {entry.name}", 1000), flush=True)
         given = resolve(runs.tables(entry), entry.given.extensions)
         return start_or_go_on(given, str(runs.results(entry.identity)))
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import click
 import pytest
 
-from hpctrip.app.net import OWN_FAULT, reading
+from hpctrip.__main__ import cli
+from hpctrip.app.net import OWN_FAULT, Reader, reading
 from hpctrip.base.errors import InputError
 from hpctrip.sim.step import Simulation
 from hpctrip.sim.world import World
@@ -46,6 +47,40 @@ def test_a_mistake_in_a_round_shows_its_traceback(command, logs, hpctrip, tiny, 
     with pytest.raises(KeyError):
         hpctrip(command, tiny)
     assert not list(logs.glob("hpctrip-error-*"))
+
+
+COMPONENTS = {
+    "study": ("hpctrip.study.ledger.Ledger.lines", ["study", "fig09", "--small", "--list"]),
+    "calibrate": ("hpctrip.study.calibrate.search.Search.steps", ["calibrate", "--small"]),
+    "claims": ("hpctrip.study.claims.gather.read_studies", ["claims"]),
+    "run, several values": ("hpctrip.study.studies.entries", ["run", "-o", "seed=1,2"]),
+    "plot": ("hpctrip.figures.common.sources.read_runs", ["plot", "league", "x.h5"]),
+}
+
+
+@pytest.mark.parametrize("command", COMPONENTS)
+def test_commands_that_read_what_others_made_have_the_net(command, logs, hpctrip, monkeypatch):
+    place, words = COMPONENTS[command]
+    monkeypatch.setattr(place, mistake)
+    monkeypatch.chdir(logs)
+    hpctrip(*words).check_refused(["cannot be read: KeyError: ", OWN_FAULT])
+
+
+THAT_TRAIN = {"run", "resume", "retime", "plan", "tune", "study", "cluster run"}
+"""They call `reading` themselves, around what is no round."""
+
+
+def test_every_other_command_has_the_net():
+    """A new one is covered or named above."""
+
+    def commands(group, before=""):
+        for name, command in group.commands.items():
+            if isinstance(command, click.Group) and not isinstance(command, Reader):
+                yield from commands(command, f"{before}{name} ")
+            else:
+                yield f"{before}{name}", command
+
+    assert {name for name, command in commands(cli) if not isinstance(command, Reader)} == THAT_TRAIN
 
 
 def test_what_is_expected_falls_through(logs):

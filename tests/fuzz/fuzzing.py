@@ -11,17 +11,18 @@ import tomllib
 from dataclasses import dataclass
 from types import MappingProxyType
 
+import click
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from hpctrip.app.cli import main
+from hpctrip.__main__ import main
 from hpctrip.app.net import OWN_FAULT
 from hpctrip.base.component import Component, registry_of
 from hpctrip.base.inputs import known_keys
 
 EXAMPLES = int(os.environ.get("HPCTRIP_FUZZ", "15"))
 """Examples per test, the same ones each time. The long run asks for new ones: HPCTRIP_FUZZ=1000 pytest tests/fuzz -s
-(about 6,000 examples)."""
+(counts by kind at the end)."""
 HANG_S = 30
 """A command that works so long hangs; of time that it gets from the machine, which may be busy."""
 WAITS_S = 5 * HANG_S
@@ -132,6 +133,9 @@ def hpctrip(*args: object) -> Ended:
 
     out, err = io.StringIO(), io.StringIO()
     argv, sys.argv = sys.argv, ["hpctrip", *map(str, args)]
+    strip = click.utils.should_strip_ansi, click.termui.style
+    # click takes what a terminal obeys out of what goes to none: here it is to be seen; its own colours are not
+    click.utils.should_strip_ansi, click.termui.style = (lambda *_: False), (lambda text, **_: text)
     before = {number: signal.signal(number, hangs) for number in (signal.SIGPROF, signal.SIGALRM)}
     signal.setitimer(signal.ITIMER_PROF, HANG_S)
     signal.alarm(WAITS_S)
@@ -147,6 +151,7 @@ def hpctrip(*args: object) -> Ended:
         for number, handler in before.items():
             signal.signal(number, handler)
         sys.argv = argv
+        click.utils.should_strip_ansi, click.termui.style = strip
     return Ended(code, out.getvalue(), err.getvalue())
 
 

@@ -119,6 +119,8 @@ def test_a_forged_checkpoint_is_continued_or_refused(original, data):
     for path in folder.glob("run.h5*"):
         path.unlink()
     (folder / "run.h5.ckpt0").write_bytes(data.draw(forged(folder / "original")))
+    accepted_or_refused("forged: watch", "watch", folder / "run.h5.ckpt0")
+    accepted_or_refused("forged: retime", "retime", folder / "run.h5.ckpt0", "--out", folder / "run.h5.h5")
     # 3: what it says diverges
     accepted_or_refused("forged", "resume", folder / "run.h5", "-o", "stop.max_rounds=3", also=(3,))
 

@@ -5,6 +5,7 @@ clear text.
 
 from __future__ import annotations
 
+import functools
 import tomllib
 from collections.abc import Iterator
 from typing import Any, get_args
@@ -17,6 +18,10 @@ from hypothesis import strategies as st
 
 from hpctrip.app.experiment import Experiment
 from hpctrip.base.component import Component, registry_of
+from hpctrip.base.errors import InputError
+from hpctrip.cluster.scenario import ClusterScenario
+from hpctrip.study.calibrate.file import CalibrationFile
+from hpctrip.study.file import StudyFile
 
 Key = tuple[str, str, tuple[str, ...]]
 """Section, kind ("" where it has none), and the keys that lead to the value; a table of a kind is "objective zeus"."""
@@ -27,6 +32,18 @@ NUMBERS = [sign * number for number in (*INTEGERS, *FLOATS) for sign in (1, -1)]
 PLAUSIBLE = [0, 1, 2, 3, 7, 0.0, 0.25, 0.5, 1.0, 1e-30, 1e-9, 60.0, 3600.0, 1e6, 1e9, 1e30]
 OTHERS = [float("nan"), float("inf"), -float("inf"), True, False, [], "", "auto", "none", "1e999 s", "-1e-320 s",
           "1e30 GB", "0 mi", "1e-30 ns", "9" * 5000 + " s", "1e20 Gbit/s", "1 W", "1e25 d"]  # fmt: skip
+
+
+ROOTS = {"cluster": ClusterScenario, "study": StudyFile, "calibration": CalibrationFile}
+"""Of the other sorts of input."""
+
+
+def _table_of(annotation: Any) -> tuple[type[Component] | None, str]:
+    """(the class of a table, "[]" where there is a list of them)."""
+    for part in (annotation, *get_args(annotation)):
+        if isinstance(part, type) and issubclass(part, Component):
+            return part, "" if part is annotation else "[]"
+    return None, ""
 
 
 def _takes(annotation: Any, types: tuple[type, ...]) -> bool:
@@ -40,24 +57,25 @@ def _keys_of(component: Any, types: tuple[type, ...]) -> Iterator[tuple[str, ...
         if registry is not None:
             for kind in sorted(registry):
                 yield from ((f"{name} {kind}", *rest) for rest in _keys_of(registry[kind], types))
-        elif isinstance(annotation, type) and issubclass(annotation, Component):
-            yield from ((name, *rest) for rest in _keys_of(annotation, types))
+        elif (table := _table_of(annotation))[0]:
+            yield from ((name + table[1], *rest) for rest in _keys_of(table[0], types))
         elif _takes(annotation, types):
             yield (name,)
 
 
-def all_keys(*types: type) -> list[Key]:
-    """Every key of the input that takes a value of these types, also in a list."""
-    Experiment.model_rebuild(force=True)
+@functools.cache
+def all_keys(*types: Any, root: type[Component] = Experiment) -> list[Key]:
+    """Every key of an input that takes a value of these types, also in a list."""
+    root.model_rebuild(force=True)
     found: list[Key] = []
-    for name, field in Experiment.model_fields.items():
+    for name, field in root.model_fields.items():
         registry = registry_of(field)
         if registry is not None:
             found += [
                 (name, kind, keys) for kind in sorted(registry) for keys in _keys_of(registry[kind], types)
             ]
-        elif isinstance(field.annotation, type) and issubclass(field.annotation, Component):
-            found += [(name, "", keys) for keys in _keys_of(field.annotation, types)]
+        elif (table := _table_of(field.annotation))[0]:
+            found += [(name + table[1], "", keys) for keys in _keys_of(table[0], types)]
         elif _takes(field.annotation, types):
             found.append((name, "", ()))
     return found
@@ -69,17 +87,24 @@ def laid(tables: dict[str, Any], key: Key, value: Any) -> None:
     if not names:
         tables[section] = value
         return
-    table = tables.setdefault(section, {})
+    table = _table(tables, section)
     if kind and table.get("kind", "emnist" if section == "workload" else kind) != kind:
         table = tables[section] = dict(SMALL_WORKLOADS.get(kind, {}))
     if kind:
         table["kind"] = kind
     for name, _, inner in (name.partition(" ") for name in names[:-1]):
-        table = table.setdefault(name, {})
+        table = _table(table, name)
         if inner and table.setdefault("kind", inner) != inner:
             table.clear()
             table["kind"] = inner
     table[names[-1]] = value
+
+
+def _table(tables: dict[str, Any], name: str) -> Any:
+    """The table of this name, or the first of a list of them."""
+    if not name.endswith("[]"):
+        return tables.setdefault(name, {})
+    return tables.setdefault(name[:-2], [{}])[0]
 
 
 WORK = ("workload", "train", "ranks", "compression")
@@ -129,6 +154,69 @@ def test_runs_with_extreme_numbers(folder, drawn):
     if ended.code == 0:
         checked = hpctrip("verify", out)
         assert checked.code == 0, (tables, checked)
+
+
+SMALL_OTHERS = {
+    "cluster": """
+[cluster]
+num_nodes = 2
+[jobs]
+num_jobs = 6
+""",
+    "study": """
+name = "fuzz"
+inputs = ["small.toml"]
+seeds = [1]
+[[axis]]
+key = "train.lr"
+values = [0.1, 0.2]
+[[figure]]
+name = "curves"
+""",
+    "calibration": """
+name = "fuzz"
+seeds = [1]
+[[constant]]
+key = "train.lr"
+values = [0.1, 0.2]
+[sweep]
+inputs = ["small.toml"]
+values = [1, 5]
+[[bar]]
+label = "a"
+inputs = ["small.toml"]
+hours = 1
+[[bar]]
+label = "b"
+inputs = ["small.toml"]
+policy.kind = "random"
+hours = 2
+""",
+}
+READERS = {"cluster": ["cluster", "check"], "study": ["study", "--list"], "calibration": ["calibrate"]}
+
+
+@pytest.mark.parametrize("sort", ROOTS)
+@many
+@given(data=st.data())
+def test_extreme_values_in_the_keys_of_other_inputs(folder, sort, data, monkeypatch):
+    """A calibration is read up to where its first runs would be made."""
+
+    def make(*_: object) -> None:
+        raise InputError("calibrate", "makes nothing here")
+
+    monkeypatch.setattr("hpctrip.study.calibrate.search.make", make)
+    monkeypatch.chdir(folder)
+    tables = tomllib.loads(SMALL_OTHERS[sort])
+    for _ in range(data.draw(st.integers(1, 2))):
+        types = data.draw(st.sampled_from([(int, float, Any), (str, Any)]))
+        values = st.sampled_from(PLAUSIBLE + NUMBERS + OTHERS) if int in types else NAMES
+        value = data.draw(values | st.sampled_from([["a", 1], {"a": 1}, [[1]]]))
+        value = [value] if data.draw(st.booleans()) else value
+        laid(tables, data.draw(st.sampled_from(all_keys(*types, root=ROOTS[sort]))), value)
+    path = folder / f"other_{sort}.toml"
+    path.write_bytes(tomli_w.dumps(tables).encode(errors="replace"))
+    accepted_or_refused(f"{sort} values", *READERS[sort], path)
 
 
 NAMES = st.one_of(
@@ -185,6 +273,32 @@ COMMANDS = {
     "merge": ["merge", "merged.h5", "NAME"],
     "merge, the target": ["merge", "NAME.h5", "SOUND"],
     "keys": ["keys", "NAME"],
+    "retime": ["retime", "NAME"],
+    "retime, elsewhere": ["retime", "SOUND", "--out", "NAME.h5"],
+    "cluster": ["cluster", "NAME"],
+    "cluster, the output": ["cluster", "-o", "jobs.num_jobs=2", "--out", "NAME.h5"],
+    "cluster check": ["cluster", "check", "NAME"],
+    "cluster fit": ["cluster", "fit", "NAME"],
+    "cluster keys": ["cluster", "keys", "NAME"],
+    "plot": ["plot", "NAME", "SOUND"],
+    "plot, the runs": ["plot", "curves", "NAME"],
+    "plot, the picture": ["plot", "curves", "SOUND", "--out", "NAME.png"],
+    "plot, an option": ["plot", "league", "SOUND", "--baseline", "NAME"],
+    "tune": ["tune", "SMALL", "--over", "NAME"],
+    "tune, the folder": ["tune", "NAME"],
+    "fetch": ["fetch", "NAME", "data"],
+    "reference": ["reference", "NAME"],
+    "inputs": ["inputs", "NAME"],
+    "inputs, the folder": ["inputs", "smoke", "--to", "NAME"],
+    "slurm": ["slurm", "NAME"],
+    "slurm, a setting": ["slurm", "requeue", "--account", "NAME"],
+    "slurm, the folder": ["slurm", "requeue", "--to", "NAME"],
+    "study": ["study", "NAME", "--list"],
+    "study, the folder": ["study", "fig09", "--small", "--list", "--only", "seed 1", "--out", "NAME"],
+    "study, some": ["study", "fig09", "--small", "--list", "--only", "NAME"],
+    "study, a ledger": ["study", "fig09", "--small", "--list", "--import", "NAME"],
+    "calibrate": ["calibrate", "NAME"],
+    "claims": ["claims", "csv", "--study", "NAME"],
     "a command": ["NAME", "--no-such-option"],
     "an option": ["check", "-o", "NAME"],
 }

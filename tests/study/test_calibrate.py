@@ -129,6 +129,20 @@ def test_a_wrong_file_is_refused_before_anything_is_trained(hpctrip, tmp_path, c
     assert not (tmp_path / "out").exists()
 
 
+def test_constants_without_end_are_refused_before_they_are_combined(hpctrip, tmp_path):
+    """A hundred million points would not fit the memory."""
+    (tmp_path / "base.toml").write_text(BASE)
+    constant = '[[constant]]\nkey = "{}"\nvalues = {}\n'
+    keys = ("timing.clock", "network.near_bandwidth_bps", "train.lr", "partition.alpha")
+    head, bars = CALIBRATION.split("[[constant]]")[0], "[sweep]" + CALIBRATION.split("[sweep]")[1]
+    more = "".join(f'[[bar]]\nlabel = "{i}"\ninputs = ["base.toml"]\nhours = 1\n' for i in range(4))
+    text = head + "".join(constant.format(key, [*range(100)]) for key in keys) + bars + more
+    (tmp_path / "tiny.toml").write_text(text)
+    ended = hpctrip("calibrate", tmp_path / "tiny.toml", "--out", tmp_path / "out")
+    ended.check_refused(["constant: has 100000000 combinations of values, 10,000 are the most"])
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize(("small", "points"), [(False, 432), (True, 18)])
 def test_the_calibration_that_comes_with_hpctrip_has_the_bars_that_the_claims_have(small, points):
     runs = Runs.read(found_file("fig09", CALIBRATIONS, "calibration"), Asked(Path(), small=small))

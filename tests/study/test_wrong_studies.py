@@ -113,6 +113,40 @@ def test_a_wrong_command_is_told_in_one_line(arguments, fragments, wrong):
         assert fragment in ended.err
 
 
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("".join(AXIS.replace("policy.k", f"a.b{i}").replace("[2, 3]", str([*range(10)])) for i in range(12)),
+         "2000000000000 runs"),
+        ("".join(f'[[axis]]\nname = "a{i}"\nvariants = [{{label = "{i}"}}, {{label = "{i} x"}}]\n' for i in range(40))
+         + '[[axis]]\nname = "z"\nvariants = [{label = "z", among = ["0"]}]\n',
+         "2199023255552 runs less what `among` leaves out"),
+        (f"[[axis]]\nkey = 'policy.k'\nvalues = {[*range(7000)]}\n", "14000 runs"),
+    ],
+    ids=["twelve axes", "axes of which some are left out", "one axis and its seeds"],
+)  # fmt: skip
+@pytest.mark.timeout(60)
+def test_a_grid_without_end_is_refused_before_it_is_made(text, number, wrong):
+    """Listing any of these would take hours and all memory."""
+    ended = wrong(HEAD + "seeds = [1, 2]\n" + text)
+    ended.check_refused([number, "10,000 are the most; give fewer values or seeds"])
+
+
+def test_a_sweep_without_end_is_refused_before_it_is_made(hpctrip, tiny):
+    lines = ["-o", "seed=0..9999", "-o", "policy.k=0..9999", "-o", "train.batch_size=1..9999"]
+    hpctrip("run", tiny, *lines).check_refused(["999900000000 runs, 10,000 are the most"])
+
+
+def test_variants_that_go_with_few_of_many_are_no_large_grid(wrong):
+    """Of 300 combinations with each of 300 variants one is left, so the grid is small."""
+    labels = [f"of {i}" for i in range(300)]
+    first = ", ".join(f'{{label = "{label}"}}' for label in labels)
+    second = ", ".join(f'{{label = "x{i}", among = ["{label}"]}}' for i, label in enumerate(labels))
+    text = f'[[axis]]\nname = "a"\nvariants = [{first}]\n[[axis]]\nname = "b"\nvariants = [{second}]\n'
+    ended = wrong(HEAD + "seeds = [1]\n" + text, "--list")
+    ended.check_refused(["of 0, x0, seed 1 and 299 more: policy.k = 70: there are only 6 sites"])
+
+
 def test_an_unknown_study_names_those_that_come_with_hpctrip(hpctrip):
     hpctrip("study", "fig9").check_refused(["fig9: no such study file; did you mean 'fig09'?"])
     assert hpctrip("study").out.count("Fig. 9") >= 1

@@ -7,11 +7,11 @@ from pathlib import Path
 import click
 
 from hpctrip.app.arguments import FILE, Number, an_input, overwrite_option
-from hpctrip.app.net import reading
+from hpctrip.app.net import Reader, reading
 from hpctrip.base.text import printable
 
 
-@click.command()
+@click.command(cls=Reader)
 @click.option("--restore", is_flag=True, help="Put back what killed runs have left.")
 def knobs(restore: bool) -> None:
     """List this machine's GPUs with their power caps, and the settings that killed runs have left on them.

@@ -10,11 +10,13 @@ from typing import Any
 import click
 
 from hpctrip.app.arguments import FILE, overwrite_option
+from hpctrip.app.net import Reader
+from hpctrip.base.text import printable
 
 _to = click.option("--to", "folder", type=FILE, metavar="DIR", help="Write there.")
 
 
-@click.command()
+@click.command(cls=Reader)
 @click.argument("name", required=False)
 @_to
 @overwrite_option
@@ -37,7 +39,7 @@ def inputs(name: str | None, folder: str | None, overwrite: bool) -> None:
         chosen = [name] if name else list(files)
         texts = {Path(folder, f"{name}.toml"): files[name].read_bytes() for name in chosen}
         for path in write_new(texts, overwrite):
-            click.echo(path)
+            click.echo(printable(str(path), 1000))
     elif name is not None:
         click.echo(files[name].read_text(encoding="utf-8"), nl=False)
     else:
@@ -69,7 +71,7 @@ def a_site(command: Callable[..., None]) -> Callable[..., None]:
     return reduce(lambda decorated, option: option(decorated), reversed((*_OPTIONS, *_SETTINGS)), command)
 
 
-@click.command()
+@click.command(cls=Reader)
 @click.argument("name", required=False)
 @_to
 @overwrite_option
@@ -92,7 +94,7 @@ def slurm(name: str | None, folder: str | None, overwrite: bool, **site: Any) ->
         click.echo(text, nl=False)
         return
     write_new({path: text.encode()}, overwrite)
-    click.echo(path)
+    click.echo(printable(str(path), 1000))
     if not Path("inputs").is_dir():
         click.echo("it reads inputs/, which is not here: `hpctrip inputs --to inputs` copies it")
 

@@ -6,6 +6,7 @@ import click
 
 from hpctrip.app.arguments import FILE, overwrite_option
 from hpctrip.app.net import Reader
+from hpctrip.base.text import printable
 
 
 @click.command(cls=Reader)
@@ -54,10 +55,10 @@ def reference(ctx: click.Context, folder: str, overwrite: bool) -> None:
 
     texts = pages(ctx.find_root().command)
     for path in write_new({Path(folder, name): text.encode() for name, text in texts.items()}, overwrite):
-        click.echo(path)
+        click.echo(printable(str(path), 1000))
 
 
-@click.command()
+@click.command(cls=Reader)
 @click.argument("data", type=click.Choice(["emnist", "shakespeare", "speech"]))
 @click.argument("folder", type=FILE, metavar="FOLDER")
 def fetch(data: str, folder: str) -> None:
@@ -66,5 +67,6 @@ def fetch(data: str, folder: str) -> None:
     from hpctrip.learn.data.fetch import fetch as download
 
     paths = download(SOURCES[data], folder)
-    click.echo(f"{len(paths):,} file(s) in {folder}")
-    click.echo(f"train on them with: -o workload.kind={data} -o workload.data={folder}")
+    shown = printable(folder, 1000)
+    click.echo(f"{len(paths):,} file(s) in {shown}")
+    click.echo(f"train on them with: -o workload.kind={data} -o workload.data={shown}")

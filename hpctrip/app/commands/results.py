@@ -35,7 +35,7 @@ def show(paths: tuple[str, ...], status: bool, as_json: bool) -> None:
         return
     for run_ in open_runs(paths, opened=open_any):
         if status:
-            click.echo(printable(run_.status, 40))
+            click.echo(run_.status)
         else:
             Console(highlight=False).print(summary(run_))
 

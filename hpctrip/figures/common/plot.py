@@ -7,6 +7,7 @@ import inspect
 import io
 import re
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,9 +23,11 @@ from PIL.PngImagePlugin import PngInfo
 from hpctrip.base.errors import HpctripError, InputError
 from hpctrip.base.files import digest
 from hpctrip.base.output import check_suffix, check_writable, refuse_inputs, refuse_other, replace_file
+from hpctrip.base.text import printable
 from hpctrip.figures.common.sources import Source
 from hpctrip.figures.common.style import LOOK
 from hpctrip.record.csv import csv_bytes
+from hpctrip.record.results_file import ResultsFile
 
 SUFFIXES = (".png", ".pdf", ".svg")
 """Pictures that can be written."""
@@ -52,10 +55,11 @@ class Drawing:
         """The picture as a file of this form: png, pdf or svg."""
         said = f"hpctrip figure {self.figure}, numbers blake2b:{digest(csv_bytes(self.table))}"
         data = io.BytesIO()
-        with matplotlib.rc_context(LOOK):
-            self.picture.savefig(
-                data, format=form, metadata={_TOLD_IN[form]: said} if form in _TOLD_IN else None
-            )
+        told = {_TOLD_IN[form]: said} if form in _TOLD_IN else None
+        with matplotlib.rc_context(LOOK), warnings.catch_warnings():
+            # a box stands for a letter of no font here
+            warnings.filterwarnings("ignore", "Glyph .* missing from")
+            self.picture.savefig(data, format=form, metadata=told)
         return _of_few_colours(data, said) if form == "png" else data.getvalue()
 
     _repr_png_ = image  # notebooks show it
@@ -110,9 +114,12 @@ class Plot:
     options: tuple[click.Option, ...]
 
     def __call__(self, subject: Any, **options: Any) -> Drawing:
-        """Draw it. Raises InputError where it cannot be drawn of that."""
+        """Draw it. Raises InputError where it cannot be drawn of that. Every subject and every line passes here, and
+        what a file says is escaped: for the picture before it is drawn, for the terminal after."""
         with matplotlib.rc_context(LOOK):
-            return replace(self.draw(subject, **options), figure=self.name)
+            drawing = self.draw(_legible(subject), **options)
+        lines = [printable(line, 1000) for line in drawing.lines]
+        return replace(drawing, figure=self.name, lines=lines)
 
     @property
     def name(self) -> str:
@@ -150,7 +157,7 @@ class Plot:
             for line in drawing.lines:
                 click.echo(line)
             for line in drawing.save(path, overwrite):
-                click.echo(line)
+                click.echo(printable(line, 1000))
 
     def main(self, argv: Sequence[str] | None = None) -> int:
         """It as a script: the exit code. What is wrong is one line on stderr."""
@@ -165,8 +172,15 @@ class Plot:
             return 130
         else:
             return 0
-        click.echo(f"{program}: {said}", err=True)
+        click.echo(printable(f"{program}: {said}", 4000), err=True)
         return code
+
+
+def _legible(subject: Any) -> Any:
+    """Runs as they are shown; anything else as it is."""
+    if isinstance(subject, list | tuple):
+        return [_legible(part) for part in subject]
+    return subject.legible() if isinstance(subject, ResultsFile) else subject
 
 
 def figure(source: Source, *options: click.Option) -> Callable[[Callable[..., Drawing]], Plot]:

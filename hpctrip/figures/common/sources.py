@@ -14,7 +14,7 @@ import pandas as pd
 
 from hpctrip.base.csv import read_table
 from hpctrip.base.errors import InputError
-from hpctrip.base.text import printable
+from hpctrip.base.text import printable, shown
 from hpctrip.figures.common.reading import read_runs
 from hpctrip.record.cluster import open_cluster
 from hpctrip.record.reader import Run, open_runs
@@ -147,7 +147,7 @@ def csv_table(integers: Sequence[str], numbers: Sequence[str], may_lack: bool = 
             if name in integers
             else found.numbers(name, may_lack)
             if name in numbers
-            else texts
+            else [printable(text, 1000) for text in texts]
             for name, texts in found.columns.items()
         }
         return [Subject(pd.DataFrame(columns), [Path(table)])]
@@ -161,10 +161,10 @@ class _Fraction(click.ParamType):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         try:
             number = float(value)
-        except ValueError:
+        except (TypeError, ValueError, OverflowError):  # of an option in a study file: a list, 10**400
             number = math.nan
         if not 0 < number <= 1:
-            said = f"{printable(str(value))} is not a fraction in (0, 1], such as 0.45"
+            said = f"{printable(shown(value))} is not a fraction in (0, 1], such as 0.45"
             self.fail(said, param, ctx)
         return number
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from hpctrip.app.arguments import FILE, format_option, plugins_option
+from hpctrip.app.net import Reader
 from hpctrip.base.text import printable
 from hpctrip.study.commands import RESULTS, jobs_option
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from hpctrip.study.calibrate.report import Report
 
 
-@click.command()
+@click.command(cls=Reader)
 @click.argument("path", type=FILE, metavar="[FILE.toml|NAME]", default="fig09")
 @click.option(
     "--out", type=FILE, default=RESULTS, show_default=True, metavar="DIR", help="Where runs and studies lie."
@@ -54,6 +55,7 @@ def calibrate(
     same command goes on after a kill. Writes points.csv, profile.csv, calibration.md, calibration.json and, as an input
     to be laid over others, NAME.toml.
     """
+    from hpctrip.base.files import check_folder
     from hpctrip.base.json import json_text
     from hpctrip.base.shipped import CALIBRATIONS
     from hpctrip.study.calibrate import forms
@@ -68,6 +70,7 @@ def calibrate(
     )
     say = (lambda line: None) if as_json else (lambda line: click.echo(printable(line, 1000)))
     folder = Path(out) / runs.folder_name
+    check_folder(folder)
     for found in Search(runs, jobs, again, say).steps(points):
         report = Report(found, again)
         _write(folder, report)
@@ -85,7 +88,6 @@ def _write(folder: Path, report: Report) -> None:
     from hpctrip.record.csv import csv_bytes
     from hpctrip.study.calibrate import forms
 
-    folder.mkdir(parents=True, exist_ok=True)
     replace_file(folder / "points.csv", csv_bytes(forms.points(report)))
     replace_file(folder / "profile.csv", csv_bytes(forms.profile(report)))
     replace_file(folder / "calibration.md", forms.markdown(report).encode())

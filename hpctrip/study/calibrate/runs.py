@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
@@ -12,8 +13,9 @@ from hpctrip.app.experiment import Experiment, resolve
 from hpctrip.base.errors import InputError
 from hpctrip.base.identity import flat, unlearned_keys, without
 from hpctrip.base.inputs import Tables, deep, nested, read_layers, resolved, validate
+from hpctrip.base.text import shown as shown_value
 from hpctrip.study.calibrate.file import Bar, CalibrationFile
-from hpctrip.study.file import Axis, StudyFile, Variant
+from hpctrip.study.file import MOST_RUNS, Axis, StudyFile, Variant
 from hpctrip.study.grid import Entry, entries, shown
 from hpctrip.study.studies import Asked
 from hpctrip.study.sweep import split
@@ -40,6 +42,10 @@ class Runs:
             tables |= {"seeds": several["seed"]}
             tables["small"] = {k: v for k, v in tables.get("small", {}).items() if k != "seeds"}
         file = validate(tables, CalibrationFile)
+        number = math.prod(len(constant.tried(asked.small)) for constant in file.constant)
+        if number > MOST_RUNS:
+            problem = f"has {shown_value(number)} combinations of values, {MOST_RUNS:,} are the most"
+            raise InputError(f"{place}: constant", problem, "try fewer values of some, or fit them in turn")
         return cls(file, place, Asked(asked.folder, lines, asked.plugins, asked.small))
 
     @property

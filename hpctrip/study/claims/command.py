@@ -7,12 +7,13 @@ from pathlib import Path
 import click
 
 from hpctrip.app.arguments import FILE, format_option, plugins_option
+from hpctrip.app.net import Reader
 from hpctrip.base.text import printable
 from hpctrip.study.claims import PAPER
 from hpctrip.study.commands import RESULTS
 
 
-@click.command()
+@click.command(cls=Reader)
 @click.argument("folder", type=FILE, metavar="[DIR]", default=RESULTS)
 @click.option(
     "--study",
@@ -42,15 +43,16 @@ def claims(
     run is said; nothing is made here: that is `hpctrip study paper`. --study names a file of your own that includes
     these studies, say with real data laid over them.
     """
+    from hpctrip.base.files import check_folder
     from hpctrip.base.json import json_text
     from hpctrip.base.output import replace_file
     from hpctrip.study.claims.gather import gathered
     from hpctrip.study.claims.page import PICTURES
     from hpctrip.study.studies import Asked
 
-    page = gathered(Asked(Path(folder), overrides, plugins, small), study)
     goes = Path(to or folder)
-    goes.mkdir(parents=True, exist_ok=True)
+    check_folder(goes)
+    page = gathered(Asked(Path(folder), overrides, plugins, small), study)
     written = [(goes / "claims.md", page.markdown), (goes / "claims.html", page.html)]
     for file, text in written:
         replace_file(file, text.encode())
@@ -62,4 +64,4 @@ def claims(
     for line in page.lines:
         click.echo(printable(line, 1000))
     for file, _ in written:
-        click.echo(f"page: {file}")
+        click.echo(printable(f"page: {file}", 1000))
