@@ -45,6 +45,7 @@ from hpctrip.sim.power import POWER_MODELS
 from hpctrip.sim.profiler import Profiler
 from hpctrip.sim.signals import SIGNALS
 from hpctrip.sim.sites import SITES
+from hpctrip.sim.state import State
 from hpctrip.sim.step import Simulation
 from hpctrip.sim.stop import Stop
 from hpctrip.sim.throughput import THROUGHPUT_MODELS
@@ -121,7 +122,7 @@ class Experiment(Component):
 
     def check(self) -> None:
         """Raises InputError where sites, policy, faults, traces, data, partition, store or packages are not what a run
-        needs, as far as that costs no computing."""
+        needs, or its first round cannot begin, as far as that costs no computing."""
         num_sites = self.num_sites()
         self.workload.check_data()
         if stated := self.workload.stated():
@@ -129,7 +130,8 @@ class Experiment(Component):
         self.store.check()
         self.workload.checked_local_work(self.train)
         self.check_callbacks()
-        self.world(num_params=1)
+        # with the least that a site can have to do and to send: what is refused here no data make right
+        self.simulation(1, np.ones(num_sites, dtype=np.int64)).begin(State())
 
     def check_callbacks(self) -> None:
         """Raises InputError where a callback needs what is not installed."""
