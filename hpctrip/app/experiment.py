@@ -19,7 +19,7 @@ from hpctrip.app.checkpointer import Checkpointing
 from hpctrip.app.signals import Interrupt
 from hpctrip.app.storing import Storing
 from hpctrip.base.component import Component
-from hpctrip.base.errors import InputError
+from hpctrip.base.errors import HpctripError, InputError, cause
 from hpctrip.base.files import PathName, beside
 from hpctrip.base.identity import Neutral, Unlearned
 from hpctrip.base.inputs import Tables, merge, read_layers, resolved, validate
@@ -134,10 +134,16 @@ class Experiment(Component):
         self.simulation(1, np.ones(num_sites, dtype=np.int64)).begin(State())
 
     def check_callbacks(self) -> None:
-        """Raises InputError where a callback needs what is not installed."""
-        for callback in self.callbacks.values():
-            if callback.enabled:
-                callback.check()
+        """Raises InputError where a callback needs what is not installed, or cannot even say so."""
+        for name, callback in self.callbacks.items():
+            try:
+                if callback.enabled:
+                    callback.check()
+            except HpctripError:
+                raise
+            except Exception as error:
+                problem = f"fails before the run: {cause(error)}"
+                raise InputError(f"callbacks.{name}", problem, "mend it, or set enabled = false") from None
 
     def world(self, num_params: int) -> World:
         """The simulated world, for a model of so many parameters. Raises InputError where its files are unusable."""
