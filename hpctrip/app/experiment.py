@@ -20,7 +20,7 @@ from hpctrip.app.checkpointer import Checkpointing
 from hpctrip.app.signals import Interrupt
 from hpctrip.app.storing import Storing
 from hpctrip.base.component import Component
-from hpctrip.base.errors import InputError
+from hpctrip.base.errors import HpctripError, InputError, cause
 from hpctrip.base.files import PathName, beside
 from hpctrip.base.identity import Neutral, Unlearned
 from hpctrip.base.inputs import Tables, merge, read_layers, resolved, validate
@@ -46,6 +46,7 @@ from hpctrip.sim.power import POWER_MODELS
 from hpctrip.sim.profiler import Profiler
 from hpctrip.sim.signals import SIGNALS
 from hpctrip.sim.sites import SITES
+from hpctrip.sim.state import State
 from hpctrip.sim.step import Simulation
 from hpctrip.sim.stop import Stop
 from hpctrip.sim.throughput import THROUGHPUT_MODELS
@@ -122,7 +123,7 @@ class Experiment(Component):
 
     def check(self) -> None:
         """Raises InputError where sites, policy, faults, traces, data, partition, store or packages are not what a run
-        needs, as far as that costs no computing."""
+        needs, or its first round cannot begin, as far as that costs no computing."""
         num_sites = self.num_sites()
         self.workload.check_data()
         if stated := self.workload.stated():
@@ -130,13 +131,20 @@ class Experiment(Component):
         self.store.check()
         self.workload.checked_local_work(self.train)
         self.check_callbacks()
-        self.world(num_params=1)
+        # with the least that a site can have to do and to send: what is refused here no data make right
+        self.simulation(1, np.ones(num_sites, dtype=np.int64)).begin(State())
 
     def check_callbacks(self) -> None:
-        """Raises InputError where a callback needs what is not installed."""
-        for callback in self.callbacks.values():
-            if callback.enabled:
-                callback.check()
+        """Raises InputError where a callback needs what is not installed, or cannot even say so."""
+        for name, callback in self.callbacks.items():
+            try:
+                if callback.enabled:
+                    callback.check()
+            except HpctripError:
+                raise
+            except Exception as error:
+                problem = f"fails before the run: {cause(error)}"
+                raise InputError(f"callbacks.{name}", problem, "mend it, or set enabled = false") from None
 
     def check_outputs(self, results: str) -> None:
         """Raises InputError where a callback would replace a file that is not its own."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hpctrip.base.door import integers, place_of
+from hpctrip.base.door import instance, integers, numbers, place_of
 from hpctrip.base.gpus import Gpu
 from hpctrip.cluster.allocator import Allocator
 from hpctrip.cluster.budgets import Limit
@@ -73,9 +73,11 @@ class Decisions:
             return
         self.count += 1
         until_s = clock_s + (self.rules.round_s or self.rules.sample_s)
-        self.limit_w = self.limit.limit_w(clock_s, until_s, used.energy_j, used.carbon_g)
+        limit_w = self.limit.limit_w(clock_s, until_s, used.energy_j, used.carbon_g)
+        self.limit_w = float(numbers(limit_w, (), 0.0, math.inf, "budget", "the watts that may be drawn"))
         view = self.view(active, clock_s)
-        plan = self.scheduler.plan(view).checked(view, place_of("scheduler", self.scheduler))
+        place = place_of("scheduler", self.scheduler)
+        plan = instance(self.scheduler.plan(view), Plan, place, "its plan").checked(view, place)
         frequency = self._frequency(view, plan)
         self._allocator.apply(active, plan.gpus, frequency, self.scheduler.elastic, clock_s)
         if self.limit_w < math.inf:

@@ -77,7 +77,7 @@ class ClusterScenario(Component):
 
     def simulator(self) -> Simulator:
         """The simulation, ready to run. Raises InputError as `trace`, and where tables contradict each other."""
-        limit = self.budget.limit()
+        limit = self.budget.checked_limit()
         if self.clock.round_s == 0 and (self.scheduler.periodic or limit.renewed):
             needy = (
                 f"scheduler {self.scheduler.kind!r}"

@@ -7,7 +7,7 @@ from typing import Self
 
 import numpy as np
 
-from hpctrip.base.door import instance, integers
+from hpctrip.base.door import integers
 from hpctrip.base.errors import InputError
 from hpctrip.cluster.machine import Machine
 from hpctrip.cluster.profiles import Speeds
@@ -26,12 +26,11 @@ class Plan:
 
     def checked(self, view: ClusterView, place: str) -> Self:
         """The same, or InputError at `place` (the scheduler's) where it is no plan for this view."""
-        found = instance(self, Plan, place, "its plan")
         shape, most = view.job.shape, view.machine.num_gpus
-        gpus = integers(found.gpus, shape, 0, most, place, "the plan's gpus")
+        gpus = integers(self.gpus, shape, 0, most, place, "the plan's gpus")
         if gpus.sum() > most:
             raise InputError(place, f"gave out {gpus.sum():,} GPUs", f"the cluster has {most:,}")
-        frequency, order = found.frequency, found.order
+        frequency, order = self.frequency, self.order
         if frequency is not None:
             last = len(view.speeds.frequencies) - 1
             frequency = integers(frequency, shape, 0, last, place, "the plan's frequency")
@@ -39,7 +38,7 @@ class Plan:
             order = integers(order, shape, 0, max(len(gpus) - 1, 0), place, "the plan's order")
             if len(np.unique(order)) != len(order):
                 raise InputError(place, "gave an order that names a job twice", "each job stands in it once")
-        return replace(found, gpus=gpus, frequency=frequency, order=order)
+        return replace(self, gpus=gpus, frequency=frequency, order=order)
 
 
 @dataclass(frozen=True)

@@ -371,6 +371,19 @@ def test_an_extra_that_is_not_installed_is_one_line_at_check_and_at_the_start(
     assert hpctrip("check", tiny, "-o", line, *off).code == 0
 
 
+def test_one_that_cannot_say_what_it_needs_is_one_line_before_the_run(hpctrip, tiny, tmp_path, monkeypatch):
+    def check(self):
+        raise ZeroDivisionError("nothing to divide by")
+
+    monkeypatch.setattr(CALLBACKS["jsonl"], "check", check)
+    line, path = "callbacks.jsonl={}", tmp_path / "run.h5"
+    for ended in (hpctrip("check", tiny, "-o", line), hpctrip("run", tiny, "-o", line, "--out", path)):
+        ended.check_refused(
+            ["callbacks.jsonl: fails before the run: ZeroDivisionError: nothing to divide by"]
+        )
+    assert not path.exists()
+
+
 def test_keys_describes_the_callbacks(hpctrip):
     ended = hpctrip("keys", "callbacks")
     assert "[callbacks]  kind: " in ended.out and "`[callbacks.tensorboard]`" in ended.out

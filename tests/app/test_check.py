@@ -53,6 +53,21 @@ def test_too_few_samples_are_refused_by_check_in_the_words_of_run(what, hpctrip,
     assert checked.err == hpctrip("run", *given, *lines, "--out", tmp_path / "run.h5").err
 
 
+NO_FIRST_ROUND = {
+    "a signal that the objective needs": ["policy.objective={kind='deadline', deadline_s=3600}"],
+    "a site within the radius": ["policy={kind='fixed-radius', radius_m=1}"],
+    "an update that ever arrives": ["network.update_bytes=1e30"],
+}
+
+
+@pytest.mark.parametrize("what", NO_FIRST_ROUND)
+def test_what_lacks_in_the_first_round_is_said_by_check_in_the_words_of_run(what, hpctrip, tiny, tmp_path):
+    lines = [word for line in NO_FIRST_ROUND[what] for word in ("-o", line)]
+    checked = hpctrip("check", tiny, *lines)
+    checked.check_refused([])
+    assert checked.err == hpctrip("run", tiny, *lines, "--out", tmp_path / "run.h5").err
+
+
 def test_the_store_is_tried_and_left_as_it_was(hpctrip, tiny, tmp_path):
     assert hpctrip("check", tiny, "-o", f"store.path={tmp_path / 'new' / 'store'}").code == 0
     assert not list(tmp_path.iterdir())

@@ -1,5 +1,6 @@
 """One cluster, simulated: what always holds, and small stories that a person can follow."""
 
+import math
 from dataclasses import asdict
 
 import numpy as np
@@ -10,6 +11,8 @@ from invariants import Watched
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.inputs import validate
+from hpctrip.base.signal import Signal
+from hpctrip.cluster.budgets import Budget, Limit
 from hpctrip.cluster.frequencies import FREQUENCIES
 from hpctrip.cluster.placement import PLACEMENTS
 from hpctrip.cluster.scenario import ClusterScenario
@@ -229,6 +232,54 @@ def test_a_scheduler_of_ones_own_is_checked_at_the_door(gpus, frequency, order, 
     with pytest.raises(InputError, match=r"scheduler\.kind = 'own'") as error:
         simulator.run()
     assert said in str(error.value)
+
+
+def test_a_scheduler_that_gives_no_plan_is_named(tmp_path):
+    class Idle(Scheduler):
+        kind = "idle"
+
+        def plan(self, view):
+            return None
+
+    usual = scenario(scheduler={"kind": "fifo"}, jobs=csv_of(tmp_path / "jobs.csv", "0,1,100"))
+    simulator = usual.model_copy(update={"scheduler": Idle()}).simulator()
+    with pytest.raises(InputError, match=r"scheduler\.kind = 'idle'.* gave a NoneType as its plan"):
+        simulator.run()
+
+
+@pytest.mark.parametrize("watts", [-1.0, math.nan, None])
+def test_a_budget_of_ones_own_is_checked_at_the_door(watts, tmp_path):
+    class Strange(Limit):
+        def limit_w(self, clock_s, until_s, energy_j, carbon_g):
+            return watts
+
+    class Own(Budget):
+        kind = "own"
+
+        def limit(self):
+            return Strange()
+
+    usual = scenario(scheduler={"kind": "fifo"}, jobs=csv_of(tmp_path / "jobs.csv", "0,1,100"))
+    simulator = usual.model_copy(update={"budget": Own()}).simulator()
+    with pytest.raises(InputError, match=r"budget: gave the watts that may be drawn = (nan|-1); it must be"):
+        simulator.run()
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [(None, "gave a NoneType as its limit"), (math.inf, r"gave the intensity of carbon with \[0\] = inf")],
+)
+def test_what_is_no_limit_is_refused_before_the_simulation(found, said):
+    class Own(Budget):
+        kind = "own"
+
+        def limit(self):
+            limit = Limit()
+            limit.intensity = Signal.constant(found or 0.0)
+            return found and limit
+
+    with pytest.raises(InputError, match=rf"budget\.kind = 'own'.* {said}"):
+        scenario(scheduler={"kind": "fifo"}).model_copy(update={"budget": Own()}).simulator()
 
 
 def test_ten_lines_are_a_scheduler(tmp_path):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from hpctrip.base.bounds import LARGEST
 from hpctrip.base.component import Component, Registry
+from hpctrip.base.door import instance, place_of
 from hpctrip.base.signal import Signal
 
 BUDGETS = Registry("budget", default="none")
@@ -37,6 +39,13 @@ class Budget(Component):
     def limit(self) -> Limit:
         """The limit. Raises InputError where a file that it needs is not what it should be."""
         return Limit()
+
+    def checked_limit(self) -> Limit:
+        """The limit, or InputError where it is none. Its watts are checked where they are asked for (`Decisions`)."""
+        place = place_of("budget", self)
+        limit = instance(self.limit(), Limit, place, "its limit")
+        Signal.checked(limit.intensity, 0.0, LARGEST, place, "the intensity of carbon")
+        return limit
 
 
 @BUDGETS.add

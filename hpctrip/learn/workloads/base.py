@@ -29,13 +29,18 @@ class Workload(Component):
     local_epochs: ClassVar[float] = 1
     optimizer: ClassVar[Literal["sgd", "adamw"]] = "sgd"
     weight_decay: ClassVar[float] = 0.0
+    has_owners: ClassVar[bool | None] = None
+    """Whether its training samples have natural owners; None: only the data tell."""
 
     def check_data(self) -> None:
         """Raises InputError where files or packages that it needs are not there, as far as that costs no computing."""
 
     def stated(self) -> Stated | None:
-        """What is known of its training set before the data are read; None: nothing."""
-        return None
+        """What is known of its training set before the data are read: as many samples as `train_samples` asks for.
+        None: nothing."""
+        num_samples = getattr(self, "train_samples", None)
+        known = num_samples is not None and self.has_owners is not None
+        return Stated(num_samples, self.has_owners) if known else None
 
     def prepare_data(self, seed: int) -> None:
         """Do once per node whatever `task` would repeat per rank (render, decompress): safe to call in every process.

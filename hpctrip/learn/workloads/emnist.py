@@ -28,7 +28,7 @@ from hpctrip.learn.data.idx import read_pair
 from hpctrip.learn.data.limits import subset
 from hpctrip.learn.models.cnn import CNN
 from hpctrip.learn.task import Task
-from hpctrip.learn.workloads.base import WORKLOADS, Stated, Workload
+from hpctrip.learn.workloads.base import WORKLOADS, Workload
 
 MEAN, STD = 0.1736, 0.3317
 """Of the pixels of EMNIST by-class, as fractions of white; used for every data source, so that one model fits all."""
@@ -65,6 +65,7 @@ class Emnist(Workload):
     """Handwritten characters (EMNIST), or synthetic glyphs in the same layout, and a small CNN."""
 
     kind: ClassVar[str] = "emnist"
+    has_owners: ClassVar[bool] = False
     lr: ClassVar[float] = 0.01
     batch_size: ClassVar[int] = 20
     local_epochs: ClassVar[int] = 1
@@ -101,11 +102,6 @@ class Emnist(Workload):
         """The four files of the split, where the data are files."""
         if self.data != "glyphs":
             self._files()
-
-    def stated(self) -> Stated | None:
-        """Glyphs, or as many samples as are asked for of the files; nobody owns any."""
-        num_samples = self._limit("train")
-        return None if num_samples is None else Stated(num_samples, has_groups=False)
 
     def prepare_data(self, seed: int) -> None:
         """Render or decompress into the cache, once per node. Raises InputError naming what is missing or damaged."""

@@ -27,7 +27,7 @@ from hpctrip.learn.data.limits import subset
 from hpctrip.learn.data.writers import Writers
 from hpctrip.learn.models.cnn import CNN
 from hpctrip.learn.task import Task
-from hpctrip.learn.workloads.base import WORKLOADS, Stated, Workload
+from hpctrip.learn.workloads.base import WORKLOADS, Workload
 from hpctrip.learn.workloads.emnist import MODELS, normalise
 
 TRAIN_FRACTION = 0.9  # of each writer's samples, the default of LEAF's scripts
@@ -48,6 +48,7 @@ class Femnist(Workload):
     """Handwritten characters by writer (LEAF's FEMNIST files), or synthetic writers, and the CNN of emnist."""
 
     kind: ClassVar[str] = "femnist"
+    has_owners: ClassVar[bool] = True
     lr: ClassVar[float] = 0.01
     batch_size: ClassVar[int] = 20
     local_epochs: ClassVar[int] = 1
@@ -69,11 +70,6 @@ class Femnist(Workload):
         """The files, where the data are files."""
         if self.data != "glyphs":
             leaf_json.parts(self._path(), (".json",), _WAY_OUT)
-
-    def stated(self) -> Stated | None:
-        """The samples that are asked for; each has an owner."""
-        num_samples = self.train_samples
-        return None if num_samples is None else Stated(num_samples, has_groups=True)
 
     def prepare_data(self, seed: int) -> None:
         """Render or read into the cache, once per node. Raises InputError naming the file that is wrong."""

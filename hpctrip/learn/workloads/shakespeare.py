@@ -25,7 +25,7 @@ from hpctrip.learn.data.sentences import VERSION, Sentences
 from hpctrip.learn.data.windows import ALPHABET, WINDOW, encode, read_windows, split_by_time, windows
 from hpctrip.learn.models.lstm import CharLSTM, next_character_loss
 from hpctrip.learn.task import Task
-from hpctrip.learn.workloads.base import WORKLOADS, Stated, Workload
+from hpctrip.learn.workloads.base import WORKLOADS, Workload
 
 _SUFFIXES = (".json", ".txt")
 _WAY_OUT = 'fetch a text with `python -m hpctrip fetch shakespeare DIR`, or set workload.data = "sentences"'
@@ -42,6 +42,7 @@ class Shakespeare(Workload):
     """Next character of plays by speaking role (LEAF's files or texts), or synthetic sentences, and LEAF's LSTM."""
 
     kind: ClassVar[str] = "shakespeare"
+    has_owners: ClassVar[bool] = True
     lr: ClassVar[float] = 0.8
     batch_size: ClassVar[int] = 20
     local_epochs: ClassVar[int] = 1
@@ -73,11 +74,6 @@ class Shakespeare(Workload):
         """The files, where the data are files."""
         if self.data != "sentences":
             leaf_json.parts(self._path(), _SUFFIXES, _WAY_OUT)
-
-    def stated(self) -> Stated | None:
-        """The samples that are asked for; each has an owner."""
-        num_samples = self.train_samples
-        return None if num_samples is None else Stated(num_samples, has_groups=True)
 
     def prepare_data(self, seed: int) -> None:
         """Cut the texts into windows in the cache, once per node. Raises InputError naming the file that is wrong."""

@@ -27,7 +27,7 @@ from hpctrip.learn.data.limits import subset
 from hpctrip.learn.data.speech_files import clip_files, fingerprint, read_clips
 from hpctrip.learn.models.kwt import KWT
 from hpctrip.learn.task import Task
-from hpctrip.learn.workloads.base import WORKLOADS, Stated, Workload
+from hpctrip.learn.workloads.base import WORKLOADS, Workload
 
 _VERSION = 1  # of the prepared data: raise it with any change that alters them
 
@@ -37,9 +37,9 @@ class Speech(Workload):
     """Spoken words (Speech Commands v2), or synthetic chirps, as MFCCs, and the Keyword Transformer KWT-1."""
 
     kind: ClassVar[str] = "speech"
+    has_owners: ClassVar[bool] = True
     lr: ClassVar[float] = 0.001
     batch_size: ClassVar[int] = 16
-    local_epochs: ClassVar[int] = 1
     optimizer: ClassVar[Literal["adamw"]] = "adamw"
     weight_decay: ClassVar[float] = 0.1  # of KWT; the paper's Table 2 states none
 
@@ -72,11 +72,6 @@ class Speech(Workload):
         if not self._synthetic:
             self._source()
         self._map()
-
-    def stated(self) -> Stated | None:
-        """The samples that are asked for; each has an owner."""
-        num_samples = self.train_samples
-        return None if num_samples is None else Stated(num_samples, has_groups=True)
 
     def prepare_data(self, seed: int) -> None:
         """Compute the features into the cache, once per node. Raises InputError naming what is missing or damaged."""
