@@ -122,8 +122,7 @@ class Experiment(Component):
         return num_sites
 
     def check(self) -> None:
-        """Raises InputError where sites, policy, faults, traces, data, partition, store or packages are not what a run
-        needs, or its first round cannot begin, as far as that costs no computing."""
+        """Raises InputError where parts or files are not what a run needs, as far as that costs no computing."""
         num_sites = self.num_sites()
         self.workload.check_data()
         if stated := self.workload.stated():

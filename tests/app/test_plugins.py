@@ -193,12 +193,13 @@ def test_a_compiled_file_beside_a_plug_in_does_not_run_in_its_place(hpctrip, tin
 
 @pytest.fixture
 def crafted(hpctrip, tiny, folder):
-    """`crafted(evil, owner)`: results/run.h5 and its checkpoints, whose stored inputs name the plug-in `evil`."""
+    """`crafted(evil, owner)`: results files and their checkpoints, whose stored inputs name the plug-in `evil`; they
+    say that nothing was read, or another plug-in of this name."""
 
     def make(evil, owner):
-        results = folder / "results"
-        assert hpctrip("run", tiny, *ROUNDS, *CHECKPOINTS, "--out", results / "run.h5").code == 0
-        for sources in ([], [f"plugins {evil} blake2b:{'0' * 32}"]):
+        for name, sources in {"none": [], "other": [f"plugins {evil} blake2b:{'0' * 32}"]}.items():
+            results = folder / name
+            assert hpctrip("run", tiny, *ROUNDS, *CHECKPOINTS, "--out", results / "run.h5").code == 0
             forge(results / "run.h5", {"plugins": [str(evil)]}, sources=sources)
             owned_by(results, owner)
             yield results / "run.h5"
