@@ -130,8 +130,11 @@ class Experiment(Component):
         self.store.check()
         self.workload.checked_local_work(self.train)
         self.check_callbacks()
-        # with the least that a site can have to do and to send: what is refused here no data make right
-        self.simulation(1, np.ones(num_sites, dtype=np.int64)).begin(State())
+
+    def check_first_round(self) -> None:
+        """Raises InputError where the first round cannot begin with the least that sites can have to do and to send:
+        what is refused here no data make right."""
+        self.simulation(1, np.ones(self.num_sites(), dtype=np.int64)).begin(State())
 
     def check_callbacks(self) -> None:
         """Raises InputError where a callback needs what is not installed, or cannot even say so."""

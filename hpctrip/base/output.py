@@ -85,7 +85,7 @@ def remove_file(path: str | Path) -> None:
     try:
         Path(path).unlink(missing_ok=True)
     except OSError as error:
-        raise unwritable(Path(path), error, "removed") from error
+        raise unwritable(Path(path), error, "cannot be removed:") from error
 
 
 def remove_leftovers(path: str | Path) -> None:
@@ -182,11 +182,11 @@ _WAYS_OUT = {
 }
 
 
-def unwritable(path: Path, error: OSError, done: str = "written") -> HpctripError:
+def unwritable(path: Path, error: OSError, problem: str = "cannot be written:") -> HpctripError:
     """One clear line. A disk that fills up during the run is no fault of the input, anything else is."""
     fault = Fault(
         str(path),
-        f"cannot be {done}: {error.strerror}",
+        f"{problem} {error.strerror}",
         _WAYS_OUT.get(error.errno or 0, "choose another place"),
     )
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):

@@ -43,6 +43,8 @@ _SCALE_MARKS = {"CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST"}
 """Attributes that say which column is another's coordinate; hpctrip writes them for others and never reads them."""
 _EXPANSION = 1032
 """The most that deflate can expand: whatever claims more is not stored."""
+_HEADER = b"OHDR"
+"""Begins every object of an HDF5 file: with it and the name of a form, a file without signature is a damaged one."""
 _TEXT_BYTES = 64
 """What a text takes in memory, however short."""
 
@@ -56,9 +58,10 @@ def admitted(path: str | Path, *forms: str) -> Iterator[h5py.File]:
     DamagedError where it is one of `forms` and cannot be read to its end.
     """
     data = read_file(path, MAX_BYTES)
-    if not data.startswith(_SIGNATURE):
-        raise InputError(str(path), "is not an HDF5 file", "give a results file that `hpctrip run` wrote")
     size, ours = len(data), any(form.encode() in data for form in forms)
+    if not data.startswith(_SIGNATURE):
+        kind = DamagedError if ours and _HEADER in data else InputError
+        raise kind(str(path), "is not an HDF5 file", "give a results file that `hpctrip run` wrote")
     try:
         with _no_plugins(), h5py.File(h5f.open_file_image(data)) as file:
             del data  # HDF5 has a copy

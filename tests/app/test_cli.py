@@ -175,14 +175,25 @@ def test_a_reader_that_leaves_early_is_no_error(launch):
     assert "Traceback" not in err, err
 
 
-def test_an_end_of_file_that_nobody_foresaw_does_not_look_like_ctrl_c(monkeypatch, tmp_path):
+def test_an_end_of_file_in_a_run_does_not_look_like_ctrl_c(monkeypatch, tiny, tmp_path):
+    def cut(*arguments):
+        raise EOFError("the file is cut short")
+
+    monkeypatch.setattr("hpctrip.app.launch.launch", cut)
+    monkeypatch.setattr("sys.argv", ["hpctrip", "run", str(tiny), "--out", str(tmp_path / "run.h5")])
+    with pytest.raises(EOFError, match="the file is cut short"):
+        main()
+
+
+def test_an_end_of_file_that_nobody_foresaw_does_not_look_like_ctrl_c(monkeypatch, tmp_path, capsys):
     def cut(*arguments):
         raise EOFError("the file is cut short")
 
     monkeypatch.setattr("hpctrip.learn.data.fetch.fetch", cut)
     monkeypatch.setattr("sys.argv", ["hpctrip", "fetch", "emnist", str(tmp_path)])
-    with pytest.raises(EOFError, match="the file is cut short"):
+    with pytest.raises(SystemExit):
         main()
+    assert "EOFError: the file is cut short" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("typed", "meant"), [("verfy", "verify"), ("chek", "check"), ("resum", "resume")])

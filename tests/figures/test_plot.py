@@ -217,7 +217,7 @@ def test_bad_input_is_one_line_and_code_2(make_run, tmp_path, monkeypatch, capsy
     ("arguments", "said"),
     [
         (["--out", "x.gif"], "x.gif: does not end in .png or .pdf or .svg"),
-        (["--target", "45"], "45 is not a fraction in (0, 1]"),
+        (["--target", "45"], "'45' is not a fraction in (0, 1]"),
         (["--frobnicate"], "No such option"),
     ],
 )

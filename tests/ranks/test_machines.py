@@ -121,7 +121,9 @@ def test_a_machine_that_is_lost_ends_the_job_which_goes_on_without_it(machines, 
     out = tmp_path / "run.h5"
     assert verify(open_run(out)) == []
     if newest(out)[0].round < SHORT:
-        again = start({"m2": 1, "m1": 2}, SHORT, "resume", out)
+        again = start(
+            {"m2": 1, "m1": 2}, SHORT, "resume", out, *["-o", "callbacks.prometheus={}"] * IS_WATCHED
+        )
         assert again.code() == 0, again.log
         assert open_run(out).meta["params_digest"] == alone.meta["params_digest"]
         assert not IS_WATCHED or {*series(tmp_path)} == {"m1", "m2"}

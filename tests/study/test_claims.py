@@ -7,7 +7,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from hpctrip.base.sources import NamedFiles
 from hpctrip.record.reader import Run
+from hpctrip.sim.traces import trace_files
 from hpctrip.study.claims.base import Claim, Finding, Verdict, all_of, verdict_of
 from hpctrip.study.claims.page import Page, Section
 from hpctrip.study.claims.paper import CLAIMS
@@ -286,6 +288,7 @@ def test_spare_power_is_the_mean_of_every_cell_of_the_traces(tmp_path):
         "synthetic_seed": 0,
     }
     run = replace(seeds(1)[0], input={"power": power})
+    run.meta["sources"] = [str(NamedFiles("power.path", str(tmp_path), trace_files).source())]
     spare = found(SparePower, "a", 0.2, 0.51, a=[run])
     assert (
         spare.ordering is Verdict.MET and spare.ours == "25.0% to 45.0%, mean of 2 cells (synthetic traces)"

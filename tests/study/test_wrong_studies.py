@@ -63,7 +63,10 @@ HEAD = 'name = "x"\ninputs = ["base.toml"]\n'
         ),
         (HEAD + VARIANTS % "inputs = ['c.toml']", ["c.toml: no such file"]),
         (HEAD + AXIS + "[[figure]]\nname = 'fig9'\n", ["no figure is called 'fig9'"]),
-        (HEAD + AXIS + "[[figure]]\nname = 'fig09_policies'\ntarget = 3\n", ["target: 3 is not a fraction"]),
+        (
+            HEAD + AXIS + "[[figure]]\nname = 'fig09_policies'\ntarget = 3\n",
+            ["target: '3' is not a fraction"],
+        ),
         (HEAD + AXIS + "[[figure]]\nname = 'fig09_policies'\nlabel = 3\n", ["has no option 'label'"]),
         (
             HEAD + AXIS + "[[figure]]\nname = 'summary'\n",

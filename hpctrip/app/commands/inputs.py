@@ -91,6 +91,7 @@ def check(**given: Given) -> None:
 
     checked = read_input(**given)
     checked.experiment.check()
+    checked.experiment.check_first_round()
     for doubt in checked.experiment.network.doubts():
         click.echo(f"warning: {doubt}", err=True)
     click.echo(printable_toml(checked.resolved_toml), nl=False)
