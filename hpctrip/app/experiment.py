@@ -46,7 +46,6 @@ from hpctrip.sim.power import POWER_MODELS
 from hpctrip.sim.profiler import Profiler
 from hpctrip.sim.signals import SIGNALS
 from hpctrip.sim.sites import SITES
-from hpctrip.sim.state import State
 from hpctrip.sim.step import Simulation
 from hpctrip.sim.stop import Stop
 from hpctrip.sim.throughput import THROUGHPUT_MODELS
@@ -130,11 +129,6 @@ class Experiment(Component):
         self.store.check()
         self.workload.checked_local_work(self.train)
         self.check_callbacks()
-
-    def check_first_round(self) -> None:
-        """Raises InputError where the first round cannot begin with the least that sites can have to do and to send:
-        what is refused here no data make right."""
-        self.simulation(1, np.ones(self.num_sites(), dtype=np.int64)).begin(State())
 
     def check_callbacks(self) -> None:
         """Raises InputError where a callback needs what is not installed, or cannot even say so."""
