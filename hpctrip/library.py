@@ -12,12 +12,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import tomli_w
 import torch
 
 from hpctrip.app.launch import launch
 from hpctrip.app.resume import start_new, start_or_resume, start_resumed
 from hpctrip.base.errors import InputError
+from hpctrip.base.inputs import toml_value
 from hpctrip.record import cluster, reader
 from hpctrip.record.any_kind import open_any
 from hpctrip.record.results_file import ResultsFile
@@ -170,23 +170,9 @@ def _paths(given: Inputs) -> list[str]:
 
 def _lines(overrides: Mapping[str, Any] | None) -> list[str]:
     """The lines of TOML that say the same."""
-    return [f"{key} = {_toml(key, value)}" for key, value in (overrides or {}).items() if value is not None]
-
-
-def _toml(key: str, value: Any) -> str:
-    if isinstance(value, Mapping):
-        inner = ", ".join(f"{name} = {_toml(f'{key}.{name}', part)}" for name, part in value.items())
-        return "{" + inner + "}"
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(_toml(key, part) for part in value) + "]"
-    value = value.item() if hasattr(value, "item") else value  # numpy's numbers
-    value = str(value) if isinstance(value, Path) else value
-    try:
-        return tomli_w.dumps({"value": value}).removeprefix("value = ").rstrip("\n")
-    except TypeError:
-        raise InputError(
-            key, f"a {type(value).__name__} is no value of an input", "give a number, text or list"
-        ) from None
+    return [
+        f"{key} = {toml_value(value, key)}" for key, value in (overrides or {}).items() if value is not None
+    ]
 
 
 __all__ = ["Cluster", "Run", "open", "plot", "resume", "run", "simulate"]

@@ -48,9 +48,8 @@ def main() -> None:
                 error.show()
             code = error.exit_code
         except click.Abort as end:
-            if isinstance(
-                end.__cause__, EOFError
-            ):  # click takes it for the end of the terminal: it is a file's
+            # click takes it for the end of the terminal: it is a file's
+            if isinstance(end.__cause__, EOFError):
                 raise end.__cause__ from None
             code = 130
         if code:

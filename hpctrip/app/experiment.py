@@ -120,8 +120,9 @@ class Experiment(Component):
         self.accounts.check(self.carbon, self.price)
         return num_sites
 
-    def check(self) -> None:
-        """Raises InputError where parts or files are not what a run needs, as far as that costs no computing."""
+    def check(self) -> Simulation:
+        """Raises InputError where parts or files are not what a run needs, as far as that costs no computing. Returns
+        the simulated half with the least to do and to send: what its rounds refuse no data make right."""
         num_sites = self.num_sites()
         self.workload.check_data()
         if stated := self.workload.stated():
@@ -129,6 +130,7 @@ class Experiment(Component):
         self.store.check()
         self.workload.checked_local_work(self.train)
         self.check_callbacks()
+        return self.simulation(1, np.ones(num_sites, dtype=np.int64))
 
     def check_callbacks(self) -> None:
         """Raises InputError where a callback needs what is not installed, or cannot even say so."""

@@ -4,13 +4,10 @@ user's own, given in the command or in their input files."""
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping
-from typing import Any
-
-import tomli_w
+from collections.abc import Iterable
 
 from hpctrip.app.experiment import Input
-from hpctrip.base.inputs import Tables
+from hpctrip.base.inputs import Tables, toml_value
 from hpctrip.base.sources import PLUGINS
 
 WRITES = ("callbacks", "store", "knobs")
@@ -45,13 +42,4 @@ def given_again(given: Input) -> list[str]:
 
 def _lines(tables: Tables, but: Iterable[str] = ()) -> list[str]:
     names = [name for name in WRITES if tables.get(name) and name not in but]
-    return [f"{name}={toml_value(tables[name])}" for name in names]
-
-
-def toml_value(value: Any) -> str:
-    """A value as it stands behind the = of a line of TOML. Raises TypeError for what TOML does not know."""
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{name} = {toml_value(part)}" for name, part in value.items()) + "}"
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(toml_value, value)) + "]"
-    return tomli_w.dumps({"value": value}).removeprefix("value = ").rstrip("\n")
+    return [f"{name}={toml_value(tables[name], name)}" for name in names]

@@ -115,13 +115,18 @@ def _too_long(size: int, max_bytes: float, path: str | Path, place: str) -> Inpu
     return InputError(place, f"{_its(path, place)}holds {size:,} bytes, at most {max_bytes:,} are read")
 
 
+def open_at_once(path: str | Path, flags: int, links: bool = False) -> int:
+    """The number of the file of this name, open. No pipe is waited for, and no link followed unless `links`: somebody
+    may have put one there. What it is the caller has to look at."""
+    no_surprise = os.O_NONBLOCK | os.O_CLOEXEC | (0 if links else os.O_NOFOLLOW)
+    return os.open(path, flags | no_surprise, 0o666)
+
+
 @contextmanager
 def _opened(path: str | Path, place: str, links: bool = True) -> Iterator[IO[bytes]]:
     """A regular file, open to be read; whatever fails in opening or reading is an InputError at `place`."""
-    # a pipe without a writer would be waited for without end
-    more = os.O_NONBLOCK if links else os.O_NONBLOCK | os.O_NOFOLLOW
     try:
-        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | more)) as file:
+        with open(path, "rb", opener=lambda name, flags: open_at_once(name, flags, links)) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise InputError(place, f"{_its(path, place)}is no regular file", "give the path of a file")
             yield file

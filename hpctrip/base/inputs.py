@@ -6,11 +6,13 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import reduce
+from pathlib import Path
 from typing import Any, TypeVar, get_args
 
+import tomli_w
 from pydantic import ValidationError
 
 from hpctrip.base.component import (
@@ -263,3 +265,25 @@ def _element(annotation: Any) -> Any:
     return next(
         (part for part in inner if isinstance(part, type) and issubclass(part, Component)), annotation
     )
+
+
+def toml_value(value: Any, place: str) -> str:
+    """A value as it stands behind the = of one line of TOML. InputError at `place` for what TOML does not know."""
+    if isinstance(value, Mapping):
+        parts = (f"{_toml_key(name)} = {toml_value(part, f'{place}.{name}')}" for name, part in value.items())
+        return "{" + ", ".join(parts) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(toml_value(part, place) for part in value) + "]"
+    value = value.item() if hasattr(value, "item") else value  # numpy's numbers
+    value = str(value) if isinstance(value, Path) else value
+    try:
+        return tomli_w.dumps({"value": value}).removeprefix("value = ").rstrip("\n")
+    except TypeError:
+        raise InputError(
+            place, f"a {type(value).__name__} is no value of an input", "give a number, text or list"
+        ) from None
+
+
+def _toml_key(name: str) -> str:
+    """A key as TOML has it: in quotes where it needs them."""
+    return tomli_w.dumps({name: 0}).removesuffix(" = 0\n")

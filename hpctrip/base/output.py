@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from hpctrip.base.errors import Fault, HpctripError, InputError
-from hpctrip.base.files import read_file
+from hpctrip.base.files import open_at_once, read_file
 
 
 def replace_file(path: str | Path, data: bytes, durable: bool = True) -> None:
@@ -50,10 +50,10 @@ def append_to(path: str | Path) -> BinaryIO:
     """A file to append to, and to read, made with its folders where there is none. Raises InputError where something
     else than a regular file has this name: a link, which leads elsewhere, or a pipe, which would be waited for."""
     path = Path(path)
-    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        file = os.fdopen(os.open(path, flags, 0o666), "a+b", buffering=0)
+        file = os.fdopen(open_at_once(path, flags), "a+b", buffering=0)
     except OSError as error:
         if path.is_symlink():
             raise InputError(

@@ -153,9 +153,7 @@ def draw(axes: Axes, found: Sequence[Pairs]) -> None:
             axes.errorbar(mean, y, xerr=half, fmt="none", color=style.BLUE, capsize=3, elinewidth=1.2)
         places = y + np.linspace(-0.16, 0.16, len(p.hours)) if len(p.hours) > 1 else [y]
         for hours, place, bound in zip(p.hours, places, p.bound, strict=False):
-            face = "white" if bound else "black"
-            look = {"markersize": 3 + abs(bound), "markerfacecolor": face, "markeredgewidth": 0.6}
-            axes.plot(hours, place, MARKS[int(bound)], color="black", **look)
+            axes.plot(hours, place, **style.one_seed(bound == 0, MARKS[int(bound)]))
     axes.set_yticks(range(len(found)), names(found), multialignment="right", linespacing=1.1)
     axes.set_ylim(len(found) - 0.5, -0.5)
     axes.tick_params(axis="y", length=0)
@@ -172,16 +170,13 @@ def key(found: Sequence[Pairs]) -> list[tuple[Line2D, str]]:
     """What the marks mean."""
     entries = []
     if any((p.bound == 0).any() for p in found):
-        entries.append(
-            (Line2D([], [], marker="o", markersize=3, color="black", linestyle="none"), "one seed")
-        )
+        entries.append((Line2D([], [], **style.one_seed(True)), "one seed"))
     if any(np.isfinite(p.mean[1]) for p in found):
         entries.append((Line2D([], [], color=style.BLUE, linewidth=1.2, marker="|"), "mean, 95 % interval"))
-    look = {"markersize": 4, "markerfacecolor": "white", "color": "black", "linestyle": "none"}
     for bound, said in (
         (1, "one seed, not reached: at least"),
         (-1, "one seed, baseline not reached: at most"),
     ):
         if any((p.bound == bound).any() for p in found):
-            entries.append((Line2D([], [], marker=MARKS[bound], **look), said))
+            entries.append((Line2D([], [], **style.one_seed(False, MARKS[bound])), said))
     return entries

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import pytest
 from pydantic import Field
 
 from hpctrip.base.component import Component, Registry
 from hpctrip.base.errors import InputError
-from hpctrip.base.inputs import known_keys, merge, read_layers, resolved, validate
+from hpctrip.base.inputs import known_keys, merge, parsed, read_layers, resolved, toml_value, validate
 from hpctrip.base.units import Metres
 
 SHAPES = Registry("shape", default="circle")
@@ -389,3 +390,16 @@ def test_an_input_that_is_no_file_is_refused(tmp_path):
     for path in (str(tmp_path), "/dev/zero", "a\0b", "~no_such_user_here/a", "x" * 300):
         with pytest.raises(InputError):
             read_layers([path], [])
+
+
+def test_a_value_of_one_line_is_read_back_as_it_was():
+    value = {
+        "a": 1,
+        "two words": {"": [0.5, 'quotes " and \n lines', {"x.y": True}]},
+        "nothing": {},
+        "none": [],
+    }
+    assert parsed(f"given = {toml_value(value, 'given')}") == {"given": value}
+    assert toml_value(np.float64(0.25), "given") == "0.25"
+    with pytest.raises(InputError, match=r"given\.part: a set is no value of an input"):
+        toml_value({"part": {1}}, "given")

@@ -62,6 +62,10 @@ HEAD = 'name = "x"\ninputs = ["base.toml"]\n'
             ["'b': is the same run as 'a': no key that can change a result differs"],
         ),
         (HEAD + VARIANTS % "inputs = ['c.toml']", ["c.toml: no such file"]),
+        (
+            HEAD + VARIANTS % f"policy.k = 2, power = {{kind = 'trace', path = '{__file__}'}}",
+            ["b, seed 0", "test_wrong_studies.py", "not a CSV file"],
+        ),
         (HEAD + AXIS + "[[figure]]\nname = 'fig9'\n", ["no figure is called 'fig9'"]),
         (
             HEAD + AXIS + "[[figure]]\nname = 'fig09_policies'\ntarget = 3\n",

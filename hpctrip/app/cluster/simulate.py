@@ -31,11 +31,10 @@ def simulate(
         given = read_cluster_input(paths := list(paths), overrides, plugins)
         path = out or default_path(given.scenario.name, f"{datetime.now():%Y%m%d-%H%M%S-%f}")
         refuse_inputs([path], [*paths, *(file.value for file in named_files(given.scenario))])
-    with locked(path, overwrite) as lock:
+    with locked(path, overwrite) as lock, lock:
         if lock.note:
             click.echo(lock.note, err=True)
         _simulated(given, path)
-    lock.release()
     return path
 
 

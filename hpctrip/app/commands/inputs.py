@@ -87,16 +87,11 @@ def check(**given: Given) -> None:
     What it names is looked at as far as that costs no computing: sites, outages and traces are read, data and packages
     must be there.
     """
-    import numpy as np
-
     from hpctrip.app.experiment import read_input
     from hpctrip.sim.state import State
 
     checked = read_input(**given)
-    checked.experiment.check()
-    # with the least that a site can have to do and to send: what is refused here no data make right
-    samples = np.ones(checked.experiment.num_sites(), dtype=np.int64)
-    checked.experiment.simulation(num_params=1, num_samples=samples).begin(State())
+    checked.experiment.check().begin(State())
     for doubt in checked.experiment.network.doubts():
         click.echo(f"warning: {doubt}", err=True)
     click.echo(printable_toml(checked.resolved_toml), nl=False)
