@@ -17,7 +17,7 @@ import torch
 from hpctrip.app.launch import launch
 from hpctrip.app.resume import start_new, start_or_resume, start_resumed
 from hpctrip.base.errors import InputError
-from hpctrip.base.inputs import toml_value
+from hpctrip.base.inputs import inline_toml
 from hpctrip.record import cluster, reader
 from hpctrip.record.any_kind import open_any
 from hpctrip.record.results_file import ResultsFile
@@ -171,7 +171,7 @@ def _paths(given: Inputs) -> list[str]:
 def _lines(overrides: Mapping[str, Any] | None) -> list[str]:
     """The lines of TOML that say the same."""
     return [
-        f"{key} = {toml_value(value, key)}" for key, value in (overrides or {}).items() if value is not None
+        f"{key} = {inline_toml(value, key)}" for key, value in (overrides or {}).items() if value is not None
     ]
 
 

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterable
 
 from hpctrip.app.experiment import Input
-from hpctrip.base.inputs import Tables, toml_value
+from hpctrip.base.inputs import Tables, inline_toml
 from hpctrip.base.sources import PLUGINS
 
 WRITES = ("callbacks", "store", "knobs")
@@ -42,4 +42,4 @@ def given_again(given: Input) -> list[str]:
 
 def _lines(tables: Tables, but: Iterable[str] = ()) -> list[str]:
     names = [name for name in WRITES if tables.get(name) and name not in but]
-    return [f"{name}={toml_value(tables[name], name)}" for name in names]
+    return [f"{name}={inline_toml(tables[name], name)}" for name in names]

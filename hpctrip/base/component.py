@@ -31,7 +31,6 @@ class Component(BaseModel):
         frozen=True,
         extra="forbid",
         strict=True,
-        use_attribute_docstrings=True,
         allow_inf_nan=False,
         ser_json_inf_nan="constants",
     )
@@ -43,15 +42,6 @@ class Component(BaseModel):
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> core_schema.CoreSchema:
         return bounded(handler(source), cls)
-
-    @classmethod
-    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
-        """A key that a class only gives another default keeps its description."""
-        super().__pydantic_init_subclass__(**kwargs)
-        above = [base.model_fields for base in cls.__mro__[1:] if issubclass(base, Component)]
-        for name, field in cls.model_fields.items():
-            if field.description is None:
-                field.description = next((own[name].description for own in above if name in own), None)
 
     def in_force(self) -> Self:
         """The same with the value in force for every absent key whose default follows from other keys. An absent key

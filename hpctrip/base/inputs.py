@@ -267,13 +267,15 @@ def _element(annotation: Any) -> Any:
     )
 
 
-def toml_value(value: Any, place: str) -> str:
+def inline_toml(value: Any, place: str) -> str:
     """A value as it stands behind the = of one line of TOML. InputError at `place` for what TOML does not know."""
     if isinstance(value, Mapping):
-        parts = (f"{_toml_key(name)} = {toml_value(part, f'{place}.{name}')}" for name, part in value.items())
+        parts = (
+            f"{_toml_key(name)} = {inline_toml(part, f'{place}.{name}')}" for name, part in value.items()
+        )
         return "{" + ", ".join(parts) + "}"
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(toml_value(part, place) for part in value) + "]"
+        return "[" + ", ".join(inline_toml(part, place) for part in value) + "]"
     value = value.item() if hasattr(value, "item") else value  # numpy's numbers
     value = str(value) if isinstance(value, Path) else value
     try:

@@ -15,6 +15,7 @@ from pydantic import TypeAdapter
 from pydantic.fields import FieldInfo
 
 from hpctrip.base.component import Component, Registry, component_of, named_tables, registry_of
+from hpctrip.base.descriptions import described
 from hpctrip.base.identity import is_neutral
 from hpctrip.base.units import spelled
 
@@ -71,8 +72,8 @@ class Section:
 
 def sections(root: type[Component]) -> list[Section]:
     """Of the whole input: the keys above all tables, then every table, every registered kind."""
-    fields, tables = dict(root.model_fields), []
-    for name, field in root.model_fields.items():
+    fields, tables = described(root), []
+    for name, field in list(fields.items()):
         named, table = named_tables(field), component_of(field)
         registry = named.registry if named else registry_of(field)
         if registry is not None:
@@ -141,7 +142,7 @@ def about(cls: type[Component]) -> str:
 def keys_of(cls: type[Component], default: Component | None = None) -> tuple[Key, ...]:
     """The keys of a class, those of tables within it too. `default`: an instance that has the defaults, where they are
     not those of the class."""
-    return tuple(_keys(cls.model_fields, default))
+    return tuple(_keys(described(cls), default))
 
 
 def _keys(fields: dict[str, FieldInfo], defaults: Component | None) -> Iterator[Key]:

@@ -11,6 +11,7 @@ from strangers import NOBODY, owned_by, stranger
 from hpctrip.app.experiment import Experiment, read_input, resolve
 from hpctrip.app.sources import world_sources
 from hpctrip.base.component import registry_of
+from hpctrip.base.descriptions import described
 from hpctrip.base.files import digest
 from hpctrip.base.sources import Reads, named_files
 from hpctrip.record.checkpoint import newest
@@ -225,7 +226,7 @@ def test_every_key_whose_description_speaks_of_files_is_declared_as_reading_them
     declared, suspected = set(), set()
     classes = [("", Experiment)]
     for prefix, owner in classes:
-        for name, field in owner.model_fields.items():
+        for name, field in described(owner).items():
             if registry := registry_of(field):
                 classes += [(f"{name}.{kind}.", cls) for kind, cls in registry.items()]
             elif isinstance(field.annotation, type) and hasattr(field.annotation, "model_fields"):

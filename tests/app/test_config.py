@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from hpctrip.app.experiment import Experiment, experiment_of, read_input
+from hpctrip.base.descriptions import described
 from hpctrip.base.errors import InputError
 from hpctrip.base.identity import neutral_keys
 from hpctrip.sim.policies import POLICIES
@@ -147,4 +148,4 @@ def test_a_plug_in_is_validated_like_any_other(own_components, tiny, tmp_path):
     plugins = f"plugins=['{tmp_path / 'nearest.py'}']"
     with pytest.raises(InputError, match=r"policy.k = 0: must be greater than or equal to 1"):
         read_input([str(tiny)], [plugins, "policy.kind=nearest", "policy.k=0"])
-    assert POLICIES["nearest"].model_fields["k"].description == "Cohort size."
+    assert described(POLICIES["nearest"])["k"].description == "Cohort size."

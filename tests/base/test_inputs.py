@@ -10,7 +10,7 @@ from pydantic import Field
 
 from hpctrip.base.component import Component, Registry
 from hpctrip.base.errors import InputError
-from hpctrip.base.inputs import known_keys, merge, parsed, read_layers, resolved, toml_value, validate
+from hpctrip.base.inputs import inline_toml, known_keys, merge, parsed, read_layers, resolved, validate
 from hpctrip.base.units import Metres
 
 SHAPES = Registry("shape", default="circle")
@@ -399,7 +399,7 @@ def test_a_value_of_one_line_is_read_back_as_it_was():
         "nothing": {},
         "none": [],
     }
-    assert parsed(f"given = {toml_value(value, 'given')}") == {"given": value}
-    assert toml_value(np.float64(0.25), "given") == "0.25"
+    assert parsed(f"given = {inline_toml(value, 'given')}") == {"given": value}
+    assert inline_toml(np.float64(0.25), "given") == "0.25"
     with pytest.raises(InputError, match=r"given\.part: a set is no value of an input"):
-        toml_value({"part": {1}}, "given")
+        inline_toml({"part": {1}}, "given")
