@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.files import read_file
@@ -49,11 +49,25 @@ class Checkpoint:
     """What the results file goes on saying (`created_utc`, `starts`) and what the run was made with."""
 
 
+class _About(BaseModel):
+    """What `Checkpoint.about` may hold; older versions wrote less."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    created_utc: str = ""
+    starts: list[str] = []
+    sources: list[str] = []
+    data_files: list[str] = []
+    parameters: list[str] = []
+    made_with: dict[str, str] = {}
+    learning_key: str = ""
+
+
 class _Header(Header):
     round: int = Field(ge=0, lt=2**63)
     clock_s: float = Field(ge=0)
     stop_reason: str
-    about: dict[str, str | list[str] | dict[str, str]]
+    about: _About
     input_toml: str
 
 
@@ -117,7 +131,7 @@ def _parse(header: _Header, arrays: dict[str, dict[str, np.ndarray]]) -> Checkpo
         slots=slots,
         kept=kept,
         input_toml=header.input_toml,
-        about=header.about,
+        about=header.about.model_dump(exclude_unset=True),
     )
     last = (history.last.round, history.last.clock_s) if history.last else (0, 0.0)
     if last != (checkpoint.round, checkpoint.clock_s) or len(history) != checkpoint.round:

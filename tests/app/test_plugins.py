@@ -236,7 +236,7 @@ def test_a_plug_in_that_a_found_file_names_never_runs(hpctrip, tiny, folder, cra
 def test_a_checkpoint_that_does_not_say_clearly_what_was_read_is_refused(hpctrip, tiny, folder):
     assert hpctrip("run", tiny, *ROUNDS, "--out", "run.h5").code == 0
     found, path, _ = newest("run.h5")
-    for sources in ("plugins", ["plugins evil.py"], {}, ["sites.path \x1b[2J blake2b:\x1b"]):
+    for sources in (["plugins"], ["plugins evil.py"], ["sites.path \x1b[2J blake2b:\x1b"]):
         path.write_bytes(pack(dataclasses.replace(found, about={"sources": sources})))
         hpctrip("resume", "run.h5", *MORE).check_refused(
             [str(path), "does not say clearly what its run read"]

@@ -96,6 +96,13 @@ def test_a_header_that_lies_under_a_right_checksum_is_an_error_and_no_traceback(
         assert "forged" in str(error)
 
 
+@pytest.mark.parametrize("name", ["created_utc", "starts", "made_with", "sources", "x"])
+@pytest.mark.parametrize("value", [3, {"a": [1]}, [["x"]], None])
+def test_what_is_said_of_the_run_has_the_forms_that_it_is_used_in(state, name, value):
+    with pytest.raises(InputError, match=f"it: is malformed.*about.{name}"):
+        unpack(pack(dataclasses.replace(state(), about={name: value})), "it")
+
+
 def test_a_later_layout_is_refused_by_its_number(state):
     body = b"HPCTRIP\x09" + pack(state())[8:-32]
     with pytest.raises(InputError, match="has layout 9; this hpctrip reads layout 2"):
