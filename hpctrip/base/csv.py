@@ -55,9 +55,14 @@ class Table:
                 problem = f"has no column {name!r}; {unknown_name(name, self.columns)}"
                 raise InputError(self.place, problem, f"needed: {', '.join(names)}")
 
+    def column(self, name: str) -> Sequence[str]:
+        """A column's fields as they are, [R]. InputError where there is no such column."""
+        self.require(name)
+        return self.columns[name]
+
     def numbers(self, name: str, may_lack: bool = False) -> np.ndarray:
         """A column of finite decimal numbers, [R] float64; NaN where the field is empty."""
-        values = _numbers(self.columns[name])
+        values = _numbers(self.column(name))
         self.refuse(name, ~np.isfinite(values) & self._filled(name, may_lack), "is not a finite number")
         return values
 
@@ -70,32 +75,32 @@ class Table:
 
     def flags(self, name: str, empty: bool | None = None) -> np.ndarray:
         """A column of true and false, in any case, or 1 and 0, [R] bool; `empty`: what an empty field says, if any."""
-        meaning = {text: _FLAGS.get(text.lower()) for text in set(self.columns[name])} | {"": empty}
-        found = [meaning[text] for text in self.columns[name]]
+        meaning = {text: _FLAGS.get(text.lower()) for text in set(self.column(name))} | {"": empty}
+        found = [meaning[text] for text in self.column(name)]
         self.refuse(name, np.array([flag is None for flag in found], bool), "is neither true nor false")
         return np.array(found, dtype=bool)
 
     def times_us(self, name: str) -> np.ndarray:
         """A column of ISO 8601 dates, with or without a time of day, [R] int64 microseconds since 1970."""
-        values = np.array([_time(text) for text in self.columns[name]], dtype="datetime64[us]")
+        values = np.array([_time(text) for text in self.column(name)], dtype="datetime64[us]")
         self.refuse(name, np.isnat(values), "is no time such as 2019-05-01 00:05:00")
         return values.astype(np.int64)
 
     def texts(self, name: str) -> Sequence[str]:
         """A column of texts, [R]."""
         self.refuse(name, ~self._filled(name, True), "is missing")
-        return self.columns[name]
+        return self.column(name)
 
     def refuse(self, name: str, wrong: np.ndarray, problem: str, way_out: str = "") -> None:
         """InputError for the first row that is `wrong` [R]."""
         if wrong.any():
             row = int(wrong.argmax())
-            value = shown(self.columns[name][row])
+            value = shown(self.column(name)[row])
             raise InputError(f"{self.place}, line {self.lines[row]}", f"{name} = {value} {problem}", way_out)
 
     def _filled(self, name: str, may_lack: bool) -> np.ndarray:
         """[R] bool, where there must be a value: everywhere, or, where fields may be empty, where they are not."""
-        texts = self.columns[name]
+        texts = self.column(name)
         return np.fromiter(map(bool, texts), bool, len(texts)) | (not may_lack)
 
 

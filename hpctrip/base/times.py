@@ -55,7 +55,7 @@ def moments_us(table: Table, column: str, zone_name: str, keys: Sequence[str] | 
     local, wrong, problem = zone(zone_name), np.zeros(len(table.lines), dtype=bool), ""
     found = np.zeros(len(table.lines), dtype=np.int64)
     before: dict[str, int] = {}
-    for row, text in enumerate(table.columns[column]):
+    for row, text in enumerate(table.column(column)):
         try:
             found[row] = moment_us(text, local)
         except ValueError as error:

@@ -118,7 +118,9 @@ def test_where_values_may_lack_only_empty_fields_do(table):
 
 def test_columns_have_names_of_their_own(table):
     assert "has two columns 'a'" in fault(table, "a,b,a\n1,2,3\n")
-    assert "has no column 'valeu'; did you mean 'value'?" in fault(table("value,b\n1,2\n").require, "valeu")
+    found = table("value,b\n1,2\n")
+    for method in (found.require, found.numbers, found.integers, found.flags, found.times_us, found.texts):
+        assert "has no column 'valeu'; did you mean 'value'?" in fault(method, "valeu")
     assert "has 1,001 columns, at most 1,000" in fault(table, ",".join(map(str, range(1001))))
 
 

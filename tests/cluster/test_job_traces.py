@@ -110,6 +110,11 @@ def test_synthetic_jobs_are_called_so_and_do_not_depend_on_the_runs_seed(catalog
             RAW.replace("submission_time", "when"),
             "has no column submission_time or submit_time",
         ),
+        (
+            "elasticflow",
+            WITH_MODELS.replace("batch_size", "atch_size"),
+            "has no column 'batch_size'; did you mean 'atch_size'?",
+        ),
         ("elasticflow", RAW.splitlines()[0], "holds no job"),
         ("elasticflow", RAW.replace(",4\n", ",0\n"), "num_gpu = '0' is no number of GPUs from 1 to 4,096"),
         ("elasticflow", RAW.replace(",4\n", ",9999\n"), "num_gpu = '9999' is no number of GPUs"),

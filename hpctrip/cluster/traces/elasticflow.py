@@ -42,8 +42,8 @@ class ElasticFlow(Trace):
         """Every line is a job."""
         table = read_table(self.path, f"jobs.path = {self.path!r}")
         time = _one_of(table, _TIME)
-        table.require("job_id", time, "num_gpu", "duration")
         with_models = "model_name" in table.columns
+        table.require("job_id", time, "num_gpu", "duration", *(["batch_size"] if with_models else []))
         duration_s = durations(table, "duration")
         return Raw(
             place=table.place,
