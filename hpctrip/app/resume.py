@@ -21,6 +21,7 @@ from hpctrip.record.admission import DamagedError
 from hpctrip.record.checkpoint import Checkpoint
 from hpctrip.record.lock import OutputLock
 from hpctrip.record.reader import SUFFIXES, Run, open_run
+from hpctrip.record.verify import checksum_faults
 from hpctrip.sim.rounds import History
 from hpctrip.sim.state import State
 from hpctrip.sim.step import NOBODY_LEFT
@@ -216,10 +217,14 @@ def _resumed(start: Start, found: Checkpoint, file: Path, notes: list[str], repl
 
 
 def _replaceable(path: str) -> Run | None:
-    """The results file; None where there is none, or where it is damaged and will be written anew. Raises InputError
-    where something else lies there: a checkpoint does not make up for it."""
+    """The results file; None where there is none, or where it is damaged and will be written anew: what it says of its
+    input is then not to be trusted. Raises InputError where something else lies there: a checkpoint does not make up
+    for it."""
+    if not Path(path).exists():
+        return None
     try:
-        return open_run(path) if Path(path).exists() else None
+        run = open_run(path)
+        return None if any(checksum_faults(run)) else run
     except DamagedError:
         return None
     except InputError as error:

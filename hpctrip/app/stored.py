@@ -82,6 +82,15 @@ class Stored:
         refuse(named_files(given.experiment.workload, WORKLOAD), digest_of_large)
         return given
 
+    def _experiment(self) -> Experiment:
+        """InputError at the file where its input is none."""
+        try:
+            return experiment_of(self.tables)
+        except InputError as error:
+            raise InputError(
+                self.place, f"holds no valid input ({error.faults[0]})", "restore a copy"
+            ) from None
+
     def left_out(self, layers: Sequence[Tables]) -> str:
         """What to say of what is not taken up."""
         return left_out(self.tables, layers, self.place)
@@ -112,7 +121,8 @@ class Stored:
 
     def _refuse_differing(self, given: Input, compared: Callable[[Experiment], Flat], way_out: str) -> None:
         sites, own = (
-            [*named_files(experiment_of(tables).sites, "sites.")] for tables in (self.tables, given.tables)
+            [*named_files(experiment.sites, "sites.")]
+            for experiment in (self._experiment(), experiment_of(given.tables))
         )
         self._refuse_unknown((file for file in sites if file not in own), digest_of_files)
         before, after = (compared(e) for e in (resolve(self.tables).experiment, given.experiment))

@@ -18,7 +18,7 @@ from hpctrip.app.signals import Interrupt, Interruption, listening, received, st
 from hpctrip.base.errors import HpctripError, InputError, InterruptedRun
 from hpctrip.base.rows import columns
 from hpctrip.record import writer
-from hpctrip.record.checkpoint import Generations, newest, pack
+from hpctrip.record.checkpoint import Generations, generations, newest, pack
 from hpctrip.record.diff import diff
 from hpctrip.record.reader import open_run
 from hpctrip.record.verify import verify
@@ -125,6 +125,30 @@ def test_a_damaged_generation_is_named_and_the_one_before_it_is_used(tmp_path, u
     assert_same(resume(out), undisturbed)
     told = capsys.readouterr().out
     assert "run.h5.ckpt0: is damaged" in told and "going on after round 2" in told
+
+
+def flip_in_its_input(path):
+    """Damage the input that a results file holds: one bit of the key `name`."""
+    data = bytearray(path.read_bytes())
+    data[data.index(b'name = "')] ^= 1
+    path.write_bytes(data)
+
+
+def test_results_whose_input_is_damaged_are_written_anew_from_the_checkpoint(tmp_path, undisturbed):
+    out = tmp_path / "run.h5"
+    run(out, rounds=3)
+    flip_in_its_input(out)
+    assert_same(resume(out), undisturbed)
+
+
+def test_without_a_checkpoint_the_file_whose_input_is_damaged_is_named(tmp_path, tiny, hpctrip):
+    out = tmp_path / "run.h5"
+    assert hpctrip("run", tiny, "-o", "stop.max_rounds=1", "--out", out).code == 0
+    flip_in_its_input(out)
+    for checkpoint in generations(out):
+        checkpoint.unlink(missing_ok=True)
+    ended = hpctrip("run", tiny, "-o", "stop.max_rounds=1", "--resume", "--out", out)
+    ended.check_refused([f"{out}: holds no valid input (oame: unknown key", "restore a copy"])
 
 
 def test_what_sites_kept_that_does_not_fit_the_run_is_refused(tmp_path):

@@ -6,6 +6,7 @@ clear text.
 from __future__ import annotations
 
 import functools
+import subprocess
 import tomllib
 from collections.abc import Iterator
 from typing import Any, get_args
@@ -304,10 +305,17 @@ COMMANDS = {
 }
 
 
+@pytest.fixture
+def emptied(tmp_path):
+    """A folder whose contents are removed afterwards: 1,500 folders in each other are more than pytest can remove."""
+    yield tmp_path
+    subprocess.run(["rm", "-rf", *tmp_path.iterdir()], check=True)
+
+
 @many
 @given(command=st.sampled_from(sorted(COMMANDS)), name=NAMES)
-def test_names_in_every_argument(folder, tmp_path, sound, command, name, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_names_in_every_argument(folder, emptied, sound, command, name, monkeypatch):
+    monkeypatch.chdir(emptied)
     small = folder / "small.toml"
     words = {"NAME": name, "NAME.h5": f"{name}.h5", "SOUND": sound, "SMALL": small}
     accepted_or_refused("arguments", *(words.get(word, word) for word in COMMANDS[command]), also=(1,))
