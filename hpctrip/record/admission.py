@@ -55,12 +55,12 @@ def admitted(path: str | Path, *forms: str) -> Iterator[h5py.File]:
     attribute `format` must say one of `forms`.
 
     Raises InputError, in one line that names the file, for whatever is wrong with it, also while it is used;
-    DamagedError where it is one of `forms` and cannot be read to its end.
+    DamagedError where it is one of `forms` and cannot be read to its end, or empty.
     """
     data = read_file(path, MAX_BYTES)
     size, ours = len(data), any(form.encode() in data for form in forms)
     if not data.startswith(_SIGNATURE):
-        kind = DamagedError if ours and _HEADER in data else InputError
+        kind = DamagedError if not data or (ours and _HEADER in data) else InputError
         raise kind(str(path), "is not an HDF5 file", "give a results file that `hpctrip run` wrote")
     try:
         with _no_plugins(), h5py.File(h5f.open_file_image(data)) as file:
@@ -85,7 +85,8 @@ def admitted(path: str | Path, *forms: str) -> Iterator[h5py.File]:
 
 
 class DamagedError(InputError):
-    """A file of ours that has lost something: nothing is lost with it that a whole one would not have."""
+    """A file of ours that has lost something, or an empty one: nothing is lost with it that a whole one would not
+    have."""
 
 
 def damaged(path: str | Path, error: Exception, sort: type[InputError] = DamagedError) -> InputError:

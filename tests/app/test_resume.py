@@ -134,10 +134,15 @@ def flip_in_its_input(path):
     path.write_bytes(data)
 
 
-def test_results_whose_input_is_damaged_are_written_anew_from_the_checkpoint(tmp_path, undisturbed):
+def empty(path):
+    path.write_bytes(b"")
+
+
+@pytest.mark.parametrize("damage", [flip_in_its_input, empty])
+def test_damaged_results_are_written_anew_from_the_checkpoint(tmp_path, undisturbed, damage):
     out = tmp_path / "run.h5"
     run(out, rounds=3)
-    flip_in_its_input(out)
+    damage(out)
     assert_same(resume(out), undisturbed)
 
 
