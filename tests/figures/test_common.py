@@ -198,3 +198,16 @@ def test_the_number_of_seeds_is_never_cut_off_a_long_name():
     name = style.counted_name("a name that goes on and on " * 9, 12, 20)
     assert name.endswith("(n = 12)") and len(name.splitlines()) == 4
     assert style.counted_name("short", 1, 20) == "short (n = 1)"
+
+
+@pytest.mark.parametrize(
+    ("said", "letters", "lines"),
+    [
+        ("update of 1.5 GB", 14, ["update of", "1.5 GB"]),
+        ("at least 45 % of all", 12, ["at least", "45 % of all"]),
+        ("simulated time; n = 4", 17, ["simulated time;", "n = 4"]),
+        ("static 70 (n = 5)", 10, ["static 70", "(n = 5)"]),
+    ],
+)
+def test_lines_do_not_part_a_number_from_what_it_counts(said, letters, lines):
+    assert style.wrapped(said, letters).splitlines() == lines

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Sequence
 from typing import Any
@@ -88,8 +89,10 @@ def one_seed(arrived: bool, beyond: str = ">") -> dict[str, Any]:
 
 
 def wrapped(name: str, letters: int, lines: int = 4) -> str:
-    """A name in lines of so many letters; what does not fit ends in an ellipsis."""
-    return "\n".join(textwrap.wrap(name, max(letters, 2), max_lines=lines, placeholder="…"))
+    """A name in lines of so many letters, a number beside its unit; what does not fit ends in an ellipsis."""
+    kept = re.sub(r"(?<=\d) (?=[\w%])|(?<= =) (?=\d)| (?== )", "\xa0", name)
+    parts = textwrap.wrap(kept, max(letters, 2), max_lines=lines, placeholder="…")
+    return "\n".join(parts).replace("\xa0", " ")
 
 
 def counted_name(name: str, n: int, letters: int) -> str:
