@@ -61,7 +61,7 @@ def start_new(
     plugins: Iterable[str] = (),
 ) -> Start:
     """A run from the beginning. Raises InputError for bad input and where files are in the way."""
-    _check_name(out)
+    check_name(out)
     given = read_input(paths := list(paths), overrides, plugins)
     path = out or default_path(given.experiment.name, f"{datetime.now():%Y%m%d-%H%M%S-%f}")
     named = [file.value for file in named_files(given.experiment)]
@@ -70,7 +70,7 @@ def start_new(
         return _unless_told_to_stop(Start(given, path, lock))
 
 
-def _check_name(out: str | None) -> None:
+def check_name(out: str | None) -> None:
     """Raise InputError where `out` is no name for a results file. A folder is told of by `check_writable`."""
     if out is not None and not Path(out).is_dir():
         check_suffix(out, SUFFIXES)
@@ -116,7 +116,7 @@ def start_resumed(
     elsewhere = out is not None and Path(out).resolve() != Path(results).resolve()
     path = out or results
     if elsewhere:
-        _check_name(out)
+        check_name(out)
     with locked(path, overwrite=not elsewhere) as lock:
         found, file, notes = (
             (checkpoints.read(source), Path(source), []) if one else checkpoints.newest(source)
@@ -138,7 +138,7 @@ def start_or_resume(
     requeued. Raises InputError where what lies at `out` belongs to another input, or is damaged."""
     if out is None:
         raise InputError("--resume", "no results file is named", "add --out FILE.h5")
-    _check_name(out)
+    check_name(out)
     return start_or_go_on(read_input(paths, overrides, plugins), out)
 
 

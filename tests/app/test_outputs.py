@@ -26,8 +26,13 @@ def made(trained):
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_results_file_has_a_name_by_which_it_is_found(name, hpctrip, tiny, made, folder):
-    for command in (["run", tiny], ["run", tiny, "--resume"], ["resume", made]):
-        hpctrip(*command, *ROUND, "--out", name).check_refused(
+    for command in (
+        ["run", tiny, *ROUND],
+        ["run", tiny, *ROUND, "--resume"],
+        ["resume", made, *ROUND],
+        ["cluster"],
+    ):
+        hpctrip(*command, "--out", name).check_refused(
             [f"{name}: does not end in .h5 or .hdf5", "name the file so, e.g. NAME.h5"]
         )
     hpctrip("merge", name, made).check_refused(["does not end in .h5 or .hdf5"])

@@ -10,7 +10,7 @@ import click
 
 from hpctrip.app.cluster.given import ClusterInput, read_cluster_input
 from hpctrip.app.net import reading
-from hpctrip.app.resume import default_path, locked
+from hpctrip.app.resume import check_name, default_path, locked
 from hpctrip.base.identity import neutral_keys
 from hpctrip.base.output import refuse_inputs
 from hpctrip.base.sources import named_files
@@ -27,6 +27,7 @@ def simulate(
 ) -> str:
     """Simulate the cluster of an input and write its results file; returns the path. Raises InputError for bad input,
     where a file is in the way, and where another job writes it."""
+    check_name(out)
     with reading():
         given = read_cluster_input(paths := list(paths), overrides, plugins)
         path = out or default_path(given.scenario.name, f"{datetime.now():%Y%m%d-%H%M%S-%f}")
