@@ -68,7 +68,7 @@ setup(
         "mpi4py>=4.1",  # imports without an MPI library; only running more than one rank needs one
         "h5py>=3.16",  # wheels with HDF5 2.0; the HDF5 1.14 of older ones crashes on damaged files
         "pandas>=2.1",
-        "pydantic>=2.7",  # input files: validation with dotted paths
+        "pydantic>=2.8",  # input files: validation with dotted paths; 2.7 forgets the bounds of a key that may be null
         "safetensors>=0.4.3",  # the trained model, for others to read
         "tomli-w>=1.0",  # the merged input, stored as TOML in the results
         "click>=8.1.4",  # command line
@@ -83,7 +83,9 @@ setup(
         "threadpoolctl>=3.1",  # keeps BLAS to one thread where we have our own
     ],
     extras_require={
-        "mpich": ["mpich>=4.3.1"],  # a complete MPI with mpirun, for machines that have none
+        "mpich": [
+            "mpich>=5.0.2"
+        ],  # a complete MPI with mpirun; where a machine is lost, that of 4.3 does not return
         "llm": LLM,  # language models; nothing else imports them
         "tensorboard": TENSORBOARD,  # the callback of that name, and so is the next
         "mlflow": MLFLOW,

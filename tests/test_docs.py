@@ -92,6 +92,9 @@ def test_every_command_of_the_docs_is_understood(words, folder):
     from hpctrip.study.sweep import could_be_several
 
     name, *rest = words[words.index("hpctrip") + 1 :]
+    if name == "--version":
+        cli.main([name], standalone_mode=False)
+        return
     if name not in cli.commands:
         name, rest = "run", [name, *rest]
     group = cli.commands["cluster"].commands if name == "cluster" else cli.commands
