@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import json
 import os
 import textwrap
@@ -88,8 +89,8 @@ quitter = {}
 off = {kind = "broken", enabled = false}
 diary.path = "DIARY"
 """
-_, _, _CODE = Callback.__doc__.partition("plug-in:\n\n")
-EXAMPLE, _, EXAMPLE_INPUT = map(textwrap.dedent, _CODE.partition("    and in the input:\n\n"))
+_, _, _CODE = inspect.getdoc(Callback).partition("plug-in:\n\n")
+EXAMPLE, _, EXAMPLE_INPUT = map(textwrap.dedent, _CODE.partition("and in the input:\n\n"))
 
 
 @pytest.fixture(scope="module")
