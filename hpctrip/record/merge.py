@@ -101,7 +101,7 @@ def write_merged(path: str | Path, runs: list[Run], overwrite: bool = False) -> 
 def _row(run: Run) -> dict[str, Any]:
     meta = run.meta
     return {name: meta.get(name) for name in COLUMNS} | {
-        "path": str(run.path),
+        "path": os.fsencode(run.path).decode(errors="backslashreplace"),  # a name need not be text
         "policy": str(run.setting("policy.kind", "")),
         "num_rounds": len(run.rounds),
         "clock_s": float(run.rounds["clock_s"].max()),

@@ -6,6 +6,7 @@ import glob
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -107,8 +108,9 @@ class Run(ResultsFile):
             yield Fault(f"{self.path}: round {number}", problem)
 
     def history(self) -> History:
-        """The rows as the run recorded them, exactly. Raises InputError where columns are missing or disordered."""
-        if faults := self.schema_faults():
+        """The rows as the run recorded them, exactly. Raises InputError where columns are missing, or rows refer to
+        rounds or sites that there are not."""
+        if faults := self.schema_faults() or [*islice(self.structure_faults(), 10)]:
             raise InputError(faults=faults)
         try:
             return schema.history_of(

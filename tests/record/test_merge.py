@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import h5py
 import pandas as pd
@@ -45,6 +46,15 @@ def test_the_hdf5_table_explains_itself_and_equals_the_csv(sweep):
         assert set(file["runs"]) == set(csv)
         assert file["runs/time_to_accuracy_s"].attrs["unit"].decode() == "s"
         assert file["runs/clock_s"][()].tolist() == csv["clock_s"].tolist()
+
+
+def test_a_name_that_is_no_text_is_told_as_far_as_it_is(sweep):
+    path = os.fsdecode(bytes(sweep / "run") + b"\xff.h5")
+    os.rename(sweep / "run0.h5", path)
+    write_merged(sweep / "all.h5", open_runs([path]))
+    with h5py.File(sweep / "all.h5") as file:
+        told = file["runs/path"][0].decode()
+    assert told == f"{sweep}/run\\xff.h5" and told in (sweep / "all.csv").read_text()
 
 
 def test_merging_again_passes_over_the_table_and_replaces_it(sweep):

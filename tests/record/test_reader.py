@@ -129,6 +129,14 @@ def test_a_missing_column_is_named_when_the_rows_are_asked_for(run_file):
         run.history()
 
 
+@pytest.mark.parametrize("site", [-(2**63), -1, 5])
+def test_a_site_that_there_is_not_is_named_when_the_rows_are_asked_for(site, run_file):
+    with h5py.File(run_file, "r+") as file:
+        file["rounds_sites/site"][-1] = site
+    with pytest.raises(InputError, match=f"round 3: its cohort has site {site}; sites are 0 to 4"):
+        open_run(run_file).history()
+
+
 def test_columns_of_unequal_length_are_damage(run_file):
     with h5py.File(run_file, "r+") as file:
         del file["sites/distance_m"]
