@@ -33,11 +33,13 @@ def _parts(cls, length):
 
 @st.composite
 def histories(draw):
-    """Any values at all, NaN and infinities too; only the rounds count from 1."""
+    """Any values at all, NaN and infinities too; only the rounds count from 1, and the sites are two."""
     rows = []
     for number in range(1, draw(st.integers(0, 4)) + 1):
         values = {name: draw(_scalars(about["dtype"])) for name, about in columns(RoundRow).items()}
-        cohort = draw(_parts(CohortRound, draw(st.integers(0, 3))))
+        k = draw(st.integers(0, 3))
+        sites = draw(arrays("i8", k, elements=st.integers(0, 1)))
+        cohort = dataclasses.replace(draw(_parts(CohortRound, k)), site=sites)
         candidates = draw(st.none() | _parts(Candidates, draw(st.integers(1, 3))))
         rows.append(RoundRow(**values | {"round": number}, cohort=cohort, candidates=candidates))
     return History(tuple(rows))
