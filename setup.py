@@ -83,7 +83,7 @@ setup(
         "threadpoolctl>=3.1",  # keeps BLAS to one thread where we have our own
     ],
     extras_require={
-        "mpich": ["mpich>=5.0.2"],  # a complete MPI with mpirun; after the loss of a machine, 4.3 does not return
+        "mpich": ["mpich>=5.0.2"],  # a complete MPI with mpirun; 4.3 hangs where a machine is lost
         "llm": LLM,  # language models; nothing else imports them
         "tensorboard": TENSORBOARD,  # the callback of that name, and so is the next
         "mlflow": MLFLOW,
