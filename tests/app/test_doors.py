@@ -591,7 +591,7 @@ def test_many_ranks_end_on_a_plug_in_without_a_traceback(case, code, plugin, lau
     """A host that finds it in mid round ends the job by MPI_Abort; whether the launcher then passes on the code or that
     of the ranks it killed is the launcher's."""
     table, given, fragments = CASES[case]
-    ended = launch(3, tiny, *plugin(table, given), *tables(table), "--out", folder / "run.h5")
+    ended = launch(2, tiny, *plugin(table, given), *tables(table), "--out", folder / "run.h5")
     assert ended.code in code and "Traceback" not in ended.err, ended
     assert ("Abort" in ended.err) == (code != {2}), ended
     assert all(fragment in ended.err for fragment in fragments)
