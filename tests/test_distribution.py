@@ -7,10 +7,12 @@ import shutil
 import subprocess
 import sys
 import tarfile
+from importlib import metadata
 from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
+from packaging.specifiers import SpecifierSet
 
 from hpctrip.figures import FIGURES
 from hpctrip.figures.common import sources
@@ -187,10 +189,27 @@ def test_the_tests_of_an_unpacked_source_distribution_are_all_there_and_collecte
     assert "error" not in collected.splitlines()[-1]
 
 
-def test_every_requirement_has_a_floor_that_the_tested_version_reaches():
+@pytest.fixture(scope="module")
+def pinned():
+    """{package: version} of constraints.txt."""
+    found = re.findall(r"^([\w-]+)==([\d.]+)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
+    return {name.lower().replace("_", "-"): version for name, version in found}
+
+
+def test_every_pinned_package_runs_on_the_oldest_python_that_setup_allows(pinned):
+    """A pin for 3.11.5 and later stops the README's commands on Debian 12, whose Python is 3.11.2."""
+    oldest = re.search(r'python_requires=">=([\d.]+)"', (ROOT / "setup.py").read_text())[1] + ".0"
+    asked = {
+        found.name.lower().replace("_", "-"): (found.version, found.metadata["Requires-Python"] or "")
+        for found in metadata.distributions()
+    }
+    tested = {name for name, version in pinned.items() if asked.get(name, ("", ""))[0] == version}
+    assert tested
+    assert not [name for name in sorted(tested) if oldest not in SpecifierSet(asked[name][1])]
+
+
+def test_every_requirement_has_a_floor_that_the_tested_version_reaches(pinned):
     """The floors are what `.ci/matrix lowest` installs."""
-    pinned = dict(re.findall(r"^([\w-]+)==([\d.]+)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE))
-    pinned = {name.lower().replace("_", "-"): version for name, version in pinned.items()}
     floors = dict(re.findall(r'"([\w-]+)>=([\d.]+)"', (ROOT / "setup.py").read_text()))
     assert len(floors) > 15
     numbers = lambda version: tuple(map(int, version.split(".")))  # noqa: E731
