@@ -1,5 +1,6 @@
 """The studies that come with hpctrip: small forms, what the claims ask for, what the league is made of."""
 
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -51,3 +52,16 @@ def test_the_league_plays_every_scenario_with_every_policy_and_all_but_one_train
     assert {e.train.local_epochs for _, e in grid} == {1} and {e.num_sites() for _, e in grid} == {100}
     natural = {c["scenario"]: e.workload.kind for c, e in grid if e.partition.kind == "natural"}
     assert natural == {"writers-80": "femnist"}
+
+
+def test_the_league_on_measured_power_is_the_league_in_all_but_the_power():
+    league, real = (tomllib.loads(Path(found_file(name)).read_text()) for name in ("league", "league_real"))
+    assert all(real[table] == league[table] for table in ("seeds", "common", "small"))
+    (scenarios, policies), (played, same_policies) = league["axis"], real["axis"]
+    assert same_policies == policies
+    by_label = {variant.pop("label"): variant for variant in scenarios["variants"]}
+    assert len(played["variants"]) == 3
+    for variant in played["variants"]:
+        assert variant.pop("inputs") == ["../real/power.toml"]
+        twin = by_label[variant.pop("label").replace("-real-", "-traces-")]
+        assert twin.pop("power") == {"kind": "trace"} and variant == twin
