@@ -12,6 +12,7 @@ from zipfile import ZipFile
 
 import pytest
 from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
 
 from hpctrip.figures import FIGURES
 from hpctrip.figures.common import sources
@@ -191,14 +192,14 @@ def test_the_tests_of_an_unpacked_source_distribution_are_all_there_and_collecte
 def pinned():
     """{package: version} of constraints.txt."""
     found = re.findall(r"^([\w-]+)==([\d.]+)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
-    return {name.lower().replace("_", "-"): version for name, version in found}
+    return {canonicalize_name(name): version for name, version in found}
 
 
 def test_every_pinned_package_runs_on_the_oldest_python_that_setup_allows(pinned):
     """A pin for 3.11.5 and later stops the README's commands on Debian 12, whose Python is 3.11.2."""
     oldest = re.search(r'python_requires=">=([\d.]+)"', (ROOT / "setup.py").read_text())[1] + ".0"
     asked = {
-        found.name.lower().replace("_", "-"): (found.version, found.metadata["Requires-Python"] or "")
+        canonicalize_name(found.name): (found.version, found.metadata["Requires-Python"] or "")
         for found in metadata.distributions()
     }
     tested = {name for name, version in pinned.items() if asked.get(name, ("", ""))[0] == version}
