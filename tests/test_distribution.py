@@ -199,7 +199,7 @@ def test_every_pinned_package_runs_on_the_oldest_python_that_setup_allows(pinned
     """A pin for 3.11.5 and later stops the README's commands on Debian 12, whose Python is 3.11.2."""
     oldest = re.search(r'python_requires=">=([\d.]+)"', (ROOT / "setup.py").read_text())[1] + ".0"
     asked = {
-        canonicalize_name(found.name): (found.version, found.metadata["Requires-Python"] or "")
+        canonicalize_name(found.name): (found.version, found.metadata.get("Requires-Python") or "")
         for found in metadata.distributions()
     }
     tested = {name for name, version in pinned.items() if asked.get(name, ("", ""))[0] == version}
