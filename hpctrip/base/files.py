@@ -97,6 +97,14 @@ def read_file(path: str | Path, max_bytes: int, place: str = "", links: bool = T
     return b"".join(pieces)
 
 
+def read_text(path: str | Path, max_bytes: int, place: str = "") -> str:
+    """`read_file` of a file that is UTF-8 text. Raises InputError where it is not, too."""
+    try:
+        return read_file(path, max_bytes, place).decode()
+    except UnicodeDecodeError:
+        raise InputError(place or str(path), "cannot be read (not a UTF-8 text)") from None
+
+
 def check_file(path: str | Path, max_bytes: float = math.inf, place: str = "") -> None:
     """Raise InputError as `read_file` would, without reading: for files that a library reads by itself."""
     place = place or str(path)

@@ -26,7 +26,7 @@ from hpctrip.base.component import (
     unknown_name,
 )
 from hpctrip.base.errors import Fault, InputError
-from hpctrip.base.files import named_path, read_file
+from hpctrip.base.files import named_path, read_text
 from hpctrip.base.misplaced import where_it_belongs
 from hpctrip.base.shipped import instead_of
 from hpctrip.base.text import shown
@@ -113,10 +113,7 @@ def _read_file(path: str) -> Tables:
     named = named_path(path, path)
     if not named.exists():
         raise InputError(path, "no such file", instead_of(path))
-    try:
-        text = read_file(named, LARGEST_FILE_BYTES, path).decode()
-    except UnicodeDecodeError:
-        raise InputError(path, "cannot be read (not a UTF-8 text)") from None
+    text = read_text(named, LARGEST_FILE_BYTES, path)
     try:
         return parsed(text)
     except ValueError as error:

@@ -7,6 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from hpctrip.app.experiment import Experiment
+from hpctrip.base.errors import InputError
 from hpctrip.base.reference import sections
 from hpctrip.study.claims import command, gather
 from hpctrip.study.studies import Asked, found_file, read_studies
@@ -62,6 +63,29 @@ def test_every_claim_has_a_row_and_what_was_not_run_says_so(folder, claims):
     assert any(line.startswith("met        Fig 10: PowerTrip starts with few sites") for line in printed)
     assert "study fig08 was not run" in " ".join(printed)
     assert printed[-2:] == [f"page: {folder}/claims.md", f"page: {folder}/claims.html"]
+
+
+def test_a_preface_stands_under_the_title_as_it_was_written(folder, claims):
+    (folder / "mine.md").write_text("Made on *real* images, <1 GB.\n\nTwo paragraphs.\n\n")
+    claims(folder, "--small", "--preface", folder / "mine.md")
+    page = (folder / "claims.md").read_text()
+    before, _, after = page.partition("\n\nMade on *real* images, <1 GB.\n\nTwo paragraphs.\n\n")
+    assert before == "# The paper's claims, checked" and after.startswith("## Claim by claim\n")
+    assert "Made on *real* images, &lt;1 GB.\n\nTwo" in (folder / "claims.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [(None, "no such file"), (b"\xff", "not a UTF-8 text"), (b" " * 2**21, "at most 1,048,576")],
+    ids=["absent", "no text", "large"],
+)
+def test_a_preface_that_cannot_be_read_is_one_line_and_no_page(content, problem, folder):
+    if content is not None:
+        (folder / "mine.md").write_bytes(content)
+    given = [str(folder), "--small", "--study", "fig09", "--preface", str(folder / "mine.md")]
+    with pytest.raises(InputError, match=problem):
+        CliRunner().invoke(command.claims, given, catch_exceptions=False, standalone_mode=False)
+    assert not (folder / "claims.md").exists()
 
 
 def test_the_pages_say_what_was_in_force_and_how_to_repeat_it(folder, claims):

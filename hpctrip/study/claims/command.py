@@ -12,6 +12,8 @@ from hpctrip.base.text import printable
 from hpctrip.study.claims import PAPER
 from hpctrip.study.commands import RESULTS
 
+MAX_PREFACE_BYTES = 2**20
+
 
 @click.command(cls=Reader)
 @click.argument("folder", type=FILE, metavar="[DIR]", default=RESULTS)
@@ -26,6 +28,7 @@ from hpctrip.study.commands import RESULTS
 @click.option("-o", "overrides", multiple=True, metavar="KEY=VALUE", help="As the studies were given it.")
 @plugins_option
 @click.option("--to", type=FILE, metavar="DIR", help="Where claims.md and claims.html go; absent: into DIR.")
+@click.option("--preface", type=FILE, metavar="FILE", help="Markdown of yours, to stand under the title.")
 @format_option
 def claims(
     folder: str,
@@ -34,6 +37,7 @@ def claims(
     overrides: tuple[str, ...],
     plugins: tuple[str, ...],
     to: str | None,
+    preface: str | None,
     as_json: bool,
 ) -> None:
     """Check every claim of the paper against the studies in DIR (default: results/studies).
@@ -41,9 +45,12 @@ def claims(
     Ordering (who is faster, whether it grows) is told apart from magnitude (our number against the paper's). Writes
     claims.md with the studies' figures in claims/ beside it, and claims.html with all of it in one file. What was not
     run is said; nothing is made here: that is `hpctrip study paper`. --study names a file of your own that includes
-    these studies, say with real data laid over them.
+    these studies, say with real data laid over them. What only you know of the runs, say on what data they were made,
+    stands in the --preface.
     """
-    from hpctrip.base.files import check_folder
+    from dataclasses import replace
+
+    from hpctrip.base.files import check_folder, read_text
     from hpctrip.base.json import json_text
     from hpctrip.base.output import replace_file
     from hpctrip.study.claims.gather import gathered
@@ -52,7 +59,8 @@ def claims(
 
     goes = Path(to or folder)
     check_folder(goes)
-    page = gathered(Asked(Path(folder), overrides, plugins, small), study)
+    said = read_text(preface, MAX_PREFACE_BYTES) if preface else ""
+    page = replace(gathered(Asked(Path(folder), overrides, plugins, small), study), preface=said.strip())
     written = [(goes / "claims.md", page.markdown), (goes / "claims.html", page.html)]
     for file, text in written:
         replace_file(file, text.encode())

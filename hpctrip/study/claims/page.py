@@ -42,6 +42,8 @@ class Page:
     facts: Sequence[str]
     """Of all studies, one line each: readings and constants in force, commands."""
     sections: Sequence[Section] = ()
+    preface: str = ""
+    """Markdown of who made it."""
 
     @property
     def rows(self) -> list[tuple[str, ...]]:
@@ -85,7 +87,8 @@ class Page:
     @property
     def markdown(self) -> str:
         """The page as Markdown; pictures are linked in their folder."""
-        lines = ["# The paper's claims, checked", "", f"{self.summary}. {METHOD}", ""]
+        lines = ["# The paper's claims, checked", "", *([self.preface, ""] if self.preface else [])]
+        lines += ["## Claim by claim", "", f"{self.summary}. {METHOD}", ""]
         lines += [markdown_table(HEAD, self.rows)]
         lines += ["", "## What was run", "", *(f"* {fact}" for fact in self.facts)]
         for section in self.sections:
@@ -103,6 +106,8 @@ class Page:
 
         body = [
             "<h1>The paper's claims, checked</h1>",
+            *([f'<p class="as-written">{html.escape(self.preface)}</p>'] if self.preface else []),
+            "<h2>Claim by claim</h2>",
             f"<p>{html.escape(self.summary)}. {html.escape(METHOD)}</p>",
             f"<table><thead>{row(HEAD, 'th')}</thead><tbody>",
             *(row(cells, "td") for cells in self.rows),
@@ -136,6 +141,7 @@ body {{ font: 15px/1.5 sans-serif; max-width: 75rem; margin: 2rem auto; padding:
 table {{ border-collapse: collapse; }}
 th, td {{ border-bottom: 1px solid #ddd; padding: .3rem .6rem; text-align: left; vertical-align: top; }}
 img {{ max-width: 100%; }}
+.as-written {{ white-space: pre-wrap; }}
 </style></head><body>
 {body}
 </body></html>
