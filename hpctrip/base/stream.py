@@ -6,6 +6,8 @@ import os
 from contextlib import suppress
 from typing import Any, TextIO
 
+from hpctrip.base.text import encodable
+
 
 class Unfailing:
     """Passes text on to a stream until that fails: a reader that is gone (`| head`), a terminal that was closed, a log
@@ -28,7 +30,7 @@ class Unfailing:
         """As of any stream, but nothing is raised."""
         if self._stream is not None:
             try:
-                self._stream.write(_sayable(text, self._stream.encoding))
+                self._stream.write(encodable(text, self._stream.encoding or "utf-8"))
             except (OSError, ValueError) as error:
                 self._lose(error)
         return len(text)
@@ -50,12 +52,3 @@ class Unfailing:
             null = os.open(os.devnull, os.O_WRONLY)
             os.dup2(null, stream.fileno())  # type: ignore[union-attr]
             os.close(null)
-
-
-def _sayable(text: str, encoding: str | None) -> str:
-    encoding = encoding or "utf-8"
-    try:
-        text.encode(encoding)
-    except UnicodeEncodeError:
-        return text.encode(encoding, "backslashreplace").decode(encoding)
-    return text

@@ -29,6 +29,11 @@ def printable(text: str, limit: int = 400) -> str:
     return "".join(pieces)
 
 
+def encodable(text: str, encoding: str = "utf-8") -> str:
+    r"""`text` with backslash escapes for what the encoding cannot say: a file's name that is no UTF-8 has \udcff."""
+    return text.encode(encoding, "backslashreplace").decode(encoding)
+
+
 def size_text(num_bytes: float) -> str:
     """A number of bytes in words: "1.5 GB"."""
     for unit in ("bytes", "kB", "MB", "GB"):

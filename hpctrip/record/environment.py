@@ -11,6 +11,7 @@ from importlib import metadata
 from pathlib import Path
 
 import hpctrip
+from hpctrip.base.text import encodable
 
 
 def environment(mpi_library: str = "") -> dict[str, str | bool]:
@@ -27,8 +28,8 @@ def environment(mpi_library: str = "") -> dict[str, str | bool]:
         "mpi_library": mpi_library.strip("\0 \n"),
         "git_commit": commit,
         "git_dirty": dirty,
-        "command": _text(shlex.join(sys.orig_argv)),
-        "folder": _text(os.getcwd()),
+        "command": encodable(shlex.join(sys.orig_argv)),
+        "folder": encodable(os.getcwd()),
     }
 
 
@@ -62,8 +63,3 @@ def _git(tree: Path, *command: str) -> str:
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout.strip() if done.returncode == 0 else ""
-
-
-def _text(value: str) -> str:
-    """File names need not be UTF-8; what is not is shown as backslash escapes, because HDF5 stores UTF-8."""
-    return value.encode("utf-8", "backslashreplace").decode()

@@ -16,6 +16,7 @@ from hpctrip.base.errors import InputError
 from hpctrip.base.files import digest
 from hpctrip.base.identity import differing
 from hpctrip.base.output import check_suffix, check_writable, refuse_inputs, refuse_other, replace_file
+from hpctrip.base.text import encodable
 from hpctrip.record import schema
 from hpctrip.record.admission import admitted
 from hpctrip.record.csv import csv_bytes
@@ -101,7 +102,7 @@ def write_merged(path: str | Path, runs: list[Run], overwrite: bool = False) -> 
 def _row(run: Run) -> dict[str, Any]:
     meta = run.meta
     return {name: meta.get(name) for name in COLUMNS} | {
-        "path": os.fsencode(run.path).decode(errors="backslashreplace"),  # a name need not be text
+        "path": encodable(str(run.path)),
         "policy": str(run.setting("policy.kind", "")),
         "num_rounds": len(run.rounds),
         "clock_s": float(run.rounds["clock_s"].max()),

@@ -5,7 +5,7 @@ import tomllib
 import pytest
 import tomli_w
 
-from hpctrip.base.text import SCREEN_BYTES, printable, printable_toml, screenful, shown
+from hpctrip.base.text import SCREEN_BYTES, encodable, printable, printable_toml, screenful, shown
 
 
 @pytest.mark.parametrize("text", ["", "policy.k = 5", "Zürich, 東京, 🏭", "C:\\data", "a" * 400])
@@ -57,3 +57,15 @@ def test_values_are_shown_short_whatever_their_size():
     for value in ("x" * 10_000_000, ["x" * 1000] * 1_000_000, 16**100_000, deep, {"a": deep}):
         assert len(shown(value)) < 5000
     assert shown([1, "a", None, {"b": 0.5}]) == "[1, 'a', None, {'b': 0.5}]"
+
+
+@pytest.mark.parametrize(
+    ("text", "encoding", "told"),
+    [
+        ("Zürich", "utf-8", "Zürich"),
+        ("run\udcff.h5", "utf-8", r"run\udcff.h5"),
+        ("東京 é", "latin-1", r"\u6771\u4eac é"),
+    ],
+)
+def test_what_an_encoding_cannot_say_is_escaped(text, encoding, told):
+    assert encodable(text, encoding) == told

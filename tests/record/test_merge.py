@@ -54,7 +54,7 @@ def test_a_name_that_is_no_text_is_told_as_far_as_it_is(sweep):
     write_merged(sweep / "all.h5", open_runs([path]))
     with h5py.File(sweep / "all.h5") as file:
         told = file["runs/path"][0].decode()
-    assert told == f"{sweep}/run\\xff.h5" and told in (sweep / "all.csv").read_text()
+    assert told == f"{sweep}/run\\udcff.h5" and told in (sweep / "all.csv").read_text()
 
 
 def test_merging_again_passes_over_the_table_and_replaces_it(sweep):
