@@ -28,6 +28,8 @@ R = TypeVar("R", bound=ResultsFile)
 
 SUFFIXES = (".h5", ".hdf5")
 """What counts as a results file when a folder is given."""
+FAULTS_TOLD = 10
+"""Of the faults of a file's structure, of which there may be millions, one report names so many."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,7 +112,7 @@ class Run(ResultsFile):
     def history(self) -> History:
         """The rows as the run recorded them, exactly. Raises InputError where columns are missing, or rows refer to
         rounds or sites that there are not."""
-        if faults := self.schema_faults() or [*islice(self.structure_faults(), 10)]:
+        if faults := self.schema_faults() or [*islice(self.structure_faults(), FAULTS_TOLD)]:
             raise InputError(faults=faults)
         try:
             return schema.history_of(

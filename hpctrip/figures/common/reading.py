@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain, islice
 
 import numpy as np
 import pandas as pd
@@ -10,7 +11,7 @@ from pandas.api.types import is_numeric_dtype
 
 from hpctrip.base.errors import Fault
 from hpctrip.base.units import HOUR_S
-from hpctrip.record.reader import InputError, Run, open_runs
+from hpctrip.record.reader import FAULTS_TOLD, InputError, Run, open_runs
 
 NEEDED_ATTRIBUTES = ("policy", "label", "update_bytes")
 NEEDED_SITE_COLUMNS = ("site", "distance_m", "bandwidth_bps", "comm_s", "num_samples", "power_fraction")
@@ -36,7 +37,7 @@ def read_runs(patterns: Sequence[str]) -> list[Run]:
             )
         if run.rounds.empty:
             raise InputError(str(run.path), "holds no finished round", "let it run longer, or leave it out")
-        if faults := [*run.structure_faults(), *_not_drawable(run)][:10]:
+        if faults := [*islice(chain(run.structure_faults(), _not_drawable(run)), FAULTS_TOLD)]:
             raise InputError(faults=faults)
     return runs
 
