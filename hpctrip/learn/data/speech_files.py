@@ -84,9 +84,12 @@ def read_clips(source: Path, words: Sequence[str] | None) -> Clips:
                     )
                 found[clip.name] = features
             bar.update(task, completed=chunk[-1].fraction)
-    check_words(words, seen, str(source))
+    if seen:
+        check_words(words, seen, str(source))
     if not found:
-        raise InputError(str(source), f"holds no clips {_LAYOUT}", "give the folder or archive that does")
+        archive = next(iter(sorted(source.glob("*.tar*"))), None)
+        way_out = f"give the archive in it: {archive}" if archive else "give the folder or archive that does"
+        raise InputError(str(source), f"holds no clips {_LAYOUT}", way_out)
     names = sorted(found)
     return Clips(names, np.stack([found[name] for name in names]), lists)
 
