@@ -235,6 +235,13 @@ def test_fig05_draws_the_law_and_1000_miles_and_says_that_both_are_simulated(mak
     assert delay_s[-1] == pytest.approx(10_000 * 1609.344 / 2e8 + 120)
 
 
+def test_fig05_draws_the_first_run_of_a_study_that_has_its_sites(make_run):
+    runs = reading.read_runs([make_run(name) for name in ("a", "b", "c")])
+    imported = dataclasses.replace(runs[0], sites=runs[0].sites.iloc[:0])
+    assert sources.ONE_RUN.of_study([imported, *runs[1:]]) is runs[1]
+    assert sources.ONE_RUN.of_study([imported]) is imported
+
+
 def test_fig05_draws_no_law_for_sites_that_do_not_follow_it(make_run):
     (run,) = reading.read_runs([make_run("a", tables={"network": {"bandwidth_law": "inverse"}})])
     assert fig05_network.law(run) is None

@@ -397,7 +397,9 @@ def test_what_is_not_there_is_named_with_a_way_out(published, tmp_path):
     (tmp_path / "empty").mkdir()
     assert "holds no clips" in refusal(tmp_path / "empty")
     (tmp_path / "empty" / "clips.tar").write_bytes(b"")
-    assert f"give the archive in it: {tmp_path}/empty/clips.tar" in refusal(tmp_path / "empty", words=["yes", "no"])
+    assert f"give the archive in it: {tmp_path}/empty/clips.tar" in refusal(
+        tmp_path / "empty", words=["yes", "no"]
+    )
     (tmp_path / "text.tar").write_text("not an archive")
     assert "text.tar: not a whole tar archive" in refusal(tmp_path / "text.tar")
 

@@ -263,9 +263,8 @@ def test_the_overhead_is_asked_over_as_many_first_rounds():
 def test_delay_and_spare_power_are_read_from_what_was_recorded():
     miles = np.array([100, 500, 900, 2000, 5000, 9000])
     sites = pd.DataFrame({"distance_m": miles * 1609.344, "comm_s": np.maximum(12, 0.012 * miles)})
-    assert (
-        found(DelayIsNotLinear, "a", a=[run_of((1,), accuracy=(0.1,), sites=sites)]).ordering is Verdict.MET
-    )
+    some_imported = [*seeds(1), run_of((1,), accuracy=(0.1,), sites=sites)]
+    assert found(DelayIsNotLinear, "a", a=some_imported).ordering is Verdict.MET
     sites["comm_s"] = np.minimum(12, 0.012 * miles)
     assert (
         found(DelayIsNotLinear, "a", a=[run_of((1,), accuracy=(0.1,), sites=sites)]).ordering

@@ -124,6 +124,16 @@ def test_the_page_carries_pictures_of_the_folder_itself_and_nothing_else(
     assert not (folder / "claims").exists() and not (folder / "claims.html").exists()
 
 
+def test_the_commands_leave_out_the_default_folder(folder, claims, tmp_path_factory, monkeypatch):
+    home = tmp_path_factory.mktemp("home")
+    (home / "results").mkdir()
+    (home / "results" / "studies").symlink_to(folder)
+    monkeypatch.chdir(home)
+    claims("--small")
+    page = (folder / "claims.md").read_text()
+    assert "study fig09 --small\n" in page and "claims --study fig09 --small\n" in page
+
+
 def test_what_all_studies_share_is_said_once_and_what_one_has_of_its_own_there(tmp_path, claims):
     (tmp_path / "slow.toml").write_text("train.lr = 0.02\n")
     included = [str(found_file(name)) for name in ("fig09", "fig12")]

@@ -86,8 +86,9 @@ def _traces(traces: str, column: str, flags: str) -> list[Subject]:
     return [Subject(frame, [*map(Path, glob.glob(traces)), *Path(traces).glob("*.csv")])]
 
 
-def _first(runs: Sequence[Run]) -> Run:
-    return runs[0]
+def with_sites(runs: Sequence[Run]) -> Run:
+    """The first run whose sites are known, which an imported run's are not; the first of all if none has them."""
+    return next((run for run in runs if not run.sites.empty), runs[0])
 
 
 def traces_of(runs: Sequence[Run]) -> pd.DataFrame:
@@ -124,7 +125,7 @@ _TRACES = (
 )
 
 RUNS = Source("results files, folders or quoted patterns", _RUNS, _all_runs, of_many=True, of_study=list)
-ONE_RUN = Source("one results file", _RUNS, _one_run, of_study=_first)
+ONE_RUN = Source("one results file", _RUNS, _one_run, of_study=with_sites)
 EACH_RUN = Source("results files, a picture each", _RUNS, _each_run, "beside the results file, .png")
 TRACES = Source(
     "power traces: a folder of cell*.csv(.gz), a file or a quoted pattern",

@@ -14,6 +14,7 @@ from hpctrip.record.reader import Run
 from hpctrip.study.claims import PAPER
 from hpctrip.study.claims.page import Page, Section
 from hpctrip.study.claims.paper import CLAIMS
+from hpctrip.study.commands import RESULTS
 from hpctrip.study.ledger import Line
 from hpctrip.study.pictures import called
 from hpctrip.study.studies import Asked, Study, found_file, read_studies
@@ -133,11 +134,12 @@ def _pictures(study: Study) -> dict[str, bytes]:
 
 
 def _commands(including: str, asked: Asked) -> Iterator[str]:
-    """What repeats it all."""
-    folder = str(asked.folder)
-    yield f"repeat the studies: {_command('study', including, *asked.words, '--out', folder)}"
+    """What repeats it all, without what is the default."""
+    folder = [] if asked.folder == Path(RESULTS) else [str(asked.folder)]
+    out = ["--out", *folder] if folder else []
+    yield f"repeat the studies: {_command('study', including, *asked.words, *out)}"
     of = [] if including == PAPER else ["--study", including]
-    yield f"repeat this page: {_command('claims', folder, *of, *asked.words)}"
+    yield f"repeat this page: {_command('claims', *folder, *of, *asked.words)}"
 
 
 def _command(*words: str) -> str:

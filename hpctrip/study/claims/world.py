@@ -9,7 +9,7 @@ import numpy as np
 from hpctrip.base.errors import InputError
 from hpctrip.base.units import MILE_M
 from hpctrip.figures.common.reading import counted
-from hpctrip.figures.common.sources import traces_of
+from hpctrip.figures.common.sources import traces_of, with_sites
 from hpctrip.study.claims.base import Claim, Finding, Verdict, verdict_of
 from hpctrip.study.claims.evidence import Evidence, variant
 from hpctrip.study.ratio import Estimate, Missing
@@ -70,7 +70,7 @@ class DelayIsNotLinear(Claim):
 
     def check(self, evidence: Evidence) -> Finding:
         """Slopes of least squares over the sites of one run: the law has no noise."""
-        sites = variant(evidence, self.study, self.label)[0].sites
+        sites = with_sites(variant(evidence, self.study, self.label)).sites
         if sites.empty:
             raise Missing("the runs were imported without their sites")
         near = sites["distance_m"] <= NEAR_M
