@@ -124,6 +124,11 @@ def test_faster_is_met_open_or_not_and_compares_the_share():
     assert found(Faster, "a", "b", 0.5, a=seeds(1, 3, 2), b=seeds(2, 2, 2)).ordering is Verdict.UNDECIDED
     far = found(Faster, "a", "b", 0.1, a=fast, b=slow).magnitude
     assert far == "5.01 of the paper's, which lies outside our interval"
+    alone = found(Faster, "a", "b", 0.25, a=seeds(1), b=seeds(2))
+    assert (
+        alone.ordering is Verdict.UNDECIDED
+        and alone.magnitude == "2.00 of the paper's; one seed has no interval"
+    )
 
 
 def test_faster_than_what_never_arrives_is_met_and_its_share_a_bound():

@@ -87,7 +87,7 @@ def read_clips(source: Path, words: Sequence[str] | None) -> Clips:
     if seen:
         check_words(words, seen, str(source))
     if not found:
-        archive = next(iter(sorted(source.glob("*.tar*"))), None)
+        archive = min(source.glob("*.tar*"), default=None)
         way_out = f"give the archive in it: {archive}" if archive else "give the folder or archive that does"
         raise InputError(str(source), f"holds no clips {_LAYOUT}", way_out)
     names = sorted(found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import math
 from dataclasses import dataclass
 
 from hpctrip.study.claims.evidence import Evidence
@@ -82,6 +83,8 @@ def against(estimate: Estimate, paper: float, form: str = "{:.3g}") -> str:
         return ""
     if estimate.bound:
         return f"the paper's {form.format(paper)} cannot be compared with a bound"
-    inside = "lies in our interval" if estimate.holds(paper) else "lies outside our interval"
     ratio = estimate.value / paper
-    return f"{f'{ratio:.2f} of' if ratio >= 0 else 'contrary to'} the paper's, which {inside}"
+    said = f"{f'{ratio:.2f} of' if ratio >= 0 else 'contrary to'} the paper's"
+    if math.isnan(estimate.low):
+        return f"{said}; one seed has no interval"
+    return f"{said}, which lies {'in' if estimate.holds(paper) else 'outside'} our interval"
