@@ -54,14 +54,24 @@ def test_the_league_plays_every_scenario_with_every_policy_and_all_but_one_train
     assert natural == {"writers-80": "femnist"}
 
 
-def test_the_league_on_measured_power_is_the_league_in_all_but_the_power():
+def test_the_league_on_measured_power_is_the_league_in_all_but_the_power_of_three():
     league, real = (tomllib.loads(Path(found_file(name)).read_text()) for name in ("league", "league_real"))
-    assert all(real[table] == league[table] for table in ("seeds", "common", "small"))
-    (scenarios, policies), (played, same_policies) = league["axis"], real["axis"]
+    (scenarios, policies), (played, same_policies) = league.pop("axis"), real.pop("axis")
     assert same_policies == policies
-    by_label = {variant.pop("label"): variant for variant in scenarios["variants"]}
-    assert len(played["variants"]) == 3
-    for variant in played["variants"]:
-        assert variant.pop("inputs") == ["../real/power.toml"]
-        twin = by_label[variant.pop("label").replace("-real-", "-traces-")]
-        assert twin.pop("power") == {"kind": "trace"} and variant == twin
+    twins = zip(scenarios["variants"], played["variants"], strict=True)
+    other = [(of_league, own) for of_league, own in twins if own != of_league]
+    assert len(other) == 3
+    for of_league, own in other:
+        assert own.pop("inputs") == ["../real/power.toml"] and of_league.pop("power") == {"kind": "trace"}
+        assert own.pop("label") == of_league.pop("label").replace("-traces-", "-real-")
+        assert own == of_league
+    assert all(real[table] == league[table] for table in league.keys() - {"name", "title"})
+
+
+def test_the_ablation_is_of_the_leagues_scenarios():
+    league, ablation = (tomllib.loads(Path(found_file(name)).read_text()) for name in ("league", "ablation"))
+    assert ablation["common"] == league["common"]
+    (scenarios, policies), (own, without) = league["axis"], ablation["axis"]
+    assert all(variant in scenarios["variants"] for variant in own["variants"])
+    shared = [variant["label"] for variant in without["variants"] if variant in policies["variants"]]
+    assert shared == ["PowerTrip", "goodput"]
