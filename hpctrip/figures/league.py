@@ -19,7 +19,8 @@ from itertools import takewhile
 import click
 import numpy as np
 import pandas as pd
-from matplotlib.ticker import NullFormatter
+from matplotlib.axes import Axes
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.identity import differing, identity, without
@@ -94,7 +95,7 @@ def plot(runs: Sequence[Run], baseline: str = "powertrip", split: str | None = N
     axes.set_yticks(range(len(order)), names, multialignment="right", linespacing=1.1)
     axes.set_ylim(len(order) - 0.5, -0.5)
     axes.set_xlabel(style.wrapped(f"Time-to-accuracy over that of {baseline}", 36))
-    axes.xaxis.set_minor_formatter(NullFormatter())
+    _number(axes)
     axes.tick_params(axis="y", length=0)
     style.grid(axes, "x")
     style.heading(picture, reading.provenance(runs))
@@ -105,6 +106,15 @@ def plot(runs: Sequence[Run], baseline: str = "powertrip", split: str | None = N
             lines += [f"scenarios whose name {said}:{'' if part.any() else ' none'}"]
             lines += summaries(table[part], order) if part.any() else []
     return Drawing(picture, table, lines)
+
+
+def _number(axes: Axes) -> None:
+    """Give a logarithmic axis of ratios, on which 1 is, at least two numbers and at most a dozen."""
+    low, high = axes.get_xlim()
+    by_decade = LogLocator(subs=(1, 2, 5) if high < 200 * low else (1,))
+    axes.xaxis.set_major_locator(MaxNLocator(5) if high < 4 * low else by_decade)
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.xaxis.set_minor_formatter(NullFormatter())
 
 
 def summaries(table: pd.DataFrame, order: Sequence[str]) -> list[str]:

@@ -63,6 +63,23 @@ def test_scenarios_of_one_name_are_told_apart_from_the_others(scenarios):
     assert "scenarios whose name begins with x: none" in league.plot(runs, split="x").lines
 
 
+@pytest.mark.parametrize(
+    "goodput", [(0.2, 0.9), (0.97, 1.96), (0.95, 2.04), (0.52, 3.8), (0.002, 5), (1e-3, 1e3), (1, 2)]
+)
+def test_the_axis_of_ratios_has_numbers_that_can_be_read(scenarios, goodput):
+    drawing = league.plot(open_runs(list(scenarios({("powertrip", 0): (1, 2), ("goodput", 0): goodput}))))
+    drawing.picture.canvas.draw()
+    (axes,) = drawing.picture.axes
+    low, high = axes.get_xlim()
+    shown = {
+        text.get_text(): x
+        for text, x in zip(axes.get_xticklabels(), axes.get_xticks(), strict=True)
+        if low <= x <= high
+    }
+    assert 2 <= len(shown) <= 12
+    assert all(float(text.replace("\N{MINUS SIGN}", "-")) == pytest.approx(x) for text, x in shown.items())
+
+
 def test_what_did_not_reach_its_target_makes_a_bound(scenarios, make_run):
     runs = [
         *scenarios({("powertrip", 0): (1, 1)}),
