@@ -226,6 +226,12 @@ class StudyFile(Component):
             )
         return self
 
+    @property
+    def has_small_form(self) -> bool:
+        """Whether --small changes anything."""
+        variants = [variant for axis in self.axis for variant in axis.variants or ()]
+        return bool(self.small.model_fields_set) or any(part.small for part in [*self.axis, *variants])
+
     def _check_among(self) -> None:
         """Every label that a variant names is that of another axis."""
         for axis in self.axis:

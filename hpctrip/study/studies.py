@@ -160,6 +160,10 @@ def _validated(tables: Tables, place: str) -> StudyFile:
 
 def _study(tables: Tables, place: str, asked: Asked, runs: Pool, group: str) -> Study:
     file = _validated(tables, place)
+    if asked.small and not file.has_small_form:
+        raise InputError(
+            f"{place}: --small", "this study has no small form", "leave it out, or write one: [small]"
+        )
 
     def accepts(line: str) -> bool:
         return is_one_value(file, place, line, asked.plugins)

@@ -208,3 +208,23 @@ def test_a_comma_that_a_key_takes_is_no_sweep(hpctrip, tiny, tmp_path):
     out = tmp_path / "a.h5"
     ended = hpctrip("run", tiny, "-o", "label=static, k = 2", "-o", "stop.max_rounds=1", "--out", out)
     assert ended.code == 0 and out.exists()
+
+
+def test_a_study_without_a_small_form_is_not_made_in_full_instead(wrong):
+    ended = wrong(HEAD + AXIS, "--small", "--list")
+    ended.check_refused(["study.toml: --small: this study has no small form", "[small]"])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        HEAD + AXIS + "small = [2]\n",
+        HEAD + VARIANTS % "policy.k = 3, small.policy.k = 4",
+        HEAD + AXIS + "[small]\nseeds = [1]\n",
+        HEAD + AXIS + "[small]\nstop.max_rounds = 2\n",
+    ],
+    ids=["axis", "variant", "seeds", "tables"],
+)
+def test_a_small_form_is_any_change(wrong, text):
+    ended = wrong(text, "--small", "--list")
+    assert ended.code == 0, ended.err
