@@ -212,8 +212,8 @@ def ratios(scenario: str, found: dict[str, Entry], baseline: str) -> list[tuple]
 
 
 def _how(entry: Entry, base: Entry) -> str:
-    """What a ratio is, where one of both did not reach the target."""
-    if entry.reached and base.reached:
+    """What a ratio is, where one of both did not reach the target; that to itself is known."""
+    if entry is base or (entry.reached and base.reached):
         return "exact"
     return "at most" if entry.reached else "at least" if base.reached else "unknown"
 

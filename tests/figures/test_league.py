@@ -93,6 +93,16 @@ def test_what_did_not_reach_its_target_makes_a_bound(scenarios, make_run):
     assert table.loc["powertrip", "is"].tolist() == ["exact"] * 2
 
 
+def test_a_baseline_that_did_not_arrive_takes_its_own_time(make_run):
+    runs = [
+        make_run("own", "powertrip", accuracy=(0.1, 0.2, 0.3), update_bytes=1e9),
+        make_run("fast", "goodput", update_bytes=1e9),
+    ]
+    table = league.plot(open_runs(runs)).table.set_index("policy")
+    assert table.loc["powertrip", ["ratio", "is", "is_win"]].tolist() == [1, "exact", False]
+    assert table.loc["goodput", "is"] == "at most"
+
+
 def test_a_fixed_cohort_that_never_arrived_is_not_the_best_one(scenarios, make_run):
     never = [
         make_run(f"n{k}", "static", accuracy=(0.1, 0.2, 0.3), update_bytes=1e9, policy_keys={"k": k})
