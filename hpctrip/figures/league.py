@@ -36,10 +36,15 @@ APART = ("seed", "policy", "forecast", "label", "name")
 
 @dataclass(frozen=True)
 class Entry:
-    """A policy in a scenario: seconds by seed, and whether each seed reached the target."""
+    """A policy in a scenario: seconds by seed, and which seeds reached the target."""
 
     spent_s: dict[int, float]
-    reached: bool
+    arrived: frozenset[int]
+
+    @property
+    def reached(self) -> bool:
+        """Whether every seed reached the target."""
+        return self.arrived == self.spent_s.keys()
 
     def ratio(self, base: Entry) -> float:
         """Geometric mean of the times over the base's, over the seeds that both have; NaN where they have none."""
@@ -177,7 +182,8 @@ def _entry(runs: Sequence[Run]) -> Entry:
         if seed in spent:
             raise InputError(str(run.path), f"is a second run of seed {seed}", "give one of each seed")
         spent[seed] = run.spent(float(run.meta["target_accuracy"]))
-    return Entry({seed: time_s for seed, (time_s, _) in spent.items()}, all(r for _, r in spent.values()))
+    arrived = frozenset(seed for seed, (_, reached) in spent.items() if reached)
+    return Entry({seed: time_s for seed, (time_s, _) in spent.items()}, arrived)
 
 
 def ratios(scenario: str, found: dict[str, Entry], baseline: str) -> list[tuple]:
@@ -212,10 +218,12 @@ def ratios(scenario: str, found: dict[str, Entry], baseline: str) -> list[tuple]
 
 
 def _how(entry: Entry, base: Entry) -> str:
-    """What a ratio is, where one of both did not reach the target; that to itself is known."""
-    if entry is base or (entry.reached and base.reached):
+    """What a ratio is where, with a seed that both have, one did not reach the target; that to itself is known."""
+    shared = entry.shared(base)
+    reached, base_reached = shared <= entry.arrived, shared <= base.arrived
+    if entry is base or (reached and base_reached):
         return "exact"
-    return "at most" if entry.reached else "at least" if base.reached else "unknown"
+    return "at most" if reached else "at least" if base_reached else "unknown"
 
 
 def summary(policy: str, own: pd.DataFrame) -> tuple[str, ...]:

@@ -103,6 +103,16 @@ def test_a_baseline_that_did_not_arrive_takes_its_own_time(make_run):
     assert table.loc["goodput", "is"] == "at most"
 
 
+def test_a_seed_of_the_baseline_alone_makes_no_bound(make_run):
+    runs = [
+        make_run("fast", "goodput", update_bytes=1e9, seed=0),
+        make_run("own0", "powertrip", update_bytes=1e9, seed=0),
+        make_run("own1", "powertrip", accuracy=(0.1, 0.2, 0.3), update_bytes=1e9, seed=1),
+    ]
+    table = league.plot(open_runs(runs)).table.set_index("policy")
+    assert table.loc["goodput", ["ratio", "is"]].tolist() == [1, "exact"]
+
+
 def test_a_fixed_cohort_that_never_arrived_is_not_the_best_one(scenarios, make_run):
     never = [
         make_run(f"n{k}", "static", accuracy=(0.1, 0.2, 0.3), update_bytes=1e9, policy_keys={"k": k})
