@@ -2,10 +2,11 @@
 
 A scenario is all of an input but its seed, its policy and its forecast. In each, the hours of a policy are divided by
 those of the baseline with the same seed (geometric mean over seeds), and by those of the best fixed cohort in
-hindsight: the runs of `static` or of `first-back` with the k of the smallest ratio to the baseline, among the cohorts
-that share the most seeds with it. A dot is a scenario; the bar is the geometric mean over scenarios with its 95 %
-interval (Student t over logarithms). A seed that did not reach the target counts with all the time it spent, so that
-ratio is a bound and its dot is open; who did not arrive with every seed wins nothing, and is no best fixed cohort.
+hindsight: the runs of `static` or of `first-back` with the k of the smallest ratio to the baseline. A dot is a
+scenario; the bar is the geometric mean over scenarios with its 95 % interval (Student t over logarithms), and the table
+has the same interval over the seeds of each scenario. A seed that did not reach the target counts with all the time it
+spent, so that ratio is a bound and its dot is open. A scenario is won, and a fixed cohort is the best, among those that
+reached the target with every seed and share the most seeds with the baseline: few seeds may be the easy ones.
 """
 
 from __future__ import annotations
@@ -46,10 +47,15 @@ class Entry:
         """Whether every seed reached the target."""
         return self.arrived == self.spent_s.keys()
 
-    def ratio(self, base: Entry) -> float:
-        """Geometric mean of the times over the base's, over the seeds that both have; NaN where they have none."""
-        logs = [math.log(self.spent_s[seed] / base.spent_s[seed]) for seed in self.shared(base)]
-        return math.exp(np.mean(logs)) if logs else math.nan
+    def ratio(self, base: Entry) -> tuple[float, float, float]:
+        """Geometric mean of the times over the base's, over the seeds that both have, and its 95 % interval; NaN where
+        they have none, and the interval where they have one or a time is a bound."""
+        shared = self.shared(base)
+        if not shared:
+            return math.nan, math.nan, math.nan
+        mean, low, high = intervals.geometric_mean([self.spent_s[n] / base.spent_s[n] for n in sorted(shared)])
+        known = shared <= self.arrived and shared <= base.arrived
+        return mean, low if known else math.nan, high if known else math.nan
 
     def shared(self, base: Entry) -> set[int]:
         """The seeds that both have."""
@@ -73,8 +79,9 @@ def plot(runs: Sequence[Run], baseline: str = "powertrip", split: str | None = N
     table = pd.DataFrame(
         [row for name, found in scenarios.items() for row in ratios(name, found, baseline)],
         columns=[
-            *("scenario", "policy", "ratio", "is"),
-            *("ratio_to_best_fixed", "is_to_best_fixed", "best_fixed", "is_win"),
+            *("scenario", "policy", "num_seeds", "ratio", "ratio_low", "ratio_high", "is"),
+            *("ratio_to_best_fixed", "ratio_to_best_fixed_low", "ratio_to_best_fixed_high", "is_to_best_fixed"),
+            *("best_fixed", "is_win"),
         ],
     )
     if table.empty:
@@ -192,29 +199,33 @@ def ratios(scenario: str, found: dict[str, Entry], baseline: str) -> list[tuple]
         return []
     base = found[baseline]
     fixed = {name: entry for name, entry in found.items() if name.split()[0] in FIXED}
-    arrived = [name for name, entry in fixed.items() if entry.reached]
-    best = min(
-        arrived, key=lambda name: (-len(fixed[name].shared(base)), fixed[name].ratio(base)), default=""
-    )
+    best = _best(fixed, base)
     shown = {name: entry for name, entry in found.items() if name not in fixed}
+    winner = _best(shown, base)
     if best:
         shown[HINDSIGHT] = fixed[best]
-    to_base = {name: entry.ratio(base) for name, entry in shown.items()}
-    able = [name for name, entry in shown.items() if name != HINDSIGHT and entry.reached]
-    winner = min(able, key=to_base.__getitem__, default="")
     return [
         (
             scenario,
             name,
-            to_base[name],
+            len(entry.shared(base)),
+            *entry.ratio(base),
             _how(entry, base),
-            entry.ratio(fixed[best]) if best else math.nan,
+            *(entry.ratio(fixed[best]) if best else (math.nan,) * 3),
             _how(entry, fixed[best]) if best else "",
             best,
             name == winner,
         )
         for name, entry in shown.items()
     ]
+
+
+def _best(found: dict[str, Entry], base: Entry) -> str:
+    """Who has the smallest ratio to the base, of those that arrived and share the most seeds with it; "": nobody."""
+    arrived = [name for name, entry in found.items() if entry.reached]
+    return min(
+        arrived, key=lambda name: (-len(found[name].shared(base)), found[name].ratio(base)[0]), default=""
+    )
 
 
 def _how(entry: Entry, base: Entry) -> str:

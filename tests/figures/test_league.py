@@ -134,6 +134,32 @@ def test_a_fixed_cohort_that_ran_with_an_easy_seed_alone_is_not_the_best_one(sce
     assert table.set_index("policy").loc["best fixed", "ratio"].tolist() == pytest.approx([1.2, 1.2])
 
 
+def test_a_policy_that_ran_with_an_easy_seed_alone_wins_nothing(scenarios):
+    runs = open_runs(list(scenarios({**HOURS, ("oort", 0): (0.1, 0.1)})))
+    kept = [run for run in runs if not ("oort" in run.meta["label"] and run.meta["seed"] == 1)]
+    table = league.plot(kept).table.set_index("policy")
+    assert table.loc["oort", "num_seeds"].tolist() == [1, 1] and not table.loc["oort", "is_win"].any()
+    assert table.loc["goodput", "is_win"].tolist() == [True, False]
+
+
+def test_a_ratio_has_an_interval_over_its_seeds_unless_it_is_a_bound(make_run):
+    runs = [
+        make_run(f"{policy}{seed}", policy, hours=hours, accuracy=accuracy, update_bytes=1e9, seed=seed)
+        for policy, both, accuracy in (
+            ("powertrip", (1, 1), (0.1, 0.2, 0.9)),
+            ("goodput", (0.5, 0.8), (0.1, 0.2, 0.9)),
+            ("oort", (2, 3), (0.1, 0.2, 0.3)),
+        )
+        for seed, hours in enumerate(both)
+    ]
+    table = league.plot(open_runs(runs)).table.set_index("policy")
+    low, mean, high = table.loc["goodput", ["ratio_low", "ratio", "ratio_high"]]
+    # Half of ln(0.8 / 0.5) is the deviation from the mean of the logarithms, and, of two, its standard error.
+    factor = 1.6 ** (0.5 * 12.7062)
+    assert (low, mean, high) == pytest.approx((0.4**0.5 / factor, 0.4**0.5, 0.4**0.5 * factor))
+    assert table.loc["oort", "is"] == "at least" and table.loc["oort", ["ratio_low", "ratio_high"]].isna().all()
+
+
 def test_without_the_baseline_there_is_no_league(scenarios):
     runs = open_runs(list(scenarios({("goodput", 0): (1, 1)})))
     with pytest.raises(InputError, match="have no scenario in which powertrip ran"):
