@@ -53,7 +53,9 @@ class Entry:
         shared = self.shared(base)
         if not shared:
             return math.nan, math.nan, math.nan
-        mean, low, high = intervals.geometric_mean([self.spent_s[n] / base.spent_s[n] for n in sorted(shared)])
+        mean, low, high = intervals.geometric_mean(
+            [self.spent_s[n] / base.spent_s[n] for n in sorted(shared)]
+        )
         known = shared <= self.arrived and shared <= base.arrived
         return mean, low if known else math.nan, high if known else math.nan
 
@@ -80,7 +82,12 @@ def plot(runs: Sequence[Run], baseline: str = "powertrip", split: str | None = N
         [row for name, found in scenarios.items() for row in ratios(name, found, baseline)],
         columns=[
             *("scenario", "policy", "num_seeds", "ratio", "ratio_low", "ratio_high", "is"),
-            *("ratio_to_best_fixed", "ratio_to_best_fixed_low", "ratio_to_best_fixed_high", "is_to_best_fixed"),
+            *(
+                "ratio_to_best_fixed",
+                "ratio_to_best_fixed_low",
+                "ratio_to_best_fixed_high",
+                "is_to_best_fixed",
+            ),
             *("best_fixed", "is_win"),
         ],
     )

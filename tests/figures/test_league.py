@@ -157,7 +157,9 @@ def test_a_ratio_has_an_interval_over_its_seeds_unless_it_is_a_bound(make_run):
     # Half of ln(0.8 / 0.5) is the deviation from the mean of the logarithms, and, of two, its standard error.
     factor = 1.6 ** (0.5 * 12.7062)
     assert (low, mean, high) == pytest.approx((0.4**0.5 / factor, 0.4**0.5, 0.4**0.5 * factor))
-    assert table.loc["oort", "is"] == "at least" and table.loc["oort", ["ratio_low", "ratio_high"]].isna().all()
+    assert (
+        table.loc["oort", "is"] == "at least" and table.loc["oort", ["ratio_low", "ratio_high"]].isna().all()
+    )
 
 
 def test_without_the_baseline_there_is_no_league(scenarios):
