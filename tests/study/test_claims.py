@@ -33,7 +33,7 @@ def run_of(hours, seed=0, accuracy=(0.2, 0.5), k=(10,), target=0.45, sites=None,
     rounds = pd.DataFrame({"clock_s": 3600.0 * np.asarray(hours, dtype=float)})
     rounds["round"], rounds["accuracy"] = range(1, len(rounds) + 1), accuracy
     rounds["num_sites"] = k * len(rounds) if len(k) == 1 else k
-    meta = {"seed": seed, "target_accuracy": target, "synthetic_power": True}
+    meta = {"seed": seed, "target_accuracy": target, "synthetic_data": True, "synthetic_power": True}
     nothing = pd.DataFrame()
     tables = {"sites": sites, "cohorts": cohorts}
     tables = {name: nothing if table is None else table for name, table in tables.items()}

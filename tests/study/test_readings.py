@@ -92,12 +92,15 @@ def test_the_base_speaks_for_what_a_reading_does_not_touch_and_for_nothing_else(
 
 def test_table_page_and_picture_have_every_claim_under_every_reading(survey):
     assert len(survey.table) == 3 * len(claims_of("fig09"))
-    assert [line.split(" | ")[0] for line in survey.markdown.splitlines()[2:]] == [
+    said = survey.markdown.splitlines()
+    assert said[0] == "synthetic data, synthetic power; simulated time"
+    assert [line.split(" | ")[0] for line in said[4:]] == [
         "| defaults",
         "| log",
         "| clock",
     ]
-    assert drawn(survey).image().startswith(b"\x89PNG")
+    drawing = drawn(survey)
+    assert drawing.picture.get_suptitle() == said[0] and drawing.image().startswith(b"\x89PNG")
 
 
 def test_a_study_of_readings_ends_with_its_table_and_picture(hpctrip, tmp_path):

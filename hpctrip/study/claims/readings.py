@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from hpctrip.base.text import markdown_table
+from hpctrip.figures.common.reading import provenance
 from hpctrip.record.reader import Run
 from hpctrip.study.claims.base import Claim, Finding, Verdict
 from hpctrip.study.claims.evidence import Variants
@@ -30,6 +31,8 @@ class Survey:
     claims: Sequence[Claim]
     found: Mapping[str, Sequence[Finding]]
     """{reading: what is found of every claim}; the base is the first."""
+    provenance: str
+    """Which of the runs' data and power were made up."""
 
     @classmethod
     def of(cls, study: str, readings: Mapping[str, Variants], planned: Mapping[str, Sequence[str]]) -> Survey:
@@ -41,7 +44,8 @@ class Survey:
         for reading, own in readings.items():
             untouched = {label: runs for label, runs in base.items() if label not in planned[reading]}
             found[reading] = [claim.finding({study: {**untouched, **own}}) for claim in claims]
-        return cls(claims, found)
+        every = [run for own in readings.values() for runs in own.values() for run in runs]
+        return cls(claims, found, provenance(every))
 
     @property
     def lines(self) -> list[str]:
@@ -61,10 +65,10 @@ class Survey:
 
     @property
     def markdown(self) -> str:
-        """One row a reading, one column a claim."""
+        """What the runs are, and a table of one row a reading and one column a claim."""
         head = ["reading", *(f"{claim.figure}: {claim.says}" for claim in self.claims)]
         rows = [[reading, *(f.ordering for f in found)] for reading, found in self.found.items()]
-        return markdown_table(head, rows) + "\n"
+        return f"{self.provenance}\n\n{markdown_table(head, rows)}\n"
 
     @property
     def table(self) -> pd.DataFrame:

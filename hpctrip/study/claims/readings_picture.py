@@ -59,4 +59,5 @@ def _picture(survey: Survey) -> Figure:
         for v in shown
     ]
     style.legend_below(picture, entries)
+    style.heading(picture, survey.provenance)
     return picture
