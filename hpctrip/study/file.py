@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 import click
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
@@ -51,8 +51,8 @@ class Variant(Component):
     """How tables and figures call it."""
     inputs: list[PathName] = []
     """Input files, relative to the study file, laid over the study's own."""
-    small: Tables = {}
-    """Tables laid over it with --small."""
+    small: Tables | Literal[False] = {}
+    """Tables laid over it with --small; false: the small form does without it."""
     among: list[str] = []
     """Labels of other axes: it is combined with these and with no other of theirs. Empty: with all."""
 
@@ -90,6 +90,8 @@ class Axis(Component):
             raise ValueError(f"cannot be called {self.title}, as a column of the ledger is")
         if self.variants is not None and len({v.label for v in self.variants}) < len(self.variants):
             raise ValueError("has a label twice")
+        if self.variants is not None and all(v.small is False for v in self.variants):
+            raise ValueError("has no variant in the small form: leave out small = false of one")
         return self
 
     @property
@@ -230,7 +232,8 @@ class StudyFile(Component):
     def has_small_form(self) -> bool:
         """Whether --small changes anything."""
         variants = [variant for axis in self.axis for variant in axis.variants or ()]
-        return bool(self.small.model_fields_set) or any(part.small for part in [*self.axis, *variants])
+        changed = any(part.small or part.small is False for part in [*self.axis, *variants])
+        return bool(self.small.model_fields_set) or changed
 
     def _check_among(self) -> None:
         """Every label that a variant names is that of another axis."""

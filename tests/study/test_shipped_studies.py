@@ -52,6 +52,16 @@ def test_the_league_plays_every_scenario_with_every_policy_and_all_but_one_train
     assert natural == {"writers-80": "femnist"}
 
 
+def test_the_small_league_has_every_kind_of_policy_that_it_names_and_is_a_tenth_of_the_full_one(tmp_path):
+    (study,) = read_studies(found_file("league"), Asked(tmp_path, small=True))
+    grid = [(dict(entry.choices), entry.given.experiment) for entry in study.ledger.entries]
+    scenarios, policies = ({choices[axis] for choices, _ in grid} for axis in ("scenario", "policy"))
+    assert (len(scenarios), len(policies), len(grid)) == (7, 9, 7 * 9 * 2)
+    assert all(name.endswith("-80") for name in scenarios)
+    sizes = {getattr(e.policy, "k", None) or 0 for _, e in grid}
+    assert max(sizes) == 14 and {e.num_sites() for _, e in grid} == {40}
+
+
 def test_the_league_on_measured_power_is_the_league_in_all_but_the_power_of_three():
     league, real = (tomllib.loads(Path(found_file(name)).read_text()) for name in ("league", "league_real"))
     (scenarios, policies), (played, same_policies) = league.pop("axis"), real.pop("axis")
@@ -70,6 +80,7 @@ def test_the_ablation_is_of_the_leagues_scenarios():
     league, ablation = (tomllib.loads(Path(found_file(name)).read_text()) for name in ("league", "ablation"))
     assert ablation["common"] == league["common"]
     (scenarios, policies), (own, without) = league["axis"], ablation["axis"]
-    assert all(variant in scenarios["variants"] for variant in own["variants"])
+    played = [{key: v for key, v in variant.items() if key != "small"} for variant in scenarios["variants"]]
+    assert all(variant in played for variant in own["variants"])
     shared = [variant["label"] for variant in without["variants"] if variant in policies["variants"]]
     assert shared == ["PowerTrip", "goodput"]

@@ -58,6 +58,14 @@ HEAD = 'name = "x"\ninputs = ["base.toml"]\n'
         (HEAD + VARIANTS % "label = 'a'", ["not valid TOML"]),
         (HEAD + VARIANTS.replace('"b"', '"a"') % "policy.k = 3", ["axis.0: has a label twice"]),
         (
+            HEAD + VARIANTS.replace("policy.k = 2", "small = false") % "small = false",
+            ["axis.0: has no variant in the small form: leave out small = false of one"],
+        ),
+        (
+            HEAD + VARIANTS % "small = true",
+            ["axis.0.variants.1.small = True: must be a table, or must be False"],
+        ),
+        (
             HEAD + VARIANTS % "policy.k = 2",
             ["'b': is the same run as 'a': no key that can change a result differs"],
         ),
@@ -220,11 +228,19 @@ def test_a_study_without_a_small_form_is_not_made_in_full_instead(wrong):
     [
         HEAD + AXIS + "small = [2]\n",
         HEAD + VARIANTS % "policy.k = 3, small.policy.k = 4",
+        HEAD + VARIANTS % "policy.k = 3, small = false",
         HEAD + AXIS + "[small]\nseeds = [1]\n",
         HEAD + AXIS + "[small]\nstop.max_rounds = 2\n",
     ],
-    ids=["axis", "variant", "seeds", "tables"],
+    ids=["axis", "variant", "variant left out", "seeds", "tables"],
 )
 def test_a_small_form_is_any_change(wrong, text):
     ended = wrong(text, "--small", "--list")
     assert ended.code == 0, ended.err
+
+
+def test_a_small_form_may_do_without_a_variant(wrong):
+    text = HEAD + "seeds = [0]\n" + VARIANTS % "policy.k = 3, small = false"
+    full, small = wrong(text, "--list"), wrong(text, "--small", "--list")
+    assert ("a, seed 0" in full.out, "b, seed 0" in full.out) == (True, True)
+    assert ("a, seed 0" in small.out, "b, seed 0" in small.out) == (True, False)
