@@ -47,17 +47,19 @@ class Entry:
         """Whether every seed reached the target."""
         return self.arrived == self.spent_s.keys()
 
-    def ratio(self, base: Entry) -> tuple[float, float, float]:
-        """Geometric mean of the times over the base's, over the seeds that both have, and its 95 % interval; NaN where
-        they have none, and the interval where they have one or a time is a bound."""
-        shared = self.shared(base)
+    def over(self, base: Entry) -> tuple[float, float, float, str]:
+        """(ratio, low, high, how): geometric mean of the times over the base's, over the seeds that both have, its 95 %
+        interval, and whether it is exact, or a bound as a seed of one of them did not reach the target; that to itself
+        is known. NaN: the ratio where they share no seed, the interval where they share one or the ratio is a bound.
+        """
+        shared = sorted(self.shared(base))
         if not shared:
-            return math.nan, math.nan, math.nan
-        mean, low, high = intervals.geometric_mean(
-            [self.spent_s[n] / base.spent_s[n] for n in sorted(shared)]
-        )
-        known = shared <= self.arrived and shared <= base.arrived
-        return mean, low if known else math.nan, high if known else math.nan
+            return math.nan, math.nan, math.nan, "exact"
+        mean, low, high = intervals.geometric_mean([self.spent_s[n] / base.spent_s[n] for n in shared])
+        reached, base_reached = self.arrived.issuperset(shared), base.arrived.issuperset(shared)
+        if self is base or (reached and base_reached):
+            return mean, low, high, "exact"
+        return mean, math.nan, math.nan, "at most" if reached else "at least" if base_reached else "unknown"
 
     def shared(self, base: Entry) -> set[int]:
         """The seeds that both have."""
@@ -216,10 +218,8 @@ def ratios(scenario: str, found: dict[str, Entry], baseline: str) -> list[tuple]
             scenario,
             name,
             len(entry.shared(base)),
-            *entry.ratio(base),
-            _how(entry, base),
-            *(entry.ratio(fixed[best]) if best else (math.nan,) * 3),
-            _how(entry, fixed[best]) if best else "",
+            *entry.over(base),
+            *(entry.over(fixed[best]) if best else (math.nan, math.nan, math.nan, "")),
             best,
             name == winner,
         )
@@ -231,17 +231,8 @@ def _best(found: dict[str, Entry], base: Entry) -> str:
     """Who has the smallest ratio to the base, of those that arrived and share the most seeds with it; "": nobody."""
     arrived = [name for name, entry in found.items() if entry.reached]
     return min(
-        arrived, key=lambda name: (-len(found[name].shared(base)), found[name].ratio(base)[0]), default=""
+        arrived, key=lambda name: (-len(found[name].shared(base)), found[name].over(base)[0]), default=""
     )
-
-
-def _how(entry: Entry, base: Entry) -> str:
-    """What a ratio is where, with a seed that both have, one did not reach the target; that to itself is known."""
-    shared = entry.shared(base)
-    reached, base_reached = shared <= entry.arrived, shared <= base.arrived
-    if entry is base or (reached and base_reached):
-        return "exact"
-    return "at most" if reached else "at least" if base_reached else "unknown"
 
 
 def summary(policy: str, own: pd.DataFrame) -> tuple[str, ...]:

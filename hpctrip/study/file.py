@@ -232,7 +232,7 @@ class StudyFile(Component):
     def has_small_form(self) -> bool:
         """Whether --small changes anything."""
         variants = [variant for axis in self.axis for variant in axis.variants or ()]
-        changed = any(part.small or part.small is False for part in [*self.axis, *variants])
+        changed = any(part.small not in (None, {}) for part in [*self.axis, *variants])
         return bool(self.small.model_fields_set) or changed
 
     def _check_among(self) -> None:

@@ -131,7 +131,7 @@ def _choices(axis: Axis, small: bool) -> Iterator[_Choice]:
     for variant in axis.variants or ():
         if small and variant.small is False:
             continue
-        tables = laid_over(variant.tables, [variant.small] if small and variant.small else [])
+        tables = laid_over(variant.tables, [variant.small] if small else [])
         yield _Choice(axis.title, variant.label, tuple(variant.inputs), tables, True, tuple(variant.among))
     for value in (axis.small if small and axis.small else axis.values) or ():
         table = nested(axis.key or "", value)
