@@ -143,6 +143,11 @@ def test_fig09_orders_the_policies_and_compares_them_with_powertrip(drawn, make_
     assert f"order at 45 %: {order}" in lines
 
 
+def test_fig09_puts_a_faster_policy_first_that_has_fewer_seeds(drawn, make_run):
+    twice = [make_run(f"random-{seed}", "random", seed=seed, hours=2.0) for seed in (0, 1)]
+    assert "order at 45 %: powertrip < random" in drawn(fig09_policies, *twice, make_run("powertrip"))
+
+
 def test_fig09_says_aloud_and_in_the_picture_that_bars_are_of_other_data_or_another_clock(
     make_run, tmp_path, capsys
 ):
