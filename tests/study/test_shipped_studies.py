@@ -11,6 +11,8 @@ from hpctrip.study.claims.paper import CLAIMS
 from hpctrip.study.pictures import called
 from hpctrip.study.studies import Asked, found_file, read_studies
 
+SHIPPED = [path for path in sorted(Path(found_file(PAPER)).parent.glob("*.toml")) if "_real" not in path.stem]
+
 
 @pytest.fixture(scope="module", params=[False, True], ids=["in full", "small"])
 def studies(request, tmp_path_factory):
@@ -37,6 +39,14 @@ def test_studies_of_the_paper_have_a_small_form():
     of_each = {study.file.name: {entry.seed for entry in study.ledger.entries} for study in found}
     assert [name for name, of_study in of_each.items() if len(of_study) != 3] == []
     assert max(entry.given.experiment.num_sites() for s in found for entry in s.ledger.entries) <= 40
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_every_study_on_embedded_data_has_a_small_form_of_two_or_three_seeds(path, tmp_path):
+    studies = read_studies(str(path), Asked(tmp_path, small=True))
+    seeds = {len({entry.seed for entry in study.ledger.entries}) for study in studies}
+    assert seeds <= ({2, 3} if path.stem != "smoke" else {1})
+    assert all(e.given.experiment.num_sites() <= 40 for study in studies for e in study.ledger.entries)
 
 
 def test_the_league_plays_every_scenario_with_every_policy_and_all_but_one_train_one_epoch(tmp_path):
@@ -78,9 +88,10 @@ def test_the_league_on_measured_power_is_the_league_in_all_but_the_power_of_thre
 
 def test_the_ablation_is_of_the_leagues_scenarios():
     league, ablation = (tomllib.loads(Path(found_file(name)).read_text()) for name in ("league", "ablation"))
-    assert ablation["common"] == league["common"]
+    assert all(ablation[table] == league[table] for table in ("common", "small"))
     (scenarios, policies), (own, without) = league["axis"], ablation["axis"]
-    played = [{key: v for key, v in variant.items() if key != "small"} for variant in scenarios["variants"]]
-    assert all(variant in played for variant in own["variants"])
+    for variant in scenarios["variants"] + own["variants"]:
+        variant.pop("small", None)
+    assert all(variant in scenarios["variants"] for variant in own["variants"])
     shared = [variant["label"] for variant in without["variants"] if variant in policies["variants"]]
     assert shared == ["PowerTrip", "goodput"]
