@@ -42,7 +42,7 @@ CLAIMS: tuple[Claim, ...] = (
     SparePower(
         "Fig 2",
         "Sites have 26 to 51 % of their power to spare",
-        "26 % to 51 %",
+        "26% to 51%",
         "fig12",
         POWERTRIP,
         0.26,
@@ -85,7 +85,7 @@ CLAIMS: tuple[Claim, ...] = (
     Faster(
         "Fig 12",
         "On power traces, PowerTrip beats the static cohort",
-        "24 %",
+        "24%",
         "fig12",
         POWERTRIP,
         STATIC,
@@ -94,7 +94,7 @@ CLAIMS: tuple[Claim, ...] = (
     Faster(
         "Fig 12",
         "On power traces, PowerTrip beats training in one place at 25 % of its power",
-        "27 %",
+        "27%",
         "fig12",
         POWERTRIP,
         CENTRAL_25,
@@ -113,7 +113,7 @@ CLAIMS: tuple[Claim, ...] = (
     Faster(
         "Fig 13",
         "At 2 GB, PowerTrip beats the static cohort",
-        "23 %",
+        "23%",
         "fig13",
         f"update size = 2 GB, {POWERTRIP}",
         f"update size = 2 GB, {STATIC}",
@@ -122,7 +122,7 @@ CLAIMS: tuple[Claim, ...] = (
     Faster(
         "Fig 13",
         "At 2 GB, PowerTrip beats training in one place at 25 % of its power",
-        "23 % (1.02 h against 1.33 h)",
+        "23% (1.02 h against 1.33 h)",
         "fig13",
         f"update size = 2 GB, {POWERTRIP}",
         CENTRAL_25,
@@ -142,7 +142,7 @@ CLAIMS: tuple[Claim, ...] = (
     Faster(
         "Fig 14",
         "On spoken words, PowerTrip beats the static cohort",
-        "32 %",
+        "32%",
         "speech_policies",
         POWERTRIP,
         "static",
@@ -151,7 +151,7 @@ CLAIMS: tuple[Claim, ...] = (
     Faster(
         "Fig 14",
         "On Shakespeare, PowerTrip beats the static cohort",
-        "19 %",
+        "19%",
         "shakespeare_policies",
         POWERTRIP,
         "static",

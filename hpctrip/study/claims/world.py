@@ -102,5 +102,6 @@ class SparePower(Claim):
         means = 1 - traces.groupby("cell")["utilisation"].mean()
         inside = self.low <= means.min() and means.max() <= self.high
         made_up = " (synthetic traces)" if any(run.meta["synthetic_power"] for run in runs) else ""
-        said = f"{means.min():.1%} to {means.max():.1%}, mean of {counted(len(means), 'cell')}{made_up}"
+        span = " to ".join(f"{mean:.1%}" for mean in sorted({means.min(), means.max()}))
+        said = f"{span}, mean of {counted(len(means), 'cell')}{made_up}"
         return Finding(Verdict.MET if inside else Verdict.NOT_MET, said)
