@@ -298,6 +298,9 @@ def test_spare_power_is_the_mean_of_every_cell_of_the_traces(tmp_path):
         spare.ordering is Verdict.MET and spare.ours == "25.0% to 45.0%, mean of 2 cells (synthetic traces)"
     )
     assert found(SparePower, "a", 0.26, 0.51, a=[run]).ordering is Verdict.NOT_MET
+    power["path"] = str(tmp_path / "cell1_pdu1.csv")
+    run.meta["sources"] = [str(NamedFiles("power.path", power["path"], trace_files).source())]
+    assert found(SparePower, "a", 0.2, 0.51, a=[run]).ours.startswith("25.0%, mean of 1 cell")
     uniform = replace(run, input={"power": {"kind": "uniform"}})
     with pytest.raises(Missing, match="of kind uniform, not trace"):
         found(SparePower, "a", 0.26, 0.51, a=[uniform])
