@@ -276,7 +276,7 @@ class _Faults:
         if self._found:
             said = [self._said(fault, names) for fault, names in list(self._found.items())[:_FAULTS_SAID]]
             if left := len(self._found) - len(said):
-                said.append(Fault(self.place or "the sweep", f"{left:,} more faults"))
+                said.append(Fault(self.place or "the sweep", f"more faults: {left:,}"))
             raise InputError(faults=said)
 
     def _said(self, fault: Fault, names: Sequence[str]) -> Fault:

@@ -108,7 +108,7 @@ def test_of_many_faults_the_first_few_are_told_and_the_number_of_the_others(wron
     ended = wrong(HEAD + AXIS.replace("2, 3]", f"{values}]"))
     assert ended.code == 2 and len(ended.report) == 6
     assert "study.toml: policy.k = 304, seed 0: there are only 6 sites" in ended.report[4]
-    assert ended.report[5].endswith("study.toml: 35 more faults")
+    assert ended.report[5].endswith("study.toml: more faults: 35")
 
 
 @pytest.mark.parametrize(
