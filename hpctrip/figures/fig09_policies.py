@@ -46,7 +46,7 @@ def plot(runs: Sequence[Run], reference: str | None = None, target: float | None
     groups = grouping.grouped(runs, MOST)
     unlike = grouping.warn_of_differences(groups)
     bars = [(group, intervals.times(group.runs, target)) for group in groups]
-    bars.sort(key=lambda bar: (-bar[1].num_reached / bar[1].num_seeds, bar[1].hours))
+    bars.sort(key=lambda bar: bar[1].place)
     bar = reference_bar(bars, reference)
 
     rows = [

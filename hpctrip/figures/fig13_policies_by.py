@@ -107,7 +107,7 @@ def bars_of(runs: Sequence[Run], target: float | None) -> list[Bar]:
     """The policies of these runs, fastest first."""
     goal = reading.common_target(runs, target)
     bars = [(group, intervals.times(group.runs, goal)) for group in grouping.grouped(runs)]
-    return sorted(bars, key=lambda bar: (not bar[1].reached, bar[1].hours))
+    return sorted(bars, key=lambda bar: bar[1].place)
 
 
 def draw(axes: Axes, found: dict[str, list[Bar]], labels: list[str]) -> None:

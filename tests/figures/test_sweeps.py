@@ -120,6 +120,15 @@ def test_a_seed_that_missed_the_target_is_no_dot_and_the_key_says_so(make_run):
     assert "n = 2 seeds a point" in picture.get_suptitle().replace("\n", " ")
 
 
+def test_a_policy_that_arrives_with_more_of_its_seeds_stands_before_a_faster_one(make_run, drawn):
+    missed = (0.2, 0.3, 0.4)
+    often = [make_run(f"a{seed}", hours=3.0, seed=seed) for seed in (0, 1)]
+    seldom = [make_run(f"b{seed}", "random", seed=seed, accuracy=missed) for seed in (1, 2)]
+    paths = [*often, make_run("a2", hours=3.0, seed=2, accuracy=missed), make_run("b0", "random"), *seldom]
+    lines = drawn(fig13_policies_by, *paths)
+    assert [line.split()[2] for line in lines[1:]] == ["powertrip", "random"]
+
+
 def test_the_curves_of_a_sweep_are_told_apart_without_colours(fixed):
     picture = fig06_equal_power.plot(reading.read_runs([fixed(k) for k in range(1, 9)])).picture
     drawn = [line for line in picture.axes[0].get_lines() if str(line.get_label()).startswith("k = ")]

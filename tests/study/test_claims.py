@@ -161,6 +161,13 @@ def test_the_order_is_not_met_where_two_neighbours_are_the_other_way_round():
     assert other.ordering is Verdict.NOT_MET and other.ours == "a < b < c"
 
 
+def test_our_order_puts_those_last_that_arrive_with_fewer_seeds():
+    often = [*seeds(5, 5), run_of((1, 3), 2, (0.2, 0.4))]
+    seldom = seeds(2) + [run_of((1, 2), seed, (0.2, 0.4)) for seed in (1, 2)]
+    order = found(Order, ("a", "b"), a=seldom, b=often).ours
+    assert order == "b (not with every seed) < a (not with every seed)"
+
+
 def test_fastest_at_every_value_names_each():
     runs = {
         "1 GB, P": seeds(1, 1.1),

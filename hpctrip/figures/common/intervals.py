@@ -80,6 +80,11 @@ class Times:
         return self.num_reached == self.num_seeds
 
     @property
+    def place(self) -> tuple[float, float]:
+        """Sorts those first that arrive with a greater share of their seeds, then the faster."""
+        return -self.num_reached / self.num_seeds, self.hours
+
+    @property
     def low(self) -> float:
         """Lower end of the interval in hours, never below 0, where no time is; NaN where there is no interval."""
         return max(0.0, self.hours - self.half_width) if np.isfinite(self.half_width) else np.nan
