@@ -77,9 +77,7 @@ class Reads:
     unless: str | None = None
     """The value that names no file: such data are made here."""
     find: Callable[[str], list[Path]] = files_at
-    """The files that a value means; raises InputError where there are none."""
-    opens: Callable[[str], list[Path]] | None = None
-    """All files that are opened for a value, where `find` tells of more or of fewer."""
+    """All files that are opened for a value; raises InputError where there are none."""
 
 
 class NamedFiles(NamedTuple):
@@ -88,11 +86,11 @@ class NamedFiles(NamedTuple):
     key: str
     value: str
     find: Callable[[str], list[Path]]
-    opens: Callable[[str], list[Path]] | None = None
 
-    def source(self) -> Source:
-        """The files as they are now. Raises InputError where they cannot be read."""
-        return Source(self.key, self.value, digest_of_files(self.find(self.value)))
+    def source(self, of: Callable[[Sequence[Path]], str] | None = None) -> Source:
+        """The files as they are now, by the digest `of` them (default: digest_of_files). Raises InputError where they
+        cannot be read."""
+        return Source(self.key, self.value, (of or digest_of_files)(self.find(self.value)))
 
     def digest(self, of: Callable[[Sequence[Path]], str]) -> str:
         """The digest `of` all files that are opened; empty where one of them is not there, no regular file or
@@ -101,7 +99,7 @@ class NamedFiles(NamedTuple):
         if is_pattern(folders) or "**" in last:
             return ""
         try:
-            files = (self.opens or self.find)(self.value)
+            files = self.find(self.value)
             plain = all(file.is_file() for file in files)  # a device may do something where it is opened
             return of(files) if plain and sum(os.path.getsize(file) for file in files) <= MOST_BYTES else ""
         except (InputError, OSError):
@@ -114,18 +112,23 @@ def named_files(component: Component, prefix: str = "") -> Iterator[NamedFiles]:
         value = getattr(component, name)
         mark = next((item for item in field.metadata if isinstance(item, Reads)), None)
         if mark and value not in (None, mark.unless):
-            yield NamedFiles(prefix + name, value, mark.find, mark.opens)
+            yield NamedFiles(prefix + name, value, mark.find)
         elif isinstance(value, Component):
             yield from named_files(value, f"{prefix}{name}.")
 
 
 def digest_of_files(files: Sequence[Path]) -> str:
-    """The digest of a file; of several, that of lines `digest  name` as `b2sum -l 128` prints them. InputError names
-    the file that cannot be read."""
+    """The digest of a file; of several, that of lines `digest  name` as `b2sum -l 128` prints them in the folder that
+    they share. InputError names the file that cannot be read."""
     digests = [digest_of_file(file) for file in files]
     if len(digests) == 1:
         return digests[0]
-    lines = (f"{found}  {file.name}\n" for found, file in zip(digests, files, strict=True))
+    paths = [file.absolute() for file in files]
+    folder = os.path.commonpath([path.parent for path in paths]) if paths else ""
+    lines = (
+        f"{found}  {path.relative_to(folder).as_posix()}\n"
+        for found, path in zip(digests, paths, strict=True)
+    )
     return digest("".join(lines).encode("utf-8", "surrogateescape"))
 
 

@@ -19,6 +19,7 @@ from hpctrip.base.inputs import Tables, deep, nested, resolved
 from hpctrip.base.plugins import Extensions
 from hpctrip.base.sources import PLUGINS, Source
 from hpctrip.base.text import shown as shown_value
+from hpctrip.learn.data.cached import digest_of_large
 from hpctrip.study.file import MOST_RUNS, Axis, StudyFile
 
 RULES = 1
@@ -229,7 +230,7 @@ class _Reader:
         for file in files_of_input(given):
             at = (file.key, file.value)
             if at not in self._digests:
-                self._digests[at] = file.source()
+                self._digests[at] = file.source(digest_of_large)
             sources.append(self._digests[at])
         experiment = given.experiment
         settings = without(flat(resolved(experiment)), [*neutral_keys(experiment), PLUGINS])

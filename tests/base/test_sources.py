@@ -76,6 +76,16 @@ def test_one_file_counts_by_its_bytes_and_several_by_their_names_too(tmp_path):
     assert digest_of_files(files_at(str(tmp_path))) != both
 
 
+def test_files_of_several_folders_count_by_their_place_in_the_one_that_holds_all(tmp_path):
+    for folder in ("x/no", "x/yes", "y/no", "y/yes"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "clip").write_text(folder[-2:])
+    x, y = ([tmp_path / top / word / "clip" for word in ("no", "yes")] for top in "xy")
+    assert digest_of_files(x) == digest_of_files(y)
+    (tmp_path / "y/no").rename(tmp_path / "y/on")
+    assert digest_of_files(x) != digest_of_files([tmp_path / "y/on/clip", y[1]])
+
+
 def test_what_is_no_regular_file_has_no_digest(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     for name, problem in (("pipe", "is no regular file"), ("none", "no such file"), (".", "Is a directory")):

@@ -70,7 +70,7 @@ class Emnist(Workload):
     batch_size: ClassVar[int] = 20
     local_epochs: ClassVar[int] = 1
 
-    data: Annotated[PathName, Reads(unless="glyphs", opens=_all_files)] = Field("glyphs", min_length=1)
+    data: Annotated[PathName, Reads(unless="glyphs", find=_all_files)] = Field("glyphs", min_length=1)
     """`"glyphs"`: synthetic characters, rendered from fonts, no download; else the directory with the official files
     `emnist-<split>-{train,test}-{images-idx3,labels-idx1}-ubyte`, gzipped or not."""
     split: Literal["byclass", "bymerge", "balanced", "letters", "digits", "mnist"] = "byclass"

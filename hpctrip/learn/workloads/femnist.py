@@ -53,7 +53,7 @@ class Femnist(Workload):
     batch_size: ClassVar[int] = 20
     local_epochs: ClassVar[int] = 1
 
-    data: Annotated[PathName, Reads(unless="glyphs", opens=_all_files)] = Field("glyphs", min_length=1)
+    data: Annotated[PathName, Reads(unless="glyphs", find=_all_files)] = Field("glyphs", min_length=1)
     """`"glyphs"`: synthetic characters by made-up writers, no download; else a JSON file of LEAF's, gzipped or not, or
     a folder of them. Its folders `train` and `test` are used as they are; where there are none, nine tenths of each
     writer's samples, drawn at random from the run's seed, are to train on."""

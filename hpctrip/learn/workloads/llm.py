@@ -56,7 +56,7 @@ class Llm(Workload):
     GPU at every rank); `full`: all parameters."""
     lora: Lora = Lora()
     """The adapters; ignored with `full`."""
-    data: Annotated[PathName, Reads(unless="sentences", opens=_all_texts)] = Field("sentences", min_length=1)
+    data: Annotated[PathName, Reads(unless="sentences", find=_all_texts)] = Field("sentences", min_length=1)
     """`"sentences"`: synthetic text by made-up roles, no download; else a file or a folder of .txt and .json files. A
     text file is one owner's, a JSON object {"owner": "text"} holds many. Each gzipped or not."""
     block_tokens: int = Field(128, ge=1, le=32_768)

@@ -47,7 +47,7 @@ class Shakespeare(Workload):
     batch_size: ClassVar[int] = 20
     local_epochs: ClassVar[int] = 1
 
-    data: Annotated[PathName, Reads(unless="sentences", opens=_all_files)] = Field("sentences", min_length=1)
+    data: Annotated[PathName, Reads(unless="sentences", find=_all_files)] = Field("sentences", min_length=1)
     """`"sentences"`: synthetic text by made-up roles, no download; else a file, or a folder of files: LEAF's JSON (its
     folders `train` and `test` are used as they are; else every role is split by time), JSON of the form {"play/ROLE":
     text}, or plain text (.txt) in blocks of `ROLE:` and its lines. Each gzipped or not; several are put together."""
