@@ -28,9 +28,7 @@ def draw(pictures: Sequence[Picture], ledger: Ledger, lines: Sequence[Line]) -> 
 
     runs = [called(ledger.runs.whole(line.entry), line.entry, line.entry.label) for line in finished]
     said = []
-    for number, picture in enumerate(pictures):
-        twice = [other.name for other in pictures[:number]].count(picture.name)
-        path = ledger.folder / f"{picture.name}{f'_{twice + 1}' if twice else ''}.png"
+    for picture, path in zip(pictures, paths(pictures, ledger.folder), strict=True):
         try:
             of_study = FIGURES[picture.name].source.of_study
             assert of_study is not None  # the study file was checked
@@ -42,6 +40,16 @@ def draw(pictures: Sequence[Picture], ledger: Ledger, lines: Sequence[Line]) -> 
             continue
         said += save(drawing, path)
     return said
+
+
+def paths(pictures: Sequence[Picture], folder: Path) -> list[Path]:
+    """Where they are drawn: a figure that a study has twice is numbered."""
+    names = [picture.name for picture in pictures]
+    before = [names[:number].count(name) for number, name in enumerate(names)]
+    return [
+        folder / f"{name}{f'_{twice + 1}' if twice else ''}.png"
+        for name, twice in zip(names, before, strict=True)
+    ]
 
 
 def called(run: Run, entry: Entry, label: str | None) -> Run:

@@ -36,6 +36,11 @@ class Study:
         """What it is about."""
         return self.file.title or self.file.name
 
+    @property
+    def readings_picture(self) -> Path:
+        """Where the picture of its readings is drawn, if it has any."""
+        return self.ledger.folder / "readings.png"
+
     def conclude(self) -> list[str]:
         """Write ledger, table and figures of what is finished; returns what is to be printed."""
         lines = self.ledger.export()
@@ -59,7 +64,7 @@ class Study:
         ]
         survey = Survey.of(asked.claims, *by_reading(asked.axis, choices))
         replace_file(self.ledger.folder / "readings.md", survey.markdown.encode())
-        return save(drawn(survey), self.ledger.folder / "readings.png")
+        return save(drawn(survey), self.readings_picture)
 
 
 def found_file(name: str, kind: tuple[str, str] = STUDIES, sort: str = "study") -> str:

@@ -200,6 +200,12 @@ def test_a_minimum_inside_beats_both_ends():
     assert found(Minimum, 50, **runs).ordering is Verdict.UNDECIDED
 
 
+def test_no_minimum_inside_where_only_the_two_ends_are_not_told_apart():
+    of_k = ((10, (1, 2, 1.5)), (50, (4, 5, 4.6)), (100, (1.6, 1.4, 1.7)))
+    ends = found(Minimum, 50, **{str(k): seeds(*hours, k=(k,)) for k, hours in of_k})
+    assert ends.ordering is Verdict.NOT_MET and ends.ours == "k = 10, seed by seed not told apart from 100"
+
+
 def test_a_sweep_needs_three_sizes():
     with pytest.raises(Missing, match="2 finished k"):
         found(Minimum, 50, a=seeds(1, k=(10,)), b=seeds(1, k=(20,)))
@@ -213,6 +219,23 @@ def test_convex_is_open_within_the_noise_and_not_met_beyond_it():
     bent = found(Convex, **runs((1, 1.1), (4, 4.1), (2, 2.1)))
     assert bent.ordering is Verdict.NOT_MET and bent.ours == "bends down at k = 20"
     assert found(Convex, **runs((3, 3), (2, 2.6), (1, 1.2))).ordering is Verdict.UNDECIDED
+
+
+def test_a_size_that_never_arrives_speaks_against_convex_and_is_not_left_out():
+    def runs(*of_k):
+        return {str(k): [*of] for k, of in zip((10, 20, 40, 80), of_k, strict=True)}
+
+    def never(k):
+        return seeds(50, 51, accuracy=(0.2, 0.4), k=(k,))
+
+    def bent(second, third):
+        return found(Convex, **runs(seeds(3, 3.1, k=(10,)), second, third, seeds(2, 2.1, k=(80,))))
+
+    peak = bent(never(20), seeds(1, 1.1, k=(40,)))
+    assert peak.ordering is Verdict.NOT_MET and peak.ours == "bends down at k = 20"
+    both = bent(never(20), never(40))
+    assert both.ordering is Verdict.UNDECIDED
+    assert both.ours == "unknown at k = 20, 40, where runs did not reach the target"
 
 
 def test_more_sites_are_faster_with_less_and_less_to_gain():
@@ -237,19 +260,19 @@ def test_the_end_is_compared_after_as_many_rounds():
     assert higher.ordering is Verdict.MET and higher.ours.startswith("k = 20 is +10 (")
 
 
-def test_an_early_gain_is_small_where_the_next_rounds_gain_more():
-    low = np.zeros(20)
-    rising = np.r_[np.full(10, 0.01), np.full(10, 0.05)]
+def test_an_early_gain_is_small_where_later_rounds_gain_more():
+    low = np.zeros(30)
+    rising = np.r_[np.full(20, 0.01), np.full(10, 0.05)]
 
     def curves(k, gain):
-        return [run_of(range(1, 21), seed, low + (1 + seed / 10) * gain, (k,)) for seed in range(3)]
+        return [run_of(range(1, 31), seed, low + (1 + seed / 10) * gain, (k,)) for seed in range(3)]
 
     runs = {"a": curves(10, low), "b": curves(50, rising), "c": curves(100, rising[::-1])}
     met = found(SmallEarlyGain, 50, **runs)
-    assert met.ordering is Verdict.MET and met.ours == "1.1 points in the first 10 rounds, 5.5 in the next"
+    assert met.ordering is Verdict.MET and met.ours == "1.1 points in the first 20 rounds, 5.5 later"
     assert found(SmallEarlyGain, 100, **runs).ordering is Verdict.NOT_MET
     runs["b"] = [run_of((1, 2), 0, (0.1, 0.2), (50,))]
-    with pytest.raises(Missing, match="no seed has 20 rounds of both k"):
+    with pytest.raises(Missing, match="no seed has more than 20 rounds of both k"):
         found(SmallEarlyGain, 50, **runs)
 
 

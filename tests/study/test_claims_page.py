@@ -119,9 +119,31 @@ def test_the_page_carries_pictures_of_the_folder_itself_and_nothing_else(
     folder, hpctrip, tmp_path, put, said
 ):
     (tmp_path / "secret.txt").write_text("password")
-    put(folder / "fig09-small" / "x.png", tmp_path / "secret.txt")
-    hpctrip("claims", folder, "--small", "--study", "fig09").check_refused([f"x.png: {said}"])
+    picture = folder / "fig09-small" / "fig09_policies.png"
+    picture.unlink()
+    put(picture, tmp_path / "secret.txt")
+    hpctrip("claims", folder, "--small", "--study", "fig09").check_refused([f"{picture.name}: {said}"])
     assert not (folder / "claims").exists() and not (folder / "claims.html").exists()
+
+
+def test_a_picture_of_other_runs_or_of_no_figure_of_the_study_is_left_out(folder, claims):
+    (folder / "fig09-small" / "mine.png").write_bytes(PNG)
+    claims(folder, "--small")
+    assert [file.name for file in (folder / "claims").iterdir()] == ["fig09-small_policies.png"]
+    claims(folder, "--small", "-o", "train.lr=0.5", "--to", folder / "other")
+    assert "0 of 21 runs finished" in (folder / "other" / "claims.md").read_text()
+    assert not (folder / "other" / "claims").exists()
+
+
+def test_two_studies_of_one_name_are_refused(folder, hpctrip):
+    inside = folder / "inside.toml"
+    inside.write_text(f'name = "inside"\noverlays = ["over.toml"]\nstudies = ["{found_file("fig09")}"]\n')
+    (folder / "over.toml").write_text("train.lr = 0.5\n")
+    both = folder / "both.toml"
+    both.write_text(f'name = "both"\nstudies = ["{found_file("fig09")}", "inside.toml"]\n')
+    hpctrip("claims", folder, "--small", "--study", both).check_refused(
+        ["both.toml: includes two studies 'fig09'"]
+    )
 
 
 def test_the_commands_leave_out_the_default_folder(folder, claims, tmp_path_factory, monkeypatch):

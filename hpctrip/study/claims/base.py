@@ -61,7 +61,7 @@ class Claim:
     says: str
     """What it says, in a sentence."""
     paper: str
-    """The paper's number as it stands there; empty where it gives none."""
+    """The paper's number; empty where it gives none."""
     study: str
     """The study whose runs speak of it."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -16,7 +17,7 @@ from hpctrip.study.claims.page import Page, Section
 from hpctrip.study.claims.paper import CLAIMS
 from hpctrip.study.commands import RESULTS
 from hpctrip.study.ledger import Line
-from hpctrip.study.pictures import called
+from hpctrip.study.pictures import called, paths
 from hpctrip.study.studies import Asked, Study, found_file, read_studies
 
 CONSTANTS = (
@@ -48,6 +49,13 @@ def gathered(asked: Asked, including: str = PAPER) -> Page:
     """The page of what the studies in a folder say, which the study file or name `including` includes. Raises
     InputError where a study or a results file is unusable."""
     studies = read_studies(found_file(including), asked)
+    names = [study.file.name for study in studies]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise InputError(
+            including,
+            f"includes two studies {twice[0]!r}",
+            "a claim speaks of one: ask of a file with one of them",
+        )
     lines = {study.file.name: [line for line in study.ledger.lines() if line.finished] for study in studies}
     evidence = {study.file.name: dict(_variants(study, lines[study.file.name])) for study in studies}
     found = [(claim, claim.finding(evidence)) for claim in CLAIMS]
@@ -57,7 +65,7 @@ def gathered(asked: Asked, including: str = PAPER) -> Page:
         Section(
             f"{study.title} (study {study.file.name})",
             [*_facts(study, lines[study.file.name], dict(told[study.file.name].items() - shared.items()))],
-            _pictures(study),
+            _pictures(study) if lines[study.file.name] else {},
         )
         for study in studies
     ]
@@ -119,11 +127,14 @@ def _synthetic(finished: Sequence[Line]) -> Iterator[str]:
 
 
 def _pictures(study: Study) -> dict[str, bytes]:
-    """{name that it has with those of the others: PNG} of a study's figures. The page carries what is read here, so it
-    must be a picture that lies in the folder itself: InputError names one that is not."""
+    """{name that it has with those of the others: PNG} of the figures that a study draws. The page carries what is read
+    here, so it must be a picture that lies in the folder itself: InputError names one that is not."""
     name = study.ledger.name.replace("/", "_")
     found = {}
-    for file in sorted(study.ledger.folder.glob("*.png")):
+    readings = [study.readings_picture] if study.file.readings else []
+    for file in sorted([*paths(study.file.figure, study.ledger.folder), *readings]):
+        if not os.path.lexists(file):
+            continue
         png = read_file(file, MAX_PICTURE_BYTES, links=False)
         if not png.startswith(_PNG):
             raise InputError(

@@ -14,8 +14,9 @@ from hpctrip.study.claims.base import Claim, Finding, Verdict
 HEAD = ("figure", "claim", "paper", "ours (95 % interval)", "ordering", "magnitude", "seeds", "study")
 METHOD = (
     "Ordering: met or not met where the 95 % interval (Student t) over seeds lies on one side of the statement, else "
-    "undecided at this number of seeds. Ratios are geometric means, paired by seed. Intervals are not corrected for "
-    "the number of claims: of twenty that are not true, one may be met by chance."
+    "undecided at this number of seeds. Ratios are geometric means, paired by seed. Where seeds did not reach the "
+    "target, the interval is of their hours cut at the end of the run, and decides in one direction only. Intervals "
+    "are not corrected for the number of claims: of twenty that are not true, one may be met by chance."
 )
 
 

@@ -11,7 +11,7 @@ from hpctrip.figures import fig11_gain
 from hpctrip.record.reader import Run
 from hpctrip.study.claims.base import Claim, Finding, Verdict, all_of, verdict_of
 from hpctrip.study.claims.evidence import Evidence
-from hpctrip.study.ratio import Estimate, Missing, Times, log_ratio, times
+from hpctrip.study.ratio import UNKNOWN, Estimate, Missing, Times, log_ratio, times
 
 
 def swept(evidence: Evidence, study: str) -> dict[int, Sequence[Run]]:
@@ -53,11 +53,12 @@ class Minimum(Claim):
         ]
         inner = len(verdicts) == 2
         tied = [k for k, t in found.items() if k != best and not _slower(t, reached[best])]
+        may_be_inner = any(min(found) < k < max(found) for k in tied)
         said = f"k = {best}" + (
             f", seed by seed not told apart from {', '.join(map(str, tied))}" if tied else ""
         )
         # an end with the least mean speaks against the statement only as far as no inner k may be better
-        verdict = all_of(verdicts) if inner else Verdict.UNDECIDED if tied else Verdict.NOT_MET
+        verdict = all_of(verdicts) if inner else Verdict.UNDECIDED if may_be_inner else Verdict.NOT_MET
         place = "is among" if self.k in (best, *tied) else "is not among"
         return Finding(
             verdict, said, f"the paper's {self.k} {place} the k not told from our best", len(ends[0].hours)
@@ -74,15 +75,30 @@ class Convex(Claim):
 
     def check(self, evidence: Evidence) -> Finding:
         """Not met where the interval of one of them, over seeds, lies below 0."""
-        found = {k: t for k, t in _times(evidence, self.study).items() if t.reached.all()}
-        if len(found) < 3:
-            raise Missing(f"{len(found)} k reached the target with every seed, three are needed")
-        k = np.array(list(found), dtype=float)
-        slopes = np.diff([t.hours for t in found.values()], axis=0) / np.diff(k)[:, None]
-        bends = [Estimate.of(bend) for bend in np.diff(slopes, axis=0)]
-        down = [int(at) for at, bend in zip(k[1:-1], bends, strict=True) if bend.value < 0]
-        said = f"bends down at k = {', '.join(map(str, down))}" if down else "all means bend up"
-        return Finding(all_of([verdict_of(bend) for bend in bends]), said, num_seeds=bends[0].n)
+        points = list(_times(evidence, self.study).items())
+        k = [at for at, _ in points[1:-1]]
+        bends = [_bend(*three) for three in zip(points, points[1:], points[2:], strict=False)]
+        down = [str(at) for at, bend in zip(k, bends, strict=True) if bend.value < 0]
+        unknown = [str(at) for at, bend in zip(k, bends, strict=True) if bend.bound == UNKNOWN]
+        said = (
+            [f"bends down at k = {', '.join(down)}"] if down else ["all means bend up"] if not unknown else []
+        )
+        said += (
+            [f"unknown at k = {', '.join(unknown)}, where runs did not reach the target"] if unknown else []
+        )
+        return Finding(all_of([verdict_of(bend) for bend in bends]), "; ".join(said), num_seeds=bends[0].n)
+
+
+def _bend(*points: tuple[int, Times]) -> Estimate:
+    """The second divided difference of hours at three ascending k. Where some seeds of the middle one did not arrive
+    it is at most that, where some of an outer one did not, at least that; where both happened, it is unknown."""
+    k, found = zip(*points, strict=True)
+    left, middle, right = (t.reached.all() for t in found)
+    outer = left and right
+    if not middle and not outer:
+        return Estimate(np.nan, np.nan, np.nan, len(found[0].hours), UNKNOWN)
+    slopes = np.diff([t.hours for t in found], axis=0) / np.diff(k)[:, None]
+    return Estimate.of(slopes[1] - slopes[0], "at most" if not middle else "at least" if not outer else "")
 
 
 @dataclass(frozen=True)
@@ -143,10 +159,10 @@ class HigherInTheEnd(Claim):
 
 @dataclass(frozen=True)
 class SmallEarlyGain(Claim):
-    """What more sites gain over the smallest k is smaller in the first rounds than in the `rounds` after them."""
+    """What more sites gain over the smallest k is smaller in the first rounds, as Fig 11's numbers count them, than
+    later."""
 
     k: int
-    rounds: int = 10
 
     def check(self, evidence: Evidence) -> Finding:
         """Mean gains in percentage points of accuracy, seed by seed."""
@@ -159,14 +175,14 @@ class SmallEarlyGain(Claim):
             if run.meta["seed"] not in small:
                 continue
             gain = fig11_gain.gain([small[run.meta["seed"]]], [run])["gain_points"]
-            if gain.index.max() < 2 * self.rounds:
+            if gain.index.max() <= fig11_gain.EARLY:
                 continue
-            early.append(gain.loc[: self.rounds].mean())
-            late.append(gain.loc[self.rounds + 1 : 2 * self.rounds].mean())
+            early.append(gain.loc[: fig11_gain.EARLY].mean())
+            late.append(gain.loc[fig11_gain.EARLY + 1 :].mean())
         if not early:
-            raise Missing(f"no seed has {2 * self.rounds} rounds of both k")
+            raise Missing(f"no seed has more than {fig11_gain.EARLY} rounds of both k")
         more = Estimate.of(np.subtract(late, early))
         said = (
-            f"{np.mean(early):.2g} points in the first {self.rounds} rounds, {np.mean(late):.2g} in the next"
+            f"{np.mean(early):.2g} points in the first {fig11_gain.EARLY} rounds, {np.mean(late):.2g} later"
         )
         return Finding(verdict_of(more), said, num_seeds=more.n)
