@@ -67,14 +67,14 @@ class Crew:
         """Make all runs; `ended` is called as each is over, `tick` all the while. Returns whether all had their turn:
         not where a signal, or the end of the job's time, has ended it early. A second Ctrl-C raises
         KeyboardInterrupt."""
-        leaving = False
+        leaving = told = False
         with listening(SIGNALS), self._staffed():
             while self._busy or (self.waiting and not leaving):
                 if not leaving:
                     self._deal(ended)
                 leaving = self._listen(ended) or leaving
-                if received() and not leaving:
-                    leaving = True
+                if received() and not told:  # also where a run has left by itself, and the others have not
+                    leaving = told = True
                     for busy in self._busy:
                         self._ask_to_leave(busy)
                 tick()

@@ -30,6 +30,21 @@ class Faulty(Static):
             os.kill(os.getpid(), signal.SIGKILL)
         return super().select(sites, history, rng)
 """
+LEAVING = """
+import os, signal, time
+from hpctrip.sim.policies import POLICIES
+from hpctrip.sim.policies.static import Static
+
+@POLICIES.add
+class Leaving(Static):
+    kind = "leaving"
+
+    def select(self, sites, history, rng):
+        if self.k == 2:
+            os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(0.2)
+        return super().select(sites, history, rng)
+"""
 
 
 @pytest.fixture
@@ -94,6 +109,21 @@ def test_told_to_leave_and_killed_at_random_moments_it_ends_as_one_that_nobody_d
     assert len(after) == 4 and before.items() <= after.items()  # no run was made twice
     ledgers = [ledger_of(at).drop(columns="wall_s") for at in (folder, made.folder)]
     assert ledgers[0].equals(ledgers[1]) and ledgers[0]["digest"].nunique() == 4
+
+
+def test_told_to_leave_after_a_run_has_left_by_itself_it_tells_the_others(begin, folder):
+    (folder / "leaving.py").write_text(LEAVING)
+    base = BASE.replace('"static"', '"leaving"').replace("max_rounds = 6", "max_rounds = 5000")
+    (folder / "base.toml").write_text(base + "plugins = ['leaving.py']\n")
+    study = folder / "study.toml"
+    study.write_text(study.read_text().replace("[4, 5]", "[4]"))
+    process = begin()
+    wait_for(lambda: list(folder.glob("out/runs/*.ckpt0")), process)
+    time.sleep(2)  # the run of k = 2 has left after its first rounds
+    os.kill(process.pid, signal.SIGTERM)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 85, out + err
+    assert ledger_of(folder)["status"].loc["policy.k = 3, seed 4"] == "interrupted"
 
 
 def test_two_studies_at_once_share_their_runs_and_make_none_twice(begin, folder, launch):
