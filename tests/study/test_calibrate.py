@@ -10,6 +10,7 @@ import pytest
 from small_study import BASE
 
 from hpctrip.base.shipped import CALIBRATIONS
+from hpctrip.study.calibrate.forms import overlay
 from hpctrip.study.calibrate.runs import Runs
 from hpctrip.study.claims.paper import CENTRAL_50, FIG09_HOURS, POWERTRIP
 from hpctrip.study.studies import Asked, found_file
@@ -93,12 +94,12 @@ def test_every_point_is_told_and_what_was_not_trained_has_a_bound(fitted):
 
 
 def test_the_fit_is_an_input_that_can_be_laid_over_others(fitted, hpctrip):
-    overlay = fitted.folder / "out/calibration-tiny/tiny.toml"
-    tables = tomllib.loads(overlay.read_text())
+    written = fitted.folder / "out/calibration-tiny/tiny.toml"
+    tables = tomllib.loads(written.read_text())
     best = json.loads((fitted.folder / "out/calibration-tiny/calibration.json").read_text())["best"]
     assert tables["timing"]["clock"] == best["constants"]["timing.clock"]
     assert tables["stop"]["target_accuracy"] == best["target_accuracy"]
-    assert hpctrip("check", fitted.folder / "base.toml", overlay, "-o", "policy.k=2").code == 0
+    assert hpctrip("check", fitted.folder / "base.toml", written, "-o", "policy.k=2").code == 0
 
 
 def test_the_same_command_again_makes_nothing_and_finds_the_same(fitted):
@@ -108,6 +109,39 @@ def test_the_same_command_again_makes_nothing_and_finds_the_same(fitted):
     assert again.code == 0 and "to make" not in again.out
     assert {file.name: file.read_text() for file in folder.glob("*.csv")} == before
     assert json.loads(again.out) == json.loads((folder / "calibration.json").read_text())
+
+
+def read(folder, text, *overrides):
+    """A calibration of these bars, before anything is trained."""
+    (folder / "base.toml").write_text(BASE)
+    (folder / "own.toml").write_text(text)
+    return Runs.read(str(folder / "own.toml"), Asked(folder / "out", overrides))
+
+
+def test_all_bars_may_follow_the_constants(tmp_path):
+    runs = read(tmp_path, CALIBRATION.replace("hours = 0.05", "hours = 0.05\ndynamic = true"))
+    assert runs.fixed_bars(dict.fromkeys(runs.worlds, 0.4)) == {world: [] for world in runs.worlds}
+    assert len(runs.at_point(runs.default, 0.4)) == 3 * 2
+
+
+def test_where_no_bar_is_said_to_follow_them_each_point_is_looked_at_once(tmp_path, hpctrip):
+    read(tmp_path, CALIBRATION.replace("dynamic = true\n", ""))
+    ended = hpctrip(
+        "calibrate", tmp_path / "own.toml", "--out", tmp_path / "out", "--jobs", "1", "--points", "9"
+    )
+    assert ended.code == 0, ended.err
+    points = pd.read_csv(tmp_path / "out/calibration-tiny/points.csv")
+    assert 0 < points["PowerTrip h"].notna().sum() < 6  # its cohorts follow them, though the file does not say so
+
+
+def test_the_fit_holds_for_the_samples_that_were_trained(tmp_path):
+    runs = read(
+        tmp_path, CALIBRATION + "\n[common.workload]\ntrain_samples = 60\n", "workload.train_samples=40"
+    )
+    point = SimpleNamespace(values=runs.default, target=0.4, bars="0.1")
+    found = SimpleNamespace(best=point, default=point, runs=runs)
+    laid_over = tomllib.loads(overlay(SimpleNamespace(found=found, again="x", labels=["PowerTrip"])))
+    assert laid_over["workload"]["train_samples"] == 40
 
 
 @pytest.mark.parametrize(

@@ -67,8 +67,7 @@ def overlay(report: Report) -> str | None:
     best, runs = report.found.best, report.found.runs
     if best is None:
         return None
-    common = deep(runs.file.common, runs.file.small.tables if runs.asked.small else {})
-    samples = {key: common["workload"][key] for key in SAMPLES if key in common.get("workload", {})}
+    samples = {key: runs.workload[key] for key in SAMPLES if runs.workload.get(key) is not None}
     tables: Tables = reduce(
         deep, map(nested, runs.keys, best.values), {"workload": samples} if samples else {}
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from typing import Any
@@ -62,6 +62,11 @@ class Runs:
     def default(self) -> Values:
         """The constants as the first bar's input has them."""
         return self._values(self._base[0].given.experiment)
+
+    @property
+    def workload(self) -> Tables:
+        """Of the first bar's input, as it runs."""
+        return resolved(self._base[0].given.experiment.workload)
 
     @cached_property
     def points(self) -> list[Values]:
@@ -160,14 +165,16 @@ class Runs:
     def _entries_of(self, variants: Mapping[Values, list[Variant]]) -> dict[Values, list[Entry]]:
         return {world: self._entries(of_world) for world, of_world in variants.items()}
 
-    def _entries(self, variants: Iterable[Variant]) -> list[Entry]:
+    def _entries(self, variants: Sequence[Variant]) -> list[Entry]:
+        if not variants:
+            return []
         file = self.file
         study = StudyFile(
             name=file.name,
             seeds=file.seeds,
             common=file.common,
             small=file.small,
-            axis=[Axis(name="bar", variants=list(variants))],
+            axis=[Axis(name="bar", variants=[*variants])],
         )
         return entries(study, self.place, self.asked.overrides, self.asked.plugins, self.asked.small)
 

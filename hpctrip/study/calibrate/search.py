@@ -81,12 +81,16 @@ class Search:
         self._made("bars", [entry for entries in fixed.values() for entry in entries], known)
         times = Times(self.runs, known, targets)
         yield (found := self._found(times))
+        tried: set[Values] = (
+            set()
+        )  # a point may stay unknown: where a bar follows the clock and the file does not say so
         for _ in range(most_points):
             default = [found.default] if not found.default.bars.known else []
-            todo = [*default, *found.promising]
+            todo = [point for point in (*default, *found.promising) if point.values not in tried]
             if not todo:
                 return
             values = todo[0].values
+            tried.add(values)
             self._made("points", self.runs.at_point(values, todo[0].target), known)
             yield (found := self._found(times))
 
