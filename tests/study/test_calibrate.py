@@ -131,7 +131,9 @@ def test_where_no_bar_is_said_to_follow_them_each_point_is_looked_at_once(tmp_pa
     )
     assert ended.code == 0, ended.err
     points = pd.read_csv(tmp_path / "out/calibration-tiny/points.csv")
-    assert 0 < points["PowerTrip h"].notna().sum() < 6  # its cohorts follow them, though the file does not say so
+    assert (
+        0 < points["PowerTrip h"].notna().sum() < 6
+    )  # its cohorts follow them, though the file does not say so
 
 
 def test_the_fit_holds_for_the_samples_that_were_trained(tmp_path):
