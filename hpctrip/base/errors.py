@@ -8,8 +8,9 @@ HpctripError                 anything that hpctrip itself reports; one clear tex
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -101,3 +102,15 @@ EXIT_CODES = {
     130: "ended at once by Ctrl-C: the second one, where a run was training",
 }
 """What the exit code of a command says."""
+
+
+@contextmanager
+def faults_at(place: str) -> Iterator[None]:
+    """The faults of the body are at this place, and there where they say."""
+    try:
+        yield
+    except InputError as error:
+        faults = [
+            replace(fault, place=": ".join(filter(None, (place, fault.place)))) for fault in error.faults
+        ]
+        raise InputError(faults=faults) from None

@@ -219,6 +219,11 @@ def _fault(root: type[Component], detail: Any) -> Fault:
             f'e.g. [{place}] on a line of its own, then "key = value" lines',
         )
     problem = detail["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
+    if kind == "missing":
+        problem = "is missing"
+    elif kind in ("too_short", "string_too_short"):
+        least = detail["ctx"]["min_length"]
+        problem = "must not be empty" if least == 1 else f"must have at least {least}"
     if isinstance(value, dict):
         return Fault(place, problem)
     return Fault(f"{place} = {shown(value)}", problem)

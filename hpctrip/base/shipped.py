@@ -7,6 +7,8 @@ They lie at the top of the repository; links in the package make them part of it
 
 from __future__ import annotations
 
+import itertools
+import re
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import PurePath
@@ -27,9 +29,12 @@ def shipped(kind: tuple[str, str]) -> dict[str, Traversable]:
 
 
 def described(file: Traversable) -> str:
-    """The first line of the comment at the head of a file."""
+    """The first sentence of the comment at the head of a file."""
     lines = file.read_text(encoding="utf-8").splitlines()
-    return next(line for line in lines if line.startswith("# ")).removeprefix("# ")
+    start = next(number for number, line in enumerate(lines) if line.startswith("# "))
+    comment = itertools.takewhile(lambda line: line.startswith("# "), lines[start:])
+    text = " ".join(line.removeprefix("# ") for line in comment)
+    return re.match(r"(.*?[.:])(?= [A-Z]|$)|.*", text)[0]
 
 
 def instead_of(path: str) -> str:

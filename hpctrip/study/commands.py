@@ -68,12 +68,19 @@ jobs_option = click.option(
 )
 @plugins_option
 @click.option(
-    "--import", "imports", type=FILE, multiple=True, metavar="LEDGER.csv", help="Take up runs made elsewhere."
+    "--import",
+    "imports",
+    type=FILE,
+    multiple=True,
+    metavar="LEDGER.csv",
+    help="First take up runs made elsewhere.",
 )
 @click.option(
-    "--list", "listed", is_flag=True, help="Say what is finished, running, failed or stale, and no more."
+    "--list", "listed", is_flag=True, help="Make nothing: say what is finished, running, failed or stale."
 )
-@click.option("--dry-run", "planned", is_flag=True, help="Say what would be made, its wall time and disk.")
+@click.option(
+    "--dry-run", "planned", is_flag=True, help="Make nothing: say what is left, its wall time and disk."
+)
 @click.option(
     "--samples-per-second", type=Speed(), help="For --dry-run: speed of a worker; absent: measured."
 )
@@ -129,7 +136,7 @@ def _study(path: str, asked: dict[str, Any]) -> None:
     elif asked["planned"]:
         runs.plan(lines, asked["jobs"], asked["samples_per_second"])
     elif asked["submitted"]:
-        _submit(path, studies, [line for line in lines if not line.finished], asked)
+        _submit(path, studies, [line for line in lines if line.can_be_made], asked)
     else:
         runs.run(studies, asked["only"], asked["jobs"], asked["ranks"], _again())
 

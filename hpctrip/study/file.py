@@ -6,7 +6,7 @@ import re
 from typing import Annotated, Any, Literal, Self
 
 import click
-from pydantic import AfterValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from hpctrip.base.component import Component, unknown_name
 from hpctrip.base.files import PathName
@@ -31,8 +31,10 @@ def numbers(text: str) -> list[int]:
     return list(range(first, last + 1))
 
 
-def _seeds(value: str | list[int]) -> list[int]:
+def _seeds(value: Any) -> list[int]:
     seeds = numbers(value) if isinstance(value, str) else value
+    if not isinstance(seeds, list) or not all(type(seed) is int for seed in seeds):
+        raise ValueError('must be a list of whole numbers, or a range such as "0..9"')
     if not seeds:
         raise ValueError("must not be empty")
     if len(set(seeds)) < len(seeds):
@@ -40,7 +42,7 @@ def _seeds(value: str | list[int]) -> list[int]:
     return seeds
 
 
-Seeds = Annotated[str | list[int], AfterValidator(_seeds)]
+Seeds = Annotated[list[int], BeforeValidator(_seeds)]
 
 
 class Variant(Component):
@@ -88,8 +90,9 @@ class Axis(Component):
             raise ValueError("the seed is no axis: use seeds")
         if self.title in (*COLUMNS, *LAST_COLUMNS):
             raise ValueError(f"cannot be called {self.title}, as a column of the ledger is")
-        if self.variants is not None and len({v.label for v in self.variants}) < len(self.variants):
-            raise ValueError("has a label twice")
+        labels = [v.label for v in self.variants or ()]
+        if twice := next((label for label in labels if labels.count(label) > 1), None):
+            raise ValueError(f"has the label {twice!r} twice")
         if self.variants is not None and all(v.small is False for v in self.variants):
             raise ValueError("has no variant in the small form: leave out small = false of one")
         return self
@@ -210,14 +213,14 @@ class StudyFile(Component):
     """Check claims for every reading, at the end."""
     small: Small = Small()
     """What --small changes."""
-    studies: list[PathName] = []
+    studies: list[PathName] = Field([], min_length=1)
     """Other study files, relative to this one, instead of a grid of its own."""
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
         titles = [axis.title for axis in self.axis]
-        if len(set(titles)) < len(titles):
-            raise ValueError("axis: two have the same name")
+        if twice := next((title for title in titles if titles.count(title) > 1), None):
+            raise ValueError(f"axis: two are called {twice!r}")
         self._check_among()
         if self.readings and self.readings.axis not in [a.title for a in self.axis if a.variants]:
             raise ValueError(f"readings: no axis of variants is called {self.readings.axis!r}")

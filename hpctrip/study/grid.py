@@ -263,13 +263,19 @@ class _Faults:
             self._found.setdefault(fault, []).append(name)
 
     def note_twins(self, found: Iterable[Entry]) -> None:
-        """Two runs of one grid that are the same."""
+        """Two runs of one grid that are the same, or called so."""
         first: dict[str, Entry] = {}
+        called: dict[str, Entry] = {}
         for entry in found:
             other = first.setdefault(entry.identity, entry)
             if other is not entry:
                 problem = f"is the same run as {other.variant!r}: no key that can change a result differs"
                 fault = Fault(repr(entry.variant), problem, "leave one out, or mend what was to differ")
+                self._found.setdefault(fault, []).append(entry.name)
+            elif called.setdefault(entry.name, entry) is not entry:
+                fault = Fault(
+                    repr(entry.variant), "is the name of two runs", "give one of the labels another"
+                )
                 self._found.setdefault(fault, []).append(entry.name)
 
     def report(self) -> None:

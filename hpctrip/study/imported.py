@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from hpctrip.base.errors import InputError
 from hpctrip.base.identity import neutral_keys
 from hpctrip.base.inputs import resolved
 from hpctrip.base.output import replace_file
-from hpctrip.base.text import printable
+from hpctrip.base.text import printable, shown
 from hpctrip.record import schema
 from hpctrip.record.csv import csv_bytes
 from hpctrip.record.reader import Run
@@ -24,6 +25,7 @@ from hpctrip.study.grid import Entry
 CURVE = ("round", "clock_s", "accuracy", "num_sites")
 KEPT = ("rounds", "clock_s", "digest", "wall_s", "synthetic", "made_with", "reason")
 """The columns of a ledger that are kept of a run."""
+_DIGEST = re.compile("[0-9a-f]{16}")
 
 Row = Mapping[str, str]
 
@@ -48,7 +50,7 @@ def take_up(ledger: str, entries: Sequence[Entry], folder: Path) -> tuple[int, i
     """Keep the finished rows of a ledger that are runs of a grid as files in `folder`: (how many, how many rows are of
     other inputs, how many have no curve yet). Raises InputError where a row and its curve do not agree."""
     rows, lines = read_table(ledger), read_table(curves_beside(ledger))
-    rows.require("identity", "status", *KEPT)
+    rows.require("identity", "status", "accuracy", *KEPT)
     lines.require("identity", *CURVE)
     grid = {entry.identity: entry for entry in entries}
     of_curve = np.array(lines.columns["identity"])
@@ -64,7 +66,12 @@ def take_up(ledger: str, entries: Sequence[Entry], folder: Path) -> tuple[int, i
             bare += 1
             continue
         row, curve = {name: rows.columns[name][number] for name in KEPT}, _curve(lines, at)
-        _check(row, curve, grid[identity], f"{ledger}, line {rows.lines[number]}")
+        place, told = f"{ledger}, line {rows.lines[number]}", rows.columns["accuracy"][number]
+        _check(row, curve, grid[identity], place)
+        best = float(curve["accuracy"].max())
+        if told != ("" if math.isnan(best) else str(best)):
+            problem = f"came to the accuracy {shown(told)}, by its curve to {best:g}"
+            raise InputError(place, problem, "import both files of one study as they were written")
         replace_file(folder / f"{identity}.csv", f"#{json.dumps(row)}\n".encode() + csv_bytes(curve))
         written += 1
     return written, others, bare
@@ -86,6 +93,16 @@ def _check(row: Row, curve: pd.DataFrame, entry: Entry, place: str) -> None:
     if told != ("" if math.isnan(found) else str(found)):
         problem = f"reached its target at {told or 'no time'}, by its curve at {found:g} s"
         raise InputError(place, problem, "import both files of one study as they were written")
+    sites = entry.given.experiment.num_sites()
+    wrong = {
+        "has a curve whose clock_s does not rise": (np.diff(curve["clock_s"], prepend=0.0) <= 0).any(),
+        f"has a curve of other num_sites than 1 to {sites}": not curve["num_sites"].between(1, sites).all(),
+        "has a curve of accuracies beyond 0 to 1": not curve["accuracy"].dropna().between(0, 1).all(),
+        f"has the digest {shown(row['digest'])}, which is none": not _DIGEST.fullmatch(row["digest"]),
+    }
+    for problem, is_so in wrong.items():
+        if is_so:
+            raise InputError(place, problem, "import both files of one study as they were written")
 
 
 def _time_to_accuracy(curve: pd.DataFrame, entry: Entry) -> float:

@@ -45,6 +45,11 @@ class Line:
         """There is nothing left to do."""
         return self.status == RunStatus.FINISHED
 
+    @property
+    def can_be_made(self) -> bool:
+        """It is not finished, and no unusable file lies in its place."""
+        return not self.finished and not self.evidence.is_in_the_way
+
 
 class Ledger:
     """The runs of one study, in its folder."""

@@ -92,6 +92,7 @@ class Crew:
                 return
             entry = self.waiting.popleft()
             if self.runs.look(entry).status == RunStatus.FINISHED:  # by another process, meanwhile
+                self.runs.settle(entry.identity)
                 ended(entry, End(RunStatus.FINISHED))
             elif self._not_before.get(entry.identity, 0) > time.monotonic() or is_held(
                 self.runs.results(entry.identity)

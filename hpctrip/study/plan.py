@@ -37,7 +37,7 @@ def groups(lines: Sequence[Line], samples_per_second: float | None) -> list[Grou
     made: dict[str, list[float]] = {}
     todo: dict[str, list[Line]] = {}
     for line in lines:
-        if not line.finished:
+        if line.can_be_made:
             todo.setdefault(line.entry.variant, []).append(line)
         elif line.evidence.run is not None and not line.evidence.imported and _trained(line.evidence.run):
             made.setdefault(line.entry.variant, []).append(wall_s(line.evidence.run))

@@ -48,6 +48,8 @@ class Evidence:
     """Where that was read."""
     imported: bool = False
     """It was made elsewhere."""
+    is_in_the_way: bool = False
+    """Its file is damaged or another run's, so that it cannot be made."""
 
 
 class Pool:
@@ -101,10 +103,13 @@ class Pool:
         file = self.results(entry.identity)
         try:
             run = self._rounds(file)
-            if run and (wrong := unlike(run, entry)):
-                return Evidence(RunStatus.FAILED, f"is of another input: {wrong}; remove it", file=file)
+            wrong = unlike(run, entry) if run else ""
+            wrong = f"is of another input ({wrong})" if wrong else ""
         except InputError as error:
-            return Evidence(RunStatus.FAILED, str(error).splitlines()[0], file=file)
+            run, wrong = None, error.faults[0].problem
+        if wrong:
+            reason = f"{file} {wrong}; remove it, and the run is made again"
+            return Evidence(RunStatus.FAILED, reason, file=file, is_in_the_way=True)
         if run and run.status == RunStatus.FINISHED:
             return Evidence(RunStatus.FINISHED, run.meta["stop_reason"], run, file)
         elsewhere = self.imported(entry.identity)

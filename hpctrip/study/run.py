@@ -77,7 +77,7 @@ def make(studies: Sequence[Study], only: str | None, jobs: int | None, ranks: in
     """Make what is missing. `again` is the command that goes on. Raises InterruptedRun where a signal has ended it
     early."""
     lines = chosen(studies, only)
-    todo = [line for line in lines if not line.finished]
+    todo = [line for line in lines if line.can_be_made]
     for study in studies:
         study.ledger.write()
     if not _made(studies, lines, todo, jobs, ranks):
@@ -93,7 +93,11 @@ def refuse_failures(studies: Sequence[Study], only: str | None = None) -> None:
     failed = [line for line in lines if line.status == RunStatus.FAILED]
     if failed:
         log = studies[0].ledger.runs.log
-        said = [f"{line.entry.name}: {line.reason} (log: {log(line.entry.identity)})" for line in failed]
+        logs = [log(line.entry.identity) for line in failed]
+        said = [
+            f"{line.entry.name}: {line.reason}{f' (log: {file})' if file.exists() else ''}"
+            for line, file in zip(failed, logs, strict=True)
+        ]
         raise HpctripError("\n".join([f"{len(failed)} of {len(lines)} runs failed:", *said]))
 
 
@@ -116,7 +120,7 @@ def _made(
     for study in studies:
         for entry in study.ledger.entries:
             of.setdefault(entry.identity, []).append(study)
-    with Display(len(lines), len(lines) - len(todo), num_workers) as display:
+    with Display(len(lines), sum(line.finished for line in lines), num_workers) as display:
         for study in studies:
             statuses = Counter(line.status for line in study.ledger.lines())
             counts = ", ".join(f"{number} {status}" for status, number in statuses.items())

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpctrip.base.component import unknown_name
-from hpctrip.base.errors import Fault, InputError
+from hpctrip.base.errors import InputError, faults_at
 from hpctrip.base.files import beside
 from hpctrip.base.inputs import Tables, read_layers, validate
 from hpctrip.base.output import replace_file
@@ -146,7 +146,11 @@ def _files(
         raise InputError(path, "includes itself", "take it out of its studies")
     (tables, _) = read_layers([path], ())
     file, folder = _validated(tables, path), os.path.dirname(path)
-    laid_over = [*(beside(os.path.abspath(folder), overlay) for overlay in file.overlays), *overlays]
+    own = [beside(os.path.abspath(folder), overlay) for overlay in file.overlays]
+    with faults_at(f"{path}: overlays"):
+        for overlay in own:
+            read_layers([overlay], ())
+    laid_over = [*own, *overlays]
     if not file.studies:
         yield path, tables | {"overlays": laid_over}, group
     group = group or (file.name if file.overlays else "")
@@ -155,12 +159,8 @@ def _files(
 
 
 def _validated(tables: Tables, place: str) -> StudyFile:
-    try:
+    with faults_at(place):
         return validate(tables, StudyFile)
-    except InputError as error:
-        at = f"{place}: " if place else ""
-        faults = [Fault(f"{at}{fault.place}", fault.problem, fault.way_out) for fault in error.faults]
-        raise InputError(faults=faults) from None
 
 
 def _study(tables: Tables, place: str, asked: Asked, runs: Pool, group: str) -> Study:

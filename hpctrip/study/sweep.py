@@ -21,14 +21,23 @@ def split(
     lines: Sequence[str], is_one_value: Callable[[str], bool], axes: Collection[str] = ()
 ) -> tuple[list[str], dict[str, list[Any]]]:
     """(lines of one value each, {key: values} of the others). The keys of `axes` and the seed are always among the
-    latter. Raises InputError for a range that is none."""
-    single, several = [], {}
+    latter. Of two lines with one key the last counts. Raises InputError for a range or seeds that are none."""
+    single: list[str] = []
+    several: dict[str, list[Any]] = {}
     for line in lines:
-        key, _, value = line.partition("=")
+        key, equals, value = line.partition("=")
         key = key.strip()
-        if key == "seed" or key in axes or (could_be_several(line) and not is_one_value(line)):
+        if not equals:  # whoever reads it says so
+            single.append(line)
+        elif key == "seed" or key in axes or (could_be_several(line) and not is_one_value(line)):
             several[key] = [item for part in parts(value) for item in _items(part, line)]
+            if key == "seed" and not all(type(seed) is int for seed in several[key]):
+                raise InputError(
+                    f"-o {line}", "names no seeds", "e.g. -o seed=3, -o seed=3,5 or -o seed=0..9"
+                )
+            single = [other for other in single if other.partition("=")[0].strip() != key]
         else:
+            several.pop(key, None)
             single.append(line)
     return single, several
 
@@ -64,7 +73,7 @@ def _items(part: str, line: str) -> list[Any]:
         except ValueError as error:
             raise InputError(f"-o {line}", str(error), "e.g. -o seed=0..9") from None
     if not part:
-        raise InputError(f"-o {line}", "has an empty value among several", "e.g. -o policy.k=10,20")
+        raise InputError(f"-o {line}", "has an empty value", "e.g. -o policy.k=10,20")
     return [parsed(f"value={part}")["value"] if _is_toml(f"value={part}") else part]
 
 

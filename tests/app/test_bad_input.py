@@ -398,7 +398,7 @@ FILES = {
         lambda folder: o("sites.kind=csv", f"sites.path={written(folder / 'sites.csv', FAR)}"),
         ["sites.csv", "line 3", "'far'"],
     ),
-    "a table of sites without its path": (lambda folder: o("sites.kind=csv"), ["sites.path: Field required"]),
+    "a table of sites without its path": (lambda folder: o("sites.kind=csv"), ["sites.path: is missing"]),
     "a curve of a GPU with a text for a number": (
         lambda folder: o(
             "throughput.kind=curve",

@@ -153,7 +153,8 @@ def test_the_fit_holds_for_the_samples_that_were_trained(tmp_path):
         (('["straggler"', '["slow"'), "timing.clock"),
         (('key = "timing.clock"', 'key = "stop.target_accuracy"'), "cannot be fitted"),
         (('label = "random"', 'label = "static"'), "bar: two have the same name"),
-        (("hours = 0.02", "hours = 0"), "hours"),
+        (("hours = 0.02", "hours = 0"), "tiny.toml: bar.0.hours"),
+        (("values = [1, 5]", "values = [1, 500]"), "there are only 6 sites"),
         (("seeds = [4, 5]", "seeds = []"), "seeds"),
     ],
 )

@@ -135,6 +135,17 @@ def test_a_picture_of_other_runs_or_of_no_figure_of_the_study_is_left_out(folder
     assert not (folder / "other" / "claims").exists()
 
 
+def test_a_folder_that_is_not_there_is_not_made(tmp_path, hpctrip):
+    hpctrip("claims", tmp_path / "typo").check_refused(["typo: no such folder"])
+    assert not (tmp_path / "typo").exists()
+
+
+def test_a_study_that_no_claim_speaks_of_is_refused(folder, hpctrip):
+    hpctrip("claims", folder, "--small", "--study", "smoke").check_refused(
+        ["smoke: includes no study that a claim speaks of; include some of fig06, fig08"]
+    )
+
+
 def test_two_studies_of_one_name_are_refused(folder, hpctrip):
     inside = folder / "inside.toml"
     inside.write_text(f'name = "inside"\noverlays = ["over.toml"]\nstudies = ["{found_file("fig09")}"]\n')

@@ -217,12 +217,46 @@ def test_rows_of_another_input_or_with_another_curve_are_refused(copied, made, s
     )
 
 
+@pytest.mark.parametrize(
+    ("file", "edit", "said"),
+    [
+        ("ledger_curves.csv", lambda row: row | {"clock_s": row["clock_s"] + 1e6}, "clock_s does not rise"),
+        ("ledger_curves.csv", lambda row: row | {"num_sites": -5}, "other num_sites than 1 to 6"),
+        ("ledger.csv", lambda row: row | {"accuracy": 0.9}, "came to the accuracy '0.9', by its curve to"),
+        ("ledger.csv", lambda row: row | {"digest": "zzz"}, "has the digest 'zzz', which is none"),
+    ],
+)
+def test_what_was_edited_by_hand_is_not_taken_up(copied, study, file, edit, said):
+    path = copied / "out/two" / file
+    table = pd.read_csv(path)
+    table.loc[0] = edit(table.loc[0].to_dict())
+    table.to_csv(path, index=False)
+    taken = study(copied, "--import", copied / "out/two/ledger.csv", "--list")
+    taken.check_refused(["ledger.csv, line 2: ", said, "import both files of one study"])
+
+
+def test_a_damaged_file_is_left_alone_and_the_way_out_is_told(copied, study):
+    file = copied / "out" / ledger_of(copied)["file"][NAMES[0]]
+    file.write_bytes(file.read_bytes()[:5000])
+    ended = study(copied)
+    assert ended.code == 1 and "to make" not in ended.out
+    assert (
+        f"{NAMES[0]}: {file} is damaged" in ended.err
+        and "; remove it, and the run is made again" in ended.err
+    )
+    file.unlink()
+    assert study(copied).code == 0
+
+
 def test_a_file_of_another_input_in_the_place_of_a_run_is_no_evidence(copied, study):
     ledger = ledger_of(copied)
     first, second = (copied / "out" / ledger["file"][name] for name in NAMES[::2])
     first.write_bytes(second.read_bytes())
     listed = study(copied, "--list")
-    assert statuses(listed)[NAMES[0]] == "failed" and "is of another input: policy.k; remove it" in listed.out
+    assert (
+        statuses(listed)[NAMES[0]] == "failed"
+        and "is of another input (policy.k); remove it, and the run is made again" in listed.out
+    )
 
 
 def test_a_run_from_before_a_key_was_added_counts_where_the_key_stays_at_its_default(made):

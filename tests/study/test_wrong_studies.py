@@ -30,9 +30,22 @@ HEAD = 'name = "x"\ninputs = ["base.toml"]\n'
 @pytest.mark.parametrize(
     ("text", "fragments"),
     [
-        ("nam = 'x'\n" + AXIS, ["name: Field required", "nam: unknown key; did you mean 'name'?"]),
+        ("nam = 'x'\n" + AXIS, ["name: is missing", "nam: unknown key; did you mean 'name'?"]),
         (HEAD + "seeds = []\n" + AXIS, ["seeds = []: must not be empty"]),
         (HEAD + "seeds = '9..0'\n" + AXIS, ["seeds = '9..0': must rise"]),
+        (
+            HEAD + "seeds = ['a']\n" + AXIS,
+            ["seeds = ['a']: must be a list of whole numbers, or a range such as \"0..9\""],
+        ),
+        (
+            HEAD
+            + AXIS
+            + '[[axis]]\nname = "c"\nvariants = [{label = "a, b"}, {label = "a", train.lr = 0.1}]\n'
+            '[[axis]]\nname = "d"\nvariants = [{label = "c"}, {label = "b, c", stop.max_rounds = 4}]\n',
+            ["'policy.k = 2, a, b, c': is the name of two runs; give one of the labels another"],
+        ),
+        ("name = 'x'\nstudies = []\n", ["studies = []: must not be empty"]),
+        (HEAD + "overlays = ['over.toml']\n" + AXIS, ["study.toml: overlays: ", "over.toml: no such file"]),
         (HEAD + "seeds = [1, 1]\n" + AXIS, ["seeds = [1, 1]: names a seed twice"]),
         (HEAD + AXIS.replace("key", "kee"), ["axis.0.kee: unknown key; did you mean 'key'?"]),
         (HEAD + AXIS.replace("values", "name = 'k' #"), ["axis.0: needs a key and its values, or variants"]),
@@ -41,7 +54,7 @@ HEAD = 'name = "x"\ninputs = ["base.toml"]\n'
             HEAD + AXIS + 'name = "status"\n',
             ["axis.0: cannot be called status, as a column of the ledger is"],
         ),
-        (HEAD + AXIS + AXIS, ["axis: two have the same name"]),
+        (HEAD + AXIS + AXIS, ["study.toml: axis: two are called 'policy.k'"]),
         (
             HEAD + AXIS + '[readings]\naxis = "k"\nclaims = "fig9"\n',
             ["readings: no claim is about 'fig9'; did you mean 'fig09'?"],
@@ -56,7 +69,7 @@ HEAD = 'name = "x"\ninputs = ["base.toml"]\n'
         ),
         (HEAD + VARIANTS % "lr = 3", ["study.toml: b, seed 0: lr: unknown key"]),
         (HEAD + VARIANTS % "label = 'a'", ["not valid TOML"]),
-        (HEAD + VARIANTS.replace('"b"', '"a"') % "policy.k = 3", ["axis.0: has a label twice"]),
+        (HEAD + VARIANTS.replace('"b"', '"a"') % "policy.k = 3", ["axis.0: has the label 'a' twice"]),
         (
             HEAD + VARIANTS.replace("policy.k = 2", "small = false") % "small = false",
             ["axis.0: has no variant in the small form: leave out small = false of one"],
@@ -116,7 +129,9 @@ def test_of_many_faults_the_first_few_are_told_and_the_number_of_the_others(wron
     [
         (["-o", "policy.kk=3"], ["policy.kk: unknown key"]),
         (["-o", "seed=9..0"], ["-o seed=9..0: must rise"]),
-        (["-o", "policy.k=2,,3"], ["-o policy.k=2,,3: has an empty value among several"]),
+        (["-o", "policy.k=2,,3"], ["-o policy.k=2,,3: has an empty value"]),
+        (["-o", "policy.k"], ["-o policy.k: not of the form key=value"]),
+        (["-o", "seed=3.."], ["-o seed=3..: names no seeds; e.g. -o seed=3"]),
         (["--only", "k = 7"], ["--only k = 7: no run has such a name; the first is 'policy.k = 2, seed 4'"]),
         (["--import", "none.csv"], ["none.csv: no such file"]),
     ],
@@ -197,6 +212,12 @@ def test_a_line_means_several_values_only_where_it_could_not_mean_one():
     assert kinds == {"policy.kind": ["static", "random"], "radius": ["1 mi", "2 mi"]}
     with pytest.raises(InputError, match="name 10,000 numbers at most"):
         split(["seed=0..99999"], lambda _: False)
+
+
+def test_of_two_lines_with_one_key_the_last_counts():
+    one_or_more = ["policy.k=2,3", "policy.k=4"]
+    assert split(one_or_more, lambda line: False) == (["policy.k=4"], {})
+    assert split(one_or_more[::-1], lambda line: False) == ([], {"policy.k": [2, 3]})
 
 
 def test_a_sweep_is_a_folder_and_overwrites_nothing(hpctrip, tiny, tmp_path):

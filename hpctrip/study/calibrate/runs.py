@@ -10,7 +10,7 @@ from functools import cached_property, reduce
 from typing import Any
 
 from hpctrip.app.experiment import Experiment, resolve
-from hpctrip.base.errors import InputError
+from hpctrip.base.errors import InputError, faults_at
 from hpctrip.base.identity import flat, unlearned_keys, without
 from hpctrip.base.inputs import Tables, deep, nested, read_layers, resolved, validate
 from hpctrip.base.text import shown as shown_value
@@ -41,7 +41,8 @@ class Runs:
         if several:
             tables |= {"seeds": several["seed"]}
             tables["small"] = {k: v for k, v in tables.get("small", {}).items() if k != "seeds"}
-        file = validate(tables, CalibrationFile)
+        with faults_at(place):
+            file = validate(tables, CalibrationFile)
         number = math.prod(len(constant.tried(asked.small)) for constant in file.constant)
         if number > MOST_RUNS:
             problem = f"has {shown_value(number)} combinations of values, {MOST_RUNS:,} are the most"

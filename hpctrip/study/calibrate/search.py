@@ -103,6 +103,9 @@ class Search:
         """The target accuracy of every world: the lowest of the best accuracies of any cohort size and seed. The first
         size is trained to its end; the others need no more than to reach what it reached."""
         first, *others = self.runs.file.sweep.tried(self.runs.asked.small)
+        self.runs.sizes(
+            dict.fromkeys(self.runs.worlds, "none"), others
+        )  # a size that cannot be is refused now
         lowest = self._lowest(self.runs.sizes(dict.fromkeys(self.runs.worlds, "none"), [first]), known)
         for world, target in lowest.items():
             self.say(f"{self._called(world)}: {first} sites reach {target:.1%}")

@@ -50,6 +50,7 @@ def claims(
     """
     from dataclasses import replace
 
+    from hpctrip.base.errors import InputError
     from hpctrip.base.files import check_folder, read_text
     from hpctrip.base.json import json_text
     from hpctrip.base.output import replace_file
@@ -57,6 +58,8 @@ def claims(
     from hpctrip.study.claims.page import PICTURES
     from hpctrip.study.studies import Asked
 
+    if not Path(folder).is_dir():
+        raise InputError(folder, "no such folder", "name that of the studies (--out of `hpctrip study`)")
     goes = Path(to or folder)
     check_folder(goes)
     said = read_text(preface, MAX_PREFACE_BYTES) if preface else ""

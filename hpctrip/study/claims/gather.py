@@ -49,7 +49,11 @@ def gathered(asked: Asked, including: str = PAPER) -> Page:
     """The page of what the studies in a folder say, which the study file or name `including` includes. Raises
     InputError where a study or a results file is unusable."""
     studies = read_studies(found_file(including), asked)
-    names = [study.file.name for study in studies]
+    names, known = [study.file.name for study in studies], sorted({claim.study for claim in CLAIMS})
+    if not set(names) & set(known):
+        raise InputError(
+            including, "includes no study that a claim speaks of", f"include some of {', '.join(known)}"
+        )
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise InputError(
             including,
