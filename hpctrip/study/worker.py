@@ -125,7 +125,7 @@ def _end_of(job: Job, study: Connection, told: _Told) -> End:
 
     try:
         if job.ranks > 1:
-            return _launched(job, told)
+            return _launched(job, study, told)
         launch(lambda: _begin(job), watch=watch)
     except HeldError as error:
         return End(RunStatus.HELD, str(error))
@@ -145,7 +145,7 @@ def _begin(job: Job) -> Start:
     return start_or_go_on(resolve(job.tables, extensions), str(job.results))
 
 
-def _launched(job: Job, told: _Told) -> End:
+def _launched(job: Job, study: Connection, told: _Told) -> End:
     """The same on several ranks, as the command that a person would give."""
     given = job.results.with_suffix(".toml")
     code = (
@@ -161,6 +161,8 @@ def _launched(job: Job, told: _Told) -> End:
     while process.poll() is None:
         with suppress(subprocess.TimeoutExpired):
             process.wait(0.2)
+        if study.poll():  # it says nothing while a run is made: it is gone
+            told.leave = True
         if told.leave and not passed_on:
             passed_on = True
             process.terminate()

@@ -5,12 +5,17 @@ from __future__ import annotations
 import os
 import signal
 import time
+from multiprocessing import Pipe
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from small_study import BASE, STUDY, ledger_of
 
 from hpctrip.record.reader import open_run
+from hpctrip.study import worker
+from hpctrip.study.status import RunStatus
+from hpctrip.study.worker import Job
 
 WITHOUT_FIGURE = STUDY[: STUDY.index("[[figure]]")]
 COMMAND = ("study", "study.toml", "--out", "out", "--jobs", "2")
@@ -124,6 +129,16 @@ def test_told_to_leave_after_a_run_has_left_by_itself_it_tells_the_others(begin,
     out, err = process.communicate(timeout=60)
     assert process.returncode == 85, out + err
     assert ledger_of(folder)["status"].loc["policy.k = 3, seed 4"] == "interrupted"
+
+
+def test_a_run_on_several_ranks_ends_where_its_study_is_gone(tmp_path, monkeypatch):
+    monkeypatch.setenv("HPCTRIP_LAUNCHER", "sh -c 'exec sleep 200' {n} {python}")
+    ours, theirs = Pipe()
+    ours.close()
+    began = time.monotonic()
+    told = SimpleNamespace(leave=False)
+    end = worker._launched(Job({}, (), tmp_path / "run.h5", tmp_path / "log", 2), theirs, told)
+    assert end.how == RunStatus.INTERRUPTED and time.monotonic() - began < 100
 
 
 def test_two_studies_at_once_share_their_runs_and_make_none_twice(begin, folder, launch):

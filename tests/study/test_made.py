@@ -240,10 +240,8 @@ def test_a_damaged_file_is_left_alone_and_the_way_out_is_told(copied, study):
     file.write_bytes(file.read_bytes()[:5000])
     ended = study(copied)
     assert ended.code == 1 and "to make" not in ended.out
-    assert (
-        f"{NAMES[0]}: {file} is damaged" in ended.err
-        and "; remove it, and the run is made again" in ended.err
-    )
+    assert f"{NAMES[0]}: {file} is damaged" in ended.err
+    assert "; remove it, and the run is made again" in ended.err
     file.unlink()
     assert study(copied).code == 0
 
@@ -253,10 +251,8 @@ def test_a_file_of_another_input_in_the_place_of_a_run_is_no_evidence(copied, st
     first, second = (copied / "out" / ledger["file"][name] for name in NAMES[::2])
     first.write_bytes(second.read_bytes())
     listed = study(copied, "--list")
-    assert (
-        statuses(listed)[NAMES[0]] == "failed"
-        and "is of another input (policy.k); remove it, and the run is made again" in listed.out
-    )
+    assert statuses(listed)[NAMES[0]] == "failed"
+    assert "is of another input (policy.k); remove it, and the run is made again" in listed.out
 
 
 def test_a_run_from_before_a_key_was_added_counts_where_the_key_stays_at_its_default(made):
