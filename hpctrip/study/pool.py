@@ -107,8 +107,12 @@ class Pool:
             wrong = f"is of another input ({wrong})" if wrong else ""
         except InputError as error:
             run, wrong = None, error.faults[0].problem
+            if any(path.exists() for path in generations(file)):  # from which it is written anew
+                said = _text(self.failure(entry.identity))
+                status = RunStatus.FAILED if said else RunStatus.INTERRUPTED
+                return Evidence(status, said or f"{file}: {wrong}", file=file)
         if wrong:
-            reason = f"{file} {wrong}; remove it, and the run is made again"
+            reason = f"{file}: {wrong}; remove it, and the run is made again"
             return Evidence(RunStatus.FAILED, reason, file=file, is_in_the_way=True)
         if run and run.status == RunStatus.FINISHED:
             return Evidence(RunStatus.FINISHED, run.meta["stop_reason"], run, file)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -240,9 +241,12 @@ def test_a_damaged_file_is_left_alone_and_the_way_out_is_told(copied, study):
     file.write_bytes(file.read_bytes()[:5000])
     ended = study(copied)
     assert ended.code == 1 and "to make" not in ended.out
-    assert f"{NAMES[0]}: {file} is damaged" in ended.err
+    assert f"{NAMES[0]}: {file}: is damaged" in ended.err
     assert "; remove it, and the run is made again" in ended.err
-    file.unlink()
+    Path(f"{file}.ckpt0").touch()  # a start would write the results anew from a whole one
+    assert statuses(study(copied, "--list"))[NAMES[0]] == "interrupted"
+    for path in (file, Path(f"{file}.ckpt0")):
+        path.unlink()
     assert study(copied).code == 0
 
 

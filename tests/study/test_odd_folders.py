@@ -76,6 +76,7 @@ WAY_OUT = "choose another name, or a file inside it"
 def test_pages_and_fits_need_a_folder(command, folder, hpctrip, monkeypatch):
     monkeypatch.chdir(folder)
     a_file(folder / "afile")
+    (folder / "results/studies").mkdir(parents=True)
     words = {"claims": ["--to", "afile"], "calibrate": ["--out", "afile", "--small"]}
     hpctrip(command, *words[command]).check_refused(["afile: is no folder"])
     hpctrip("claims", "afile").check_refused(["afile: is no folder"])

@@ -58,10 +58,11 @@ def claims(
     from hpctrip.study.claims.page import PICTURES
     from hpctrip.study.studies import Asked
 
-    if not Path(folder).is_dir():
-        raise InputError(folder, "no such folder", "name that of the studies (--out of `hpctrip study`)")
     goes = Path(to or folder)
-    check_folder(goes)
+    for one in (goes, Path(folder)):
+        check_folder(one)
+    if not Path(folder).exists():
+        raise InputError(folder, "no such folder", "name that of the studies (--out of `hpctrip study`)")
     said = read_text(preface, MAX_PREFACE_BYTES) if preface else ""
     page = replace(gathered(Asked(Path(folder), overrides, plugins, small), study), preface=said.strip())
     written = [(goes / "claims.md", page.markdown), (goes / "claims.html", page.html)]
