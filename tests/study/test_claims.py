@@ -269,8 +269,12 @@ def test_an_early_gain_is_small_where_later_rounds_gain_more():
 
     runs = {"a": curves(10, low), "b": curves(50, rising), "c": curves(100, rising[::-1])}
     met = found(SmallEarlyGain, 50, **runs)
-    assert met.ordering is Verdict.MET and met.ours == "1.1 points in the first 20 rounds, 5.5 later"
+    assert met.ordering is Verdict.MET and met.ours == (
+        "1.1 points in the first 10 rounds, 3.3 later; 1.1 points in the first 20 rounds, 5.5 later"
+    )
     assert found(SmallEarlyGain, 100, **runs).ordering is Verdict.NOT_MET
+    runs["b"] = curves(50, np.r_[np.full(10, 0.03), np.full(10, 0.01), np.full(10, 0.04)])
+    assert found(SmallEarlyGain, 50, **runs).ordering is Verdict.NOT_MET  # of the first 20 it would be
     runs["b"] = [run_of((1, 2), 0, (0.1, 0.2), (50,))]
     with pytest.raises(Missing, match="no seed has more than 20 rounds of both k"):
         found(SmallEarlyGain, 50, **runs)
