@@ -29,8 +29,8 @@ def left_out(tables: Tables, layers: Iterable[Tables], place: str) -> str:
     if not lines:
         return ""
     return (
-        f"{place}: what its input writes or sets is not taken over from a found file; "
-        f"to have it, give it again: {shlex.join(word for line in lines for word in ('-o', line))}"
+        f"{place}: no file decides what a run writes or sets on this machine, so this of its input is left out; "
+        f"to have it, add: {shlex.join(word for line in lines for word in ('-o', line))}"
     )
 
 

@@ -76,7 +76,7 @@ def test_it_does_not_say_what_is_written_or_set(hpctrip, folder, received, comma
     assert (folder / "precious.txt").read_text() == "mine"
     assert not {"new", "new.db", "store"} & {path.name for path in folder.iterdir()}
     (line,) = ended.report
-    assert "not taken over from a found file; to have it, give it again: -o 'callbacks={" in line
+    assert "so this of its input is left out; to have it, add: -o 'callbacks={" in line
     assert all(key in line for key in ("precious.txt", "tracking_uri", "-o 'store={", "-o 'knobs={"))
 
 

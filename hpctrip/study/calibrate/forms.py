@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 import tomli_w
 
-from hpctrip.base.inputs import Tables, deep, nested
+from hpctrip.base.inputs import Tables, deep, nested, resolved
 from hpctrip.base.text import markdown_table
 from hpctrip.study.calibrate.points import Point
 from hpctrip.study.calibrate.report import BARS, METHOD, PROFILE, Report
@@ -67,7 +67,8 @@ def overlay(report: Report) -> str | None:
     best, runs = report.found.best, report.found.runs
     if best is None:
         return None
-    samples = {key: runs.workload[key] for key in SAMPLES if runs.workload.get(key) is not None}
+    workload = resolved(runs.first.experiment.workload)
+    samples = {key: workload[key] for key in SAMPLES if workload.get(key) is not None}
     tables: Tables = reduce(
         deep, map(nested, runs.keys, best.values), {"workload": samples} if samples else {}
     )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property, reduce
 from typing import Any
 
-from hpctrip.app.experiment import Experiment, resolve
+from hpctrip.app.experiment import Experiment, Input, resolve
 from hpctrip.base.errors import InputError, faults_at
 from hpctrip.base.identity import flat, unlearned_keys, without
 from hpctrip.base.inputs import Tables, deep, nested, read_layers, resolved, validate
@@ -62,12 +62,7 @@ class Runs:
     @cached_property
     def default(self) -> Values:
         """The constants as the first bar's input has them."""
-        return self._values(self._base[0].given.experiment)
-
-    @property
-    def workload(self) -> Tables:
-        """Of the first bar's input, as it runs."""
-        return resolved(self._base[0].given.experiment.workload)
+        return self._values(self.first.experiment)
 
     @cached_property
     def points(self) -> list[Values]:
@@ -82,7 +77,7 @@ class Runs:
     @cached_property
     def learned(self) -> list[int]:
         """The places of the constants that training sees."""
-        unlearned = unlearned_keys(self._base[0].given.experiment)
+        unlearned = unlearned_keys(self.first.experiment)
         return [place for place, key in enumerate(self.keys) if without({key: 1}, unlearned)]
 
     def learned_of(self, values: Values) -> Values:
@@ -136,8 +131,9 @@ class Runs:
         return found
 
     @cached_property
-    def _base(self) -> list[Entry]:
-        return self._entries([self._of_bar(self.file.bar[0], (), {})])
+    def first(self) -> Input:
+        """The first bar's, as it runs."""
+        return self._entries([self._of_bar(self.file.bar[0], (), {})])[0].given
 
     def _values(self, experiment: Experiment) -> Values:
         known = flat(resolved(experiment))
@@ -147,8 +143,8 @@ class Runs:
 
     def _typed(self, key: str, value: Any) -> Any:
         """A value as the experiment has it: SI, checked."""
-        tables = deep(self._base[0].given.tables, nested(key, value))
-        return flat(resolved(resolve(tables, self._base[0].given.extensions).experiment))[key]
+        tables = deep(self.first.tables, nested(key, value))
+        return flat(resolved(resolve(tables, self.first.extensions).experiment))[key]
 
     def _learned(self, world: Values, target: float | str) -> Tables:
         keys = [self.keys[place] for place in self.learned]
