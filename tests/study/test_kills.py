@@ -19,37 +19,34 @@ from hpctrip.study.worker import Job
 
 WITHOUT_FIGURE = STUDY[: STUDY.index("[[figure]]")]
 COMMAND = ("study", "study.toml", "--out", "out", "--jobs", "2")
-FAULTY = """
-import os, signal
-from hpctrip.sim.policies import POLICIES
-from hpctrip.sim.policies.static import Static
-
-@POLICIES.add
-class Faulty(Static):
-    kind = "faulty"
-
-    def select(self, sites, history, rng):
-        if self.k == 3:
-            raise RuntimeError("a mistake in a plug-in")
-        if self.k == 4:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return super().select(sites, history, rng)
-"""
-LEAVING = """
+POLICY = """
 import os, signal, time
 from hpctrip.sim.policies import POLICIES
 from hpctrip.sim.policies.static import Static
 
 @POLICIES.add
-class Leaving(Static):
-    kind = "leaving"
+class Odd(Static):
+    kind = "{kind}"
 
     def select(self, sites, history, rng):
-        if self.k == 2:
-            os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(0.2)
+{first}
         return super().select(sites, history, rng)
 """
+FAULTY = POLICY.format(
+    kind="faulty",
+    first="""\
+        if self.k == 3:
+            raise RuntimeError("a mistake in a plug-in")
+        if self.k == 4:
+            os.kill(os.getpid(), signal.SIGKILL)""",
+)
+LEAVING = POLICY.format(
+    kind="leaving",
+    first="""\
+        if self.k == 2:
+            os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(0.2)""",
+)
 
 
 @pytest.fixture
