@@ -26,6 +26,8 @@ CURVE = ("round", "clock_s", "accuracy", "num_sites")
 KEPT = ("rounds", "clock_s", "digest", "wall_s", "synthetic", "made_with", "reason")
 """The columns of a ledger that are kept of a run."""
 _DIGEST = re.compile("[0-9a-f]{16}")
+_AS_WRITTEN = "import both files of one study as they were written"
+"""The way out where a row and its curve do not agree."""
 
 Row = Mapping[str, str]
 
@@ -71,7 +73,7 @@ def take_up(ledger: str, entries: Sequence[Entry], folder: Path) -> tuple[int, i
         best = float(curve["accuracy"].max())
         if told != ("" if math.isnan(best) else str(best)):
             problem = f"came to the accuracy {shown(told)}, by its curve to {best:g}"
-            raise InputError(place, problem, "import both files of one study as they were written")
+            raise InputError(place, problem, _AS_WRITTEN)
         replace_file(folder / f"{identity}.csv", f"#{json.dumps(row)}\n".encode() + csv_bytes(curve))
         written += 1
     return written, others, bare
@@ -88,11 +90,11 @@ def _check(row: Row, curve: pd.DataFrame, entry: Entry, place: str) -> None:
     rounds = curve["round"].to_numpy()
     if row["rounds"] != str(len(curve)) or not len(curve) or (rounds != np.arange(1, len(curve) + 1)).any():
         problem = f"has {row['rounds']} rounds, its curve {len(curve)}"
-        raise InputError(place, problem, "import both files of one study as they were written")
+        raise InputError(place, problem, _AS_WRITTEN)
     told, found = row["clock_s"], _time_to_accuracy(curve, entry)
     if told != ("" if math.isnan(found) else str(found)):
         problem = f"reached its target at {told or 'no time'}, by its curve at {found:g} s"
-        raise InputError(place, problem, "import both files of one study as they were written")
+        raise InputError(place, problem, _AS_WRITTEN)
     sites = entry.given.experiment.num_sites()
     wrong = {
         "has a curve whose clock_s does not rise": (np.diff(curve["clock_s"], prepend=0.0) <= 0).any(),
@@ -102,7 +104,7 @@ def _check(row: Row, curve: pd.DataFrame, entry: Entry, place: str) -> None:
     }
     for problem, is_so in wrong.items():
         if is_so:
-            raise InputError(place, problem, "import both files of one study as they were written")
+            raise InputError(place, problem, _AS_WRITTEN)
 
 
 def _time_to_accuracy(curve: pd.DataFrame, entry: Entry) -> float:
