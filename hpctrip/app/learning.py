@@ -59,11 +59,18 @@ def _digest_of_shards(shards: Iterable[np.ndarray]) -> str:
 
 @functools.cache
 def code_digest(package: Path = Path(hpctrip.__file__).parent) -> str:
-    """Of the code that trains, and of hpctrip's version, for packages without sources."""
+    """Digest of the code that trains and of hpctrip's version.
+
+    Raises FileNotFoundError where a path in `CODE` does not exist: the digest would no longer change with the code, and
+    rounds that other code trained would be taken from the cache.
+    """
     content = hashlib.blake2b(hpctrip.__version__.encode(), digest_size=16)
     for name in CODE:
-        place = package / name
-        for file in sorted(place.rglob("*.py")) if place.is_dir() else [place]:
+        path = package / name
+        files = sorted(path.rglob("*.py")) if path.is_dir() else [path]
+        if not files:
+            raise FileNotFoundError(f"{path} holds no Python files")
+        for file in files:
             content.update(f"\n{file.relative_to(package)}\n".encode())
-            content.update(file.read_bytes() if file.exists() else b"")
+            content.update(file.read_bytes())
     return content.hexdigest()

@@ -1,11 +1,8 @@
 """What learning depends on makes its key, and nothing else does."""
 
-from pathlib import Path
-
 import pytest
 import torch
 
-import hpctrip
 from hpctrip.app.experiment import Experiment, read_input
 from hpctrip.app.host import Host
 from hpctrip.app.learning import CODE, code_digest, learned_tables, learning_key
@@ -100,13 +97,25 @@ def test_so_do_the_machine_and_hpctrips_own_code(usual, tmp_path, monkeypatch):
     changed = arithmetic(torch.device("cpu"))
     monkeypatch.undo()
     assert changed != arithmetic(torch.device("cpu"))
+
+
+def test_the_key_changes_with_the_code_that_trains(tmp_path):
+    for name in CODE:
+        path = tmp_path / name if name.endswith(".py") else tmp_path / name / "models" / "cnn.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
     before = code_digest(tmp_path)
-    (tmp_path / "learn" / "models").mkdir(parents=True)
-    (tmp_path / "learn" / "models" / "cnn.py").touch()
+    (tmp_path / "learn" / "models" / "lstm.py").touch()
     code_digest.cache_clear()
     assert len({before, code_digest(tmp_path), code_digest()}) == 3
 
 
-def test_the_code_that_trains_is_where_it_is_looked_for():
-    package = Path(hpctrip.__file__).parent
-    assert [name for name in CODE if not (package / name).exists()] == []
+@pytest.mark.parametrize("missing", CODE)
+def test_code_that_is_not_where_the_key_looks_for_it_raises(missing, tmp_path):
+    for name in CODE:
+        if name != missing:
+            path = tmp_path / name if name.endswith(".py") else tmp_path / name / "task.py"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch()
+    with pytest.raises(FileNotFoundError):
+        code_digest(tmp_path)
