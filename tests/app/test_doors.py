@@ -7,7 +7,7 @@ import pytest
 from hpctrip.record.reader import open_run
 
 SIGNAL = """
-from hpctrip.base.signal import Signal
+from hpctrip.base.series import Signal
 from hpctrip.sim.signals import SIGNALS, GridSignal, SignalModel
 
 def series(*values):

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpctrip.base.errors import InputError
-from hpctrip.base.signal import Signal
+from hpctrip.base.series import Signal
 from hpctrip.sim.accounts import ENERGY_ONLY, Accounts, Billing
 from hpctrip.sim.faults import Faults
 from hpctrip.sim.network import Network

@@ -13,7 +13,7 @@ from hpctrip.base.component import Component, Registry
 from hpctrip.base.door import instance, integers, numbers, place_of, positive
 from hpctrip.base.errors import InputError
 from hpctrip.base.rng import stream
-from hpctrip.base.signal import Signal
+from hpctrip.base.series import Signal
 from hpctrip.base.text import shown
 from hpctrip.sim.sites import SiteLaw
 
