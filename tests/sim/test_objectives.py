@@ -18,14 +18,13 @@ from hpctrip.sim.outcome import Outcome
 from hpctrip.sim.policies import POLICIES
 from hpctrip.sim.policies.powertrip import PowerTrip
 from hpctrip.sim.power import POWER_MODELS
-from hpctrip.sim.predict import prefix_spending
 from hpctrip.sim.rounds import Candidates, History
 from hpctrip.sim.signals import SIGNALS
 from hpctrip.sim.sites import SITES
 from hpctrip.sim.state import State
 from hpctrip.sim.stop import Stop
 from hpctrip.sim.throughput import THROUGHPUT_MODELS
-from hpctrip.sim.timing import Timing
+from hpctrip.sim.timing import Timing, prefix_spending
 from hpctrip.sim.world import World
 
 KEYS = {"deadline": {"deadline_s": 3600.0}, "budget": {"energy": 1e9}}

@@ -8,12 +8,11 @@ from hypothesis.extra.numpy import arrays
 
 from hpctrip.sim.network import Network
 from hpctrip.sim.policies.powertrip import PowerTrip
-from hpctrip.sim.predict import prefix_round_s
 from hpctrip.sim.profiler import Profiler
 from hpctrip.sim.rounds import History
 from hpctrip.sim.sites import SITES
 from hpctrip.sim.throughput import THROUGHPUT_MODELS
-from hpctrip.sim.timing import Timing
+from hpctrip.sim.timing import Timing, prefix_round_s
 from hpctrip.sim.world import World
 
 CLOCKS = ("straggler", "max-plus-max", "mean-power", "aggregate-throughput")

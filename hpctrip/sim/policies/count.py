@@ -11,8 +11,8 @@ from pydantic import Field
 from hpctrip.base.component import Component
 from hpctrip.sim.objectives import OBJECTIVES
 from hpctrip.sim.policies.base import Decision, Policy, check_k
-from hpctrip.sim.predict import prefix_round_s, prefix_spending
 from hpctrip.sim.rounds import Candidates, History
+from hpctrip.sim.timing import prefix_round_s, prefix_spending
 from hpctrip.sim.view import SiteView
 
 NO_HISTORY = History()

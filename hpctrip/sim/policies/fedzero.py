@@ -8,8 +8,8 @@ from pydantic import Field
 from hpctrip.base.errors import InputError
 from hpctrip.base.units import Seconds
 from hpctrip.sim.policies.base import POLICIES, Decision, Policy, check_k
-from hpctrip.sim.predict import return_s
 from hpctrip.sim.rounds import History, Status
+from hpctrip.sim.timing import return_s
 from hpctrip.sim.view import SiteView
 
 

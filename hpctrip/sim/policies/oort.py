@@ -8,10 +8,10 @@ import numpy as np
 from pydantic import Field
 
 from hpctrip.sim.policies.base import POLICIES, Decision, Policy, check_k
-from hpctrip.sim.policies.experience import Experience
+from hpctrip.sim.policies.history_stats import LastSeen
 from hpctrip.sim.policies.ranking import best_first
-from hpctrip.sim.predict import return_s
 from hpctrip.sim.rounds import History
+from hpctrip.sim.timing import return_s
 from hpctrip.sim.view import SiteView
 
 
@@ -50,7 +50,7 @@ class Oort(Policy):
 
     def select(self, sites: SiteView, history: History, rng: np.random.Generator) -> Decision:
         """Who has trained is exploited, who has not explored."""
-        known, speed_s = Experience.of(history, len(sites)), return_s(sites)
+        known, speed_s = LastSeen.of(history, len(sites)), return_s(sites)
         seen, new = np.flatnonzero(known.seen), np.flatnonzero(~known.seen)
         share = max(self.min_exploration, self.exploration * self.exploration_decay ** len(history))
         num_new = min(len(new), max(round(share * self.k), self.k - len(seen)))
@@ -63,7 +63,7 @@ class Oort(Policy):
         good = utility >= self.cutoff * utility[ranked[num_old - 1]]
         return Decision(np.concatenate([_drawn(seen[good], utility[good], num_old, rng), explored]))
 
-    def _utility(self, known: Experience, speed_s: np.ndarray, history: History) -> np.ndarray:
+    def _utility(self, known: LastSeen, speed_s: np.ndarray, history: History) -> np.ndarray:
         """Of every site, [N]; 0 where it has not trained."""
         statistical = np.nan_to_num(known.num_samples * known.loss)
         highest = np.percentile(statistical[known.seen], self.clip_percentile)

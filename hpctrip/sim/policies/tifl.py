@@ -6,10 +6,10 @@ import numpy as np
 from pydantic import Field
 
 from hpctrip.sim.policies.base import POLICIES, Decision, Policy, check_k
-from hpctrip.sim.policies.experience import Experience
+from hpctrip.sim.policies.history_stats import LastSeen
 from hpctrip.sim.policies.ranking import best_first
-from hpctrip.sim.predict import return_s
 from hpctrip.sim.rounds import History
+from hpctrip.sim.timing import return_s
 from hpctrip.sim.view import SiteView
 
 
@@ -57,7 +57,7 @@ class TiFL(Policy):
         last_change = len(history) // self.interval * self.interval
         if last_change == 0:
             return np.ones(len(tiers))
-        loss = Experience.of(History(history.rows[:last_change]), num_sites).loss
+        loss = LastSeen.of(History(history.rows[:last_change]), num_sites).loss
         known = [loss[members][~np.isnan(loss[members])] for members in tiers]
         mean = np.array([values.mean() if len(values) else np.inf for values in known])
         chances = np.empty(len(tiers))

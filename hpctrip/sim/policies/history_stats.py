@@ -1,4 +1,4 @@
-"""What the history tells of every site: when it last trained, with which loss, and how long it took."""
+"""Per-site statistics of the history: when a site last trained, with which loss, and how long it took."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import numpy as np
 
 from hpctrip.sim.rounds import History, Status
 
-_MOST_ROUNDS = 256
-"""So far back is looked; who has not trained since then counts as never having done so."""
+_MAX_ROUNDS = 256
+"""The newest rounds that are read; a site that has not trained within them counts as never having trained."""
 
 
 @dataclass(frozen=True)
-class Experience:
-    """Of the last time that each site's update arrived. Arrays [N]; NaN where it never did."""
+class LastSeen:
+    """The last round in which each site's update arrived. Arrays [N]; NaN where none did."""
 
     age: np.ndarray
-    """Rounds since then, 0 for the last one; all rounds so far, at most 256, where it never did."""
+    """Rounds since then, 0 for the last one; all rounds so far, at most 256, where none did."""
     loss: np.ndarray
     """Mean training loss."""
     num_samples: np.ndarray
@@ -28,8 +28,8 @@ class Experience:
 
     @classmethod
     def of(cls, history: History, num_sites: int) -> Self:
-        """That of a history, newest round first, until all sites have been met."""
-        rows = history.rows[-_MOST_ROUNDS:]
+        """Read a history, newest round first, until every site has been met."""
+        rows = history.rows[-_MAX_ROUNDS:]
         age = np.full(num_sites, float(len(rows)))
         loss, samples, seconds = (np.full(num_sites, np.nan) for _ in range(3))
         unmet = np.ones(num_sites, dtype=bool)
@@ -47,5 +47,5 @@ class Experience:
 
     @property
     def seen(self) -> np.ndarray:
-        """Whose update has ever arrived, [N] bool."""
+        """Whether an update of the site has ever arrived, [N] bool."""
         return ~np.isnan(self.return_s)

@@ -9,8 +9,8 @@ from hpctrip.base.errors import InputError
 from hpctrip.base.rng import stream
 from hpctrip.sim.outcome import Outcome
 from hpctrip.sim.policies import POLICIES, Decision
-from hpctrip.sim.policies.adacomm import local_work
 from hpctrip.sim.policies.base import Policy
+from hpctrip.sim.policies.local_work import local_work
 from hpctrip.sim.rounds import History
 from hpctrip.sim.state import State
 
