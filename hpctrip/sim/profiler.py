@@ -11,8 +11,7 @@ from hpctrip.base.component import Component
 from hpctrip.base.door import numbers, place_of
 from hpctrip.base.rng import stream
 from hpctrip.base.units import Seconds
-from hpctrip.sim.forecast import Forecast, Past
-from hpctrip.sim.forecast.base import newest_apart
+from hpctrip.sim.forecast import Forecast, Observations, newest_apart
 from hpctrip.sim.rounds import History
 from hpctrip.sim.view import SiteView
 from hpctrip.sim.world import World
@@ -60,7 +59,7 @@ class Profiler(Component):
         place, shape = place_of("profiler", self), (len(world),)
         power = numbers(power / weights, shape, 0.0, 1.0, place, "the power fractions that it sees")
         if forecast is not None:
-            past = Past(
+            past = Observations(
                 clock_s,
                 power,
                 lambda span_s, apart_s: self._observed(world, clock_s, history, seed, span_s, apart_s),
