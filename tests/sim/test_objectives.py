@@ -12,8 +12,7 @@ from hpctrip.base.errors import InputError
 from hpctrip.base.rng import stream
 from hpctrip.sim.accounts import Accounts, Billing
 from hpctrip.sim.network import Network
-from hpctrip.sim.objectives import OBJECTIVES
-from hpctrip.sim.objectives.base import own_spending
+from hpctrip.sim.objectives import OBJECTIVES, own_spending
 from hpctrip.sim.outcome import Outcome
 from hpctrip.sim.policies import POLICIES
 from hpctrip.sim.policies.powertrip import PowerTrip
