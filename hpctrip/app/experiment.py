@@ -40,6 +40,7 @@ from hpctrip.ranks.watchdog import Limits
 from hpctrip.sim.accounts import Accounts, Billing
 from hpctrip.sim.faults import Faults
 from hpctrip.sim.forecast import FORECASTS
+from hpctrip.sim.hardware import THROUGHPUT_MODELS
 from hpctrip.sim.network import Network
 from hpctrip.sim.policies import POLICIES
 from hpctrip.sim.power import POWER_MODELS
@@ -48,7 +49,6 @@ from hpctrip.sim.signals import SIGNALS
 from hpctrip.sim.sites import SITES
 from hpctrip.sim.step import Simulation
 from hpctrip.sim.stop import Stop
-from hpctrip.sim.throughput import THROUGHPUT_MODELS
 from hpctrip.sim.timing import Timing
 from hpctrip.sim.world import World
 

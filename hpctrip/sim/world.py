@@ -11,11 +11,11 @@ from hpctrip.base.door import numbers, place_of
 from hpctrip.base.errors import InputError
 from hpctrip.sim.accounts import ENERGY_ONLY, Bill, Billing, Meter
 from hpctrip.sim.faults import NO_FAULTS, Faults, FaultSchedule
+from hpctrip.sim.hardware import Throughput
 from hpctrip.sim.network import Network
 from hpctrip.sim.power import PowerModel, PowerSupply, mean_fraction
 from hpctrip.sim.rounds import History, Status
 from hpctrip.sim.sites import SiteLaw
-from hpctrip.sim.throughput import Throughput
 from hpctrip.sim.timing import LONGEST_ROUND_S, RoundTiming, Timing
 
 

@@ -52,7 +52,7 @@ class Mine(PowerModel):
         return {supply}
 """,
     "throughput": """
-from hpctrip.sim.throughput import THROUGHPUT_MODELS, Throughput
+from hpctrip.sim.hardware import THROUGHPUT_MODELS, Throughput
 
 @THROUGHPUT_MODELS.add
 class Mine(Throughput):

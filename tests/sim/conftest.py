@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from hpctrip.sim.hardware import THROUGHPUT_MODELS
 from hpctrip.sim.network import Network
 from hpctrip.sim.outcome import Outcome
 from hpctrip.sim.policies import POLICIES, Decision
@@ -16,7 +17,6 @@ from hpctrip.sim.sites import SITES
 from hpctrip.sim.state import State
 from hpctrip.sim.step import Simulation
 from hpctrip.sim.stop import Stop
-from hpctrip.sim.throughput import THROUGHPUT_MODELS
 from hpctrip.sim.timing import Timing
 from hpctrip.sim.view import SiteView
 from hpctrip.sim.world import World

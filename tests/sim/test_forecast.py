@@ -5,12 +5,12 @@ import pytest
 
 from hpctrip.base.errors import InputError
 from hpctrip.sim.forecast import FORECASTS, Observations, newest_apart
+from hpctrip.sim.hardware import THROUGHPUT_MODELS
 from hpctrip.sim.network import Network
 from hpctrip.sim.outcome import Outcome
 from hpctrip.sim.power import POWER_MODELS
 from hpctrip.sim.sites import SITES
 from hpctrip.sim.state import State
-from hpctrip.sim.throughput import THROUGHPUT_MODELS
 from hpctrip.sim.timing import Timing
 from hpctrip.sim.world import World
 

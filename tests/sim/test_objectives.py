@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from hpctrip.base.errors import InputError
 from hpctrip.base.rng import stream
 from hpctrip.sim.accounts import Accounts, Billing
+from hpctrip.sim.hardware import THROUGHPUT_MODELS
 from hpctrip.sim.network import Network
 from hpctrip.sim.objectives import OBJECTIVES, own_spending
 from hpctrip.sim.outcome import Outcome
@@ -22,7 +23,6 @@ from hpctrip.sim.signals import SIGNALS
 from hpctrip.sim.sites import SITES
 from hpctrip.sim.state import State
 from hpctrip.sim.stop import Stop
-from hpctrip.sim.throughput import THROUGHPUT_MODELS
 from hpctrip.sim.timing import Timing, prefix_spending
 from hpctrip.sim.world import World
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from hpctrip.sim.hardware import THROUGHPUT_MODELS
 from hpctrip.sim.network import Network
 from hpctrip.sim.outcome import Outcome
 from hpctrip.sim.policies import POLICIES
@@ -11,7 +12,6 @@ from hpctrip.sim.policies.ranking import PowerToCost
 from hpctrip.sim.power import POWER_MODELS
 from hpctrip.sim.sites import SITES
 from hpctrip.sim.state import State
-from hpctrip.sim.throughput import THROUGHPUT_MODELS
 from hpctrip.sim.timing import Timing
 from hpctrip.sim.world import World
 

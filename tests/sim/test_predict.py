@@ -6,12 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from hpctrip.sim.hardware import THROUGHPUT_MODELS
 from hpctrip.sim.network import Network
 from hpctrip.sim.policies.powertrip import PowerTrip
 from hpctrip.sim.profiler import Profiler
 from hpctrip.sim.rounds import History
 from hpctrip.sim.sites import SITES
-from hpctrip.sim.throughput import THROUGHPUT_MODELS
 from hpctrip.sim.timing import Timing, prefix_round_s
 from hpctrip.sim.world import World
 

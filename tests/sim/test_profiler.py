@@ -4,12 +4,12 @@ import pytest
 from hpctrip.base.errors import InputError
 from hpctrip.sim.accounts import ENERGY_ONLY
 from hpctrip.sim.faults import Faults
+from hpctrip.sim.hardware import THROUGHPUT_MODELS
 from hpctrip.sim.network import Network
 from hpctrip.sim.power import POWER_MODELS
 from hpctrip.sim.profiler import Profiler
 from hpctrip.sim.rounds import History
 from hpctrip.sim.sites import SITES
-from hpctrip.sim.throughput import THROUGHPUT_MODELS
 from hpctrip.sim.timing import Timing
 from hpctrip.sim.world import World
 

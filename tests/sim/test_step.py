@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from hpctrip.base.errors import InputError
 from hpctrip.sim.faults import Faults
+from hpctrip.sim.hardware import THROUGHPUT_MODELS
 from hpctrip.sim.network import Network
 from hpctrip.sim.outcome import SITE_REPORTS, Outcome, Wall
 from hpctrip.sim.policies import POLICIES, Decision, Policy
@@ -18,7 +19,6 @@ from hpctrip.sim.rounds import Candidates, CohortRound, History, RoundRow, Statu
 from hpctrip.sim.sites import SITES
 from hpctrip.sim.state import State
 from hpctrip.sim.stop import Stop
-from hpctrip.sim.throughput import THROUGHPUT_MODELS
 from hpctrip.sim.timing import Timing
 from hpctrip.sim.world import World
 

@@ -11,12 +11,12 @@ from pydantic import ValidationError
 from hpctrip.base.errors import InputError
 from hpctrip.base.rng import stream
 from hpctrip.sim.faults import Faults, ListedOutages, RandomOutages
+from hpctrip.sim.hardware import THROUGHPUT_MODELS
 from hpctrip.sim.network import Network
 from hpctrip.sim.power import POWER_MODELS
 from hpctrip.sim.profiler import Profiler
 from hpctrip.sim.rounds import History, Status
 from hpctrip.sim.sites import SITES
-from hpctrip.sim.throughput import THROUGHPUT_MODELS
 from hpctrip.sim.timing import Timing, elapsed_s
 from hpctrip.sim.world import World
 

@@ -1,4 +1,4 @@
-"""What a GPU draws at a frequency and how much slower it computes: fitted to measurements at locked clocks.
+"""Power and speed of a GPU at a clock frequency: a model fitted to measurements at locked clocks.
 
 The measurements are those of Perseus (Chung et al., SOSP 2024; ml-energy/zeus, sosp24_data, Apache-2.0): pipeline
 stages of GPT-3 and BLOOM on A100 SXM and A40. They reject the cubic law; P0 + c x V(x)^2 fits them to 0.5-1.1 % (rms).
@@ -27,7 +27,7 @@ class Gpu(Component):
     static_w: Watts = Field(ge=0)
     """P0: power of a working GPU that does not follow its frequency."""
     dynamic_w: Watts = Field(gt=0)
-    """c: what follows it, at V = 1 and x = 1."""
+    """c: the part that follows the frequency, at V = 1 and x = 1."""
     knee: float = Field(gt=0, lt=1)
     """Frequency above which the voltage rises."""
     top_voltage: float = Field(ge=1, le=3)
@@ -73,7 +73,7 @@ class Gpu(Component):
 
     @cached_property
     def frequencies(self) -> np.ndarray:
-        """[F] the clocks that are reached, rising; none draws more than the cap."""
+        """[F] the clocks that the GPU can run at, rising; none draws more than the cap."""
         x = np.linspace(self.lowest_frequency, 1.0, self.num_frequencies)
         if self.cap_w is None or self.full_power_w(1.0) <= self.cap_w:
             return x
