@@ -40,12 +40,12 @@ from hpctrip.ranks.watchdog import Limits
 from hpctrip.sim.accounts import Accounts, Billing
 from hpctrip.sim.faults import Faults
 from hpctrip.sim.forecast import FORECASTS
+from hpctrip.sim.grid import SIGNALS
 from hpctrip.sim.hardware import THROUGHPUT_MODELS
 from hpctrip.sim.network import Network
 from hpctrip.sim.policies import POLICIES
 from hpctrip.sim.power import POWER_MODELS
 from hpctrip.sim.profiler import Profiler
-from hpctrip.sim.signals import SIGNALS
 from hpctrip.sim.sites import SITES
 from hpctrip.sim.step import Simulation
 from hpctrip.sim.stop import Stop

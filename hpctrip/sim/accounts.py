@@ -17,8 +17,8 @@ from hpctrip.base.component import Component
 from hpctrip.base.errors import InputError
 from hpctrip.base.units import GB, J_PER_KWH, Grams, Joules
 from hpctrip.sim.budgets import MONEY, Budget, budgets, check_budgets
+from hpctrip.sim.grid.signals import GridSignal, NoSignal, SignalModel
 from hpctrip.sim.rounds import History, Status
-from hpctrip.sim.signals.base import GridSignal, NoSignal, SignalModel
 from hpctrip.sim.sites import SiteLaw
 from hpctrip.sim.timing import MOST_STEPS, RoundTiming, spans
 

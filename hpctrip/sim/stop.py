@@ -10,8 +10,8 @@ from hpctrip.base.component import Component
 from hpctrip.base.units import Grams, Joules, Seconds
 from hpctrip.sim.accounts import Accounts
 from hpctrip.sim.budgets import MONEY, Budget, budgets, check_budgets
+from hpctrip.sim.grid import SignalModel
 from hpctrip.sim.rounds import History
-from hpctrip.sim.signals import SignalModel
 
 
 def _none(value: Any) -> Any:

@@ -8,7 +8,7 @@ from hpctrip.record.reader import open_run
 
 SIGNAL = """
 from hpctrip.base.series import Signal
-from hpctrip.sim.signals import SIGNALS, GridSignal, SignalModel
+from hpctrip.sim.grid import SIGNALS, GridSignal, SignalModel
 
 def series(*values):
     return Signal(np.arange(len(values)) * 3600.0, np.array(values), len(values) * 3600.0)

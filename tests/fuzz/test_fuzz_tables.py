@@ -23,8 +23,8 @@ from hypothesis import strategies as st
 from hpctrip.base.errors import InputError
 from hpctrip.base.units import MILE_M
 from hpctrip.sim.faults import Faults
+from hpctrip.sim.grid import SIGNALS
 from hpctrip.sim.hardware.operating_points import read_curve
-from hpctrip.sim.signals import SIGNALS
 from hpctrip.sim.sites import SITES, CsvSites
 from hpctrip.sim.traces import read_trace_files
 

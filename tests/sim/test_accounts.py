@@ -12,12 +12,12 @@ from hpctrip.base.errors import InputError
 from hpctrip.base.series import Signal
 from hpctrip.sim.accounts import ENERGY_ONLY, Accounts, Billing
 from hpctrip.sim.faults import Faults
+from hpctrip.sim.grid import SIGNALS, GridSignal, SignalModel
 from hpctrip.sim.hardware import THROUGHPUT_MODELS
 from hpctrip.sim.network import Network
 from hpctrip.sim.outcome import Outcome
 from hpctrip.sim.power import POWER_MODELS, PowerModel
 from hpctrip.sim.rounds import CohortRound, Status
-from hpctrip.sim.signals import SIGNALS, GridSignal, SignalModel
 from hpctrip.sim.sites import SITES
 from hpctrip.sim.state import State
 from hpctrip.sim.timing import Timing

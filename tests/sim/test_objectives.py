@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from hpctrip.base.errors import InputError
 from hpctrip.base.rng import stream
 from hpctrip.sim.accounts import Accounts, Billing
+from hpctrip.sim.grid import SIGNALS
 from hpctrip.sim.hardware import THROUGHPUT_MODELS
 from hpctrip.sim.network import Network
 from hpctrip.sim.objectives import OBJECTIVES, own_spending
@@ -19,7 +20,6 @@ from hpctrip.sim.policies import POLICIES
 from hpctrip.sim.policies.powertrip import PowerTrip
 from hpctrip.sim.power import POWER_MODELS
 from hpctrip.sim.rounds import Candidates, History
-from hpctrip.sim.signals import SIGNALS
 from hpctrip.sim.sites import SITES
 from hpctrip.sim.state import State
 from hpctrip.sim.stop import Stop

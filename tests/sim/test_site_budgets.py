@@ -6,6 +6,7 @@ from pydantic import ValidationError
 
 from hpctrip.base.errors import InputError
 from hpctrip.sim.accounts import Accounts, Billing
+from hpctrip.sim.grid import SIGNALS
 from hpctrip.sim.hardware import THROUGHPUT_MODELS
 from hpctrip.sim.network import Network
 from hpctrip.sim.outcome import Outcome
@@ -13,7 +14,6 @@ from hpctrip.sim.policies import POLICIES
 from hpctrip.sim.power import POWER_MODELS
 from hpctrip.sim.profiler import Profiler
 from hpctrip.sim.rounds import Status
-from hpctrip.sim.signals import SIGNALS
 from hpctrip.sim.sites import SITES
 from hpctrip.sim.state import State
 from hpctrip.sim.stop import Stop
