@@ -19,7 +19,7 @@ from hpctrip.base.units import GB, J_PER_KWH, Grams, Joules
 from hpctrip.sim.budgets import MONEY, Budget, budgets, check_budgets
 from hpctrip.sim.grid.signals import GridSignal, NoSignal, SignalModel
 from hpctrip.sim.rounds import History, Status
-from hpctrip.sim.sites import SiteLaw
+from hpctrip.sim.sites import SitePlacement
 from hpctrip.sim.timing import MOST_STEPS, RoundTiming, spans
 
 
@@ -167,7 +167,7 @@ class Billing(NamedTuple):
     carbon: SignalModel
     price: SignalModel
 
-    def meter(self, sites: SiteLaw, num_sites: int, seed: int, sent_bytes: float) -> Meter:
+    def meter(self, sites: SitePlacement, num_sites: int, seed: int, sent_bytes: float) -> Meter:
         """For the rounds of one seed. Raises InputError where files of the signals are unusable, or a component of them
         gives what it must not."""
         carbon = self.carbon.checked_signal("carbon", sites, num_sites, seed)

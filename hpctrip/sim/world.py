@@ -15,7 +15,7 @@ from hpctrip.sim.hardware import Throughput
 from hpctrip.sim.network import Network
 from hpctrip.sim.power import PowerModel, PowerSupply, mean_fraction
 from hpctrip.sim.rounds import History, Status
-from hpctrip.sim.sites import SiteLaw
+from hpctrip.sim.sites import SitePlacement
 from hpctrip.sim.timing import LONGEST_ROUND_S, RoundTiming, Timing
 
 
@@ -43,7 +43,7 @@ class World:
     @classmethod
     def build(
         cls,
-        sites: SiteLaw,
+        sites: SitePlacement,
         network: Network,
         power: PowerModel,
         throughput: Throughput,

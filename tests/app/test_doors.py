@@ -23,10 +23,10 @@ class Mine(SignalModel):
 
 PLUGINS = {
     "sites": """
-from hpctrip.sim.sites import SITES, SiteLaw
+from hpctrip.sim.sites import SITES, SitePlacement
 
 @SITES.add
-class Mine(SiteLaw):
+class Mine(SitePlacement):
     kind = "mine"
 
     def distances_m(self, seed):

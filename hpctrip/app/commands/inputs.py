@@ -92,8 +92,8 @@ def check(**given: Given) -> None:
 
     checked = read_input(**given)
     checked.experiment.check().begin(State())
-    for doubt in checked.experiment.network.doubts():
-        click.echo(f"warning: {doubt}", err=True)
+    for warning in checked.experiment.network.warnings():
+        click.echo(f"warning: {warning}", err=True)
     click.echo(printable_toml(checked.resolved_toml), nl=False)
 
 

@@ -26,7 +26,7 @@ from hpctrip.base.sources import Reads, files_at
 from hpctrip.base.times import moment_us, moments_us, time_zone, zone
 from hpctrip.base.units import Seconds
 from hpctrip.sim.grid.signals import HIGHEST, LOWEST, SIGNALS, GridSignal, SignalModel, zones_by_seed
-from hpctrip.sim.sites import SiteLaw
+from hpctrip.sim.sites import SitePlacement
 
 _PER_KWH = {"per kWh": 1.0, "per MWh": 1e-3}
 _TIME, _ZONES = "Datetime (UTC)", ("Zone Id", "Zone id")
@@ -82,7 +82,7 @@ class FileSignal(SignalModel):
         """The zones in one file. Raises InputError that names file, line and value."""
         raise NotImplementedError
 
-    def signal(self, table: str, sites: SiteLaw, num_sites: int, seed: int) -> GridSignal:
+    def signal(self, table: str, sites: SitePlacement, num_sites: int, seed: int) -> GridSignal:
         """Read the files and assign a zone to every site."""
         read = [
             series
@@ -116,7 +116,7 @@ class FileSignal(SignalModel):
         )
 
     def _zones(
-        self, names: Sequence[str], table: str, sites: SiteLaw, num_sites: int, seed: int
+        self, names: Sequence[str], table: str, sites: SitePlacement, num_sites: int, seed: int
     ) -> np.ndarray:
         if self.site_column is None:
             return zones_by_seed(num_sites, len(names), seed)

@@ -20,7 +20,7 @@ from hpctrip.base.errors import InputError
 from hpctrip.base.rng import stream
 from hpctrip.base.series import Signal
 from hpctrip.base.text import shown
-from hpctrip.sim.sites import SiteLaw
+from hpctrip.sim.sites import SitePlacement
 
 SIGNALS = Registry("signal", default="none")
 LOWEST = {"carbon": 0.0, "price": -1e6}
@@ -93,12 +93,12 @@ class GridSignal:
 class SignalModel(Component):
     """Base of all signals."""
 
-    def signal(self, table: str, sites: SiteLaw, num_sites: int, seed: int) -> GridSignal:
+    def signal(self, table: str, sites: SitePlacement, num_sites: int, seed: int) -> GridSignal:
         """The signal at `num_sites` sites; `table` is "carbon" or "price". Raises InputError where its files are
         unusable."""
         raise NotImplementedError
 
-    def checked_signal(self, table: str, sites: SiteLaw, num_sites: int, seed: int) -> GridSignal:
+    def checked_signal(self, table: str, sites: SitePlacement, num_sites: int, seed: int) -> GridSignal:
         """The signal at `num_sites` sites. InputError where a zone's values are out of range, or a site is in no
         zone."""
         signal, place = self.signal(table, sites, num_sites, seed), place_of(table, self)
@@ -111,11 +111,11 @@ class NoSignal(SignalModel):
 
     kind = "none"
 
-    def signal(self, table: str, sites: SiteLaw, num_sites: int, seed: int) -> GridSignal:
+    def signal(self, table: str, sites: SitePlacement, num_sites: int, seed: int) -> GridSignal:
         """NaN everywhere."""
         return GridSignal.unknown(num_sites)
 
-    def checked_signal(self, table: str, sites: SiteLaw, num_sites: int, seed: int) -> GridSignal:
+    def checked_signal(self, table: str, sites: SitePlacement, num_sites: int, seed: int) -> GridSignal:
         """The same; other signals must not be NaN."""
         return self.signal(table, sites, num_sites, seed)
 
@@ -128,7 +128,7 @@ class Constant(SignalModel):
     per_kwh: float = Field(ge=-HIGHEST, le=HIGHEST)
     """For a kilowatt-hour: grams of CO2 in [carbon], money in [price]."""
 
-    def signal(self, table: str, sites: SiteLaw, num_sites: int, seed: int) -> GridSignal:
+    def signal(self, table: str, sites: SitePlacement, num_sites: int, seed: int) -> GridSignal:
         """One zone."""
         series = Signal.constant(self.per_kwh)
         _check_range(table, series.value)
@@ -156,7 +156,7 @@ class Daily(SignalModel):
             raise ValueError(f"mean and swing together are beyond {HIGHEST:g}")
         return self
 
-    def signal(self, table: str, sites: SiteLaw, num_sites: int, seed: int) -> GridSignal:
+    def signal(self, table: str, sites: SitePlacement, num_sites: int, seed: int) -> GridSignal:
         """24 zones, or one."""
         hours = np.arange(24)
         profile = self.mean + self.swing * np.cos(2 * np.pi * (hours + 0.5 - self.peak_hour) / 24)
