@@ -50,7 +50,7 @@ def main() -> None:
     given = parser.parse_args()
     supply = POWER_MODELS["trace"](path=given.path, column=given.column).supply(num_sites=50, seed=0)
     traces = supply.traces
-    power = np.stack([supply.fraction(step * STEP_S) for step in range(int(traces.duration_s // STEP_S))])
+    power = np.stack([supply.at(step * STEP_S) for step in range(int(traces.duration_s // STEP_S))])
     first, last = int(WEEK_S // STEP_S), len(power) - int(SPANS_S[-1] // STEP_S)
     drawn = np.sort(stream(0, "forecast times").choice(np.arange(first, last), given.times, replace=False))
     days = drawn * STEP_S // DAY_S

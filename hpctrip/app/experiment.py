@@ -37,7 +37,7 @@ from hpctrip.learn.partitions import PARTITIONS
 from hpctrip.learn.workloads import WORKLOADS
 from hpctrip.ranks.open import RanksInput
 from hpctrip.ranks.watchdog import Limits
-from hpctrip.sim.accounts import Accounts, Billing
+from hpctrip.sim.energy import Accounts, Billing
 from hpctrip.sim.faults import Faults
 from hpctrip.sim.forecast import FORECASTS
 from hpctrip.sim.grid import SIGNALS

@@ -20,7 +20,7 @@ from hpctrip.record.facts import SPENT
 from hpctrip.record.schema import time_to_accuracy_s
 from hpctrip.record.show import energy
 from hpctrip.sim.rounds import History, RoundRow
-from hpctrip.sim.state import State
+from hpctrip.sim.step import State
 
 
 class Progress:

@@ -1,7 +1,13 @@
-"""A number that changes with time in steps: power that a site has, or grams of carbon for a kilowatt-hour."""
+"""Values that change with time in steps: power of a site, or grams of carbon for a kilowatt-hour.
+
+The contract of all of them is `at(clock_s)`, the value or the values [N] of the sites at a simulated time, and
+`next_change_s(clock_s)`, the first time after `clock_s` at which one may change, or inf. Between two changes a value
+is constant, so integrals over time are exact: sums over the `spans` between changes.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -11,26 +17,72 @@ from hpctrip.base.csv import read_table
 from hpctrip.base.door import instance, numbers, positive
 from hpctrip.base.errors import InputError
 
+_MAX_MEAN_STEPS = 288
+"""A day of five-minute steps: the mean over more of them is taken at as many evenly spaced times."""
+
+
+def never(clock_s: float) -> float:
+    """The next change of what never changes: inf."""
+    return np.inf
+
+
+def next_step_s(clock_s: float, step_s: float) -> float:
+    """The first multiple of `step_s` after `clock_s`; inf where `step_s` is."""
+    if step_s == np.inf:
+        return np.inf
+    step = clock_s // step_s
+    following = (step + 1) * step_s
+    return following if following > clock_s else (step + 2) * step_s  # `clock_s` is a multiple, rounded down
+
+
+def spans(start_s: float, next_change_s: Callable[[float], float]) -> Iterator[tuple[float, float, float]]:
+    """The time from `start_s` on, cut at the changes: (beginning, end, time at which to ask for the values), without
+    end. The values are asked for at the middle, which is safe from the rounding of the edges."""
+    while True:
+        end_s = next_change_s(start_s)
+        yield start_s, end_s, start_s if np.isinf(end_s) else (start_s + end_s) / 2
+        start_s = end_s
+
+
+def mean(
+    at: Callable[[float], np.ndarray], next_change_s: Callable[[float], float], start_s: float, end_s: float
+) -> np.ndarray:
+    """The mean between two times, [N]; the value at `start_s` where nothing changes in between."""
+    changes_s: list[float] = []
+    for _, change_s, _ in spans(start_s, next_change_s):
+        if change_s > end_s or len(changes_s) == _MAX_MEAN_STEPS:
+            break
+        changes_s.append(change_s)
+    if not changes_s:
+        return at(start_s)
+    if len(changes_s) == _MAX_MEAN_STEPS:
+        changes_s = list(np.linspace(start_s, end_s, _MAX_MEAN_STEPS)[1:-1])
+    edges_s = np.array([start_s, *changes_s, end_s])
+    spans_s = np.diff(edges_s)
+    values = np.stack([at(middle_s) for middle_s in (edges_s[:-1] + edges_s[1:]) / 2])
+    return spans_s @ values / spans_s.sum()
+
 
 @dataclass(frozen=True)
 class Signal:
-    """Values that hold from their time to the next; the last as long as the step before it. Then it starts again."""
+    """Values each of which holds until the time of the next, over a period after which they start again."""
 
     start_s: np.ndarray
     """[K] rising, from 0."""
     value: np.ndarray
+    """[K]."""
     period_s: float
 
     @classmethod
     def constant(cls, value: float) -> Signal:
-        """One that never changes."""
+        """A signal that never changes."""
         return cls(np.zeros(1), np.array([value]), np.inf)
 
     @classmethod
-    def checked(cls, found: object, low: float, high: float, place: str, what: str) -> Self:
-        """`found`, or InputError at `place` (the component's) where it is no signal: values within [low, high], whose
-        times rise from 0 and end before the period does."""
-        signal = instance(found, cls, place, what)
+    def checked(cls, signal: object, low: float, high: float, place: str, what: str) -> Self:
+        """The same signal. InputError at `place` where it is none: its values must lie within [low, high], its times
+        rise from 0 and end before the period does."""
+        signal = instance(signal, cls, place, what)
         value = numbers(signal.value, (max(np.size(signal.value), 1),), low, high, place, what)
         period_s = positive(signal.period_s, place, f"the period of {what}")
         start_s = numbers(signal.start_s, value.shape, 0.0, period_s, place, f"the times of {what}")
@@ -48,7 +100,7 @@ class Signal:
         return float(self.value[np.searchsorted(self.start_s, within_s, side="right") - 1])
 
     def next_change_s(self, clock_s: float) -> float:
-        """The first time after `clock_s` at which it changes; inf: never."""
+        """The first time after `clock_s` at which the value changes; inf: never."""
         if not np.isfinite(self.period_s):
             return np.inf
         turn, within_s = divmod(clock_s, self.period_s)
@@ -59,7 +111,8 @@ class Signal:
 
 
 def read_signal(path: str, column: str, place: str) -> Signal:
-    """Columns time_s, rising, and `column`, 0 or more. InputError names the line that is wrong."""
+    """Read a CSV file with the columns time_s, rising, and `column`, 0 or more; the last value holds as long as the one
+    before it. InputError names the line that is wrong."""
     table = read_table(path, place)
     table.require("time_s", column)
     start_s, value = table.numbers("time_s"), table.numbers(column)

@@ -7,7 +7,7 @@ Shapes: N sites, M outages. Everything is a function of the seed, the simulated 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Protocol, Self
+from typing import Annotated, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -27,32 +27,20 @@ MOST_OUTAGES_A_ROUND = 1_000
 """Random outages of a site within a deadline, on average: at each the clock has to look again."""
 
 
-class Outages(Protocol):
-    """When each site is out."""
-
-    def down(self, clock_s: float) -> np.ndarray:
-        """Whether each site is out at that time, [N] bool."""
-        ...
-
-    def next_change_s(self, clock_s: float, among: np.ndarray) -> float:
-        """The first time after `clock_s` at which one of the sites `among` goes out or returns; inf: never."""
-        ...
-
-
 class ListedOutages:
-    """Outages known in advance: site[j] is out in [start_s[j], end_s[j]). They may overlap."""
+    """Outages from a list: site[j] is out in [start_s[j], end_s[j]). They may overlap."""
 
     def __init__(self, num_sites: int, site: np.ndarray, start_s: np.ndarray, end_s: np.ndarray):
         self.num_sites, self.site, self.start_s, self.end_s = num_sites, site, start_s, end_s
 
-    def down(self, clock_s: float) -> np.ndarray:
-        """[N] bool."""
+    def at(self, clock_s: float) -> np.ndarray:
+        """Whether each site is out at that time, [N] bool."""
         down = np.zeros(self.num_sites, dtype=bool)
         down[self.site[(self.start_s <= clock_s) & (clock_s < self.end_s)]] = True
         return down
 
     def next_change_s(self, clock_s: float, among: np.ndarray) -> float:
-        """Over starts and ends."""
+        """The first time after `clock_s` at which one of the sites `among` goes out or returns; inf: never."""
         if not len(self.site):
             return np.inf
         concerned = np.isin(self.site, among)
@@ -79,12 +67,12 @@ class RandomOutages:
         self._from_s = self._until_s = 0.0
         """Within these times what was found last is still the answer."""
 
-    def down(self, clock_s: float) -> np.ndarray:
-        """[N] bool."""
+    def at(self, clock_s: float) -> np.ndarray:
+        """Whether each site is out at that time, [N] bool."""
         return self._next(clock_s)[0] <= clock_s
 
     def next_change_s(self, clock_s: float, among: np.ndarray) -> float:
-        """Always finite: every site's last known outage ends after `clock_s`."""
+        """The first time after `clock_s` at which one of the sites `among` goes out or returns: always finite."""
         start_s, end_s = (times[among] for times in self._next(clock_s))
         return float(np.where(start_s > clock_s, start_s, end_s).min(initial=np.inf))
 
@@ -185,7 +173,7 @@ class Faults(Component):
         """What happens to `num_sites` sites. InputError names what is wrong with the CSV file."""
         nothing = np.zeros(0)
         if self.outages is not None:
-            outages: Outages = _read_outages(self.outages, num_sites)
+            outages: ListedOutages | RandomOutages = _read_outages(self.outages, num_sites)
         elif self.mtbf_s is not None:
             outages = RandomOutages(num_sites, self.mtbf_s, self.mttr_s, seed)
         else:
@@ -201,7 +189,7 @@ class FaultSchedule:
     """The faults of one seed."""
 
     faults: Faults
-    outages: Outages
+    outages: ListedOutages | RandomOutages
     num_sites: int
     seed: int
     spent: np.ndarray = np.False_
@@ -209,7 +197,7 @@ class FaultSchedule:
 
     def down(self, clock_s: float) -> np.ndarray:
         """Which sites are out at that time, [N] bool."""
-        return self.outages.down(clock_s) | self.spent
+        return self.outages.at(clock_s) | self.spent
 
     @property
     def deadline_s(self) -> float:

@@ -8,8 +8,7 @@ from pydantic import BeforeValidator, Field
 
 from hpctrip.base.component import Component
 from hpctrip.base.units import Grams, Joules, Seconds
-from hpctrip.sim.accounts import Accounts
-from hpctrip.sim.budgets import MONEY, Budget, budgets, check_budgets
+from hpctrip.sim.energy import MONEY, Accounts, Budget, budgets, check_budgets
 from hpctrip.sim.grid import SignalModel
 from hpctrip.sim.rounds import History
 

@@ -7,7 +7,7 @@ aggregator's view, in which power stays as it is. Shapes: N sites, k sites in th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
 from typing import Literal
@@ -17,13 +17,15 @@ from pydantic import Field
 
 from hpctrip.base.component import Component
 from hpctrip.base.errors import InputError
+from hpctrip.base.series import never, spans
 from hpctrip.base.units import J_PER_KWH, Seconds
 from hpctrip.sim.rounds import Status
 from hpctrip.sim.view import SiteView
 
 LONGEST_ROUND_S = 10 * 365 * 86400.0
 """Ten simulated years: a round that takes longer has no power or a wrong unit. Below, the clock's steps stay exact."""
-MOST_STEPS = 100_000  # a year of five-minute steps, some seconds of looking; finer steps end sooner
+MOST_STEPS = 100_000
+"""Changes of power within one round: a year of five-minute steps, which take some seconds to add up."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,7 @@ class RoundTiming:
     straggler: int
     """Position in the cohort of the site that finished last."""
     status: np.ndarray
-    """What became of each site's update: a `hpctrip.sim.rounds.Status`."""
+    """What became of each site's update: a `Status`."""
 
 
 class Timing(Component):
@@ -57,20 +59,18 @@ class Timing(Component):
     def elapsed_compute_s(
         self,
         throughput: Callable[[float], np.ndarray],
-        step_s: float,
+        next_change_s: Callable[[float], float],
         start_s: float,
         work_s: np.ndarray,
         total_work_s: float,
-        next_change_s: Callable[[float], float] | None = None,
         deadline_s: float = np.inf,
     ) -> np.ndarray:
         """Seconds [k] that the cohort computes in the round that starts at `start_s`; inf where that takes longer than
         `deadline_s`.
 
-        `throughput(t)` is the cohort's throughput fraction [k], constant within steps of `step_s`; `work_s` is c_i [k];
-        `total_work_s` is W, the sum of c_i over all N sites. `next_change_s(t)` is the next time at which power changes
-        besides the steps. Raises InputError where nobody sets a deadline and a site has no power for ten simulated
-        years.
+        `throughput(t)` is the cohort's throughput fraction [k], `next_change_s(t)` the next time at which it may
+        change; `work_s` is c_i [k]; `total_work_s` is W, the sum of c_i over all N sites. Raises InputError where there
+        is no deadline and a site has no power for ten simulated years.
         """
         if self.clock == "mean-power":
             rate, work = lambda t: throughput(t).mean(keepdims=True), work_s.mean(keepdims=True)
@@ -79,10 +79,8 @@ class Timing(Component):
         else:
             rate, work = throughput, work_s
         if self.power == "frozen":
-            step_s, next_change_s = np.inf, None
-        return np.broadcast_to(
-            elapsed_s(rate, step_s, start_s, work, next_change_s, deadline_s), work_s.shape
-        )
+            next_change_s = never
+        return np.broadcast_to(elapsed_s(rate, next_change_s, start_s, work, deadline_s), work_s.shape)
 
     def makespan_s(
         self, compute_s: np.ndarray, comm_s: np.ndarray, status: np.ndarray, deadline_s: float = np.inf
@@ -98,39 +96,22 @@ class Timing(Component):
         return float(min(length_s, deadline_s))
 
 
-def spans(
-    start_s: float, step_s: float, next_change_s: Callable[[float], float] | None = None
-) -> Iterator[tuple[float, float, float]]:
-    """The time from `start_s` on, cut where power changes: (beginning, end, when to ask for the power), without end.
-
-    Power is constant within each step [j * step_s, (j + 1) * step_s), `step_s` may be inf, and between the times that
-    `next_change_s(t)`, the first change after t, names besides.
-    """
-    step, now_s = (0, start_s) if np.isinf(step_s) else (int(start_s // step_s), start_s)
-    while True:
-        # `now_s` lies on an edge after the first turn; asking at the middle is safe from its rounding
-        step_end_s = np.inf if np.isinf(step_s) else (step + 1) * step_s
-        end_s = min(step_end_s, next_change_s(now_s)) if next_change_s else step_end_s
-        yield now_s, end_s, now_s if np.isinf(end_s) else (now_s + end_s) / 2
-        step, now_s = step + int(end_s == step_end_s), end_s
-
-
 def elapsed_s(
     rate: Callable[[float], np.ndarray],
-    step_s: float,
+    next_change_s: Callable[[float], float],
     start_s: float,
     work_s: np.ndarray,
-    next_change_s: Callable[[float], float] | None = None,
     horizon_s: float = np.inf,
 ) -> np.ndarray:
-    """Seconds [m] after which the integral of rate_i(t) dt from `start_s` reaches work_i; inf where that is beyond
+    """Seconds [m] after which the integral of rate_i(t) dt from `start_s` reaches work_i [m]; inf where that is beyond
     `horizon_s`.
 
-    `rate(t)` is constant within each of the `spans`.
+    `rate(t)`, [m], is constant between the times that `next_change_s(t)` gives, so each part of the round is its length
+    times the rate within it: a change of power within the round counts from the moment at which it happens.
     """
     left = np.array(work_s, dtype=np.float64)
     elapsed = np.zeros_like(left)
-    for now_s, end_s, asked_s in islice(spans(start_s, step_s, next_change_s), MOST_STEPS):
+    for now_s, end_s, asked_s in islice(spans(start_s, next_change_s), MOST_STEPS):
         power = rate(asked_s)
         span_s = end_s - now_s
         with np.errstate(divide="ignore", invalid="ignore"):

@@ -9,11 +9,12 @@ import numpy as np
 
 from hpctrip.base.door import numbers, place_of
 from hpctrip.base.errors import InputError
-from hpctrip.sim.accounts import ENERGY_ONLY, Bill, Billing, Meter
+from hpctrip.base.series import mean, never
+from hpctrip.sim.energy import ENERGY_ONLY, Bill, Billing, Meter
 from hpctrip.sim.faults import NO_FAULTS, Faults, FaultSchedule
 from hpctrip.sim.hardware import Throughput
 from hpctrip.sim.network import Network
-from hpctrip.sim.power import PowerModel, PowerSupply, mean_fraction
+from hpctrip.sim.power import PowerModel, PowerSupply
 from hpctrip.sim.rounds import History, Status
 from hpctrip.sim.sites import SitePlacement
 from hpctrip.sim.timing import LONGEST_ROUND_S, RoundTiming, Timing
@@ -104,12 +105,17 @@ class World:
     def power_fraction(self, clock_s: float) -> np.ndarray:
         """P_i(t), [N]; 0 where a site is out."""
         place, what = place_of("power", self.power), f"the power fractions at {clock_s:g} s"
-        power = numbers(self.supply.fraction(clock_s), (len(self),), 0.0, 1.0, place, what)
+        power = numbers(self.supply.at(clock_s), (len(self),), 0.0, 1.0, place, what)
         return np.where(self.faults.down(clock_s), 0.0, power)
 
     def mean_power_fraction(self, start_s: float, end_s: float) -> np.ndarray:
-        """The mean of P_i(t) between two times, [N]; that at `start_s` where they are one."""
-        return mean_fraction(self.power_fraction, self.supply.step_s, start_s, end_s)
+        """The mean of P_i(t) between two times, [N]; that at `start_s` where they are one. Outages count as they are
+        in the middle of each step of the supply."""
+        return mean(self.power_fraction, self.supply.next_change_s, start_s, end_s)
+
+    def next_change_s(self, clock_s: float, sites: np.ndarray) -> float:
+        """The first time after `clock_s` at which the power of one of these sites may change; inf: never."""
+        return min(self.supply.next_change_s(clock_s), self.faults.outages.next_change_s(clock_s, sites))
 
     def throughput_of(self, power_fraction: np.ndarray) -> np.ndarray:
         """What the power of each site is worth, [N]: share of its throughput at full power; 0 without power."""
@@ -122,17 +128,16 @@ class World:
         return self.throughput_of(self.power_fraction(clock_s))
 
     def bill(self, start_s: float, cohort: np.ndarray, timing: RoundTiming) -> Bill:
-        """What a round from `start_s` with such a timing costs the sites of the cohort [k]: their power over time, the
-        same as the clock's, integrated."""
-        frozen, outages = self.timing.power == "frozen", self.faults.outages
+        """Energy, carbon and money of a round from `start_s` at the sites of the cohort [k]: the integral of the power
+        that they draw, which changes at the same times as for the clock."""
+        frozen = self.timing.power == "frozen"
 
         def draw_w(clock_s: float) -> tuple[np.ndarray, np.ndarray]:
             power_fraction = self.power_fraction(start_s if frozen else clock_s)[cohort]
             return self.throughput.checked_draw_w(power_fraction)
 
-        step_s = np.inf if frozen else self.supply.step_s
-        change_s = None if frozen else lambda t: outages.next_change_s(t, cohort)
-        return self.meter.bill(draw_w, step_s, change_s, start_s, cohort, timing)
+        next_change_s = never if frozen else lambda t: self.next_change_s(t, cohort)
+        return self.meter.bill(draw_w, next_change_s, start_s, cohort, timing)
 
     def round_timing(self, round: int, start_s: float, cohort: np.ndarray, work_s: np.ndarray) -> RoundTiming:
         """Simulated timing of round number `round` with `cohort` [k]; `work_s` is c_i of all sites [N].
@@ -151,11 +156,10 @@ class World:
         comm_s[asked] = np.maximum(self.comm_s[sites], len(sites) * self.link_s) + extra_s[sites]
         compute_s[asked] = self.timing.elapsed_compute_s(
             lambda t: self.throughput_fraction(t)[sites],
-            self.supply.step_s,
+            lambda t: self.next_change_s(t, sites),
             start_s,
             work_s[sites],
             float(work_s.sum()),
-            lambda t: self.faults.outages.next_change_s(t, sites),
             deadline_s,
         )
         finish_s = compute_s[asked] + comm_s[asked]

@@ -33,12 +33,12 @@ class Mine(SitePlacement):
         return {distances_m}
 """,
     "power": """
-from hpctrip.sim.power import POWER_MODELS, PowerModel
+from hpctrip.sim.power import POWER_MODELS, PowerModel, PowerSupply
 
-class Supply:
+class Supply(PowerSupply):
     synthetic, step_s = True, {step_s}
 
-    def fraction(self, clock_s):
+    def at(self, clock_s):
         return {fraction}
 
     def describe(self):
@@ -203,7 +203,7 @@ CASES = {
     "steps of no length": ("power", {"step_s": "0.0"}, ["gave step_s = 0; it must be above 0"]),
     "steps of negative length": ("power", {"step_s": "-300.0"}, ["gave step_s = -300"]),
     "steps of unknown length": ("power", {"step_s": "None"}, ["gave step_s = nan"]),
-    "no supply": ("power", {"supply": "None"}, ["gave a NoneType without step_s and synthetic and fraction"]),
+    "no supply": ("power", {"supply": "None"}, ["gave a NoneType as its supply"]),
     "a description of too few sites": (
         "power",
         {"describe": "{'zone': np.arange(3)}"},

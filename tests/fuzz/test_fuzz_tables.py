@@ -26,7 +26,7 @@ from hpctrip.sim.faults import Faults
 from hpctrip.sim.grid import SIGNALS
 from hpctrip.sim.hardware.operating_points import read_curve
 from hpctrip.sim.sites import SITES, CsvSites
-from hpctrip.sim.traces import read_trace_files
+from hpctrip.sim.traces.files import read_trace_files
 
 NUM_SITES = 6
 DECIMAL = re.compile(r" *[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)? *")

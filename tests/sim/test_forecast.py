@@ -10,7 +10,7 @@ from hpctrip.sim.network import Network
 from hpctrip.sim.outcome import Outcome
 from hpctrip.sim.power import POWER_MODELS
 from hpctrip.sim.sites import SITES
-from hpctrip.sim.state import State
+from hpctrip.sim.step import State
 from hpctrip.sim.timing import Timing
 from hpctrip.sim.world import World
 

@@ -12,7 +12,7 @@ from hpctrip.sim.policies import POLICIES, Decision
 from hpctrip.sim.policies.base import Policy
 from hpctrip.sim.policies.local_work import local_work
 from hpctrip.sim.rounds import History
-from hpctrip.sim.state import State
+from hpctrip.sim.step import State
 
 
 @pytest.fixture

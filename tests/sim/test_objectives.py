@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.rng import stream
-from hpctrip.sim.accounts import Accounts, Billing
+from hpctrip.sim.energy import Accounts, Billing
 from hpctrip.sim.grid import SIGNALS
 from hpctrip.sim.hardware import THROUGHPUT_MODELS
 from hpctrip.sim.network import Network
@@ -21,7 +21,7 @@ from hpctrip.sim.policies.powertrip import PowerTrip
 from hpctrip.sim.power import POWER_MODELS
 from hpctrip.sim.rounds import Candidates, History
 from hpctrip.sim.sites import SITES
-from hpctrip.sim.state import State
+from hpctrip.sim.step import State
 from hpctrip.sim.stop import Stop
 from hpctrip.sim.timing import Timing, prefix_spending
 from hpctrip.sim.world import World

@@ -23,7 +23,7 @@ def model(request, tmp_path):
 def test_every_site_has_a_power_fraction_between_0_and_1_at_every_time(model):
     supply = model.supply(num_sites=7, seed=3)
     for clock_s in TIMES_S:
-        fraction = supply.fraction(clock_s)
+        fraction = supply.at(clock_s)
         assert fraction.shape == (7,) and fraction.dtype == np.float64
         assert ((fraction >= 0) & (fraction <= 1)).all()
 
@@ -31,13 +31,13 @@ def test_every_site_has_a_power_fraction_between_0_and_1_at_every_time(model):
 def test_the_same_seed_gives_the_same_power(model):
     one, again = (model.supply(num_sites=7, seed=3) for _ in range(2))
     for clock_s in TIMES_S:
-        assert np.array_equal(one.fraction(clock_s), again.fraction(clock_s))
+        assert np.array_equal(one.at(clock_s), again.at(clock_s))
 
 
 def test_power_depends_on_time_alone_not_on_what_was_asked_before(model):
     supply = model.supply(num_sites=7, seed=3)
-    forward = [supply.fraction(clock_s).copy() for clock_s in TIMES_S]
-    backward = [supply.fraction(clock_s).copy() for clock_s in reversed(TIMES_S)]
+    forward = [supply.at(clock_s).copy() for clock_s in TIMES_S]
+    backward = [supply.at(clock_s).copy() for clock_s in reversed(TIMES_S)]
     assert np.array_equal(forward, backward[::-1])
 
 
@@ -47,7 +47,7 @@ def test_power_holds_within_a_step(model):
     assert step_s > 0
     for step in (0, 1, 1000):
         start, end = step * step_s, math.nextafter((step + 1) * step_s, 0)
-        assert np.array_equal(supply.fraction(start), supply.fraction(end))
+        assert np.array_equal(supply.at(start), supply.at(end))
 
 
 def test_facts_are_one_number_per_site(model):

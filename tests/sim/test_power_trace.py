@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpctrip.base.errors import InputError
-from hpctrip.sim.power.trace import Trace, TraceSupply
-from hpctrip.sim.synthetic_traces import synthetic_traces
+from hpctrip.sim.power import Trace, TraceSupply
+from hpctrip.sim.traces.synthetic import synthetic_traces
 
 UTIL = [[0.1, 0.2, 0.3, 0.4], [0.5, 0.6, 0.7, 0.8]]
 
@@ -39,7 +39,7 @@ def test_flags_the_other_way_round_are_refused_unless_the_input_says_so(tmp_path
     with pytest.raises(InputError, match=r'5 of 5 samples .* set flags = "true-is-good"'):
         Trace(path=str(tmp_path)).supply(num_sites=1, seed=1)
     supply = Trace(path=str(tmp_path), flags="true-is-good", offsets=False).supply(num_sites=1, seed=1)
-    assert supply.fraction(600.0) == pytest.approx([0.8])
+    assert supply.at(600.0) == pytest.approx([0.8])
 
 
 def test_power_is_one_minus_utilisation_held_over_each_interval(path):
@@ -47,7 +47,7 @@ def test_power_is_one_minus_utilisation_held_over_each_interval(path):
     domain = indices(supply)
     assert set(domain) == {0, 1}
     for clock_s, step in ((0, 0), (299.9, 0), (300, 1), (1199.9, 3)):
-        assert supply.fraction(clock_s) == pytest.approx(1 - np.array(UTIL)[domain, step])
+        assert supply.at(clock_s) == pytest.approx(1 - np.array(UTIL)[domain, step])
     assert supply.step_s == 300.0 and not supply.synthetic
 
 
@@ -57,23 +57,23 @@ def test_each_site_starts_at_its_own_offset_and_wraps_at_the_end(path):
     assert set(offset) == {0, 1, 2, 3}
     for step in range(9):
         expected = 1 - np.array(UTIL)[domain, (offset + step) % 4]
-        assert supply.fraction(step * 300.0) == pytest.approx(expected)
+        assert supply.at(step * 300.0) == pytest.approx(expected)
 
 
 def test_raise_stops_where_the_trace_ends(path):
     supply = Trace(path=path, at_end="raise").supply(num_sites=3, seed=1)
-    assert len(supply.fraction(1199.0)) == 3
+    assert len(supply.at(1199.0)) == 3
     with pytest.raises(
         InputError, match=r"simulated time 1200 s is past the end of the power trace, 1200 s long"
     ):
-        supply.fraction(1200.0)
+        supply.at(1200.0)
 
 
 def test_without_a_file_it_follows_the_synthetic_month_and_says_so():
     supply = Trace(offsets=False).supply(num_sites=3, seed=1)
     domain = indices(supply)
     assert supply.synthetic
-    assert supply.fraction(0) == pytest.approx(1 - synthetic_traces(2019).util[domain, 0])
+    assert supply.at(0) == pytest.approx(1 - synthetic_traces(2019).util[domain, 0])
 
 
 def test_the_runs_seed_moves_the_sites_but_not_the_synthetic_month():
@@ -100,7 +100,7 @@ def test_circular_shift_equals_a_plain_modulo(num_domains, offset, clock_s):
     domain = np.array([num_domains - 1])
     supply = TraceSupply(traces, domain, np.array([offset]), "wrap")
     step = (offset + int(clock_s // 300)) % 8928
-    assert supply.fraction(clock_s) == 1 - traces.util[num_domains - 1, step]
+    assert supply.at(clock_s) == 1 - traces.util[num_domains - 1, step]
 
 
 MONTH = synthetic_traces(1)

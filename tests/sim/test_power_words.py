@@ -11,7 +11,7 @@ from hpctrip.sim.policies.powertrip import PowerTrip
 from hpctrip.sim.policies.ranking import PowerToCost
 from hpctrip.sim.power import POWER_MODELS
 from hpctrip.sim.sites import SITES
-from hpctrip.sim.state import State
+from hpctrip.sim.step import State
 from hpctrip.sim.timing import Timing
 from hpctrip.sim.world import World
 

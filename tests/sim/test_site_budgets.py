@@ -5,7 +5,7 @@ import pytest
 from pydantic import ValidationError
 
 from hpctrip.base.errors import InputError
-from hpctrip.sim.accounts import Accounts, Billing
+from hpctrip.sim.energy import Accounts, Billing
 from hpctrip.sim.grid import SIGNALS
 from hpctrip.sim.hardware import THROUGHPUT_MODELS
 from hpctrip.sim.network import Network
@@ -15,7 +15,7 @@ from hpctrip.sim.power import POWER_MODELS
 from hpctrip.sim.profiler import Profiler
 from hpctrip.sim.rounds import Status
 from hpctrip.sim.sites import SITES
-from hpctrip.sim.state import State
+from hpctrip.sim.step import State
 from hpctrip.sim.stop import Stop
 from hpctrip.sim.timing import Timing
 from hpctrip.sim.world import World

@@ -17,7 +17,7 @@ from hpctrip.sim.policies import POLICIES, Decision, Policy
 from hpctrip.sim.power import POWER_MODELS
 from hpctrip.sim.rounds import Candidates, CohortRound, History, RoundRow, Status
 from hpctrip.sim.sites import SITES
-from hpctrip.sim.state import State
+from hpctrip.sim.step import State
 from hpctrip.sim.stop import Stop
 from hpctrip.sim.timing import Timing
 from hpctrip.sim.world import World

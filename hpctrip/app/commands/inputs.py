@@ -88,7 +88,7 @@ def check(**given: Given) -> None:
     must be there.
     """
     from hpctrip.app.experiment import read_input
-    from hpctrip.sim.state import State
+    from hpctrip.sim.step import State
 
     checked = read_input(**given)
     checked.experiment.check().begin(State())

@@ -1,11 +1,12 @@
-"""What a round costs: joules, grams of CO2 and money of every site, by the same steps of time as the clock.
+"""Energy, carbon and cost of the rounds: joules, grams of CO2 and money of every site, and budgets of them.
 
-Shapes: N sites, k sites of the cohort.
+A round's power is integrated over the same changes as the clock's (base/series.py). Budgets are those of a whole run
+([stop]) and of each of its sites ([accounts]). Shapes: N sites, k sites of the cohort.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from itertools import islice
 from typing import Literal, NamedTuple
@@ -15,17 +16,72 @@ from pydantic import Field
 
 from hpctrip.base.component import Component
 from hpctrip.base.errors import InputError
-from hpctrip.base.units import GB, J_PER_KWH, Grams, Joules
-from hpctrip.sim.budgets import MONEY, Budget, budgets, check_budgets
-from hpctrip.sim.grid.signals import GridSignal, NoSignal, SignalModel
+from hpctrip.base.series import spans
+from hpctrip.base.units import GB, J_PER_KWH, Grams, Joules, spelled
+from hpctrip.sim.grid import GridSignal, SignalModel
+from hpctrip.sim.grid.signals import NoSignal
 from hpctrip.sim.rounds import History, Status
 from hpctrip.sim.sites import SitePlacement
-from hpctrip.sim.timing import MOST_STEPS, RoundTiming, spans
+from hpctrip.sim.timing import MOST_STEPS, RoundTiming
+
+MONEY = r"^\d{1,15}(\.\d{1,6})? [A-Z]{3}$"
+"""A sum with its currency: "100 EUR"."""
+_SIGNALS = {"carbon_g": "carbon", "cost": "price"}
+"""{column of the results: the input table of its grid signal}."""
+
+
+class Budget(NamedTuple):
+    """The most that may be spent of energy, carbon or money."""
+
+    key: str
+    """Input key with its table, e.g. "stop.max_energy"."""
+    column: str
+    """Column of the results that is summed."""
+    amount: float
+    """In the unit of that column."""
+    text: str
+    """The amount as a person would write it, e.g. "500 kWh"."""
+    currency: str = ""
+    """Currency of a sum of money."""
+
+    def __str__(self) -> str:
+        return f"{self.key.partition('.')[2]} = {self.text}"
+
+
+def budgets(
+    table: str, prefix: str, energy: float | None, carbon: float | None, cost: str | None
+) -> list[Budget]:
+    """The budgets that are set, of joules, grams and money; their keys are `table`.`prefix`energy, carbon and cost."""
+    result = []
+    if energy is not None:
+        result.append(Budget(f"{table}.{prefix}energy", "energy_j", energy, spelled(energy, "joules")))
+    if carbon is not None:
+        result.append(Budget(f"{table}.{prefix}carbon", "carbon_g", carbon, spelled(carbon, "grams")))
+    if cost is not None:
+        amount, currency = cost.split()
+        result.append(Budget(f"{table}.{prefix}cost", "cost", float(amount), cost, currency))
+    return result
+
+
+def check_budgets(all_budgets: Iterable[Budget], currency: str, signals: Mapping[str, Component]) -> None:
+    """InputError where a budget needs a grid signal that is not set, or is not in the currency of the prices.
+    `signals` are the tables [carbon] and [price]."""
+    for budget in all_budgets:
+        table = _SIGNALS.get(budget.column)
+        if table and signals[table].kind == "none":
+            raise InputError(budget.key, f"needs the signal [{table}]", f"set {table}.kind, e.g. constant")
+        if budget.currency not in ("", currency):
+            raise InputError(
+                f"{budget.key} = {budget.text!r}",
+                f"costs are in {currency} (accounts.currency)",
+                f"give the budget in that currency, or accounts.currency = {budget.currency!r} with prices in it",
+            )
 
 
 class Accounts(Component):
-    """What is counted. Sites draw by their hardware ([throughput]) while they compute and while they wait; sites
-    outside the cohort, and those that were out when it was asked, draw nothing on this account."""
+    """Rules of the accounts of energy, carbon and cost. Sites draw by their hardware ([throughput]) while they compute
+    and while they wait; sites outside the cohort, and those that were out when it was asked, draw nothing on this
+    account."""
 
     waiting: Literal["idle", "released"] = "idle"
     """What a site does when its update is sent: idle = it waits for the round's end with its GPUs on; released = its
@@ -46,7 +102,7 @@ class Accounts(Component):
 
     @property
     def site_budgets(self) -> list[Budget]:
-        """Of each site."""
+        """The budgets of each site."""
         keys = self.site_max_energy, self.site_max_carbon, self.site_max_cost
         return budgets("accounts", "site_max_", *keys)
 
@@ -58,13 +114,14 @@ class Accounts(Component):
         return spent
 
     def check(self, carbon: SignalModel, price: SignalModel) -> None:
-        """InputError where a budget of the sites is in another currency, or counts what is not known."""
+        """InputError where a site budget is in another currency, or needs a grid signal that is not set."""
         check_budgets(self.site_budgets, self.currency, {"carbon": carbon, "price": price})
 
 
 @dataclass(frozen=True)
 class Bill:
-    """What a round cost each site of the cohort, arrays [k]; grams and money are NaN where nothing is known of them."""
+    """Energy, carbon and cost of a round at each site of the cohort, arrays [k]; NaN where the grid signal is not
+    set."""
 
     compute_energy_j: np.ndarray
     wait_energy_j: np.ndarray
@@ -74,52 +131,47 @@ class Bill:
 
     @property
     def energy_j(self) -> np.ndarray:
-        """All of it, [k]."""
+        """All energy, [k]."""
         return self.compute_energy_j + self.wait_energy_j + self.comm_energy_j
 
 
 @dataclass(frozen=True)
 class Meter:
-    """What is needed to write the bill of a round."""
+    """Everything that the bill of a round depends on besides power and timing."""
 
     accounts: Accounts
     carbon: GridSignal
-    """Grams for a kilowatt-hour."""
+    """Grams per kilowatt-hour."""
     price: GridSignal
-    """Money for a kilowatt-hour."""
+    """Money per kilowatt-hour."""
     sent_bytes: float
-    """Of one site and round, both ways as far as the simulated WAN carries them."""
+    """Bytes that one site sends and is sent in a round on the simulated WAN."""
 
     @property
     def comm_energy_j(self) -> float:
-        """Of one site and round."""
+        """Joules of the network for one site and round."""
         return self.accounts.network_j_per_gb * self.sent_bytes / GB
 
     @property
     def signals(self) -> dict[str, GridSignal]:
-        """By the table of the input."""
+        """{input table: signal}."""
         return {"carbon": self.carbon, "price": self.price}
 
     @property
     def synthetic_signals(self) -> list[str]:
-        """The tables of those that were made up."""
+        """The input tables whose signals are synthetic."""
         return [table for table, signal in self.signals.items() if signal.synthetic]
-
-    def next_change_s(self, clock_s: float) -> float:
-        """When a signal changes."""
-        return min(self.carbon.next_change_s(clock_s), self.price.next_change_s(clock_s))
 
     def bill(
         self,
         draw_w: Callable[[float], tuple[np.ndarray, np.ndarray]],
-        step_s: float,
-        power_change_s: Callable[[float], float] | None,
+        next_change_s: Callable[[float], float],
         start_s: float,
         cohort: np.ndarray,
         timing: RoundTiming,
     ) -> Bill:
-        """That of a round from `start_s`. `draw_w(t)` gives the watts of the cohort [k] while it computes and while it
-        waits, constant within steps of `step_s` and until `power_change_s(t)`.
+        """The bill of a round from `start_s`. `draw_w(t)` gives the watts of the cohort [k] while it computes and while
+        it waits; `next_change_s(t)` is the next time at which they may change.
 
         A site computes until it is done or the round ends; then its update travels. The network's energy counts at
         once when that begins, with the site's intensity and price of then.
@@ -133,10 +185,10 @@ class Meter:
         sums = {field.name: np.zeros(len(cohort)) for field in fields(Bill)}
 
         def change_s(clock_s: float) -> float:
-            power_s = power_change_s(clock_s) if power_change_s else np.inf
-            return min(power_s, self.next_change_s(clock_s))
+            signals_s = (signal.next_change_s(clock_s) for signal in self.signals.values())
+            return min(next_change_s(clock_s), *signals_s)
 
-        for begin_s, span_end_s, asked_s in islice(spans(start_s, step_s, change_s), MOST_STEPS):
+        for begin_s, span_end_s, asked_s in islice(spans(start_s, change_s), MOST_STEPS):
             last = span_end_s >= end_s
             until = end_s if last else span_end_s
             busy_w, waiting_w = draw_w(asked_s)
@@ -161,24 +213,23 @@ class Meter:
 
 
 class Billing(NamedTuple):
-    """The tables of the input that say what energy carries and costs."""
+    """The input tables [accounts], [carbon] and [price]."""
 
     accounts: Accounts
     carbon: SignalModel
     price: SignalModel
 
     def meter(self, sites: SitePlacement, num_sites: int, seed: int, sent_bytes: float) -> Meter:
-        """For the rounds of one seed. Raises InputError where files of the signals are unusable, or a component of them
-        gives what it must not."""
+        """The meter of one seed. InputError where the files of a signal are unusable, or the signal is not valid."""
         carbon = self.carbon.checked_signal("carbon", sites, num_sites, seed)
         price = self.price.checked_signal("price", sites, num_sites, seed)
         return Meter(self.accounts, carbon, price, sent_bytes)
 
 
 ENERGY_ONLY = Billing(Accounts(), NoSignal(), NoSignal())
-"""Nothing is known of carbon and prices."""
+"""Accounts without carbon and prices."""
 
 
 def _overlap_s(begin_s: float, end_s: float, from_s: np.ndarray | float, until_s: np.ndarray) -> np.ndarray:
-    """How much of [begin_s, end_s] lies in [from_s, until_s], [k] s."""
+    """Length of the intersection of [begin_s, end_s] and [from_s, until_s], [k] s."""
     return np.maximum(np.minimum(end_s, until_s) - np.maximum(begin_s, from_s), 0.0)

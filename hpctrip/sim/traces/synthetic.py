@@ -14,8 +14,7 @@ import numpy as np
 import pandas as pd
 
 from hpctrip.base.rng import stream
-from hpctrip.sim.trace_file import TRACE_START_US
-from hpctrip.sim.traces import TraceSet
+from hpctrip.sim.traces.files import TRACE_START_US, TraceSet
 
 STEP_S = 300
 NUM_STEPS = 31 * 24 * 3600 // STEP_S

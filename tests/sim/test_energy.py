@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.series import Signal
-from hpctrip.sim.accounts import ENERGY_ONLY, Accounts, Billing
+from hpctrip.sim.energy import ENERGY_ONLY, Accounts, Billing
 from hpctrip.sim.faults import Faults
 from hpctrip.sim.grid import SIGNALS, GridSignal, SignalModel
 from hpctrip.sim.hardware import THROUGHPUT_MODELS
 from hpctrip.sim.network import Network
 from hpctrip.sim.outcome import Outcome
-from hpctrip.sim.power import POWER_MODELS, PowerModel
+from hpctrip.sim.power import POWER_MODELS, PowerModel, PowerSupply
 from hpctrip.sim.rounds import CohortRound, Status
 from hpctrip.sim.sites import SITES
-from hpctrip.sim.state import State
+from hpctrip.sim.step import State
 from hpctrip.sim.timing import Timing
 from hpctrip.sim.world import World
 
@@ -36,14 +36,9 @@ class Steps(PowerModel):
     def supply(self, num_sites, seed):
         table, step_s = np.array(self.fractions), self.step_s
 
-        class Supply:
-            synthetic = True
-
-            def fraction(self, clock_s):
+        class Supply(PowerSupply):
+            def at(self, clock_s):
                 return table[:, min(int(clock_s // step_s), table.shape[1] - 1)].copy()
-
-            def describe(self):
-                return {}
 
         Supply.step_s = step_s
         return Supply()
