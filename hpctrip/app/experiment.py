@@ -37,7 +37,7 @@ from hpctrip.learn.partitions import PARTITIONS
 from hpctrip.learn.workloads import WORKLOADS
 from hpctrip.ranks.open import RanksInput
 from hpctrip.ranks.watchdog import Limits
-from hpctrip.sim.energy import Accounts, Billing
+from hpctrip.sim.energy import Accounts
 from hpctrip.sim.faults import Faults
 from hpctrip.sim.forecast import FORECASTS
 from hpctrip.sim.grid import SIGNALS
@@ -162,7 +162,9 @@ class Experiment(Component):
             self.seed,
             self.faults,
             self.compression.sent_fraction(num_params),
-            Billing(self.accounts, self.carbon, self.price),
+            self.accounts,
+            self.carbon,
+            self.price,
         )
 
     def simulation(self, num_params: int, num_samples: np.ndarray) -> Simulation:

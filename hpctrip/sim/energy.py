@@ -7,7 +7,7 @@ A round's power is integrated over the same changes as the clock's (base/series.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import islice
 from typing import Literal, NamedTuple
 
@@ -19,13 +19,14 @@ from hpctrip.base.errors import InputError
 from hpctrip.base.series import spans
 from hpctrip.base.units import GB, J_PER_KWH, Grams, Joules, spelled
 from hpctrip.sim.grid import GridSignal, SignalModel
-from hpctrip.sim.grid.signals import NoSignal
 from hpctrip.sim.rounds import History, Status
 from hpctrip.sim.sites import SitePlacement
 from hpctrip.sim.timing import MOST_STEPS, RoundTiming
 
 MONEY = r"^\d{1,15}(\.\d{1,6})? [A-Z]{3}$"
 """A sum with its currency: "100 EUR"."""
+SPENT = ("compute_energy_j", "wait_energy_j", "comm_energy_j", "carbon_g", "cost")
+"""Columns of the results that a round's bill fills, for each site and in total."""
 _SIGNALS = {"carbon_g": "carbon", "cost": "price"}
 """{column of the results: the input table of its grid signal}."""
 
@@ -113,26 +114,27 @@ class Accounts(Component):
             spent |= history.total_by_site(budget.column, num_sites) >= budget.amount
         return spent
 
+    def meter(
+        self,
+        carbon: SignalModel,
+        price: SignalModel,
+        sites: SitePlacement,
+        num_sites: int,
+        seed: int,
+        sent_bytes: float,
+    ) -> Meter:
+        """The meter of one seed; `carbon` and `price` are the input tables of the grid signals. InputError where the
+        files of a signal are unusable, or the signal is not valid."""
+        return Meter(
+            self,
+            carbon.checked_signal("carbon", sites, num_sites, seed),
+            price.checked_signal("price", sites, num_sites, seed),
+            sent_bytes,
+        )
+
     def check(self, carbon: SignalModel, price: SignalModel) -> None:
         """InputError where a site budget is in another currency, or needs a grid signal that is not set."""
         check_budgets(self.site_budgets, self.currency, {"carbon": carbon, "price": price})
-
-
-@dataclass(frozen=True)
-class Bill:
-    """Energy, carbon and cost of a round at each site of the cohort, arrays [k]; NaN where the grid signal is not
-    set."""
-
-    compute_energy_j: np.ndarray
-    wait_energy_j: np.ndarray
-    comm_energy_j: np.ndarray
-    carbon_g: np.ndarray
-    cost: np.ndarray
-
-    @property
-    def energy_j(self) -> np.ndarray:
-        """All energy, [k]."""
-        return self.compute_energy_j + self.wait_energy_j + self.comm_energy_j
 
 
 @dataclass(frozen=True)
@@ -169,8 +171,9 @@ class Meter:
         start_s: float,
         cohort: np.ndarray,
         timing: RoundTiming,
-    ) -> Bill:
-        """The bill of a round from `start_s`. `draw_w(t)` gives the watts of the cohort [k] while it computes and while
+    ) -> dict[str, np.ndarray]:
+        """Energy, carbon and cost of a round from `start_s`: {column of `SPENT`: [k]}; NaN where the grid signal is not
+        set. `draw_w(t)` gives the watts of the cohort [k] while it computes and while
         it waits; `next_change_s(t)` is the next time at which they may change.
 
         A site computes until it is done or the round ends; then its update travels. The network's energy counts at
@@ -182,7 +185,7 @@ class Meter:
         sends = asked & (timing.compute_s <= timing.makespan_s)
         sent_s = np.where(sends, np.minimum(computed_s + timing.comm_s, end_s), end_s)
         until_s = np.where(asked, end_s if self.accounts.waiting == "idle" else sent_s, start_s)
-        sums = {field.name: np.zeros(len(cohort)) for field in fields(Bill)}
+        sums = {name: np.zeros(len(cohort)) for name in SPENT}
 
         def change_s(clock_s: float) -> float:
             signals_s = (signal.next_change_s(clock_s) for signal in self.signals.values())
@@ -204,7 +207,7 @@ class Meter:
             for name, amount in joules.items():
                 sums[name] += amount
             if last:
-                return Bill(**sums)
+                return sums
         raise InputError(
             "carbon and price",
             f"change more than {MOST_STEPS:,} times in the round that starts at {start_s:g} s",
@@ -212,22 +215,8 @@ class Meter:
         )
 
 
-class Billing(NamedTuple):
-    """The input tables [accounts], [carbon] and [price]."""
-
-    accounts: Accounts
-    carbon: SignalModel
-    price: SignalModel
-
-    def meter(self, sites: SitePlacement, num_sites: int, seed: int, sent_bytes: float) -> Meter:
-        """The meter of one seed. InputError where the files of a signal are unusable, or the signal is not valid."""
-        carbon = self.carbon.checked_signal("carbon", sites, num_sites, seed)
-        price = self.price.checked_signal("price", sites, num_sites, seed)
-        return Meter(self.accounts, carbon, price, sent_bytes)
-
-
-ENERGY_ONLY = Billing(Accounts(), NoSignal(), NoSignal())
-"""Accounts without carbon and prices."""
+DEFAULT_ACCOUNTS = Accounts()
+"""Default rules."""
 
 
 def _overlap_s(begin_s: float, end_s: float, from_s: np.ndarray | float, until_s: np.ndarray) -> np.ndarray:

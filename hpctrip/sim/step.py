@@ -19,6 +19,7 @@ import numpy as np
 from hpctrip.base.door import instance, place_of
 from hpctrip.base.errors import InputError
 from hpctrip.base.rng import stream
+from hpctrip.sim.energy import SPENT
 from hpctrip.sim.forecast import Forecast
 from hpctrip.sim.noise import estimate, noise_ratio
 from hpctrip.sim.outcome import SITE_REPORTS, Outcome
@@ -171,30 +172,22 @@ class Simulation:
 
     def row(self, draft: Draft, outcome: Outcome) -> RoundRow:
         """The round as it is recorded: what was decided, how long it took, what it cost and what training gave."""
-        before, world, cohort = draft.before, draft.world, draft.cohort
-        timing = _timing(draft, outcome)
-        status = np.where(outcome.diverged, Status.DIVERGED, timing.status)
-        arrived = status == Status.ARRIVED
-        visits = np.where(timing.status == Status.ARRIVED, draft.local_work * self.num_visits[cohort], 0)
-        reports = {
-            column: np.where(arrived, getattr(outcome, name), math.nan)
-            for name, column in SITE_REPORTS.items()
-        }
-        weights = self.weights(cohort, arrived)[arrived]
-        noise = estimate(reports["update_norm"][arrived], weights, outcome.mean_update_norm, len(world))
+        before, timing, wall = draft.before, _timing(draft, outcome), outcome.wall
+        cohort = self._cohort_round(draft, timing, outcome)
+        arrived, visits = cohort.status == Status.ARRIVED, cohort.num_samples
+        weights = self.weights(cohort.site, arrived)[arrived]
+        noise = estimate(cohort.update_norm[arrived], weights, outcome.mean_update_norm, len(draft.world))
         accuracy = outcome.eval_correct / outcome.eval_seen if outcome.eval_seen else math.nan
         clock_s = before.clock_s + timing.makespan_s
-        power_fraction = world.power_fraction(before.clock_s)
-        bill = world.bill(before.clock_s, cohort, timing)
         return RoundRow(
             round=draft.round,
             clock_start_s=before.clock_s,
             clock_s=clock_s,
             makespan_s=timing.makespan_s,
-            num_sites=len(cohort),
+            num_sites=len(cohort.site),
             num_arrived=int(arrived.sum()),
             voted_num_sites=draft.candidates.vote if draft.candidates else 0,
-            straggler=int(cohort[timing.straggler]),
+            straggler=int(cohort.site[timing.straggler]),
             straggler_compute_s=float(timing.compute_s[timing.straggler]),
             straggler_comm_s=float(timing.comm_s[timing.straggler]),
             num_samples=int(visits.sum()),
@@ -203,7 +196,7 @@ class Simulation:
             eval_seen=outcome.eval_seen,
             eval_loss=outcome.eval_loss,
             eval_perplexity=_perplexity(outcome.eval_loss),
-            train_loss=_weighted_mean(reports["train_loss"][arrived], visits[arrived]),
+            train_loss=_weighted_mean(cohort.train_loss[arrived], visits[arrived]),
             efficiency=_efficiency(before.history, accuracy, clock_s),
             update_norm=outcome.update_norm,
             local_work=draft.local_work,
@@ -212,29 +205,40 @@ class Simulation:
             update_signal=noise.update_signal,
             update_noise=noise.update_noise,
             noise_ratio=noise_ratio([*before.history.estimates(), noise.per_work(draft.local_work)]),
-            **vars(outcome.wall),
-            energy_j=float(bill.energy_j.sum()),
-            **{name: float(values.sum()) for name, values in vars(bill).items()},
-            samples_per_wall_j=visits.sum() / outcome.wall.wall_j if outcome.wall.wall_j > 0 else math.nan,
-            cohort=CohortRound(
-                site=cohort,
-                num_samples=visits,
-                power_fraction=power_fraction[cohort],
-                throughput_fraction=world.throughput_of(power_fraction)[cohort],
-                seen_power_fraction=draft.view.power_fraction[cohort],
-                compute_s=timing.compute_s,
-                comm_s=timing.comm_s,
-                train_wall_s=outcome.train_wall_s,
-                status=status,
-                **vars(bill),
-                **reports,
-            ),
+            **vars(wall),
+            energy_j=float(cohort.energy_j.sum()),
+            **{name: float(getattr(cohort, name).sum()) for name in SPENT},
+            samples_per_wall_j=visits.sum() / wall.wall_j if wall.wall_j > 0 else math.nan,
+            cohort=cohort,
             candidates=draft.candidates,
+        )
+
+    def _cohort_round(self, draft: Draft, timing: RoundTiming, outcome: Outcome) -> CohortRound:
+        """The part of the row with an entry for each site of the cohort."""
+        world, cohort, start_s = draft.world, draft.cohort, draft.before.clock_s
+        status = np.where(outcome.diverged, Status.DIVERGED, timing.status)
+        trained, arrived = timing.status == Status.ARRIVED, status == Status.ARRIVED
+        power_fraction = world.power_fraction(start_s)
+        return CohortRound(
+            site=cohort,
+            num_samples=np.where(trained, draft.local_work * self.num_visits[cohort], 0),
+            power_fraction=power_fraction[cohort],
+            throughput_fraction=world.throughput_of(power_fraction)[cohort],
+            seen_power_fraction=draft.view.power_fraction[cohort],
+            compute_s=timing.compute_s,
+            comm_s=timing.comm_s,
+            train_wall_s=outcome.train_wall_s,
+            status=status,
+            **world.bill(start_s, cohort, timing),
+            **{
+                column: np.where(arrived, getattr(outcome, name), math.nan)
+                for name, column in SITE_REPORTS.items()
+            },
         )
 
 
 def _timing(draft: Draft, outcome: Outcome) -> RoundTiming:
-    """The draft's, unless the work was to be measured: then it is known only now."""
+    """The draft's timing, or where compute is measured, that of the measured work."""
     if draft.world.timing.compute != "measured":
         return draft.timing
     work_s = draft.work_s.copy()

@@ -10,8 +10,9 @@ import numpy as np
 from hpctrip.base.door import numbers, place_of
 from hpctrip.base.errors import InputError
 from hpctrip.base.series import mean, never
-from hpctrip.sim.energy import ENERGY_ONLY, Bill, Billing, Meter
+from hpctrip.sim.energy import DEFAULT_ACCOUNTS, Accounts, Meter
 from hpctrip.sim.faults import NO_FAULTS, Faults, FaultSchedule
+from hpctrip.sim.grid.signals import NO_SIGNAL, SignalModel
 from hpctrip.sim.hardware import Throughput
 from hpctrip.sim.network import Network
 from hpctrip.sim.power import PowerModel, PowerSupply
@@ -53,30 +54,25 @@ class World:
         seed: int,
         faults: Faults = NO_FAULTS,
         sent_fraction: float = 1.0,
-        billing: Billing = ENERGY_ONLY,
+        accounts: Accounts = DEFAULT_ACCOUNTS,
+        carbon: SignalModel = NO_SIGNAL,
+        price: SignalModel = NO_SIGNAL,
     ) -> World:
         """The world of one seed. `payload_bytes` is M where the network says "auto"; `sent_fraction` is the share of M
-        that compression leaves for the way up. InputError where a component of it gives what it must not."""
+        that compression leaves for the way up. InputError where a component returns an invalid value."""
         distance_m = sites.checked_distances_m(seed)
         shape, largest = distance_m.shape, np.finfo(float).max
-        bandwidth_bps = numbers(
-            network.bandwidth_bps(distance_m),
-            shape,
-            0.0,
-            np.inf,
-            place_of("network", network),
-            "the bandwidths",
-        )
+        place, bandwidth_bps = place_of("network", network), network.bandwidth_bps(distance_m)
+        bandwidth_bps = numbers(bandwidth_bps, shape, 0.0, np.inf, place, "the bandwidths")
         model_bytes = float(payload_bytes if network.update_bytes == "auto" else network.update_bytes)
         update_bytes = model_bytes * sent_fraction
+        sent_bytes = update_bytes + (model_bytes if network.round_trip else 0.0)
         supply = power.checked_supply(len(distance_m), seed)
         comm_s = network.comm_s(distance_m, bandwidth_bps, update_bytes, model_bytes)
         world = cls(
             distance_m,
             bandwidth_bps,
-            numbers(
-                comm_s, shape, 0.0, largest, place_of("network", network), "the communication delays in s"
-            ),
+            numbers(comm_s, shape, 0.0, largest, place, "the communication delays in s"),
             network.link_s(update_bytes, model_bytes),
             update_bytes,
             model_bytes,
@@ -85,11 +81,9 @@ class World:
             throughput,
             timing,
             faults.schedule(len(distance_m), seed),
-            billing.meter(
-                sites, len(distance_m), seed, update_bytes + (model_bytes if network.round_trip else 0.0)
-            ),
+            accounts.meter(carbon, price, sites, len(distance_m), seed, sent_bytes),
         )
-        # so that a model that is of no use shows before ranks wait for a round
+        # so that an invalid model is reported before ranks wait for a round
         world.throughput_fraction(0.0)
         throughput.checked_draw_w(world.power_fraction(0.0))
         return world
@@ -127,9 +121,9 @@ class World:
         """What the sites' power is worth at that time, [N]."""
         return self.throughput_of(self.power_fraction(clock_s))
 
-    def bill(self, start_s: float, cohort: np.ndarray, timing: RoundTiming) -> Bill:
+    def bill(self, start_s: float, cohort: np.ndarray, timing: RoundTiming) -> dict[str, np.ndarray]:
         """Energy, carbon and money of a round from `start_s` at the sites of the cohort [k]: the integral of the power
-        that they draw, which changes at the same times as for the clock."""
+        that they draw, which changes at the same times as for the clock. {column of the results: [k]}."""
         frozen = self.timing.power == "frozen"
 
         def draw_w(clock_s: float) -> tuple[np.ndarray, np.ndarray]:

@@ -2,8 +2,9 @@ import numpy as np
 import pytest
 
 from hpctrip.base.errors import InputError
-from hpctrip.sim.energy import ENERGY_ONLY
+from hpctrip.sim.energy import Accounts
 from hpctrip.sim.faults import Faults
+from hpctrip.sim.grid.signals import NO_SIGNAL
 from hpctrip.sim.hardware import THROUGHPUT_MODELS
 from hpctrip.sim.network import Network
 from hpctrip.sim.power import POWER_MODELS, PowerSupply
@@ -39,7 +40,7 @@ def world():
         throughput=THROUGHPUT_MODELS["linear"](),
         timing=Timing(),
         faults=Faults().schedule(2, seed=0),
-        meter=ENERGY_ONLY.meter(SITES["uniform"](num_sites=2), 2, 0, 0.0),
+        meter=Accounts().meter(NO_SIGNAL, NO_SIGNAL, SITES["uniform"](num_sites=2), 2, 0, 0.0),
     )
 
 

@@ -5,7 +5,7 @@ import pytest
 from pydantic import ValidationError
 
 from hpctrip.base.errors import InputError
-from hpctrip.sim.energy import Accounts, Billing
+from hpctrip.sim.energy import Accounts
 from hpctrip.sim.grid import SIGNALS
 from hpctrip.sim.hardware import THROUGHPUT_MODELS
 from hpctrip.sim.network import Network
@@ -34,9 +34,9 @@ def runs_of(simulation, policy, samples=(10, 20, 40, 80), profiler=None, **accou
         Timing(seconds_per_sample=1.0),
         0.0,
         0,
-        billing=Billing(
-            Accounts(waiting="released", **accounts), CONSTANT(per_kwh=3.6), CONSTANT(per_kwh=3.6)
-        ),
+        accounts=Accounts(waiting="released", **accounts),
+        carbon=CONSTANT(per_kwh=3.6),
+        price=CONSTANT(per_kwh=3.6),
     )
     return simulation(
         world,
