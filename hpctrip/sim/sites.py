@@ -1,4 +1,4 @@
-"""Where the sites are: distances to the aggregator (paper Sec. 5.1: 100 sites, 100 to 10,000 miles)."""
+"""Placement of the sites: distances to the aggregator (paper Sec. 5.1: 100 sites, 100 to 10,000 miles)."""
 
 from __future__ import annotations
 
@@ -124,14 +124,14 @@ class CsvSites(SitePlacement):
         """The file's rows in order; InputError names the file and the line that is wrong."""
         table = self._table()
         units_m = {"distance_m": 1.0, "distance_mi": MILE_M}
-        found = [name for name in units_m if name in table.columns]
-        if len(found) != 1:
+        present = [name for name in units_m if name in table.columns]
+        if len(present) != 1:
             columns = ", ".join(table.columns)
             problem = (
-                f"{'more than one' if found else 'no'} column distance_m or distance_mi among: {columns}"
+                f"{'more than one' if present else 'no'} column distance_m or distance_mi among: {columns}"
             )
             raise InputError(table.place, problem, "give one of them")
-        (name,) = found
+        (name,) = present
         with np.errstate(over="ignore"):  # refused below
             distances_m = table.numbers(name) * units_m[name]
         if len(distances_m) == 0:

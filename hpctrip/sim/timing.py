@@ -166,9 +166,8 @@ def prefix_mean(values: np.ndarray) -> np.ndarray:
 
 
 def return_s(sites: SiteView) -> np.ndarray:
-    """When each site would be back if it were asked alone, c_i / P_i + L_i in seconds [N]; inf where it has no power or
-    would miss the round's deadline. Where all share one work (aggregate-throughput), nobody's own compute time matters:
-    L_i."""
+    """Return time of each site if it were asked alone, c_i / P_i + L_i in seconds [N]; inf where it has no power or
+    would miss the round's deadline. With the aggregate-throughput clock all sites share one work, and it is L_i."""
     with np.errstate(divide="ignore", invalid="ignore"):
         if sites.clock == "aggregate-throughput":
             back_s = np.where(sites.throughput_fraction > 0, sites.comm_s, np.inf)
@@ -197,7 +196,7 @@ def prefix_spending(sites: SiteView, order: np.ndarray) -> dict[str, np.ndarray]
             return own
         waiting = np.cumsum(waiting_w * per_joule)
         with np.errstate(invalid="ignore"):
-            endless = (round_s == np.inf) & (waiting == 0)  # whoever draws nothing waits for ever, too
+            endless = (round_s == np.inf) & (waiting == 0)  # inf * 0
             return np.where(endless, np.inf, own + round_s * waiting)
 
     grams, money = (

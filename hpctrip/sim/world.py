@@ -112,13 +112,13 @@ class World:
         return min(self.supply.next_change_s(clock_s), self.faults.outages.next_change_s(clock_s, sites))
 
     def throughput_of(self, power_fraction: np.ndarray) -> np.ndarray:
-        """What the power of each site is worth, [N]: share of its throughput at full power; 0 without power."""
+        """Throughput fraction of each site at this power, [N], relative to full power; 0 without power."""
         place, what = place_of("throughput", self.throughput), "the throughput fractions"
-        worth = numbers(self.throughput.fraction(power_fraction), (len(self),), 0.0, 1.0, place, what)
-        return np.where(power_fraction > 0, worth, 0.0)
+        fraction = numbers(self.throughput.fraction(power_fraction), (len(self),), 0.0, 1.0, place, what)
+        return np.where(power_fraction > 0, fraction, 0.0)
 
     def throughput_fraction(self, clock_s: float) -> np.ndarray:
-        """What the sites' power is worth at that time, [N]."""
+        """Throughput fraction of each site at that time, [N]."""
         return self.throughput_of(self.power_fraction(clock_s))
 
     def bill(self, start_s: float, cohort: np.ndarray, timing: RoundTiming) -> dict[str, np.ndarray]:
@@ -136,8 +136,8 @@ class World:
     def round_timing(self, round: int, start_s: float, cohort: np.ndarray, work_s: np.ndarray) -> RoundTiming:
         """Simulated timing of round number `round` with `cohort` [k]; `work_s` is c_i of all sites [N].
 
-        Who is out at the start is not asked, and who is not back by the deadline is late. Where anybody who was asked
-        is missing then, or nobody could be asked, the round lasts until the deadline.
+        Sites that are out at the start are not asked, those that are not back by the deadline are late. Where a site
+        that was asked is missing then, or no site could be asked, the round lasts until the deadline.
         """
         k, deadline_s = len(cohort), self.faults.deadline_s
         asked = np.flatnonzero(~self.faults.down(start_s)[cohort])

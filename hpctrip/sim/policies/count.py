@@ -1,4 +1,4 @@
-"""How many sites: Algorithm 1, the dynamic count of the policy table (Sec. 3.3; prefix search: Sec. 4)."""
+"""The dynamic count of sites: Algorithm 1 (Sec. 3.3; prefix search: Sec. 4)."""
 
 from __future__ import annotations
 

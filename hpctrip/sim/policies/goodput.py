@@ -1,4 +1,4 @@
-"""As much progress per second as the measured noise promises, over every deadline that a round can have."""
+"""The policy goodput: the most progress per second by the measured noise, over every deadline of a round."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much a site trains before it communicates: AdaComm."""
+"""Local work of a site between two rounds of communication, after AdaComm."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import numpy as np
 from hpctrip.sim.rounds import History, RoundRow, Status
 
 _RECENT = 5
-"""The loss now is that of so many last rounds, the one in the beginning that of the first of so many that is known."""
+"""Rounds whose mean loss is the present loss F, and among which the first loss F_1 is looked for."""
 
 
-def local_work(history: History, most: int) -> int:
-    """The work of every site in the round after `history`, as a multiple of that of [train], from 1 to `most`.
+def local_work(history: History, maximum: int) -> int:
+    """The work of every site in the round after `history`, as a multiple of that of [train], from 1 to `maximum`.
 
     Wang & Joshi 2019, "Adaptive Communication Strategies to Achieve the Best Error-Runtime Trade-off in Local-Update
     SGD", Sec. 4: a round makes ceil(sqrt(F / F_1) tau_1) local steps, where F is the training loss now and F_1 that of
@@ -25,11 +25,11 @@ def local_work(history: History, most: int) -> int:
     last = history.last
     if last is None or not 0 < last.straggler_compute_s < math.inf:
         return 1
-    squared = _fallen(history) * last.straggler_comm_s * last.local_work / last.straggler_compute_s
-    return math.ceil(min(math.sqrt(squared), most)) if squared > 1 else 1
+    squared = _loss_ratio(history) * last.straggler_comm_s * last.local_work / last.straggler_compute_s
+    return math.ceil(min(math.sqrt(squared), maximum)) if squared > 1 else 1
 
 
-def _fallen(history: History) -> float:
+def _loss_ratio(history: History) -> float:
     """F / F_1, from 0 to 1."""
     first = next(filter(math.isfinite, map(_loss, history.rows[:_RECENT])), math.nan)
     recent = [loss for loss in map(_loss, history.rows[-_RECENT:]) if math.isfinite(loss)]
@@ -37,6 +37,6 @@ def _fallen(history: History) -> float:
 
 
 def _loss(row: RoundRow) -> float:
-    """Mean over the sites that arrived; NaN where nothing is known."""
-    known = row.cohort.loss_before[row.cohort.status == Status.ARRIVED]
-    return float(np.mean(known)) if len(known) else math.nan
+    """Mean over the sites whose updates arrived; NaN where none did."""
+    losses = row.cohort.loss_before[row.cohort.status == Status.ARRIVED]
+    return float(np.mean(losses)) if len(losses) else math.nan

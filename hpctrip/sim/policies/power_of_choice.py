@@ -17,8 +17,8 @@ from hpctrip.sim.view import SiteView
 class PowerOfChoice(Policy):
     """Cho, Wang & Joshi 2020, "Client Selection in Federated Learning: Convergence Analysis and Power-of-Choice
     Selection Strategies", Sec. 4, the variant rpow-d that costs no extra communication: d candidates are drawn by
-    their share of the data, and of them the k train whose loss was largest when they last trained; who never has
-    comes first, and who cannot be back before the round's deadline, or has no power, last."""
+    their share of the data, and of them the k train whose loss was largest when they last trained; a site that never
+    trained comes first, one that cannot be back before the round's deadline, or has no power, last."""
 
     kind = "power-of-choice"
     rules = 2
