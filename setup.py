@@ -58,7 +58,7 @@ setup(
     package_data={
         "hpctrip": [
             *("app/*.toml", "inputs/*.toml", "inputs/*/*.toml", "slurm/*.sh", "py.typed"),
-            "sim/throughput/curves/*.csv",
+            "sim/hardware/curves/*.csv",
         ]
     },
     # A bound is the oldest version that passes the tests (`.ci/matrix lowest`), not the oldest that installs.

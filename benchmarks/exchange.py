@@ -47,7 +47,7 @@ from hpctrip.learn.workloads.base import WORKLOADS, Workload
 from hpctrip.ranks.mpi import MpiRanks
 from hpctrip.record.checkpoint import Generations
 from hpctrip.record.writer import Recorder
-from hpctrip.sim.state import State
+from hpctrip.sim.step import State
 
 LIMIT = 1.2
 

@@ -14,9 +14,7 @@ import argparse
 import numpy as np
 
 from hpctrip.base.rng import stream
-from hpctrip.sim.forecast import FORECASTS, Past
-from hpctrip.sim.forecast.base import newest_apart
-from hpctrip.sim.forecast.daily import DAY_S
+from hpctrip.sim.forecast import DAY_S, FORECASTS, Observations, newest_apart
 from hpctrip.sim.power import POWER_MODELS
 
 STEP_S, WEEK_S = 300.0, 7 * DAY_S
@@ -32,7 +30,7 @@ def errors(power: np.ndarray, now: int, span_s: float) -> dict[str, float]:
         kept = newest_apart(times_s, span_s, apart_s)
         return times_s[kept], power[kept]
 
-    past = Past(times_s[-1], power[now], observed, lambda start, end: true)
+    past = Observations(times_s[-1], power[now], observed, lambda start, end: true)
     found = {kind: FORECASTS[kind]().power_fraction(past, span_s) for kind in FORECASTS}
     return {kind: float(np.abs(value - true).mean()) for kind, value in found.items()}
 
@@ -52,7 +50,7 @@ def main() -> None:
     given = parser.parse_args()
     supply = POWER_MODELS["trace"](path=given.path, column=given.column).supply(num_sites=50, seed=0)
     traces = supply.traces
-    power = np.stack([supply.fraction(step * STEP_S) for step in range(int(traces.duration_s // STEP_S))])
+    power = np.stack([supply.at(step * STEP_S) for step in range(int(traces.duration_s // STEP_S))])
     first, last = int(WEEK_S // STEP_S), len(power) - int(SPANS_S[-1] // STEP_S)
     drawn = np.sort(stream(0, "forecast times").choice(np.arange(first, last), given.times, replace=False))
     days = drawn * STEP_S // DAY_S

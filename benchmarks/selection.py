@@ -18,8 +18,7 @@ import numpy as np
 from hpctrip.app.experiment import experiment_of
 from hpctrip.sim.outcome import Outcome
 from hpctrip.sim.policies import POLICIES
-from hpctrip.sim.state import State
-from hpctrip.sim.step import Simulation
+from hpctrip.sim.step import Simulation, State
 
 
 def simulation(num_sites: int, power: str, policy: str) -> Simulation:

@@ -75,7 +75,7 @@ DIES_ONCE = """
 import os, signal
 from pathlib import Path
 from hpctrip.sim.policies import POLICIES
-from hpctrip.sim.policies.static import Static
+from hpctrip.sim.policies.baselines import Static
 
 @POLICIES.add
 class DiesOnce(Static):

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import click
 
-from hpctrip.sim.synthetic_traces import synthetic_table
-from hpctrip.sim.trace_file import write_csv_gz
+from hpctrip.sim.traces.files import write_csv_gz
+from hpctrip.sim.traces.synthetic import synthetic_table
 
 
 @click.command(help=__doc__.split("\n")[0])

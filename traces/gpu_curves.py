@@ -1,4 +1,4 @@
-"""Make the tables of GPUs in hpctrip/sim/throughput/curves, and fit the model of base/gpus.py (traces/SOURCES.md).
+"""Make the tables in hpctrip/sim/hardware/curves and fit the model of gpu_power.py beside them (traces/SOURCES.md).
 
     python traces/gpu_curves.py DATA                   # fits and residuals; DATA holds perseus/ and zeus/
     python traces/gpu_curves.py DATA --out FOLDER      # and writes the tables

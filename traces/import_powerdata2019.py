@@ -18,8 +18,7 @@ import numpy as np
 import pandas as pd
 
 from hpctrip.base.errors import InputError
-from hpctrip.sim.trace_file import COLUMNS, Flags, write_csv_gz
-from hpctrip.sim.traces import TraceSet, read_trace_files
+from hpctrip.sim.traces.files import COLUMNS, Flags, TraceSet, read_trace_files, write_csv_gz
 
 
 @click.command(help=__doc__.split("\n")[0])

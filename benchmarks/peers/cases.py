@@ -17,7 +17,7 @@ from hpctrip.app.host import Host
 from hpctrip.base.rng import stream
 from hpctrip.ranks.serial import SerialRanks
 from hpctrip.sim.outcome import Outcome
-from hpctrip.sim.state import State
+from hpctrip.sim.step import State
 
 if TYPE_CHECKING:
     from common import Shape

@@ -20,8 +20,7 @@ from hpctrip.learn.counters import EVALUATION, TRAINING, Tally
 from hpctrip.ranks.placement import Blocks, cut, cut_at_fixed_borders, place
 from hpctrip.sim.outcome import Outcome, Wall
 from hpctrip.sim.rounds import History
-from hpctrip.sim.state import State
-from hpctrip.sim.step import Draft
+from hpctrip.sim.step import Draft, State
 
 
 class Aggregator:

@@ -13,7 +13,7 @@ from pydantic import Field
 from hpctrip.base.component import Component
 from hpctrip.base.units import Seconds
 from hpctrip.record.checkpoint import Checkpoint, Generations
-from hpctrip.sim.state import State
+from hpctrip.sim.step import State
 
 
 class Checkpointing(Component):

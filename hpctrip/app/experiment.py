@@ -37,18 +37,18 @@ from hpctrip.learn.partitions import PARTITIONS
 from hpctrip.learn.workloads import WORKLOADS
 from hpctrip.ranks.open import RanksInput
 from hpctrip.ranks.watchdog import Limits
-from hpctrip.sim.accounts import Accounts, Billing
+from hpctrip.sim.energy import Accounts
 from hpctrip.sim.faults import Faults
 from hpctrip.sim.forecast import FORECASTS
+from hpctrip.sim.grid import SIGNALS
+from hpctrip.sim.hardware import THROUGHPUT_MODELS
 from hpctrip.sim.network import Network
 from hpctrip.sim.policies import POLICIES
 from hpctrip.sim.power import POWER_MODELS
 from hpctrip.sim.profiler import Profiler
-from hpctrip.sim.signals import SIGNALS
 from hpctrip.sim.sites import SITES
 from hpctrip.sim.step import Simulation
 from hpctrip.sim.stop import Stop
-from hpctrip.sim.throughput import THROUGHPUT_MODELS
 from hpctrip.sim.timing import Timing
 from hpctrip.sim.world import World
 
@@ -162,7 +162,9 @@ class Experiment(Component):
             self.seed,
             self.faults,
             self.compression.sent_fraction(num_params),
-            Billing(self.accounts, self.carbon, self.price),
+            self.accounts,
+            self.carbon,
+            self.price,
         )
 
     def simulation(self, num_params: int, num_samples: np.ndarray) -> Simulation:

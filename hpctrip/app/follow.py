@@ -20,8 +20,7 @@ from hpctrip.ranks.phase import current_phase
 from hpctrip.record.checkpoint import Checkpoint
 from hpctrip.record.reader import Run
 from hpctrip.record.trajectory import Kept, Node, TrajectoryFiles
-from hpctrip.sim.state import State
-from hpctrip.sim.step import Draft
+from hpctrip.sim.step import Draft, State
 
 LOOK_S = 0.01, 0.5
 """Between two looks at a round that another run trains: at first, and at most."""

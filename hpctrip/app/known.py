@@ -9,8 +9,7 @@ from hpctrip.app.experiment import Experiment
 from hpctrip.app.storing import key_of
 from hpctrip.record.trajectory import Node, came_back, key_after
 from hpctrip.sim.rounds import History
-from hpctrip.sim.state import State
-from hpctrip.sim.step import Draft, Simulation
+from hpctrip.sim.step import Draft, Simulation, State
 
 Find = Callable[[Draft, str, bool], Node | None]
 """(a round, its key, is its model evaluated) -> the round as it was trained; None: not known."""

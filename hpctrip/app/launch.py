@@ -47,7 +47,7 @@ from hpctrip.ranks.open import open_ranks, with_transport
 from hpctrip.ranks.watchdog import Limits, Watchdog
 from hpctrip.record.checkpoint import Generations
 from hpctrip.record.writer import Recorder
-from hpctrip.sim.state import State
+from hpctrip.sim.step import State
 
 
 def launch(

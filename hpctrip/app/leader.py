@@ -20,8 +20,7 @@ from hpctrip.app.signals import Interruption
 from hpctrip.app.storing import NoStore
 from hpctrip.base.errors import HpctripError, InterruptedRun
 from hpctrip.record.writer import Recorder
-from hpctrip.sim.state import State
-from hpctrip.sim.step import Draft
+from hpctrip.sim.step import Draft, State
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from hpctrip.app.callbacks.thread import Callbacks
 from hpctrip.app.host import Host
 from hpctrip.app.leader import Leader
 from hpctrip.ranks.phase import current_phase
-from hpctrip.sim.state import State
+from hpctrip.sim.step import State
 
 
 def train(

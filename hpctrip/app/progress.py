@@ -20,7 +20,7 @@ from hpctrip.record.facts import SPENT
 from hpctrip.record.schema import time_to_accuracy_s
 from hpctrip.record.show import energy
 from hpctrip.sim.rounds import History, RoundRow
-from hpctrip.sim.state import State
+from hpctrip.sim.step import State
 
 
 class Progress:
@@ -62,7 +62,7 @@ class Progress:
             f"updates of {aggregator.updates} on the simulated WAN",
             f"data: {host.task.source}",
             f"{ranks.size} rank(s), {len(ranks.hosts)} host(s), transport {ranks.name}, {host.engine_choice}",
-            *(f"warning: {doubt}" for doubt in e.network.doubts()),
+            *(f"warning: {warning}" for warning in e.network.warnings()),
         ):
             self.say(line)
         if self.view:

@@ -29,8 +29,7 @@ from hpctrip.record.schema import FORMAT_VERSION
 from hpctrip.record.verify import MOST_FAULTS, RELATIVE_TOLERANCE
 from hpctrip.sim.outcome import Outcome
 from hpctrip.sim.rounds import Candidates, CohortRound, History, RoundRow
-from hpctrip.sim.state import State
-from hpctrip.sim.step import Simulation
+from hpctrip.sim.step import Simulation, State
 
 
 class NotReplayable(Exception):

@@ -23,8 +23,7 @@ from hpctrip.record.lock import OutputLock
 from hpctrip.record.reader import SUFFIXES, Run, open_run
 from hpctrip.record.verify import checksum_faults
 from hpctrip.sim.rounds import History
-from hpctrip.sim.state import State
-from hpctrip.sim.step import NOBODY_LEFT
+from hpctrip.sim.step import NOBODY_LEFT, State
 
 
 @dataclass(frozen=True, eq=False)

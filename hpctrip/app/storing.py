@@ -17,8 +17,7 @@ from hpctrip.learn.params import digest
 from hpctrip.record.eviction import Bound
 from hpctrip.record.trajectory import LOCKS, Kept, Node, TrajectoryFiles, key_after
 from hpctrip.sim.rounds import RoundRow
-from hpctrip.sim.state import State
-from hpctrip.sim.step import Draft
+from hpctrip.sim.step import Draft, State
 
 
 class Storing(Component):

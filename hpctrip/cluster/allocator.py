@@ -7,11 +7,11 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from hpctrip.base.gpus import Gpu
 from hpctrip.cluster.nodes import Nodes
 from hpctrip.cluster.placement import Layout
 from hpctrip.cluster.placement.base import Move
 from hpctrip.cluster.state import JobState
+from hpctrip.sim.hardware.gpu_power import Gpu
 
 _ROUNDING = 1e-12
 """By so much, relatively, may a sum of powers exceed the limit."""

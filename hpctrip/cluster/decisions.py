@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from hpctrip.base.door import instance, integers, numbers, place_of
-from hpctrip.base.gpus import Gpu
 from hpctrip.cluster.allocator import Allocator
 from hpctrip.cluster.budgets import Limit
 from hpctrip.cluster.frequencies import FrequencyPolicy
 from hpctrip.cluster.meter import Meter
 from hpctrip.cluster.schedulers import Scheduler
 from hpctrip.cluster.view import ClusterView, Plan
+from hpctrip.sim.hardware.gpu_power import Gpu
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from typing import Protocol
 
 import numpy as np
 
-from hpctrip.base.gpus import Gpu
 from hpctrip.cluster.step_time import StepTime
+from hpctrip.sim.hardware.gpu_power import Gpu
 
 
 class Profile(Protocol):

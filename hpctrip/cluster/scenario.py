@@ -9,7 +9,6 @@ from pydantic import Field, model_validator
 from hpctrip.base.component import Component
 from hpctrip.base.errors import InputError
 from hpctrip.base.files import PathName
-from hpctrip.base.gpus import GPUS
 from hpctrip.base.identity import Neutral
 from hpctrip.base.units import Seconds
 from hpctrip.cluster.budgets import BUDGETS
@@ -23,6 +22,7 @@ from hpctrip.cluster.profiles import Speeds
 from hpctrip.cluster.schedulers import SCHEDULERS
 from hpctrip.cluster.simulator import Simulator
 from hpctrip.cluster.traces import TRACES
+from hpctrip.sim.hardware.gpu_power import GPUS
 
 
 class Clock(Component):

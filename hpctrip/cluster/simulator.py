@@ -10,7 +10,6 @@ import math
 
 import numpy as np
 
-from hpctrip.base.gpus import Gpu
 from hpctrip.cluster.allocator import Allocator
 from hpctrip.cluster.budgets import Limit
 from hpctrip.cluster.decisions import Decisions, Rules
@@ -22,6 +21,7 @@ from hpctrip.cluster.profiles import Speeds
 from hpctrip.cluster.rows import Result
 from hpctrip.cluster.schedulers import Scheduler
 from hpctrip.cluster.state import JobState
+from hpctrip.sim.hardware.gpu_power import Gpu
 
 
 class Simulator:

@@ -15,7 +15,7 @@ from hpctrip.base.rng import stream
 from hpctrip.base.sources import Reads, named_files
 from hpctrip.cluster.rows import IntervalRow
 from hpctrip.cluster.scenario import ClusterScenario
-from hpctrip.sim.power import POWER_MODELS, PowerModel
+from hpctrip.sim.power import POWER_MODELS, PowerModel, PowerSupply
 
 
 def cluster_files(value: str) -> list[Path]:
@@ -77,7 +77,7 @@ class ClusterPower(PowerModel):
         return ClusterSupply(spare, cluster, offset if self.offsets else np.zeros_like(offset))
 
 
-class ClusterSupply:
+class ClusterSupply(PowerSupply):
     """Site i has what cluster[i] leaves, `offset[i]` intervals later."""
 
     def __init__(self, spare: list[Spare], cluster: np.ndarray, offset: np.ndarray):
@@ -85,7 +85,7 @@ class ClusterSupply:
         self.synthetic = any(found.synthetic for found in spare)
         self._spare, self._cluster, self._offset = spare, cluster, offset
 
-    def fraction(self, clock_s: float) -> np.ndarray:
+    def at(self, clock_s: float) -> np.ndarray:
         """P_i, [N]. Past its end a simulation starts again."""
         step = int(clock_s // self.step_s)
         found = np.empty(len(self._cluster))

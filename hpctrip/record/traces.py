@@ -9,9 +9,8 @@ import pandas as pd
 
 from hpctrip.base.sources import NamedFiles, read_sources, refuse_unknown
 from hpctrip.record.reader import Run
-from hpctrip.sim.synthetic_traces import synthetic_traces
-from hpctrip.sim.trace_file import Flags
-from hpctrip.sim.traces import read_trace_files, trace_files
+from hpctrip.sim.traces.files import Flags, read_trace_files, trace_files
+from hpctrip.sim.traces.synthetic import synthetic_traces
 
 
 def read_traces(

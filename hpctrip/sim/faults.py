@@ -7,7 +7,7 @@ Shapes: N sites, M outages. Everything is a function of the seed, the simulated 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Protocol, Self
+from typing import Annotated, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -22,37 +22,25 @@ from hpctrip.base.units import Seconds
 from hpctrip.sim.timing import LONGEST_ROUND_S, Timing
 
 MOST_OUTAGES = 20_000_000
-"""Random outages that are kept, of all sites together: 320 MB, or 640 MB while there is room to grow."""
+"""Random outages in memory, of all sites together: 320 MB, or 640 MB while there is room to grow."""
 MOST_OUTAGES_A_ROUND = 1_000
-"""Random outages of a site within a deadline, on average: at each the clock has to look again."""
-
-
-class Outages(Protocol):
-    """When each site is out."""
-
-    def down(self, clock_s: float) -> np.ndarray:
-        """Whether each site is out at that time, [N] bool."""
-        ...
-
-    def next_change_s(self, clock_s: float, among: np.ndarray) -> float:
-        """The first time after `clock_s` at which one of the sites `among` goes out or returns; inf: never."""
-        ...
+"""Mean number of random outages of a site within a deadline: each is one more step of the clock."""
 
 
 class ListedOutages:
-    """Outages known in advance: site[j] is out in [start_s[j], end_s[j]). They may overlap."""
+    """Outages from a list: site[j] is out in [start_s[j], end_s[j]). They may overlap."""
 
     def __init__(self, num_sites: int, site: np.ndarray, start_s: np.ndarray, end_s: np.ndarray):
         self.num_sites, self.site, self.start_s, self.end_s = num_sites, site, start_s, end_s
 
-    def down(self, clock_s: float) -> np.ndarray:
-        """[N] bool."""
+    def at(self, clock_s: float) -> np.ndarray:
+        """Whether each site is out at that time, [N] bool."""
         down = np.zeros(self.num_sites, dtype=bool)
         down[self.site[(self.start_s <= clock_s) & (clock_s < self.end_s)]] = True
         return down
 
     def next_change_s(self, clock_s: float, among: np.ndarray) -> float:
-        """Over starts and ends."""
+        """The first time after `clock_s` at which one of the sites `among` goes out or returns; inf: never."""
         if not len(self.site):
             return np.inf
         concerned = np.isin(self.site, among)
@@ -62,9 +50,9 @@ class ListedOutages:
 
 class RandomOutages:
     """Every site alternates between up times of mean `mtbf_s` and outages of mean `mttr_s`, both exponential; all sites
-    are up at time 0. Drawn in chunks from the streams (seed, "outages", chunk) as far as anybody has asked.
+    are up at time 0. Drawn in chunks from the streams (seed, "outages", chunk) as far as simulated time needs them.
 
-    A site's outages follow each other, so that a time is found among them by bisection.
+    A site's outages follow each other, so that a time is located among them by bisection.
     """
 
     CHUNK = 16
@@ -75,16 +63,16 @@ class RandomOutages:
         self.num_chunks = 0
         self._start_s = self._end_s = np.zeros((num_sites, 0))
         """[N, room], of which the first `num_chunks * CHUNK` columns are drawn."""
-        self._found = self._start_s, self._end_s
+        self._current = self._start_s, self._end_s
         self._from_s = self._until_s = 0.0
-        """Within these times what was found last is still the answer."""
+        """The times between which `_current` holds."""
 
-    def down(self, clock_s: float) -> np.ndarray:
-        """[N] bool."""
+    def at(self, clock_s: float) -> np.ndarray:
+        """Whether each site is out at that time, [N] bool."""
         return self._next(clock_s)[0] <= clock_s
 
     def next_change_s(self, clock_s: float, among: np.ndarray) -> float:
-        """Always finite: every site's last known outage ends after `clock_s`."""
+        """The first time after `clock_s` at which one of the sites `among` goes out or returns: always finite."""
         start_s, end_s = (times[among] for times in self._next(clock_s))
         return float(np.where(start_s > clock_s, start_s, end_s).min(initial=np.inf))
 
@@ -92,7 +80,7 @@ class RandomOutages:
         """Start and end [N] of every site's first outage that ends after `clock_s`."""
         if not self._from_s <= clock_s < self._until_s:
             self._find(clock_s)
-        return self._found
+        return self._current
 
     def _find(self, clock_s: float) -> None:
         while not self.num_chunks or self._end_s[:, self.num_chunks * self.CHUNK - 1].min() <= clock_s:
@@ -104,27 +92,27 @@ class RandomOutages:
             middle = (low + high) // 2
             over = self._end_s[sites, middle] <= clock_s
             low, high = np.where(over, middle + 1, low), np.where(over, high, middle)
-        self._found = self._start_s[sites, low], self._end_s[sites, low]
-        self._from_s, self._until_s = clock_s, float(self._found[1].min())
+        self._current = self._start_s[sites, low], self._end_s[sites, low]
+        self._from_s, self._until_s = clock_s, float(self._current[1].min())
 
     def _draw(self, clock_s: float) -> None:
         """One more chunk. InputError where that would be more than MOST_OUTAGES."""
-        known = self.num_chunks * self.CHUNK
-        if self.num_sites * (known + self.CHUNK) > MOST_OUTAGES:
+        drawn = self.num_chunks * self.CHUNK
+        if self.num_sites * (drawn + self.CHUNK) > MOST_OUTAGES:
             raise InputError(
                 f"faults.mtbf_s = {self.mtbf_s:g}",
                 f"more than {MOST_OUTAGES:,} outages of {self.num_sites:,} sites by the simulated time {clock_s:g} s",
                 "raise mtbf_s or mttr_s, or stop earlier (stop.max_clock_s)",
             )
-        if known == self._end_s.shape[1]:  # room for twice as many, so that growing costs little
-            room = np.full((self.num_sites, max(self.CHUNK, known)), np.inf)
+        if drawn == self._end_s.shape[1]:  # room for twice as many, so that growing costs little
+            room = np.full((self.num_sites, max(self.CHUNK, drawn)), np.inf)
             self._start_s, self._end_s = np.hstack([self._start_s, room]), np.hstack([self._end_s, room])
         rng = stream(self.seed, "outages", self.num_chunks)
         shape = (self.num_sites, self.CHUNK)
         up_s, down_s = rng.exponential(self.mtbf_s, shape), rng.exponential(self.mttr_s, shape)
-        before_s = self._end_s[:, known - 1 : known] if known else np.zeros((self.num_sites, 1))
+        before_s = self._end_s[:, drawn - 1 : drawn] if drawn else np.zeros((self.num_sites, 1))
         end_s = before_s + np.cumsum(up_s + down_s, axis=1)
-        new = slice(known, known + self.CHUNK)
+        new = slice(drawn, drawn + self.CHUNK)
         self._start_s[:, new], self._end_s[:, new] = end_s - down_s, end_s
         self.num_chunks += 1
 
@@ -185,7 +173,7 @@ class Faults(Component):
         """What happens to `num_sites` sites. InputError names what is wrong with the CSV file."""
         nothing = np.zeros(0)
         if self.outages is not None:
-            outages: Outages = _read_outages(self.outages, num_sites)
+            outages: ListedOutages | RandomOutages = _read_outages(self.outages, num_sites)
         elif self.mtbf_s is not None:
             outages = RandomOutages(num_sites, self.mtbf_s, self.mttr_s, seed)
         else:
@@ -201,7 +189,7 @@ class FaultSchedule:
     """The faults of one seed."""
 
     faults: Faults
-    outages: Outages
+    outages: ListedOutages | RandomOutages
     num_sites: int
     seed: int
     spent: np.ndarray = np.False_
@@ -209,7 +197,7 @@ class FaultSchedule:
 
     def down(self, clock_s: float) -> np.ndarray:
         """Which sites are out at that time, [N] bool."""
-        return self.outages.down(clock_s) | self.spent
+        return self.outages.at(clock_s) | self.spent
 
     @property
     def deadline_s(self) -> float:

@@ -48,14 +48,12 @@ class Network(Component):
             )
         return self
 
-    def doubts(self) -> list[str]:
-        """What is probably not meant."""
-        given = self.update_bytes
-        if given == "auto" or not 0 < given < SMALL_UPDATE_BYTES:
+    def warnings(self) -> list[str]:
+        """One line for each value that is probably a mistake."""
+        size = self.update_bytes
+        if size == "auto" or not 0 < size < SMALL_UPDATE_BYTES:
             return []
-        return [
-            f'network.update_bytes = {given:g} is in bytes: write "{given:g} GB" where gigabytes are meant'
-        ]
+        return [f'network.update_bytes = {size:g} is in bytes: write "{size:g} GB" where gigabytes are meant']
 
     def bandwidth_bps(self, distance_m: np.ndarray) -> np.ndarray:
         """B_i, [N] bit/s, by the bandwidth law."""

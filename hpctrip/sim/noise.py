@@ -1,7 +1,7 @@
-"""How alike the updates of a round's sites are: the noise-to-signal ratio nu of one site's update.
+"""The noise-to-signal ratio nu of one site's update: how much the updates of a round differ.
 
 Of N sites, those of a cohort train, with weights p_i (sum 1). Let d be the mean update of all N sites and s^2 the
-mean of |d_i - d|^2 over them. Training tells two numbers, A = sum p_i |d_i|^2 and B = |sum p_i d_i|^2. Where the k
+mean of |d_i - d|^2 over them. Training gives two numbers, A = sum p_i |d_i|^2 and B = |sum p_i d_i|^2. Where the k
 sites are drawn without replacement, with q = sum p_i^2 (N - k) / (N - 1), which is 0 where all take part, their
 expectations are
 
@@ -22,24 +22,24 @@ from typing import NamedTuple
 import numpy as np
 
 SMOOTHING = 0.8
-"""Weight of the past in the moving averages: some five rounds count."""
+"""Weight of the past in the moving averages: about five rounds count."""
 DEPTH = 64
-"""No round further back counts: SMOOTHING^64 is below 1e-6."""
+"""Rounds in the moving averages: SMOOTHING^64 is below 1e-6."""
 
 
 class Estimate(NamedTuple):
-    """What one round tells."""
+    """Estimates from one round."""
 
     num_sites: int
     """How many updates arrived."""
     update_signal: float
-    """|d|^2, unbiased; NaN: not known."""
+    """|d|^2, unbiased; NaN where it cannot be estimated."""
     update_noise: float
     """s^2, likewise."""
 
     def per_work(self, local_work: int) -> Estimate:
-        """Of updates as long as they would be with local work 1, so that rounds of different work can be averaged: an
-        update of twice the work is about twice as long."""
+        """The estimate for local work 1, so that rounds of different work can be averaged: an update of twice the work
+        is about twice as long."""
         return Estimate(self.num_sites, self.update_signal / local_work**2, self.update_noise / local_work**2)
 
 
@@ -49,7 +49,7 @@ def sampling(k: int | np.ndarray, num_sites: int) -> float | np.ndarray:
 
 
 def estimate(norms: np.ndarray, weights: np.ndarray, mean_norm: float, num_sites: int) -> Estimate:
-    """That of a round in which updates of `norms` [m] counted with `weights` [m], sum 1, and whose
+    """The estimate of a round in which updates of `norms` [m] counted with `weights` [m], sum 1, and whose
     weighted mean has the norm `mean_norm`. NaN where fewer than two of the N sites' updates arrived."""
     if len(norms) < 2:
         return Estimate(len(norms), math.nan, math.nan)
@@ -65,9 +65,9 @@ def noise_ratio(rounds: Sequence[Estimate], smoothing: float = SMOOTHING) -> flo
     """nu after `rounds`, oldest first: the moving average of the noise over that of the signal, in which a round counts
     as much as it has sites. Rounds without an estimate are passed over; inf where no signal is left, NaN where nothing
     is known."""
-    known = np.array([e for e in rounds[-DEPTH:] if not math.isnan(e.update_signal)]).reshape(-1, 3)
-    if not len(known):
+    usable = np.array([e for e in rounds[-DEPTH:] if not math.isnan(e.update_signal)]).reshape(-1, 3)
+    if not len(usable):
         return math.nan
-    weights = known[:, 0] * smoothing ** np.arange(len(known))[::-1]
-    signal, noise = weights @ known[:, 1:]
+    weights = usable[:, 0] * smoothing ** np.arange(len(usable))[::-1]
+    signal, noise = weights @ usable[:, 1:]
     return float(noise / signal) if signal > 0 else math.inf

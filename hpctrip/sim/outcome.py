@@ -1,4 +1,4 @@
-"""What training contributed to a round: the one thing about it that a simulation cannot know.
+"""The outcome of training in one round: losses, norms, evaluation and wall times, which a simulation cannot know.
 
 It is *real* where hosts trained (app/aggregator.py makes it of what they counted), *recorded* where a file is
 replayed, and *assumed* where a round is only planned or a policy only studied.
@@ -20,7 +20,7 @@ SITE_REPORTS = {
     "loss_after": "loss_after",
     "site_update_norm": "update_norm",
 }
-"""The numbers [k] of an outcome that training tells of every site that arrived, and their columns in `CohortRound`."""
+"""{number [k] of an outcome that every site that arrived reports: its column in `CohortRound`}."""
 
 
 @dataclass(frozen=True)
@@ -42,14 +42,15 @@ class Wall:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of training a cohort. Arrays [k] in the cohort's order."""
+    """The outcome of training a cohort. Arrays [k] in the cohort's order."""
 
     diverged: np.ndarray
     """Whether the site's update was left out because it was no usable number."""
     train_loss: np.ndarray
-    """Mean training loss over the site's steps; whatever stands for a site that was not trained is not looked at."""
+    """Mean training loss over the site's steps; here and in the next three, the value of a site that was not trained is
+    ignored."""
     loss_before: np.ndarray
-    """Mean loss of the site's first batch, at the global model; not looked at as `train_loss`, and so are the next."""
+    """Mean loss of the site's first batch, at the global model."""
     loss_after: np.ndarray
     """Mean loss of its last batch, before its last step."""
     site_update_norm: np.ndarray
@@ -69,7 +70,7 @@ class Outcome:
 
     @classmethod
     def recorded(cls, row: RoundRow) -> Self:
-        """That of a recorded round."""
+        """The outcome of a recorded round."""
         return cls(
             diverged=row.cohort.status == Status.DIVERGED,
             **{name: getattr(row.cohort, column) for name, column in SITE_REPORTS.items()},
@@ -84,18 +85,19 @@ class Outcome:
 
     @classmethod
     def assumed(cls, train_wall_s: np.ndarray, accuracy: float = math.nan, samples: int = 1_000_000) -> Self:
-        """Nothing is trained: the accuracy is given, read on so many samples (NaN: not evaluated), the rest unknown.
+        """The outcome of a round without training: `accuracy` on `samples` held-out samples (NaN: not evaluated); the
+        rest is unknown.
 
         `train_wall_s` [k] stands in for what training would have taken.
         """
-        k, known = len(train_wall_s), not math.isnan(accuracy)
+        k, evaluated = len(train_wall_s), not math.isnan(accuracy)
         return cls(
             diverged=np.zeros(k, dtype=bool),
             **{name: np.full(k, math.nan) for name in SITE_REPORTS},
             train_wall_s=train_wall_s,
             mean_update_norm=math.nan,
             update_norm=math.nan,
-            eval_correct=round(accuracy * samples) if known else 0,
-            eval_seen=samples if known else 0,
+            eval_correct=round(accuracy * samples) if evaluated else 0,
+            eval_seen=samples if evaluated else 0,
             eval_loss=math.nan,
         )

@@ -1,4 +1,4 @@
-"""The site profiler: what the aggregator believes of every site (paper Sec. 4)."""
+"""The site profiler: the aggregator's observations of power and delay (paper Sec. 4)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from hpctrip.base.component import Component
 from hpctrip.base.door import numbers, place_of
 from hpctrip.base.rng import stream
 from hpctrip.base.units import Seconds
-from hpctrip.sim.forecast import Forecast, Past
-from hpctrip.sim.forecast.base import newest_apart
+from hpctrip.sim.forecast import Forecast, Observations, newest_apart
 from hpctrip.sim.rounds import History
 from hpctrip.sim.view import SiteView
 from hpctrip.sim.world import World
@@ -47,9 +46,9 @@ class Profiler(Component):
         target_accuracy: float = math.nan,
         forecast: Forecast | None = None,
     ) -> SiteView:
-        """What the policies may see at `clock_s`; `work_s` is c_i of all sites [N]. `forecast` says what becomes of the
-        power that is seen, over as long as the last round computed; None: it stays. Signals of the grid are published,
-        so they are seen as they are."""
+        """The view at `clock_s`; `work_s` is c_i of all sites [N]. `forecast` predicts the mean power over as long as
+        the last round computed; None: power stays as it is observed. Signals of the grid are published, so they are
+        seen as they are."""
         depth = 1 if self.smoothing == 0 else 1 + int(np.log(_NEGLIGIBLE) / np.log(self.smoothing))
         power, comm_s, weights = 0.0, 0.0, 0.0
         for age, (index, time_s) in enumerate(self._observations(clock_s, history)[-depth:][::-1]):
@@ -60,15 +59,16 @@ class Profiler(Component):
         place, shape = place_of("profiler", self), (len(world),)
         power = numbers(power / weights, shape, 0.0, 1.0, place, "the power fractions that it sees")
         if forecast is not None:
-            past = Past(
+            past = Observations(
                 clock_s,
                 power,
                 lambda span_s, apart_s: self._observed(world, clock_s, history, seed, span_s, apart_s),
                 world.mean_power_fraction,
             )
-            found = forecast.power_fraction(past, history.last.longest_compute_s if history.last else 0.0)
-            power = numbers(found, shape, 0.0, 1.0, place_of("forecast", forecast), "the power fractions")
-        # the aggregator keeps the accounts: neither noise nor delay
+            span_s = history.last.longest_compute_s if history.last else 0.0
+            power = forecast.power_fraction(past, span_s)
+            power = numbers(power, shape, 0.0, 1.0, place_of("forecast", forecast), "the power fractions")
+        # the aggregator keeps the accounts, so it knows exactly who has spent a budget
         power = np.where(world.faults.spent, 0.0, power)
         comm_s = numbers(comm_s / weights, shape, 0.0, _LARGEST, place, "the delays that it sees")
         busy_w, waiting_w = world.throughput.checked_draw_w(power)
@@ -97,10 +97,10 @@ class Profiler(Component):
         self, world: World, clock_s: float, history: History, seed: int, span_s: float, apart_s: float
     ) -> tuple[np.ndarray, np.ndarray]:
         """(times [m], power fractions [m, N]) of the observations of the last `span_s` seconds, `apart_s` apart."""
-        made = self._observations(clock_s, history)
-        times_s = np.array([time_s for _, time_s in made])
-        kept = newest_apart(times_s, span_s, apart_s)
-        return times_s[kept], np.stack([self._observe(world, *made[i], seed)[0] for i in kept])
+        observations = self._observations(clock_s, history)
+        times_s = np.array([time_s for _, time_s in observations])
+        indices = newest_apart(times_s, span_s, apart_s)
+        return times_s[indices], np.stack([self._observe(world, *observations[i], seed)[0] for i in indices])
 
     def _observations(self, clock_s: float, history: History) -> list[tuple[int, float]]:
         """(index, time) of the observations made so far, oldest first."""

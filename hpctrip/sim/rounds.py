@@ -1,4 +1,4 @@
-"""What one round decided and cost, and the history that policies and the results file are made of."""
+"""Rows of the results: one finished round, its sites and its candidates, and the history of all rounds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hpctrip.sim.noise import DEPTH, Estimate
 
 @dataclass(frozen=True)
 class Candidates:
-    """Every cohort size that the dynamic count weighed in one round (Algorithm 1), as arrays [num_candidates]."""
+    """The cohort sizes that a policy weighed in one round (Algorithm 1), as arrays [num_candidates]."""
 
     k: np.ndarray = column("cohort size weighed", "sites", "i8")
     gain: np.ndarray = column("projected accuracy gain dA(k)", "1")
@@ -34,14 +34,14 @@ class Candidates:
 
     @property
     def vote(self) -> int:
-        """k* = argmax of the merit, or of the efficiency where no merit is given; ties to the smaller k (np.argmax
+        """k* = argmax of the merit, or of the efficiency where there is no merit; ties to the smaller k (np.argmax
         returns the first maximum)."""
-        given = not np.isnan(self.merit).all()
-        return int(self.k[np.argmax(self.merit if given else self.efficiency)])
+        has_merit = not np.isnan(self.merit).all()
+        return int(self.k[np.argmax(self.merit if has_merit else self.efficiency)])
 
 
 class Status(IntEnum):
-    """What became of a site's update."""
+    """Fate of a site's update."""
 
     ARRIVED = 0
     OUT = 1
@@ -56,7 +56,7 @@ class Status(IntEnum):
 
 @dataclass(frozen=True)
 class CohortRound:
-    """What every site of the cohort did in one round, as arrays [k] in the policy's order."""
+    """The sites of the cohort in one round, as arrays [k] in the policy's order."""
 
     site: np.ndarray = column("site index", "1", "i8")
     num_samples: np.ndarray = column(
@@ -102,7 +102,7 @@ class CohortRound:
 
     @property
     def energy_j(self) -> np.ndarray:
-        """All of it, [k]."""
+        """All energy, [k]."""
         return self.compute_energy_j + self.wait_energy_j + self.comm_energy_j
 
 
@@ -189,7 +189,7 @@ class RoundRow:
 
     @property
     def longest_compute_s(self) -> float:
-        """How long the cohort computed: the longest time of a site that came to an end, 0 where none did."""
+        """The longest compute time of a site that finished, 0 where none did."""
         return longest_s(self.cohort.compute_s)
 
 
@@ -232,7 +232,7 @@ class History:
         return total
 
     def estimates(self) -> list[Estimate]:
-        """What the last rounds, as many as count, told of their updates, as if of local work 1."""
+        """Estimates of signal and noise from the last `DEPTH` rounds, for local work 1."""
         rows = self.rows[-DEPTH:]
         return [
             Estimate(row.num_arrived, row.update_signal, row.update_noise).per_work(row.local_work)

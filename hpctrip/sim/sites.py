@@ -1,4 +1,4 @@
-"""Where the sites are: distances to the aggregator (paper Sec. 5.1: 100 sites, 100 to 10,000 miles)."""
+"""Placement of the sites: distances to the aggregator (paper Sec. 5.1: 100 sites, 100 to 10,000 miles)."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from hpctrip.base.units import MILE_M, Metres
 SITES = Registry("sites", default="powerlaw")
 
 
-class SiteLaw(Component):
-    """Base of all laws that place sites."""
+class SitePlacement(Component):
+    """Base of all placements of sites around the aggregator."""
 
     def distances_m(self, seed: int) -> np.ndarray:
         """Distance d_i of every site to the aggregator, [N] metres."""
@@ -34,13 +34,13 @@ class SiteLaw(Component):
         raise InputError("sites", problem, 'use sites.kind = "csv"')
 
     def checked_distances_m(self, seed: int) -> np.ndarray:
-        """The distances, or InputError where they are none: at least one, finite, 0 or more."""
+        """The distances. InputError where they are not one or more finite numbers of 0 or more."""
         distances = np.atleast_1d(self.distances_m(seed))
         place, what = place_of("sites", self), "the distances"
         return numbers(distances, (max(1, distances.size),), 0.0, np.finfo(float).max, place, what)
 
 
-class _Drawn(SiteLaw):
+class _Drawn(SitePlacement):
     num_sites: int = Field(100, ge=1, le=10_000_000)
     """Number of sites N."""
     min_distance_m: Metres = Field(100 * MILE_M, ge=0)
@@ -112,7 +112,7 @@ class Quota(_Drawn):
 
 
 @SITES.add
-class CsvSites(SiteLaw):
+class CsvSites(SitePlacement):
     """Sites from a CSV file with a header and one column `distance_m` or `distance_mi`; other columns are ignored,
     unless a signal names the one that holds zones (carbon.site_column)."""
 
@@ -124,14 +124,14 @@ class CsvSites(SiteLaw):
         """The file's rows in order; InputError names the file and the line that is wrong."""
         table = self._table()
         units_m = {"distance_m": 1.0, "distance_mi": MILE_M}
-        found = [name for name in units_m if name in table.columns]
-        if len(found) != 1:
+        present = [name for name in units_m if name in table.columns]
+        if len(present) != 1:
             columns = ", ".join(table.columns)
             problem = (
-                f"{'more than one' if found else 'no'} column distance_m or distance_mi among: {columns}"
+                f"{'more than one' if present else 'no'} column distance_m or distance_mi among: {columns}"
             )
             raise InputError(table.place, problem, "give one of them")
-        (name,) = found
+        (name,) = present
         with np.errstate(over="ignore"):  # refused below
             distances_m = table.numbers(name) * units_m[name]
         if len(distances_m) == 0:

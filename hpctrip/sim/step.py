@@ -1,39 +1,52 @@
-"""One round, simulated: what is seen, who is chosen, how long it takes, what is recorded and when it is over.
+"""One simulated round, from the aggregator's view of the sites to the row of the results.
 
     draft      = simulation.begin(state)             # view, decision, timing, weights
     state, row = simulation.finish(draft, outcome)   # clock, row, stop rule
 
-In between somebody finds out what training contributed (sim/outcome.py). The main loop, `plan`, `verify`, benchmarks
-and tests all go through here, so that what is planned or replayed is what runs. Everything is a pure function of its
-arguments. Shapes: N sites, k sites of the cohort.
+Between the two, the caller trains the cohort, or looks up or assumes what training gave (sim/outcome.py). The main
+loop, `plan`, `verify`, benchmarks and tests all go through here, so that what is planned or replayed is what runs.
+Everything is a pure function of its arguments. Shapes: N sites, k sites of the cohort.
 """
 
 from __future__ import annotations
 
 import math
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from hpctrip.base.door import instance, place_of
 from hpctrip.base.errors import InputError
 from hpctrip.base.rng import stream
+from hpctrip.sim.energy import SPENT
 from hpctrip.sim.forecast import Forecast
 from hpctrip.sim.noise import estimate, noise_ratio
 from hpctrip.sim.outcome import SITE_REPORTS, Outcome
 from hpctrip.sim.policies.base import MOST_VISITS, Decision, Policy
 from hpctrip.sim.profiler import Profiler
 from hpctrip.sim.rounds import Candidates, CohortRound, History, RoundRow, Status, longest_s
-from hpctrip.sim.state import State
 from hpctrip.sim.stop import Stop
 from hpctrip.sim.timing import RoundTiming
 from hpctrip.sim.view import SiteView
 from hpctrip.sim.world import World
 
 NOBODY_LEFT = "nobody left to ask"
-"""Why a run ends whose sites have spent their budgets; what they are follows."""
+"""Stop reason of a run whose sites have spent their budgets; the budgets follow it."""
 _LARGEST_EXPONENT = math.log(sys.float_info.max)
+
+
+@dataclass(frozen=True)
+class State:
+    """A run between two rounds: all that the aggregator keeps of it, besides the model."""
+
+    round: int = 0
+    """Finished rounds."""
+    clock_s: float = 0.0
+    """Simulated time."""
+    history: History = field(default_factory=History)
+    stop_reason: str = ""
+    """The rule that ended the run; empty: it goes on."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +55,7 @@ class Draft:
 
     before: State
     world: World
-    """As it is in this round."""
+    """The world in this round: sites that have spent a budget are out."""
     view: SiteView
     cohort: np.ndarray
     candidates: Candidates | None
@@ -70,7 +83,7 @@ class Draft:
 
 @dataclass(frozen=True)
 class Simulation:
-    """A world, who decides in it, and when it is over. Arrays [N]."""
+    """A world with its profiler, policy and stop rules. Arrays [N]."""
 
     world: World
     profiler: Profiler
@@ -79,13 +92,13 @@ class Simulation:
     num_visits: np.ndarray
     """Samples that each site trains on in a round of local work 1."""
     shares: np.ndarray
-    """What each site's update counts, before it is normalised over those that arrive: its samples n_i (Eq. 1), or 1."""
+    """Weight of each site's update before it is normalised over those that arrive: its samples n_i (Eq. 1), or 1."""
     seed: int
     forecast: Forecast | None = None
-    """Of the sites' power over the coming round; None: it stays as the profiler sees it."""
+    """Forecast of the sites' power over the coming round; None: power stays as the profiler sees it."""
 
     def begin(self, state: State) -> Draft:
-        """The round after `state`. InputError where a component gives what it must not."""
+        """The round after `state`. InputError where a component returns an invalid value."""
         view = self.view(state)
         return self.draft(state, view, self.decide(view, state.history))
 
@@ -103,7 +116,8 @@ class Simulation:
         )
 
     def work_s(self, history: History) -> np.ndarray:
-        """c_i: seconds of one round of local work 1 at full power, [N]; measured ones as far as known."""
+        """c_i: seconds of one round of local work 1 at full power, [N]; by the speed of the last round where compute is
+        measured."""
         seconds_per_sample = self.world.timing.seconds_per_sample
         if self.world.timing.compute == "measured" and history.last is not None:
             cohort = history.last.cohort
@@ -115,12 +129,13 @@ class Simulation:
         round = len(history) + 1
         decision = self.policy.select(view, history, stream(self.seed, "policy", round))
         place = place_of("policy", self.policy)
-        known = instance(decision, Decision, place, "its decision").checked(len(self.world), place, round)
-        visits = known.local_work * self.num_visits[known.cohort].max()
-        if known.local_work > 1 and visits > MOST_VISITS:
-            problem = f"asks for {known.local_work} times the local work in round {round}: {visits:,} samples at a site"
+        decision = instance(decision, Decision, place, "its decision").checked(len(self.world), place, round)
+        visits = decision.local_work * self.num_visits[decision.cohort].max()
+        if decision.local_work > 1 and visits > MOST_VISITS:
+            asked = f"asks for {decision.local_work} times the local work in round {round}"
+            problem = f"{asked}: {visits:,} samples at a site"
             raise InputError(place, problem, f"the most is {MOST_VISITS:,}: lower it, or train.local_epochs")
-        return known
+        return decision
 
     def draft(self, state: State, view: SiteView, decision: Decision) -> Draft:
         """The round after `state` with this cohort."""
@@ -156,31 +171,23 @@ class Simulation:
         return f"{NOBODY_LEFT}: {', '.join(map(str, accounts.site_budgets))}"
 
     def row(self, draft: Draft, outcome: Outcome) -> RoundRow:
-        """What is recorded of the round."""
-        before, world, cohort = draft.before, draft.world, draft.cohort
-        timing = _timing(draft, outcome)
-        status = np.where(outcome.diverged, Status.DIVERGED, timing.status)
-        arrived = status == Status.ARRIVED
-        visits = np.where(timing.status == Status.ARRIVED, draft.local_work * self.num_visits[cohort], 0)
-        told = {
-            column: np.where(arrived, getattr(outcome, name), math.nan)
-            for name, column in SITE_REPORTS.items()
-        }
-        weights = self.weights(cohort, arrived)[arrived]
-        found = estimate(told["update_norm"][arrived], weights, outcome.mean_update_norm, len(world))
+        """The round as it is recorded: what was decided, how long it took, what it cost and what training gave."""
+        before, timing, wall = draft.before, _timing(draft, outcome), outcome.wall
+        cohort = self._cohort_round(draft, timing, outcome)
+        arrived, visits = cohort.status == Status.ARRIVED, cohort.num_samples
+        weights = self.weights(cohort.site, arrived)[arrived]
+        noise = estimate(cohort.update_norm[arrived], weights, outcome.mean_update_norm, len(draft.world))
         accuracy = outcome.eval_correct / outcome.eval_seen if outcome.eval_seen else math.nan
         clock_s = before.clock_s + timing.makespan_s
-        power_fraction = world.power_fraction(before.clock_s)
-        bill = world.bill(before.clock_s, cohort, timing)
         return RoundRow(
             round=draft.round,
             clock_start_s=before.clock_s,
             clock_s=clock_s,
             makespan_s=timing.makespan_s,
-            num_sites=len(cohort),
+            num_sites=len(cohort.site),
             num_arrived=int(arrived.sum()),
             voted_num_sites=draft.candidates.vote if draft.candidates else 0,
-            straggler=int(cohort[timing.straggler]),
+            straggler=int(cohort.site[timing.straggler]),
             straggler_compute_s=float(timing.compute_s[timing.straggler]),
             straggler_comm_s=float(timing.comm_s[timing.straggler]),
             num_samples=int(visits.sum()),
@@ -189,38 +196,49 @@ class Simulation:
             eval_seen=outcome.eval_seen,
             eval_loss=outcome.eval_loss,
             eval_perplexity=_perplexity(outcome.eval_loss),
-            train_loss=_weighted_mean(told["train_loss"][arrived], visits[arrived]),
+            train_loss=_weighted_mean(cohort.train_loss[arrived], visits[arrived]),
             efficiency=_efficiency(before.history, accuracy, clock_s),
             update_norm=outcome.update_norm,
             local_work=draft.local_work,
             mean_update_norm=outcome.mean_update_norm,
             forecast_error=_forecast_error(draft, timing),
-            update_signal=found.update_signal,
-            update_noise=found.update_noise,
-            noise_ratio=noise_ratio([*before.history.estimates(), found.per_work(draft.local_work)]),
-            **vars(outcome.wall),
-            energy_j=float(bill.energy_j.sum()),
-            **{name: float(values.sum()) for name, values in vars(bill).items()},
-            samples_per_wall_j=visits.sum() / outcome.wall.wall_j if outcome.wall.wall_j > 0 else math.nan,
-            cohort=CohortRound(
-                site=cohort,
-                num_samples=visits,
-                power_fraction=power_fraction[cohort],
-                throughput_fraction=world.throughput_of(power_fraction)[cohort],
-                seen_power_fraction=draft.view.power_fraction[cohort],
-                compute_s=timing.compute_s,
-                comm_s=timing.comm_s,
-                train_wall_s=outcome.train_wall_s,
-                status=status,
-                **vars(bill),
-                **told,
-            ),
+            update_signal=noise.update_signal,
+            update_noise=noise.update_noise,
+            noise_ratio=noise_ratio([*before.history.estimates(), noise.per_work(draft.local_work)]),
+            **vars(wall),
+            energy_j=float(cohort.energy_j.sum()),
+            **{name: float(getattr(cohort, name).sum()) for name in SPENT},
+            samples_per_wall_j=visits.sum() / wall.wall_j if wall.wall_j > 0 else math.nan,
+            cohort=cohort,
             candidates=draft.candidates,
+        )
+
+    def _cohort_round(self, draft: Draft, timing: RoundTiming, outcome: Outcome) -> CohortRound:
+        """The part of the row with an entry for each site of the cohort."""
+        world, cohort, start_s = draft.world, draft.cohort, draft.before.clock_s
+        status = np.where(outcome.diverged, Status.DIVERGED, timing.status)
+        trained, arrived = timing.status == Status.ARRIVED, status == Status.ARRIVED
+        power_fraction = world.power_fraction(start_s)
+        return CohortRound(
+            site=cohort,
+            num_samples=np.where(trained, draft.local_work * self.num_visits[cohort], 0),
+            power_fraction=power_fraction[cohort],
+            throughput_fraction=world.throughput_of(power_fraction)[cohort],
+            seen_power_fraction=draft.view.power_fraction[cohort],
+            compute_s=timing.compute_s,
+            comm_s=timing.comm_s,
+            train_wall_s=outcome.train_wall_s,
+            status=status,
+            **world.bill(start_s, cohort, timing),
+            **{
+                column: np.where(arrived, getattr(outcome, name), math.nan)
+                for name, column in SITE_REPORTS.items()
+            },
         )
 
 
 def _timing(draft: Draft, outcome: Outcome) -> RoundTiming:
-    """The draft's, unless the work was to be measured: then it is known only now."""
+    """The draft's timing, or where compute is measured, that of the measured work."""
     if draft.world.timing.compute != "measured":
         return draft.timing
     work_s = draft.work_s.copy()

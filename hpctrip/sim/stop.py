@@ -1,4 +1,4 @@
-"""When a run is over."""
+"""Stop rules: when a run is over."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from pydantic import BeforeValidator, Field
 
 from hpctrip.base.component import Component
 from hpctrip.base.units import Grams, Joules, Seconds
-from hpctrip.sim.accounts import Accounts
-from hpctrip.sim.budgets import MONEY, Budget, budgets, check_budgets
+from hpctrip.sim.energy import MONEY, Accounts, Budget, budgets, check_budgets
+from hpctrip.sim.grid import SignalModel
 from hpctrip.sim.rounds import History
-from hpctrip.sim.signals import SignalModel
 
 
 def _none(value: Any) -> Any:
@@ -20,7 +19,7 @@ def _none(value: Any) -> Any:
 
 
 class Stop(Component):
-    """Which rule ends the run; the first to fire is recorded."""
+    """Rules that end the run; the first to fire is recorded."""
 
     target_accuracy: Annotated[float | None, BeforeValidator(_none)] = Field(0.45, gt=0, le=1)
     """Stop at this held-out accuracy: its time is the time-to-accuracy. "none": no target."""
@@ -40,11 +39,11 @@ class Stop(Component):
 
     @property
     def budgets(self) -> list[Budget]:
-        """Of the whole run."""
+        """The budgets of the whole run."""
         return budgets("stop", "max_", self.max_energy, self.max_carbon, self.max_cost)
 
     def check(self, accounts: Accounts, carbon: SignalModel, price: SignalModel) -> None:
-        """InputError where a budget is in another currency, or counts what is not known."""
+        """InputError where a budget is in another currency, or needs a grid signal that is not set."""
         check_budgets(self.budgets, accounts.currency, {"carbon": carbon, "price": price})
 
     def reason(self, history: History) -> str:

@@ -1,11 +1,13 @@
 """The virtual clock: the only place that adds simulated seconds (paper Eqs. 4, 7; Sec. 5.1).
 
-Shapes: N sites, k sites in the cohort.
+`Timing` charges a round that happened, from the true power over time; a power change within a round is integrated
+exactly (`elapsed_s`). `return_s`, `prefix_round_s` and `prefix_spending` estimate a round before it happens, from the
+aggregator's view, in which power stays as it is. Shapes: N sites, k sites in the cohort.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
 from typing import Literal
@@ -15,12 +17,15 @@ from pydantic import Field
 
 from hpctrip.base.component import Component
 from hpctrip.base.errors import InputError
-from hpctrip.base.units import Seconds
+from hpctrip.base.series import never, spans
+from hpctrip.base.units import J_PER_KWH, Seconds
 from hpctrip.sim.rounds import Status
+from hpctrip.sim.view import SiteView
 
 LONGEST_ROUND_S = 10 * 365 * 86400.0
 """Ten simulated years: a round that takes longer has no power or a wrong unit. Below, the clock's steps stay exact."""
-MOST_STEPS = 100_000  # a year of five-minute steps, some seconds of looking; finer steps end sooner
+MOST_STEPS = 100_000
+"""Changes of power within one round: a year of five-minute steps, which take some seconds to add up."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +38,7 @@ class RoundTiming:
     straggler: int
     """Position in the cohort of the site that finished last."""
     status: np.ndarray
-    """What became of each site's update: a `hpctrip.sim.rounds.Status`."""
+    """What became of each site's update: a `Status`."""
 
 
 class Timing(Component):
@@ -54,20 +59,18 @@ class Timing(Component):
     def elapsed_compute_s(
         self,
         throughput: Callable[[float], np.ndarray],
-        step_s: float,
+        next_change_s: Callable[[float], float],
         start_s: float,
         work_s: np.ndarray,
         total_work_s: float,
-        next_change_s: Callable[[float], float] | None = None,
         deadline_s: float = np.inf,
     ) -> np.ndarray:
         """Seconds [k] that the cohort computes in the round that starts at `start_s`; inf where that takes longer than
         `deadline_s`.
 
-        `throughput(t)` is the cohort's throughput fraction [k], constant within steps of `step_s`; `work_s` is c_i [k];
-        `total_work_s` is W, the sum of c_i over all N sites. `next_change_s(t)` is the next time at which power changes
-        besides the steps. Raises InputError where nobody sets a deadline and a site has no power for ten simulated
-        years.
+        `throughput(t)` is the cohort's throughput fraction [k], `next_change_s(t)` the next time at which it may
+        change; `work_s` is c_i [k]; `total_work_s` is W, the sum of c_i over all N sites. Raises InputError where there
+        is no deadline and a site has no power for ten simulated years.
         """
         if self.clock == "mean-power":
             rate, work = lambda t: throughput(t).mean(keepdims=True), work_s.mean(keepdims=True)
@@ -76,10 +79,8 @@ class Timing(Component):
         else:
             rate, work = throughput, work_s
         if self.power == "frozen":
-            step_s, next_change_s = np.inf, None
-        return np.broadcast_to(
-            elapsed_s(rate, step_s, start_s, work, next_change_s, deadline_s), work_s.shape
-        )
+            next_change_s = never
+        return np.broadcast_to(elapsed_s(rate, next_change_s, start_s, work, deadline_s), work_s.shape)
 
     def makespan_s(
         self, compute_s: np.ndarray, comm_s: np.ndarray, status: np.ndarray, deadline_s: float = np.inf
@@ -95,39 +96,22 @@ class Timing(Component):
         return float(min(length_s, deadline_s))
 
 
-def spans(
-    start_s: float, step_s: float, next_change_s: Callable[[float], float] | None = None
-) -> Iterator[tuple[float, float, float]]:
-    """The time from `start_s` on, cut where power changes: (beginning, end, when to ask for the power), without end.
-
-    Power is constant within each step [j * step_s, (j + 1) * step_s), `step_s` may be inf, and between the times that
-    `next_change_s(t)`, the first change after t, names besides.
-    """
-    step, now_s = (0, start_s) if np.isinf(step_s) else (int(start_s // step_s), start_s)
-    while True:
-        # `now_s` lies on an edge after the first turn; asking at the middle is safe from its rounding
-        step_end_s = np.inf if np.isinf(step_s) else (step + 1) * step_s
-        end_s = min(step_end_s, next_change_s(now_s)) if next_change_s else step_end_s
-        yield now_s, end_s, now_s if np.isinf(end_s) else (now_s + end_s) / 2
-        step, now_s = step + int(end_s == step_end_s), end_s
-
-
 def elapsed_s(
     rate: Callable[[float], np.ndarray],
-    step_s: float,
+    next_change_s: Callable[[float], float],
     start_s: float,
     work_s: np.ndarray,
-    next_change_s: Callable[[float], float] | None = None,
     horizon_s: float = np.inf,
 ) -> np.ndarray:
-    """Seconds [m] after which the integral of rate_i(t) dt from `start_s` reaches work_i; inf where that is beyond
+    """Seconds [m] after which the integral of rate_i(t) dt from `start_s` reaches work_i [m]; inf where that is beyond
     `horizon_s`.
 
-    `rate(t)` is constant within each of the `spans`.
+    `rate(t)`, [m], is constant between the times that `next_change_s(t)` gives, so each part of the round is its length
+    times the rate within it: a change of power within the round counts from the moment at which it happens.
     """
     left = np.array(work_s, dtype=np.float64)
     elapsed = np.zeros_like(left)
-    for now_s, end_s, asked_s in islice(spans(start_s, step_s, next_change_s), MOST_STEPS):
+    for now_s, end_s, asked_s in islice(spans(start_s, next_change_s), MOST_STEPS):
         power = rate(asked_s)
         span_s = end_s - now_s
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -152,3 +136,70 @@ def elapsed_s(
         f"{int((~done).sum())} site(s) of the cohort have no power for the rest of the simulation",
         "raise the power fractions, let throughput.kind use less power per GPU, or set faults.deadline_s",
     )
+
+
+def prefix_round_s(sites: SiteView, order: np.ndarray, clock: str) -> np.ndarray:
+    """T(k) for every prefix of `order` [n]: seconds that a round of its first k sites takes, [n]; inf without power.
+
+    `clock` is a reading of Eq. 7 (`timing.clock`). "mean-power" is Algorithm 1's own estimate, c / mean P + max L
+    (Sec. 3.3), where c is the mean work of these k sites and P what their power is worth. Power is taken to stay as it
+    is seen. No transfer ends before all k have passed the aggregator's link, where the view knows of one.
+    """
+    k = np.arange(1, len(order) + 1)
+    throughput, work_s, alone_s = (a[order] for a in (sites.throughput_fraction, sites.work_s, sites.comm_s))
+    comm_s = np.maximum(np.maximum.accumulate(alone_s), k * sites.link_s)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        if clock == "mean-power":
+            return prefix_mean(work_s) / (np.cumsum(throughput) / k) + comm_s
+        if clock == "aggregate-throughput":
+            return sites.work_s.sum() / np.cumsum(throughput) + comm_s
+        compute_s = np.where(work_s > 0, work_s / throughput, 0.0)
+    if clock == "max-plus-max":
+        return np.maximum.accumulate(compute_s) + comm_s
+    together_s = np.maximum.accumulate(compute_s) + k * sites.link_s
+    return np.maximum(np.maximum.accumulate(compute_s + alone_s), together_s)
+
+
+def prefix_mean(values: np.ndarray) -> np.ndarray:
+    """The mean of the first k of `values` [n], for every k, [n]; exact where all are equal."""
+    return values[0] + np.cumsum(values - values[0]) / np.arange(1, len(values) + 1)
+
+
+def return_s(sites: SiteView) -> np.ndarray:
+    """Return time of each site if it were asked alone, c_i / P_i + L_i in seconds [N]; inf where it has no power or
+    would miss the round's deadline. With the aggregate-throughput clock all sites share one work, and it is L_i."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        if sites.clock == "aggregate-throughput":
+            back_s = np.where(sites.throughput_fraction > 0, sites.comm_s, np.inf)
+        else:
+            back_s = np.where(sites.work_s > 0, sites.work_s / sites.throughput_fraction, 0.0) + sites.comm_s
+    return np.where(back_s <= sites.deadline_s, back_s, np.inf)
+
+
+def prefix_spending(sites: SiteView, order: np.ndarray) -> dict[str, np.ndarray]:
+    """Joules, grams and money of a round of every prefix of `order` [n], as far as they are known: {"energy_j": [n],
+    "carbon_g": [n], "cost": [n]}. Sites compute, then wait until the clock's round is over, or where they are released,
+    until their update is sent; powers stay as they are seen."""
+    work_s, throughput = sites.work_s[order], sites.throughput_fraction[order]
+    busy_w, waiting_w = (np.broadcast_to(w, len(sites))[order] for w in (sites.busy_w, sites.waiting_w))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        compute_s = np.where((work_s > 0) & (throughput > 0), work_s / throughput, 0.0)
+    if sites.released:
+        own_j = busy_w * compute_s + waiting_w * sites.comm_s[order] + sites.comm_energy_j
+    else:
+        own_j = (busy_w - waiting_w) * compute_s + sites.comm_energy_j
+    round_s = prefix_round_s(sites, order, sites.clock)
+
+    def spent(per_joule: np.ndarray | float) -> np.ndarray:
+        own = np.cumsum(own_j * per_joule)
+        if sites.released:
+            return own
+        waiting = np.cumsum(waiting_w * per_joule)
+        with np.errstate(invalid="ignore"):
+            endless = (round_s == np.inf) & (waiting == 0)  # inf * 0
+            return np.where(endless, np.inf, own + round_s * waiting)
+
+    grams, money = (
+        np.broadcast_to(v, len(sites))[order] / J_PER_KWH for v in (sites.g_per_kwh, sites.cost_per_kwh)
+    )
+    return {"energy_j": spent(1.0), "carbon_g": spent(grams), "cost": spent(money)}

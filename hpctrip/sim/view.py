@@ -1,4 +1,4 @@
-"""What the aggregator believes of every site: all that a policy may look at."""
+"""The aggregator's view of the sites: all that a policy may look at."""
 
 from __future__ import annotations
 

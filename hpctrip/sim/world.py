@@ -9,13 +9,15 @@ import numpy as np
 
 from hpctrip.base.door import numbers, place_of
 from hpctrip.base.errors import InputError
-from hpctrip.sim.accounts import ENERGY_ONLY, Bill, Billing, Meter
+from hpctrip.base.series import mean, never
+from hpctrip.sim.energy import DEFAULT_ACCOUNTS, Accounts, Meter
 from hpctrip.sim.faults import NO_FAULTS, Faults, FaultSchedule
+from hpctrip.sim.grid.signals import NO_SIGNAL, SignalModel
+from hpctrip.sim.hardware import Throughput
 from hpctrip.sim.network import Network
-from hpctrip.sim.power import PowerModel, PowerSupply, mean_fraction
+from hpctrip.sim.power import PowerModel, PowerSupply
 from hpctrip.sim.rounds import History, Status
-from hpctrip.sim.sites import SiteLaw
-from hpctrip.sim.throughput import Throughput
+from hpctrip.sim.sites import SitePlacement
 from hpctrip.sim.timing import LONGEST_ROUND_S, RoundTiming, Timing
 
 
@@ -43,7 +45,7 @@ class World:
     @classmethod
     def build(
         cls,
-        sites: SiteLaw,
+        sites: SitePlacement,
         network: Network,
         power: PowerModel,
         throughput: Throughput,
@@ -52,30 +54,25 @@ class World:
         seed: int,
         faults: Faults = NO_FAULTS,
         sent_fraction: float = 1.0,
-        billing: Billing = ENERGY_ONLY,
+        accounts: Accounts = DEFAULT_ACCOUNTS,
+        carbon: SignalModel = NO_SIGNAL,
+        price: SignalModel = NO_SIGNAL,
     ) -> World:
         """The world of one seed. `payload_bytes` is M where the network says "auto"; `sent_fraction` is the share of M
-        that compression leaves for the way up. InputError where a component of it gives what it must not."""
+        that compression leaves for the way up. InputError where a component returns an invalid value."""
         distance_m = sites.checked_distances_m(seed)
         shape, largest = distance_m.shape, np.finfo(float).max
-        bandwidth_bps = numbers(
-            network.bandwidth_bps(distance_m),
-            shape,
-            0.0,
-            np.inf,
-            place_of("network", network),
-            "the bandwidths",
-        )
+        place, bandwidth_bps = place_of("network", network), network.bandwidth_bps(distance_m)
+        bandwidth_bps = numbers(bandwidth_bps, shape, 0.0, np.inf, place, "the bandwidths")
         model_bytes = float(payload_bytes if network.update_bytes == "auto" else network.update_bytes)
         update_bytes = model_bytes * sent_fraction
+        sent_bytes = update_bytes + (model_bytes if network.round_trip else 0.0)
         supply = power.checked_supply(len(distance_m), seed)
         comm_s = network.comm_s(distance_m, bandwidth_bps, update_bytes, model_bytes)
         world = cls(
             distance_m,
             bandwidth_bps,
-            numbers(
-                comm_s, shape, 0.0, largest, place_of("network", network), "the communication delays in s"
-            ),
+            numbers(comm_s, shape, 0.0, largest, place, "the communication delays in s"),
             network.link_s(update_bytes, model_bytes),
             update_bytes,
             model_bytes,
@@ -84,11 +81,9 @@ class World:
             throughput,
             timing,
             faults.schedule(len(distance_m), seed),
-            billing.meter(
-                sites, len(distance_m), seed, update_bytes + (model_bytes if network.round_trip else 0.0)
-            ),
+            accounts.meter(carbon, price, sites, len(distance_m), seed, sent_bytes),
         )
-        # so that a model that is of no use shows before ranks wait for a round
+        # so that an invalid model is reported before ranks wait for a round
         world.throughput_fraction(0.0)
         throughput.checked_draw_w(world.power_fraction(0.0))
         return world
@@ -104,41 +99,45 @@ class World:
     def power_fraction(self, clock_s: float) -> np.ndarray:
         """P_i(t), [N]; 0 where a site is out."""
         place, what = place_of("power", self.power), f"the power fractions at {clock_s:g} s"
-        power = numbers(self.supply.fraction(clock_s), (len(self),), 0.0, 1.0, place, what)
+        power = numbers(self.supply.at(clock_s), (len(self),), 0.0, 1.0, place, what)
         return np.where(self.faults.down(clock_s), 0.0, power)
 
     def mean_power_fraction(self, start_s: float, end_s: float) -> np.ndarray:
-        """The mean of P_i(t) between two times, [N]; that at `start_s` where they are one."""
-        return mean_fraction(self.power_fraction, self.supply.step_s, start_s, end_s)
+        """The mean of P_i(t) between two times, [N]; that at `start_s` where they are one. Outages count as they are
+        in the middle of each step of the supply."""
+        return mean(self.power_fraction, self.supply.next_change_s, start_s, end_s)
+
+    def next_change_s(self, clock_s: float, sites: np.ndarray) -> float:
+        """The first time after `clock_s` at which the power of one of these sites may change; inf: never."""
+        return min(self.supply.next_change_s(clock_s), self.faults.outages.next_change_s(clock_s, sites))
 
     def throughput_of(self, power_fraction: np.ndarray) -> np.ndarray:
-        """What the power of each site is worth, [N]: share of its throughput at full power; 0 without power."""
+        """Throughput fraction of each site at this power, [N], relative to full power; 0 without power."""
         place, what = place_of("throughput", self.throughput), "the throughput fractions"
-        worth = numbers(self.throughput.fraction(power_fraction), (len(self),), 0.0, 1.0, place, what)
-        return np.where(power_fraction > 0, worth, 0.0)
+        fraction = numbers(self.throughput.fraction(power_fraction), (len(self),), 0.0, 1.0, place, what)
+        return np.where(power_fraction > 0, fraction, 0.0)
 
     def throughput_fraction(self, clock_s: float) -> np.ndarray:
-        """What the sites' power is worth at that time, [N]."""
+        """Throughput fraction of each site at that time, [N]."""
         return self.throughput_of(self.power_fraction(clock_s))
 
-    def bill(self, start_s: float, cohort: np.ndarray, timing: RoundTiming) -> Bill:
-        """What a round from `start_s` with such a timing costs the sites of the cohort [k]: their power over time, the
-        same as the clock's, integrated."""
-        frozen, outages = self.timing.power == "frozen", self.faults.outages
+    def bill(self, start_s: float, cohort: np.ndarray, timing: RoundTiming) -> dict[str, np.ndarray]:
+        """Energy, carbon and money of a round from `start_s` at the sites of the cohort [k]: the integral of the power
+        that they draw, which changes at the same times as for the clock. {column of the results: [k]}."""
+        frozen = self.timing.power == "frozen"
 
         def draw_w(clock_s: float) -> tuple[np.ndarray, np.ndarray]:
             power_fraction = self.power_fraction(start_s if frozen else clock_s)[cohort]
             return self.throughput.checked_draw_w(power_fraction)
 
-        step_s = np.inf if frozen else self.supply.step_s
-        change_s = None if frozen else lambda t: outages.next_change_s(t, cohort)
-        return self.meter.bill(draw_w, step_s, change_s, start_s, cohort, timing)
+        next_change_s = never if frozen else lambda t: self.next_change_s(t, cohort)
+        return self.meter.bill(draw_w, next_change_s, start_s, cohort, timing)
 
     def round_timing(self, round: int, start_s: float, cohort: np.ndarray, work_s: np.ndarray) -> RoundTiming:
         """Simulated timing of round number `round` with `cohort` [k]; `work_s` is c_i of all sites [N].
 
-        Who is out at the start is not asked, and who is not back by the deadline is late. Where anybody who was asked
-        is missing then, or nobody could be asked, the round lasts until the deadline.
+        Sites that are out at the start are not asked, those that are not back by the deadline are late. Where a site
+        that was asked is missing then, or no site could be asked, the round lasts until the deadline.
         """
         k, deadline_s = len(cohort), self.faults.deadline_s
         asked = np.flatnonzero(~self.faults.down(start_s)[cohort])
@@ -151,11 +150,10 @@ class World:
         comm_s[asked] = np.maximum(self.comm_s[sites], len(sites) * self.link_s) + extra_s[sites]
         compute_s[asked] = self.timing.elapsed_compute_s(
             lambda t: self.throughput_fraction(t)[sites],
-            self.supply.step_s,
+            lambda t: self.next_change_s(t, sites),
             start_s,
             work_s[sites],
             float(work_s.sum()),
-            lambda t: self.faults.outages.next_change_s(t, sites),
             deadline_s,
         )
         finish_s = compute_s[asked] + comm_s[asked]

@@ -30,7 +30,7 @@ from hpctrip.base.inputs import Tables
 from hpctrip.base.output import append_to, replace_file
 from hpctrip.base.plugins import Extensions
 from hpctrip.record.lock import HeldError, is_held
-from hpctrip.sim.state import State
+from hpctrip.sim.step import State
 from hpctrip.study.status import RunStatus
 
 

@@ -17,7 +17,7 @@ from hpctrip.learn.engines.base import SiteUpdate
 from hpctrip.learn.task import Dataset, Task
 from hpctrip.ranks.serial import SerialRanks
 from hpctrip.record.verify import verify
-from hpctrip.sim.state import State
+from hpctrip.sim.step import State
 
 
 def built(task=None, *lines, paths=()):

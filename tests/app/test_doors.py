@@ -7,8 +7,8 @@ import pytest
 from hpctrip.record.reader import open_run
 
 SIGNAL = """
-from hpctrip.base.signal import Signal
-from hpctrip.sim.signals import SIGNALS, GridSignal, SignalModel
+from hpctrip.base.series import Signal
+from hpctrip.sim.grid import SIGNALS, GridSignal, SignalModel
 
 def series(*values):
     return Signal(np.arange(len(values)) * 3600.0, np.array(values), len(values) * 3600.0)
@@ -23,22 +23,22 @@ class Mine(SignalModel):
 
 PLUGINS = {
     "sites": """
-from hpctrip.sim.sites import SITES, SiteLaw
+from hpctrip.sim.sites import SITES, SitePlacement
 
 @SITES.add
-class Mine(SiteLaw):
+class Mine(SitePlacement):
     kind = "mine"
 
     def distances_m(self, seed):
         return {distances_m}
 """,
     "power": """
-from hpctrip.sim.power import POWER_MODELS, PowerModel
+from hpctrip.sim.power import POWER_MODELS, PowerModel, PowerSupply
 
-class Supply:
+class Supply(PowerSupply):
     synthetic, step_s = True, {step_s}
 
-    def fraction(self, clock_s):
+    def at(self, clock_s):
         return {fraction}
 
     def describe(self):
@@ -52,7 +52,7 @@ class Mine(PowerModel):
         return {supply}
 """,
     "throughput": """
-from hpctrip.sim.throughput import THROUGHPUT_MODELS, Throughput
+from hpctrip.sim.hardware import THROUGHPUT_MODELS, Throughput
 
 @THROUGHPUT_MODELS.add
 class Mine(Throughput):
@@ -203,7 +203,7 @@ CASES = {
     "steps of no length": ("power", {"step_s": "0.0"}, ["gave step_s = 0; it must be above 0"]),
     "steps of negative length": ("power", {"step_s": "-300.0"}, ["gave step_s = -300"]),
     "steps of unknown length": ("power", {"step_s": "None"}, ["gave step_s = nan"]),
-    "no supply": ("power", {"supply": "None"}, ["gave a NoneType without step_s and synthetic and fraction"]),
+    "no supply": ("power", {"supply": "None"}, ["gave a NoneType as its supply"]),
     "a description of too few sites": (
         "power",
         {"describe": "{'zone': np.arange(3)}"},

@@ -11,7 +11,7 @@ from hpctrip.app.leader import Leader
 from hpctrip.app.storing import NoStore
 from hpctrip.base.errors import DivergedError, HpctripError, InputError
 from hpctrip.ranks.placement import cut
-from hpctrip.sim.state import State
+from hpctrip.sim.step import State
 
 
 @pytest.mark.parametrize(

@@ -16,10 +16,10 @@ from hpctrip.learn.aggregate import SERVERS
 from hpctrip.learn.compression import COMPRESSIONS
 from hpctrip.learn.partitions import PARTITIONS
 from hpctrip.record.verify import verify
+from hpctrip.sim.hardware import THROUGHPUT_MODELS
 from hpctrip.sim.policies import POLICIES
 from hpctrip.sim.power import POWER_MODELS
 from hpctrip.sim.sites import SITES
-from hpctrip.sim.throughput import THROUGHPUT_MODELS
 
 GOLDEN = Path(__file__).with_name("golden") / "tiny_powertrip.txt"
 TRACES = Path(__file__).parents[2] / "traces" / "synthetic"

@@ -21,7 +21,7 @@ from hpctrip.app.signals import Interrupt, Interruption
 from hpctrip.app.storing import NoStore
 from hpctrip.ranks.memory import map_large_blocks
 from hpctrip.ranks.open import open_ranks
-from hpctrip.sim.state import State
+from hpctrip.sim.step import State
 
 num_sites, engine, block, rounds = int(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 torch.set_num_threads(1)

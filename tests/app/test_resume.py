@@ -23,7 +23,7 @@ from hpctrip.record.diff import diff
 from hpctrip.record.reader import open_run
 from hpctrip.record.verify import verify
 from hpctrip.sim.rounds import History, RoundRow
-from hpctrip.sim.state import State
+from hpctrip.sim.step import State
 
 TINY = [
     "sites.num_sites=6",

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from hpctrip.base.errors import InputError
-from hpctrip.base.gpus import A100
 from hpctrip.cluster.profiles import Speeds
 from hpctrip.cluster.traces import TRACES
+from hpctrip.sim.hardware.gpu_power import A100
 
 WITH_MODELS = (
     "job_id,submission_time,num_iteration,model_name,deadline,batch_size,num_gpu,duration\n"

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from hpctrip.base.errors import InputError
-from hpctrip.base.gpus import A40, A100, GPUS
 from hpctrip.cluster.fit import fit
 from hpctrip.cluster.models import FITTED, Models
 from hpctrip.cluster.profiles import FixedBatch, Speeds
 from hpctrip.cluster.step_time import StepTime
 from hpctrip.cluster.tables import read_throughputs
+from hpctrip.sim.hardware.gpu_power import A40, A100, GPUS
 
 FORM = StepTime(0.02, 0.001, 0.05, 0.002, 0.01, 0.001, 2.0)
 

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from hpctrip.base.gpus import A100
 from hpctrip.cluster.frequencies import FREQUENCIES
 from hpctrip.cluster.machine import Machine
 from hpctrip.cluster.profiles import Speeds
 from hpctrip.cluster.schedulers import SCHEDULERS, ClusterView
 from hpctrip.cluster.schedulers.ladders import Ladder
 from hpctrip.cluster.schedulers.powerflow import Walk
+from hpctrip.sim.hardware.gpu_power import A100
 
 KINDS = [("vgg16", 256), ("bert", 64)]
 """The first scales well, the second hardly beyond four GPUs."""

@@ -23,10 +23,10 @@ from hypothesis import strategies as st
 from hpctrip.base.errors import InputError
 from hpctrip.base.units import MILE_M
 from hpctrip.sim.faults import Faults
-from hpctrip.sim.signals import SIGNALS
+from hpctrip.sim.grid import SIGNALS
+from hpctrip.sim.hardware.operating_points import read_curve
 from hpctrip.sim.sites import SITES, CsvSites
-from hpctrip.sim.throughput.curve import read_curve
-from hpctrip.sim.traces import read_trace_files
+from hpctrip.sim.traces.files import read_trace_files
 
 NUM_SITES = 6
 DECIMAL = re.compile(r" *[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)? *")

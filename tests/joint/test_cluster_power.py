@@ -65,10 +65,10 @@ def test_a_site_follows_a_cluster_from_its_own_time_and_starts_again(site):
     offset = supply.describe()["cluster_offset"]
     spare = np.array([0.0, 0.0, 1.0, 1.0])
     for clock_s in (0.0, 99.9, 100.0, 350.0, 1234.0):
-        assert supply.fraction(clock_s).tolist() == spare[(offset + int(clock_s // 100)) % 4].tolist()
+        assert supply.at(clock_s).tolist() == spare[(offset + int(clock_s // 100)) % 4].tolist()
     assert set(offset.tolist()) == {0, 1, 2, 3}
     together = ClusterPower(path=path, num_clusters=1, offsets=False).supply(50, 3)
-    assert set(together.fraction(150.0)) == {0.0}
+    assert set(together.at(150.0)) == {0.0}
 
 
 def test_clusters_of_made_up_jobs_are_not_alike_but_the_same_each_time(tmp_path):
@@ -76,8 +76,8 @@ def test_clusters_of_made_up_jobs_are_not_alike_but_the_same_each_time(tmp_path)
     path.write_text('[cluster]\nnum_nodes = 2\n[jobs]\nnum_jobs = 30\nspan_s = "3 h"\nlargest = 8\n')
     model = ClusterPower(path=str(path), num_clusters=3, offsets=False)
     first, again = model.supply(40, 0), model.supply(40, 0)
-    assert first.synthetic and len({*first.fraction(3600.0).tolist()}) == 3
-    assert first.fraction(3600.0).tolist() == again.fraction(3600.0).tolist()
+    assert first.synthetic and len({*first.at(3600.0).tolist()}) == 3
+    assert first.at(3600.0).tolist() == again.at(3600.0).tolist()
     assert first.describe()["cluster"].tolist() != model.supply(40, 1).describe()["cluster"].tolist()
 
 

@@ -5,18 +5,16 @@ import math
 import numpy as np
 import pytest
 
+from hpctrip.sim.hardware import THROUGHPUT_MODELS
 from hpctrip.sim.network import Network
 from hpctrip.sim.outcome import Outcome
 from hpctrip.sim.policies import POLICIES, Decision
-from hpctrip.sim.power import POWER_MODELS, PowerModel
-from hpctrip.sim.power.base import SteadySupply
+from hpctrip.sim.power import POWER_MODELS, PowerModel, SteadySupply
 from hpctrip.sim.profiler import Profiler
 from hpctrip.sim.rounds import Candidates
 from hpctrip.sim.sites import SITES
-from hpctrip.sim.state import State
-from hpctrip.sim.step import Simulation
+from hpctrip.sim.step import Simulation, State
 from hpctrip.sim.stop import Stop
-from hpctrip.sim.throughput import THROUGHPUT_MODELS
 from hpctrip.sim.timing import Timing
 from hpctrip.sim.view import SiteView
 from hpctrip.sim.world import World

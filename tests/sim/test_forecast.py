@@ -4,14 +4,13 @@ import numpy as np
 import pytest
 
 from hpctrip.base.errors import InputError
-from hpctrip.sim.forecast import FORECASTS, Past
-from hpctrip.sim.forecast.base import newest_apart
+from hpctrip.sim.forecast import FORECASTS, Observations, newest_apart
+from hpctrip.sim.hardware import THROUGHPUT_MODELS
 from hpctrip.sim.network import Network
 from hpctrip.sim.outcome import Outcome
 from hpctrip.sim.power import POWER_MODELS
 from hpctrip.sim.sites import SITES
-from hpctrip.sim.state import State
-from hpctrip.sim.throughput import THROUGHPUT_MODELS
+from hpctrip.sim.step import State
 from hpctrip.sim.timing import Timing
 from hpctrip.sim.world import World
 
@@ -32,7 +31,7 @@ def past(times_s):
         kept = times_s[newest_apart(times_s, span_s, apart_s)]
         return kept, wave(kept)
 
-    return Past(times_s[-1], wave(times_s[-1]), observed, mean)
+    return Observations(times_s[-1], wave(times_s[-1]), observed, mean)
 
 
 @pytest.mark.parametrize("kind", FORECASTS)

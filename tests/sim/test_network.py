@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from hpctrip.base.units import MILE_M
+from hpctrip.sim.hardware import THROUGHPUT_MODELS
 from hpctrip.sim.network import Network
 from hpctrip.sim.power import POWER_MODELS
 from hpctrip.sim.sites import SITES
-from hpctrip.sim.throughput import THROUGHPUT_MODELS
 from hpctrip.sim.timing import Timing
 from hpctrip.sim.world import World
 

@@ -10,22 +10,20 @@ from pydantic import ValidationError
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.rng import stream
-from hpctrip.sim.accounts import Accounts, Billing
+from hpctrip.sim.energy import Accounts
+from hpctrip.sim.grid import SIGNALS
+from hpctrip.sim.hardware import THROUGHPUT_MODELS
 from hpctrip.sim.network import Network
-from hpctrip.sim.objectives import OBJECTIVES
-from hpctrip.sim.objectives.base import own_spending
+from hpctrip.sim.objectives import OBJECTIVES, own_spending
 from hpctrip.sim.outcome import Outcome
 from hpctrip.sim.policies import POLICIES
 from hpctrip.sim.policies.powertrip import PowerTrip
 from hpctrip.sim.power import POWER_MODELS
-from hpctrip.sim.predict import prefix_spending
 from hpctrip.sim.rounds import Candidates, History
-from hpctrip.sim.signals import SIGNALS
 from hpctrip.sim.sites import SITES
-from hpctrip.sim.state import State
+from hpctrip.sim.step import State
 from hpctrip.sim.stop import Stop
-from hpctrip.sim.throughput import THROUGHPUT_MODELS
-from hpctrip.sim.timing import Timing
+from hpctrip.sim.timing import Timing, prefix_spending
 from hpctrip.sim.world import World
 
 KEYS = {"deadline": {"deadline_s": 3600.0}, "budget": {"energy": 1e9}}
@@ -248,7 +246,8 @@ def world(carbon=None, seed=0, waiting="idle"):
         Timing(),
         0.0,
         seed,
-        billing=Billing(Accounts(waiting=waiting), carbon or SIGNALS["none"](), SIGNALS["none"]()),
+        accounts=Accounts(waiting=waiting),
+        carbon=carbon or SIGNALS["none"](),
     )
 
 
@@ -315,7 +314,6 @@ def test_an_energy_objective_takes_less_energy(simulation):
 )
 def test_a_budget_ends_the_run_with_the_round_that_crosses_it(simulation, budget, reason):
     """Fully powered sites for 10 s: 122.2 Wh a site and round with the default hardware."""
-    signal = SIGNALS["constant"](per_kwh=300.0), SIGNALS["constant"](per_kwh=0.5)
     sites = World.build(
         SITES["uniform"](num_sites=4, min_distance_m=0.0, max_distance_m=0.0),
         Network(update_bytes=0.0),
@@ -324,7 +322,8 @@ def test_a_budget_ends_the_run_with_the_round_that_crosses_it(simulation, budget
         Timing(seconds_per_sample=0.1),
         0.0,
         0,
-        billing=Billing(Accounts(), *signal),
+        carbon=SIGNALS["constant"](per_kwh=300.0),
+        price=SIGNALS["constant"](per_kwh=0.5),
     )
     runs = simulation(sites, stop=Stop(target_accuracy=None, **budget))
     state = State()

@@ -5,10 +5,9 @@ import pytest
 
 from hpctrip.base.csv import read_table
 from hpctrip.base.errors import InputError
-from hpctrip.sim.throughput import THROUGHPUT_MODELS
-from hpctrip.sim.throughput.clocks import Clocks
-from hpctrip.sim.throughput.curve import Curve, shipped_curve
-from hpctrip.sim.throughput.gpus import Gpus
+from hpctrip.sim.hardware import THROUGHPUT_MODELS
+from hpctrip.sim.hardware.base import Gpus
+from hpctrip.sim.hardware.operating_points import Clocks, Curve, packaged_curve
 
 TABLES = Curve.model_fields["gpu"].annotation.__args__[0].__args__
 POWER = np.linspace(0, 1, 201)
@@ -75,7 +74,7 @@ def test_one_point_is_eq_6(tmp_path):
 @pytest.mark.parametrize("gpu", TABLES)
 def test_half_the_power_is_worth_what_the_measured_table_says(gpu):
     """By trying every number of GPUs at every point of the table, which `curve` does not do."""
-    table = read_table(f"hpctrip/sim/throughput/curves/{gpu}.csv", may_comment=True)
+    table = read_table(f"hpctrip/sim/hardware/curves/{gpu}.csv", may_comment=True)
     watts, rate = table.numbers("watts"), table.numbers("samples_per_second")
     site = Curve(gpu=gpu, num_gpus=20)
     available_w = 0.5 * 20 * watts[rate.argmax()]
@@ -92,7 +91,7 @@ def test_half_the_power_is_worth_what_the_measured_table_says(gpu):
 
 
 def test_the_model_of_an_a100_is_the_measured_table_to_a_few_percent():
-    table = read_table("hpctrip/sim/throughput/curves/A100.csv", may_comment=True)
+    table = read_table("hpctrip/sim/hardware/curves/A100.csv", may_comment=True)
     x = table.numbers("clock_mhz") / 1410
     model = Clocks().gpu
     assert model.full_power_w(x) == pytest.approx(table.numbers("watts"), rel=0.05)
@@ -123,9 +122,9 @@ def test_no_kind_draws_more_than_its_power_or_waits_at_more_than_it_computes_at(
 
 def test_every_table_that_comes_with_hpctrip_says_where_it_is_from():
     for gpu in TABLES:
-        with open(f"hpctrip/sim/throughput/curves/{gpu}.csv") as file:
+        with open(f"hpctrip/sim/hardware/curves/{gpu}.csv") as file:
             assert "ml-energy/zeus" in file.readline()
-        assert shipped_curve(gpu).rate.max() == 1
+        assert packaged_curve(gpu).rate.max() == 1
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from hpctrip.sim.hardware import THROUGHPUT_MODELS
 from hpctrip.sim.network import Network
 from hpctrip.sim.outcome import Outcome
 from hpctrip.sim.policies import POLICIES
@@ -10,8 +11,7 @@ from hpctrip.sim.policies.powertrip import PowerTrip
 from hpctrip.sim.policies.ranking import PowerToCost
 from hpctrip.sim.power import POWER_MODELS
 from hpctrip.sim.sites import SITES
-from hpctrip.sim.state import State
-from hpctrip.sim.throughput import THROUGHPUT_MODELS
+from hpctrip.sim.step import State
 from hpctrip.sim.timing import Timing
 from hpctrip.sim.world import World
 

@@ -2,28 +2,26 @@ import numpy as np
 import pytest
 
 from hpctrip.base.errors import InputError
-from hpctrip.sim.accounts import ENERGY_ONLY
+from hpctrip.sim.energy import Accounts
 from hpctrip.sim.faults import Faults
+from hpctrip.sim.grid.signals import NO_SIGNAL
+from hpctrip.sim.hardware import THROUGHPUT_MODELS
 from hpctrip.sim.network import Network
-from hpctrip.sim.power import POWER_MODELS
+from hpctrip.sim.power import POWER_MODELS, PowerSupply
 from hpctrip.sim.profiler import Profiler
 from hpctrip.sim.rounds import History
 from hpctrip.sim.sites import SITES
-from hpctrip.sim.throughput import THROUGHPUT_MODELS
 from hpctrip.sim.timing import Timing
 from hpctrip.sim.world import World
 
 
-class Ramp:
+class Ramp(PowerSupply):
     """Two sites whose power changes every 100 s: site 0 by the step's number, site 1 not at all."""
 
-    step_s, synthetic = 100.0, True
+    step_s = 100.0
 
-    def fraction(self, clock_s):
+    def at(self, clock_s):
         return np.array([min(1.0, 0.1 * (1 + clock_s // 100)), 0.5])
-
-    def describe(self):
-        return {}
 
 
 @pytest.fixture
@@ -42,7 +40,7 @@ def world():
         throughput=THROUGHPUT_MODELS["linear"](),
         timing=Timing(),
         faults=Faults().schedule(2, seed=0),
-        meter=ENERGY_ONLY.meter(SITES["uniform"](num_sites=2), 2, 0, 0.0),
+        meter=Accounts().meter(NO_SIGNAL, NO_SIGNAL, SITES["uniform"](num_sites=2), 2, 0, 0.0),
     )
 
 

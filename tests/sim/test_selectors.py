@@ -8,7 +8,7 @@ import pytest
 from hpctrip.base.rng import stream
 from hpctrip.sim.policies import POLICIES
 from hpctrip.sim.policies.base import Decision
-from hpctrip.sim.policies.experience import Experience
+from hpctrip.sim.policies.history_stats import LastSeen
 from hpctrip.sim.rounds import History
 
 RNG = np.random.default_rng
@@ -40,7 +40,7 @@ def select(kind, sites, past=None, seed=0, **fields):
 
 def test_experience_is_that_of_the_last_time_that_a_site_trained(told):
     past = told(({0: 9.0, 1: 8.0}, 1.0, 1.0), ({1: 5.0, 3: 4.0}, 1.0, 1.0), ({3: 2.0}, 1.0, 1.0))
-    known = Experience.of(past, 5)
+    known = LastSeen.of(past, 5)
     assert known.age.tolist() == [2, 1, 3, 0, 3]
     assert np.array_equal(known.loss, [9, 5, np.nan, 2, np.nan], equal_nan=True)
     assert known.seen.tolist() == [True, True, False, True, False]

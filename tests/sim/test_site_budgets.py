@@ -5,18 +5,18 @@ import pytest
 from pydantic import ValidationError
 
 from hpctrip.base.errors import InputError
-from hpctrip.sim.accounts import Accounts, Billing
+from hpctrip.sim.energy import Accounts
+from hpctrip.sim.grid import SIGNALS
+from hpctrip.sim.hardware import THROUGHPUT_MODELS
 from hpctrip.sim.network import Network
 from hpctrip.sim.outcome import Outcome
 from hpctrip.sim.policies import POLICIES
 from hpctrip.sim.power import POWER_MODELS
 from hpctrip.sim.profiler import Profiler
 from hpctrip.sim.rounds import Status
-from hpctrip.sim.signals import SIGNALS
 from hpctrip.sim.sites import SITES
-from hpctrip.sim.state import State
+from hpctrip.sim.step import State
 from hpctrip.sim.stop import Stop
-from hpctrip.sim.throughput import THROUGHPUT_MODELS
 from hpctrip.sim.timing import Timing
 from hpctrip.sim.world import World
 
@@ -34,9 +34,9 @@ def runs_of(simulation, policy, samples=(10, 20, 40, 80), profiler=None, **accou
         Timing(seconds_per_sample=1.0),
         0.0,
         0,
-        billing=Billing(
-            Accounts(waiting="released", **accounts), CONSTANT(per_kwh=3.6), CONSTANT(per_kwh=3.6)
-        ),
+        accounts=Accounts(waiting="released", **accounts),
+        carbon=CONSTANT(per_kwh=3.6),
+        price=CONSTANT(per_kwh=3.6),
     )
     return simulation(
         world,

@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 
 from hpctrip.base.errors import InputError
 from hpctrip.sim.faults import Faults
+from hpctrip.sim.hardware import THROUGHPUT_MODELS
 from hpctrip.sim.network import Network
 from hpctrip.sim.outcome import SITE_REPORTS, Outcome, Wall
 from hpctrip.sim.policies import POLICIES, Decision, Policy
 from hpctrip.sim.power import POWER_MODELS
 from hpctrip.sim.rounds import Candidates, CohortRound, History, RoundRow, Status
 from hpctrip.sim.sites import SITES
-from hpctrip.sim.state import State
+from hpctrip.sim.step import State
 from hpctrip.sim.stop import Stop
-from hpctrip.sim.throughput import THROUGHPUT_MODELS
 from hpctrip.sim.timing import Timing
 from hpctrip.sim.world import World
 

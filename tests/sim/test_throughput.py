@@ -6,10 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from hpctrip.sim.throughput import THROUGHPUT_MODELS
-from hpctrip.sim.throughput.capped import MEASURED_CURVES, Capped
-from hpctrip.sim.throughput.gpus import Gpus
-from hpctrip.sim.throughput.linear import Linear
+from hpctrip.sim.hardware import THROUGHPUT_MODELS
+from hpctrip.sim.hardware.base import MEASURED_CURVES, Capped, Gpus, Linear
 
 POWER = np.linspace(0, 1, 1001)
 

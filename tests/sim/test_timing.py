@@ -1,3 +1,6 @@
+"""The virtual clock: how long a round takes, and how long the aggregator expects it to take."""
+
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -7,10 +10,19 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from hpctrip.base.errors import InputError
-from hpctrip.sim.rounds import Status
-from hpctrip.sim.timing import Timing, elapsed_s
+from hpctrip.base.series import never, next_step_s
+from hpctrip.sim.hardware import THROUGHPUT_MODELS
+from hpctrip.sim.network import Network
+from hpctrip.sim.policies.powertrip import PowerTrip
+from hpctrip.sim.profiler import Profiler
+from hpctrip.sim.rounds import History, Status
+from hpctrip.sim.sites import SITES
+from hpctrip.sim.timing import Timing, elapsed_s, prefix_round_s
+from hpctrip.sim.world import World
 
 STEP_S = 300.0
+CHANGES = partial(next_step_s, step_s=STEP_S)
+"""Power may change every 300 s."""
 
 
 def stepped(*powers):
@@ -20,38 +32,38 @@ def stepped(*powers):
 
 
 def test_steady_power_stretches_the_work_by_its_inverse():
-    compute_s = elapsed_s(lambda t: np.array([1.0, 0.5, 0.1]), np.inf, 1234.5, np.array([10.0, 10.0, 10.0]))
+    compute_s = elapsed_s(lambda t: np.array([1.0, 0.5, 0.1]), never, 1234.5, np.array([10.0, 10.0, 10.0]))
     assert compute_s == pytest.approx([10, 20, 100])
 
 
 def test_work_is_integrated_over_power_that_changes_in_mid_round():
     """From t = 200: 100 s at 0.5 do 50, the next 300 s at 0.1 do 30, the last 20 take 20 s at 1.0."""
-    assert elapsed_s(stepped(0.5, 0.1, 1.0), STEP_S, 200.0, np.array([100.0])) == pytest.approx([420])
+    assert elapsed_s(stepped(0.5, 0.1, 1.0), CHANGES, 200.0, np.array([100.0])) == pytest.approx([420])
 
 
 def test_sites_finish_each_in_their_own_time():
     power = stepped([1.0, 0.5], [0.5, 1.0])
-    assert elapsed_s(power, STEP_S, 0.0, np.array([100.0, 300.0])) == pytest.approx([100, 450])
+    assert elapsed_s(power, CHANGES, 0.0, np.array([100.0, 300.0])) == pytest.approx([100, 450])
 
 
 def test_a_round_may_start_exactly_on_a_step_and_end_exactly_on_one():
-    assert elapsed_s(stepped(1.0, 0.5), STEP_S, 300.0, np.array([150.0])) == pytest.approx([300])
-    assert elapsed_s(stepped(1.0, 0.5), STEP_S, 0.0, np.array([300.0])) == pytest.approx([300])
+    assert elapsed_s(stepped(1.0, 0.5), CHANGES, 300.0, np.array([150.0])) == pytest.approx([300])
+    assert elapsed_s(stepped(1.0, 0.5), CHANGES, 0.0, np.array([300.0])) == pytest.approx([300])
 
 
 def test_a_site_without_power_waits_until_it_returns():
-    assert elapsed_s(stepped(0.0, 0.0, 1.0), STEP_S, 0.0, np.array([10.0])) == pytest.approx([610])
+    assert elapsed_s(stepped(0.0, 0.0, 1.0), CHANGES, 0.0, np.array([10.0])) == pytest.approx([610])
 
 
 def test_a_site_that_never_has_power_again_is_an_error_and_not_a_hang():
     with pytest.raises(InputError, match="no power"):
-        elapsed_s(lambda t: np.array([1.0, 0.0]), np.inf, 0.0, np.array([1.0, 1.0]))
+        elapsed_s(lambda t: np.array([1.0, 0.0]), never, 0.0, np.array([1.0, 1.0]))
     with pytest.raises(InputError, match="no power"):
-        elapsed_s(stepped(0.0), 86400.0, 0.0, np.array([1.0]))
+        elapsed_s(stepped(0.0), partial(next_step_s, step_s=86400.0), 0.0, np.array([1.0]))
 
 
 def test_no_work_takes_no_time_even_without_power():
-    assert elapsed_s(lambda t: np.zeros(1), np.inf, 0.0, np.zeros(1)) == [0.0]
+    assert elapsed_s(lambda t: np.zeros(1), never, 0.0, np.zeros(1)) == [0.0]
 
 
 @given(
@@ -61,7 +73,7 @@ def test_no_work_takes_no_time_even_without_power():
 )
 def test_the_integral_of_power_over_the_elapsed_time_is_the_work(table, start_s, work_s):
     power = stepped(*table)
-    compute_s = elapsed_s(power, STEP_S, start_s, work_s)
+    compute_s = elapsed_s(power, CHANGES, start_s, work_s)
     edges = np.arange(0, 60) * STEP_S + STEP_S
     for site, end_s in enumerate(start_s + compute_s):
         times = np.unique(np.concatenate([[start_s, end_s], edges[(edges > start_s) & (edges < end_s)]]))
@@ -69,9 +81,9 @@ def test_the_integral_of_power_over_the_elapsed_time_is_the_work(table, start_s,
         assert done == pytest.approx(work_s[site], rel=1e-9)
 
 
-def makespan_s(timing, throughput, step_s, start_s, work_s, total_work_s, comm_s):
+def makespan_s(timing, throughput, next_change_s, start_s, work_s, total_work_s, comm_s):
     """Of a round in which everyone arrives."""
-    compute_s = timing.elapsed_compute_s(throughput, step_s, start_s, work_s, total_work_s)
+    compute_s = timing.elapsed_compute_s(throughput, next_change_s, start_s, work_s, total_work_s)
     return timing.makespan_s(compute_s, comm_s, np.full(len(comm_s), Status.ARRIVED))
 
 
@@ -94,17 +106,15 @@ W_S = 40.0
     ],
 )
 def test_every_reading_of_the_clock(clock, expected_s):
-    assert makespan_s(Timing(clock=clock), throughput, np.inf, 0.0, C_S, W_S, L_S) == pytest.approx(
-        expected_s
-    )
+    assert makespan_s(Timing(clock=clock), throughput, never, 0.0, C_S, W_S, L_S) == pytest.approx(expected_s)
 
 
 def test_each_site_computes_at_its_own_pace():
-    assert Timing().elapsed_compute_s(throughput, np.inf, 0.0, C_S, W_S) == pytest.approx([10, 20])
+    assert Timing().elapsed_compute_s(throughput, never, 0.0, C_S, W_S) == pytest.approx([10, 20])
 
 
 def test_frozen_power_ignores_what_happens_inside_the_round():
-    args = (stepped(0.5, 0.1, 1.0), STEP_S, 200.0, np.array([100.0]), 100.0, np.array([1.0]))
+    args = (stepped(0.5, 0.1, 1.0), CHANGES, 200.0, np.array([100.0]), 100.0, np.array([1.0]))
     assert makespan_s(Timing(power="frozen"), *args) == pytest.approx(201)
     assert makespan_s(Timing(power="integrated"), *args) == pytest.approx(421)
 
@@ -112,7 +122,111 @@ def test_frozen_power_ignores_what_happens_inside_the_round():
 def test_more_sites_shorten_the_compute_part_under_the_aggregate_reading():
     shared = Timing(clock="aggregate-throughput")
     lengths_s = [
-        makespan_s(shared, lambda _, k=k: np.ones(k), np.inf, 0.0, np.full(k, 5.0), 100.0, np.zeros(k))
+        makespan_s(shared, lambda _, k=k: np.ones(k), never, 0.0, np.full(k, 5.0), 100.0, np.zeros(k))
         for k in (1, 2, 10)
     ]
     assert lengths_s == pytest.approx([100, 50, 10])
+
+
+CLOCKS = ("straggler", "max-plus-max", "mean-power", "aggregate-throughput")
+
+
+def world(power, clock, seed=0, **network):
+    """Sites with such power somewhere between 100 and 10,000 miles away."""
+    return World.build(
+        SITES["uniform"](num_sites=len(power.fractions)),
+        Network(**network),
+        power,
+        THROUGHPUT_MODELS["capped"](),
+        Timing(clock=clock),
+        0.0,
+        seed,
+    )
+
+
+def seen(world, work_s):
+    """What an exact profiler sees."""
+    return Profiler().view(world, 0.0, History(), work_s, 0)
+
+
+# Predicted and charged
+
+
+@given(data=st.data(), num_sites=st.integers(1, 12), seed=st.integers(0, 1000))
+@pytest.mark.parametrize("link", [{}, {"aggregator_bandwidth_bps": 2e9, "round_trip": True}])
+@pytest.mark.parametrize("clock", CLOCKS)
+def test_without_surprises_the_clock_charges_what_was_predicted(steady, clock, link, data, num_sites, seed):
+    power = data.draw(arrays(float, num_sites, elements=st.floats(0.01, 1)))
+    work_s = data.draw(arrays(float, num_sites, elements=st.floats(0.1, 500)))
+    order = np.array(data.draw(st.permutations(range(num_sites))))
+    sites = world(steady(power), clock, seed, **link)
+    predicted = prefix_round_s(seen(sites, work_s), order, clock)
+    charged = [sites.round_timing(1, 0.0, order[:k], work_s).makespan_s for k in range(1, num_sites + 1)]
+    assert predicted == pytest.approx(charged, rel=1e-12, abs=0)
+
+
+@pytest.mark.parametrize("clock", CLOCKS)
+def test_algorithm_1_may_predict_as_the_clock_charges(steady, clock):
+    """`round_time = "clock"`: every candidate's T(k) is the makespan of its cohort."""
+    rng = np.random.default_rng(1)
+    sites = world(steady(rng.uniform(0.1, 1, 20)), clock, aggregator_bandwidth_bps=1e10)
+    work_s, order = rng.uniform(1, 100, 20), rng.permutation(20)
+    candidates = PowerTrip(round_time="clock").candidates(order, seen(sites, work_s), 5, 0.1)
+    charged = [sites.round_timing(1, 0.0, order[:k], work_s).makespan_s for k in candidates.k]
+    assert len(charged) == 20 and candidates.round_s == pytest.approx(charged, rel=1e-12, abs=0)
+
+
+def test_a_cohort_without_power_never_ends(view):
+    sites = view([0.0, 0.5], [1.0, 1.0])
+    for clock in CLOCKS:
+        predicted = prefix_round_s(sites, np.array([0, 1]), clock)
+        assert predicted[0] == np.inf
+        assert np.isfinite(predicted[1]) == (clock in ("mean-power", "aggregate-throughput"))
+
+
+def test_no_work_is_expected_to_take_no_time_even_without_power(view):
+    sites = view([0.0, 1.0], [3.0, 2.0], work_s=np.array([0.0, 10.0]))
+    for clock in ("straggler", "max-plus-max"):
+        assert prefix_round_s(sites, np.array([0, 1]), clock)[0] == 3.0
+
+
+# Algorithm 1's own estimate
+
+
+def test_algorithm_1_takes_the_mean_work_of_the_sites_it_would_ask(view):
+    """Ten small sites of 2 s rank above ten large ones of 18 s: a round of the small ones takes 2 s and not 10."""
+    sites = view(np.ones(20), np.zeros(20), work_s=np.repeat([2.0, 18.0], 10))
+    predicted = PowerTrip().candidates(np.arange(20), sites, 10, 0.1).round_s
+    assert predicted[:10] == pytest.approx([2] * 10)
+    assert predicted[19] == pytest.approx(10) and predicted[10] == pytest.approx((20 + 18) / 11)
+
+
+def test_natural_shards_move_the_vote(view):
+    """The mean of all sites would hide that sites 10 to 19 are what takes long."""
+    small_first = view(np.ones(20), np.full(20, 1.0), work_s=np.repeat([2.0, 18.0], 10))
+    equal = view(np.ones(20), np.full(20, 1.0), work_s=np.full(20, 10.0))
+    votes = [PowerTrip().candidates(np.arange(20), sites, 10, 0.1).vote for sites in (small_first, equal)]
+    assert votes == [10, 20]
+
+
+def test_algorithm_1_knows_the_link_that_the_cohort_shares(view):
+    """Each transfer takes 3 s alone and 1 s of the aggregator's link: from the fourth site on the link is the bound."""
+    sites = view(np.ones(6), np.full(6, 3.0), link_s=1.0)
+    predicted = PowerTrip().candidates(np.arange(6), sites, 3, 0.1).round_s
+    assert predicted.tolist() == [13, 13, 13, 14, 15, 16]
+
+
+@given(
+    arrays(float, 15, elements=st.floats(0.01, 1)),
+    arrays(float, 15, elements=st.floats(0, 1e4)),
+    st.floats(0.01, 1e4),
+    st.permutations(range(15)),
+)
+def test_with_equal_shards_and_no_link_the_estimate_is_the_papers_to_the_last_bit(
+    view, power, comm_s, work_s, order
+):
+    """T(k) = c / mean(P of the top k) + max(L of the top k) (Algorithm 1)."""
+    sites, order = view(power, comm_s, work_s=np.full(15, work_s)), np.array(order)
+    mean_power = np.cumsum(power[order]) / np.arange(1, 16)
+    expected = work_s / mean_power + np.maximum.accumulate(comm_s[order])
+    assert PowerTrip().candidates(order, sites, 8, 0.1).round_s.tolist() == expected.tolist()

@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from hpctrip.base.errors import InputError
-from hpctrip.sim.synthetic_traces import CELLS, synthetic_table, synthetic_traces
-from hpctrip.sim.traces import read_trace_files
+from hpctrip.sim.traces.files import read_trace_files
+from hpctrip.sim.traces.synthetic import CELLS, synthetic_table, synthetic_traces
 
 REPOSITORY = Path(__file__).parents[2]
 GOOGLE = REPOSITORY.parent / "shared/data/powerdata2019"

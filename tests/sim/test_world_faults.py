@@ -1,6 +1,7 @@
 """Outages, lost and late updates, and the deadline, on worlds that a person can check by hand."""
 
 import dataclasses
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,13 +11,14 @@ from pydantic import ValidationError
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.rng import stream
+from hpctrip.base.series import next_step_s
 from hpctrip.sim.faults import Faults, ListedOutages, RandomOutages
+from hpctrip.sim.hardware import THROUGHPUT_MODELS
 from hpctrip.sim.network import Network
 from hpctrip.sim.power import POWER_MODELS
 from hpctrip.sim.profiler import Profiler
 from hpctrip.sim.rounds import History, Status
 from hpctrip.sim.sites import SITES
-from hpctrip.sim.throughput import THROUGHPUT_MODELS
 from hpctrip.sim.timing import Timing, elapsed_s
 from hpctrip.sim.world import World
 
@@ -119,18 +121,18 @@ def test_the_luck_of_a_site_depends_on_seed_round_and_site_alone():
 
 def test_random_outages_have_the_means_they_are_given():
     outages = RandomOutages(200, mtbf_s=3000.0, mttr_s=1000.0, seed=0)
-    down = np.mean([outages.down(t) for t in np.arange(20_000, 120_000, 500.0)])
+    down = np.mean([outages.at(t) for t in np.arange(20_000, 120_000, 500.0)])
     assert down == pytest.approx(1000 / 4000, abs=0.02)
-    assert not outages.down(0.0).any()
+    assert not outages.at(0.0).any()
 
 
 @given(st.lists(st.floats(0, 1e5), min_size=1, max_size=20))
 def test_random_outages_are_the_same_in_whatever_order_they_are_asked_for(times):
     one, other = (RandomOutages(3, 600.0, 60.0, seed=5) for _ in range(2))
     for t in times:
-        one.down(t)
+        one.at(t)
     for t in sorted(times, reverse=True):
-        assert (one.down(t) == other.down(t)).all()
+        assert (one.at(t) == other.at(t)).all()
 
 
 @given(st.lists(st.floats(0, 3e4), min_size=1, max_size=20), st.integers(1, 7))
@@ -151,7 +153,7 @@ def test_random_outages_are_those_of_their_streams(times, mtbf_min):
     site, starts_s, ends_s = np.array(rows).T
     listed = ListedOutages(3, site.astype(np.int64), starts_s, ends_s)
     for t in times:
-        assert (outages.down(t) == listed.down(t)).all()
+        assert (outages.at(t) == listed.at(t)).all()
         for among in (ALL, ALL[1:], ALL[:1]):
             assert outages.next_change_s(t, among) == listed.next_change_s(t, among)
 
@@ -166,9 +168,9 @@ def test_a_deadline_that_spans_outages_without_end_is_refused():
 
 def test_outages_are_not_kept_without_end():
     outages = RandomOutages(100_000, mtbf_s=60.0, mttr_s=1.0, seed=0)
-    outages.down(1000.0)
+    outages.at(1000.0)
     with pytest.raises(InputError, match="more than 20,000,000 outages of 100,000 sites by"):
-        outages.down(1e12)
+        outages.at(1e12)
 
 
 def test_a_round_that_lasts_for_decades_is_refused():
@@ -178,7 +180,7 @@ def test_a_round_that_lasts_for_decades_is_refused():
 
 def test_a_round_in_which_power_changes_without_end_is_refused():
     with pytest.raises(InputError, match="changes more than 100,000 times in the round that starts at 5 s"):
-        elapsed_s(lambda t: np.array([1e-9]), 1e-3, 5.0, np.array([1.0]))
+        elapsed_s(lambda t: np.array([1e-9]), partial(next_step_s, step_s=1e-3), 5.0, np.array([1.0]))
 
 
 @given(
@@ -191,7 +193,7 @@ def test_between_two_changes_nothing_changes(listed, at):
     until = min(outages.next_change_s(at, ALL), 200.0)
     assert until > at
     for t in np.linspace(at, until, 7, endpoint=False):
-        assert (outages.down(t) == outages.down(at)).all()
+        assert (outages.at(t) == outages.at(at)).all()
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from hpctrip.base.sources import NamedFiles
 from hpctrip.record.reader import Run
-from hpctrip.sim.traces import trace_files
+from hpctrip.sim.traces.files import trace_files
 from hpctrip.study.claims.base import Claim, Finding, Verdict, all_of, verdict_of
 from hpctrip.study.claims.page import Page, Section
 from hpctrip.study.claims.paper import CLAIMS

@@ -22,7 +22,7 @@ COMMAND = ("study", "study.toml", "--out", "out", "--jobs", "2")
 POLICY = """
 import os, signal, time
 from hpctrip.sim.policies import POLICIES
-from hpctrip.sim.policies.static import Static
+from hpctrip.sim.policies.baselines import Static
 
 @POLICIES.add
 class Odd(Static):

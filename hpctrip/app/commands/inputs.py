@@ -88,12 +88,12 @@ def check(**given: Given) -> None:
     must be there.
     """
     from hpctrip.app.experiment import read_input
-    from hpctrip.sim.state import State
+    from hpctrip.sim.step import State
 
     checked = read_input(**given)
     checked.experiment.check().begin(State())
-    for doubt in checked.experiment.network.doubts():
-        click.echo(f"warning: {doubt}", err=True)
+    for warning in checked.experiment.network.warnings():
+        click.echo(f"warning: {warning}", err=True)
     click.echo(printable_toml(checked.resolved_toml), nl=False)
 
 

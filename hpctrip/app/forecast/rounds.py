@@ -10,7 +10,7 @@ from hpctrip.app.aggregator import Aggregator
 from hpctrip.app.assignment import Assignment
 from hpctrip.sim.outcome import Outcome
 from hpctrip.sim.rounds import RoundRow
-from hpctrip.sim.state import State
+from hpctrip.sim.step import State
 
 
 @dataclass(frozen=True)

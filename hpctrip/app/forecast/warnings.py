@@ -44,7 +44,7 @@ def warnings(aggregator: Aggregator, rounds: list[PlannedRound]) -> list[str]:
     seen = sum(batch.stop - batch.start for batch in host.eval_batches)
     if seen < 1000:
         found.append(f"accuracy is read on {seen} samples: its steps are {1 / seen:.2g}, its noise more")
-    found += e.network.doubts()
+    found += e.network.warnings()
     if e.timing.compute == "measured":
         found.append('timing.compute = "measured": the simulated time depends on the machine')
     elif e.timing.seconds_per_sample == Timing().seconds_per_sample:

@@ -24,7 +24,7 @@ from hpctrip.figures.common.intervals import mean_and_interval
 from hpctrip.ranks.device import choose_device, gpu_identity
 from hpctrip.ranks.serial import SerialRanks
 from hpctrip.sim.rounds import RoundRow
-from hpctrip.sim.state import State
+from hpctrip.sim.step import State
 
 Keys = Mapping[str, Any]
 """{dotted input key: value}; empty: the input as it is."""

@@ -7,7 +7,7 @@ import numpy as np
 from hpctrip.base.bounds import LARGEST
 from hpctrip.base.component import Component, Registry
 from hpctrip.base.door import instance, place_of
-from hpctrip.base.signal import Signal
+from hpctrip.base.series import Signal
 
 BUDGETS = Registry("budget", default="none")
 

@@ -6,8 +6,8 @@ import numpy as np
 from pydantic import Field
 
 from hpctrip.base.component import Component, Registry
-from hpctrip.base.gpus import Gpu
 from hpctrip.cluster.view import ClusterView
+from hpctrip.sim.hardware.gpu_power import Gpu
 
 FREQUENCIES = Registry("frequency policy", default="highest")
 

@@ -1,4 +1,4 @@
-"""Policies: which sites, and how many. Each in a file of this folder, which is imported whole."""
+"""Policies: which sites train in the next round, and how many. Every module of this package is imported."""
 
 from hpctrip.base.component import import_all
 from hpctrip.sim.policies.base import POLICIES, Decision, Policy

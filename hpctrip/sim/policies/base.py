@@ -1,4 +1,4 @@
-"""The contract of a policy: a pure function of what is visible, what is recorded, and a named stream."""
+"""The contract of a policy: a pure function of the site view, the history and a named random stream."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from hpctrip.sim.rounds import Candidates, History
 from hpctrip.sim.view import SiteView
 
 MOST_LOCAL_WORK = 1000
-"""Times what [train] says."""
+"""Largest local work, as a multiple of that of [train]."""
 MOST_VISITS = 100_000_000
-"""Of a site in one round: their order is drawn at once, 8 bytes each."""
+"""Most samples that a site visits in one round: their order is drawn at once, 8 bytes each."""
 
 
 @dataclass(frozen=True)
@@ -27,11 +27,11 @@ class Decision:
     cohort: np.ndarray
     candidates: Candidates | None = None
     local_work: int = 1
-    """How much each of them trains, as a multiple of what [train] says."""
+    """Training of each site in this round, as a multiple of that of [train]."""
 
     def checked(self, num_sites: int, place: str, round: int) -> Self:
-        """The same, or InputError at `place` (the policy's) where it is no decision: a non-empty set of distinct sites,
-        of every candidate a size and three numbers, which may be NaN or infinite, and a multiple of the local work."""
+        """The same decision, as int64. InputError at `place` where the cohort is not a non-empty set of distinct sites,
+        a candidate lacks a size or a number (which may be NaN or infinite), or the local work is out of range."""
         cohort = np.asarray(self.cohort)
         if not (
             cohort.ndim == 1
@@ -58,13 +58,13 @@ class Decision:
     def _weighed(self, num_sites: int, place: str, round: int) -> Candidates | None:
         if self.candidates is None:
             return None
-        found = instance(self.candidates, Candidates, place, f"the candidates of round {round}")
-        shape = np.shape(found.k)[:1] or (1,)
+        weighed = instance(self.candidates, Candidates, place, f"the candidates of round {round}")
+        shape = np.shape(weighed.k)[:1] or (1,)
         if shape == (0,):
             raise InputError(place, f"gave no candidates in round {round}", "give None where none is weighed")
-        k = integers(found.k, shape, 1, num_sites, place, f"the candidates' k in round {round}")
+        k = integers(weighed.k, shape, 1, num_sites, place, f"the candidates' k in round {round}")
         for name in ("gain", "round_s", "efficiency", "energy_j", "carbon_g", "cost", "merit"):
-            value = np.asarray(getattr(found, name))
+            value = np.asarray(getattr(weighed, name))
             if value.dtype != np.float64 or value.shape != shape:
                 sort = f"{value.dtype} {list(value.shape)}"
                 raise InputError(
@@ -72,7 +72,7 @@ class Decision:
                     f"gave the candidates' {name} as {sort} in round {round}",
                     f"it must be float64 {list(shape)}",
                 )
-        return replace(found, k=k)
+        return replace(weighed, k=k)
 
 
 class Policy(Component):

@@ -1,4 +1,4 @@
-"""One datacenter that holds all the data, needs no WAN, and is limited by its power."""
+"""Centralized training: one datacenter that holds all the data, needs no WAN, and is limited by its power."""
 
 from __future__ import annotations
 

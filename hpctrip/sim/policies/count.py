@@ -1,4 +1,4 @@
-"""How many sites: Algorithm 1, the dynamic count of the policy table (Sec. 3.3; prefix search: Sec. 4)."""
+"""The dynamic count of sites: Algorithm 1 (Sec. 3.3; prefix search: Sec. 4)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pydantic import Field
 from hpctrip.base.component import Component
 from hpctrip.sim.objectives import OBJECTIVES
 from hpctrip.sim.policies.base import Decision, Policy, check_k
-from hpctrip.sim.predict import prefix_round_s, prefix_spending
 from hpctrip.sim.rounds import Candidates, History
+from hpctrip.sim.timing import prefix_round_s, prefix_spending
 from hpctrip.sim.view import SiteView
 
 NO_HISTORY = History()

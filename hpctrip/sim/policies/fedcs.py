@@ -8,8 +8,8 @@ from pydantic import Field
 from hpctrip.base.units import Seconds
 from hpctrip.sim.policies.base import POLICIES, Decision, Policy
 from hpctrip.sim.policies.ranking import best_first
-from hpctrip.sim.predict import prefix_round_s, return_s
 from hpctrip.sim.rounds import History
+from hpctrip.sim.timing import prefix_round_s, return_s
 from hpctrip.sim.view import SiteView
 
 

@@ -1,4 +1,4 @@
-"""FedZero's selection: sites that can do their round on spare power, within a deadline, without favourites."""
+"""FedZero's selection: sites that can do their round on spare power within a deadline, each in its turn."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pydantic import Field
 from hpctrip.base.errors import InputError
 from hpctrip.base.units import Seconds
 from hpctrip.sim.policies.base import POLICIES, Decision, Policy, check_k
-from hpctrip.sim.predict import return_s
 from hpctrip.sim.rounds import History, Status
+from hpctrip.sim.timing import return_s
 from hpctrip.sim.view import SiteView
 
 
@@ -30,7 +30,7 @@ class FedZero(Policy):
     k: int = Field(10, ge=1)
     """Cohort size."""
     longest_round_s: Seconds = Field(3600.0, gt=0)
-    """d_max: who needs longer, for its work and its transfer, is chosen only if there are not enough others."""
+    """d_max: a site that needs longer for its work and its transfer is chosen only if there are not enough others."""
     step_s: Seconds = Field(60.0, gt=0)
     """The lengths of rounds that are tried are multiples of this: the paper's minute, for rounds of up to an hour.
     Nothing shorter is tried where sites are back sooner."""
@@ -65,14 +65,14 @@ class FedZero(Policy):
         utility, which FedZero takes, has the root mean square of the samples' losses in place of their mean."""
         loss = np.full(len(sites), np.nan)
         for row in history.rows:
-            known = (row.cohort.status == Status.ARRIVED) & ~np.isnan(row.cohort.train_loss)
-            loss[row.cohort.site[known]] = row.cohort.train_loss[known]
+            reported = (row.cohort.status == Status.ARRIVED) & ~np.isnan(row.cohort.train_loss)
+            loss[row.cohort.site[reported]] = row.cohort.train_loss[reported]
         highest = np.nanmax(loss) if not np.isnan(loss).all() else 1.0
         return sites.work_s**2 * np.where(np.isnan(loss), highest, loss)
 
     def _blocked(self, num_sites: int, history: History, rng: np.random.Generator) -> np.ndarray:
-        """[N] bool: who took part since it was last released. Whether a site is released is drawn anew every round,
-        so that nothing but the history has to be remembered."""
+        """Whether a site took part since it was last released, [N] bool. The release is drawn anew every round, so that
+        nothing but the history has to be remembered."""
         count = np.zeros(num_sites)
         for row in history.rows:
             count[row.cohort.site] += 1

@@ -1,4 +1,4 @@
-"""As much progress per second as the measured noise promises, over every deadline that a round can have."""
+"""The policy goodput: the most progress per second by the measured noise, over every deadline of a round."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import numpy as np
 from pydantic import Field
 
 from hpctrip.sim.noise import SMOOTHING, noise_ratio, sampling
-from hpctrip.sim.policies.adacomm import local_work
 from hpctrip.sim.policies.base import MOST_LOCAL_WORK, POLICIES, Decision, Policy
-from hpctrip.sim.policies.experience import Experience
+from hpctrip.sim.policies.history_stats import LastSeen
+from hpctrip.sim.policies.local_work import local_work
 from hpctrip.sim.policies.ranking import best_first
-from hpctrip.sim.predict import prefix_mean, prefix_round_s, return_s
 from hpctrip.sim.rounds import Candidates, History
+from hpctrip.sim.timing import prefix_mean, prefix_round_s, return_s
 from hpctrip.sim.view import SiteView
 
 
@@ -85,7 +85,7 @@ class Goodput(Policy):
 
     def _worth(self, history: History, num_sites: int) -> np.ndarray:
         """What every site counts, [N]."""
-        return 1 + self.coverage * np.log1p(Experience.of(history, num_sites).age)
+        return 1 + self.coverage * np.log1p(LastSeen.of(history, num_sites).age)
 
 
 _LARGEST_NOISE = 1e6

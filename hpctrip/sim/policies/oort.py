@@ -8,10 +8,10 @@ import numpy as np
 from pydantic import Field
 
 from hpctrip.sim.policies.base import POLICIES, Decision, Policy, check_k
-from hpctrip.sim.policies.experience import Experience
+from hpctrip.sim.policies.history_stats import LastSeen
 from hpctrip.sim.policies.ranking import best_first
-from hpctrip.sim.predict import return_s
 from hpctrip.sim.rounds import History
+from hpctrip.sim.timing import return_s
 from hpctrip.sim.view import SiteView
 
 
@@ -49,26 +49,26 @@ class Oort(Policy):
     """Utilities above this percentile count as it."""
 
     def select(self, sites: SiteView, history: History, rng: np.random.Generator) -> Decision:
-        """Who has trained is exploited, who has not explored."""
-        known, speed_s = Experience.of(history, len(sites)), return_s(sites)
-        seen, new = np.flatnonzero(known.seen), np.flatnonzero(~known.seen)
+        """Sites that have trained are exploited, the others explored."""
+        last, speed_s = LastSeen.of(history, len(sites)), return_s(sites)
+        seen, new = np.flatnonzero(last.seen), np.flatnonzero(~last.seen)
         share = max(self.min_exploration, self.exploration * self.exploration_decay ** len(history))
         num_new = min(len(new), max(round(share * self.k), self.k - len(seen)))
         explored = _drawn(new, 1 / np.maximum(speed_s[new], _SHORTEST_S), num_new, rng)
         num_old = min(self.k - num_new, len(seen))
         if num_old == 0:
             return Decision(explored)
-        utility = self._utility(known, speed_s, history)[seen]
+        utility = self._utility(last, speed_s, history)[seen]
         ranked = best_first(utility)
         good = utility >= self.cutoff * utility[ranked[num_old - 1]]
         return Decision(np.concatenate([_drawn(seen[good], utility[good], num_old, rng), explored]))
 
-    def _utility(self, known: Experience, speed_s: np.ndarray, history: History) -> np.ndarray:
-        """Of every site, [N]; 0 where it has not trained."""
-        statistical = np.nan_to_num(known.num_samples * known.loss)
-        highest = np.percentile(statistical[known.seen], self.clip_percentile)
+    def _utility(self, last: LastSeen, speed_s: np.ndarray, history: History) -> np.ndarray:
+        """Utility of every site, [N]; 0 where it has not trained."""
+        statistical = np.nan_to_num(last.num_samples * last.loss)
+        highest = np.percentile(statistical[last.seen], self.clip_percentile)
         round = len(history) + 1
-        bonus = np.sqrt(0.1 * np.log(round) / np.maximum(1, round - 1 - known.age)) * highest
+        bonus = np.sqrt(0.1 * np.log(round) / np.maximum(1, round - 1 - last.age)) * highest
         utility = np.minimum(statistical, highest) + bonus
         usable_s = speed_s[np.isfinite(speed_s)]
         preferred_s = np.percentile(usable_s, self._percentile(history)) if len(usable_s) else np.inf
@@ -77,10 +77,10 @@ class Oort(Policy):
         return utility
 
     def _percentile(self, history: History) -> float:
-        """What the pacer has come to: it looks back after every W rounds."""
-        brought = [float(np.nansum(row.cohort.num_samples * row.cohort.train_loss)) for row in history.rows]
+        """Percentile of the preferred time: the pacer compares every W rounds with the W before."""
+        gained = [float(np.nansum(row.cohort.num_samples * row.cohort.train_loss)) for row in history.rows]
         width = self.pacer_rounds
-        windows = [sum(brought[i : i + width]) for i in range(0, len(brought) - width + 1, width)]
+        windows = [sum(gained[i : i + width]) for i in range(0, len(gained) - width + 1, width)]
         raised = sum(later < earlier for earlier, later in pairwise(windows))
         return min(100.0, self.preferred_percentile + raised * self.pacer_step)
 
@@ -93,7 +93,7 @@ _SHORTEST_S = 1e-9
 
 
 def _drawn(sites: np.ndarray, weight: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
-    """`count` of the sites without replacement, by weight; who weighs nothing only where others do not suffice."""
+    """`count` of the sites without replacement, by weight; those of weight 0 only where the others do not suffice."""
     if count == 0:
         return sites[:0]
     weight = np.maximum(np.nan_to_num(weight), 0.0) + 1e-12 * max(1.0, float(weight.max()))

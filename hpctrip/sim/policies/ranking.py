@@ -1,4 +1,4 @@
-"""Which sites: the ranking axis of the policy table. A ranking returns site indices, best first."""
+"""Rankings of the sites. A ranking returns site indices, best first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TiFL: sites of one speed train together."""
+"""TiFL: sites are grouped into tiers of similar speed, and a cohort comes from one tier."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import numpy as np
 from pydantic import Field
 
 from hpctrip.sim.policies.base import POLICIES, Decision, Policy, check_k
-from hpctrip.sim.policies.experience import Experience
+from hpctrip.sim.policies.history_stats import LastSeen
 from hpctrip.sim.policies.ranking import best_first
-from hpctrip.sim.predict import return_s
 from hpctrip.sim.rounds import History
+from hpctrip.sim.timing import return_s
 from hpctrip.sim.view import SiteView
 
 
@@ -17,10 +17,10 @@ from hpctrip.sim.view import SiteView
 class TiFL(Policy):
     """Chai et al. 2020, "TiFL: A Tier-based Federated Learning System", Sec. 4: sites are cut into tiers by response
     latency, every round one tier is drawn, and k of its sites at random. Tiers that do worse are drawn more often,
-    each as long as it has credits; who does not answer in time is in no tier. What tells how a tier does is there its
-    accuracy on test data of its sites; no site has such data here, so it is the loss of its sites when they last
-    trained. The chances change with every interval (the paper: only if the last tier's accuracy has not risen). Tiers
-    are those of now, as power varies; a past round counts for the tier in which its first site is."""
+    each as long as it has credits; a site that does not answer in time is in no tier. The paper judges a tier by its
+    accuracy on test data of its sites; no site has such data here, so it is judged by the loss of its sites when they
+    last trained. The chances change with every interval (the paper: only if the last tier's accuracy has not risen).
+    Tiers are those of the present power; a past round counts for the tier in which its first site is."""
 
     kind = "tifl"
     rules = 2
@@ -57,9 +57,9 @@ class TiFL(Policy):
         last_change = len(history) // self.interval * self.interval
         if last_change == 0:
             return np.ones(len(tiers))
-        loss = Experience.of(History(history.rows[:last_change]), num_sites).loss
-        known = [loss[members][~np.isnan(loss[members])] for members in tiers]
-        mean = np.array([values.mean() if len(values) else np.inf for values in known])
+        loss = LastSeen.of(History(history.rows[:last_change]), num_sites).loss
+        losses = [loss[members][~np.isnan(loss[members])] for members in tiers]
+        mean = np.array([values.mean() if len(values) else np.inf for values in losses])
         chances = np.empty(len(tiers))
         chances[best_first(mean)] = np.arange(len(tiers), 0, -1)
         return chances

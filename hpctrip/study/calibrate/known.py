@@ -13,7 +13,7 @@ from hpctrip.base.errors import InputError
 from hpctrip.base.identity import identity
 from hpctrip.record.reader import Run
 from hpctrip.record.trajectory import Node
-from hpctrip.sim.state import State
+from hpctrip.sim.step import State
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,124 @@
+"""Values that change with time in steps: power of a site, or grams of carbon for a kilowatt-hour.
+
+The contract of all of them is `at(clock_s)`, the value or the values [N] of the sites at a simulated time, and
+`next_change_s(clock_s)`, the first time after `clock_s` at which one may change, or inf. Between two changes a value
+is constant, so integrals over time are exact: sums over the `spans` between changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+
+from hpctrip.base.csv import read_table
+from hpctrip.base.door import instance, numbers, positive
+from hpctrip.base.errors import InputError
+
+_MAX_MEAN_STEPS = 288
+"""A day of five-minute steps: the mean over more of them is taken at as many evenly spaced times."""
+
+
+def never(clock_s: float) -> float:
+    """The next change of what never changes: inf."""
+    return np.inf
+
+
+def next_step_s(clock_s: float, step_s: float) -> float:
+    """The first multiple of `step_s` after `clock_s`; inf where `step_s` is."""
+    if step_s == np.inf:
+        return np.inf
+    step = clock_s // step_s
+    following = (step + 1) * step_s
+    return following if following > clock_s else (step + 2) * step_s  # `clock_s` is a multiple, rounded down
+
+
+def spans(start_s: float, next_change_s: Callable[[float], float]) -> Iterator[tuple[float, float, float]]:
+    """The time from `start_s` on, cut at the changes: (beginning, end, time at which to ask for the values), without
+    end. The values are asked for at the middle, which is safe from the rounding of the edges."""
+    while True:
+        end_s = next_change_s(start_s)
+        yield start_s, end_s, start_s if np.isinf(end_s) else (start_s + end_s) / 2
+        start_s = end_s
+
+
+def mean(
+    at: Callable[[float], np.ndarray], next_change_s: Callable[[float], float], start_s: float, end_s: float
+) -> np.ndarray:
+    """The mean between two times, [N]; the value at `start_s` where nothing changes in between."""
+    changes_s: list[float] = []
+    for _, change_s, _ in spans(start_s, next_change_s):
+        if change_s > end_s or len(changes_s) == _MAX_MEAN_STEPS:
+            break
+        changes_s.append(change_s)
+    if not changes_s:
+        return at(start_s)
+    if len(changes_s) == _MAX_MEAN_STEPS:
+        changes_s = list(np.linspace(start_s, end_s, _MAX_MEAN_STEPS)[1:-1])
+    edges_s = np.array([start_s, *changes_s, end_s])
+    spans_s = np.diff(edges_s)
+    values = np.stack([at(middle_s) for middle_s in (edges_s[:-1] + edges_s[1:]) / 2])
+    return spans_s @ values / spans_s.sum()
+
+
+@dataclass(frozen=True)
+class Signal:
+    """Values each of which holds until the time of the next, over a period after which they start again."""
+
+    start_s: np.ndarray
+    """[K] rising, from 0."""
+    value: np.ndarray
+    """[K]."""
+    period_s: float
+
+    @classmethod
+    def constant(cls, value: float) -> Signal:
+        """A signal that never changes."""
+        return cls(np.zeros(1), np.array([value]), np.inf)
+
+    @classmethod
+    def checked(cls, signal: object, low: float, high: float, place: str, what: str) -> Self:
+        """The same signal. InputError at `place` where it is none: its values must lie within [low, high], its times
+        rise from 0 and end before the period does."""
+        signal = instance(signal, cls, place, what)
+        value = numbers(signal.value, (max(np.size(signal.value), 1),), low, high, place, what)
+        period_s = positive(signal.period_s, place, f"the period of {what}")
+        start_s = numbers(signal.start_s, value.shape, 0.0, period_s, place, f"the times of {what}")
+        endless = len(start_s) > 1 and period_s == np.inf
+        if start_s[0] != 0 or endless or (np.diff(start_s, append=period_s) <= 0).any():
+            problem = f"gave times of {what} that do not rise from 0 to the end of a period of {period_s:g} s"
+            raise InputError(
+                place, problem, "it begins again after its period; only one that never changes has none"
+            )
+        return replace(signal, start_s=start_s, value=value, period_s=period_s)
+
+    def at(self, clock_s: float) -> float:
+        """The value at a time."""
+        within_s = clock_s % self.period_s if np.isfinite(self.period_s) else clock_s
+        return float(self.value[np.searchsorted(self.start_s, within_s, side="right") - 1])
+
+    def next_change_s(self, clock_s: float) -> float:
+        """The first time after `clock_s` at which the value changes; inf: never."""
+        if not np.isfinite(self.period_s):
+            return np.inf
+        turn, within_s = divmod(clock_s, self.period_s)
+        later = self.start_s[self.start_s > within_s]
+        following = turn * self.period_s + (later[0] if len(later) else self.period_s)
+        # rounding must not hold the clock where it is
+        return float(following) if following > clock_s else float(np.nextafter(clock_s, np.inf))
+
+
+def read_signal(path: str, column: str, place: str) -> Signal:
+    """Read a CSV file with the columns time_s, rising, and `column`, 0 or more; the last value holds as long as the one
+    before it. InputError names the line that is wrong."""
+    table = read_table(path, place)
+    table.require("time_s", column)
+    start_s, value = table.numbers("time_s"), table.numbers(column)
+    if len(start_s) < 2:
+        raise InputError(table.place, f"holds {len(start_s)} lines", "give two or more")
+    table.refuse("time_s", np.diff(start_s, prepend=-np.inf) <= 0, "is not after the line above")
+    table.refuse(column, (value < 0) | (value > 1e12), "is no number from 0 to 1e12")
+    start_s = start_s - start_s[0]
+    return Signal(start_s, value, float(2 * start_s[-1] - start_s[-2]))

@@ -1,0 +1,224 @@
+"""Energy, carbon and cost of the rounds: joules, grams of CO2 and money of every site, and budgets of them.
+
+A round's power is integrated over the same changes as the clock's (base/series.py). Budgets are those of a whole run
+([stop]) and of each of its sites ([accounts]). Shapes: N sites, k sites of the cohort.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Literal, NamedTuple
+
+import numpy as np
+from pydantic import Field
+
+from hpctrip.base.component import Component
+from hpctrip.base.errors import InputError
+from hpctrip.base.series import spans
+from hpctrip.base.units import GB, J_PER_KWH, Grams, Joules, spelled
+from hpctrip.sim.grid import GridSignal, SignalModel
+from hpctrip.sim.rounds import History, Status
+from hpctrip.sim.sites import SitePlacement
+from hpctrip.sim.timing import MOST_STEPS, RoundTiming
+
+MONEY = r"^\d{1,15}(\.\d{1,6})? [A-Z]{3}$"
+"""A sum with its currency: "100 EUR"."""
+SPENT = ("compute_energy_j", "wait_energy_j", "comm_energy_j", "carbon_g", "cost")
+"""Columns of the results that a round's bill fills, for each site and in total."""
+_SIGNALS = {"carbon_g": "carbon", "cost": "price"}
+"""{column of the results: the input table of its grid signal}."""
+
+
+class Budget(NamedTuple):
+    """The most that may be spent of energy, carbon or money."""
+
+    key: str
+    """Input key with its table, e.g. "stop.max_energy"."""
+    column: str
+    """Column of the results that is summed."""
+    amount: float
+    """In the unit of that column."""
+    text: str
+    """The amount as a person would write it, e.g. "500 kWh"."""
+    currency: str = ""
+    """Currency of a sum of money."""
+
+    def __str__(self) -> str:
+        return f"{self.key.partition('.')[2]} = {self.text}"
+
+
+def budgets(
+    table: str, prefix: str, energy: float | None, carbon: float | None, cost: str | None
+) -> list[Budget]:
+    """The budgets that are set, of joules, grams and money; their keys are `table`.`prefix`energy, carbon and cost."""
+    result = []
+    if energy is not None:
+        result.append(Budget(f"{table}.{prefix}energy", "energy_j", energy, spelled(energy, "joules")))
+    if carbon is not None:
+        result.append(Budget(f"{table}.{prefix}carbon", "carbon_g", carbon, spelled(carbon, "grams")))
+    if cost is not None:
+        amount, currency = cost.split()
+        result.append(Budget(f"{table}.{prefix}cost", "cost", float(amount), cost, currency))
+    return result
+
+
+def check_budgets(all_budgets: Iterable[Budget], currency: str, signals: Mapping[str, Component]) -> None:
+    """InputError where a budget needs a grid signal that is not set, or is not in the currency of the prices.
+    `signals` are the tables [carbon] and [price]."""
+    for budget in all_budgets:
+        table = _SIGNALS.get(budget.column)
+        if table and signals[table].kind == "none":
+            raise InputError(budget.key, f"needs the signal [{table}]", f"set {table}.kind, e.g. constant")
+        if budget.currency not in ("", currency):
+            raise InputError(
+                f"{budget.key} = {budget.text!r}",
+                f"costs are in {currency} (accounts.currency)",
+                f"give the budget in that currency, or accounts.currency = {budget.currency!r} with prices in it",
+            )
+
+
+class Accounts(Component):
+    """Rules of the accounts of energy, carbon and cost. Sites draw by their hardware ([throughput]) while they compute
+    and while they wait; sites outside the cohort, and those that were out when it was asked, draw nothing on this
+    account."""
+
+    waiting: Literal["idle", "released"] = "idle"
+    """What a site does when its update is sent: idle = it waits for the round's end with its GPUs on; released = its
+    GPUs serve others until the next round, at no cost to this run."""
+    network_j_per_gb: float = Field(13_500.0, ge=0, le=1e12)
+    """Joules of the network for each GB that a site sends or is sent. 13.5 kJ = 0.00375 kWh: 0.06 kWh/GB in 2015,
+    halved every two years, at 2023 (Aslan et al., J. Industrial Ecology 22(4), 2018, fixed-line internet)."""
+    currency: str = Field("EUR", pattern="^[A-Z]{3}$")
+    """In which [price] is given and costs are recorded: a code of ISO 4217."""
+    site_max_energy: Joules | None = Field(None, gt=0)
+    """What each site may spend in the whole run, e.g. "5 kWh"; a plain number is joules. The round in which a site
+    crosses a budget is finished and counted; from then on the site has no power to give, as in an outage, and everybody
+    knows it. The run ends when all sites that would be chosen next have spent a budget."""
+    site_max_carbon: Grams | None = Field(None, gt=0)
+    """CO2 that each site may cause, e.g. "500 g". Needs [carbon]."""
+    site_max_cost: str | None = Field(None, pattern=MONEY)
+    """Money that each site may spend: "10 EUR", in the currency of the prices. Needs [price]."""
+
+    @property
+    def site_budgets(self) -> list[Budget]:
+        """The budgets of each site."""
+        keys = self.site_max_energy, self.site_max_carbon, self.site_max_cost
+        return budgets("accounts", "site_max_", *keys)
+
+    def spent(self, history: History, num_sites: int) -> np.ndarray:
+        """The sites that have used up a budget after these rounds, [N] bool."""
+        spent = np.zeros(num_sites, dtype=bool)
+        for budget in self.site_budgets:
+            spent |= history.total_by_site(budget.column, num_sites) >= budget.amount
+        return spent
+
+    def meter(
+        self,
+        carbon: SignalModel,
+        price: SignalModel,
+        sites: SitePlacement,
+        num_sites: int,
+        seed: int,
+        sent_bytes: float,
+    ) -> Meter:
+        """The meter of one seed; `carbon` and `price` are the input tables of the grid signals. InputError where the
+        files of a signal are unusable, or the signal is not valid."""
+        return Meter(
+            self,
+            carbon.checked_signal("carbon", sites, num_sites, seed),
+            price.checked_signal("price", sites, num_sites, seed),
+            sent_bytes,
+        )
+
+    def check(self, carbon: SignalModel, price: SignalModel) -> None:
+        """InputError where a site budget is in another currency, or needs a grid signal that is not set."""
+        check_budgets(self.site_budgets, self.currency, {"carbon": carbon, "price": price})
+
+
+@dataclass(frozen=True)
+class Meter:
+    """Everything that the bill of a round depends on besides power and timing."""
+
+    accounts: Accounts
+    carbon: GridSignal
+    """Grams per kilowatt-hour."""
+    price: GridSignal
+    """Money per kilowatt-hour."""
+    sent_bytes: float
+    """Bytes that one site sends and is sent in a round on the simulated WAN."""
+
+    @property
+    def comm_energy_j(self) -> float:
+        """Joules of the network for one site and round."""
+        return self.accounts.network_j_per_gb * self.sent_bytes / GB
+
+    @property
+    def signals(self) -> dict[str, GridSignal]:
+        """{input table: signal}."""
+        return {"carbon": self.carbon, "price": self.price}
+
+    @property
+    def synthetic_signals(self) -> list[str]:
+        """The input tables whose signals are synthetic."""
+        return [table for table, signal in self.signals.items() if signal.synthetic]
+
+    def bill(
+        self,
+        draw_w: Callable[[float], tuple[np.ndarray, np.ndarray]],
+        next_change_s: Callable[[float], float],
+        start_s: float,
+        cohort: np.ndarray,
+        timing: RoundTiming,
+    ) -> dict[str, np.ndarray]:
+        """Energy, carbon and cost of a round from `start_s`: {column of `SPENT`: [k]}; NaN where the grid signal is not
+        set. `draw_w(t)` gives the watts of the cohort [k] while it computes and while
+        it waits; `next_change_s(t)` is the next time at which they may change.
+
+        A site computes until it is done or the round ends; then its update travels. The network's energy counts at
+        once when that begins, with the site's intensity and price of then.
+        """
+        end_s = start_s + timing.makespan_s
+        asked = timing.status != Status.OUT
+        computed_s = np.where(asked, np.minimum(start_s + timing.compute_s, end_s), start_s)
+        sends = asked & (timing.compute_s <= timing.makespan_s)
+        sent_s = np.where(sends, np.minimum(computed_s + timing.comm_s, end_s), end_s)
+        until_s = np.where(asked, end_s if self.accounts.waiting == "idle" else sent_s, start_s)
+        sums = {name: np.zeros(len(cohort)) for name in SPENT}
+
+        def change_s(clock_s: float) -> float:
+            signals_s = (signal.next_change_s(clock_s) for signal in self.signals.values())
+            return min(next_change_s(clock_s), *signals_s)
+
+        for begin_s, span_end_s, asked_s in islice(spans(start_s, change_s), MOST_STEPS):
+            last = span_end_s >= end_s
+            until = end_s if last else span_end_s
+            busy_w, waiting_w = draw_w(asked_s)
+            begins = sends & (computed_s >= begin_s) & (last | (computed_s < until))
+            joules = {
+                "compute_energy_j": busy_w * _overlap_s(begin_s, until, start_s, computed_s),
+                "wait_energy_j": waiting_w * _overlap_s(begin_s, until, computed_s, until_s),
+                "comm_energy_j": np.where(begins, self.comm_energy_j, 0.0),
+            }
+            kwh = sum(joules.values()) / J_PER_KWH
+            joules["carbon_g"] = kwh * self.carbon.at(asked_s)[cohort]
+            joules["cost"] = kwh * self.price.at(asked_s)[cohort]
+            for name, amount in joules.items():
+                sums[name] += amount
+            if last:
+                return sums
+        raise InputError(
+            "carbon and price",
+            f"change more than {MOST_STEPS:,} times in the round that starts at {start_s:g} s",
+            "use signals of longer steps",
+        )
+
+
+DEFAULT_ACCOUNTS = Accounts()
+"""Default rules."""
+
+
+def _overlap_s(begin_s: float, end_s: float, from_s: np.ndarray | float, until_s: np.ndarray) -> np.ndarray:
+    """Length of the intersection of [begin_s, end_s] and [from_s, until_s], [k] s."""
+    return np.maximum(np.minimum(end_s, until_s) - np.maximum(begin_s, from_s), 0.0)

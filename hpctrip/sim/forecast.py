@@ -1,0 +1,127 @@
+"""Forecasts of a site's power over the coming round: pure functions of the profiler's observations.
+
+Shapes: N sites, m observations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from pydantic import Field
+
+from hpctrip.base.component import Component, Registry
+from hpctrip.base.units import Seconds
+
+DAY_S = 86400.0
+_MAX_OBSERVATIONS = 1000
+
+FORECASTS = Registry("forecast", default="persistence")
+
+
+@dataclass(frozen=True)
+class Observations:
+    """Power as the profiler has observed it up to the start of a round."""
+
+    now_s: float
+    power: np.ndarray
+    """The power fractions that the profiler believes now, [N]."""
+    observed: Callable[[float, float], tuple[np.ndarray, np.ndarray]]
+    """observed(span_s, apart_s): (times [m] in s, power fractions [m, N]) of the observations of the last `span_s`
+    seconds that are at least `apart_s` seconds apart, oldest first, the present one included (`newest_apart`). A
+    function, because looking at every observation again takes time that most forecasts need not spend."""
+    truth: Callable[[float, float], np.ndarray]
+    """truth(start_s, end_s): the true mean power fractions [N] between two times; for `Oracle` alone."""
+
+
+def newest_apart(times_s: np.ndarray, span_s: float, apart_s: float) -> list[int]:
+    """Which of the rising times [m] lie in the last `span_s` seconds and at least `apart_s` apart, counted from the
+    newest, which is always among them: indices, oldest first, 1,000 at most."""
+    indices = [len(times_s) - 1]
+    for i in range(len(times_s) - 2, -1, -1):
+        if len(indices) == _MAX_OBSERVATIONS or times_s[i] < times_s[-1] - span_s:
+            break
+        if times_s[i] <= times_s[indices[-1]] - apart_s:
+            indices.append(i)
+    return indices[::-1]
+
+
+class Forecast(Component):
+    """Base of all forecasts."""
+
+    def power_fraction(self, past: Observations, span_s: float) -> np.ndarray:
+        """The mean power fraction [N] of every site that is expected over the `span_s` seconds from now."""
+        raise NotImplementedError
+
+
+@FORECASTS.add
+class Daily(Forecast):
+    """The present power, moved by as much as each site's own daily profile moves over the coming span. The profile is
+    the mean of what was observed in every part of the day, so it knows nothing before a day has passed: until then,
+    and for parts of the day that were never seen, power stays as it is."""
+
+    kind = "daily"
+    rules = 2
+    """2: from observations that lie apart."""
+    part_s: Seconds = Field(3600.0, gt=0, le=DAY_S)
+    """Length of one part of the day."""
+    weight: float = Field(0.5, ge=0, le=1)
+    """How much of the profile's movement is believed: a profile of few days is mostly chance."""
+
+    def power_fraction(self, past: Observations, span_s: float) -> np.ndarray:
+        """The present power and the profile's difference between the middle of the span and now, within 0 to 1."""
+        times_s, power = past.observed(np.inf, self.part_s / 4)
+        before = self._level(times_s, power, past.now_s)
+        after = self._level(times_s, power, past.now_s + span_s / 2)
+        if before is None or after is None:
+            return past.power
+        return np.clip(past.power + self.weight * (after - before), 0.0, 1.0)
+
+    def _level(self, times_s: np.ndarray, power: np.ndarray, at_s: float) -> np.ndarray | None:
+        """The profile [N] at a time of the day, from observations that are at least half a day old; None without
+        any."""
+        part = np.floor(times_s % DAY_S / self.part_s)
+        same = (part == np.floor(at_s % DAY_S / self.part_s)) & (times_s < at_s - DAY_S / 2)
+        return power[same].mean(0) if same.any() else None
+
+
+@FORECASTS.add
+class Exponential(Forecast):
+    """Simple exponential smoothing (Brown 1956): power returns to its recent mean, in which an observation counts
+    exp(-age / memory_s), at whatever times observations were made."""
+
+    kind = "exponential"
+    rules = 2
+    """2: from observations that lie apart."""
+    memory_s: Seconds = Field(1800.0, gt=0)
+    """After so long an observation counts a third (1 / e)."""
+
+    def power_fraction(self, past: Observations, span_s: float) -> np.ndarray:
+        """The weighted mean of the observations; those older than ten memories count less than 1 / 20,000 and are left
+        out."""
+        times_s, power = past.observed(10 * self.memory_s, self.memory_s / 100)
+        weights = np.exp((times_s - times_s[-1]) / self.memory_s)
+        return weights @ power / weights.sum()
+
+
+@FORECASTS.add
+class Oracle(Forecast):
+    """The true power of the coming round: no forecast, but an upper bound on the worth of any."""
+
+    kind = "oracle"
+
+    def power_fraction(self, past: Observations, span_s: float) -> np.ndarray:
+        """The true mean over the span."""
+        return past.truth(past.now_s, past.now_s + span_s)
+
+
+@FORECASTS.add
+class Persistence(Forecast):
+    """Every site keeps the power that the profiler believes now: what every other forecast has to beat."""
+
+    kind = "persistence"
+
+    def power_fraction(self, past: Observations, span_s: float) -> np.ndarray:
+        """The present power."""
+        return past.power

@@ -1,0 +1,185 @@
+"""Signals of the grid: grams of CO2, or money, for a kilowatt-hour at every site, at any time.
+
+`SignalModel` is the contract of a component, `GridSignal` what it builds; `Constant` and `Daily` need no data. Signals
+that are read from files are in files.py. Shapes: N sites, Z zones.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from hpctrip.base.component import Component, Registry
+from hpctrip.base.door import instance, integers, numbers, place_of, positive
+from hpctrip.base.errors import InputError
+from hpctrip.base.rng import stream
+from hpctrip.base.series import Signal
+from hpctrip.base.text import shown
+from hpctrip.sim.sites import SitePlacement
+
+SIGNALS = Registry("signal", default="none")
+LOWEST = {"carbon": 0.0, "price": -1e6}
+"""{table: smallest value}: prices of electricity fall below 0."""
+HIGHEST = 1e6
+_HOUR_S = 3600.0
+
+
+@dataclass(frozen=True)
+class GridSignal:
+    """A value for each site as a function of simulated time: that of the site's zone."""
+
+    names: Sequence[str]
+    """[Z] names of the zones."""
+    series: Sequence[Signal]
+    """[Z] values over the time since the beginning of the data."""
+    zone: np.ndarray
+    """[N] which zone each site is in."""
+    synthetic: bool
+    offset_s: float = 0.0
+    """Time of the data at which simulated time begins."""
+    until_s: float = np.inf
+    """Simulated time at which the data end; inf: they start again."""
+    table: str = ""
+    """Input table that the signal is for, "carbon" or "price"; named in errors."""
+
+    @classmethod
+    def unknown(cls, num_sites: int) -> GridSignal:
+        """A signal without data: NaN at all times."""
+        return cls([""], [Signal.constant(np.nan)], np.zeros(num_sites, dtype=np.int64), False)
+
+    def checked(self, table: str, num_sites: int, place: str) -> Self:
+        """The same, or InputError at `place` where it is no valid signal of `num_sites` sites."""
+        if not len(self.series) or len(self.names) != len(self.series):
+            problem = f"gave {len(self.series)} series under {len(self.names)} names"
+            raise InputError(place, problem, "it must be one or more, each under a name")
+        checked = []
+        for name, series in zip(self.names, self.series, strict=True):
+            what = f"the {table} of zone {shown(instance(name, str, place, 'the name of a zone'))}"
+            checked.append(Signal.checked(series, LOWEST[table], HIGHEST, place, what))
+        zone = integers(self.zone, (num_sites,), 0, len(checked) - 1, place, "the zones of the sites")
+        instance(self.synthetic, bool, place, "synthetic")
+        numbers(self.offset_s, (), 0.0, sys.float_info.max, place, "offset_s")
+        positive(self.until_s, place, "until_s")
+        return replace(self, series=checked, zone=zone)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether there are data."""
+        return not np.isnan(self.series[0].value[0])
+
+    def at(self, clock_s: float) -> np.ndarray:
+        """The value per kilowatt-hour at every site, [N]. InputError past the end of data that do not start again."""
+        if clock_s >= self.until_s:
+            raise InputError(
+                f"{self.table}.at_end",
+                f"simulated time {clock_s:g} s is past the end of the data, {self.until_s:g} s after the start",
+                'set at_end = "wrap" to start it again, or give longer data',
+            )
+        values = np.array([series.at(clock_s + self.offset_s) for series in self.series])
+        return values[self.zone]
+
+    def next_change_s(self, clock_s: float) -> float:
+        """The first time after `clock_s` at which the value of a zone changes; inf: never."""
+        changes = (series.next_change_s(clock_s + self.offset_s) for series in self.series)
+        following = min(changes) - self.offset_s
+        return following if following > clock_s else float(np.nextafter(clock_s, np.inf))
+
+
+class SignalModel(Component):
+    """Base of all signals."""
+
+    def signal(self, table: str, sites: SitePlacement, num_sites: int, seed: int) -> GridSignal:
+        """The signal at `num_sites` sites; `table` is "carbon" or "price". Raises InputError where its files are
+        unusable."""
+        raise NotImplementedError
+
+    def checked_signal(self, table: str, sites: SitePlacement, num_sites: int, seed: int) -> GridSignal:
+        """The signal at `num_sites` sites. InputError where a zone's values are out of range, or a site is in no
+        zone."""
+        signal, place = self.signal(table, sites, num_sites, seed), place_of(table, self)
+        return instance(signal, GridSignal, place, "its signal").checked(table, num_sites, place)
+
+
+@SIGNALS.add
+class NoSignal(SignalModel):
+    """No data: nothing is recorded (NaN)."""
+
+    kind = "none"
+
+    def signal(self, table: str, sites: SitePlacement, num_sites: int, seed: int) -> GridSignal:
+        """NaN everywhere."""
+        return GridSignal.unknown(num_sites)
+
+    def checked_signal(self, table: str, sites: SitePlacement, num_sites: int, seed: int) -> GridSignal:
+        """The same; other signals must not be NaN."""
+        return self.signal(table, sites, num_sites, seed)
+
+
+NO_SIGNAL = NoSignal()
+
+
+@SIGNALS.add
+class Constant(SignalModel):
+    """One number at every site and every time."""
+
+    kind = "constant"
+    per_kwh: float = Field(ge=-HIGHEST, le=HIGHEST)
+    """For a kilowatt-hour: grams of CO2 in [carbon], money in [price]."""
+
+    def signal(self, table: str, sites: SitePlacement, num_sites: int, seed: int) -> GridSignal:
+        """One zone."""
+        series = Signal.constant(self.per_kwh)
+        _check_range(table, series.value)
+        return GridSignal(["everywhere"], [series], np.zeros(num_sites, dtype=np.int64), True)
+
+
+@SIGNALS.add
+class Daily(SignalModel):
+    """Synthetic: mean + swing cos(2 pi (hour - peak_hour) / 24), held over each hour of a site's local time."""
+
+    kind = "daily"
+    mean: float = Field(ge=-HIGHEST, le=HIGHEST)
+    """Over the day, for a kilowatt-hour: grams of CO2 in [carbon], money in [price]."""
+    swing: float = Field(0.0, ge=0, le=HIGHEST)
+    """How far it rises above the mean, and falls below it."""
+    peak_hour: float = Field(19.0, ge=0, lt=24)
+    """Local hour at which it is highest."""
+    spread: bool = True
+    """Whether sites lie around the world: each draws one of 24 time zones from the stream (seed, "zone"). false: it is
+    midnight everywhere when simulated time begins."""
+
+    @model_validator(mode="after")
+    def _finite(self) -> Self:
+        if abs(self.mean) + self.swing > HIGHEST:
+            raise ValueError(f"mean and swing together are beyond {HIGHEST:g}")
+        return self
+
+    def signal(self, table: str, sites: SitePlacement, num_sites: int, seed: int) -> GridSignal:
+        """24 zones, or one."""
+        hours = np.arange(24)
+        profile = self.mean + self.swing * np.cos(2 * np.pi * (hours + 0.5 - self.peak_hour) / 24)
+        _check_range(table, profile)
+        ahead = range(24) if self.spread else range(1)
+        series = [Signal(hours * _HOUR_S, np.roll(profile, -hour), 24 * _HOUR_S) for hour in ahead]
+        return GridSignal(
+            [f"UTC+{hour}" for hour in ahead], series, zones_by_seed(num_sites, len(series), seed), True
+        )
+
+
+def _check_range(table: str, values: np.ndarray) -> None:
+    """InputError where a value per kilowatt-hour is out of range."""
+    low, high = LOWEST[table], HIGHEST
+    if values.min() < low or values.max() > high:
+        wrong = values.min() if values.min() < low else values.max()
+        raise InputError(table, f"{wrong:g} for a kilowatt-hour", f"it must be from {low:g} to {high:g}")
+
+
+def zones_by_seed(num_sites: int, num_zones: int, seed: int) -> np.ndarray:
+    """[N] zones, drawn from the stream (seed, "zone"): the same for all signals that have as many zones."""
+    drawn = stream(seed, "zone").uniform(size=num_sites)
+    return np.floor(drawn * num_zones).astype(np.int64)

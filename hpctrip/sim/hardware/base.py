@@ -1,0 +1,197 @@
+"""The hardware of a site: throughput and watts drawn as functions of its power fraction.
+
+`Throughput` is the contract; `Linear` is the paper's rule, `Gpus` its Eq. 6, `Capped` a measured curve of throughput
+against power cap. Hardware with several operating points of its GPUs is in operating_points.py.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Self
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from hpctrip.base.component import Component, Registry, unknown_name
+from hpctrip.base.door import numbers, place_of
+from hpctrip.base.units import Watts
+
+THROUGHPUT_MODELS = Registry("throughput model", default="linear")
+_MAX_W = 1e30
+"""Far more than any hardware draws; sums of it stay finite."""
+
+
+class Throughput(Component):
+    """Base of all hardware, the same at every site. A kind defines `fraction`, a non-decreasing map of [0, 1] into
+    [0, 1]; one that uses less than all of the power overrides `gpus_on` and `busy_w`, too.
+
+    Power is metered where it enters the site: all of it counts `pue` times.
+    """
+
+    num_gpus: int = Field(100, gt=0)
+    """GPUs of a site, N."""
+    gpu_power_w: Watts = Field(400.0, gt=0)
+    """Power of one busy GPU with its share of the server (400 W: the rating of an A100 SXM)."""
+    host_w: Watts = Field(0.0, ge=0)
+    """Power of the server besides, for each GPU that is on, busy or idle (0: it is counted in gpu_power_w)."""
+    idle_w: Watts = Field(55.0, ge=0)
+    """Power of a GPU that is on and waits (55 W: about that of an A100 SXM)."""
+    pue: float = Field(1.10, ge=1)
+    """Power usage effectiveness: power of the site over power of its computers (1.10: Google's fleet)."""
+
+    def full_power_w(self) -> float:
+        """Power of a site whose GPUs all run at full speed."""
+        return self.num_gpus * (self.gpu_power_w + self.host_w) * self.pue
+
+    def fraction(self, power_fraction: np.ndarray) -> np.ndarray:
+        """Throughput relative to that of a fully powered site, float64 in the shape of `power_fraction`.
+
+        May be 0: such a site makes no progress until it has more power.
+        """
+        raise NotImplementedError
+
+    def busy_w(self, power_fraction: np.ndarray) -> np.ndarray:
+        """Watts that a site with this power draws while it computes, in the shape of `power_fraction`: by default all
+        of its power."""
+        return np.asarray(power_fraction, dtype=np.float64) * self.full_power_w()
+
+    def gpus_on(self, power_fraction: np.ndarray) -> np.ndarray:
+        """Number of GPUs that are on, 0 to N, not always whole: by default in proportion to the power."""
+        return np.asarray(power_fraction, dtype=np.float64) * self.num_gpus
+
+    def waiting_w(self, power_fraction: np.ndarray) -> np.ndarray:
+        """Watts that the site draws while its GPUs are on and wait: never more than while they compute."""
+        idle_w = self.gpus_on(power_fraction) * (self.idle_w + self.host_w) * self.pue
+        return np.minimum(idle_w, self.busy_w(power_fraction))
+
+    def checked_draw_w(self, power_fraction: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(busy, waiting) watts [N] of sites with these power fractions [N]. InputError where they are no watts."""
+        place, shape = place_of("throughput", self), power_fraction.shape
+        busy_w = numbers(self.busy_w(power_fraction), shape, 0.0, _MAX_W, place, "the watts of busy sites")
+        waiting_w = self.waiting_w(power_fraction)
+        return busy_w, numbers(waiting_w, shape, 0.0, _MAX_W, place, "the watts of waiting sites")
+
+
+@THROUGHPUT_MODELS.add
+class Linear(Throughput):
+    """Throughput is proportional to power (paper Sec. 5.1), all of which is drawn."""
+
+    kind = "linear"
+
+    def fraction(self, power_fraction: np.ndarray) -> np.ndarray:
+        """P itself."""
+        return np.asarray(power_fraction, dtype=np.float64)
+
+
+@THROUGHPUT_MODELS.add
+class Gpus(Throughput):
+    """As many whole GPUs as the power is enough for, each at full power: n = min(N, floor(power_w / gpu_power_w))
+    (Eq. 6).
+
+    power_w = P * site_power_w / pue is what reaches the GPUs. Below the power of one GPU the throughput is 0.
+    """
+
+    kind = "gpus"
+    site_power_w: Watts | None = None
+    """Power of the site at P = 1. By default exactly what all its GPUs need: num_gpus * gpu_power_w * pue."""
+
+    @model_validator(mode="after")
+    def _powers_one_gpu(self) -> Self:
+        if self.site_power_w is not None and self.site_power_w / self.pue < self.gpu_power_w + self.host_w:
+            raise ValueError(
+                f"site_power_w = {self.site_power_w:g} at pue = {self.pue:g} does not power one GPU of "
+                f"gpu_power_w = {self.gpu_power_w:g}, even at full power"
+            )
+        return self
+
+    def in_force(self) -> Self:
+        """With the site's power."""
+        return self.filled_in(site_power_w=self.full_power_w())
+
+    def fraction(self, power_fraction: np.ndarray) -> np.ndarray:
+        """n / N."""
+        return self.gpus_on(power_fraction) / self.num_gpus
+
+    def gpus_on(self, power_fraction: np.ndarray) -> np.ndarray:
+        """n."""
+        full_w = self.in_force().site_power_w
+        one_w = self.gpu_power_w + self.host_w
+        powered = np.asarray(power_fraction, dtype=np.float64) * (full_w / self.pue / one_w)
+        # Rounding leaves exact multiples as 39.99999999999999; 1e-9 of a GPU is far above that, far below a watt.
+        return np.minimum(self.num_gpus, np.floor(powered + 1e-9 * self.num_gpus))
+
+    def busy_w(self, power_fraction: np.ndarray) -> np.ndarray:
+        """The watts of n GPUs; the rest of the power is not used."""
+        return self.gpus_on(power_fraction) * (self.gpu_power_w + self.host_w) * self.pue
+
+
+_EPOCH_S = {
+    "V100": [6781.17, 5064.97, 4148.66, 3852.18, 3700.97, 3584.30, 3514.99],
+    "A40": [10606.19, 9639.82, 6326.84, 4705.61, 4123.52, 3909.47, 3864.98, 3857.81, 3847.48],
+}
+"""{gpu: seconds of one ImageNet epoch under caps of 100, 125, 150, ... W}: ResNet-50, batch 256, as published with Zeus
+(You et al., NSDI 2023): github.com/ml-energy/zeus, examples/research_reproducibility/zeus_nsdi23/trace/
+summary_power_{v100,a40}.csv."""
+MEASURED_CURVES: dict[str, list[list[float]]] = {
+    gpu: [
+        [(100 + 25 * i) / (75 + 25 * len(epoch_s)), epoch_s[-1] / seconds]
+        for i, seconds in enumerate(epoch_s)
+    ]
+    for gpu, epoch_s in _EPOCH_S.items()
+}
+"""{gpu: [[power cap / largest cap, throughput / throughput at the largest cap]]}."""
+
+Fraction = Annotated[float, Field(gt=0, le=1)]
+Point = Annotated[list[Fraction], Field(min_length=2, max_length=2)]
+
+
+@THROUGHPUT_MODELS.add
+class Capped(Throughput):
+    """All GPUs run under a power cap: a measured curve of throughput against cap, linear between its points.
+
+    Below the smallest measured cap P_1 (about the smallest that the driver accepts) GPUs have to be switched off and
+    the rest run at P_1: throughput is then proportional to power, a straight line from (0, 0) to the first point.
+    GPUs are taken to draw their cap; the kind `curve` knows what was drawn under it.
+    """
+
+    kind = "capped"
+    gpu: str = "V100"
+    """Whose curve: a measured GPU ("V100", "A40"; their sources: MEASURED_CURVES), or the name of your own curve."""
+    curve: list[Point] | None = None
+    """Your own curve: [[power_fraction, throughput_fraction], ...], rising, ending at [1, 1]. Needs its own `gpu`."""
+
+    @model_validator(mode="after")
+    def _sound(self) -> Self:
+        if self.curve is None:
+            if self.gpu not in MEASURED_CURVES:
+                raise ValueError(
+                    f"gpu = {self.gpu!r} has no measured curve; {unknown_name(self.gpu, MEASURED_CURVES)}; "
+                    "give your own as curve = [[power_fraction, throughput_fraction], ...]"
+                )
+            return self
+        if self.gpu in MEASURED_CURVES:
+            raise ValueError(
+                f"curve is given, but gpu = {self.gpu!r} is a measured one; name your own, e.g. 'mine'"
+            )
+        power, throughput = np.array(self.curve, dtype=np.float64).reshape(-1, 2).T
+        if len(power) == 0 or self.curve[-1] != [1, 1]:
+            raise ValueError("curve must end at [1, 1]: full power gives full throughput")
+        if (np.diff(power) <= 0).any() or (np.diff(throughput) < 0).any():
+            raise ValueError(
+                "curve must rise: power fractions strictly, throughput fractions without falling"
+            )
+        return self
+
+    def fraction(self, power_fraction: np.ndarray) -> np.ndarray:
+        """The curve at P."""
+        power, throughput = np.array([(0, 0), *self._points], dtype=np.float64).T
+        return np.interp(power_fraction, power, throughput)
+
+    def gpus_on(self, power_fraction: np.ndarray) -> np.ndarray:
+        """All GPUs from the smallest cap on, proportionally fewer below."""
+        return self.num_gpus * np.minimum(
+            np.asarray(power_fraction, dtype=np.float64) / self._points[0][0], 1
+        )
+
+    @property
+    def _points(self) -> list[Point]:
+        return self.curve or MEASURED_CURVES[self.gpu]

@@ -1,0 +1,265 @@
+"""Objectives of the dynamic count: the worth of a cohort, and the preference for sites besides their ranking.
+
+An objective has no memory: everything it may use is in the arguments. Shapes: N sites, m candidates (cohort sizes that
+the policy weighs).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Literal, Self
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from hpctrip.base.component import Component, Registry
+from hpctrip.base.door import numbers, place_of
+from hpctrip.base.errors import InputError
+from hpctrip.base.units import J_PER_KWH, Grams, Joules, Seconds
+from hpctrip.sim.rounds import Candidates, History, RoundRow
+from hpctrip.sim.view import SiteView
+
+OBJECTIVES = Registry("objective", default="time")
+_MAX_COST_RATIO = 1e3
+"""A site's cost counts as at most this multiple of the median site's, and as at least its inverse."""
+
+
+class Objective(Component):
+    """Base of all objectives."""
+
+    def merit(self, weighed: Candidates, sites: SiteView, history: History) -> np.ndarray:
+        """The quantity to maximise, [m]; -inf for candidates that must not be chosen. The merit of `weighed` itself is
+        not set yet."""
+        raise NotImplementedError
+
+    def preference(self, sites: SiteView, history: History) -> np.ndarray | None:
+        """What is added to the logarithm of each site's ranking score, [N]; None: nothing."""
+        return None
+
+    def checked_merit(self, weighed: Candidates, sites: SiteView, history: History) -> np.ndarray:
+        """The merit; InputError where it is not a number, possibly infinite, for every candidate."""
+        merit, place = self.merit(weighed, sites, history), place_of("policy.objective", self)
+        return numbers(merit, weighed.k.shape, -np.inf, np.inf, place, "the merit of the cohorts")
+
+    def order(self, log_score: np.ndarray, sites: SiteView, history: History) -> np.ndarray:
+        """Site indices, best first, by the logarithm of a ranking's score [N] and the preference; ties to the smaller
+        index. InputError where the preference is not a number, or -inf, for every site."""
+        preference = self.preference(sites, history)
+        if preference is not None:
+            place, shape = place_of("policy.objective", self), (len(sites),)
+            preference = numbers(
+                preference, shape, -np.inf, sys.float_info.max, place, "the preference of the sites"
+            )
+            log_score = log_score + preference
+        return np.argsort(-log_score, kind="stable")
+
+
+@OBJECTIVES.add
+class Time(Objective):
+    """The most projected accuracy gain per second (Sec. 3.3): the paper's objective."""
+
+    kind = "time"
+
+    def merit(self, weighed: Candidates, sites: SiteView, history: History) -> np.ndarray:
+        """dA(k) / T(k)."""
+        return weighed.efficiency
+
+
+class CostAware(Objective):
+    """Base of the objectives that prefer sites whose own round costs less."""
+
+    site_weight: float = Field(1.0, ge=0, le=100)
+    """How much a site's own joules, grams or money count in the ranking: its score is divided by them to this power."""
+
+    def cost_preference(self, spent: np.ndarray) -> np.ndarray:
+        """The preference [N] for sites each of which would spend `spent` [N] in a round of its own."""
+        finite = spent[np.isfinite(spent)]
+        median = np.median(finite) if len(finite) else 1.0
+        median = median if median > 0 else 1.0
+        bounded = np.clip(spent, median / _MAX_COST_RATIO, median * _MAX_COST_RATIO)
+        return -self.site_weight * np.log(bounded)
+
+
+@OBJECTIVES.add
+class Zeus(CostAware):
+    """The most accuracy gain per eta E + (1 - eta) P_max T, the cost of Zeus (You et al., NSDI 2023, Eq. 2).
+
+    Zeus' P_max is the power limit of its GPU; here it is the power of all sites at full speed.
+    """
+
+    kind = "zeus"
+    rules = 2
+    """2: a round that would never end is worth nothing, also where energy alone counts, or time."""
+    eta: float = Field(0.5, ge=0, le=1)
+    """1: energy alone counts, 0: time alone."""
+
+    def merit(self, weighed: Candidates, sites: SiteView, history: History) -> np.ndarray:
+        """dA(k) over the cost."""
+        max_w = len(sites) * sites.full_power_w
+        with np.errstate(invalid="ignore"):
+            cost = self.eta * weighed.energy_j + (1 - self.eta) * max_w * weighed.round_s
+        return weighed.gain / np.where(_is_endless(weighed), np.inf, cost)
+
+    def preference(self, sites: SiteView, history: History) -> np.ndarray:
+        """Sites that need few joules, by eta."""
+        return self.eta * self.cost_preference(own_spending(sites, "energy_j"))
+
+
+@OBJECTIVES.add
+class RelativeGain(CostAware):
+    """Time against energy by their relative changes, the greedy step of energy-aware schedulers.
+
+    Sites are added as long as the time to the target falls by more than `exchange` percent for each percent of energy:
+    (dTTA / TTA) / (dE / E) > exchange, where a cohort's TTA is proportional to T(k) / dA(k) and its energy to
+    E(k) / dA(k). That walk ends where TTA x E^exchange is least, so this minimum is searched directly.
+    """
+
+    kind = "relative-gain"
+    rules = 2
+    """2: a round that would never end is worth nothing, and does not count in the others' share of energy."""
+    exchange: float = Field(1.0, ge=0, le=100)
+    """Percent of time that a percent of energy is worth: 0 is `time`, 1 the energy-delay product."""
+
+    def merit(self, weighed: Candidates, sites: SiteView, history: History) -> np.ndarray:
+        """The inverse of TTA x E^exchange, up to factors that all candidates share."""
+        endless = _is_endless(weighed)
+        max_j = weighed.energy_j.max(initial=0.0, where=~endless)
+        energy_j = np.where(endless, np.inf, weighed.energy_j) / (max_j or 1.0)
+        return weighed.efficiency * (weighed.gain / weighed.gain.max() / energy_j) ** self.exchange
+
+    def preference(self, sites: SiteView, history: History) -> np.ndarray:
+        """Sites that need few joules, by what they are worth."""
+        return self.exchange * self.cost_preference(own_spending(sites, "energy_j"))
+
+
+@OBJECTIVES.add
+class Budget(CostAware):
+    """The most accuracy gain per second among the cohorts whose gain for what they spend would reach the target
+    accuracy with what is left of every budget; where there is none, the most gain for what is spent."""
+
+    kind = "budget"
+    energy: Joules | None = Field(None, gt=0)
+    """Of the whole run, e.g. "500 kWh"."""
+    carbon: Grams | None = Field(None, gt=0)
+    """Of the whole run, e.g. "20 kg"."""
+    cost: float | None = Field(None, gt=0)
+    """Of the whole run, in the currency of the input (accounts.currency)."""
+
+    @model_validator(mode="after")
+    def _any(self) -> Self:
+        if not self._budgets:
+            raise ValueError("needs one or more of energy, carbon and cost")
+        return self
+
+    @property
+    def _budgets(self) -> dict[str, float]:
+        budgets = {"energy_j": self.energy, "carbon_g": self.carbon, "cost": self.cost}
+        return {name: budget for name, budget in budgets.items() if budget is not None}
+
+    def merit(self, weighed: Candidates, sites: SiteView, history: History) -> np.ndarray:
+        """dA(k) / T(k) where the budgets last, -inf where they do not; dA(k) over the scarcest where they never do."""
+        needs = self._needs(sites, history)
+        with np.errstate(divide="ignore"):  # what costs nothing lasts for ever
+            lasts = np.stack([weighed.gain / getattr(weighed, name) / need for name, need in needs.items()])
+        scarcest = lasts.min(axis=0)
+        return np.where(scarcest >= 1, weighed.efficiency, -np.inf) if (scarcest >= 1).any() else scarcest
+
+    def preference(self, sites: SiteView, history: History) -> np.ndarray:
+        """Sites that spend little, the more the scarcer the budget is: not at all where the gain of the last rounds for
+        what they spent would leave all of it over."""
+        preference = np.zeros(len(sites))
+        gain, rows = _recent_gain(history)
+        for name, need in self._needs(sites, history).items():
+            spent = sum(getattr(row, name) for row in rows)
+            pressure = np.clip(need * spent / gain, 0, 1) if gain > 0 and spent > 0 else 1.0
+            preference += pressure * self.cost_preference(own_spending(sites, name))
+        return preference
+
+    def _needs(self, sites: SiteView, history: History) -> dict[str, float]:
+        """{budget: accuracy that has to be gained for each joule, gram or coin that is left of it}."""
+        gain = _needed_gain(sites, history)
+        left = {name: budget - history.total(name) for name, budget in self._budgets.items()}
+        return {name: gain / max(rest, 1e-9 * self._budgets[name]) for name, rest in left.items()}
+
+
+_COLUMNS = {"carbon": "carbon_g", "energy": "energy_j", "cost": "cost"}
+
+
+@OBJECTIVES.add
+class Deadline(CostAware):
+    """The most accuracy gain for a gram of carbon among the cohorts whose gain per second would reach the target
+    accuracy by the deadline; where there is none, the most gain per second."""
+
+    kind = "deadline"
+    deadline_s: Seconds = Field(gt=0)
+    """Simulated time by which the target accuracy is to be reached."""
+    least: Literal["carbon", "energy", "cost"] = "carbon"
+    """The quantity that is minimised."""
+
+    def merit(self, weighed: Candidates, sites: SiteView, history: History) -> np.ndarray:
+        """dA(k) over what is spent where there is time for it, -inf elsewhere; dA(k) / T(k) where there never is."""
+        in_time = weighed.efficiency >= self._need(sites, history)
+        if not in_time.any():
+            return weighed.efficiency
+        # a price may be below 0: then the most money for a gain is the best
+        spent = getattr(weighed, _COLUMNS[self.least]) / weighed.gain
+        return np.where(in_time, -spent, -np.inf)
+
+    def preference(self, sites: SiteView, history: History) -> np.ndarray:
+        """Sites that spend little, the more the faster the last rounds were than the deadline asks for."""
+        need, (gain, rows) = self._need(sites, history), _recent_gain(history)
+        took_s = sum(row.makespan_s for row in rows)
+        slack = 1 - need * took_s / gain if gain > 0 else float(not rows)
+        return np.clip(slack, 0, 1) * self.cost_preference(own_spending(sites, _COLUMNS[self.least]))
+
+    def _need(self, sites: SiteView, history: History) -> float:
+        """Accuracy that has to be gained in every second that is left; inf where none is."""
+        left_s = self.deadline_s - sites.clock_s
+        return _needed_gain(sites, history) / left_s if left_s > 0 else np.inf
+
+
+def own_spending(sites: SiteView, name: str) -> np.ndarray:
+    """Joules, grams or money ("energy_j", "carbon_g", "cost") that each site would spend by itself, [N]: for its work
+    and its transfer, without waiting; inf without power. InputError where the grid signal of `name` is not known."""
+    throughput = sites.throughput_fraction
+    with np.errstate(divide="ignore", invalid="ignore"):
+        joules = sites.busy_w * sites.work_s / throughput + sites.comm_energy_j
+        return np.where(throughput > 0, joules * _per_joule(sites, name), np.inf)
+
+
+def _per_joule(sites: SiteView, name: str) -> np.ndarray:
+    """Joules, grams or money per joule at every site, [N]."""
+    if name == "energy_j":
+        return np.ones(len(sites))
+    table, values = ("carbon", sites.g_per_kwh) if name == "carbon_g" else ("price", sites.cost_per_kwh)
+    per_joule = np.broadcast_to(values, len(sites)) / J_PER_KWH
+    if np.isnan(per_joule).any():
+        raise InputError(
+            "policy.objective", f"needs the signal [{table}]", f"set {table}.kind, e.g. constant"
+        )
+    return per_joule
+
+
+def _is_endless(weighed: Candidates) -> np.ndarray:
+    """Whether the cohort's round would never end, [m] bool: one of its sites has no power."""
+    return np.isinf(weighed.round_s) | np.isinf(weighed.energy_j)
+
+
+def _needed_gain(sites: SiteView, history: History) -> float:
+    """Accuracy that is still to be gained. InputError where there is no target."""
+    if np.isnan(sites.target_accuracy):
+        raise InputError("policy.objective", "needs a target", "set stop.target_accuracy")
+    evaluated = history.evaluated()
+    return max(sites.target_accuracy - (evaluated[-1].accuracy if evaluated else 0.0), 0.0)
+
+
+def _recent_gain(history: History, rounds: int = 5) -> tuple[float, Sequence[RoundRow]]:
+    """(accuracy gained, rounds that it took) from the evaluation that many rounds ago to the last one; no rounds
+    before the first evaluation."""
+    evaluated = history.evaluated()[-rounds - 1 :]
+    if not evaluated:
+        return 0.0, []
+    first = (evaluated[0].round, evaluated[0].accuracy) if len(evaluated) > rounds else (0, 0.0)
+    rows = [row for row in history.rows if first[0] < row.round <= evaluated[-1].round]
+    return evaluated[-1].accuracy - first[1], rows

@@ -1,0 +1,124 @@
+"""The paper's baselines (Sec. 3.2, 5.1), each one rule for which sites and how many, and the ranking by return time.
+
+All are stateless: the same sites come first in every round in which the view is the same. Shapes: N sites.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from pydantic import Field
+
+from hpctrip.base.errors import InputError
+from hpctrip.base.units import MILE_M, Metres
+from hpctrip.sim.policies.base import POLICIES, Decision, Policy, check_k
+from hpctrip.sim.policies.count import FixedOrDynamic
+from hpctrip.sim.policies.ranking import PowerToCost
+from hpctrip.sim.rounds import History
+from hpctrip.sim.timing import return_s
+from hpctrip.sim.view import SiteView
+
+
+@POLICIES.add
+class AllSites(Policy):
+    """The whole fleet (Sec. 3.2: select all sites)."""
+
+    kind = "all"
+
+    def select(self, sites: SiteView, history: History, rng: np.random.Generator) -> Decision:
+        """All N sites."""
+        return Decision(np.arange(len(sites)))
+
+
+@POLICIES.add
+class Random(Policy):
+    """k sites, every set equally likely (Sec. 5.1: random selection)."""
+
+    kind = "random"
+    k: int = Field(10, ge=1)
+    """Cohort size."""
+
+    def select(self, sites: SiteView, history: History, rng: np.random.Generator) -> Decision:
+        """k distinct sites, drawn anew every round."""
+        return Decision(rng.choice(len(sites), self.k, replace=False))
+
+    def check(self, num_sites: int) -> None:
+        """k must not exceed N."""
+        check_k(self.k, num_sites)
+
+
+@POLICIES.add
+class FixedRadius(Policy):
+    """Every site with d <= radius, nearest first (Sec. 5.1: 1000 miles)."""
+
+    kind = "fixed-radius"
+    radius_m: Metres = Field(1000 * MILE_M, gt=0)
+    """The radius."""
+
+    def select(self, sites: SiteView, history: History, rng: np.random.Generator) -> Decision:
+        """The same sites every round. InputError where the radius holds none."""
+        inside = np.flatnonzero(sites.distance_m <= self.radius_m)
+        if len(inside) == 0:
+            raise InputError(
+                f"policy.radius_m = {self.radius_m / MILE_M:g} mi",
+                "no site lies inside",
+                f"the nearest is at {sites.distance_m.min() / MILE_M:.0f} mi",
+            )
+        return Decision(inside[np.argsort(sites.distance_m[inside], kind="stable")])
+
+
+@POLICIES.add
+class HighestPower(FixedOrDynamic):
+    """Sites by power alone (Sec. 3.1), whatever their WAN; k sites, or as many as Algorithm 1 chooses."""
+
+    kind = "highest-power"
+
+    def log_score(self, sites: SiteView) -> np.ndarray:
+        """ln P_i, [N]."""
+        return np.log(sites.power_fraction)
+
+
+@POLICIES.add
+class LowestLatency(FixedOrDynamic):
+    """Sites by delay alone (Sec. 3.1), whatever their power; k sites, or as many as Algorithm 1 chooses."""
+
+    kind = "lowest-latency"
+
+    def log_score(self, sites: SiteView) -> np.ndarray:
+        """-ln L_i, [N]."""
+        return -np.log(sites.comm_s)
+
+
+@POLICIES.add
+class FirstBack(FixedOrDynamic):
+    """Sites by when they return, c_i / P_i + L_i: what a round waits for, instead of a mix of power and cost. k sites,
+    or as many as Algorithm 1 chooses."""
+
+    kind = "first-back"
+    rules = 2
+    """2: who cannot be back by the deadline comes last, and the objective has its say."""
+
+    def log_score(self, sites: SiteView) -> np.ndarray:
+        """-ln of the return time, [N]."""
+        return -np.log(return_s(sites))
+
+
+@POLICIES.add
+class Static(PowerToCost, Policy):
+    """The top k sites by power-to-cost at the start, the same cohort for the whole run (Sec. 3.2).
+
+    The paper's static-optimal is this policy at the best k of a sweep (Eq. 9), found offline:
+    slurm/emnist_static_sweep.sh runs the sweep, `hpctrip plot fig08` prints that k.
+    """
+
+    kind = "static"
+    k: int = Field(70, ge=1)
+    """Cohort size."""
+
+    def select(self, sites: SiteView, history: History, rng: np.random.Generator) -> Decision:
+        """The first round's cohort, again and again."""
+        first = history.rows[0].cohort.site if history.rows else self.rank(sites)[: self.k]
+        return Decision(first)
+
+    def check(self, num_sites: int) -> None:
+        """k must not exceed N."""
+        check_k(self.k, num_sites)

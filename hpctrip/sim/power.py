@@ -1,0 +1,180 @@
+"""Power models: the power fraction of every site at any simulated time (paper Sec. 5.1, Eq. 6's power_w).
+
+A `PowerModel` is a component that builds a `PowerSupply`, which answers at any time. Shapes: N sites, D power domains,
+T steps of a trace.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from hpctrip.base.component import Component, Registry
+from hpctrip.base.door import instance, place_of, positive
+from hpctrip.base.errors import InputError
+from hpctrip.base.files import PathName
+from hpctrip.base.rng import stream
+from hpctrip.base.series import next_step_s
+from hpctrip.base.sources import Reads
+from hpctrip.sim.traces.files import Flags, TraceSet, read_trace_files, trace_files
+from hpctrip.sim.traces.synthetic import synthetic_traces
+
+POWER_MODELS = Registry("power model", default="uniform")
+
+
+class PowerSupply:
+    """Base of all supplies: power of N sites as a function of simulated time, with the contract of base/series.py."""
+
+    step_s: float = np.inf
+    """Power is constant within each step, which begins at a multiple of `step_s`; inf: it never changes."""
+    synthetic: bool = True
+    """Whether the numbers were made up; it shows wherever results show."""
+
+    def at(self, clock_s: float) -> np.ndarray:
+        """Power fraction P_i(t) in [0, 1] of every site, [N] float64."""
+        raise NotImplementedError
+
+    def next_change_s(self, clock_s: float) -> float:
+        """The end of the present step."""
+        return next_step_s(clock_s, self.step_s)
+
+    def describe(self) -> dict[str, np.ndarray]:
+        """Per-site facts worth recording, e.g. which trace a site follows: {name: numbers or texts [N]}.
+        May be empty."""
+        return {}
+
+
+class PowerModel(Component):
+    """Base of all power models."""
+
+    def supply(self, num_sites: int, seed: int) -> PowerSupply:
+        """The supply of `num_sites` sites. Drawn from named streams: the same seed gives the same power."""
+        raise NotImplementedError
+
+    def checked_supply(self, num_sites: int, seed: int) -> PowerSupply:
+        """The supply. InputError where it is none; its fractions are checked where they are asked for (`World`)."""
+        place = place_of("power", self)
+        supply = instance(self.supply(num_sites, seed), PowerSupply, place, "its supply")
+        positive(supply.step_s, place, "step_s")
+        instance(supply.synthetic, bool, place, "synthetic")
+        for name, values in instance(supply.describe(), dict, place, "its description").items():
+            array = np.asarray(values)
+            if not str(name).isidentifier() or array.shape != (num_sites,) or array.dtype.kind not in "biufU":
+                sort = f"{array.dtype} {list(array.shape)}"
+                raise InputError(
+                    place,
+                    f"describes {name!r} as {sort}",
+                    f"it must be [{num_sites}] numbers or texts by name",
+                )
+        return supply
+
+
+class SteadySupply(PowerSupply):
+    """A supply that never changes: one fraction per site."""
+
+    def __init__(self, fractions: np.ndarray):
+        self._fractions = np.asarray(fractions, dtype=np.float64)
+
+    def at(self, clock_s: float) -> np.ndarray:
+        """The same [N] fractions at every time."""
+        return self._fractions
+
+
+@POWER_MODELS.add
+class Constant(PowerModel):
+    """The same power fraction at every site and every time (Fig. 6/7: equal power)."""
+
+    kind = "constant"
+    fraction: float = Field(1.0, gt=0, le=1)
+    """Power fraction P, in (0, 1]."""
+
+    def supply(self, num_sites: int, seed: int) -> SteadySupply:
+        """N equal fractions."""
+        return SteadySupply(np.full(num_sites, self.fraction))
+
+
+@POWER_MODELS.add
+class Trace(PowerModel):
+    """P_i(t) = 1 - utilisation of a power domain, held over each step of its trace (paper Sec. 5.1, Fig. 12).
+
+    Every site follows one domain from a circular offset of whole steps, both drawn from named streams, so that a few
+    dozen domains serve any number of sites.
+    """
+
+    kind = "trace"
+    path: Annotated[PathName, Reads(unless="synthetic", find=trace_files)] = "synthetic"
+    """Trace files: a folder, a file or a glob, relative to the working directory. "synthetic": generated, no file."""
+    column: Literal["production", "measured"] = "production"
+    """Which utilisation: of production workloads, or all measured power (files without a production column)."""
+    flags: Flags = "true-is-bad"
+    """What `true` means in the files' flag columns. Google's PDF and notebook disagree; we follow the notebook."""
+    at_end: Literal["wrap", "raise"] = "wrap"
+    """When simulated time outlasts the trace: start it again, or stop with an error."""
+    offsets: bool = True
+    """Whether each site starts at its own random time of the trace; false: all start at its beginning."""
+    synthetic_seed: int = 2019
+    """Seed of the synthetic month; apart from the run's seed, so that all runs see the same month."""
+
+    def supply(self, num_sites: int, seed: int) -> TraceSupply:
+        """Read the traces and draw each site's domain and offset from (seed, "trace-domain" / "trace-offset")."""
+        traces = (
+            synthetic_traces(self.synthetic_seed, self.column)
+            if self.path == "synthetic"
+            else read_trace_files(self.path, self.column, self.flags)
+        )
+        num_domains, num_steps = traces.util.shape
+        domain = stream(seed, "trace-domain").integers(num_domains, size=num_sites)
+        offset = stream(seed, "trace-offset").integers(num_steps, size=num_sites)
+        return TraceSupply(traces, domain, offset if self.offsets else np.zeros_like(offset), self.at_end)
+
+
+class TraceSupply(PowerSupply):
+    """A supply that follows `traces`: site i has the spare power of domain[i], `offset[i]` steps later."""
+
+    def __init__(self, traces: TraceSet, domain: np.ndarray, offset: np.ndarray, at_end: str):
+        self.traces = traces
+        self.step_s = traces.step_s
+        self.synthetic = traces.synthetic
+        self._domain, self._offset, self._at_end = domain, offset, at_end
+        self._num_steps = traces.util.shape[1]
+        # Each trace twice in a row, [D * 2T]: a circular shift is one add and one gather, without a modulo per site.
+        self._spare = np.tile(1.0 - traces.util, 2).ravel()
+        self._first = domain * (2 * self._num_steps) + offset
+
+    def at(self, clock_s: float) -> np.ndarray:
+        """P_i of every site, [N]. Past the end of the trace: wraps, or raises InputError (`at_end`)."""
+        step = int(clock_s // self.step_s)
+        if step >= self._num_steps and self._at_end == "raise":
+            raise InputError(
+                "power.at_end",
+                f"simulated time {clock_s:g} s is past the end of the power trace, {self.traces.duration_s:g} s long",
+                'set at_end = "wrap" to start it again, or give longer traces',
+            )
+        return self._spare.take(self._first + step % self._num_steps)
+
+    def describe(self) -> dict[str, np.ndarray]:
+        """The name of each site's domain, e.g. "cella_pdu6", [N] texts, and its offset in steps, [N] integers."""
+        return {"trace_domain": np.array(self.traces.names)[self._domain], "trace_offset": self._offset}
+
+
+@POWER_MODELS.add
+class Uniform(PowerModel):
+    """P_i ~ U(low, high), drawn once per site (paper Sec. 5.1: U(0.1, 1.0))."""
+
+    kind = "uniform"
+    low: float = Field(0.1, gt=0, le=1)
+    """Smallest power fraction."""
+    high: float = Field(1.0, gt=0, le=1)
+    """Largest power fraction."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.low > self.high:
+            raise ValueError(f"low = {self.low} is above high = {self.high}")
+        return self
+
+    def supply(self, num_sites: int, seed: int) -> SteadySupply:
+        """N fractions from the stream (seed, "power")."""
+        return SteadySupply(stream(seed, "power").uniform(self.low, self.high, num_sites))

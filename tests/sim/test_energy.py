@@ -1,0 +1,271 @@
+"""What a round costs: hand-checkable bills, and energy as the integral of the power that was drawn."""
+
+import math
+from itertools import pairwise
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hpctrip.base.errors import InputError
+from hpctrip.base.series import Signal
+from hpctrip.sim.energy import Accounts
+from hpctrip.sim.faults import Faults
+from hpctrip.sim.grid import SIGNALS, GridSignal, SignalModel
+from hpctrip.sim.grid.signals import NO_SIGNAL
+from hpctrip.sim.hardware import THROUGHPUT_MODELS
+from hpctrip.sim.network import Network
+from hpctrip.sim.outcome import Outcome
+from hpctrip.sim.power import POWER_MODELS, PowerModel, PowerSupply
+from hpctrip.sim.rounds import CohortRound, Status
+from hpctrip.sim.sites import SITES
+from hpctrip.sim.step import State
+from hpctrip.sim.timing import Timing
+from hpctrip.sim.world import World
+
+SITE = {"num_gpus": 10, "gpu_power_w": 100.0, "idle_w": 20.0, "pue": 2.0}
+"""2 kW at full power, of which 400 W stay while all GPUs wait."""
+
+
+class Steps(PowerModel):
+    """Power fractions [site][step] over steps of so many seconds; the last step goes on."""
+
+    fractions: list[list[float]]
+    step_s: float
+
+    def supply(self, num_sites, seed):
+        table, step_s = np.array(self.fractions), self.step_s
+
+        class Supply(PowerSupply):
+            def at(self, clock_s):
+                return table[:, min(int(clock_s // step_s), table.shape[1] - 1)].copy()
+
+        Supply.step_s = step_s
+        return Supply()
+
+
+class Zones(SignalModel):
+    """One zone a site: values over steps of so many seconds, again and again."""
+
+    values: list[list[float]]
+    step_s: float
+
+    def signal(self, table, sites, num_sites, seed):
+        series = [
+            Signal(np.arange(len(v)) * self.step_s, np.array(v), len(v) * self.step_s) for v in self.values
+        ]
+        return GridSignal(list(map(str, range(num_sites))), series, np.arange(num_sites), True)
+
+
+def world(power=None, throughput="linear", carbon=None, price=None, timing=None, accounts=None, **faults):
+    """Sites 1 s of propagation away that send nothing; 1 s of work a sample."""
+    power = power or POWER_MODELS["constant"]()
+    num_sites = len(power.fractions) if isinstance(power, Steps) else 2
+    return World.build(
+        SITES["uniform"](num_sites=num_sites, min_distance_m=1e6, max_distance_m=1e6),
+        Network(update_bytes=2e9, propagation_m_per_s=1e6, near_bandwidth_bps=1e30),
+        power,
+        THROUGHPUT_MODELS[throughput](**SITE),
+        timing or Timing(seconds_per_sample=1.0),
+        0.0,
+        0,
+        Faults(**faults),
+        accounts=accounts or Accounts(network_j_per_gb=0.0),
+        carbon=carbon or NO_SIGNAL,
+        price=price or NO_SIGNAL,
+    )
+
+
+def billed(simulation, world, samples, start_s=0.0, cohort=None):
+    """(bill, timing) of a round in which the sites have so many samples."""
+    cohort = np.arange(len(world)) if cohort is None else cohort
+    timing = world.round_timing(1, start_s, cohort, np.array(samples, dtype=float))
+    bill = SimpleNamespace(**world.bill(start_s, cohort, timing))
+    bill.energy_j = bill.compute_energy_j + bill.wait_energy_j + bill.comm_energy_j
+    return bill, timing
+
+
+def test_a_site_computes_and_then_waits_for_the_straggler(simulation):
+    """10 s at 2 kW, then 30 s + 1 s of the other's transfer at 400 W; the straggler waits for its transfer alone."""
+    bill, timing = billed(simulation, world(), [10, 40])
+    assert timing.makespan_s == 41
+    assert bill.compute_energy_j.tolist() == [20_000, 80_000]
+    assert bill.wait_energy_j.tolist() == [31 * 400, 400]
+    assert bill.energy_j.tolist() == [32_400, 80_400]
+    assert np.isnan(bill.carbon_g).all() and np.isnan(bill.cost).all()
+
+
+def test_half_the_power_computes_twice_as_long_and_half_the_gpus_wait(simulation):
+    half = Steps(fractions=[[0.5], [0.5]], step_s=1e6)
+    bill, _ = billed(simulation, world(half), [10, 40])
+    assert bill.compute_energy_j.tolist() == [20_000, 80_000]
+    assert bill.wait_energy_j.tolist() == [61 * 200, 200]
+
+
+def test_a_released_site_waits_for_its_own_transfer_alone(simulation):
+    released = Accounts(waiting="released", network_j_per_gb=0.0)
+    bill, _ = billed(simulation, world(accounts=released), [10, 40])
+    assert bill.wait_energy_j.tolist() == [400, 400]
+
+
+def test_the_network_takes_its_joules_by_the_gigabyte(simulation):
+    bill, _ = billed(simulation, world(accounts=Accounts(network_j_per_gb=100.0)), [10, 40])
+    assert bill.comm_energy_j.tolist() == [200, 200]
+    assert bill.energy_j.tolist() == [32_600, 80_600]
+
+
+def test_power_that_changes_inside_the_round_changes_what_is_drawn(simulation):
+    """15 s of work: 10 s at full power, 10 s at half, and then full again after the end."""
+    bill, timing = billed(simulation, world(Steps(fractions=[[1, 0.5, 1]], step_s=10.0)), [15])
+    assert timing.makespan_s == 21
+    assert bill.compute_energy_j.tolist() == [10 * 2000 + 10 * 1000]
+    assert bill.wait_energy_j.tolist() == [400]  # in the third step, whose power is full again
+
+
+def test_carbon_and_price_follow_the_signal_at_the_site(simulation):
+    """3.6 kJ are a watt-hour. The first site computes 10 s at 100 g and 10 s at 200 g, and waits one at 100 g again."""
+    signal = Zones(values=[[100, 200], [0, 0]], step_s=10.0)
+    bill, _ = billed(simulation, world(carbon=signal, price=signal), [20, 20])
+    wh = np.array([10 * 2000, 10 * 2000, 400]) / 3600
+    assert bill.carbon_g == pytest.approx([wh @ [0.1, 0.2, 0.1], 0])
+    assert bill.cost == pytest.approx(bill.carbon_g)
+
+
+def test_the_networks_energy_counts_when_the_transfer_begins(simulation):
+    signal = Zones(values=[[100, 200, 1000]], step_s=10.0)
+    sends = Accounts(network_j_per_gb=1.8e6)
+    quiet = world(Steps(fractions=[[1]], step_s=1e6), carbon=signal)
+    loud = world(Steps(fractions=[[1]], step_s=1e6), carbon=signal, accounts=sends)
+    for samples, intensity in ((5, 100), (10, 200), (19.5, 200), (20, 1000)):
+        (before, _), (after, _) = billed(simulation, quiet, [samples]), billed(simulation, loud, [samples])
+        assert (after.carbon_g - before.carbon_g).tolist() == pytest.approx([intensity])  # 3.6 MJ
+
+
+def test_who_was_out_draws_nothing_and_who_is_late_draws_until_the_deadline(simulation, tmp_path):
+    (tmp_path / "out.csv").write_text("site,start_s,end_s\n0,0,1000\n")
+    late = world(
+        Steps(fractions=[[1], [1], [1]], step_s=1e6), deadline_s=30.0, outages=str(tmp_path / "out.csv")
+    )
+    bill, timing = billed(simulation, late, [10, 100, 10])
+    assert timing.status.tolist() == [Status.OUT, Status.LATE, Status.ARRIVED]
+    assert bill.compute_energy_j.tolist() == [0, 60_000, 20_000]
+    assert bill.wait_energy_j.tolist() == [0, 0, 20 * 400]
+    assert bill.comm_energy_j.tolist() == [0, 0, 0]
+
+
+def test_a_site_that_goes_out_while_it_computes_draws_nothing_until_it_returns(simulation, tmp_path):
+    (tmp_path / "out.csv").write_text("site,start_s,end_s\n0,4,14\n")
+    bill, timing = billed(
+        simulation,
+        world(Steps(fractions=[[1]], step_s=1e6), deadline_s=100.0, outages=str(tmp_path / "out.csv")),
+        [10],
+    )
+    assert timing.compute_s.tolist() == [20]
+    assert bill.compute_energy_j.tolist() == [20_000]
+
+
+def test_a_round_that_is_timed_by_the_power_at_its_start_is_billed_by_it(simulation):
+    falling = Steps(fractions=[[1, 0.1]], step_s=5.0)
+    frozen = Timing(seconds_per_sample=1.0, power="frozen")
+    bill, timing = billed(simulation, world(falling, timing=frozen), [10])
+    assert timing.makespan_s == 11
+    assert (bill.compute_energy_j.tolist(), bill.wait_energy_j.tolist()) == ([20_000], [400])
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.lists(st.floats(0.05, 1), min_size=6, max_size=6), min_size=1, max_size=4),
+    st.sampled_from(["linear", "gpus", "capped", "curve", "clocks"]),
+    st.sampled_from(["straggler", "max-plus-max", "mean-power", "aggregate-throughput"]),
+    st.floats(1, 50),
+    st.floats(0, 1000),
+)
+def test_the_energy_of_a_round_is_the_integral_of_the_power_drawn(fractions, kind, clock, step_s, start_s):
+    """By cutting the round at every change of power, and between, and adding up trapezoids that are rectangles."""
+    keys = {"num_gpus": 50, "pue": 1.3} | ({"idle_w": 30.0} if kind != "clocks" else {})
+    sites = World.build(
+        SITES["uniform"](num_sites=len(fractions), min_distance_m=1e6, max_distance_m=9e6),
+        Network(update_bytes=0.0, propagation_m_per_s=1e6),
+        Steps(fractions=[[max(f, 0.1) for f in row] for row in fractions], step_s=step_s),
+        THROUGHPUT_MODELS[kind](**keys).in_force(),
+        Timing(seconds_per_sample=1.0, clock=clock),
+        0.0,
+        0,
+    )
+    cohort = np.arange(len(sites))
+    timing = sites.round_timing(1, start_s, cohort, np.linspace(10, 60, len(sites)))
+    bill = sites.bill(start_s, cohort, timing)
+    end_s = start_s + timing.makespan_s
+    edges = np.unique(
+        np.clip(
+            np.concatenate(
+                [
+                    [start_s, end_s],
+                    start_s + timing.compute_s,
+                    np.arange(start_s // step_s, end_s // step_s + 2) * step_s,
+                ]
+            ),
+            start_s,
+            end_s,
+        )
+    )
+    joules = np.zeros((2, len(sites)))
+    for left_s, right_s in pairwise(edges):
+        middle_s = (left_s + right_s) / 2
+        power = sites.power_fraction(middle_s)
+        computing = middle_s < start_s + timing.compute_s
+        joules[0] += np.where(computing, sites.throughput.busy_w(power), 0) * (right_s - left_s)
+        joules[1] += np.where(computing, 0, sites.throughput.waiting_w(power)) * (right_s - left_s)
+    assert bill["compute_energy_j"] == pytest.approx(joules[0], rel=1e-9)
+    assert bill["wait_energy_j"] == pytest.approx(joules[1], rel=1e-9, abs=1e-6)
+
+
+def test_the_same_watts_that_make_progress_are_billed(simulation):
+    """Linear hardware: the joules of computing are the work done, whatever the power does meanwhile."""
+    rng = np.random.default_rng(0)
+    sites = world(Steps(fractions=rng.uniform(0.1, 1, (5, 40)).tolist(), step_s=7.0))
+    work_s = np.array([10.0, 20, 30, 40, 50])
+    bill, _ = billed(simulation, sites, work_s)
+    assert bill.compute_energy_j == pytest.approx(2000 * work_s, rel=1e-9)
+
+
+def test_the_row_holds_the_bill_of_every_site_and_their_sums(simulation):
+    sites = world(carbon=SIGNALS["constant"](per_kwh=360.0), price=SIGNALS["constant"](per_kwh=3.6))
+    rounds = simulation(sites, num_visits=np.array([10, 40]))
+    state, row = rounds.finish(rounds.begin(State()), Outcome.assumed(np.zeros(2)))
+    assert (row.compute_energy_j, row.wait_energy_j, row.comm_energy_j) == (100_000, 12_800, 0)
+    assert row.energy_j == 112_800
+    assert row.carbon_g == pytest.approx(11.28) and row.cost == pytest.approx(0.1128)
+    assert row.cohort.compute_energy_j.tolist() == [20_000, 80_000]
+    state, _ = rounds.finish(rounds.begin(state), Outcome.assumed(np.zeros(2)))
+    assert state.history.total("energy_j") == 225_600
+
+
+def test_rows_of_older_files_know_of_no_energy():
+    ones = np.ones(2)
+    cohort = CohortRound(np.arange(2), *[ones] * 8, np.zeros(2, dtype=np.int64))
+    assert np.isnan(cohort.carbon_g).tolist() == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("text", "joules"), [("500 kWh", 1.8e9), ("1 MWh", 3.6e9), ("3 GJ", 3e9), ("2 kilowatts", None)]
+)
+def test_energy_may_be_given_in_the_units_of_a_bill(text, joules):
+    from hpctrip.base.units import parse
+
+    if joules:
+        assert parse(text, "joules") == joules
+    else:
+        with pytest.raises(ValueError, match="kWh"):
+            parse(text, "joules")
+    assert parse("20 kg", "grams") == 20_000
+
+
+def test_signals_that_change_too_often_for_a_round_are_refused(simulation):
+    signal = Zones(values=[[1, 2]], step_s=1e-4)
+    slow = world(Steps(fractions=[[1]], step_s=1e6), carbon=signal)
+    with pytest.raises(InputError, match="change more than 100,000 times in the round"):
+        billed(simulation, slow, [100])
+    assert math.isfinite(billed(simulation, slow, [1])[0].energy_j[0])

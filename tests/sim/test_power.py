@@ -1,0 +1,162 @@
+"""Power models: the contract that every one keeps, and power that follows traces."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hpctrip.base.errors import InputError
+from hpctrip.joint.cluster_power import ClusterPower
+from hpctrip.sim.power import POWER_MODELS, Trace, TraceSupply
+from hpctrip.sim.traces.synthetic import synthetic_traces
+
+TIMES_S = (0.0, 299.0, 300.0, 86_400.0, 5e6)
+
+
+@pytest.fixture(params=sorted({*POWER_MODELS, "cluster"}))
+def model(request, tmp_path):
+    if request.param != "cluster":
+        return POWER_MODELS[request.param]()
+    site = tmp_path / "site.toml"
+    site.write_text("[cluster]\nnum_nodes = 2\n[jobs]\nnum_jobs = 20\nspan_s = 7200\nlargest = 8\n")
+    return ClusterPower(path=str(site), num_clusters=2)
+
+
+def test_every_site_has_a_power_fraction_between_0_and_1_at_every_time(model):
+    supply = model.supply(num_sites=7, seed=3)
+    for clock_s in TIMES_S:
+        fraction = supply.at(clock_s)
+        assert fraction.shape == (7,) and fraction.dtype == np.float64
+        assert ((fraction >= 0) & (fraction <= 1)).all()
+
+
+def test_the_same_seed_gives_the_same_power(model):
+    one, again = (model.supply(num_sites=7, seed=3) for _ in range(2))
+    for clock_s in TIMES_S:
+        assert np.array_equal(one.at(clock_s), again.at(clock_s))
+
+
+def test_power_depends_on_time_alone_not_on_what_was_asked_before(model):
+    supply = model.supply(num_sites=7, seed=3)
+    forward = [supply.at(clock_s).copy() for clock_s in TIMES_S]
+    backward = [supply.at(clock_s).copy() for clock_s in reversed(TIMES_S)]
+    assert np.array_equal(forward, backward[::-1])
+
+
+def test_power_holds_within_a_step(model):
+    supply = model.supply(num_sites=7, seed=3)
+    step_s = supply.step_s if math.isfinite(supply.step_s) else 1e9
+    assert step_s > 0
+    for step in (0, 1, 1000):
+        start, end = step * step_s, math.nextafter((step + 1) * step_s, 0)
+        assert np.array_equal(supply.at(start), supply.at(end))
+
+
+def test_facts_are_one_number_per_site(model):
+    for name, facts in model.supply(num_sites=7, seed=3).describe().items():
+        assert np.asarray(facts).shape == (7,), name
+
+
+def test_the_supply_says_whether_it_was_made_up(model):
+    assert (
+        model.supply(num_sites=7, seed=3).synthetic is True
+    )  # every default needs no file: all are synthetic
+
+
+UTIL = [[0.1, 0.2, 0.3, 0.4], [0.5, 0.6, 0.7, 0.8]]
+
+
+@pytest.fixture
+def path(tmp_path):
+    """Two domains of four five-minute steps."""
+    lines = ["time,cell,pdu,production_power_util"]
+    for pdu, util in zip(("pdu6", "pdu7"), UTIL, strict=True):
+        lines += [f"{(600 + 300 * i) * 1_000_000},a,{pdu},{value}" for i, value in enumerate(util)]
+    (tmp_path / "cella.csv").write_text("\n".join(lines))
+    return str(tmp_path)
+
+
+def indices(supply):
+    """The domain that each site follows, as an index into the traces, [N]."""
+    return np.array([supply.traces.names.index(name) for name in supply.describe()["trace_domain"]])
+
+
+def test_sites_name_the_domain_that_they_follow(path):
+    names = Trace(path=path).supply(num_sites=8, seed=1).describe()["trace_domain"]
+    assert set(names) == {"cella_pdu6", "cella_pdu7"}
+
+
+def test_flags_the_other_way_round_are_refused_unless_the_input_says_so(tmp_path):
+    lines = ["time,cell,pdu,production_power_util,bad_production_power_data"]
+    lines += [f"{(600 + 300 * i) * 1_000_000},a,pdu6,{0.1 * i:.1f},true" for i in range(5)]
+    (tmp_path / "cella_pdu6.csv").write_text("\n".join(lines))
+    with pytest.raises(InputError, match=r'5 of 5 samples .* set flags = "true-is-good"'):
+        Trace(path=str(tmp_path)).supply(num_sites=1, seed=1)
+    supply = Trace(path=str(tmp_path), flags="true-is-good", offsets=False).supply(num_sites=1, seed=1)
+    assert supply.at(600.0) == pytest.approx([0.8])
+
+
+def test_power_is_one_minus_utilisation_held_over_each_interval(path):
+    supply = Trace(path=path, offsets=False).supply(num_sites=8, seed=1)
+    domain = indices(supply)
+    assert set(domain) == {0, 1}
+    for clock_s, step in ((0, 0), (299.9, 0), (300, 1), (1199.9, 3)):
+        assert supply.at(clock_s) == pytest.approx(1 - np.array(UTIL)[domain, step])
+    assert supply.step_s == 300.0 and not supply.synthetic
+
+
+def test_each_site_starts_at_its_own_offset_and_wraps_at_the_end(path):
+    supply = Trace(path=path).supply(num_sites=50, seed=1)
+    domain, offset = indices(supply), supply.describe()["trace_offset"]
+    assert set(offset) == {0, 1, 2, 3}
+    for step in range(9):
+        expected = 1 - np.array(UTIL)[domain, (offset + step) % 4]
+        assert supply.at(step * 300.0) == pytest.approx(expected)
+
+
+def test_raise_stops_where_the_trace_ends(path):
+    supply = Trace(path=path, at_end="raise").supply(num_sites=3, seed=1)
+    assert len(supply.at(1199.0)) == 3
+    with pytest.raises(
+        InputError, match=r"simulated time 1200 s is past the end of the power trace, 1200 s long"
+    ):
+        supply.at(1200.0)
+
+
+def test_without_a_file_it_follows_the_synthetic_month_and_says_so():
+    supply = Trace(offsets=False).supply(num_sites=3, seed=1)
+    domain = indices(supply)
+    assert supply.synthetic
+    assert supply.at(0) == pytest.approx(1 - synthetic_traces(2019).util[domain, 0])
+
+
+def test_the_runs_seed_moves_the_sites_but_not_the_synthetic_month():
+    one, other = (Trace().supply(num_sites=100, seed=seed) for seed in (1, 2))
+    assert np.array_equal(one.traces.util, other.traces.util)
+    assert (one.describe()["trace_domain"] != other.describe()["trace_domain"]).any()
+
+
+def test_domains_and_offsets_are_spread_evenly_over_many_sites(path):
+    supply = Trace(path=path).supply(num_sites=8000, seed=1)
+    domain, offset = indices(supply), supply.describe()["trace_offset"]
+    counts = np.bincount(domain * 4 + offset, minlength=8)
+    assert counts == pytest.approx(1000, abs=150)  # five standard deviations
+
+
+def test_a_missing_path_is_an_input_error():
+    with pytest.raises(InputError, match="no such file or folder"):
+        Trace(path="no/such/folder").supply(num_sites=1, seed=1)
+
+
+@given(st.integers(1, 57), st.integers(0, 8927), st.floats(0, 1e9))
+def test_circular_shift_equals_a_plain_modulo(num_domains, offset, clock_s):
+    traces = MONTH
+    domain = np.array([num_domains - 1])
+    supply = TraceSupply(traces, domain, np.array([offset]), "wrap")
+    step = (offset + int(clock_s // 300)) % 8928
+    assert supply.at(clock_s) == 1 - traces.util[num_domains - 1, step]
+
+
+MONTH = synthetic_traces(1)
