@@ -25,7 +25,6 @@ from hpctrip.base.rows import columns
 from hpctrip.base.sources import NamedFiles, Source, differing, read_sources
 from hpctrip.record.reader import Run
 from hpctrip.record.results_file import ResultsFile
-from hpctrip.record.schema import FORMAT_VERSION
 from hpctrip.record.verify import MOST_FAULTS, RELATIVE_TOLERANCE
 from hpctrip.sim.outcome import Outcome
 from hpctrip.sim.rounds import Candidates, CohortRound, History, RoundRow
@@ -44,7 +43,7 @@ def replay(run: Run, plugins: Sequence[Plugin] = (), data: Sequence[str] = ()) -
 
     `plugins` are those that the user named; of these the run's own, by their digests, are run. `data` are the files and
     folders in which files that the input names may be opened (`located`): none, unless the user says so. Raises
-    NotReplayable where the run needs what is not here: its plug-ins, its files, an input and rules of this version.
+    NotReplayable where the run needs what is not here: its plug-ins, its files, a valid input.
     """
     history = run.history()
     try:
@@ -62,10 +61,7 @@ def replay(run: Run, plugins: Sequence[Plugin] = (), data: Sequence[str] = ()) -
     except InputError as error:
         raise NotReplayable(str(error.faults[0])) from None
     differing = itertools.chain(_sites(run, simulation), _rounds(run, simulation, history))
-    faults = list(itertools.islice(differing, MOST_FAULTS))
-    if faults and run.format_version < FORMAT_VERSION:
-        raise NotReplayable(f"an older hpctrip wrote it, whose rules were others: {faults[0]}")
-    return faults
+    return list(itertools.islice(differing, MOST_FAULTS))
 
 
 def run_plugins(recorded: Sequence[Source], run: ResultsFile, plugins: Sequence[Plugin]) -> None:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -77,10 +78,12 @@ class Container(Generic[H]):
         if hashlib.blake2b(body, digest_size=_DIGEST_BYTES).digest() != stored:
             raise InputError(place, f"is damaged ({len(data)} bytes do not match their checksum)", _RESTORE)
         if data[: len(self.magic)] != self.magic:
+            writer = re.search(rb'"hpctrip_version": "([\w.+-]+)"', data)
+            by = writer[1].decode() if writer else "of unknown version"
             raise InputError(
                 place,
-                f"has layout {data[7]}; this hpctrip reads layout {self.magic[7]}",
-                "use the one that wrote it",
+                f"has layout {data[7]}, written by hpctrip {by}; this hpctrip reads layout {self.magic[7]}",
+                "use the hpctrip that wrote it",
             )
         try:
             return parse(*self._parts(memoryview(body)))

@@ -46,5 +46,5 @@ def frame(group: h5py.Group, expected: Mapping[str, Mapping[str, Any]]) -> pd.Da
     for name, about in added.items():
         made[name] = np.full(len(made), about["default"], dtype=about["dtype"])
         made.attrs["units"][name], made.attrs["descriptions"][name] = about["unit"], about["doc"]
-    made.attrs["added"], made.attrs["stored"] = list(added), {}
+    made.attrs["added"] = list(added)
     return made

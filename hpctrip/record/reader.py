@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import h5py
 import numpy as np
@@ -20,7 +20,6 @@ from hpctrip.base.text import printable
 from hpctrip.record import schema
 from hpctrip.record.admission import admitted, damaged
 from hpctrip.record.frames import frame
-from hpctrip.record.older import in_force, modernised
 from hpctrip.record.results_file import ResultsFile, common
 from hpctrip.sim.rounds import History
 
@@ -64,11 +63,6 @@ class Run(ResultsFile):
         reached_s = self.time_to(accuracy)
         reached = math.isfinite(reached_s)
         return (reached_s if reached else float(self.rounds["clock_s"].iloc[-1])), reached
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """The resolved input as {dotted key: value}, without the keys that change no result."""
-        return in_force(super().settings)
 
     @property
     def tables(self) -> dict[str, pd.DataFrame]:
@@ -132,10 +126,7 @@ def open_run(path: str | Path) -> Run:
 
 def _read(path: Path, file: h5py.File) -> Run:
     fields = common(path, file, schema.ATTRIBUTES, schema.FORMAT_VERSION)
-    frames = {}
-    for name in ("sites", *schema.TABLES):
-        made = frame(file[name], schema.TABLES.get(name, {}))
-        frames[name] = modernised(name, made, fields["input"]) if fields["format_version"] == 1 else made
+    frames = {name: frame(file[name], schema.TABLES.get(name, {})) for name in ("sites", *schema.TABLES)}
     return Run(
         **fields,
         sites=frames["sites"],

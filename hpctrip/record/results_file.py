@@ -30,9 +30,8 @@ class ResultsFile:
     """One results file in memory.
 
     Every frame has `attrs`: "units" and "descriptions" ({column: text}) and "checksum" as stored in the file, "added":
-    the columns that came after the hpctrip that wrote it, which hold their default, and "stored": {column: its name in
-    the file} where that was another. Any other column that the file lacks is missing here too, and `schema_faults`
-    names it.
+    the columns that came after the hpctrip that wrote it, which hold their default. Any other column that the file
+    lacks is missing here too, and `schema_faults` names it.
     """
 
     path: Path
@@ -109,11 +108,11 @@ def _has_type(values: pd.Series, dtype: str) -> bool:
     return not is_numeric_dtype(values) if dtype == TEXT else values.dtype == _type(dtype)
 
 
-def common(path: Path, file: h5py.File, attributes: Mapping[str, Attribute], newest: int) -> dict[str, Any]:
-    """The fields of a `ResultsFile` that are read from an open file, whose format version may be 1 to `newest`."""
+def common(path: Path, file: h5py.File, attributes: Mapping[str, Attribute], version: int) -> dict[str, Any]:
+    """The fields of a `ResultsFile` that are read from an open file, which must have this format version."""
     meta = {name: plain(value) for name, value in file.attrs.items()}
     del meta["format"]
-    version = _version(path, meta.pop("format_version"), newest)
+    _check_version(path, meta.pop("format_version"), version, meta.get("hpctrip_version"))
     checksum = meta.pop("checksum", "")
     for name in attributes.keys() & meta.keys():
         if type(meta[name]) is not type(attributes[name].default):
@@ -134,11 +133,10 @@ def common(path: Path, file: h5py.File, attributes: Mapping[str, Attribute], new
     }
 
 
-def _version(path: Path, found: Any, newest: int) -> int:
-    if type(found) is not int or not 1 <= found <= newest:
+def _check_version(path: Path, stored: Any, version: int, writer: Any) -> None:
+    """Raise InputError where the file has another format version than the one that is read."""
+    if stored != version:
+        problem = f"has format version {stored!r}, written by hpctrip {writer or 'of unknown version'}"
         raise InputError(
-            str(path),
-            f"has format version {printable(repr(found), 40)}; this hpctrip reads 1 to {newest}",
-            "use a newer one",
+            str(path), f"{problem}; this hpctrip reads version {version}", "use the hpctrip that wrote it"
         )
-    return found

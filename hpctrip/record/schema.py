@@ -19,8 +19,8 @@ from hpctrip.sim.rounds import Candidates, CohortRound, History, RoundRow
 
 FORMAT = "hpctrip run"
 FORMAT_VERSION = 2
-"""Raised when an older reader would misread the file. A new column or attribute does not raise it. Version 1 is read
-too: see record/older.py."""
+"""Raised when an older reader would misread the file; each hpctrip reads one version. A new column or attribute does
+not raise it."""
 
 
 class Column(NamedTuple):

@@ -59,9 +59,9 @@ def checksum_faults(run: ResultsFile) -> Iterator[Fault]:
     if schema.meta_checksum(written, run.input_toml, run.input) != run.checksum:
         yield Fault(str(run.path), "attributes or input do not match their checksum", way_out)
     for name, frame in run.tables.items():
-        units, docs, stored = frame.attrs["units"], frame.attrs["descriptions"], frame.attrs["stored"]
+        units, docs = frame.attrs["units"], frame.attrs["descriptions"]
         table = {
-            stored.get(c, c): Column(frame[c].to_numpy(), units[c], docs[c])
+            c: Column(frame[c].to_numpy(), units[c], docs[c])
             for c in frame.drop(columns=frame.attrs["added"])
         }
         if schema.table_checksum(table) != frame.attrs["checksum"]:

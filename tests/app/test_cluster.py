@@ -1,13 +1,11 @@
 """A simulated cluster from the command line to a results file, and what is done with that."""
 
 import json
-from pathlib import Path
 
 import pytest
 
 from hpctrip.record.cluster import open_cluster
 
-FEDERATED = Path(__file__).parents[1] / "record/version1.h5"
 TINY = ("jobs.num_jobs=8", "jobs.span_s=3600", "jobs.median_s=900", "cluster.num_nodes=4", "jobs.largest=8")
 
 
@@ -117,8 +115,8 @@ def test_a_trace_is_replayed_only_from_where_the_user_says(hpctrip, tmp_path):
     assert ended.code == 2 and "give the file that the run read" in ended.err
 
 
-def test_a_federated_run_and_a_cluster_are_not_compared(hpctrip, fifo):
-    hpctrip("diff", fifo, FEDERATED).check_refused(["one is a cluster's, the other a federated"])
+def test_a_federated_run_and_a_cluster_are_not_compared(hpctrip, fifo, trained):
+    hpctrip("diff", fifo, trained().path).check_refused(["one is a cluster's, the other a federated"])
 
 
 def test_a_scheduler_of_ones_own_is_a_plug_in(hpctrip, tmp_path):
@@ -197,7 +195,7 @@ def test_the_shipped_cluster_is_listed_printed_and_copied(hpctrip, tmp_path):
     assert (tmp_path / "cluster/powerflow.toml").read_text() == hpctrip("inputs", "cluster/powerflow").out
 
 
-def test_from_python_it_gives_frames_and_a_picture(tmp_path):
+def test_from_python_it_gives_frames_and_a_picture(tmp_path, trained):
     import hpctrip
 
     given = dict(line.split("=") for line in TINY)
@@ -208,6 +206,6 @@ def test_from_python_it_gives_frames_and_a_picture(tmp_path):
     assert "job completion time" in cluster._repr_html_()
     assert len(cluster.plot().table) == len(cluster.intervals)
     assert hpctrip.open(tmp_path / "c.h5").jobs.equals(cluster.jobs)
-    assert type(hpctrip.open(FEDERATED)) is hpctrip.Run
+    assert type(hpctrip.open(trained().path)) is hpctrip.Run
     with pytest.raises(hpctrip.InputError, match="exists"):
         hpctrip.simulate(out=tmp_path / "c.h5")

@@ -103,9 +103,12 @@ def test_what_is_said_of_the_run_has_the_forms_that_it_is_used_in(state, name, v
         unpack(pack(dataclasses.replace(state(), about={name: value})), "it")
 
 
-def test_a_later_layout_is_refused_by_its_number(state):
-    body = b"HPCTRIP\x09" + pack(state())[8:-32]
-    with pytest.raises(InputError, match="has layout 9; this hpctrip reads layout 2"):
+def test_another_layout_is_one_line_that_names_its_writer(state):
+    made_with = {"made_with": {"hpctrip_version": "0.9.1"}}
+    body = b"HPCTRIP\x09" + pack(dataclasses.replace(state(), about=made_with))[8:-32]
+    with pytest.raises(
+        InputError, match=r"has layout 9, written by hpctrip 0\.9\.1; this hpctrip reads layout 2"
+    ):
         unpack(body + hashlib.blake2b(body, digest_size=32).digest(), "new")
 
 

@@ -71,10 +71,18 @@ def test_what_is_no_results_file_is_named(run_file, tmp_path):
         file["numbers"] = [1, 2, 3]
     with pytest.raises(InputError, match="is not an hpctrip results file"):
         open_run(tmp_path / "foreign.h5")
+
+
+@pytest.mark.parametrize("version", [1, 99])
+def test_a_file_of_another_format_version_is_one_line_that_names_its_writer(run_file, version):
     with h5py.File(run_file, "r+") as file:
-        file.attrs["format_version"] = 99
-    with pytest.raises(InputError, match="format version 99"):
+        file.attrs["format_version"], file.attrs["hpctrip_version"] = version, np.bytes_("0.1.0")
+    with pytest.raises(InputError) as refused:
         open_run(run_file)
+    assert str(refused.value) == (
+        f"{run_file}: has format version {version}, written by hpctrip 0.1.0; "
+        f"this hpctrip reads version {schema.FORMAT_VERSION}; use the hpctrip that wrote it"
+    )
 
 
 def test_a_file_that_another_program_holds_locked_is_read(run_file):
