@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
 from dataclasses import dataclass
@@ -32,11 +31,10 @@ from hpctrip.app.progress import Progress
 from hpctrip.app.restore import restore
 from hpctrip.app.resume import Start
 from hpctrip.app.signals import Interruption, listening
-from hpctrip.app.sources import data_files, refuse_others, sources_of
-from hpctrip.app.users_own import given_again
+from hpctrip.app.sources import sources_of
 from hpctrip.base.inputs import Tables
 from hpctrip.base.plugins import Extensions
-from hpctrip.base.sources import Source
+from hpctrip.base.sources import Source, refuse_changed
 from hpctrip.base.text import printable
 from hpctrip.learn.params import digest, layout
 from hpctrip.ranks.base import Ranks, together
@@ -78,8 +76,6 @@ def launch(
 
         with reading():
             tables, set_by_policy, extensions, finished = ranks.lead(announce)
-        if begun and begun[0].left_out and not quiet:
-            print(f"hpctrip: {printable(begun[0].left_out, 1000)}", file=sys.stderr)
         path = begun[0].path if begun else None
         if finished:
             if path and not quiet:
@@ -170,14 +166,13 @@ class _Read:
 
     sources: list[Source]
     notes: list[str]
-    data_files: list[Source]
 
 
 def _read(given: Input, host: Host, start: Start) -> _Read:
     """Raises InputError where a run that goes on would read something else than before."""
     sources = sources_of(given, host.task)
     place = start.source or (start.known and start.known.path)
-    return _Read(sources, refuse_others(start.read, sources, place), data_files(given, host.task))
+    return _Read(sources, refuse_changed(start.read, sources, place))
 
 
 @dataclass(frozen=True)
@@ -239,7 +234,6 @@ def _lead(lead: _Lead, params: torch.Tensor, reports: Callable[..., Progress]) -
             f"after round {state.round}: {now}, {ranks.size} rank(s) on {nodes}",
         ],
         "sources": list(map(str, lead.read.sources)),
-        "data_files": list(map(str, lead.read.data_files)),
         "parameters": layout(aggregator.host.model),
         "made_with": {
             name: str(meta[name]) for name in ("engine", "hpctrip_version", "torch_version", "numpy_version")
@@ -251,14 +245,13 @@ def _lead(lead: _Lead, params: torch.Tensor, reports: Callable[..., Progress]) -
         # of all rounds: no one key, where the first ones were trained with something else
         "learning_key": key if saved is None or before.get("learning_key") == key else "",
     }
-    meta |= {name: about[name] for name in ("created_utc", "starts", "sources", "data_files", "learning_key")}
+    meta |= {name: about[name] for name in ("created_utc", "starts", "sources", "learning_key")}
     meta["stored_rounds"] = sum(row.wall_s == 0 for row in state.history.rows)
     files = Generations(start.path, start.source)
     if start.source is None:
         files.clear()  # of the run that this one replaces
     on_disk = saved.round if saved else 0
-    again = given_again(given)
-    checkpointer = Checkpointer(experiment.checkpoint, files, given.toml, about, on_disk, again=again)
+    checkpointer = Checkpointer(experiment.checkpoint, files, given.toml, about, on_disk)
     with reports(aggregator, start.path, state.history) as progress:
         progress.say(f"hosts train {'; '.join(dict.fromkeys(rank.engine for rank in hosts))}")
         changes = _changes(before.get("made_with", {}), about["made_with"])

@@ -66,7 +66,7 @@ def replay(run: Run, plugins: Sequence[Plugin] = (), data: Sequence[str] = ()) -
 
 def run_plugins(recorded: Sequence[Source], run: ResultsFile, plugins: Sequence[Plugin]) -> None:
     """Run those of the user's plug-ins with which the run was made. Raises NotReplayable where they are others."""
-    needed = recorded_plugins(recorded, run.input)
+    needed = recorded_plugins(recorded)
     digests = {source.digest for source in needed}
     # several files are verified at once, and not all are made with the same
     own = tuple(plugin for plugin in plugins if plugin.source.digest in digests)

@@ -10,12 +10,12 @@ from datetime import datetime
 from pathlib import Path
 
 from hpctrip.app.experiment import Experiment, Input, read_given, read_input
+from hpctrip.app.recorded_input import RecordedInput
 from hpctrip.app.signals import stop_file
-from hpctrip.app.sources import refuse_others, world_sources
-from hpctrip.app.stored import Stored
+from hpctrip.app.sources import world_sources
 from hpctrip.base.errors import InputError
 from hpctrip.base.output import check_suffix, check_writable, refuse_inputs
-from hpctrip.base.sources import Source, named_files
+from hpctrip.base.sources import Source, named_files, refuse_changed
 from hpctrip.record import checkpoint as checkpoints
 from hpctrip.record.admission import DamagedError
 from hpctrip.record.checkpoint import Checkpoint
@@ -47,8 +47,6 @@ class Start:
     """What to tell the user."""
     known: Run | None = None
     """A run that learned the same: the rounds that this one has in common with it need not be trained."""
-    left_out: str = ""
-    """What to tell the user of what was not taken up from a found file."""
     finished: bool = False
     """There is nothing left to do."""
 
@@ -107,8 +105,8 @@ def start_resumed(
     out: str | None,
     plugins: Iterable[str] = (),
 ) -> Start:
-    """Go on from a results file's newest whole checkpoint, or from the named one; the input is what is taken up
-    of the stored one (`Stored.taken_up`), with files and -o lines laid over it. `out` writes another results file.
+    """Go on from a results file's newest whole checkpoint, or from the named one, with the input that it records and
+    files and -o lines laid over it (`RecordedInput.overlaid`). `out` writes another results file.
     Raises InputError where that cannot be."""
     suffix = Path(source).suffix
     one = suffix in checkpoints.SUFFIXES
@@ -125,9 +123,8 @@ def start_resumed(
             looked = " and ".join(map(str, checkpoints.generations(source)))
             raise InputError(source, "has no checkpoint beside it", f"looked for {looked}")
         layers, extensions = read_given(paths, overrides, plugins)
-        stored = Stored.in_checkpoint(found, file)
         written = _replaceable(path)
-        start = Start(stored.taken_up(layers, extensions), path, lock, left_out=stored.left_out(layers))
+        start = Start(RecordedInput.from_checkpoint(found, file).overlaid(layers, extensions), path, lock)
         return _resumed(start, found, file, notes, written)
 
 
@@ -154,7 +151,7 @@ def start_or_go_on(given: Input, out: str) -> Start:
         if not Path(out).exists():
             return _unless_told_to_stop(start)
         earlier = open_run(out)  # made without checkpoints, or ended before the first one
-        Stored.in_results(earlier).refuse_other_input(given)
+        RecordedInput.from_results(earlier).refuse_other_input(given)
         done = earlier.status == "finished"
         if done and not _is_over(earlier, earlier.history(), given.experiment):
             raise InputError(
@@ -197,9 +194,9 @@ def _is_over(run: Run, history: History, experiment: Experiment) -> bool:
 def _resumed(start: Start, found: Checkpoint, file: Path, notes: list[str], replaced: Run | None) -> Start:
     """`start` going on from a checkpoint. Both it and the results that it will replace must be of the same input, and
     the files of the world the same as then; what training reads is compared when it is prepared."""
-    experiment, stored = start.given.experiment, Stored.in_checkpoint(found, file)
-    stored.refuse_other_input(start.given)
-    refuse_others(stored.read, world_sources(start.given), file)
+    experiment, recorded = start.given.experiment, RecordedInput.from_checkpoint(found, file)
+    recorded.refuse_other_input(start.given)
+    refuse_changed(recorded.sources, world_sources(start.given), file)
     num_sites = experiment.num_sites()
     for row in found.history.rows:
         if not all(0 <= site < num_sites for site in row.cohort.site.tolist()):
@@ -209,10 +206,10 @@ def _resumed(start: Start, found: Checkpoint, file: Path, notes: list[str], repl
                 "resume from the other one",
             )
     if replaced is not None:
-        Stored.in_results(replaced).refuse_other_input(start.given)
+        RecordedInput.from_results(replaced).refuse_other_input(start.given)
     notes = [*(f"skipped: {note}" for note in notes), f"going on after round {found.round}, from {file}"]
     return _unless_told_to_stop(
-        replace(start, checkpoint=found, read=stored.read, source=file, notes=tuple(notes))
+        replace(start, checkpoint=found, read=recorded.sources, source=file, notes=tuple(notes))
     )
 
 

@@ -50,14 +50,13 @@ class Checkpoint:
 
 
 class _About(BaseModel):
-    """What `Checkpoint.about` may hold; older versions wrote less."""
+    """The fields of `Checkpoint.about`; other versions may write more or less."""
 
-    model_config = ConfigDict(strict=True, extra="forbid")
+    model_config = ConfigDict(strict=True)
 
     created_utc: str = ""
     starts: list[str] = []
     sources: list[str] = []
-    data_files: list[str] = []
     parameters: list[str] = []
     made_with: dict[str, str] = {}
     learning_key: str = ""

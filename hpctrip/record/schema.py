@@ -118,12 +118,6 @@ ATTRIBUTES: dict[str, Attribute] = {
         "what the run read: input key, path (-: made from the input) and BLAKE2b digest; plug-ins included",
         is_later=True,
     ),
-    "data_files": Attribute(
-        [],
-        "the files behind prepared training data and models: input key, path and BLAKE2b digest; an input taken up "
-        "from this file opens no others",
-        is_later=True,
-    ),
     "packages": Attribute(
         [], "installed packages that added components by their entry points: name and version", is_later=True
     ),

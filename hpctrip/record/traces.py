@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from hpctrip.base.sources import NamedFiles, read_sources, refuse_unknown
+from hpctrip.base.sources import NamedFiles, read_sources, refuse_changed
 from hpctrip.record.reader import Run
 from hpctrip.sim.synthetic_traces import synthetic_traces
 from hpctrip.sim.trace_file import Flags
@@ -40,6 +40,6 @@ def read_traces(
 
 
 def refuse_other_traces(path: str, run: Run) -> None:
-    """Raise InputError where the trace files that a run's input names are not those that it read."""
+    """Raise InputError where the trace files that a run's input names have changed since."""
     recorded = read_sources(run.meta["sources"], run.path)
-    refuse_unknown([NamedFiles("power.path", path, trace_files)], recorded, run.path)
+    refuse_changed(recorded, [NamedFiles("power.path", path, trace_files).source()], run.path)
