@@ -26,7 +26,6 @@ from hpctrip.app.leader import Leader
 from hpctrip.app.learning import learning_key
 from hpctrip.app.loop import train
 from hpctrip.app.metering import Here
-from hpctrip.app.net import reading
 from hpctrip.app.progress import Progress
 from hpctrip.app.restore import restore
 from hpctrip.app.resume import Start
@@ -74,19 +73,17 @@ def launch(
             given = start.given
             return given.tables, given.set_by_policy, given.extensions, start.finished
 
-        with reading():
-            tables, set_by_policy, extensions, finished = ranks.lead(announce)
+        tables, set_by_policy, extensions, finished = ranks.lead(announce)
         path = begun[0].path if begun else None
         if finished:
             if path and not quiet:
                 print(printable(f"{path} is finished already", 1000))
             return path
-        with reading():
-            if begun:
-                given = begun[0].given
-            else:
-                extensions.run()  # what rank 0 has read and run
-                given = Input.of(tables, set_by_policy, extensions)
+        if begun:
+            given = begun[0].given
+        else:
+            extensions.run()  # what rank 0 has read and run
+            given = Input.of(tables, set_by_policy, extensions)
         # the watchdog first: hosts wait for each other already where a transport is opened
         with _watchdog(ranks, given.experiment.watchdog):
             guardian.over()
@@ -108,15 +105,14 @@ def _run(
         together(first_ranks, lambda: with_transport(first_ranks, experiment.ranks.transport)) as ranks,
         listening(experiment.interrupt.signals),
     ):
-        with reading():
-            ranks.lead(lambda: experiment.check_outputs(begun[0].path))
-            host, aggregator = _parts(experiment, ranks)
-            here = Here.of(ranks, host.device)
-            left = here.left_behind()  # before this run's own settings take it over
-            host.energy = here.energy(experiment.meter)
-            turned = here.turn(experiment.knobs, until_over)
-            everyone = ranks.gather(RankFacts.of(host, turned, left))
-            read = ranks.lead(lambda: _read(given, host, begun[0]))
+        ranks.lead(lambda: experiment.check_outputs(begun[0].path))
+        host, aggregator = _parts(experiment, ranks)
+        here = Here.of(ranks, host.device)
+        left = here.left_behind()  # before this run's own settings take it over
+        host.energy = here.energy(experiment.meter)
+        turned = here.turn(experiment.knobs, until_over)
+        everyone = ranks.gather(RankFacts.of(host, turned, left))
+        read = ranks.lead(lambda: _read(given, host, begun[0]))
         leads: list[_Lead] = []  # at rank 0 alone, as `begun`
 
         def follow() -> bool:
@@ -125,10 +121,9 @@ def _run(
             return leads[0].followed.model is not None
 
         is_restored = ranks.lead(follow)
-        with reading():
-            model = leads[0].followed.model if leads else None
-            place = (begun[0].source or experiment.store.path) if begun else ""
-            params = restore(host, model, place) if is_restored else host.initial_params
+        model = leads[0].followed.model if leads else None
+        place = (begun[0].source or experiment.store.path) if begun else ""
+        params = restore(host, model, place) if is_restored else host.initial_params
         if aggregator is None:
             with elsewhere(experiment.callbacks, ranks) as callbacks:
                 train(host, State(), params, None, callbacks)

@@ -9,11 +9,10 @@ from dataclasses import asdict
 import click
 
 from hpctrip.app.arguments import FILE, format_option, overwrite_option, plugins_option
-from hpctrip.app.net import Reader
 from hpctrip.base.text import printable, screenful
 
 
-@click.command(cls=Reader)
+@click.command()
 @click.argument("paths", nargs=-1, type=FILE, required=True, metavar="FILE.h5...")
 @click.option(
     "--status", is_flag=True, help="Print only the status: running, finished, interrupted or failed."
@@ -40,7 +39,7 @@ def show(paths: tuple[str, ...], status: bool, as_json: bool) -> None:
             Console(highlight=False).print(summary(run_))
 
 
-@click.command(cls=Reader)
+@click.command()
 @click.argument("path", type=FILE, metavar="FILE.h5")
 def watch(path: str) -> None:
     """Follow a run that another process writes, until it is over; Ctrl-C leaves it alone.
@@ -59,7 +58,7 @@ def watch(path: str) -> None:
         console.print(summary(follow(path, console)))
 
 
-@click.command(cls=Reader)
+@click.command()
 @click.argument("path", type=FILE, metavar="FILE.h5")
 @click.argument("folder", type=FILE, metavar="[FOLDER]", required=False)
 @click.option(
@@ -82,7 +81,7 @@ def export(path: str, folder: str | None, model: str | None, overwrite: bool) ->
         click.echo(printable(str(file), 1000))
 
 
-@click.command(cls=Reader)
+@click.command()
 @click.argument("paths", nargs=-1, type=FILE, required=True, metavar="FILE.h5...")
 @click.option("--no-replay", is_flag=True, help="Check the file against itself only (quick).")
 @click.option(
@@ -121,7 +120,7 @@ def verify(
         raise InputError(faults=faults)
 
 
-@click.command(cls=Reader)
+@click.command()
 @click.argument("paths", nargs=2, type=FILE, metavar="A.h5 B.h5")
 @format_option
 def diff(paths: tuple[str, str], as_json: bool) -> None:
@@ -144,7 +143,7 @@ def diff(paths: tuple[str, str], as_json: bool) -> None:
         raise click.exceptions.Exit(1)
 
 
-@click.command(cls=Reader)
+@click.command()
 @click.argument("out", type=FILE, metavar="OUT.h5")
 @click.argument("paths", nargs=-1, type=FILE, required=True, metavar="FILE.h5...")
 @click.option("--overwrite", is_flag=True, help="Replace OUT.h5 and OUT.csv whatever they are.")
