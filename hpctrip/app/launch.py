@@ -27,8 +27,7 @@ from hpctrip.app.learning import learning_key
 from hpctrip.app.loop import train
 from hpctrip.app.metering import Here
 from hpctrip.app.progress import Progress
-from hpctrip.app.restore import restore
-from hpctrip.app.resume import Start
+from hpctrip.app.resume import Start, restore
 from hpctrip.app.signals import Interruption, listening
 from hpctrip.app.sources import sources_of
 from hpctrip.base.inputs import Tables

@@ -1,4 +1,4 @@
-"""Where a run starts: anew, or from the newest whole checkpoint beside a results file."""
+"""Starts a run: anew, or from the newest whole checkpoint beside a results file, to which it brings every host back."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
+import numpy as np
+import torch
+
 from hpctrip.app.experiment import Experiment, Input, read_given, read_input
+from hpctrip.app.host import Host
 from hpctrip.app.recorded_input import RecordedInput
 from hpctrip.app.signals import stop_file
 from hpctrip.app.sources import world_sources
@@ -17,14 +21,17 @@ from hpctrip.base.errors import InputError
 from hpctrip.base.output import check_suffix, check_writable, refuse_inputs
 from hpctrip.base.sources import Source, named_files, refuse_changed
 from hpctrip.record import checkpoint as checkpoints
-from hpctrip.record.admission import DamagedError
 from hpctrip.record.checkpoint import Checkpoint
 from hpctrip.record.lock import OutputLock
+from hpctrip.record.open_checked import DamagedError
 from hpctrip.record.reader import SUFFIXES, Run, open_run
-from hpctrip.record.verify import checksum_faults
+from hpctrip.record.trajectory import Kept
 from hpctrip.sim.rounds import History
 from hpctrip.sim.state import State
 from hpctrip.sim.step import NOBODY_LEFT
+
+Model = Checkpoint | Kept
+"""What holds a model, and all that is needed to train on."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,8 +227,7 @@ def _replaceable(path: str) -> Run | None:
     if not Path(path).exists():
         return None
     try:
-        run = open_run(path)
-        return None if any(checksum_faults(run)) else run
+        return open_run(path)
     except DamagedError:
         return None
     except InputError as error:
@@ -235,3 +241,39 @@ def _unless_told_to_stop(start: Start) -> Start:
     if file.exists():
         raise InputError(str(file), "asks runs with this results file to stop", "remove it to run")
     return start
+
+
+def restore(host: Host, model: Model | None, place: object) -> torch.Tensor:
+    """Bring back a model that was found at `place`; returns its parameters [P]. A collective; `model` is None but at
+    rank 0."""
+    ranks = host.ranks
+    params, slots = ranks.lead(lambda: fitting(host, model, place))
+    host.slots.copy_(slots)
+    if host.fixed_hosts is not None:
+        kept = {site: torch.from_numpy(row) for site, row in model.kept.items()} if model else None
+        rows = ranks.scatter_rows(kept, np.array(ranks.hosts)[host.fixed_hosts])
+        host.memory.rows = {site: row.to(host.device) for site, row in rows.items()}
+    return params.to(host.device)
+
+
+def fitting(host: Host, model: Model | None, place: object) -> tuple[torch.Tensor, torch.Tensor]:
+    """Its parameters [P] and slots [num_slots, P]; InputError at `place` where the run's own have other shapes."""
+    assert model is not None
+    params, slots, kept = model.params, model.slots, model.kept
+    way_out = "resume with the hpctrip that wrote it"
+    if params.shape != host.initial_params.shape or slots.shape != tuple(host.slots.shape):
+        raise InputError(
+            str(place),
+            f"holds {params.shape} parameters and {slots.shape} slots, the model has "
+            f"{tuple(host.initial_params.shape)} and {tuple(host.slots.shape)}",
+            way_out,
+        )
+    for site, row in kept.items():
+        if not 0 <= site < host.num_sites or row.shape != (host.memory.length,):
+            raise InputError(
+                str(place),
+                f"holds {row.shape} numbers kept by site {site}; a site keeps {host.memory.length}, sites are 0 to "
+                f"{host.num_sites - 1}",
+                way_out,
+            )
+    return torch.from_numpy(params), torch.from_numpy(slots)

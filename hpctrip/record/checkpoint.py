@@ -6,7 +6,7 @@ touched, so at every moment at least one is whole.
 
 from __future__ import annotations
 
-import os
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -155,14 +155,8 @@ def _rows(tables: dict[str, dict[str, np.ndarray]]) -> dict[str, dict[str, np.nd
 
 
 def read(path: str | Path) -> Checkpoint:
-    """The checkpoint in a file. Raises InputError where there is none, where it is damaged or malformed, and where it
-    is larger than `largest_bytes`."""
-    return unpack(read_file(path, largest_bytes()), str(path))
-
-
-def largest_bytes() -> int:
-    """Of a file that holds a model: half of this machine's memory, as it is copied while it is read."""
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    """The checkpoint in a file. Raises InputError where there is none, and where it is damaged or malformed."""
+    return unpack(read_file(path, math.inf), str(path))
 
 
 def generations(results: str | Path) -> list[Path]:

@@ -47,21 +47,26 @@ class Difference:
         return repr(value) if self.where == "input" else str(value)
 
 
-def diff(a: Run, b: Run) -> list[Difference]:
-    """What differs, the first round that does and not those that follow from it; empty: equal.
+def diff(a: ResultsFile, b: ResultsFile) -> list[Difference]:
+    """The differences between two results files of one kind; empty: equal. Of two runs, the first round that differs
+    and not those that follow from it.
 
-    Numbers are compared bit by bit. Raises InputError where a file lacks columns.
+    Numbers are compared bit by bit. Raises InputError where the files are of two kinds, and where one lacks columns.
     """
+    if a.format != b.format:
+        problem = "one is a cluster's, the other a federated run's"
+        raise InputError(f"{a.path}, {b.path}", problem, "name two of a kind")
     if faults := a.schema_faults() + b.schema_faults():
         raise InputError(faults=faults)
-    return [*what_was_given(a, b), *_sites(a, b), *_first_round(a, b), *_ends(a, b)]
-
-
-def what_was_given(a: ResultsFile, b: ResultsFile) -> Iterator[Difference]:
-    """What differs between two inputs and the files that they name."""
     settings = list(_input(a, b))
-    yield from settings
-    yield from _sources(a, b, bool(settings))
+    return [*settings, *_sources(a, b, bool(settings)), *a.kind.differences(a, b)]
+
+
+def run_differences(a: Run, b: Run) -> Iterator[Difference]:
+    """The differences between the tables of two runs."""
+    yield from _sites(a, b)
+    yield from _first_round(a, b)
+    yield from _ends(a, b)
 
 
 def _input(a: ResultsFile, b: ResultsFile) -> Iterator[Difference]:

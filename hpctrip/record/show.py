@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 from rich.table import Table
 from rich.text import Text
 
@@ -14,10 +15,7 @@ from hpctrip.base.json import json_text
 from hpctrip.base.output import write_new
 from hpctrip.base.text import printable
 from hpctrip.base.units import HOUR_S, J_PER_KWH
-from hpctrip.record import cluster
-from hpctrip.record.cluster import ClusterRun
-from hpctrip.record.csv import csv_bytes
-from hpctrip.record.facts import PHASES, facts
+from hpctrip.record.merge import csv_bytes
 from hpctrip.record.reader import Run
 from hpctrip.record.results_file import ResultsFile
 
@@ -25,7 +23,19 @@ Facts = Mapping[str, Any]
 """`facts` of a run."""
 
 
-def show(run: Run | ClusterRun) -> Table:
+def facts(results: ResultsFile) -> dict[str, Any]:
+    """The results as plain values: {name: value}, units in the names (_s, _fraction). Raises InputError where the file
+    lacks columns."""
+    results.check_schema()
+    return results.kind.facts(results)
+
+
+def summary(results: ResultsFile) -> dict[str, str]:
+    """The results in words: {question: answer}. Raises InputError where the file lacks columns."""
+    return results.kind.summary(facts(results))
+
+
+def show(run: ResultsFile) -> Table:
     """The summary as a rich table of two columns that fits one screen: what the file says is escaped and cut."""
     table = Table(
         title=Text(printable(str(run.path))),
@@ -37,15 +47,109 @@ def show(run: Run | ClusterRun) -> Table:
     )
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
-    said = cluster.summary(run) if isinstance(run, ClusterRun) else summary(run)
-    for name, text in said.items():
+    for name, text in summary(run).items():
         table.add_row(name, Text(printable(text, 200)))  # not markup: paths and names may hold brackets
     return table
 
 
-def summary(run: Run) -> dict[str, str]:
-    """What a person asks of a run: {question: answer}. Raises InputError where the file lacks columns."""
-    known = facts(run)
+_AS_RECORDED = (
+    *(
+        "status",
+        "stop_reason",
+        "scenario",
+        "label",
+        "seed",
+        "data_source",
+        "synthetic_data",
+        "synthetic_power",
+        "synthetic_signals",
+    ),
+    *("target_accuracy", "num_ranks", "transport", "mpi_library", "engine", "blocks", "params_digest"),
+    "stored_rounds",
+    *("hpctrip_version", "git_commit", "git_dirty", "created_utc", "updated_utc"),
+)
+
+
+def run_facts(run: Run) -> dict[str, Any]:
+    """The facts of a run; NaN: not known, or there is none."""
+    settings = run.settings
+    train = {key.removeprefix("train."): v for key, v in settings.items() if key.startswith("train.")}
+    return {
+        "path": str(run.path),
+        **{name: run.meta[name] for name in _AS_RECORDED},
+        **{name: str(run.setting(f"{name}.kind", "unknown")) for name in ("policy", "workload", "power")},
+        "local_training": train,
+        "currency": str(run.setting("accounts.currency", "")),
+        "num_sites": len(run.sites),
+        **_of_rounds(run.rounds),
+        "time_to_accuracy_s": run.time_to_accuracy_s,
+        "time_to_accuracy_round": _round_at(run.rounds, run.time_to_accuracy_s),
+        "hosts": list(dict.fromkeys(run.meta["hosts"])),
+        "devices": list(dict.fromkeys(run.meta["devices"])),
+        "meters": run.meta["meters"],
+        "not_recorded": [
+            f"{name}/{c}"
+            for name, frame in run.tables.items()
+            for c in frame.attrs["added"]
+            if "is_counted" not in run.columns.get(name, {}).get(c, {})
+        ],
+    }
+
+
+def _of_rounds(rounds: pd.DataFrame) -> dict[str, Any]:
+    accuracy, k = rounds["accuracy"].dropna(), rounds["num_sites"]
+    evaluated = rounds[["eval_loss", "eval_perplexity"]].dropna()
+    return {
+        "num_rounds": len(rounds),
+        "clock_s": _last(rounds["clock_s"]),
+        "last_accuracy": _last(accuracy),
+        "best_accuracy": float(accuracy.max()),
+        "last_eval_loss": _last(evaluated["eval_loss"]),
+        "last_eval_perplexity": _last(evaluated["eval_perplexity"]),
+        "first_num_sites": _last(k.iloc[:1]),
+        "median_num_sites": float(k.median()),
+        "last_num_sites": _last(k),
+        "wall_s": float(rounds["wall_s"].sum()),
+        **{f"{name}_wall_s": float(rounds[f"{name}_wall_s"].sum()) for name in PHASES},
+        "mean_idle_fraction": float(rounds["idle_fraction"].mean()),
+        # not known of one round: not known of all
+        **{name: float(rounds[name].sum(skipna=False)) for name in SPENT},
+        **_measured_facts(rounds),
+    }
+
+
+def _measured_facts(rounds: pd.DataFrame) -> dict[str, float]:
+    """The measured energy of the rounds that have it; NaN: none has."""
+    measured = rounds[rounds["wall_j"].notna()]
+    joules = {f"{name}wall_j": float(measured[f"{name}wall_j"].sum(min_count=1)) for name in ("", *_DRAWN)}
+    samples = float(measured["num_samples"].sum())
+    wall_s = float(measured["wall_s"].sum())
+    return joules | {
+        "num_measured_rounds": len(measured),
+        "samples_per_wall_j": samples / joules["wall_j"] if joules["wall_j"] > 0 else math.nan,
+        "mean_wall_w": joules["wall_j"] / wall_s if wall_s > 0 else math.nan,
+    }
+
+
+SPENT = ("energy_j", "compute_energy_j", "wait_energy_j", "comm_energy_j", "carbon_g", "cost")
+"""Simulated, over all rounds."""
+PHASES = ("train", "exchange", "evaluate")
+"""Of a round's wall time, those that are told."""
+_DRAWN = ("train_", "exchange_", "evaluate_", "record_")
+
+
+def _last(values: pd.Series) -> Any:
+    """As a number of Python's; NaN where there is none."""
+    return values.iloc[-1].item() if len(values) else math.nan
+
+
+def _round_at(rounds: pd.DataFrame, clock_s: float) -> float:
+    """The number of the round that ends at this time; NaN where that is not known."""
+    return math.nan if math.isnan(clock_s) else int((rounds["clock_s"] < clock_s).sum()) + 1
+
+
+def run_summary(known: Facts) -> dict[str, str]:
+    """The facts of a run in words."""
     reason = f": {known['stop_reason']}" if known["stop_reason"] else ""
     commit = f", commit {known['git_commit'][:12]}{' with changes' if known['git_dirty'] else ''}"
     source = f": {known['data_source']}" if known["data_source"] else ""

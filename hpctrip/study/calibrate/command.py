@@ -84,7 +84,7 @@ def calibrate(
 def _write(folder: Path, report: Report) -> None:
     from hpctrip.base.json import json_text
     from hpctrip.base.output import replace_file
-    from hpctrip.record.csv import csv_bytes
+    from hpctrip.record.merge import csv_bytes
     from hpctrip.study.calibrate import forms
 
     replace_file(folder / "points.csv", csv_bytes(forms.points(report)))
