@@ -35,7 +35,7 @@ FORBIDDEN = {  # what each package must not import from outside
     "study": {"mpi4py", "h5py", "torch"},
 }
 MODULES = sorted(path for package in HEIGHT for path in (PACKAGE / package).rglob("*.py"))
-LONGEST_FILE, LONGEST_CLASS = 300, 150
+LONGEST_FILE, LONGEST_CLASS = 400, 150
 
 
 def name_of(path):
@@ -122,7 +122,7 @@ def test_importing_does_not_start_what_is_not_needed(module, absent):
 
 def test_figures_read_results_through_the_reader_alone():
     """The network's law, which Fig 5 draws, is the only thing that they compute with. They write CSV as all do."""
-    of_record = {f"hpctrip.record.{name}" for name in ("reader", "traces", "cluster", "csv")}
+    of_record = {f"hpctrip.record.{name}" for name in ("reader", "results_file", "cluster", "merge")}
     allowed = {*of_record, "hpctrip.sim.network"}
     for path in (PACKAGE / "figures").rglob("*.py"):
         used = {name for name in imports(path) if name.startswith(("hpctrip.record", "hpctrip.sim"))}
