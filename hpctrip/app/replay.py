@@ -225,8 +225,7 @@ def _rounds(run: Run, simulation: Simulation, history: History) -> Iterator[Faul
 
 
 def _row(place: str, found: RoundRow, expected: RoundRow, run: Run) -> Iterator[Fault]:
-    """What differs between a recorded row and the one computed anew. Columns that the file's version did not have are
-    passed over."""
+    """The differences between a recorded row and the one computed anew, but for columns that the file lacks."""
     sites, weighed = found.cohort.site, found.candidates
     if (weighed is None) != (expected.candidates is None) or (
         weighed is not None and not np.array_equal(weighed.k, expected.candidates.k)

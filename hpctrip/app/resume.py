@@ -31,12 +31,12 @@ from hpctrip.sim.state import State
 from hpctrip.sim.step import NOBODY_LEFT
 
 Model = Checkpoint | Kept
-"""What holds a model, and all that is needed to train on."""
+"""A model with all that is needed to train on."""
 
 
 @dataclass(frozen=True, eq=False)
 class Start:
-    """What rank 0 finds before anything is computed."""
+    """The start of a run at rank 0: its input, its files, and the state to go on from."""
 
     given: Input
     """The merged input and what it means."""
@@ -45,17 +45,17 @@ class Start:
     lock: OutputLock
     """The right to write it, to be released when the run is over."""
     checkpoint: Checkpoint | None = None
-    """What to go on from; None: from the beginning."""
+    """The state to go on from; None: from the beginning."""
     read: tuple[Source, ...] = ()
-    """What the run has read so far, as the checkpoint says."""
+    """The sources that the checkpoint or results file records."""
     source: Path | None = None
     """The checkpoint's file."""
     notes: tuple[str, ...] = ()
-    """What to tell the user."""
+    """Lines for the user."""
     known: Run | None = None
     """A run that learned the same: the rounds that this one has in common with it need not be trained."""
     finished: bool = False
-    """There is nothing left to do."""
+    """Whether the run is over already."""
 
 
 def start_new(
@@ -244,7 +244,7 @@ def _unless_told_to_stop(start: Start) -> Start:
 
 
 def restore(host: Host, model: Model | None, place: object) -> torch.Tensor:
-    """Bring back a model that was found at `place`; returns its parameters [P]. A collective; `model` is None but at
+    """Bring back the model of `place`; returns its parameters [P]. A collective; `model` is None but at
     rank 0."""
     ranks = host.ranks
     params, slots = ranks.lead(lambda: fitting(host, model, place))

@@ -23,7 +23,7 @@ from hpctrip.record.trajectory import came_back
 from hpctrip.sim.rounds import RoundRow
 
 _NO_MODEL = {"checkpoint": {"enabled": False}}
-"""Only times are asked for: whoever wants the model too, says so."""
+"""Only times are asked for; a user who wants the model too enables checkpoints."""
 
 
 def start_retimed(
@@ -61,7 +61,7 @@ def start_retimed(
 
 
 def comparison(before: Run, after: Run) -> list[str]:
-    """What became of a run under another input, in lines."""
+    """Lines that compare a run with the same under another input."""
     num_rounds, stored = len(after.rounds), after.meta["stored_rounds"]
     return [
         _parting(before, after),
@@ -71,7 +71,7 @@ def comparison(before: Run, after: Run) -> list[str]:
 
 
 def _parting(before: Run, after: Run) -> str:
-    """At which round others train than before."""
+    """The first round in which other sites train than before."""
     pairs = zip(before.history().rows, after.history().rows, strict=False)
     for old, new in pairs:
         for what, of in (("decisions", _cohort), ("arrivals", _arrived)):

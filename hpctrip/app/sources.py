@@ -1,4 +1,4 @@
-"""What a run read and what code it ran, by digest: recorded with it, and compared where it goes on or is replayed."""
+"""The sources of a run by digest, files and plug-ins: they are recorded, and compared where it goes on."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from hpctrip.base.sources import MADE_HERE, PLUGINS, NamedFiles, Source, named_f
 from hpctrip.learn.task import Task
 
 WORKLOAD = "workload."
-"""What the keys of all that training reads begin with."""
+"""The prefix of the keys of all that training reads."""
 
 
 def sources_of(given: Input, task: Task) -> list[Source]:
-    """All that a run reads and the plug-ins that it runs. Raises InputError where a file cannot be read."""
+    """The sources of a run: files, prepared data and plug-ins. Raises InputError where a file cannot be read."""
     return [
         *(plugin.source for plugin in given.extensions.plugins),
         *world_sources(given),
@@ -46,12 +46,12 @@ def replayed_sources(experiment: Experiment) -> list[Source]:
 
 
 def world_files(experiment: Experiment) -> Iterable[NamedFiles]:
-    """What the input names that the simulated world is made of."""
+    """The files of the simulated world that an input names."""
     return (file for file in named_files(experiment) if not file.key.startswith(WORKLOAD))
 
 
 def _learned(given: Input, task: Task) -> list[Source]:
-    """What training sees: by the task's own digests, and by the files for keys of which it has none."""
+    """The sources of training: by the task's own digests, and by the files for keys of which it has none."""
     named = {file.key: file for file in named_files(given.experiment.workload, WORKLOAD)}
     found = {WORKLOAD + key: digest for key, digest in task.digests.items()}
     prepared = [
@@ -66,7 +66,7 @@ def recorded_plugins(sources: Iterable[Source]) -> list[Source]:
 
 
 def other_plugins(recorded: Sequence[Source], given: Sequence[Plugin]) -> str:
-    """What is wrong with the plug-ins that the user gave, for a run that was made with `recorded`; empty: nothing.
+    """The problem with the user's plug-ins, `given`, for a run that was made with `recorded`; empty: none.
 
     They are the same where their contents are; where they lie does not matter.
     """

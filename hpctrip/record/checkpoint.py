@@ -31,7 +31,7 @@ _KEPT = "kept"
 
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
-    """All that survives a round. With the same input it is continued to the same bits, on any number of ranks."""
+    """The state of a run after a round: with the same input it goes on to the same bits, on any number of ranks."""
 
     round: int
     clock_s: float
@@ -44,9 +44,9 @@ class Checkpoint:
     input_toml: str
     """The merged input of the run."""
     kept: Mapping[int, np.ndarray] = field(default_factory=dict)
-    """What sites keep at their hosts (learn/memory.py), a float32 row by site; empty where they keep nothing."""
+    """The state of sites at their hosts (learn/memory.py), a float32 row by site; empty where they have none."""
     about: Mapping[str, Any] = field(default_factory=dict)
-    """What the results file goes on saying (`created_utc`, `starts`) and what the run was made with."""
+    """Attributes that the results file goes on with (`created_utc`, `starts`), and versions and devices."""
 
 
 class _About(BaseModel):
@@ -91,7 +91,7 @@ def pack(checkpoint: Checkpoint) -> bytes:
 def model_arrays(
     params: np.ndarray, slots: np.ndarray, kept: Mapping[int, np.ndarray]
 ) -> dict[str, np.ndarray]:
-    """What is needed to train on, as the arrays of a container. Inverse of `model_of`."""
+    """The state of training as the arrays of a container. Inverse of `model_of`."""
     rows = {f"{_KEPT}/{site}": row for site, row in sorted(kept.items())}
     return {"params": params, "slots": slots, **rows}
 
@@ -109,7 +109,7 @@ def model_of(
 
 
 def model_bytes(num_params: int, num_slots: int, num_kept: int) -> int:
-    """Size of what a checkpoint holds besides the rows: float32 model, float64 slots, so many numbers kept by sites."""
+    """Bytes of a checkpoint besides the rows: float32 model, float64 slots, so many numbers kept by sites."""
     return num_params * (4 + 8 * num_slots) + 4 * num_kept
 
 
@@ -160,7 +160,7 @@ def read(path: str | Path) -> Checkpoint:
 
 
 def generations(results: str | Path) -> list[Path]:
-    """Where the checkpoints of a results file are, whether or not they exist."""
+    """The paths of the checkpoints of a results file, whether or not they exist."""
     return [Path(f"{results}{suffix}") for suffix in SUFFIXES]
 
 

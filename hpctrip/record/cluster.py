@@ -43,7 +43,7 @@ ATTRIBUTES: dict[str, Attribute] = {
     "carbon_g": Attribute(0.0, "carbon of this energy (0: intensity not known)"),
     "wall_s": Attribute(0.0, "wall time of the simulation"),
 }
-"""What every results file of a cluster says about itself."""
+"""The attributes of every results file of a cluster."""
 TABLES = {"jobs": columns(JobRows), "intervals": columns(IntervalRow)}
 DESCRIPTIONS = {
     "jobs": "one row a job, in the order of submission; index: job",
@@ -71,7 +71,7 @@ class ClusterRun(ResultsFile):
 
     @property
     def counted(self) -> str:
-        """How much there is, in a few words."""
+        """The size of the results in a few words."""
         return f"{len(self.jobs)} jobs, {len(self.intervals)} intervals"
 
 
@@ -180,29 +180,29 @@ _TOLD = (
 )
 
 
-def summary(known: Mapping[str, Any]) -> dict[str, str]:
+def summary(facts: Mapping[str, Any]) -> dict[str, str]:
     """The facts of a cluster in words."""
     jct = (
-        f"{known['mean_completed_jct_s']:.1f} s mean, {known['median_completed_jct_s']:.1f} s median, "
-        f"{known['p99_completed_jct_s']:.1f} s 99th percentile"
+        f"{facts['mean_completed_jct_s']:.1f} s mean, {facts['median_completed_jct_s']:.1f} s median, "
+        f"{facts['p99_completed_jct_s']:.1f} s 99th percentile"
     )
-    kwh = {name: known[f"{name}energy_j"] / J_PER_KWH for name in ("", "job_", "host_", "idle_")}
-    trace = f"{known['jobs_path'] or 'a generator'}{' (synthetic)' if known['synthetic_jobs'] else ''}"
+    kwh = {name: facts[f"{name}energy_j"] / J_PER_KWH for name in ("", "job_", "host_", "idle_")}
+    trace = f"{facts['jobs_path'] or 'a generator'}{' (synthetic)' if facts['synthetic_jobs'] else ''}"
     return {
-        "status": f"{known['status']}: {known['stop_reason']}",
-        "scenario": f"{known['scenario'] or 'unnamed'}, seed {known['seed']}",
-        "scheduler": f"{known['scheduler']}, placement {known['placement']}, budget {known['budget']}",
-        "cluster": f"{known['num_gpus']:,} GPUs on {known['num_nodes']:,} nodes",
-        "jobs": f"{known['num_completed']:,} of {known['num_jobs']:,} completed, from {trace}",
-        "job completion time": jct if known["num_completed"] else "no job was completed",
-        "simulated time": f"{known['clock_s'] / HOUR_S:.2f} h",
+        "status": f"{facts['status']}: {facts['stop_reason']}",
+        "scenario": f"{facts['scenario'] or 'unnamed'}, seed {facts['seed']}",
+        "scheduler": f"{facts['scheduler']}, placement {facts['placement']}, budget {facts['budget']}",
+        "cluster": f"{facts['num_gpus']:,} GPUs on {facts['num_nodes']:,} nodes",
+        "jobs": f"{facts['num_completed']:,} of {facts['num_jobs']:,} completed, from {trace}",
+        "job completion time": jct if facts["num_completed"] else "no job was completed",
+        "simulated time": f"{facts['clock_s'] / HOUR_S:.2f} h",
         "energy": f"{kwh['']:.1f} kWh: jobs {kwh['job_']:.1f}, hosts {kwh['host_']:.1f}, "
         f"idle GPUs {kwh['idle_']:.1f}",
-        "GPUs with a job": f"{known['mean_busy_gpus']:.1f} of {known['num_gpus']:,} on average",
-        "nodes on": f"{known['mean_nodes_on']:.1f} on average, {known['num_boots']:,} boots",
-        "starts": f"{known['num_starts']:,}, {known['num_migrations']:,} of them migrations",
-        "stranded GPUs": f"{known['mean_stranded_gpus']:.1f} free in partly used nodes on average",
-        "hpctrip": f"{known['hpctrip_version']}, {known['wall_s']:.1f} s, written {known['created_utc']}",
+        "GPUs with a job": f"{facts['mean_busy_gpus']:.1f} of {facts['num_gpus']:,} on average",
+        "nodes on": f"{facts['mean_nodes_on']:.1f} on average, {facts['num_boots']:,} boots",
+        "starts": f"{facts['num_starts']:,}, {facts['num_migrations']:,} of them migrations",
+        "stranded GPUs": f"{facts['mean_stranded_gpus']:.1f} free in partly used nodes on average",
+        "hpctrip": f"{facts['hpctrip_version']}, {facts['wall_s']:.1f} s, written {facts['created_utc']}",
     }
 
 

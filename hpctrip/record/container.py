@@ -1,10 +1,10 @@
-"""The form of the files that hpctrip keeps beside results: a header and arrays, which prove themselves whole.
+"""The container of checkpoints and stored rounds: a header and arrays under one checksum.
 
 Layout, in this order and without gaps:
 
     8 bytes   magic; the last byte is the version of the layout
     8 bytes   length of the header, little-endian
-    header    JSON: whatever the sort of file says of itself, and [name, dtype, shape] of every array
+    header    JSON: the fields of that sort of file, and [name, dtype, shape] of every array
     arrays    their little-endian bytes, in the header's order
     32 bytes  BLAKE2b of everything before
 
@@ -52,9 +52,9 @@ class Container(Generic[H]):
     """8 bytes, the last of which is the version of the layout."""
     header: type[H]
     name: str
-    """What the file is, for people."""
+    """The name of this sort of file in messages."""
     instead: str
-    """What to do where another file was given."""
+    """The hint where another file was given."""
 
     def pack(self, said: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> bytes:
         """The bytes of the file; equal contents give equal bytes."""
@@ -68,9 +68,9 @@ class Container(Generic[H]):
         return b"".join([*parts, digest.digest()])
 
     def unpack(self, data: bytes, place: str, parse: Callable[[H, dict[str, dict[str, np.ndarray]]], T]) -> T:
-        """What `parse` makes of the header and the arrays, {table: {name: array}} of those named "table/name" ("" is
-        the table of the others). Raises InputError, naming `place`, for anything that is no such file, and where
-        `parse` finds that its parts do not fit each other."""
+        """Check the file and return what `parse` makes of its header and arrays, {table: {name: array}} of those named
+        "table/name" ("" is the table of the others). Raises InputError, naming `place`, for anything that is no such
+        file, and where `parse` raises since its parts do not fit each other."""
         body, stored = data[:-_DIGEST_BYTES], data[-_DIGEST_BYTES:]
         if data[: len(self.magic) - 1] != self.magic[:-1]:
             raise InputError(place, f"is not an hpctrip {self.name}", self.instead)

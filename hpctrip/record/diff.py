@@ -1,5 +1,5 @@
-"""Where two runs part, and in what. Only what a result consists of counts: wall times, measured joules, machines and
-the input keys that change no result do not."""
+"""Compares two results files: inputs, files read, tables. Wall times, measured joules, machines and the input keys that
+change no result do not count."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Difference:
     def __str__(self) -> str:
         place = "" if self.where == "run" else f"{self.where}: "
         values = " | ".join(printable(self._shown(value), 200) for value in (self.a, self.b))
-        what = printable(f"{self.what}{self.row and f' of {self.row}'}", 200)  # a key of a stranger's input
+        what = printable(f"{self.what}{self.row and f' of {self.row}'}", 200)  # a key may hold anything
         return f"{place}{what}: {values}"
 
     def _shown(self, value: Any) -> str:
@@ -76,8 +76,8 @@ def _input(a: ResultsFile, b: ResultsFile) -> Iterator[Difference]:
 
 
 def _sources(a: ResultsFile, b: ResultsFile, other_input: bool) -> Iterator[Difference]:
-    """What was read under the same key with another content. Data that were made here follow from the input, so they
-    count only where that is the same."""
+    """The files that both inputs name under one key and whose contents differ. Data that were made here follow from the
+    input, so they count only where that is the same."""
     if "sources" in (*a.added, *b.added):
         return
     left, right = (_by_key(run) for run in (a, b))

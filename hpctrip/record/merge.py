@@ -1,4 +1,4 @@
-"""Many runs, one row each: the table that a sweep is read from, as HDF5 and as CSV."""
+"""Merges many runs into one table, a row a run, as HDF5 and as CSV; writes tables as CSV."""
 
 from __future__ import annotations
 

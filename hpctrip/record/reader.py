@@ -31,9 +31,9 @@ from hpctrip.sim.traces import read_trace_files, trace_files
 R = TypeVar("R")
 
 SUFFIXES = (".h5", ".hdf5")
-"""What counts as a results file when a folder is given."""
+"""The suffixes of results files in a folder."""
 FAULTS_TOLD = 10
-"""Of the faults of a file's structure, of which there may be millions, one report names so many."""
+"""The most faults of a file's structure that one report names."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +82,7 @@ class Run(ResultsFile):
 
     @property
     def counted(self) -> str:
-        """How much there is, in a few words."""
+        """The size of the results in a few words."""
         return f"{len(self.rounds)} rounds, model digest {printable(self.meta['params_digest'], 100)}"
 
     def schema_faults(self) -> list[Fault]:
@@ -93,8 +93,8 @@ class Run(ResultsFile):
         return faults
 
     def structure_faults(self) -> Iterator[Fault]:
-        """What is wrong with the keys that join the tables of a file without `schema_faults`: rounds count from 1, rows
-        refer to rounds and sites that exist, in order."""
+        """The faults of the keys that join the tables of a file without `schema_faults`: rounds must count from 1, and
+        rows must refer to rounds and sites that exist, in order."""
         num_rounds, num_sites = len(self.rounds), len(self.sites)
         if not np.array_equal(self.rounds["round"], np.arange(1, num_rounds + 1)):
             yield Fault(f"{self.path}: /rounds/round", f"does not count from 1 to {num_rounds}")
@@ -256,7 +256,7 @@ def open_runs(
 
 
 def _none_there(pattern: str) -> Fault:
-    """Of a pattern that names no results file."""
+    """The fault of a pattern that names no results file."""
     if Path(pattern).exists() or glob.has_magic(pattern):
         suffixes = " or ".join(SUFFIXES)
         return Fault(pattern, "names no results file", f"a folder must hold files ending in {suffixes}")

@@ -22,7 +22,7 @@ from hpctrip.record.open_checked import open_checked
 from hpctrip.record.schema import Attribute
 
 MOST_SHOWN = 10_000
-"""Characters of one text: nobody reads on, and no picture has room."""
+"""Characters of one text that are shown."""
 
 
 class Kind(NamedTuple):
@@ -77,7 +77,7 @@ class ResultsFile:
 
     @property
     def counted(self) -> str:
-        """How much there is, in a few words."""
+        """The size of the results in a few words."""
         raise NotImplementedError
 
     @property
@@ -86,7 +86,7 @@ class ResultsFile:
         return printable(self.meta.get("status", ""), 40)
 
     def legible(self) -> Self:
-        """The same for whoever shows it: all texts of the attributes and the input are escaped."""
+        """The same with all texts of the attributes and the input escaped, to be shown."""
         return replace(self, meta=_legible(self.meta), input=_legible(self.input))
 
     def setting(self, key: str, default: Any = None) -> Any:

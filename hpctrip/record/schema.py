@@ -1,4 +1,4 @@
-"""What a results file holds, said once: its tables, its attributes, and the way between rows and columns.
+"""The schema of a results file: its tables and attributes, and the conversion between rows and columns.
 
 The columns of /rounds, /rounds_sites and /candidates are the fields of the row classes in `hpctrip.sim.rounds`; a field
 added there is a column here. Rows refer to their round by number, so the three tables join like tables of a database.
@@ -138,7 +138,7 @@ ATTRIBUTES: dict[str, Attribute] = {
         is_later=True,
     ),
 }
-"""What every results file says about itself. A run may say more."""
+"""The attributes of every results file. A run may have more."""
 
 
 def time_to_accuracy_s(rounds: Iterable[tuple[float, float]], target: float) -> float:

@@ -1,4 +1,4 @@
-"""One results file for people and for other tools: a summary on one screen, and CSV files."""
+"""Shows a results file: a summary on one screen, the same facts as plain values, and its tables as CSV files."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def summary(results: ResultsFile) -> dict[str, str]:
 
 
 def show(run: ResultsFile) -> Table:
-    """The summary as a rich table of two columns that fits one screen: what the file says is escaped and cut."""
+    """The summary as a rich table of two columns that fits one screen: texts of the file are escaped and cut."""
     table = Table(
         title=Text(printable(str(run.path))),
         title_justify="left",
@@ -134,7 +134,7 @@ def _measured_facts(rounds: pd.DataFrame) -> dict[str, float]:
 SPENT = ("energy_j", "compute_energy_j", "wait_energy_j", "comm_energy_j", "carbon_g", "cost")
 """Simulated, over all rounds."""
 PHASES = ("train", "exchange", "evaluate")
-"""Of a round's wall time, those that are told."""
+"""The phases of a round's wall time that are shown."""
 _DRAWN = ("train_", "exchange_", "evaluate_", "record_")
 
 
@@ -148,31 +148,31 @@ def _round_at(rounds: pd.DataFrame, clock_s: float) -> float:
     return math.nan if math.isnan(clock_s) else int((rounds["clock_s"] < clock_s).sum()) + 1
 
 
-def run_summary(known: Facts) -> dict[str, str]:
+def run_summary(facts: Facts) -> dict[str, str]:
     """The facts of a run in words."""
-    reason = f": {known['stop_reason']}" if known["stop_reason"] else ""
-    commit = f", commit {known['git_commit'][:12]}{' with changes' if known['git_dirty'] else ''}"
-    source = f": {known['data_source']}" if known["data_source"] else ""
+    reason = f": {facts['stop_reason']}" if facts["stop_reason"] else ""
+    commit = f", commit {facts['git_commit'][:12]}{' with changes' if facts['git_dirty'] else ''}"
+    source = f": {facts['data_source']}" if facts["data_source"] else ""
     return {
-        "status": f"{known['status']}{reason}",
-        "scenario": f"{known['scenario'] or 'unnamed'}, seed {known['seed']}",
-        "policy": known["policy"],
-        "data": f"{known['workload']}{source}{_synthetic(known['synthetic_data'])}",
-        "local training": local_training(known["local_training"]),
-        "sites": f"{known['num_sites']}, power {known['power']}{_synthetic(known['synthetic_power'])}",
-        **(_progress(known) if known["num_rounds"] else {"rounds": "none finished yet"}),
-        **_target(known),
-        **_measured(known),
-        "ran on": _machines(known),
-        "model digest": known["params_digest"] or "not known",
-        "hpctrip": known["hpctrip_version"] + (commit if known["git_commit"] else ""),
-        "written": f"{known['updated_utc']}, started {known['created_utc']}",
-        **_not_recorded(known["not_recorded"]),
+        "status": f"{facts['status']}{reason}",
+        "scenario": f"{facts['scenario'] or 'unnamed'}, seed {facts['seed']}",
+        "policy": facts["policy"],
+        "data": f"{facts['workload']}{source}{_synthetic(facts['synthetic_data'])}",
+        "local training": local_training(facts["local_training"]),
+        "sites": f"{facts['num_sites']}, power {facts['power']}{_synthetic(facts['synthetic_power'])}",
+        **(_progress(facts) if facts["num_rounds"] else {"rounds": "none finished yet"}),
+        **_target(facts),
+        **_measured(facts),
+        "ran on": _machines(facts),
+        "model digest": facts["params_digest"] or "not known",
+        "hpctrip": facts["hpctrip_version"] + (commit if facts["git_commit"] else ""),
+        "written": f"{facts['updated_utc']}, started {facts['created_utc']}",
+        **_not_recorded(facts["not_recorded"]),
     }
 
 
 def local_training(train: Mapping[str, Any]) -> str:
-    """What a site does in a round, by the keys of [train]."""
+    """The work of a site in a round in words, from the keys of [train]."""
     work = {key: value for key, value in train.items() if value}
     return (
         ", ".join(text.format(_plain(work[key])) for key, text in _WORK.items() if key in work) or "not known"
@@ -201,78 +201,78 @@ def _not_recorded(names: list[str]) -> dict[str, str]:
     return {"not recorded": f"{', '.join(names)}: the file is older"} if names else {}
 
 
-def _progress(known: Facts) -> dict[str, str]:
-    phases = ", ".join(f"{name} {known[f'{name}_wall_s']:.1f}" for name in PHASES)
-    loss, perplexity = known["last_eval_loss"], known["last_eval_perplexity"]
+def _progress(facts: Facts) -> dict[str, str]:
+    phases = ", ".join(f"{name} {facts[f'{name}_wall_s']:.1f}" for name in PHASES)
+    loss, perplexity = facts["last_eval_loss"], facts["last_eval_perplexity"]
     return {
-        "rounds": f"{known['num_rounds']}, {_hours(known['clock_s'])} simulated"
-        + (f", {known['stored_rounds']} of them trained before" if known["stored_rounds"] else ""),
+        "rounds": f"{facts['num_rounds']}, {_hours(facts['clock_s'])} simulated"
+        + (f", {facts['stored_rounds']} of them trained before" if facts["stored_rounds"] else ""),
         "accuracy": "not evaluated"
-        if math.isnan(known["last_accuracy"])
-        else f"{known['last_accuracy']:.2%} last, {known['best_accuracy']:.2%} best",
+        if math.isnan(facts["last_accuracy"])
+        else f"{facts['last_accuracy']:.2%} last, {facts['best_accuracy']:.2%} best",
         **({} if math.isnan(loss) else {"held-out loss": f"{loss:.4g} last (perplexity {perplexity:.4g})"}),
-        "cohort": f"{known['first_num_sites']} sites first, {known['median_num_sites']:g} median, "
-        f"{known['last_num_sites']} last",
-        **energy(known),
-        "wall time": f"{known['wall_s']:.1f} s: {phases}; "
-        f"hosts idle for {known['mean_idle_fraction']:.0%} of training",
+        "cohort": f"{facts['first_num_sites']} sites first, {facts['median_num_sites']:g} median, "
+        f"{facts['last_num_sites']} last",
+        **energy(facts),
+        "wall time": f"{facts['wall_s']:.1f} s: {phases}; "
+        f"hosts idle for {facts['mean_idle_fraction']:.0%} of training",
     }
 
 
-def energy(known: Facts) -> dict[str, str]:
-    """The simulated bill of a run, as far as it is known, from these `facts`: SPENT, currency, synthetic signals."""
-    total_j = known["energy_j"]
+def energy(facts: Facts) -> dict[str, str]:
+    """The simulated energy of a run with its carbon and cost, from the facts SPENT, currency and synthetic signals."""
+    total_j = facts["energy_j"]
     if math.isnan(total_j):
         return {}
-    shares = ((name, known[f"{part}_energy_j"] / (total_j or 1)) for name, part in _PARTS.items())
+    shares = ((name, facts[f"{part}_energy_j"] / (total_j or 1)) for name, part in _PARTS.items())
     said = f"{total_j / J_PER_KWH:.4g} kWh simulated: " + ", ".join(f"{n} {s:.0%}" for n, s in shares)
-    bills = {"carbon_g": ("carbon", f"{known['carbon_g'] / 1e3:.4g} kg CO2")}
-    bills["cost"] = ("price", f"{known['cost']:.4g} {known['currency']}")
+    bills = {"carbon_g": ("carbon", f"{facts['carbon_g'] / 1e3:.4g} kg CO2")}
+    bills["cost"] = ("price", f"{facts['cost']:.4g} {facts['currency']}")
     for name, (signal, text) in bills.items():
-        if not math.isnan(known[name]):
-            said += f"; {text}{_synthetic(signal in known['synthetic_signals'])}"
+        if not math.isnan(facts[name]):
+            said += f"; {text}{_synthetic(signal in facts['synthetic_signals'])}"
     return {"energy": said}
 
 
 _PARTS = {"computing": "compute", "waiting": "wait", "network": "comm"}
 
 
-def _measured(known: Facts) -> dict[str, str]:
-    """What the machines drew; nothing where they counted nothing."""
-    total_j, number = known["wall_j"], known["num_measured_rounds"]
+def _measured(facts: Facts) -> dict[str, str]:
+    """The measured energy in words; nothing where no machine counted any."""
+    total_j, number = facts["wall_j"], facts["num_measured_rounds"]
     if not number:
         return {}
     shares = ", ".join(
-        f"{name} {known[f'{name}_wall_j'] / (total_j or math.nan):.0%}" for name in (*PHASES, "record")
+        f"{name} {facts[f'{name}_wall_j'] / (total_j or math.nan):.0%}" for name in (*PHASES, "record")
     )
-    rounds = "" if number == known["num_rounds"] else f" in {number} of the rounds"
+    rounds = "" if number == facts["num_rounds"] else f" in {number} of the rounds"
     return {
-        "energy drawn": f"{total_j:,.1f} J{rounds}: {shares}; {known['mean_wall_w']:.1f} W, "
-        f"{known['samples_per_wall_j']:.4g} samples/J",
-        "measured by": ", ".join(known["meters"]),
+        "energy drawn": f"{total_j:,.1f} J{rounds}: {shares}; {facts['mean_wall_w']:.1f} W, "
+        f"{facts['samples_per_wall_j']:.4g} samples/J",
+        "measured by": ", ".join(facts["meters"]),
     }
 
 
-def _target(known: Facts) -> dict[str, str]:
-    target, reached_s = known["target_accuracy"], known["time_to_accuracy_s"]
+def _target(facts: Facts) -> dict[str, str]:
+    target, reached_s = facts["target_accuracy"], facts["time_to_accuracy_s"]
     if math.isnan(target):
         return {}
     if math.isnan(reached_s):
         return {"time to accuracy": f"{target:.2%} not reached"}
-    number = known["time_to_accuracy_round"]
+    number = facts["time_to_accuracy_round"]
     return {"time to accuracy": f"{_hours(reached_s)} to {target:.2%}, in round {number}"}
 
 
-def _machines(known: Facts) -> str:
-    hosts = f" on {_counted(len(known['hosts']), 'host')}" if known["hosts"] else ""
+def _machines(facts: Facts) -> str:
+    hosts = f" on {_counted(len(facts['hosts']), 'host')}" if facts["hosts"] else ""
     named = {
-        "transport": known["transport"],
-        "MPI": known["mpi_library"].partition("\n")[0],
-        "engine": ", ".join(filter(None, (known["engine"], known["blocks"]))),
-        "device": ", ".join(known["devices"]),
+        "transport": facts["transport"],
+        "MPI": facts["mpi_library"].partition("\n")[0],
+        "engine": ", ".join(filter(None, (facts["engine"], facts["blocks"]))),
+        "device": ", ".join(facts["devices"]),
     }
     words = [f"{name} {fact}" for name, fact in named.items() if fact]
-    return ", ".join([_counted(known["num_ranks"], "rank") + hosts, *words])
+    return ", ".join([_counted(facts["num_ranks"], "rank") + hosts, *words])
 
 
 def _synthetic(is_synthetic: bool) -> str:
