@@ -101,8 +101,8 @@ def verify(
     """Check results files. Exit code 2 where one is wrong.
 
     Each file is checked against itself (schema, checksums, clock arithmetic), then its simulated half is replayed from
-    its stored input: world, views, cohorts, arrivals, clock. A cluster is simulated again as a whole. Files that an
-    input names are opened only as --data allows.
+    its recorded input: world, views, cohorts, arrivals, clock. A cluster is simulated again as a whole. Files that an
+    input names are found under --data.
     """
     from hpctrip.app.replay import Verification, verify_file
     from hpctrip.base.errors import InputError
