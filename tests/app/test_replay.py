@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import json
+import pkgutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from hpctrip.base.errors import InputError
 from hpctrip.base.sources import NamedFiles
 from hpctrip.record import schema
 from hpctrip.record.reader import open_run
+from hpctrip.record.results_file import KINDS
 from hpctrip.record.schema import Column
 from hpctrip.record.verify import verify
 from hpctrip.record.writer import write_run
@@ -220,3 +222,9 @@ def _files(path):
     if not found:
         raise InputError(path, "no such file")
     return list(found[0].iterdir()) if found[0].is_dir() else found
+
+
+def test_every_kind_of_results_file_and_its_replay_are_where_their_names_say():
+    for place in KINDS.values():
+        kind = pkgutil.resolve_name(place)
+        assert callable(pkgutil.resolve_name(kind.replay)) and all(map(callable, kind[:-1]))
