@@ -1,4 +1,4 @@
-"""Checks a results file against itself: is it whole, and do its numbers follow from one another?"""
+"""Verifies a results file against itself: its schema, and numbers that follow from one another."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RELATIVE_TOLERANCE = 1e-9
 """Recomputed float64 numbers may differ in the last digits, as sums depend on their order."""
 
 MOST_FAULTS = 1000
-"""So many are looked for."""
+"""The most faults of one file that are looked for."""
 
 
 @np.errstate(all="ignore")  # what is not finite compares unequal, which is all that need be said of it
