@@ -95,7 +95,9 @@ class InterruptedRun(HpctripError):
 
 FAULT_EXIT_CODE = 70
 """Any other exception is a fault of hpctrip: EX_SOFTWARE of sysexits.h."""
-REPORT_FAULT = "a fault of hpctrip, or of a plug-in if the traceback ends there: please report it with the traceback"
+REPORT_FAULT = (
+    "a fault of hpctrip, or of a plug-in if the traceback ends there: please report it with the traceback"
+)
 
 EXIT_CODES = {
     0: "done",
