@@ -20,6 +20,8 @@ from hpctrip.base.files import read_file
 from hpctrip.base.text import printable
 
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
+_HEADER = b"OHDR"
+"""Begins every object of an HDF5 file: without it, a text that names a format is no damaged file."""
 _FILTERS = (h5z.FILTER_DEFLATE, h5z.FILTER_SHUFFLE)
 _LAYOUTS = (h5d.COMPACT, h5d.CONTIGUOUS, h5d.CHUNKED)
 
@@ -36,7 +38,7 @@ def open_checked(path: str | Path, *formats: str) -> Iterator[h5py.File]:
     DamagedError where it is a file of hpctrip that cannot be read to its end, or empty.
     """
     data = read_file(path, math.inf)
-    is_ours = not data or any(name.encode() in data for name in formats)
+    is_ours = not data or (_HEADER in data and any(name.encode() in data for name in formats))
     error_type = DamagedError if is_ours else InputError
     if not data.startswith(_SIGNATURE):
         raise error_type(str(path), "is not an HDF5 file", "give a results file that `hpctrip run` wrote")

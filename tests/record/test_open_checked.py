@@ -121,7 +121,7 @@ def test_an_empty_file_is_damaged_and_another_is_no_results_file(tmp_path):
     (tmp_path / "empty.h5").write_bytes(b"")
     with pytest.raises(DamagedError, match="is not an HDF5 file"):
         open_run(tmp_path / "empty.h5")
-    (tmp_path / "text.h5").write_text("distance_m\n5000\n")
+    (tmp_path / "text.h5").write_text("the log of hpctrip run\n")
     with pytest.raises(InputError, match="is not an HDF5 file") as refused:
         open_run(tmp_path / "text.h5")
     assert not isinstance(refused.value, DamagedError)
