@@ -19,8 +19,7 @@ from hpctrip.app.resume import start_new, start_or_resume, start_resumed
 from hpctrip.base.errors import InputError
 from hpctrip.base.inputs import inline_toml
 from hpctrip.record import cluster, reader
-from hpctrip.record.any_kind import open_any
-from hpctrip.record.results_file import ResultsFile
+from hpctrip.record.results_file import ResultsFile, open_results
 
 Inputs = str | Path | Iterable[str | Path]
 
@@ -119,7 +118,7 @@ def simulate(
 
 def open(path: str | Path) -> Run | Cluster:
     """A results file, of a run or of a simulated cluster. Raises InputError for whatever is wrong with it."""
-    return _typed(open_any(path))
+    return _typed(open_results(path))
 
 
 def plot(figure: str, runs: ResultsFile | Iterable[ResultsFile], **options: Any) -> Any:

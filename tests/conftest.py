@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,23 +29,6 @@ TIMEOUT_S = 280
 # No test fails because a machine is busy, nor because of examples that nobody has seen: those are for the long run.
 settings.register_profile("hpctrip", deadline=None, derandomize="HPCTRIP_FUZZ" not in os.environ)
 settings.load_profile("hpctrip")
-
-
-def pytest_terminal_summary(terminalreporter):
-    """What became of all examples of tests/fuzz: a line a kind: how many commands, and how they ended."""
-    reports = [report for kind in ("passed", "failed") for report in terminalreporter.getreports(kind)]
-    counts: dict[str, Counter] = {}
-    for report in reports:
-        for name, value in report.user_properties if report.when == "call" else []:
-            if name == "commands":
-                counts.setdefault(value[0], Counter()).update(value[1])
-    if not counts:
-        return
-    terminalreporter.section("fuzzing")
-    for test, codes in counts.items():
-        told = ", ".join(f"exit {code}: {n}" for code, n in sorted(codes.items()))
-        terminalreporter.write_line(f"{test:26} {codes.total():6} commands: {told}")
-    terminalreporter.write_line(f"{'all':26} {sum(map(Counter.total, counts.values())):6} commands")
 
 
 def overrides(*lines: str) -> list[str]:

@@ -123,7 +123,7 @@ def test_importing_does_not_start_what_is_not_needed(module, absent):
 
 def test_figures_read_results_through_the_reader_alone():
     """The network's law, which Fig 5 draws, is the only thing that they compute with. They write CSV as all do."""
-    of_record = {f"hpctrip.record.{name}" for name in ("reader", "traces", "cluster", "csv")}
+    of_record = {f"hpctrip.record.{name}" for name in ("reader", "results_file", "cluster", "merge")}
     allowed = {*of_record, "hpctrip.sim.network"}
     for path in (PACKAGE / "figures").rglob("*.py"):
         used = {name for name in imports(path) if name.startswith(("hpctrip.record", "hpctrip.sim"))}

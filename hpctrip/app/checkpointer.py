@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from pydantic import Field
 
 from hpctrip.base.component import Component
+from hpctrip.base.sources import PLUGINS, read_sources
 from hpctrip.base.units import Seconds
 from hpctrip.record.checkpoint import Checkpoint, Generations
 from hpctrip.sim.step import State
@@ -40,22 +41,21 @@ class Checkpointer:
         about: Mapping[str, Any],
         saved_round: int,
         clock: Callable[[], float] = time.perf_counter,
-        again: Sequence[str] = (),
     ):
-        """`saved_round` is the round that is on disk already; `clock` is the wall clock in seconds; `again` are the
-        words of the command line that whoever goes on has to give again."""
-        self._again = again
+        """`saved_round` is the round that is on disk already; `clock` is the wall clock in seconds."""
         self._rules, self._files, self._clock = rules, files, clock
         self._input_toml, self._about = input_toml, about
         self._saved, self._end, self.cost_s, self.spent_s = saved_round, clock(), 0.0, 0.0
 
     @property
     def way_on(self) -> str:
-        """How to go on with an interrupted run."""
+        """How to go on with an interrupted run: the command, which names the run's plug-ins again."""
         if not self._rules.enabled:
             return "nothing to resume from (checkpoint.enabled = false)"
-        words = ["python", "-m", "hpctrip", "resume", str(self._files.results), *self._again]
-        return f"resume with: {shlex.join(words)}"
+        results = str(self._files.results)
+        sources = read_sources(self._about.get("sources", []), results)
+        plugins = [word for source in sources if source.key == PLUGINS for word in ("--plugin", source.path)]
+        return f"resume with: {shlex.join(['python', '-m', 'hpctrip', 'resume', results, *plugins])}"
 
     def due(self, state: State, over: bool) -> bool:
         """Should `state` be saved? Always where it is the last one."""

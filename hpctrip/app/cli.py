@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import traceback
 
 import click
 
@@ -12,7 +13,7 @@ from hpctrip.app.commands import inputs, kit, lists, results
 from hpctrip.app.commands.cluster import cluster
 from hpctrip.app.commands.device import knobs, tune
 from hpctrip.app.commands.plot import plot
-from hpctrip.base.errors import HpctripError
+from hpctrip.base.errors import FAULT_EXIT_CODE, REPORT_FAULT, HpctripError
 from hpctrip.base.text import printable
 from hpctrip.ranks.launched import launched_rank
 
@@ -37,7 +38,8 @@ for command in (
 
 
 def main() -> None:
-    """Entry point: every error that hpctrip or click reports is one clear text on rank 0 and an exit code."""
+    """Entry point: every error that hpctrip or click reports is one clear text on rank 0 and an exit code; any other
+    exception is a fault of hpctrip and shows its traceback."""
     try:
         rank = launched_rank()
         try:
@@ -58,3 +60,7 @@ def main() -> None:
         for line in str(error).splitlines():
             print(f"hpctrip: {printable(line, 2000)}", file=sys.stderr)
         sys.exit(error.exit_code)
+    except Exception:
+        traceback.print_exc()
+        print(f"hpctrip: {REPORT_FAULT}", file=sys.stderr)
+        sys.exit(FAULT_EXIT_CODE)

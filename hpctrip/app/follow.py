@@ -12,8 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from hpctrip.app.aggregator import Aggregator
 from hpctrip.app.known import Find, Path, nodes, trail, usable, walk
-from hpctrip.app.restore import Model, fitting
-from hpctrip.app.resume import Start, state_of
+from hpctrip.app.resume import Model, Start, fitting, state_of
 from hpctrip.app.storing import Filler, NoStore
 from hpctrip.base.errors import InputError
 from hpctrip.ranks.phase import current_phase

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
 from dataclasses import dataclass
@@ -27,16 +26,13 @@ from hpctrip.app.leader import Leader
 from hpctrip.app.learning import learning_key
 from hpctrip.app.loop import train
 from hpctrip.app.metering import Here
-from hpctrip.app.net import reading
 from hpctrip.app.progress import Progress
-from hpctrip.app.restore import restore
-from hpctrip.app.resume import Start
+from hpctrip.app.resume import Start, restore
 from hpctrip.app.signals import Interruption, listening
-from hpctrip.app.sources import data_files, refuse_others, sources_of
-from hpctrip.app.users_own import given_again
+from hpctrip.app.sources import sources_of
 from hpctrip.base.inputs import Tables
 from hpctrip.base.plugins import Extensions
-from hpctrip.base.sources import Source
+from hpctrip.base.sources import Source, refuse_changed
 from hpctrip.base.text import printable
 from hpctrip.learn.params import digest, layout
 from hpctrip.ranks.base import Ranks, together
@@ -76,21 +72,17 @@ def launch(
             given = start.given
             return given.tables, given.set_by_policy, given.extensions, start.finished
 
-        with reading():
-            tables, set_by_policy, extensions, finished = ranks.lead(announce)
-        if begun and begun[0].left_out and not quiet:
-            print(f"hpctrip: {printable(begun[0].left_out, 1000)}", file=sys.stderr)
+        tables, set_by_policy, extensions, finished = ranks.lead(announce)
         path = begun[0].path if begun else None
         if finished:
             if path and not quiet:
                 print(printable(f"{path} is finished already", 1000))
             return path
-        with reading():
-            if begun:
-                given = begun[0].given
-            else:
-                extensions.run()  # what rank 0 has read and run
-                given = Input.of(tables, set_by_policy, extensions)
+        if begun:
+            given = begun[0].given
+        else:
+            extensions.run()  # what rank 0 has read and run
+            given = Input.of(tables, set_by_policy, extensions)
         # the watchdog first: hosts wait for each other already where a transport is opened
         with _watchdog(ranks, given.experiment.watchdog):
             guardian.over()
@@ -112,15 +104,14 @@ def _run(
         together(first_ranks, lambda: with_transport(first_ranks, experiment.ranks.transport)) as ranks,
         listening(experiment.interrupt.signals),
     ):
-        with reading():
-            ranks.lead(lambda: experiment.check_outputs(begun[0].path))
-            host, aggregator = _parts(experiment, ranks)
-            here = Here.of(ranks, host.device)
-            left = here.left_behind()  # before this run's own settings take it over
-            host.energy = here.energy(experiment.meter)
-            turned = here.turn(experiment.knobs, until_over)
-            everyone = ranks.gather(RankFacts.of(host, turned, left))
-            read = ranks.lead(lambda: _read(given, host, begun[0]))
+        ranks.lead(lambda: experiment.check_outputs(begun[0].path))
+        host, aggregator = _parts(experiment, ranks)
+        here = Here.of(ranks, host.device)
+        left = here.left_behind()  # before this run's own settings take it over
+        host.energy = here.energy(experiment.meter)
+        turned = here.turn(experiment.knobs, until_over)
+        everyone = ranks.gather(RankFacts.of(host, turned, left))
+        read = ranks.lead(lambda: _read(given, host, begun[0]))
         leads: list[_Lead] = []  # at rank 0 alone, as `begun`
 
         def follow() -> bool:
@@ -129,10 +120,9 @@ def _run(
             return leads[0].followed.model is not None
 
         is_restored = ranks.lead(follow)
-        with reading():
-            model = leads[0].followed.model if leads else None
-            place = (begun[0].source or experiment.store.path) if begun else ""
-            params = restore(host, model, place) if is_restored else host.initial_params
+        model = leads[0].followed.model if leads else None
+        place = (begun[0].source or experiment.store.path) if begun else ""
+        params = restore(host, model, place) if is_restored else host.initial_params
         if aggregator is None:
             with elsewhere(experiment.callbacks, ranks) as callbacks:
                 train(host, State(), params, None, callbacks)
@@ -170,14 +160,13 @@ class _Read:
 
     sources: list[Source]
     notes: list[str]
-    data_files: list[Source]
 
 
 def _read(given: Input, host: Host, start: Start) -> _Read:
     """Raises InputError where a run that goes on would read something else than before."""
     sources = sources_of(given, host.task)
     place = start.source or (start.known and start.known.path)
-    return _Read(sources, refuse_others(start.read, sources, place), data_files(given, host.task))
+    return _Read(sources, refuse_changed(start.read, sources, place))
 
 
 @dataclass(frozen=True)
@@ -239,7 +228,6 @@ def _lead(lead: _Lead, params: torch.Tensor, reports: Callable[..., Progress]) -
             f"after round {state.round}: {now}, {ranks.size} rank(s) on {nodes}",
         ],
         "sources": list(map(str, lead.read.sources)),
-        "data_files": list(map(str, lead.read.data_files)),
         "parameters": layout(aggregator.host.model),
         "made_with": {
             name: str(meta[name]) for name in ("engine", "hpctrip_version", "torch_version", "numpy_version")
@@ -251,14 +239,13 @@ def _lead(lead: _Lead, params: torch.Tensor, reports: Callable[..., Progress]) -
         # of all rounds: no one key, where the first ones were trained with something else
         "learning_key": key if saved is None or before.get("learning_key") == key else "",
     }
-    meta |= {name: about[name] for name in ("created_utc", "starts", "sources", "data_files", "learning_key")}
+    meta |= {name: about[name] for name in ("created_utc", "starts", "sources", "learning_key")}
     meta["stored_rounds"] = sum(row.wall_s == 0 for row in state.history.rows)
     files = Generations(start.path, start.source)
     if start.source is None:
         files.clear()  # of the run that this one replaces
     on_disk = saved.round if saved else 0
-    again = given_again(given)
-    checkpointer = Checkpointer(experiment.checkpoint, files, given.toml, about, on_disk, again=again)
+    checkpointer = Checkpointer(experiment.checkpoint, files, given.toml, about, on_disk)
     with reports(aggregator, start.path, state.history) as progress:
         progress.say(f"hosts train {'; '.join(dict.fromkeys(rank.engine for rank in hosts))}")
         changes = _changes(before.get("made_with", {}), about["made_with"])

@@ -16,9 +16,8 @@ from hpctrip.app.live_view import LiveView
 from hpctrip.base.stream import Unfailing
 from hpctrip.base.text import printable
 from hpctrip.base.units import HOUR_S
-from hpctrip.record.facts import SPENT
 from hpctrip.record.schema import time_to_accuracy_s
-from hpctrip.record.show import energy
+from hpctrip.record.show import SPENT, energy
 from hpctrip.sim.rounds import History, RoundRow
 from hpctrip.sim.step import State
 

@@ -1,4 +1,5 @@
-"""Replays the simulated half of a finished run from its own file: world, views, cohorts, arrivals and the clock.
+"""Verifies results files: checks one against itself, then replays its simulated half: world, views, cohorts, arrivals
+and the clock.
 
 Nothing is trained. What training contributed (accuracies, measured wall times) is taken from the record;
 everything that follows from the input and the history is computed anew, by the code that the run itself used.
@@ -8,25 +9,29 @@ from __future__ import annotations
 
 import copy
 import functools
+import glob
 import itertools
+import pkgutil
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from hpctrip.app.experiment import experiment_of
-from hpctrip.app.named_data import located
 from hpctrip.app.sources import other_plugins, recorded_plugins, replayed_sources, world_files
 from hpctrip.base.errors import Fault, InputError
 from hpctrip.base.inputs import Tables
 from hpctrip.base.plugins import Extensions, Plugin, installed
 from hpctrip.base.rows import columns
-from hpctrip.base.sources import NamedFiles, Source, differing, read_sources
+from hpctrip.base.sources import NamedFiles, Source, differing, is_pattern, read_sources
+from hpctrip.base.text import printable
+from hpctrip.record.open_checked import DamagedError
 from hpctrip.record.reader import Run
-from hpctrip.record.results_file import ResultsFile
-from hpctrip.record.schema import FORMAT_VERSION
-from hpctrip.record.verify import MOST_FAULTS, RELATIVE_TOLERANCE
+from hpctrip.record.results_file import ResultsFile, open_results
+from hpctrip.record.verify import MOST_FAULTS, RELATIVE_TOLERANCE, verify
 from hpctrip.sim.outcome import Outcome
 from hpctrip.sim.rounds import Candidates, CohortRound, History, RoundRow
 from hpctrip.sim.step import Simulation, State
@@ -36,6 +41,51 @@ class NotReplayable(Exception):
     """Why a sound file cannot be replayed here."""
 
 
+@dataclass(frozen=True)
+class Verification:
+    """The faults of one file; as a text it is one line."""
+
+    path: str
+    faults: list[Fault]
+    """At most MOST_FAULTS."""
+    replayed: bool
+    """Whether the simulated half was computed anew."""
+    not_replayed: str = ""
+    """Why not, where that was asked for and the file is sound."""
+
+    def __str__(self) -> str:
+        more = " or more" if len(self.faults) >= MOST_FAULTS else ""
+        if self.faults:
+            result = f"{len(self.faults):,} fault(s){more}"
+        elif self.not_replayed:
+            result = f"ok, but not replayed: {printable(self.not_replayed)}"
+        else:
+            result = "ok" if self.replayed else "ok, not replayed"
+        return f"{printable(self.path)}: {result}"
+
+    def values(self) -> dict[str, Any]:
+        """{name: value} for other programs."""
+        return {"ok": not self.faults, **asdict(self)}
+
+
+def verify_file(file: Path, replayed: bool, plugins: Sequence[Plugin], data: Sequence[str]) -> Verification:
+    """The faults of a results file. Where it is sound by itself it is `replayed`, if asked for, with the `plugins` that
+    the user named and the files that it names among `data`. Raises InputError where it is no results file."""
+    path = str(file)
+    try:
+        results = open_results(file)
+        faults = verify(results)
+    except DamagedError as error:
+        faults = error.faults
+    if faults or not replayed:
+        return Verification(path, faults, replayed=False)
+    try:
+        again = pkgutil.resolve_name(results.kind.replay)(results, plugins, data)
+    except NotReplayable as reason:
+        return Verification(path, [], replayed=False, not_replayed=str(reason))
+    return Verification(path, again, replayed=True)
+
+
 @np.errstate(all="ignore")  # what is not finite differs, which is all that need be said of it
 def replay(run: Run, plugins: Sequence[Plugin] = (), data: Sequence[str] = ()) -> list[Fault]:
     """The recorded numbers of the simulated half that its input does not lead to, at most MOST_FAULTS; empty: the run
@@ -43,7 +93,7 @@ def replay(run: Run, plugins: Sequence[Plugin] = (), data: Sequence[str] = ()) -
 
     `plugins` are those that the user named; of these the run's own, by their digests, are run. `data` are the files and
     folders in which files that the input names may be opened (`located`): none, unless the user says so. Raises
-    NotReplayable where the run needs what is not here: its plug-ins, its files, an input and rules of this version.
+    NotReplayable where the run needs what is not here: its plug-ins, its files, a valid input.
     """
     history = run.history()
     try:
@@ -61,15 +111,12 @@ def replay(run: Run, plugins: Sequence[Plugin] = (), data: Sequence[str] = ()) -
     except InputError as error:
         raise NotReplayable(str(error.faults[0])) from None
     differing = itertools.chain(_sites(run, simulation), _rounds(run, simulation, history))
-    faults = list(itertools.islice(differing, MOST_FAULTS))
-    if faults and run.format_version < FORMAT_VERSION:
-        raise NotReplayable(f"an older hpctrip wrote it, whose rules were others: {faults[0]}")
-    return faults
+    return list(itertools.islice(differing, MOST_FAULTS))
 
 
 def run_plugins(recorded: Sequence[Source], run: ResultsFile, plugins: Sequence[Plugin]) -> None:
     """Run those of the user's plug-ins with which the run was made. Raises NotReplayable where they are others."""
-    needed = recorded_plugins(recorded, run.input)
+    needed = recorded_plugins(recorded)
     digests = {source.digest for source in needed}
     # several files are verified at once, and not all are made with the same
     own = tuple(plugin for plugin in plugins if plugin.source.digest in digests)
@@ -104,6 +151,39 @@ def with_files(tables: Tables, files: Iterable[NamedFiles], data: Sequence[str])
         *parts, key = names.key.split(".")
         functools.reduce(lambda table, part: table.setdefault(part, {}), parts, tables)[key] = path
     return tables
+
+
+def located(names: NamedFiles, data: Sequence[str]) -> str | None:
+    """The path, folder or pattern that an input names, among the files and folders `data` that the user named; None
+    where it is not there.
+
+    The file may have been made elsewhere, so its path counts by how it ends: `/theirs/traces/cella.csv` is a named file
+    of that last name, or `traces/cella.csv` or `cella.csv` in a named folder.
+    """
+    for path in _candidates(names.value, data):
+        try:
+            files = names.find(path)
+        except InputError:
+            continue
+        if all(file.is_file() for file in files):
+            return path
+    return None
+
+
+def _candidates(value: str, data: Sequence[str]) -> Iterator[str]:
+    """The paths in `data` at which a value of the input may be."""
+    parts = [part for part in PurePath(value).parts if part != PurePath(value).anchor]
+    if ".." in parts:
+        parts = parts[len(parts) - parts[::-1].index("..") :]
+    for root in map(Path, data):
+        if parts and root.name == parts[-1]:
+            yield str(root)
+        for start in range(len(parts) if root.is_dir() else 0):
+            *folders, last = parts[start:]
+            if is_pattern(last) and not any(map(is_pattern, folders)) and "**" not in last:
+                yield str(Path(glob.escape(str(root.joinpath(*folders))), last))
+            elif (path := root.joinpath(*folders, last)).exists():
+                yield str(path)
 
 
 def _sites(run: Run, simulation: Simulation) -> Iterator[Fault]:
@@ -144,8 +224,7 @@ def _rounds(run: Run, simulation: Simulation, history: History) -> Iterator[Faul
 
 
 def _row(place: str, found: RoundRow, expected: RoundRow, run: Run) -> Iterator[Fault]:
-    """What differs between a recorded row and the one computed anew. Columns that the file's version did not have are
-    passed over."""
+    """The differences between a recorded row and the one computed anew, but for columns that the file lacks."""
     sites, weighed = found.cohort.site, found.candidates
     if (weighed is None) != (expected.candidates is None) or (
         weighed is not None and not np.array_equal(weighed.k, expected.candidates.k)

@@ -1,4 +1,4 @@
-"""Where a run starts: anew, or from the newest whole checkpoint beside a results file."""
+"""Starts a run: anew, or from the newest whole checkpoint beside a results file, to which it brings every host back."""
 
 from __future__ import annotations
 
@@ -9,26 +9,33 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
+import numpy as np
+import torch
+
 from hpctrip.app.experiment import Experiment, Input, read_given, read_input
+from hpctrip.app.host import Host
+from hpctrip.app.recorded_input import RecordedInput
 from hpctrip.app.signals import stop_file
-from hpctrip.app.sources import refuse_others, world_sources
-from hpctrip.app.stored import Stored
+from hpctrip.app.sources import world_sources
 from hpctrip.base.errors import InputError
 from hpctrip.base.output import check_suffix, check_writable, refuse_inputs
-from hpctrip.base.sources import Source, named_files
+from hpctrip.base.sources import Source, named_files, refuse_changed
 from hpctrip.record import checkpoint as checkpoints
-from hpctrip.record.admission import DamagedError
 from hpctrip.record.checkpoint import Checkpoint
 from hpctrip.record.lock import OutputLock
+from hpctrip.record.open_checked import DamagedError
 from hpctrip.record.reader import SUFFIXES, Run, open_run
-from hpctrip.record.verify import checksum_faults
+from hpctrip.record.trajectory import Kept
 from hpctrip.sim.rounds import History
 from hpctrip.sim.step import NOBODY_LEFT, State
+
+Model = Checkpoint | Kept
+"""A model with all that is needed to train on."""
 
 
 @dataclass(frozen=True, eq=False)
 class Start:
-    """What rank 0 finds before anything is computed."""
+    """The start of a run at rank 0: its input, its files, and the state to go on from."""
 
     given: Input
     """The merged input and what it means."""
@@ -37,19 +44,17 @@ class Start:
     lock: OutputLock
     """The right to write it, to be released when the run is over."""
     checkpoint: Checkpoint | None = None
-    """What to go on from; None: from the beginning."""
+    """The state to go on from; None: from the beginning."""
     read: tuple[Source, ...] = ()
-    """What the run has read so far, as the checkpoint says."""
+    """The sources that the checkpoint or results file records."""
     source: Path | None = None
     """The checkpoint's file."""
     notes: tuple[str, ...] = ()
-    """What to tell the user."""
+    """Lines for the user."""
     known: Run | None = None
     """A run that learned the same: the rounds that this one has in common with it need not be trained."""
-    left_out: str = ""
-    """What to tell the user of what was not taken up from a found file."""
     finished: bool = False
-    """There is nothing left to do."""
+    """Whether the run is over already."""
 
 
 def start_new(
@@ -106,8 +111,8 @@ def start_resumed(
     out: str | None,
     plugins: Iterable[str] = (),
 ) -> Start:
-    """Go on from a results file's newest whole checkpoint, or from the named one; the input is what is taken up
-    of the stored one (`Stored.taken_up`), with files and -o lines laid over it. `out` writes another results file.
+    """Go on from a results file's newest whole checkpoint, or from the named one, with the input that it records and
+    files and -o lines laid over it (`RecordedInput.overlaid`). `out` writes another results file.
     Raises InputError where that cannot be."""
     suffix = Path(source).suffix
     one = suffix in checkpoints.SUFFIXES
@@ -124,9 +129,8 @@ def start_resumed(
             looked = " and ".join(map(str, checkpoints.generations(source)))
             raise InputError(source, "has no checkpoint beside it", f"looked for {looked}")
         layers, extensions = read_given(paths, overrides, plugins)
-        stored = Stored.in_checkpoint(found, file)
         written = _replaceable(path)
-        start = Start(stored.taken_up(layers, extensions), path, lock, left_out=stored.left_out(layers))
+        start = Start(RecordedInput.from_checkpoint(found, file).overlaid(layers, extensions), path, lock)
         return _resumed(start, found, file, notes, written)
 
 
@@ -153,7 +157,7 @@ def start_or_go_on(given: Input, out: str) -> Start:
         if not Path(out).exists():
             return _unless_told_to_stop(start)
         earlier = open_run(out)  # made without checkpoints, or ended before the first one
-        Stored.in_results(earlier).refuse_other_input(given)
+        RecordedInput.from_results(earlier).refuse_other_input(given)
         done = earlier.status == "finished"
         if done and not _is_over(earlier, earlier.history(), given.experiment):
             raise InputError(
@@ -196,9 +200,9 @@ def _is_over(run: Run, history: History, experiment: Experiment) -> bool:
 def _resumed(start: Start, found: Checkpoint, file: Path, notes: list[str], replaced: Run | None) -> Start:
     """`start` going on from a checkpoint. Both it and the results that it will replace must be of the same input, and
     the files of the world the same as then; what training reads is compared when it is prepared."""
-    experiment, stored = start.given.experiment, Stored.in_checkpoint(found, file)
-    stored.refuse_other_input(start.given)
-    refuse_others(stored.read, world_sources(start.given), file)
+    experiment, recorded = start.given.experiment, RecordedInput.from_checkpoint(found, file)
+    recorded.refuse_other_input(start.given)
+    refuse_changed(recorded.sources, world_sources(start.given), file)
     num_sites = experiment.num_sites()
     for row in found.history.rows:
         if not all(0 <= site < num_sites for site in row.cohort.site.tolist()):
@@ -208,10 +212,10 @@ def _resumed(start: Start, found: Checkpoint, file: Path, notes: list[str], repl
                 "resume from the other one",
             )
     if replaced is not None:
-        Stored.in_results(replaced).refuse_other_input(start.given)
+        RecordedInput.from_results(replaced).refuse_other_input(start.given)
     notes = [*(f"skipped: {note}" for note in notes), f"going on after round {found.round}, from {file}"]
     return _unless_told_to_stop(
-        replace(start, checkpoint=found, read=stored.read, source=file, notes=tuple(notes))
+        replace(start, checkpoint=found, read=recorded.sources, source=file, notes=tuple(notes))
     )
 
 
@@ -222,8 +226,7 @@ def _replaceable(path: str) -> Run | None:
     if not Path(path).exists():
         return None
     try:
-        run = open_run(path)
-        return None if any(checksum_faults(run)) else run
+        return open_run(path)
     except DamagedError:
         return None
     except InputError as error:
@@ -237,3 +240,39 @@ def _unless_told_to_stop(start: Start) -> Start:
     if file.exists():
         raise InputError(str(file), "asks runs with this results file to stop", "remove it to run")
     return start
+
+
+def restore(host: Host, model: Model | None, place: object) -> torch.Tensor:
+    """Bring back the model of `place`; returns its parameters [P]. A collective; `model` is None but at
+    rank 0."""
+    ranks = host.ranks
+    params, slots = ranks.lead(lambda: fitting(host, model, place))
+    host.slots.copy_(slots)
+    if host.fixed_hosts is not None:
+        kept = {site: torch.from_numpy(row) for site, row in model.kept.items()} if model else None
+        rows = ranks.scatter_rows(kept, np.array(ranks.hosts)[host.fixed_hosts])
+        host.memory.rows = {site: row.to(host.device) for site, row in rows.items()}
+    return params.to(host.device)
+
+
+def fitting(host: Host, model: Model | None, place: object) -> tuple[torch.Tensor, torch.Tensor]:
+    """Its parameters [P] and slots [num_slots, P]; InputError at `place` where the run's own have other shapes."""
+    assert model is not None
+    params, slots, kept = model.params, model.slots, model.kept
+    way_out = "resume with the hpctrip that wrote it"
+    if params.shape != host.initial_params.shape or slots.shape != tuple(host.slots.shape):
+        raise InputError(
+            str(place),
+            f"holds {params.shape} parameters and {slots.shape} slots, the model has "
+            f"{tuple(host.initial_params.shape)} and {tuple(host.slots.shape)}",
+            way_out,
+        )
+    for site, row in kept.items():
+        if not 0 <= site < host.num_sites or row.shape != (host.memory.length,):
+            raise InputError(
+                str(place),
+                f"holds {row.shape} numbers kept by site {site}; a site keeps {host.memory.length}, sites are 0 to "
+                f"{host.num_sites - 1}",
+                way_out,
+            )
+    return torch.from_numpy(params), torch.from_numpy(slots)

@@ -10,18 +10,20 @@ from pathlib import Path
 
 import numpy as np
 
-from hpctrip.app.experiment import read_given
+from hpctrip.app.experiment import laid_over, read_given
+from hpctrip.app.recorded_input import RecordedInput
 from hpctrip.app.resume import Start, default_path, locked
-from hpctrip.app.sources import WORKLOAD
-from hpctrip.app.stored import Stored
+from hpctrip.app.sources import WORKLOAD, world_sources
 from hpctrip.base.errors import InputError
+from hpctrip.base.identity import flat
+from hpctrip.base.sources import refuse_changed
 from hpctrip.base.units import HOUR_S
 from hpctrip.record.reader import Run, open_run
 from hpctrip.record.trajectory import came_back
 from hpctrip.sim.rounds import RoundRow
 
 _NO_MODEL = {"checkpoint": {"enabled": False}}
-"""Only times are asked for: whoever wants the model too, says so."""
+"""Only times are asked for; a user who wants the model too enables checkpoints."""
 
 
 def start_retimed(
@@ -32,30 +34,34 @@ def start_retimed(
     overwrite: bool = False,
     plugins: Iterable[str] = (),
 ) -> Start:
-    """The run of a results file under an input in which something else is laid over what is taken up of its own
-    (`Stored.taken_up`). Raises InputError where training would see another input."""
+    """The run of a results file under its own input with files and -o lines laid over it
+    (`RecordedInput.overlaid`). Raises InputError where training would see another input, and where a file that the
+    recorded input names has changed."""
     run = open_run(source)
     run.history()  # whatever is wrong with it shows before anything is computed
-    stored = Stored.in_results(run)
+    recorded = RecordedInput.from_results(run)
     layers, extensions = read_given(paths, overrides, plugins)
-    given = stored.taken_up([_NO_MODEL, *layers], extensions)
-    stored.refuse_other_learning(given)
+    given = recorded.overlaid([_NO_MODEL, *layers], extensions)
+    recorded.refuse_other_learning(given)
+    named_now = flat(laid_over({}, layers))
+    unchanged = [source for source in recorded.sources if source.key not in named_now]
+    refuse_changed(unchanged, world_sources(given), source)
     if given.experiment.timing.compute == "measured":
         problem = 'is "measured": times would be those that training takes here, and nothing is trained'
         raise InputError("timing.compute", problem, "use `run`")
     if (num_sites := given.experiment.num_sites()) != len(run.sites):
         problem = f"the input leads to {num_sites} sites, {source} has {len(run.sites)}, with other shards"
         raise InputError("sites", problem, "use `run`")
-    read = tuple(found for found in stored.read if found.key.startswith(WORKLOAD))
+    read = tuple(source for source in recorded.sources if source.key.startswith(WORKLOAD))
     path = out or default_path(given.experiment.name, f"{datetime.now():%Y%m%d-%H%M%S-%f}")
     if Path(path).resolve() == Path(source).resolve():
         raise InputError(path, "is the run itself, which is to be compared with", "choose another --out")
     with locked(path, overwrite) as lock:
-        return Start(given, path, lock, read=read, known=run, left_out=stored.left_out(layers))
+        return Start(given, path, lock, read=read, known=run)
 
 
 def comparison(before: Run, after: Run) -> list[str]:
-    """What became of a run under another input, in lines."""
+    """Lines that compare a run with the same under another input."""
     num_rounds, stored = len(after.rounds), after.meta["stored_rounds"]
     return [
         _parting(before, after),
@@ -65,7 +71,7 @@ def comparison(before: Run, after: Run) -> list[str]:
 
 
 def _parting(before: Run, after: Run) -> str:
-    """At which round others train than before."""
+    """The first round in which other sites train than before."""
     pairs = zip(before.history().rows, after.history().rows, strict=False)
     for old, new in pairs:
         for what, of in (("decisions", _cohort), ("arrivals", _arrived)):

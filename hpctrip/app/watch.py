@@ -20,8 +20,8 @@ from hpctrip.app.live_view import LiveView
 from hpctrip.app.progress import round_line
 from hpctrip.base.errors import InputError
 from hpctrip.base.text import printable
-from hpctrip.record.facts import PHASES
 from hpctrip.record.reader import Run, open_run
+from hpctrip.record.show import PHASES
 from hpctrip.sim.rounds import History
 from hpctrip.sim.stop import Stop
 

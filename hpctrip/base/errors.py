@@ -93,11 +93,18 @@ class InterruptedRun(HpctripError):
     exit_code = 85
 
 
+FAULT_EXIT_CODE = 70
+"""Any other exception is a fault of hpctrip: EX_SOFTWARE of sysexits.h."""
+REPORT_FAULT = (
+    "a fault of hpctrip, or of a plug-in if the traceback ends there: please report it with the traceback"
+)
+
 EXIT_CODES = {
     0: "done",
     HpctripError.exit_code: "failed; for diff: the runs differ",
     InputError.exit_code: "bad input, one line for each fault; for verify: a file is wrong",
     DivergedError.exit_code: "training diverged",
+    FAULT_EXIT_CODE: "a fault of hpctrip, with a traceback: please report it",
     InterruptedRun.exit_code: "interrupted after a checkpoint: `hpctrip resume` goes on",
     130: "ended at once by Ctrl-C: the second one, where a run was training",
 }

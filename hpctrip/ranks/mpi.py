@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 
-from hpctrip.base.errors import HpctripError, InputError
+from hpctrip.base.errors import FAULT_EXIT_CODE, REPORT_FAULT, HpctripError, InputError
 from hpctrip.ranks.base import EndedByAggregator, hostname, hosts_of
 from hpctrip.ranks.node import Node
 from hpctrip.ranks.phase import current_phase
@@ -185,7 +185,9 @@ class MpiRanks:
         if error is None or getattr(error, "agreed", False) or isinstance(error, EndedByAggregator):
             return
         print(_report(error, self.rank), file=sys.stderr, flush=True)
-        self.abort(130 if isinstance(error, KeyboardInterrupt) else getattr(error, "exit_code", 1))
+        self.abort(
+            130 if isinstance(error, KeyboardInterrupt) else getattr(error, "exit_code", FAULT_EXIT_CODE)
+        )
 
 
 def _abort(comm: MPI.Comm, code: int) -> None:
@@ -215,7 +217,8 @@ def _report(error: BaseException, rank: int) -> str:
         return "\n".join(f"{who}: {line}" for line in str(error).splitlines())
     if isinstance(error, KeyboardInterrupt):
         return f"{who}: interrupted, ends the job at once"
-    return f"{who} failed and ends the job\n{''.join(traceback.format_exception(error))}"
+    trace = "".join(traceback.format_exception(error))
+    return f"{who} failed and ends the job\n{trace}hpctrip: {REPORT_FAULT}"
 
 
 def _received(comm: MPI.Comm, length: int, source: int) -> torch.Tensor:

@@ -6,7 +6,7 @@ touched, so at every moment at least one is whole.
 
 from __future__ import annotations
 
-import os
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,7 +31,7 @@ _KEPT = "kept"
 
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
-    """All that survives a round. With the same input it is continued to the same bits, on any number of ranks."""
+    """The state of a run after a round: with the same input it goes on to the same bits, on any number of ranks."""
 
     round: int
     clock_s: float
@@ -44,20 +44,19 @@ class Checkpoint:
     input_toml: str
     """The merged input of the run."""
     kept: Mapping[int, np.ndarray] = field(default_factory=dict)
-    """What sites keep at their hosts (learn/memory.py), a float32 row by site; empty where they keep nothing."""
+    """The state of sites at their hosts (learn/memory.py), a float32 row by site; empty where they have none."""
     about: Mapping[str, Any] = field(default_factory=dict)
-    """What the results file goes on saying (`created_utc`, `starts`) and what the run was made with."""
+    """Attributes that the results file goes on with (`created_utc`, `starts`), and versions and devices."""
 
 
 class _About(BaseModel):
-    """What `Checkpoint.about` may hold; older versions wrote less."""
+    """The fields of `Checkpoint.about`; other versions may write more or less."""
 
-    model_config = ConfigDict(strict=True, extra="forbid")
+    model_config = ConfigDict(strict=True)
 
     created_utc: str = ""
     starts: list[str] = []
     sources: list[str] = []
-    data_files: list[str] = []
     parameters: list[str] = []
     made_with: dict[str, str] = {}
     learning_key: str = ""
@@ -92,7 +91,7 @@ def pack(checkpoint: Checkpoint) -> bytes:
 def model_arrays(
     params: np.ndarray, slots: np.ndarray, kept: Mapping[int, np.ndarray]
 ) -> dict[str, np.ndarray]:
-    """What is needed to train on, as the arrays of a container. Inverse of `model_of`."""
+    """The state of training as the arrays of a container. Inverse of `model_of`."""
     rows = {f"{_KEPT}/{site}": row for site, row in sorted(kept.items())}
     return {"params": params, "slots": slots, **rows}
 
@@ -110,7 +109,7 @@ def model_of(
 
 
 def model_bytes(num_params: int, num_slots: int, num_kept: int) -> int:
-    """Size of what a checkpoint holds besides the rows: float32 model, float64 slots, so many numbers kept by sites."""
+    """Bytes of a checkpoint besides the rows: float32 model, float64 slots, so many numbers kept by sites."""
     return num_params * (4 + 8 * num_slots) + 4 * num_kept
 
 
@@ -156,18 +155,12 @@ def _rows(tables: dict[str, dict[str, np.ndarray]]) -> dict[str, dict[str, np.nd
 
 
 def read(path: str | Path) -> Checkpoint:
-    """The checkpoint in a file. Raises InputError where there is none, where it is damaged or malformed, and where it
-    is larger than `largest_bytes`."""
-    return unpack(read_file(path, largest_bytes()), str(path))
-
-
-def largest_bytes() -> int:
-    """Of a file that holds a model: half of this machine's memory, as it is copied while it is read."""
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    """The checkpoint in a file. Raises InputError where there is none, and where it is damaged or malformed."""
+    return unpack(read_file(path, math.inf), str(path))
 
 
 def generations(results: str | Path) -> list[Path]:
-    """Where the checkpoints of a results file are, whether or not they exist."""
+    """The paths of the checkpoints of a results file, whether or not they exist."""
     return [Path(f"{results}{suffix}") for suffix in SUFFIXES]
 
 

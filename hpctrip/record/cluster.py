@@ -7,21 +7,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pandas as pd
 
-from hpctrip.base.errors import Fault, InputError
+from hpctrip.base.errors import Fault
 from hpctrip.base.output import replace_file
 from hpctrip.base.rows import TEXT, columns
 from hpctrip.base.units import HOUR_S, J_PER_KWH
 from hpctrip.cluster.rows import IntervalRow, JobRows, Result
-from hpctrip.record.admission import admitted
-from hpctrip.record.diff import Difference, changes, what_was_given
-from hpctrip.record.frames import frame
-from hpctrip.record.results_file import ResultsFile, common
+from hpctrip.record.diff import Difference, changes
+from hpctrip.record.open_checked import open_checked
+from hpctrip.record.reader import common_fields, read_frame
+from hpctrip.record.results_file import Kind, ResultsFile
 from hpctrip.record.schema import ATTRIBUTES as OF_RUNS
 from hpctrip.record.schema import Attribute, Column
-from hpctrip.record.verify import RELATIVE_TOLERANCE, checksum_faults
+from hpctrip.record.verify import RELATIVE_TOLERANCE
 from hpctrip.record.writer import Group, file_image
 
 FORMAT = "hpctrip cluster"
@@ -42,7 +43,7 @@ ATTRIBUTES: dict[str, Attribute] = {
     "carbon_g": Attribute(0.0, "carbon of this energy (0: intensity not known)"),
     "wall_s": Attribute(0.0, "wall time of the simulation"),
 }
-"""What every results file of a cluster says about itself."""
+"""The attributes of every results file of a cluster."""
 TABLES = {"jobs": columns(JobRows), "intervals": columns(IntervalRow)}
 DESCRIPTIONS = {
     "jobs": "one row a job, in the order of submission; index: job",
@@ -59,6 +60,7 @@ class ClusterRun(ResultsFile):
     intervals: pd.DataFrame
     """One row an interval of time."""
 
+    format = FORMAT
     attributes = ATTRIBUTES
     columns = TABLES
 
@@ -69,7 +71,7 @@ class ClusterRun(ResultsFile):
 
     @property
     def counted(self) -> str:
-        """How much there is, in a few words."""
+        """The size of the results in a few words."""
         return f"{len(self.jobs)} jobs, {len(self.intervals)} intervals"
 
 
@@ -119,17 +121,18 @@ def _as(values: Any, dtype: str) -> np.ndarray:
 
 def open_cluster(path: str | Path) -> ClusterRun:
     """Read one results file of a cluster. Raises InputError, in one line that names the file, as `open_run`."""
-    path = Path(path)
-    with admitted(path, FORMAT) as file:
-        fields = common(path, file, ATTRIBUTES, FORMAT_VERSION)
-        return ClusterRun(**fields, **{name: frame(file[name], about) for name, about in TABLES.items()})
+    with open_checked(path, FORMAT) as file:
+        return read_cluster(Path(path), file)
+
+
+def read_cluster(path: Path, file: h5py.File) -> ClusterRun:
+    """The results in an open file."""
+    fields = common_fields(path, file, ATTRIBUTES, FORMAT_VERSION)
+    return ClusterRun(**fields, **{name: read_frame(file[name], about) for name, about in TABLES.items()})
 
 
 def facts(run: ClusterRun) -> dict[str, Any]:
-    """{name: value}, units in the names; NaN: not known, or there is none. Raises InputError where the file lacks
-    columns."""
-    if faults := run.schema_faults():
-        raise InputError(faults=faults)
+    """The facts of a cluster; NaN: not known, or there is none."""
     jobs, rows = run.jobs, run.intervals
     span_s = float(rows["clock_s"].iloc[-1]) if len(rows) else 0.0
     lengths_s = (rows["clock_s"] - rows["clock_start_s"]).to_numpy()
@@ -177,42 +180,34 @@ _TOLD = (
 )
 
 
-def summary(run: ClusterRun) -> dict[str, str]:
-    """What a person asks of a simulated cluster: {question: answer}. Raises InputError where the file lacks columns."""
-    known = facts(run)
+def summary(facts: Mapping[str, Any]) -> dict[str, str]:
+    """The facts of a cluster in words."""
     jct = (
-        f"{known['mean_completed_jct_s']:.1f} s mean, {known['median_completed_jct_s']:.1f} s median, "
-        f"{known['p99_completed_jct_s']:.1f} s 99th percentile"
+        f"{facts['mean_completed_jct_s']:.1f} s mean, {facts['median_completed_jct_s']:.1f} s median, "
+        f"{facts['p99_completed_jct_s']:.1f} s 99th percentile"
     )
-    kwh = {name: known[f"{name}energy_j"] / J_PER_KWH for name in ("", "job_", "host_", "idle_")}
-    trace = f"{known['jobs_path'] or 'a generator'}{' (synthetic)' if known['synthetic_jobs'] else ''}"
+    kwh = {name: facts[f"{name}energy_j"] / J_PER_KWH for name in ("", "job_", "host_", "idle_")}
+    trace = f"{facts['jobs_path'] or 'a generator'}{' (synthetic)' if facts['synthetic_jobs'] else ''}"
     return {
-        "status": f"{known['status']}: {known['stop_reason']}",
-        "scenario": f"{known['scenario'] or 'unnamed'}, seed {known['seed']}",
-        "scheduler": f"{known['scheduler']}, placement {known['placement']}, budget {known['budget']}",
-        "cluster": f"{known['num_gpus']:,} GPUs on {known['num_nodes']:,} nodes",
-        "jobs": f"{known['num_completed']:,} of {known['num_jobs']:,} completed, from {trace}",
-        "job completion time": jct if known["num_completed"] else "no job was completed",
-        "simulated time": f"{known['clock_s'] / HOUR_S:.2f} h",
+        "status": f"{facts['status']}: {facts['stop_reason']}",
+        "scenario": f"{facts['scenario'] or 'unnamed'}, seed {facts['seed']}",
+        "scheduler": f"{facts['scheduler']}, placement {facts['placement']}, budget {facts['budget']}",
+        "cluster": f"{facts['num_gpus']:,} GPUs on {facts['num_nodes']:,} nodes",
+        "jobs": f"{facts['num_completed']:,} of {facts['num_jobs']:,} completed, from {trace}",
+        "job completion time": jct if facts["num_completed"] else "no job was completed",
+        "simulated time": f"{facts['clock_s'] / HOUR_S:.2f} h",
         "energy": f"{kwh['']:.1f} kWh: jobs {kwh['job_']:.1f}, hosts {kwh['host_']:.1f}, "
         f"idle GPUs {kwh['idle_']:.1f}",
-        "GPUs with a job": f"{known['mean_busy_gpus']:.1f} of {known['num_gpus']:,} on average",
-        "nodes on": f"{known['mean_nodes_on']:.1f} on average, {known['num_boots']:,} boots",
-        "starts": f"{known['num_starts']:,}, {known['num_migrations']:,} of them migrations",
-        "stranded GPUs": f"{known['mean_stranded_gpus']:.1f} free in partly used nodes on average",
-        "hpctrip": f"{known['hpctrip_version']}, {known['wall_s']:.1f} s, written {known['created_utc']}",
+        "GPUs with a job": f"{facts['mean_busy_gpus']:.1f} of {facts['num_gpus']:,} on average",
+        "nodes on": f"{facts['mean_nodes_on']:.1f} on average, {facts['num_boots']:,} boots",
+        "starts": f"{facts['num_starts']:,}, {facts['num_migrations']:,} of them migrations",
+        "stranded GPUs": f"{facts['mean_stranded_gpus']:.1f} free in partly used nodes on average",
+        "hpctrip": f"{facts['hpctrip_version']}, {facts['wall_s']:.1f} s, written {facts['created_utc']}",
     }
 
 
-@np.errstate(all="ignore")
-def verify_cluster(run: ClusterRun) -> list[Fault]:
-    """What in a file contradicts the schema, its checksums or itself; empty: sound."""
-    faults = [*run.schema_faults(), *checksum_faults(run)]
-    return faults or [Fault(f"{run.path}: {place}", problem) for place, problem in contradictions(run)]
-
-
-def contradictions(run: ClusterRun) -> Iterator[tuple[str, str]]:
-    """(where, what) of every column whose numbers do not follow from the others; of a file without `schema_faults`."""
+def contradictions(run: ClusterRun) -> Iterator[Fault]:
+    """One fault for every column whose numbers do not follow from the others."""
     jobs, rows = run.jobs, run.intervals
     checks = {
         "/jobs/jct_s": (jobs["jct_s"], jobs["end_s"] - jobs["submit_s"]),
@@ -234,21 +229,16 @@ def contradictions(run: ClusterRun) -> Iterator[tuple[str, str]]:
         same = np.isclose(found, expected, rtol=RELATIVE_TOLERANCE, atol=1e-6, equal_nan=True)
         if not same.all():
             at = int(np.flatnonzero(~same)[0])
-            yield (
-                place,
+            yield Fault(
+                f"{run.path}: {place}",
                 f"row {at}: is {np.asarray(found)[at]:g}, the other columns give {np.asarray(expected)[at]:g}",
             )
 
 
-def diff_clusters(a: ClusterRun, b: ClusterRun) -> list[Difference]:
-    """What differs; empty: equal. Numbers are compared bit by bit. Raises InputError where a file lacks columns."""
-    if faults := a.schema_faults() + b.schema_faults():
-        raise InputError(faults=faults)
-    return [
-        *what_was_given(a, b),
-        *_table_changes(a, b, "jobs", "job"),
-        *_table_changes(a, b, "intervals", "interval"),
-    ]
+def differences(a: ClusterRun, b: ClusterRun) -> Iterator[Difference]:
+    """The differences between the tables of two clusters."""
+    yield from _table_changes(a, b, "jobs", "job")
+    yield from _table_changes(a, b, "intervals", "interval")
 
 
 def _table_changes(a: ClusterRun, b: ClusterRun, table: str, key: str) -> Iterator[Difference]:
@@ -257,3 +247,13 @@ def _table_changes(a: ClusterRun, b: ClusterRun, table: str, key: str) -> Iterat
         yield Difference("run", table, len(left), len(right))
     else:
         yield from changes(table, left, right, key)
+
+
+KIND = Kind(
+    read=read_cluster,
+    facts=facts,
+    summary=summary,
+    contradictions=contradictions,
+    differences=differences,
+    replay="hpctrip.app.cluster.replay:replay",
+)

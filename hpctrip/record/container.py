@@ -1,10 +1,10 @@
-"""The form of the files that hpctrip keeps beside results: a header and arrays, which prove themselves whole.
+"""The container of checkpoints and stored rounds: a header and arrays under one checksum.
 
 Layout, in this order and without gaps:
 
     8 bytes   magic; the last byte is the version of the layout
     8 bytes   length of the header, little-endian
-    header    JSON: whatever the sort of file says of itself, and [name, dtype, shape] of every array
+    header    JSON: the fields of that sort of file, and [name, dtype, shape] of every array
     arrays    their little-endian bytes, in the header's order
     32 bytes  BLAKE2b of everything before
 
@@ -17,13 +17,14 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict
 
 from hpctrip.base.errors import InputError
 
@@ -32,12 +33,11 @@ _RESTORE = "restore a copy"
 
 
 class Header(BaseModel):
-    """What a header must be, for a right checksum proves only that nobody changed the file by mistake. A subclass has
-    what the sort of file says besides."""
+    """The header of a file: its arrays, and in a subclass the fields of that sort of file."""
 
-    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(strict=True)
 
-    arrays: list[tuple[str, Literal["<f4", "<f8", "<i8"], list[Annotated[int, Field(ge=0, lt=2**48)]]]]
+    arrays: list[tuple[str, Literal["<f4", "<f8", "<i8"], list[int]]]
 
 
 H = TypeVar("H", bound=Header)
@@ -52,9 +52,9 @@ class Container(Generic[H]):
     """8 bytes, the last of which is the version of the layout."""
     header: type[H]
     name: str
-    """What the file is, for people."""
+    """The name of this sort of file in messages."""
     instead: str
-    """What to do where another file was given."""
+    """The hint where another file was given."""
 
     def pack(self, said: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> bytes:
         """The bytes of the file; equal contents give equal bytes."""
@@ -68,32 +68,25 @@ class Container(Generic[H]):
         return b"".join([*parts, digest.digest()])
 
     def unpack(self, data: bytes, place: str, parse: Callable[[H, dict[str, dict[str, np.ndarray]]], T]) -> T:
-        """What `parse` makes of the header and the arrays, {table: {name: array}} of those named "table/name" ("" is
-        the table of the others). Raises InputError, naming `place`, for anything that is no such file, and where
-        `parse` finds that its parts do not fit each other."""
+        """Check the file and return what `parse` makes of its header and arrays, {table: {name: array}} of those named
+        "table/name" ("" is the table of the others). Raises InputError, naming `place`, for anything that is no such
+        file, and where `parse` raises since its parts do not fit each other."""
         body, stored = data[:-_DIGEST_BYTES], data[-_DIGEST_BYTES:]
         if data[: len(self.magic) - 1] != self.magic[:-1]:
             raise InputError(place, f"is not an hpctrip {self.name}", self.instead)
         if hashlib.blake2b(body, digest_size=_DIGEST_BYTES).digest() != stored:
             raise InputError(place, f"is damaged ({len(data)} bytes do not match their checksum)", _RESTORE)
         if data[: len(self.magic)] != self.magic:
+            writer = re.search(rb'"hpctrip_version": "([\w.+-]+)"', data)
+            by = writer[1].decode() if writer else "of unknown version"
             raise InputError(
                 place,
-                f"has layout {data[7]}; this hpctrip reads layout {self.magic[7]}",
-                "use the one that wrote it",
+                f"has layout {data[7]}, written by hpctrip {by}; this hpctrip reads layout {self.magic[7]}",
+                "use the hpctrip that wrote it",
             )
         try:
             return parse(*self._parts(memoryview(body)))
-        # pydantic's error is a ValueError
-        except (
-            ValueError,
-            LookupError,
-            TypeError,
-            AttributeError,
-            OverflowError,
-            MemoryError,
-            struct.error,
-        ) as error:
+        except (ValueError, LookupError, TypeError) as error:  # pydantic's error is a ValueError
             raise InputError(place, f"is malformed ({' '.join(str(error).split())})", _RESTORE) from error
 
     def _parts(self, body: memoryview) -> tuple[H, dict[str, dict[str, np.ndarray]]]:
@@ -104,8 +97,6 @@ class Container(Generic[H]):
         arrays: dict[str, dict[str, np.ndarray]] = {}
         for path, dtype, shape in header.arrays:
             start, end = end, end + math.prod(shape) * np.dtype(dtype).itemsize
-            if end > len(body):
-                raise ValueError(f"array {path} of shape {shape} ends beyond the file")
             table, _, name = path.rpartition("/")
             values = np.frombuffer(body[start:end], dtype=dtype).reshape(shape).copy()
             arrays.setdefault(table, {})[name] = values

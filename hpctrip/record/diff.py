@@ -1,5 +1,5 @@
-"""Where two runs part, and in what. Only what a result consists of counts: wall times, measured joules, machines and
-the input keys that change no result do not."""
+"""Compares two results files: inputs, files read, tables. Wall times, measured joules, machines and the input keys that
+change no result do not count."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Difference:
     def __str__(self) -> str:
         place = "" if self.where == "run" else f"{self.where}: "
         values = " | ".join(printable(self._shown(value), 200) for value in (self.a, self.b))
-        what = printable(f"{self.what}{self.row and f' of {self.row}'}", 200)  # a key of a stranger's input
+        what = printable(f"{self.what}{self.row and f' of {self.row}'}", 200)  # a key may hold anything
         return f"{place}{what}: {values}"
 
     def _shown(self, value: Any) -> str:
@@ -47,21 +47,26 @@ class Difference:
         return repr(value) if self.where == "input" else str(value)
 
 
-def diff(a: Run, b: Run) -> list[Difference]:
-    """What differs, the first round that does and not those that follow from it; empty: equal.
+def diff(a: ResultsFile, b: ResultsFile) -> list[Difference]:
+    """The differences between two results files of one kind; empty: equal. Of two runs, the first round that differs
+    and not those that follow from it.
 
-    Numbers are compared bit by bit. Raises InputError where a file lacks columns.
+    Numbers are compared bit by bit. Raises InputError where the files are of two kinds, and where one lacks columns.
     """
+    if a.format != b.format:
+        problem = "one is a cluster's, the other a federated run's"
+        raise InputError(f"{a.path}, {b.path}", problem, "name two of a kind")
     if faults := a.schema_faults() + b.schema_faults():
         raise InputError(faults=faults)
-    return [*what_was_given(a, b), *_sites(a, b), *_first_round(a, b), *_ends(a, b)]
-
-
-def what_was_given(a: ResultsFile, b: ResultsFile) -> Iterator[Difference]:
-    """What differs between two inputs and the files that they name."""
     settings = list(_input(a, b))
-    yield from settings
-    yield from _sources(a, b, bool(settings))
+    return [*settings, *_sources(a, b, bool(settings)), *a.kind.differences(a, b)]
+
+
+def run_differences(a: Run, b: Run) -> Iterator[Difference]:
+    """The differences between the tables of two runs."""
+    yield from _sites(a, b)
+    yield from _first_round(a, b)
+    yield from _ends(a, b)
 
 
 def _input(a: ResultsFile, b: ResultsFile) -> Iterator[Difference]:
@@ -71,8 +76,8 @@ def _input(a: ResultsFile, b: ResultsFile) -> Iterator[Difference]:
 
 
 def _sources(a: ResultsFile, b: ResultsFile, other_input: bool) -> Iterator[Difference]:
-    """What was read under the same key with another content. Data that were made here follow from the input, so they
-    count only where that is the same."""
+    """The files that both inputs name under one key and whose contents differ. Data that were made here follow from the
+    input, so they count only where that is the same."""
     if "sources" in (*a.added, *b.added):
         return
     left, right = (_by_key(run) for run in (a, b))

@@ -17,9 +17,6 @@ from hpctrip.base.files import open_at_once
 from hpctrip.base.output import remove_leftovers, unwritable
 from hpctrip.record.checkpoint import generations
 
-_MAX_BYTES = 4096
-"""Of what a lock file says of its holder; more was written by somebody else."""
-
 
 class HeldError(InputError):
     """Another job has the right to write a results file."""
@@ -70,7 +67,7 @@ class OutputLock:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                holder = _holder(file.read(_MAX_BYTES + 1))
+                holder = _holder(file.read())
                 file.close()
                 if not _is_an_earlier_start_of_this_job(holder):
                     raise self._held(holder) from None
@@ -128,13 +125,12 @@ def _myself() -> dict[str, Any]:
 
 
 def _holder(text: bytes) -> dict[str, Any]:
-    """What a lock file says of its holder; empty where it says nothing that can be understood."""
+    """The holder that a lock file names; empty where the file is damaged or empty."""
     try:
-        said = json.loads(text) if len(text) <= _MAX_BYTES else {}
-    except (ValueError, RecursionError):
+        holder = json.loads(text)
+        return {name: str(holder[name]) for name in _myself()}
+    except (ValueError, LookupError, TypeError):
         return {}
-    known = isinstance(said, dict) and _myself().keys() <= said.keys()
-    return {name: str(said[name]) for name in _myself()} if known else {}
 
 
 def _is_an_earlier_start_of_this_job(holder: dict[str, Any]) -> bool:

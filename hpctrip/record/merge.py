@@ -1,4 +1,4 @@
-"""Many runs, one row each: the table that a sweep is read from, as HDF5 and as CSV."""
+"""Merges many runs into one table, a row a run, as HDF5 and as CSV; writes tables as CSV."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from typing import Any
 import h5py
 import numpy as np
 import pandas as pd
+from pandas.api.types import is_numeric_dtype
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.files import digest
 from hpctrip.base.identity import differing
 from hpctrip.base.output import check_suffix, check_writable, refuse_inputs, refuse_other, replace_file
-from hpctrip.base.text import encodable
+from hpctrip.base.text import encodable, printable
 from hpctrip.record import schema
-from hpctrip.record.admission import admitted
-from hpctrip.record.csv import csv_bytes
 from hpctrip.record.lock import OutputLock
+from hpctrip.record.open_checked import open_checked
 from hpctrip.record.reader import SUFFIXES, Run
 from hpctrip.record.schema import Column
 from hpctrip.record.writer import write_table
@@ -131,9 +131,37 @@ def _refuse_others(path: Path, csv: Path) -> None:
     way_out, belongs = "choose another name for the table, or --overwrite", b""
     if os.path.lexists(path):
         try:
-            with admitted(path, FORMAT) as file:
+            with open_checked(path, FORMAT) as file:
                 belongs = file.attrs["csv_digest"]
         except InputError:
             raise InputError(str(path), "exists and is no merged table", way_out) from None
     what = f"not what a merge wrote beside {path}"
     refuse_other(csv, lambda text: digest(text).encode() == belongs, what, way_out)
+
+
+def csv_bytes(frame: pd.DataFrame) -> bytes:
+    """The frame as CSV with a header, UTF-8. Numbers keep all their digits; NaN is an empty cell.
+
+    What is not printable in a text is escaped (`printable`), because programs differ on where a line ends; a text that
+    a spreadsheet would compute (it begins with = + - or @ and is no number) gets an apostrophe in front.
+    """
+    safe = pd.DataFrame(
+        {name: frame[name] if is_numeric_dtype(frame[name]) else frame[name].map(_cell) for name in frame}
+    )
+    safe.columns = [_cell(name) for name in frame]
+    return safe.to_csv(index=False, lineterminator="\n").encode()
+
+
+def _cell(text: str) -> str:
+    text = printable(text, 10 * len(text))  # the longest escape has 10 characters
+    if text.startswith(("=", "+", "-", "@")) and not _is_number(text):
+        return f"'{text}"
+    return text
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -56,8 +56,6 @@ def _arrays(checkpoint: Checkpoint, place: str) -> dict[str, np.ndarray]:
     start = 0
     for text in texts:
         name, _, sizes = text.partition(" ")
-        if not all(size.isdecimal() and len(size) < 16 for size in sizes.split("x") if sizes):
-            raise InputError(place, f"names a parameter of the shape {sizes!r}", "restore a copy")
         shape = [int(size) for size in sizes.split("x")] if sizes else []
         begin, start = start, start + math.prod(shape)
         if start > len(params):

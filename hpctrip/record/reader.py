@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import glob
+import json
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -16,20 +17,23 @@ import pandas as pd
 
 from hpctrip.base.errors import Fault, InputError
 from hpctrip.base.files import named_path
+from hpctrip.base.sources import NamedFiles, read_sources, refuse_changed
 from hpctrip.base.text import printable
 from hpctrip.record import schema
-from hpctrip.record.admission import admitted, damaged
-from hpctrip.record.frames import frame
-from hpctrip.record.older import in_force, modernised
-from hpctrip.record.results_file import ResultsFile, common
+from hpctrip.record.open_checked import damaged, open_checked
+from hpctrip.record.results_file import ResultsFile
+from hpctrip.record.schema import Attribute, Column
 from hpctrip.sim.rounds import History
+from hpctrip.sim.synthetic_traces import synthetic_traces
+from hpctrip.sim.trace_file import Flags
+from hpctrip.sim.traces import read_trace_files, trace_files
 
-R = TypeVar("R", bound=ResultsFile)
+R = TypeVar("R")
 
 SUFFIXES = (".h5", ".hdf5")
-"""What counts as a results file when a folder is given."""
+"""The suffixes of results files in a folder."""
 FAULTS_TOLD = 10
-"""Of the faults of a file's structure, of which there may be millions, one report names so many."""
+"""The most faults of a file's structure that one report names."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +49,7 @@ class Run(ResultsFile):
     candidates: pd.DataFrame
     """One row a (round, cohort size k weighed)."""
 
+    format = schema.FORMAT
     attributes = schema.ATTRIBUTES
     columns = schema.TABLES
 
@@ -66,11 +71,6 @@ class Run(ResultsFile):
         return (reached_s if reached else float(self.rounds["clock_s"].iloc[-1])), reached
 
     @property
-    def settings(self) -> dict[str, Any]:
-        """The resolved input as {dotted key: value}, without the keys that change no result."""
-        return in_force(super().settings)
-
-    @property
     def tables(self) -> dict[str, pd.DataFrame]:
         """The frames by the name of their group in the file."""
         return {
@@ -82,7 +82,7 @@ class Run(ResultsFile):
 
     @property
     def counted(self) -> str:
-        """How much there is, in a few words."""
+        """The size of the results in a few words."""
         return f"{len(self.rounds)} rounds, model digest {printable(self.meta['params_digest'], 100)}"
 
     def schema_faults(self) -> list[Fault]:
@@ -93,8 +93,8 @@ class Run(ResultsFile):
         return faults
 
     def structure_faults(self) -> Iterator[Fault]:
-        """What is wrong with the keys that join the tables of a file without `schema_faults`: rounds count from 1, rows
-        refer to rounds and sites that exist, in order."""
+        """The faults of the keys that join the tables of a file without `schema_faults`: rounds must count from 1, and
+        rows must refer to rounds and sites that exist, in order."""
         num_rounds, num_sites = len(self.rounds), len(self.sites)
         if not np.array_equal(self.rounds["round"], np.arange(1, num_rounds + 1)):
             yield Fault(f"{self.path}: /rounds/round", f"does not count from 1 to {num_rounds}")
@@ -123,19 +123,16 @@ class Run(ResultsFile):
 
 
 def open_run(path: str | Path) -> Run:
-    """Read one results file. Raises InputError, in one line that names the file, for whatever is wrong with it: it is
-    damaged, larger than the bounds in `record.admission`, or holds what hpctrip does not write."""
-    path = Path(path)
-    with admitted(path, schema.FORMAT) as file:
-        return _read(path, file)
+    """Read one results file. Raises InputError, in one line that names the file, for whatever is wrong with it, and
+    DamagedError where it does not match its checksums."""
+    with open_checked(path, schema.FORMAT) as file:
+        return read_run(Path(path), file)
 
 
-def _read(path: Path, file: h5py.File) -> Run:
-    fields = common(path, file, schema.ATTRIBUTES, schema.FORMAT_VERSION)
-    frames = {}
-    for name in ("sites", *schema.TABLES):
-        made = frame(file[name], schema.TABLES.get(name, {}))
-        frames[name] = modernised(name, made, fields["input"]) if fields["format_version"] == 1 else made
+def read_run(path: Path, file: h5py.File) -> Run:
+    """The results in an open file."""
+    fields = common_fields(path, file, schema.ATTRIBUTES, schema.FORMAT_VERSION)
+    frames = {name: read_frame(file[name], schema.TABLES.get(name, {})) for name in ("sites", *schema.TABLES)}
     return Run(
         **fields,
         sites=frames["sites"],
@@ -143,6 +140,87 @@ def _read(path: Path, file: h5py.File) -> Run:
         cohorts=frames["rounds_sites"],
         candidates=frames["candidates"],
     )
+
+
+def common_fields(
+    path: Path, file: h5py.File, attributes: Mapping[str, Attribute], version: int
+) -> dict[str, Any]:
+    """The fields of a `ResultsFile` that are read from an open file, which must have this format version and match its
+    checksum."""
+    meta = {name: _plain(value) for name, value in file.attrs.items()}
+    del meta["format"]
+    _check_version(path, meta.pop("format_version"), version, meta.get("hpctrip_version"))
+    toml, resolved = _text(file["input/toml"]), json.loads(_text(file["input/json"]))
+    if meta.pop("checksum") != schema.meta_checksum(meta, toml, resolved):
+        raise ValueError("attributes or input do not match their checksum")
+    for name in attributes.keys() & meta.keys():
+        if type(meta[name]) is not type(attributes[name].default):
+            raise ValueError(f"attribute {name} is {meta[name]!r}")
+    added = {
+        name: attribute.default
+        for name, attribute in attributes.items()
+        if attribute.is_later and name not in meta
+    }
+    return {
+        "path": path,
+        "meta": meta | added,
+        "added": tuple(added),
+        "input_toml": toml,
+        "input": resolved,
+    }
+
+
+def _check_version(path: Path, stored: Any, version: int, writer: Any) -> None:
+    """Raise InputError where the file has another format version than the one that is read."""
+    if stored != version:
+        problem = f"has format version {stored!r}, written by hpctrip {writer or 'of unknown version'}"
+        raise InputError(
+            str(path), f"{problem}; this hpctrip reads version {version}", "use the hpctrip that wrote it"
+        )
+
+
+def _plain(value: Any) -> Any:
+    """The value of an attribute: str, int, float, bool or list of str."""
+    if isinstance(value, np.ndarray):
+        return [text.decode() for text in value.tolist()]
+    value = value.item() if isinstance(value, np.generic) else value
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def _text(dataset: h5py.Dataset) -> str:
+    """The one text of a dataset."""
+    return dataset.asstr()[()]
+
+
+def _values(dataset: h5py.Dataset) -> np.ndarray:
+    """The values [rows] of a column: numbers in native order, or texts as objects."""
+    if dataset.dtype.kind == "S":
+        return dataset.asstr()[()]
+    values = dataset[()]
+    return values.astype(values.dtype.newbyteorder("="))
+
+
+def read_frame(group: h5py.Group, expected: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
+    """The columns of a group, with `attrs` as `ResultsFile` says; `expected` describes columns as in
+    `ResultsFile.columns`. Raises ValueError where they do not match the group's checksum."""
+    table = {
+        name: Column(_values(dataset), _plain(dataset.attrs["unit"]), _plain(dataset.attrs["description"]))
+        for name, dataset in (
+            (name, group[name]) for name in group
+        )  # items() gives None for what is unreadable
+    }
+    if schema.table_checksum(table) != _plain(group.attrs["checksum"]):
+        raise ValueError(f"{group.name} does not match its checksum")
+    frame = pd.DataFrame({name: column.values for name, column in table.items()})
+    later = {name: about for name, about in expected.items() if name not in table and "default" in about}
+    for name, about in later.items():
+        default = np.full(len(frame), about["default"], dtype=about["dtype"])
+        table[name] = Column(default, about["unit"], about["doc"])
+        frame[name] = default
+    frame.attrs["units"] = {name: column.unit for name, column in table.items()}
+    frame.attrs["descriptions"] = {name: column.doc for name, column in table.items()}
+    frame.attrs["added"] = list(later)
+    return frame
 
 
 def open_runs(
@@ -178,7 +256,7 @@ def open_runs(
 
 
 def _none_there(pattern: str) -> Fault:
-    """Of a pattern that names no results file."""
+    """The fault of a pattern that names no results file."""
     if Path(pattern).exists() or glob.has_magic(pattern):
         suffixes = " or ".join(SUFFIXES)
         return Fault(pattern, "names no results file", f"a folder must hold files ending in {suffixes}")
@@ -192,3 +270,34 @@ def _expand(pattern: str) -> list[Path]:
     if path.exists():
         return [path]
     return [Path(name) for name in sorted(glob.glob(pattern, recursive=True))]
+
+
+def read_traces(
+    path: str | Path, column: str = "production", flags: Flags = "true-is-bad", synthetic_seed: int = 2019
+) -> pd.DataFrame:
+    """Power utilisation of every domain in trace files, in long form: time_s, cell, domain, utilisation. The path
+    "synthetic" means the generated month of this seed, as in an input.
+
+    `time_s` counts from the first sample and is the start of the interval that the value holds for.
+    `attrs["synthetic"]` says whether any of it was made up. Arguments and errors as in `read_trace_files`.
+    """
+    made_here = path == "synthetic"
+    traces = synthetic_traces(synthetic_seed, column) if made_here else read_trace_files(path, column, flags)
+    num_domains, num_steps = traces.util.shape
+    frame = pd.DataFrame(
+        {
+            "time_s": np.tile(np.arange(num_steps) * traces.step_s, num_domains),
+            "cell": np.repeat(traces.cells, num_steps),
+            "domain": np.repeat(traces.names, num_steps),
+            "utilisation": traces.util.ravel(),
+        }
+    )
+    frame.attrs["units"] = {"time_s": "s", "cell": "1", "domain": "1", "utilisation": "1"}
+    frame.attrs["synthetic"] = traces.synthetic
+    return frame
+
+
+def refuse_other_traces(path: str, run: Run) -> None:
+    """Raise InputError where the trace files that a run's input names have changed since."""
+    recorded = read_sources(run.meta["sources"], run.path)
+    refuse_changed(recorded, [NamedFiles("power.path", path, trace_files).source()], run.path)

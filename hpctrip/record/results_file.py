@@ -1,11 +1,12 @@
-"""What is common to all results files, whatever was simulated: attributes, the input, and the schema of the tables."""
+"""What is common to all results files, whatever was simulated, and the registry of their kinds."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import pkgutil
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import h5py
 import numpy as np
@@ -17,40 +18,67 @@ from hpctrip.base.identity import flat, without
 from hpctrip.base.rows import TEXT
 from hpctrip.base.sources import PLUGINS
 from hpctrip.base.text import printable
-from hpctrip.record.frames import plain, text
+from hpctrip.record.open_checked import open_checked
 from hpctrip.record.schema import Attribute
-from hpctrip.record.stored_input import resolved_input
 
 MOST_SHOWN = 10_000
-"""Characters of one text: nobody reads on, and no picture has room."""
+"""Characters of one text that are shown."""
+
+
+class Kind(NamedTuple):
+    """How results files of one format are read and used."""
+
+    read: Callable[[Path, h5py.File], Any]
+    """The results in an open file."""
+    facts: Callable[[Any], dict[str, Any]]
+    """The results as plain values: {name: value}, units in the names."""
+    summary: Callable[[Mapping[str, Any]], dict[str, str]]
+    """These facts in words: {question: answer}."""
+    contradictions: Callable[[Any], Iterator[Fault]]
+    """The numbers that do not follow from one another."""
+    differences: Callable[[Any, Any], Iterator[Any]]
+    """The `Difference`s between the tables of two files."""
+    replay: str
+    """The function that computes the simulated half anew, as "module:name": it needs layers above this one."""
+
+
+KINDS = {"hpctrip run": "hpctrip.record.run_kind:KIND", "hpctrip cluster": "hpctrip.record.cluster:KIND"}
+"""{format: where its Kind is}, imported when a file of this format is used."""
 
 
 @dataclass(frozen=True, eq=False)
 class ResultsFile:
     """One results file in memory.
 
-    Every frame has `attrs`: "units" and "descriptions" ({column: text}) and "checksum" as stored in the file, "added":
-    the columns that came after the hpctrip that wrote it, which hold their default, and "stored": {column: its name in
-    the file} where that was another. Any other column that the file lacks is missing here too, and `schema_faults`
-    names it.
+    Every frame has `attrs`: "units" and "descriptions" ({column: text}), and "added": the columns that came after the
+    hpctrip that wrote it, which hold their default. Any other column that the file lacks is missing here too, and
+    `schema_faults` names it.
     """
 
     path: Path
-    format_version: int
     meta: dict[str, Any]
     """The file's attributes (`attributes`)."""
     added: tuple[str, ...]
     """The attributes that came after the hpctrip that wrote the file: `meta` holds their default."""
-    checksum: str
-    """Of `meta` and the input, as stored in the file."""
     input_toml: str
     """The merged input, as the user could have written it in one file."""
     input: dict[str, Any]
     """The resolved input, defaults included."""
 
+    format: ClassVar[str]
     attributes: ClassVar[Mapping[str, Attribute]]
     columns: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]]
     """{table: {column: {doc, unit, dtype}}}."""
+
+    @property
+    def kind(self) -> Kind:
+        """What can be done with it."""
+        return pkgutil.resolve_name(KINDS[self.format])
+
+    @property
+    def counted(self) -> str:
+        """The size of the results in a few words."""
+        raise NotImplementedError
 
     @property
     def status(self) -> str:
@@ -58,7 +86,7 @@ class ResultsFile:
         return printable(self.meta.get("status", ""), 40)
 
     def legible(self) -> Self:
-        """The same for whoever shows it: all texts of the attributes and the input are escaped."""
+        """The same with all texts of the attributes and the input escaped, to be shown."""
         return replace(self, meta=_legible(self.meta), input=_legible(self.input))
 
     def setting(self, key: str, default: Any = None) -> Any:
@@ -92,6 +120,19 @@ class ResultsFile:
                     faults.append(Fault(place, f"has the unit {unit!r}, not {about['unit']!r}"))
         return faults
 
+    def check_schema(self) -> None:
+        """Raise InputError where the file has `schema_faults`."""
+        if faults := self.schema_faults():
+            raise InputError(faults=faults)
+
+
+def open_results(path: str | Path) -> Any:
+    """Read one results file of any kind. Raises InputError, in one line that names the file, for whatever is wrong
+    with it."""
+    with open_checked(path, *KINDS) as file:
+        kind: Kind = pkgutil.resolve_name(KINDS[file.attrs["format"].decode()])
+        return kind.read(Path(path), file)
+
 
 def _legible(value: Any) -> Any:
     if isinstance(value, str):
@@ -107,38 +148,3 @@ def _type(dtype: str) -> np.dtype | str:
 
 def _has_type(values: pd.Series, dtype: str) -> bool:
     return not is_numeric_dtype(values) if dtype == TEXT else values.dtype == _type(dtype)
-
-
-def common(path: Path, file: h5py.File, attributes: Mapping[str, Attribute], newest: int) -> dict[str, Any]:
-    """The fields of a `ResultsFile` that are read from an open file, whose format version may be 1 to `newest`."""
-    meta = {name: plain(value) for name, value in file.attrs.items()}
-    del meta["format"]
-    version = _version(path, meta.pop("format_version"), newest)
-    checksum = meta.pop("checksum", "")
-    for name in attributes.keys() & meta.keys():
-        if type(meta[name]) is not type(attributes[name].default):
-            raise ValueError(f"attribute {name} is {meta[name]!r}")
-    added = {
-        name: attribute.default
-        for name, attribute in attributes.items()
-        if attribute.is_later and name not in meta
-    }
-    return {
-        "path": path,
-        "format_version": version,
-        "meta": meta | added,
-        "added": tuple(added),
-        "checksum": checksum,
-        "input_toml": text(file["input/toml"]),
-        "input": resolved_input(text(file["input/json"])),
-    }
-
-
-def _version(path: Path, found: Any, newest: int) -> int:
-    if type(found) is not int or not 1 <= found <= newest:
-        raise InputError(
-            str(path),
-            f"has format version {printable(repr(found), 40)}; this hpctrip reads 1 to {newest}",
-            "use a newer one",
-        )
-    return found

@@ -1,4 +1,4 @@
-"""What a results file holds, said once: its tables, its attributes, and the way between rows and columns.
+"""The schema of a results file: its tables and attributes, and the conversion between rows and columns.
 
 The columns of /rounds, /rounds_sites and /candidates are the fields of the row classes in `hpctrip.sim.rounds`; a field
 added there is a column here. Rows refer to their round by number, so the three tables join like tables of a database.
@@ -19,8 +19,8 @@ from hpctrip.sim.rounds import Candidates, CohortRound, History, RoundRow
 
 FORMAT = "hpctrip run"
 FORMAT_VERSION = 2
-"""Raised when an older reader would misread the file. A new column or attribute does not raise it. Version 1 is read
-too: see record/older.py."""
+"""Raised when an older reader would misread the file; each hpctrip reads one version. A new column or attribute does
+not raise it."""
 
 
 class Column(NamedTuple):
@@ -118,12 +118,6 @@ ATTRIBUTES: dict[str, Attribute] = {
         "what the run read: input key, path (-: made from the input) and BLAKE2b digest; plug-ins included",
         is_later=True,
     ),
-    "data_files": Attribute(
-        [],
-        "the files behind prepared training data and models: input key, path and BLAKE2b digest; an input taken up "
-        "from this file opens no others",
-        is_later=True,
-    ),
     "packages": Attribute(
         [], "installed packages that added components by their entry points: name and version", is_later=True
     ),
@@ -144,7 +138,7 @@ ATTRIBUTES: dict[str, Attribute] = {
         is_later=True,
     ),
 }
-"""What every results file says about itself. A run may say more."""
+"""The attributes of every results file. A run may have more."""
 
 
 def time_to_accuracy_s(rounds: Iterable[tuple[float, float]], target: float) -> float:

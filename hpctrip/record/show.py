@@ -1,4 +1,4 @@
-"""One results file for people and for other tools: a summary on one screen, and CSV files."""
+"""Shows a results file: a summary on one screen, the same facts as plain values, and its tables as CSV files."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 from rich.table import Table
 from rich.text import Text
 
@@ -14,10 +15,7 @@ from hpctrip.base.json import json_text
 from hpctrip.base.output import write_new
 from hpctrip.base.text import printable
 from hpctrip.base.units import HOUR_S, J_PER_KWH
-from hpctrip.record import cluster
-from hpctrip.record.cluster import ClusterRun
-from hpctrip.record.csv import csv_bytes
-from hpctrip.record.facts import PHASES, facts
+from hpctrip.record.merge import csv_bytes
 from hpctrip.record.reader import Run
 from hpctrip.record.results_file import ResultsFile
 
@@ -25,8 +23,20 @@ Facts = Mapping[str, Any]
 """`facts` of a run."""
 
 
-def show(run: Run | ClusterRun) -> Table:
-    """The summary as a rich table of two columns that fits one screen: what the file says is escaped and cut."""
+def facts(results: ResultsFile) -> dict[str, Any]:
+    """The results as plain values: {name: value}, units in the names (_s, _fraction). Raises InputError where the file
+    lacks columns."""
+    results.check_schema()
+    return results.kind.facts(results)
+
+
+def summary(results: ResultsFile) -> dict[str, str]:
+    """The results in words: {question: answer}. Raises InputError where the file lacks columns."""
+    return results.kind.summary(facts(results))
+
+
+def show(run: ResultsFile) -> Table:
+    """The summary as a rich table of two columns that fits one screen: texts of the file are escaped and cut."""
     table = Table(
         title=Text(printable(str(run.path))),
         title_justify="left",
@@ -37,38 +47,132 @@ def show(run: Run | ClusterRun) -> Table:
     )
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
-    said = cluster.summary(run) if isinstance(run, ClusterRun) else summary(run)
-    for name, text in said.items():
+    for name, text in summary(run).items():
         table.add_row(name, Text(printable(text, 200)))  # not markup: paths and names may hold brackets
     return table
 
 
-def summary(run: Run) -> dict[str, str]:
-    """What a person asks of a run: {question: answer}. Raises InputError where the file lacks columns."""
-    known = facts(run)
-    reason = f": {known['stop_reason']}" if known["stop_reason"] else ""
-    commit = f", commit {known['git_commit'][:12]}{' with changes' if known['git_dirty'] else ''}"
-    source = f": {known['data_source']}" if known["data_source"] else ""
+_AS_RECORDED = (
+    *(
+        "status",
+        "stop_reason",
+        "scenario",
+        "label",
+        "seed",
+        "data_source",
+        "synthetic_data",
+        "synthetic_power",
+        "synthetic_signals",
+    ),
+    *("target_accuracy", "num_ranks", "transport", "mpi_library", "engine", "blocks", "params_digest"),
+    "stored_rounds",
+    *("hpctrip_version", "git_commit", "git_dirty", "created_utc", "updated_utc"),
+)
+
+
+def run_facts(run: Run) -> dict[str, Any]:
+    """The facts of a run; NaN: not known, or there is none."""
+    settings = run.settings
+    train = {key.removeprefix("train."): v for key, v in settings.items() if key.startswith("train.")}
     return {
-        "status": f"{known['status']}{reason}",
-        "scenario": f"{known['scenario'] or 'unnamed'}, seed {known['seed']}",
-        "policy": known["policy"],
-        "data": f"{known['workload']}{source}{_synthetic(known['synthetic_data'])}",
-        "local training": local_training(known["local_training"]),
-        "sites": f"{known['num_sites']}, power {known['power']}{_synthetic(known['synthetic_power'])}",
-        **(_progress(known) if known["num_rounds"] else {"rounds": "none finished yet"}),
-        **_target(known),
-        **_measured(known),
-        "ran on": _machines(known),
-        "model digest": known["params_digest"] or "not known",
-        "hpctrip": known["hpctrip_version"] + (commit if known["git_commit"] else ""),
-        "written": f"{known['updated_utc']}, started {known['created_utc']}",
-        **_not_recorded(known["not_recorded"]),
+        "path": str(run.path),
+        **{name: run.meta[name] for name in _AS_RECORDED},
+        **{name: str(run.setting(f"{name}.kind", "unknown")) for name in ("policy", "workload", "power")},
+        "local_training": train,
+        "currency": str(run.setting("accounts.currency", "")),
+        "num_sites": len(run.sites),
+        **_of_rounds(run.rounds),
+        "time_to_accuracy_s": run.time_to_accuracy_s,
+        "time_to_accuracy_round": _round_at(run.rounds, run.time_to_accuracy_s),
+        "hosts": list(dict.fromkeys(run.meta["hosts"])),
+        "devices": list(dict.fromkeys(run.meta["devices"])),
+        "meters": run.meta["meters"],
+        "not_recorded": [
+            f"{name}/{c}"
+            for name, frame in run.tables.items()
+            for c in frame.attrs["added"]
+            if "is_counted" not in run.columns.get(name, {}).get(c, {})
+        ],
+    }
+
+
+def _of_rounds(rounds: pd.DataFrame) -> dict[str, Any]:
+    accuracy, k = rounds["accuracy"].dropna(), rounds["num_sites"]
+    evaluated = rounds[["eval_loss", "eval_perplexity"]].dropna()
+    return {
+        "num_rounds": len(rounds),
+        "clock_s": _last(rounds["clock_s"]),
+        "last_accuracy": _last(accuracy),
+        "best_accuracy": float(accuracy.max()),
+        "last_eval_loss": _last(evaluated["eval_loss"]),
+        "last_eval_perplexity": _last(evaluated["eval_perplexity"]),
+        "first_num_sites": _last(k.iloc[:1]),
+        "median_num_sites": float(k.median()),
+        "last_num_sites": _last(k),
+        "wall_s": float(rounds["wall_s"].sum()),
+        **{f"{name}_wall_s": float(rounds[f"{name}_wall_s"].sum()) for name in PHASES},
+        "mean_idle_fraction": float(rounds["idle_fraction"].mean()),
+        # not known of one round: not known of all
+        **{name: float(rounds[name].sum(skipna=False)) for name in SPENT},
+        **_measured_facts(rounds),
+    }
+
+
+def _measured_facts(rounds: pd.DataFrame) -> dict[str, float]:
+    """The measured energy of the rounds that have it; NaN: none has."""
+    measured = rounds[rounds["wall_j"].notna()]
+    joules = {f"{name}wall_j": float(measured[f"{name}wall_j"].sum(min_count=1)) for name in ("", *_DRAWN)}
+    samples = float(measured["num_samples"].sum())
+    wall_s = float(measured["wall_s"].sum())
+    return joules | {
+        "num_measured_rounds": len(measured),
+        "samples_per_wall_j": samples / joules["wall_j"] if joules["wall_j"] > 0 else math.nan,
+        "mean_wall_w": joules["wall_j"] / wall_s if wall_s > 0 else math.nan,
+    }
+
+
+SPENT = ("energy_j", "compute_energy_j", "wait_energy_j", "comm_energy_j", "carbon_g", "cost")
+"""Simulated, over all rounds."""
+PHASES = ("train", "exchange", "evaluate")
+"""The phases of a round's wall time that are shown."""
+_DRAWN = ("train_", "exchange_", "evaluate_", "record_")
+
+
+def _last(values: pd.Series) -> Any:
+    """As a number of Python's; NaN where there is none."""
+    return values.iloc[-1].item() if len(values) else math.nan
+
+
+def _round_at(rounds: pd.DataFrame, clock_s: float) -> float:
+    """The number of the round that ends at this time; NaN where that is not known."""
+    return math.nan if math.isnan(clock_s) else int((rounds["clock_s"] < clock_s).sum()) + 1
+
+
+def run_summary(facts: Facts) -> dict[str, str]:
+    """The facts of a run in words."""
+    reason = f": {facts['stop_reason']}" if facts["stop_reason"] else ""
+    commit = f", commit {facts['git_commit'][:12]}{' with changes' if facts['git_dirty'] else ''}"
+    source = f": {facts['data_source']}" if facts["data_source"] else ""
+    return {
+        "status": f"{facts['status']}{reason}",
+        "scenario": f"{facts['scenario'] or 'unnamed'}, seed {facts['seed']}",
+        "policy": facts["policy"],
+        "data": f"{facts['workload']}{source}{_synthetic(facts['synthetic_data'])}",
+        "local training": local_training(facts["local_training"]),
+        "sites": f"{facts['num_sites']}, power {facts['power']}{_synthetic(facts['synthetic_power'])}",
+        **(_progress(facts) if facts["num_rounds"] else {"rounds": "none finished yet"}),
+        **_target(facts),
+        **_measured(facts),
+        "ran on": _machines(facts),
+        "model digest": facts["params_digest"] or "not known",
+        "hpctrip": facts["hpctrip_version"] + (commit if facts["git_commit"] else ""),
+        "written": f"{facts['updated_utc']}, started {facts['created_utc']}",
+        **_not_recorded(facts["not_recorded"]),
     }
 
 
 def local_training(train: Mapping[str, Any]) -> str:
-    """What a site does in a round, by the keys of [train]."""
+    """The work of a site in a round in words, from the keys of [train]."""
     work = {key: value for key, value in train.items() if value}
     return (
         ", ".join(text.format(_plain(work[key])) for key, text in _WORK.items() if key in work) or "not known"
@@ -97,78 +201,78 @@ def _not_recorded(names: list[str]) -> dict[str, str]:
     return {"not recorded": f"{', '.join(names)}: the file is older"} if names else {}
 
 
-def _progress(known: Facts) -> dict[str, str]:
-    phases = ", ".join(f"{name} {known[f'{name}_wall_s']:.1f}" for name in PHASES)
-    loss, perplexity = known["last_eval_loss"], known["last_eval_perplexity"]
+def _progress(facts: Facts) -> dict[str, str]:
+    phases = ", ".join(f"{name} {facts[f'{name}_wall_s']:.1f}" for name in PHASES)
+    loss, perplexity = facts["last_eval_loss"], facts["last_eval_perplexity"]
     return {
-        "rounds": f"{known['num_rounds']}, {_hours(known['clock_s'])} simulated"
-        + (f", {known['stored_rounds']} of them trained before" if known["stored_rounds"] else ""),
+        "rounds": f"{facts['num_rounds']}, {_hours(facts['clock_s'])} simulated"
+        + (f", {facts['stored_rounds']} of them trained before" if facts["stored_rounds"] else ""),
         "accuracy": "not evaluated"
-        if math.isnan(known["last_accuracy"])
-        else f"{known['last_accuracy']:.2%} last, {known['best_accuracy']:.2%} best",
+        if math.isnan(facts["last_accuracy"])
+        else f"{facts['last_accuracy']:.2%} last, {facts['best_accuracy']:.2%} best",
         **({} if math.isnan(loss) else {"held-out loss": f"{loss:.4g} last (perplexity {perplexity:.4g})"}),
-        "cohort": f"{known['first_num_sites']} sites first, {known['median_num_sites']:g} median, "
-        f"{known['last_num_sites']} last",
-        **energy(known),
-        "wall time": f"{known['wall_s']:.1f} s: {phases}; "
-        f"hosts idle for {known['mean_idle_fraction']:.0%} of training",
+        "cohort": f"{facts['first_num_sites']} sites first, {facts['median_num_sites']:g} median, "
+        f"{facts['last_num_sites']} last",
+        **energy(facts),
+        "wall time": f"{facts['wall_s']:.1f} s: {phases}; "
+        f"hosts idle for {facts['mean_idle_fraction']:.0%} of training",
     }
 
 
-def energy(known: Facts) -> dict[str, str]:
-    """The simulated bill of a run, as far as it is known, from these `facts`: SPENT, currency, synthetic signals."""
-    total_j = known["energy_j"]
+def energy(facts: Facts) -> dict[str, str]:
+    """The simulated energy of a run with its carbon and cost, from the facts SPENT, currency and synthetic signals."""
+    total_j = facts["energy_j"]
     if math.isnan(total_j):
         return {}
-    shares = ((name, known[f"{part}_energy_j"] / (total_j or 1)) for name, part in _PARTS.items())
+    shares = ((name, facts[f"{part}_energy_j"] / (total_j or 1)) for name, part in _PARTS.items())
     said = f"{total_j / J_PER_KWH:.4g} kWh simulated: " + ", ".join(f"{n} {s:.0%}" for n, s in shares)
-    bills = {"carbon_g": ("carbon", f"{known['carbon_g'] / 1e3:.4g} kg CO2")}
-    bills["cost"] = ("price", f"{known['cost']:.4g} {known['currency']}")
+    bills = {"carbon_g": ("carbon", f"{facts['carbon_g'] / 1e3:.4g} kg CO2")}
+    bills["cost"] = ("price", f"{facts['cost']:.4g} {facts['currency']}")
     for name, (signal, text) in bills.items():
-        if not math.isnan(known[name]):
-            said += f"; {text}{_synthetic(signal in known['synthetic_signals'])}"
+        if not math.isnan(facts[name]):
+            said += f"; {text}{_synthetic(signal in facts['synthetic_signals'])}"
     return {"energy": said}
 
 
 _PARTS = {"computing": "compute", "waiting": "wait", "network": "comm"}
 
 
-def _measured(known: Facts) -> dict[str, str]:
-    """What the machines drew; nothing where they counted nothing."""
-    total_j, number = known["wall_j"], known["num_measured_rounds"]
+def _measured(facts: Facts) -> dict[str, str]:
+    """The measured energy in words; nothing where no machine counted any."""
+    total_j, number = facts["wall_j"], facts["num_measured_rounds"]
     if not number:
         return {}
     shares = ", ".join(
-        f"{name} {known[f'{name}_wall_j'] / (total_j or math.nan):.0%}" for name in (*PHASES, "record")
+        f"{name} {facts[f'{name}_wall_j'] / (total_j or math.nan):.0%}" for name in (*PHASES, "record")
     )
-    rounds = "" if number == known["num_rounds"] else f" in {number} of the rounds"
+    rounds = "" if number == facts["num_rounds"] else f" in {number} of the rounds"
     return {
-        "energy drawn": f"{total_j:,.1f} J{rounds}: {shares}; {known['mean_wall_w']:.1f} W, "
-        f"{known['samples_per_wall_j']:.4g} samples/J",
-        "measured by": ", ".join(known["meters"]),
+        "energy drawn": f"{total_j:,.1f} J{rounds}: {shares}; {facts['mean_wall_w']:.1f} W, "
+        f"{facts['samples_per_wall_j']:.4g} samples/J",
+        "measured by": ", ".join(facts["meters"]),
     }
 
 
-def _target(known: Facts) -> dict[str, str]:
-    target, reached_s = known["target_accuracy"], known["time_to_accuracy_s"]
+def _target(facts: Facts) -> dict[str, str]:
+    target, reached_s = facts["target_accuracy"], facts["time_to_accuracy_s"]
     if math.isnan(target):
         return {}
     if math.isnan(reached_s):
         return {"time to accuracy": f"{target:.2%} not reached"}
-    number = known["time_to_accuracy_round"]
+    number = facts["time_to_accuracy_round"]
     return {"time to accuracy": f"{_hours(reached_s)} to {target:.2%}, in round {number}"}
 
 
-def _machines(known: Facts) -> str:
-    hosts = f" on {_counted(len(known['hosts']), 'host')}" if known["hosts"] else ""
+def _machines(facts: Facts) -> str:
+    hosts = f" on {_counted(len(facts['hosts']), 'host')}" if facts["hosts"] else ""
     named = {
-        "transport": known["transport"],
-        "MPI": known["mpi_library"].partition("\n")[0],
-        "engine": ", ".join(filter(None, (known["engine"], known["blocks"]))),
-        "device": ", ".join(known["devices"]),
+        "transport": facts["transport"],
+        "MPI": facts["mpi_library"].partition("\n")[0],
+        "engine": ", ".join(filter(None, (facts["engine"], facts["blocks"]))),
+        "device": ", ".join(facts["devices"]),
     }
     words = [f"{name} {fact}" for name, fact in named.items() if fact]
-    return ", ".join([_counted(known["num_ranks"], "rank") + hosts, *words])
+    return ", ".join([_counted(facts["num_ranks"], "rank") + hosts, *words])
 
 
 def _synthetic(is_synthetic: bool) -> str:

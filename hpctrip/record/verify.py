@@ -1,4 +1,4 @@
-"""Checks a results file against itself: is it whole, and do its numbers follow from one another?"""
+"""Verifies a results file against itself: its schema, and numbers that follow from one another."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from hpctrip.base.errors import Fault
 from hpctrip.record import schema
 from hpctrip.record.reader import Run
 from hpctrip.record.results_file import ResultsFile
-from hpctrip.record.schema import Column
 from hpctrip.sim.rounds import History, RoundRow, Status
 from hpctrip.sim.timing import Timing
 
@@ -21,17 +20,21 @@ RELATIVE_TOLERANCE = 1e-9
 """Recomputed float64 numbers may differ in the last digits, as sums depend on their order."""
 
 MOST_FAULTS = 1000
-"""So many are looked for."""
+"""The most faults of one file that are looked for."""
 
 
 @np.errstate(all="ignore")  # what is not finite compares unequal, which is all that need be said of it
-def verify(run: Run) -> list[Fault]:
-    """What in a results file contradicts the schema, its checksums or itself, at most MOST_FAULTS; empty: sound.
+def verify(results: ResultsFile) -> list[Fault]:
+    """The faults by which a results file contradicts the schema or itself, at most MOST_FAULTS; empty: sound. Checksums
+    were compared when it was read."""
+    return results.schema_faults() or [*islice(results.kind.contradictions(results), MOST_FAULTS)]
 
-    Arithmetic is checked only in a file whose structure is sound, so that one cause is reported once.
-    """
-    faults = [*run.schema_faults(), *checksum_faults(run)] or [*islice(run.structure_faults(), MOST_FAULTS)]
-    return faults or [*islice(_arithmetic(run), MOST_FAULTS)]
+
+def run_contradictions(run: Run) -> Iterator[Fault]:
+    """The contradictions in the tables of a run. Arithmetic is checked only in a file whose structure is sound, so
+    that one cause is reported once."""
+    faults = [*islice(run.structure_faults(), MOST_FAULTS)]
+    yield from faults or _arithmetic(run)
 
 
 def _arithmetic(run: Run) -> Iterator[Fault]:
@@ -41,31 +44,12 @@ def _arithmetic(run: Run) -> Iterator[Fault]:
     if clock not in clocks:
         yield Fault(f"{run.path}: timing.clock", f"is none of {', '.join(clocks)}")
         return
-    if not (deadline_s is None or (type(deadline_s) in (int, float) and deadline_s > 0)):
-        yield Fault(f"{run.path}: faults.deadline_s", "is no time")
-        return
     makespan = _makespan(Timing.model_construct(clock=clock), deadline_s or math.inf)
     for row in history.rows:
         for check in (_cohort, _samples, _energy, makespan, _accuracy, _vote, _measured):
             for problem in check(row):
                 yield Fault(f"{run.path}: round {row.round}", problem)
     yield from _over_time(run, history)
-
-
-def checksum_faults(run: ResultsFile) -> Iterator[Fault]:
-    """Tables, attributes or input that are not those that were written."""
-    way_out = "the file changed after it was written: restore a copy or run again"
-    written = {name: value for name, value in run.meta.items() if name not in run.added}
-    if schema.meta_checksum(written, run.input_toml, run.input) != run.checksum:
-        yield Fault(str(run.path), "attributes or input do not match their checksum", way_out)
-    for name, frame in run.tables.items():
-        units, docs, stored = frame.attrs["units"], frame.attrs["descriptions"], frame.attrs["stored"]
-        table = {
-            stored.get(c, c): Column(frame[c].to_numpy(), units[c], docs[c])
-            for c in frame.drop(columns=frame.attrs["added"])
-        }
-        if schema.table_checksum(table) != frame.attrs["checksum"]:
-            yield Fault(f"{run.path}: /{name}", "does not match its checksum", way_out)
 
 
 def _differ(found: float, expected: float) -> bool:

@@ -12,7 +12,6 @@ import click
 from hpctrip.app.arguments import FILE, Speed, plugins_option
 from hpctrip.app.commands import inputs
 from hpctrip.app.commands.kit import SITE, a_site
-from hpctrip.app.net import reading
 from hpctrip.base.errors import InputError
 from hpctrip.base.text import printable
 from hpctrip.ranks.launched import launched_size
@@ -106,9 +105,8 @@ def study(path: str | None, **asked: Any) -> None:
 
         run_task(asked["task"], lambda: _read(path, asked))
     else:
-        with reading():  # the runs are made by other processes
-            _alone()
-            _study(path, asked)
+        _alone()
+        _study(path, asked)
 
 
 def _read(path: str, asked: dict[str, Any]) -> list[Study]:
@@ -180,8 +178,7 @@ def run(jobs: int | None, **given: Any) -> None:
     from hpctrip.study.studies import Asked, swept
 
     folder = given["out"] or RESULTS
-    with reading():
-        sweep = swept(given["paths"], Asked(Path(folder), given["overrides"], given["plugins"]))
+    sweep = swept(given["paths"], Asked(Path(folder), given["overrides"], given["plugins"]))
     if sweep is None:
         made(**given)
         return
@@ -189,8 +186,7 @@ def run(jobs: int | None, **given: Any) -> None:
         raise InputError(f"--out {folder}", "is one file, and a sweep makes several", "name a folder")
     if given["overwrite"]:
         raise InputError("--overwrite", "a sweep keeps each run by its input: there is nothing to overwrite")
-    with reading():
-        make([sweep], None, jobs, 1, _again())
+    make([sweep], None, jobs, 1, _again())
 
 
 run.params[1:1] = inputs.run.params

@@ -18,7 +18,7 @@ from hpctrip.base.inputs import resolved
 from hpctrip.base.output import replace_file
 from hpctrip.base.text import printable, shown
 from hpctrip.record import schema
-from hpctrip.record.csv import csv_bytes
+from hpctrip.record.merge import csv_bytes
 from hpctrip.record.reader import Run
 from hpctrip.study.grid import Entry
 
@@ -155,10 +155,8 @@ def _run(path: Path, entry: Entry, curve: pd.DataFrame, row: Row, wall_s: float)
     nothing = pd.DataFrame()
     return Run(
         path=path,
-        format_version=schema.FORMAT_VERSION,
         meta=meta,
         added=(),
-        checksum="",
         input_toml=given.toml,
         input=resolved(experiment),
         sites=nothing,

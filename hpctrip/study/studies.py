@@ -13,7 +13,7 @@ from hpctrip.base.files import beside
 from hpctrip.base.inputs import Tables, read_layers, validate
 from hpctrip.base.output import replace_file
 from hpctrip.base.shipped import STUDIES, shipped
-from hpctrip.record.csv import csv_bytes
+from hpctrip.record.merge import csv_bytes
 from hpctrip.study import table
 from hpctrip.study.claims.readings import Survey, by_reading
 from hpctrip.study.file import StudyFile

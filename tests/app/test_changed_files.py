@@ -1,19 +1,19 @@
 """A run records what it read; who goes on with it, replays or compares it is told where that has changed."""
 
-import os
 import shutil
 import struct
 
 import numpy as np
 import pytest
-from strangers import NOBODY, owned_by, stranger
 
 from hpctrip.app.experiment import Experiment, read_input, resolve
 from hpctrip.app.sources import world_sources
 from hpctrip.base.component import registry_of
 from hpctrip.base.descriptions import described
+from hpctrip.base.errors import InputError
 from hpctrip.base.files import digest
 from hpctrip.base.sources import Reads, named_files
+from hpctrip.figures.common.sources import traces_of
 from hpctrip.record.checkpoint import newest
 from hpctrip.record.diff import diff
 from hpctrip.record.reader import open_run
@@ -108,8 +108,8 @@ def test_a_run_does_not_go_on_with_other_files_than_it_began_with(hpctrip, begun
     change()
     told = [f"{key}: {path} has the digest", f"in run.h5.ckpt1 it has {before}"]
     hpctrip(*command, *MORE, "--resume").check_refused(told)
-    unopened = [f"{key}: {path} is not what run.h5.ckpt1 says its run read", "run INPUT --resume"]
-    hpctrip("resume", "run.h5", *MORE).check_refused(unopened)
+    hpctrip("resume", "run.h5", *MORE).check_refused(told)
+    hpctrip("retime", "run.h5", "--out", "new.h5").check_refused([told[0], f"in run.h5 it has {before}"])
     assert len(open_run("run.h5").rounds) == 2
 
 
@@ -120,41 +120,21 @@ def test_it_goes_on_where_they_are_the_same(hpctrip, begun, what):
     assert len(open_run("run.h5").rounds) == 3
 
 
-WRITE = """
-for name in os.listdir("."):
-    if os.path.isfile(name):
-        with open(name, "r+b") as file:
-            last = os.fstat(file.fileno()).st_size - 2
-            file.seek(last)
-            digit = file.read(1)
-            times = os.fstat(file.fileno())
-            file.seek(last)
-            file.write(b"1" if digit != b"1" else b"2")
-        os.utime(name, ns=(times.st_atime_ns, times.st_mtime_ns))
-"""
-"""Changes a digit of every file in place and sets its time back."""
+def test_retime_opens_a_file_that_the_user_names_instead(hpctrip, begun, folder):
+    _, _, change = begun("a trace")
+    change()
+    shutil.move("traces", "others")
+    path = "-opower.path='others'"
+    assert hpctrip("retime", "run.h5", path, "--out", "new.h5").code == 0
 
 
-def test_what_its_owner_changes_behind_the_path_is_noticed(hpctrip, begun, folder):
-    """The table of sites lies in a folder of somebody else's, who keeps its size and its time."""
-    theirs = folder / "theirs"
-    theirs.mkdir()
-    _, command, _ = begun("sites")
-    shutil.move("sites.csv", theirs / "sites.csv")
-    command = [*(word for word in command if not str(word).startswith("-osites=")), "--overwrite"]
-    command += ["-osites={kind='csv', path='theirs/sites.csv'}"]
-    owned_by(theirs, None if os.geteuid() else NOBODY)
-    assert hpctrip(*command, *ROUNDS).code == 0
-    before = (folder / "theirs/sites.csv").stat()
-    changed = stranger(WRITE, theirs)
-    assert changed.communicate()[1] == "" and changed.returncode == 0
-    after = (folder / "theirs/sites.csv").stat()
-    assert (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns)
-    hpctrip("resume", "run.h5", *MORE).check_refused(["sites.path: theirs/sites.csv is not what"])
-    again = [word for word in command if word != "--overwrite"]
-    hpctrip(*again, *MORE, "--resume").check_refused(["sites.path: theirs/sites.csv has the digest"])
-    hpctrip("verify", "run.h5", "--data", ".").check_refused(["the run read one of"])
-    hpctrip("retime", "run.h5", "--out", "new.h5").check_refused(["sites.path: theirs/sites.csv is not what"])
+def test_a_figure_of_traces_is_not_drawn_of_changed_ones(begun):
+    _, _, change = begun("a trace")
+    run = open_run("run.h5")
+    assert len(traces_of([run]))
+    change()
+    with pytest.raises(InputError, match=r"power\.path: traces has the digest"):
+        traces_of([run])
 
 
 @pytest.mark.parametrize("what", REPLAYED)

@@ -146,7 +146,7 @@ def test_verify_passes_a_sound_file_and_fails_a_changed_one(hpctrip, run_file, t
     with h5py.File(changed, "r+") as file:
         file["rounds/clock_s"][1] += 1
     ended = hpctrip("verify", changed)
-    assert ended.code == 2 and "/rounds: does not match its checksum" in ended.err
+    assert ended.code == 2 and "/rounds does not match its checksum" in ended.err
     assert "fault(s)" in ended.out and "Traceback" not in ended.err
 
 

@@ -53,7 +53,6 @@ def test_what_cannot_be_is_one_clear_line(trained, hpctrip, tmp_path):
         (None, "an older hpctrip wrote it"),
         (["w 3x3"], "names other parameters than the"),
         (["w 99999999999x9"], "names other parameters than the"),
-        (["w 3x-1"], "names a parameter of the shape '3x-1'"),
         ([f"w {checkpoint.params.size}", "w"], "names other parameters than the"),
     ):
         about = {**checkpoint.about, "parameters": names}

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 
 import pytest
 
-from hpctrip.app.experiment import Experiment, laid_over, read_input, resolve
+from hpctrip.app.experiment import laid_over, read_input, resolve
 from hpctrip.base.identity import flat
-from hpctrip.base.inputs import read_layers, resolved, validate
-from hpctrip.record.diff import diff
-from hpctrip.record.older import in_force
-from hpctrip.record.reader import open_run
-from hpctrip.record.writer import write_run
+from hpctrip.base.inputs import read_layers, resolved
 
 MEANT = {
     # workload: (lines, what [train] means)
@@ -73,38 +68,6 @@ def test_check_plan_show_and_the_file_say_it(hpctrip, tiny, trained):
     assert run.input["train"]["lr"] == 0.01 and run.input["train"]["optimizer"] == "sgd"
     shown = re.sub(r"\s+", " ", hpctrip("show", run.path).out)
     assert words in shown and "engine sequential, blocks of 1 site" in shown
-
-
-@pytest.mark.parametrize("kind", MEANT)
-def test_an_older_file_that_says_none_means_what_was_in_force(kind):
-    """Until this was resolved, a results file held the validated input."""
-    lines = [f"workload={{kind='{kind}'}}", *MEANT[kind][0], "throughput={kind='gpus'}"]
-    today = read_input([], lines)
-    older = flat(resolved(validate(today.tables, Experiment)))
-    assert older["train.lr"] is None and in_force(older) == flat(resolved(today.experiment))
-
-
-def test_a_file_of_then_and_a_run_of_today_do_not_differ(trained, hpctrip, tmp_path):
-    today = trained()
-    given = json.loads(json.dumps(today.input))
-    given["train"] |= dict.fromkeys(["lr", "batch_size", "local_epochs", "optimizer", "weight_decay"])
-    given["engine"] |= {"sites_per_block": None}
-    meta = today.meta | {"input_toml": today.input_toml, "input_json": json.dumps(given)}
-    sites = {
-        name: (today.sites[name].to_numpy(), today.sites.attrs["units"][name], "as then")
-        for name in today.sites
-    }
-    write_run(tmp_path / "then.h5", meta, sites, today.history())
-    then = open_run(tmp_path / "then.h5")
-    assert then.input["train"]["lr"] is None and diff(then, today) == []
-    assert hpctrip("verify", then.path).out.endswith("ok\n")
-
-
-def test_of_a_workload_that_is_not_ours_an_older_file_says_no_more_than_it_knows():
-    assert in_force({"workload.kind": "mine", "train.lr": None}) == {
-        "workload.kind": "mine",
-        "train.lr": None,
-    }
 
 
 def test_an_option_that_does_not_fit_is_refused_by_check_too(hpctrip, tiny):

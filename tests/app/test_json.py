@@ -60,7 +60,7 @@ def test_verify_tells_sound_files_from_others(hpctrip, run, tmp_path):
     with h5py.File(changed, "r+") as file:
         file["rounds/clock_s"][1] += 1
     ended = hpctrip("verify", "--format", "json", run.path, changed)
-    assert ended.code == 2 and "/rounds: does not match its checksum" in ended.err
+    assert ended.code == 2 and "/rounds does not match its checksum" in ended.err
     sound, wrong = document(ended)["files"]
     assert sound == {
         "ok": True,

@@ -10,7 +10,6 @@ import sys
 import h5py
 import numpy as np
 import pytest
-from strangers import stranger
 
 from hpctrip import simulate
 from hpctrip.record.checkpoint import SUFFIXES
@@ -158,69 +157,6 @@ def test_damaged_results_of_the_run_itself_are_made_anew(runs, hpctrip):
             ended.check_refused(["nothing is written over it"])
         else:
             assert verify(open_run(run)) == [] and len(open_run(run).rounds) == len(whole.rounds)
-
-
-CLAIM = """
-end = time.monotonic() + 60
-while not os.path.exists("over") and time.monotonic() < end:
-    names = ["run.h5.tmp", "run.h5.lock", "run.h5.ckpt0.tmp", "run.h5.ckpt1.tmp", *glob.glob("run.h5*.tmp")]
-    for name in names:
-        for claim in (os.unlink, lambda name: os.symlink("precious", name)):
-            try:
-                claim(name)
-            except OSError:
-                pass
-"""
-"""Puts a link wherever a temporary file was, is or might be."""
-
-
-def test_a_stranger_in_a_shared_folder_cannot_have_a_file_overwritten(tmp_path, hpctrip, tiny):
-    """The links that it leaves at the lock's name are refused, not followed: then no run starts there."""
-    folder = tmp_path / "shared"
-    folder.mkdir()
-    folder.chmod(0o1777)
-    (folder / "precious").write_text("mine")
-    attacker = stranger(CLAIM, folder)
-    try:
-        for _ in range(5):
-            ended = hpctrip("run", tiny, *EVERY_ROUND, "--out", folder / "run.h5", "--overwrite")
-            assert ended.code in (0, 2) and "Traceback" not in ended.err, ended.err
-            assert (folder / "precious").read_text() == "mine"
-    finally:
-        (folder / "over").touch()
-        attacker.communicate(timeout=60)
-    assert not (folder / "run.h5").is_symlink()
-
-
-HOLD = """
-file = open("run.h5.lock", "w")
-fcntl.flock(file, fcntl.LOCK_EX)
-said = {"host": "\x1b[2Jelsewhere", "pid": "1", "job": "", "restarts": "0", "since": "now"}
-file.write(json.dumps(said))
-file.flush()
-print("held", flush=True)
-sys.stdin.read()
-"""
-
-
-def test_a_strangers_job_with_the_same_output_is_told_of_and_touches_nothing(tmp_path, hpctrip, tiny):
-    folder = tmp_path / "shared"
-    folder.mkdir()
-    folder.chmod(0o1777)
-    path = folder / "run.h5"
-    assert hpctrip("run", tiny, *EVERY_ROUND, "--out", path).code == 0
-    before = content(folder)
-    holder = stranger(HOLD, folder)
-    try:
-        assert holder.stdout.readline() == "held\n"
-        for how in ("--overwrite", "--resume"):
-            ended = hpctrip("run", tiny, *EVERY_ROUND, "--out", path, how)
-            ended.check_refused([f"{path}: is being written by process 1 on", "elsewhere"])
-            assert "\x1b" not in ended.err
-    finally:
-        holder.communicate("", timeout=60)
-    assert {name: data for name, data in content(folder).items() if not name.endswith(".lock")} == before
-    assert hpctrip("run", tiny, *EVERY_ROUND, "--out", path, "--resume").code == 0
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)

@@ -153,7 +153,7 @@ def test_without_a_checkpoint_the_file_whose_input_is_damaged_is_named(tmp_path,
     for checkpoint in generations(out):
         checkpoint.unlink(missing_ok=True)
     ended = hpctrip("run", tiny, "-o", "stop.max_rounds=1", "--resume", "--out", out)
-    ended.check_refused([f"{out}: holds no valid input (oame: unknown key", "restore a copy"])
+    ended.check_refused([f"{out}: is damaged (attributes or input do not match", "restore a copy"])
 
 
 def test_what_sites_kept_that_does_not_fit_the_run_is_refused(tmp_path):

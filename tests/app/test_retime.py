@@ -71,14 +71,20 @@ def test_where_local_work_parts_it_is_trained_and_said_at_which_round(trained, r
     assert times > 1 and "round(s): 0 taken, 3 trained" in ended.out  # the file has no model after round 1
 
 
-def test_the_store_that_a_results_file_names_is_not_used(trained, retime, tmp_path):
+def test_the_recorded_input_is_taken_up_whole_its_store_and_callbacks_too(trained, retime, tmp_path):
     run = trained(
-        "policy.kind=lowest-latency", "policy.k=3", "stop.max_rounds=1", f"store.path='{tmp_path / 'its'}'"
+        "policy.kind=lowest-latency",
+        "policy.k=3",
+        "stop.max_rounds=1",
+        f"store.path='{tmp_path / 'its'}'",
+        f"callbacks.jsonl.path='{tmp_path / 'lines'}'",
     )
-    before = sorted(path.stat().st_mtime_ns for path in (tmp_path / "its").rglob("*"))
+    before = list((tmp_path / "its").rglob("*.round"))
+    (tmp_path / "lines").unlink()
     ended, _ = retime(run, "policy.k=2")
     assert ended.code == 0 and "0 taken, 1 trained" in ended.out
-    assert sorted(path.stat().st_mtime_ns for path in (tmp_path / "its").rglob("*")) == before
+    assert len(list((tmp_path / "its").rglob("*.round"))) == len(before) + 1
+    assert len((tmp_path / "lines").read_text().splitlines()) == 1
 
 
 def test_who_trained_it_elsewhere_is_told_that_bits_may_differ(nearest, retime, monkeypatch):

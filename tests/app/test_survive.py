@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from strangers import STRANGE, attack, udp_addresses
+from datagrams import STRANGE, attack, udp_addresses
 
 from hpctrip.record.checkpoint import generations, newest
 from hpctrip.record.reader import open_run

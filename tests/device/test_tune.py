@@ -17,7 +17,7 @@ from hpctrip.app.tune.trial import Bench, Trial
 from hpctrip.app.tune.tuner import Goal, Tuned
 from hpctrip.base.errors import HpctripError, InputError
 from hpctrip.device.meter import Meter
-from hpctrip.record.csv import csv_bytes
+from hpctrip.record.merge import csv_bytes
 
 LINES = ("sites.num_sites=4", "workload.train_samples=80", "workload.test_samples=40")
 

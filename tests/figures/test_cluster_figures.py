@@ -1,11 +1,7 @@
 """Figures of simulated clusters show what their files hold."""
 
-from pathlib import Path
-
 import pandas as pd
 import pytest
-
-FEDERATED = Path(__file__).parents[1] / "record/version1.h5"
 
 TINY = (
     "jobs.num_jobs=6",
@@ -46,8 +42,8 @@ def test_the_area_under_the_power_is_the_energy(hpctrip, clusters, tmp_path):
     assert f"{kwh:.1f} kWh" in ended.out
 
 
-def test_a_federated_run_is_no_cluster_and_one_picture_holds_one(hpctrip, clusters):
-    hpctrip("plot", "cluster_front", FEDERATED).check_refused(["is not an hpctrip"])
+def test_a_federated_run_is_no_cluster_and_one_picture_holds_one(hpctrip, clusters, make_run):
+    hpctrip("plot", "cluster_front", make_run("federated")).check_refused(["is not an hpctrip"])
     hpctrip("plot", "cluster_time", clusters).check_refused(["is not one cluster"])
 
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import shutil
 import warnings
 
-import h5py
-import numpy as np
 import pytest
 from matplotlib.text import Text
 
 from hpctrip.figures import FIGURES
 from hpctrip.record.reader import open_run
+from hpctrip.record.schema import Column
+from hpctrip.record.writer import write_run
 
 WILD = "\x1b]0;pwned\x07\x9b2J\u202e"
 """Titles a terminal anew, clears it, and turns what follows around."""
@@ -32,14 +31,13 @@ def wild(trained, tmp_path_factory):
     for seed in (1, 2):
         lines = ("policy.kind=powertrip", f"seed={seed}", "sites.num_sites=10")
         path = tmp_path_factory.mktemp("wild") / "run.h5"
-        shutil.copy(trained(*lines).path, path)
-        with h5py.File(path, "r+") as file:
-            for name in ("status", "stop_reason", "scenario", "label", "policy", "data_source"):
-                text = file.attrs[name].decode()
-                file.attrs[name] = np.bytes_(f"{text}{WILD}".encode())
-            stored = json.dumps(spoiled(json.loads(file["input/json"][()]))).encode()
-            del file["input/json"]
-            file["input"].create_dataset("json", data=np.array(stored, f"S{len(stored)}"))
+        run = trained(*lines)
+        texts = ("status", "stop_reason", "scenario", "label", "policy", "data_source")
+        meta = run.meta | {name: f"{run.meta[name]}{WILD}" for name in texts}
+        meta |= {"input_toml": run.input_toml, "input_json": json.dumps(spoiled(run.input))}
+        units, docs = run.sites.attrs["units"], run.sites.attrs["descriptions"]
+        sites = {name: Column(run.sites[name].to_numpy(), units[name], docs[name]) for name in run.sites}
+        write_run(path, meta, sites, run.history())
         paths.append(path)
     return paths
 

@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 
 import pytest
+from datagrams import STRANGE, attack, udp_addresses
 from machines import connected
-from strangers import STRANGE, attack, udp_addresses
 
 from hpctrip.record.checkpoint import newest
 from hpctrip.record.reader import open_run

@@ -6,7 +6,7 @@ import threading
 import time
 
 import pytest
-from strangers import STRANGE, attack
+from datagrams import STRANGE, attack
 from threaded import thread_ranks, together, watched
 
 from hpctrip.ranks import post, watchdog

@@ -83,29 +83,19 @@ def test_no_flipped_bit_and_no_truncation_goes_unnoticed(state, data):
         unpack(damaged, "run.h5.ckpt0")
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(data=st.data())
-def test_a_header_that_lies_under_a_right_checksum_is_an_error_and_no_traceback(state, data):
-    body = bytearray(pack(state())[:-32])
-    for _ in range(data.draw(st.integers(1, 4))):
-        body[data.draw(st.integers(8, min(len(body), 900) - 1))] = data.draw(st.integers(0, 255))
-    forged = bytes(body) + hashlib.blake2b(body, digest_size=32).digest()
-    try:
-        unpack(forged, "forged")
-    except InputError as error:
-        assert "forged" in str(error)
-
-
-@pytest.mark.parametrize("name", ["created_utc", "starts", "made_with", "sources", "x"])
+@pytest.mark.parametrize("name", ["created_utc", "starts", "made_with", "sources"])
 @pytest.mark.parametrize("value", [3, {"a": [1]}, [["x"]], None])
 def test_what_is_said_of_the_run_has_the_forms_that_it_is_used_in(state, name, value):
     with pytest.raises(InputError, match=f"it: is malformed.*about.{name}"):
         unpack(pack(dataclasses.replace(state(), about={name: value})), "it")
 
 
-def test_a_later_layout_is_refused_by_its_number(state):
-    body = b"HPCTRIP\x09" + pack(state())[8:-32]
-    with pytest.raises(InputError, match="has layout 9; this hpctrip reads layout 2"):
+def test_another_layout_is_one_line_that_names_its_writer(state):
+    made_with = {"made_with": {"hpctrip_version": "0.9.1"}}
+    body = b"HPCTRIP\x09" + pack(dataclasses.replace(state(), about=made_with))[8:-32]
+    with pytest.raises(
+        InputError, match=r"has layout 9, written by hpctrip 0\.9\.1; this hpctrip reads layout 2"
+    ):
         unpack(body + hashlib.blake2b(body, digest_size=32).digest(), "new")
 
 

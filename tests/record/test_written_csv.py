@@ -7,7 +7,7 @@ import io
 import numpy as np
 import pandas as pd
 
-from hpctrip.record.csv import csv_bytes
+from hpctrip.record.merge import csv_bytes
 
 
 def test_numbers_keep_their_digits_and_ordinary_texts_are_as_they_are(read_back):

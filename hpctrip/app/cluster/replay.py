@@ -12,12 +12,11 @@ from hpctrip.base.errors import Fault, InputError
 from hpctrip.base.plugins import Plugin
 from hpctrip.base.sources import named_files, read_sources
 from hpctrip.cluster.rows import Result
-from hpctrip.cluster.scenario import ClusterScenario
 from hpctrip.record.cluster import ClusterRun, tables_of
 from hpctrip.record.verify import RELATIVE_TOLERANCE
 
 
-def simulated_again(run: ClusterRun, plugins: Sequence[Plugin] = (), data: Sequence[str] = ()) -> list[Fault]:
+def replay(run: ClusterRun, plugins: Sequence[Plugin] = (), data: Sequence[str] = ()) -> list[Fault]:
     """The recorded columns that the input does not lead to; empty: the simulation is confirmed.
 
     Arguments as in `hpctrip.app.replay.replay`. Raises NotReplayable where plug-ins or files are not here.
@@ -28,23 +27,10 @@ def simulated_again(run: ClusterRun, plugins: Sequence[Plugin] = (), data: Seque
         scenario = scenario_of(with_files(run.input, named_files(scenario_of(run.input)), data))
         if other := other_files(run, recorded, [file.source() for file in named_files(scenario)]):
             return other  # whatever else differed would follow from it
-        simulator = _bounded(scenario, len(run.jobs) + 1).simulator()
-        if len(simulator.jobs) != len(run.jobs):
-            more = " or more" if len(simulator.jobs) > len(run.jobs) else ""
-            problem = f"has {len(run.jobs):,} rows, its input leads to {len(simulator.jobs):,} jobs{more}"
-            return [Fault(f"{run.path}: /jobs", problem)]
-        rules = simulator.rules
-        # one interval more than the file has would differ, so none after that is simulated
-        result = simulator.run(min(rules.stop_s, (len(run.intervals) + 1) * rules.sample_s))
+        result = scenario.simulator().run()
     except InputError as error:
         raise NotReplayable(str(error.faults[0])) from None
     return list(_differences(run, result))
-
-
-def _bounded(scenario: ClusterScenario, most: int) -> ClusterScenario:
-    """The scenario with at most so many jobs: a file of a few rows does not make millions."""
-    first = min(most, scenario.jobs.first or most)
-    return scenario.model_copy(update={"jobs": scenario.jobs.model_copy(update={"first": first})})
 
 
 def _differences(run: ClusterRun, result: Result) -> Iterator[Fault]:

@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 import click
 
 from hpctrip.app.cluster.given import ClusterInput, read_cluster_input
-from hpctrip.app.net import reading
 from hpctrip.app.resume import check_name, default_path, locked
 from hpctrip.base.identity import neutral_keys
 from hpctrip.base.output import refuse_inputs
@@ -28,10 +27,9 @@ def simulate(
     """Simulate the cluster of an input and write its results file; returns the path. Raises InputError for bad input,
     where a file is in the way, and where another job writes it."""
     check_name(out)
-    with reading():
-        given = read_cluster_input(paths := list(paths), overrides, plugins)
-        path = out or default_path(given.scenario.name, f"{datetime.now():%Y%m%d-%H%M%S-%f}")
-        refuse_inputs([path], [*paths, *(file.value for file in named_files(given.scenario))])
+    given = read_cluster_input(paths := list(paths), overrides, plugins)
+    path = out or default_path(given.scenario.name, f"{datetime.now():%Y%m%d-%H%M%S-%f}")
+    refuse_inputs([path], [*paths, *(file.value for file in named_files(given.scenario))])
     with locked(path, overwrite) as lock, lock:
         if lock.note:
             click.echo(lock.note, err=True)
@@ -41,9 +39,8 @@ def simulate(
 
 def _simulated(given: ClusterInput, path: str) -> None:
     """Simulate it and write the file, which is this job's alone."""
-    with reading():
-        sources = given.sources()
-        simulator = given.scenario.simulator()
+    sources = given.sources()
+    simulator = given.scenario.simulator()
     began = time.perf_counter()
     result = simulator.run()
     wall_s = time.perf_counter() - began

@@ -5,7 +5,6 @@ from __future__ import annotations
 import click
 
 from hpctrip.app.arguments import FILE, DefaultsToRun, an_input, overwrite_option
-from hpctrip.app.net import Reader
 from hpctrip.base.text import printable, printable_toml
 
 
@@ -39,7 +38,7 @@ def run(
     Console(highlight=False).print(show(open_cluster(path)))
 
 
-@cluster.command(cls=Reader)
+@cluster.command()
 @an_input
 def check(**given: tuple[str, ...]) -> None:
     """Validate the input of a cluster, read its trace, and print every key with the value in force."""
@@ -50,7 +49,7 @@ def check(**given: tuple[str, ...]) -> None:
     click.echo(printable_toml(checked.resolved_toml), nl=False)
 
 
-@cluster.command(cls=Reader)
+@cluster.command()
 @click.argument("name", required=False)
 def keys(name: str | None) -> None:
     """Describe every key of the input of a cluster, or those that NAME means, as `hpctrip keys` does."""
@@ -60,7 +59,7 @@ def keys(name: str | None) -> None:
     show_keys(name, ClusterScenario)
 
 
-@cluster.command(cls=Reader)
+@cluster.command()
 @click.argument("tables", nargs=-1, type=FILE, required=True, metavar="TABLE.csv...")
 @click.option(
     "--gpus-per-node",

@@ -7,11 +7,10 @@ from pathlib import Path
 import click
 
 from hpctrip.app.arguments import FILE, Number, an_input, overwrite_option
-from hpctrip.app.net import Reader, reading
 from hpctrip.base.text import printable
 
 
-@click.command(cls=Reader)
+@click.command()
 @click.option("--restore", is_flag=True, help="Put back what killed runs have left.")
 def knobs(restore: bool) -> None:
     """List this machine's GPUs with their power caps, and the settings that killed runs have left on them.
@@ -108,11 +107,10 @@ def tune(
 
     if launched_size() > 1:
         raise click.UsageError("tune measures the device of one process: start it without a launcher")
-    with reading():
-        spaces = [read_space(line) for line in over]
-        bench = Bench(paths, overrides, plugins, rounds, error, most_rounds=10 * rounds)
-        spaces = spaces or default_spaces(bench)
-        report.check(Path(out), overwrite)
+    spaces = [read_space(line) for line in over]
+    bench = Bench(paths, overrides, plugins, rounds, error, most_rounds=10 * rounds)
+    spaces = spaces or default_spaces(bench)
+    report.check(Path(out), overwrite)
     device = device_name(bench.device)
     click.echo(f"tuning on {device}; energy: {bench.meter.said}")
     say = lambda line: click.echo(printable(line, 1000))  # noqa: E731

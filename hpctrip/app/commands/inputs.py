@@ -7,7 +7,6 @@ from typing import Literal
 import click
 
 from hpctrip.app.arguments import FILE, a_store, an_input, format_option, overwrite_option, planning
-from hpctrip.app.net import Reader, reading
 from hpctrip.base.text import printable, printable_toml
 from hpctrip.base.units import GB
 from hpctrip.ranks.guardian import Guardian
@@ -79,7 +78,7 @@ def retime(source: str, out: str | None, overwrite: bool, **given: Given) -> Non
             click.echo(printable(line, 1000))
 
 
-@click.command(cls=Reader)
+@click.command()
 @an_input
 def check(**given: Given) -> None:
     """Validate an input and print every key with the value in force.
@@ -119,8 +118,7 @@ def plan(
     from hpctrip.app.forecast.report import report
     from hpctrip.base.json import json_text
 
-    with reading():
-        experiment = read_input(**given).experiment
+    experiment = read_input(**given).experiment
     speeds = samples_per_second, gbit_per_second * 1e9
     planned = forecast(experiment, num_ranks, rounds, *speeds, device, memory_gb and memory_gb * GB)
     if as_json:
@@ -129,7 +127,7 @@ def plan(
         Console(highlight=False).print(report(planned))
 
 
-@click.command(cls=Reader)
+@click.command()
 @an_input
 def prepare(**given: Given) -> None:
     """Prepare the data of an input once, ahead of its runs, e.g. on a login node that shares $HPCTRIP_CACHE."""

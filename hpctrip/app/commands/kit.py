@@ -10,13 +10,12 @@ from typing import Any
 import click
 
 from hpctrip.app.arguments import FILE, overwrite_option
-from hpctrip.app.net import Reader
 from hpctrip.base.text import printable
 
 _to = click.option("--to", "folder", type=FILE, metavar="DIR", help="Write there.")
 
 
-@click.command(cls=Reader)
+@click.command()
 @click.argument("name", required=False)
 @_to
 @overwrite_option
@@ -71,7 +70,7 @@ def a_site(command: Callable[..., None]) -> Callable[..., None]:
     return reduce(lambda decorated, option: option(decorated), reversed((*_OPTIONS, *_SETTINGS)), command)
 
 
-@click.command(cls=Reader)
+@click.command()
 @click.argument("name", required=False)
 @_to
 @overwrite_option

@@ -5,11 +5,10 @@ from __future__ import annotations
 import click
 
 from hpctrip.app.arguments import FILE, overwrite_option
-from hpctrip.app.net import Reader
 from hpctrip.base.text import printable
 
 
-@click.command(cls=Reader)
+@click.command()
 def policies() -> None:
     """List the policies and their keys."""
     from hpctrip.app.keys import show_keys
@@ -17,7 +16,7 @@ def policies() -> None:
     show_keys("policy")
 
 
-@click.command(cls=Reader)
+@click.command()
 def workloads() -> None:
     """List the workloads and their keys."""
     from hpctrip.app.keys import show_keys
@@ -25,7 +24,7 @@ def workloads() -> None:
     show_keys("workload")
 
 
-@click.command(cls=Reader)
+@click.command()
 @click.argument("name", required=False)
 def keys(name: str | None) -> None:
     """Describe every key of the input file, or those that NAME means.
@@ -38,7 +37,7 @@ def keys(name: str | None) -> None:
     show_keys(name)
 
 
-@click.command(cls=Reader)
+@click.command()
 @click.argument("folder", type=FILE, metavar="FOLDER")
 @overwrite_option
 @click.pass_context
@@ -58,7 +57,7 @@ def reference(ctx: click.Context, folder: str, overwrite: bool) -> None:
         click.echo(printable(str(path), 1000))
 
 
-@click.command(cls=Reader)
+@click.command()
 @click.argument("data", type=click.Choice(["emnist", "shakespeare", "speech"]))
 @click.argument("folder", type=FILE, metavar="FOLDER")
 def fetch(data: str, folder: str) -> None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import click
 
-from hpctrip.app.net import Reader
 from hpctrip.base.component import closest
 from hpctrip.base.text import printable
 
 
-class _Figures(Reader, click.Group):
+class _Figures(click.Group):
     """A command for each figure; any beginning of its name that is no other's will do."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:

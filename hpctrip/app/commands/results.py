@@ -5,15 +5,15 @@ from __future__ import annotations
 import sys
 from contextlib import suppress
 from dataclasses import asdict
+from pathlib import Path
 
 import click
 
 from hpctrip.app.arguments import FILE, format_option, overwrite_option, plugins_option
-from hpctrip.app.net import Reader
 from hpctrip.base.text import printable, screenful
 
 
-@click.command(cls=Reader)
+@click.command()
 @click.argument("paths", nargs=-1, type=FILE, required=True, metavar="FILE.h5...")
 @click.option(
     "--status", is_flag=True, help="Print only the status: running, finished, interrupted or failed."
@@ -24,23 +24,24 @@ def show(paths: tuple[str, ...], status: bool, as_json: bool) -> None:
     from rich.console import Console
 
     from hpctrip.base.json import json_text
-    from hpctrip.record.any_kind import facts_of, open_any
     from hpctrip.record.reader import open_runs
+    from hpctrip.record.results_file import open_results
+    from hpctrip.record.show import facts
     from hpctrip.record.show import show as summary
 
     if as_json:
-        found = open_runs(paths, opened=open_any)
-        known = ({"path": run_.path, "status": run_.status} if status else facts_of(run_) for run_ in found)
+        found = open_runs(paths, opened=open_results)
+        known = ({"path": run_.path, "status": run_.status} if status else facts(run_) for run_ in found)
         click.echo(json_text({"runs": list(known)}))
         return
-    for run_ in open_runs(paths, opened=open_any):
+    for run_ in open_runs(paths, opened=open_results):
         if status:
             click.echo(run_.status)
         else:
             Console(highlight=False).print(summary(run_))
 
 
-@click.command(cls=Reader)
+@click.command()
 @click.argument("path", type=FILE, metavar="FILE.h5")
 def watch(path: str) -> None:
     """Follow a run that another process writes, until it is over; Ctrl-C leaves it alone.
@@ -59,7 +60,7 @@ def watch(path: str) -> None:
         console.print(summary(follow(path, console)))
 
 
-@click.command(cls=Reader)
+@click.command()
 @click.argument("path", type=FILE, metavar="FILE.h5")
 @click.argument("folder", type=FILE, metavar="[FOLDER]", required=False)
 @click.option(
@@ -68,21 +69,21 @@ def watch(path: str) -> None:
 @overwrite_option
 def export(path: str, folder: str | None, model: str | None, overwrite: bool) -> None:
     """Write a results file's tables as CSV into FOLDER, or its model."""
-    from hpctrip.record.any_kind import open_any
     from hpctrip.record.model_file import export_model
+    from hpctrip.record.results_file import open_results
     from hpctrip.record.show import export as write
 
     if not (folder or model):
         raise click.UsageError("name a FOLDER for the tables, --model OUT.safetensors, or both")
     written = [
-        *(write(open_any(path), folder, overwrite) if folder else []),
+        *(write(open_results(path), folder, overwrite) if folder else []),
         *([export_model(path, model, overwrite)] if model else []),
     ]
     for file in written:
         click.echo(printable(str(file), 1000))
 
 
-@click.command(cls=Reader)
+@click.command()
 @click.argument("paths", nargs=-1, type=FILE, required=True, metavar="FILE.h5...")
 @click.option("--no-replay", is_flag=True, help="Check the file against itself only (quick).")
 @click.option(
@@ -100,28 +101,31 @@ def verify(
     """Check results files. Exit code 2 where one is wrong.
 
     Each file is checked against itself (schema, checksums, clock arithmetic), then its simulated half is replayed from
-    its stored input: world, views, cohorts, arrivals, clock. A cluster is simulated again as a whole. Files that an
-    input names are opened only as --data allows.
+    its recorded input: world, views, cohorts, arrivals, clock. A cluster is simulated again as a whole. Files that an
+    input names are found under --data.
     """
-    from hpctrip.app.verdict import verdict
+    from hpctrip.app.replay import Verification, verify_file
     from hpctrip.base.errors import InputError
     from hpctrip.base.json import json_text
     from hpctrip.base.plugins import Plugin
-    from hpctrip.record.any_kind import open_any
     from hpctrip.record.reader import open_runs
 
-    found, own = [], [Plugin.read(path) for path in plugins]
-    for run_ in open_runs(paths, opened=open_any):
-        found.append(verdict(run_, not no_replay, own, data))
+    own = [Plugin.read(path) for path in plugins]
+
+    def verified(path: Path) -> Verification:
+        report = verify_file(path, not no_replay, own, data)
         if not as_json:
-            click.echo(found[-1])
+            click.echo(report)
+        return report
+
+    reports = open_runs(paths, opened=verified)
     if as_json:
-        click.echo(json_text({"files": [each.values() for each in found]}))
-    if faults := [fault for each in found for fault in each.faults]:
+        click.echo(json_text({"files": [report.values() for report in reports]}))
+    if faults := [fault for report in reports for fault in report.faults]:
         raise InputError(faults=faults)
 
 
-@click.command(cls=Reader)
+@click.command()
 @click.argument("paths", nargs=2, type=FILE, metavar="A.h5 B.h5")
 @format_option
 def diff(paths: tuple[str, str], as_json: bool) -> None:
@@ -130,10 +134,11 @@ def diff(paths: tuple[str, str], as_json: bool) -> None:
     Wall times, machines and input keys that change no result do not count.
     """
     from hpctrip.base.json import json_text
-    from hpctrip.record.any_kind import differences, open_any
+    from hpctrip.record.diff import diff as compare
+    from hpctrip.record.results_file import open_results
 
-    a, b = map(open_any, paths)
-    found = differences(a, b)
+    a, b = map(open_results, paths)
+    found = compare(a, b)
     if as_json:
         differing = [asdict(difference) for difference in found]
         click.echo(json_text({"a": a.path, "b": b.path, "equal": not found, "differences": differing}))
@@ -144,7 +149,7 @@ def diff(paths: tuple[str, str], as_json: bool) -> None:
         raise click.exceptions.Exit(1)
 
 
-@click.command(cls=Reader)
+@click.command()
 @click.argument("out", type=FILE, metavar="OUT.h5")
 @click.argument("paths", nargs=-1, type=FILE, required=True, metavar="FILE.h5...")
 @click.option("--overwrite", is_flag=True, help="Replace OUT.h5 and OUT.csv whatever they are.")

@@ -19,7 +19,6 @@ from hpctrip.app.forecast.plan import Plan
 from hpctrip.app.forecast.rounds import first_rounds
 from hpctrip.app.forecast.speed import Speed, probe
 from hpctrip.app.host import Host
-from hpctrip.app.net import reading
 from hpctrip.ranks.base import hosts_of
 from hpctrip.ranks.device import choose_device
 from hpctrip.ranks.serial import SerialRanks
@@ -69,14 +68,13 @@ def alone(experiment: Experiment, num_rounds: int, speed: Speed | None) -> Plan:
 
 def _built(experiment: Experiment, num_ranks: int, planned: Planned) -> tuple[Aggregator, torch.device]:
     """The parts of the run on planned ranks, and the device to measure on."""
-    with reading():
-        torch.set_num_threads(experiment.ranks.threads)
-        device, kind = _device(experiment.ranks.device if planned == "auto" else planned)
-        num_sites = experiment.num_sites()
-        experiment.workload.prepare_data(experiment.seed)
-        task = experiment.workload.checked_task(experiment.seed)
-        host = Host(experiment, num_sites, task, PlannedRanks(num_ranks), device, kind)
-        return Aggregator(host), device
+    torch.set_num_threads(experiment.ranks.threads)
+    device, kind = _device(experiment.ranks.device if planned == "auto" else planned)
+    num_sites = experiment.num_sites()
+    experiment.workload.prepare_data(experiment.seed)
+    task = experiment.workload.checked_task(experiment.seed)
+    host = Host(experiment, num_sites, task, PlannedRanks(num_ranks), device, kind)
+    return Aggregator(host), device
 
 
 def _device(name: str) -> tuple[torch.device, str]:

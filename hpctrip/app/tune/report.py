@@ -17,7 +17,7 @@ from hpctrip.app.tune.trial import Keys, Trial
 from hpctrip.app.tune.tuner import Tuned
 from hpctrip.base.inputs import Tables, deep, nested
 from hpctrip.base.output import check_writable, write_new
-from hpctrip.record.csv import csv_bytes
+from hpctrip.record.merge import csv_bytes
 
 TRIALS, PICTURE, CURVE = "trials.csv", "trials.png", "curve.csv"
 WORDS = {"time": "the least time", "joules": "the least energy", "eta": "the least of Zeus' cost"}

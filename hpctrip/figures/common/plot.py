@@ -26,9 +26,8 @@ from hpctrip.base.output import check_suffix, check_writable, refuse_inputs, ref
 from hpctrip.base.text import printable
 from hpctrip.figures.common.sources import Source
 from hpctrip.figures.common.style import LOOK
-from hpctrip.record.cluster import ClusterRun
-from hpctrip.record.csv import csv_bytes
-from hpctrip.record.reader import Run
+from hpctrip.record.merge import csv_bytes
+from hpctrip.record.results_file import ResultsFile
 
 SUFFIXES = (".png", ".pdf", ".svg")
 """Pictures that can be written."""
@@ -181,7 +180,7 @@ def _legible(subject: Any) -> Any:
     """Runs as they are shown; anything else as it is."""
     if isinstance(subject, list | tuple):
         return [_legible(part) for part in subject]
-    return subject.legible() if isinstance(subject, Run | ClusterRun) else subject
+    return subject.legible() if isinstance(subject, ResultsFile) else subject
 
 
 def figure(source: Source, *options: click.Option) -> Callable[[Callable[..., Drawing]], Plot]:

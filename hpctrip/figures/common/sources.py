@@ -17,8 +17,7 @@ from hpctrip.base.errors import InputError
 from hpctrip.base.text import printable, shown
 from hpctrip.figures.common.reading import read_runs
 from hpctrip.record.cluster import open_cluster
-from hpctrip.record.reader import Run, open_runs
-from hpctrip.record.traces import read_traces, refuse_other_traces
+from hpctrip.record.reader import Run, open_runs, read_traces, refuse_other_traces
 
 
 class Subject(NamedTuple):

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import click
 
 from hpctrip.app.arguments import FILE, format_option, plugins_option
-from hpctrip.app.net import Reader
 from hpctrip.base.text import printable
 from hpctrip.study.commands import RESULTS, jobs_option
 
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from hpctrip.study.calibrate.report import Report
 
 
-@click.command(cls=Reader)
+@click.command()
 @click.argument("path", type=FILE, metavar="[FILE.toml|NAME]", default="fig09")
 @click.option(
     "--out", type=FILE, default=RESULTS, show_default=True, metavar="DIR", help="Where runs and studies lie."
@@ -85,7 +84,7 @@ def calibrate(
 def _write(folder: Path, report: Report) -> None:
     from hpctrip.base.json import json_text
     from hpctrip.base.output import replace_file
-    from hpctrip.record.csv import csv_bytes
+    from hpctrip.record.merge import csv_bytes
     from hpctrip.study.calibrate import forms
 
     replace_file(folder / "points.csv", csv_bytes(forms.points(report)))

@@ -7,7 +7,6 @@ from pathlib import Path
 import click
 
 from hpctrip.app.arguments import FILE, format_option, plugins_option
-from hpctrip.app.net import Reader
 from hpctrip.base.text import printable
 from hpctrip.study.claims import PAPER
 from hpctrip.study.commands import RESULTS
@@ -15,7 +14,7 @@ from hpctrip.study.commands import RESULTS
 MAX_PREFACE_BYTES = 2**20
 
 
-@click.command(cls=Reader)
+@click.command()
 @click.argument("folder", type=FILE, metavar="[DIR]", default=RESULTS)
 @click.option(
     "--study",
