@@ -24,9 +24,8 @@ from hpctrip.record.open_checked import damaged, open_checked
 from hpctrip.record.results_file import ResultsFile
 from hpctrip.record.schema import Attribute, Column
 from hpctrip.sim.rounds import History
-from hpctrip.sim.synthetic_traces import synthetic_traces
-from hpctrip.sim.trace_file import Flags
-from hpctrip.sim.traces import read_trace_files, trace_files
+from hpctrip.sim.traces.files import Flags, read_trace_files, trace_files
+from hpctrip.sim.traces.synthetic import synthetic_traces
 
 R = TypeVar("R")
 
