@@ -31,7 +31,7 @@ from torch import nn
 
 from hpctrip.app.aggregator import Aggregator
 from hpctrip.app.callbacks import RunFacts
-from hpctrip.app.callbacks.thread import Callbacks
+from hpctrip.app.callbacks.calls import Callbacks
 from hpctrip.app.checkpointer import Checkpointer, Checkpointing
 from hpctrip.app.experiment import resolve
 from hpctrip.app.host import Host

@@ -10,7 +10,6 @@ import torch
 
 from hpctrip.app.assignment import Assignment
 from hpctrip.app.host import Host
-from hpctrip.app.rank_totals import RankTotals
 from hpctrip.base.door import place_of
 from hpctrip.base.errors import DivergedError
 from hpctrip.base.units import sized
@@ -19,7 +18,7 @@ from hpctrip.learn.aggregate import LARGEST_UPDATE
 from hpctrip.learn.counters import EVALUATION, TRAINING, Tally
 from hpctrip.ranks.placement import Blocks, cut, cut_at_fixed_borders, place
 from hpctrip.sim.outcome import Outcome, Wall
-from hpctrip.sim.rounds import History
+from hpctrip.sim.rounds import History, RoundRow
 from hpctrip.sim.state import State
 from hpctrip.sim.step import Draft
 
@@ -35,8 +34,10 @@ class Aggregator:
         self.world = self.simulation.world
         self.num_rounds = 0
         """Rounds since this process started; a resumed run has more."""
-        self.totals = RankTotals.none(self.ranks.size)
-        """What every rank has spent since then."""
+        self.rank_wall_s = np.zeros((len(PHASES), self.ranks.size))
+        """Wall seconds of every rank since then, [phases, ranks]. The exchange is everyone's, recording rank 0's."""
+        self.rank_wall_j = np.full((len(PHASES), self.ranks.size), np.nan)
+        """Joules since then of the machine whose counters the rank reads, [phases, ranks]; NaN: it reads none."""
         self.signals = np.zeros(self.ranks.size, dtype=np.int64)
         """What every rank had received by the last round's end."""
 
@@ -94,8 +95,21 @@ class Aggregator:
         self.num_rounds += 1
         self.signals = evaluated.integers["signal"]
         state, row = self.simulation.finish(draft, outcome)
-        self.totals = self.totals.after(row, trained, evaluated)
+        self._add_to_totals(row, trained, evaluated)
         return state
+
+    def _add_to_totals(self, row: RoundRow, trained: Tally, evaluated: Tally) -> None:
+        """Add a round to the seconds and joules of the ranks."""
+        seconds = {
+            "record": row.record_wall_s * (np.arange(self.ranks.size) == 0),
+            "train": trained.values("rank_train_wall_s"),
+            "exchange": np.full(self.ranks.size, row.exchange_wall_s),
+            "evaluate": evaluated.values("rank_evaluate_wall_s"),
+        }
+        self.rank_wall_s = self.rank_wall_s + [seconds[phase] for phase in PHASES]
+        joules = np.array([evaluated.values(f"{phase}_wall_j") for phase in PHASES])
+        is_metered = evaluated.integers["metered"] > 0
+        self.rank_wall_j = np.where(is_metered, np.nan_to_num(self.rank_wall_j) + joules, self.rank_wall_j)
 
     def _outcome(self, change: torch.Tensor, trained: Tally, evaluated: Tally) -> Outcome:
         seen = int(evaluated.integers["seen"][0])
@@ -148,7 +162,7 @@ class Aggregator:
         for is waiting for others."""
         total_s = sum(row.wall_s for row in history.rows[len(history) - self.num_rounds :])
         lines = []
-        for rank, seconds in enumerate(self.totals.wall_s.T):
+        for rank, seconds in enumerate(self.rank_wall_s.T):
             spent_s = dict(zip(PHASES, seconds, strict=True))
             phases = {name: spent_s[name] for name in ("train", "exchange", "evaluate", "record")}
             phases["idle"] = max(0.0, total_s - seconds.sum())

@@ -103,7 +103,7 @@ class Experiment(Component):
     meter: Neutral[Metering] = Metering()
     knobs: Neutral[Knobs] = Knobs()
     callbacks: Neutral[CALLBACKS.named_fields()] = {}
-    """Who is told of every round, by names of your choice: `[callbacks.tensorboard]`."""
+    """Called after every round, by names of your choice: `[callbacks.tensorboard]`."""
     store: Neutral[Storing] = Storing()
 
     def in_force(self) -> Self:
@@ -142,7 +142,7 @@ class Experiment(Component):
                 raise
             except Exception as error:
                 problem = f"fails before the run: {cause(error)}"
-                raise InputError(f"callbacks.{name}", problem, "mend it, or set enabled = false") from None
+                raise InputError(f"callbacks.{name}", problem, "fix it, or set enabled = false") from None
 
     def check_outputs(self, results: str) -> None:
         """Raises InputError where a callback would replace a file that is not its own."""

@@ -17,8 +17,7 @@ import torch
 from hpctrip.app.about import RankFacts, attributes, site_columns, told
 from hpctrip.app.aggregator import Aggregator
 from hpctrip.app.callbacks import RunFacts
-from hpctrip.app.callbacks.machines import announce_run, elsewhere
-from hpctrip.app.callbacks.thread import Callbacks
+from hpctrip.app.callbacks.calls import Callbacks
 from hpctrip.app.checkpointer import Checkpointer
 from hpctrip.app.experiment import Experiment, Input
 from hpctrip.app.follow import Followed, Follower
@@ -134,9 +133,8 @@ def _run(
             place = (begun[0].source or experiment.store.path) if begun else ""
             params = restore(host, model, place) if is_restored else host.initial_params
         if aggregator is None:
-            with elsewhere(experiment.callbacks, ranks) as callbacks:
-                train(host, State(), params, None, callbacks)
-                ranks.lead(partial(Leader.finish, None, None, ""))
+            train(host, State(), params, None)
+            ranks.lead(partial(Leader.finish, None, None, ""))
             return
         with closing(leads[0].followed.filler):
             _lead(leads[0], params, partial(Progress, quiet=quiet, watch=watch))
@@ -276,13 +274,12 @@ def _lead(lead: _Lead, params: torch.Tensor, reports: Callable[..., Progress]) -
             state.history.rows,
             tuple(rank.host for rank in everyone),
         )
-        announce_run(experiment.callbacks, ranks, facts)
         callbacks = Callbacks(experiment.callbacks, facts, progress.say)
         leader = Leader(
             aggregator, recorder, checkpointer, lead.interruption, progress, callbacks, followed.filler
         )
         try:
-            state, params = train(aggregator.host, state, params, leader, callbacks)
+            state, params = train(aggregator.host, state, params, leader)
         except BaseException as error:
             leader.failed(error)
             raise

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 
 from hpctrip.app.aggregator import Aggregator
 from hpctrip.app.assignment import Assignment
-from hpctrip.app.callbacks.thread import Callbacks
+from hpctrip.app.callbacks.calls import Callbacks
 from hpctrip.app.checkpointer import Checkpointer
 from hpctrip.app.idle import idle_hosts
 from hpctrip.app.progress import Progress
-from hpctrip.app.rank_totals import RankTotals
 from hpctrip.app.signals import Interruption
 from hpctrip.app.storing import NoStore
 from hpctrip.base.errors import HpctripError, InterruptedRun
@@ -32,8 +31,6 @@ class Turn:
     """The next round; None: it is over."""
     save: bool
     """A checkpoint of the state before that round is due."""
-    totals: RankTotals | None = None
-    """What every rank has spent, where a callback asks for it."""
 
 
 class Leader:
@@ -58,6 +55,7 @@ class Leader:
         self._last, self._recorded = State(), 0
         self._params = torch.empty(0)  # after the last round
         self._interrupted = ""
+        self._stop_request = ""  # of a callback
         self._failure: HpctripError | None = None
         self._lost: HpctripError | None = None  # why the last round has no result
 
@@ -76,8 +74,7 @@ class Leader:
             self._filler.begin(self._draft)
             self._warn_once(assignment)
         self._savers = [saver for saver in (self._checkpointer, self._filler) if saver.due(state, over)]
-        totals = self._aggregator.totals if self._callbacks.asks_for_ranks else None
-        return Turn(assignment, bool(self._savers), totals)
+        return Turn(assignment, bool(self._savers))
 
     def _warn_once(self, first: Assignment) -> None:
         """Before the first round of this process: hosts that have nothing to train in it."""
@@ -104,8 +101,9 @@ class Leader:
         turn tells everyone."""
         assert self._draft is not None
         try:
-            state = self._last = self._aggregator.finish(self._draft, params - before, tail, counts)
-            self._params = params
+            state = self._aggregator.finish(self._draft, params - before, tail, counts)
+            state = replace(state, stop_reason=state.stop_reason or self._stop_request)
+            self._last, self._params = state, params
         except HpctripError as error:
             self._lost = error
         return state
@@ -123,7 +121,9 @@ class Leader:
             assert self._last.history.last is not None
             self._filler.finished(self._last.history.last, self._params)
             self._progress.round(self._last)
-            self._callbacks.round(self._last.history.rows[-1])
+            self._stop_request = self._stop_request or self._callbacks.round(
+                self._last.history.last, self._aggregator.rank_wall_s, self._aggregator.rank_wall_j
+            )
 
     def finish(self, state: State, params_digest: str) -> None:
         """Close the files. `params_digest` is that of the global model. Raises InterruptedRun where the run is to be

@@ -6,7 +6,6 @@ from functools import partial
 
 import torch
 
-from hpctrip.app.callbacks.thread import Callbacks
 from hpctrip.app.host import Host
 from hpctrip.app.leader import Leader
 from hpctrip.ranks.phase import current_phase
@@ -18,12 +17,11 @@ def train(
     state: State,
     params: torch.Tensor,
     leader: Leader | None,
-    callbacks: Callbacks | None = None,
 ) -> tuple[State, torch.Tensor]:
     """Train on from `state` and the global model `params` [P], equal everywhere, until it is time to stop.
 
-    `leader` is what rank 0 does around the rounds; None elsewhere. `callbacks` are those that this rank calls. Returns
-    the last state (meaningful at rank 0) and the global model [P].
+    `leader` is what rank 0 does around the rounds; None elsewhere. Returns the last state (meaningful at rank 0) and
+    the global model [P].
     """
     ranks, round = host.ranks, state.round
     while True:
@@ -33,8 +31,6 @@ def train(
             slots, kept = ranks.collect(host.slots), ranks.gather_rows(host.memory.rows)
             if leader:
                 leader.save(state, params, slots, kept)
-        if callbacks and turn.totals:
-            callbacks.ranks(turn.totals)
         if leader:
             leader.record()  # 6. of the round before, while the hosts are at this one: its row on disk, its line
         assignment = turn.assignment

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
+from hpctrip.app.callbacks.calls import REASON
 from hpctrip.app.experiment import Experiment, Input, read_given, read_input
 from hpctrip.app.signals import stop_file
 from hpctrip.app.sources import refuse_others, world_sources
@@ -188,10 +189,11 @@ def state_of(checkpoint: Checkpoint, experiment: Experiment) -> State:
 
 
 def _is_over(run: Run, history: History, experiment: Experiment) -> bool:
-    """Whether a run has finished and would not go on under the stop rules of `experiment`. That nobody is left follows
-    from keys that cannot be given otherwise, so what is recorded of it stands."""
+    """Whether a run has finished and would not go on under the stop rules of `experiment`. A recorded reason stands
+    where nobody is left, which follows from keys that cannot be given otherwise, and where a callback ended the run."""
     by_rule = experiment.stop.reason(history)
-    return run.status == "finished" and bool(by_rule or run.meta["stop_reason"].startswith(NOBODY_LEFT))
+    is_final = run.meta["stop_reason"].startswith((NOBODY_LEFT, REASON))
+    return run.status == "finished" and bool(by_rule or is_final)
 
 
 def _resumed(start: Start, found: Checkpoint, file: Path, notes: list[str], replaced: Run | None) -> Start:
