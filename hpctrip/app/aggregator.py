@@ -1,14 +1,14 @@
-"""Rank 0's half of a round: the simulation's draft becomes work for the hosts, what they counted its outcome."""
+"""Rank 0's half of a round: a draft of the simulation becomes work for hosts, their counters become its outcome."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 import torch
 
-from hpctrip.app.assignment import Assignment
 from hpctrip.app.host import Host
 from hpctrip.base.door import place_of
 from hpctrip.base.errors import DivergedError
@@ -16,7 +16,7 @@ from hpctrip.base.units import sized
 from hpctrip.device.meter import PHASES
 from hpctrip.learn.aggregate import LARGEST_UPDATE
 from hpctrip.learn.counters import EVALUATION, TRAINING, Tally
-from hpctrip.ranks.placement import Blocks, cut, cut_at_fixed_borders, place
+from hpctrip.ranks.placement import Assignment, Blocks, cut, cut_at_fixed_borders, place
 from hpctrip.sim.outcome import Outcome, Wall
 from hpctrip.sim.rounds import History, RoundRow
 from hpctrip.sim.state import State
@@ -24,10 +24,10 @@ from hpctrip.sim.step import Draft
 
 
 class Aggregator:
-    """Decides rounds and says what came of them. Shapes: k sites of the cohort, P parameters."""
+    """Begins and finishes rounds. Shapes: k sites of the cohort, P parameters."""
 
     def __init__(self, host: Host):
-        """`host` are the parts of the experiment that rank 0 has like every rank."""
+        """`host` holds the parts of the experiment that every rank has."""
         e = host.experiment
         self.host, self.experiment, self.ranks = host, e, host.ranks
         self.simulation = e.simulation(len(host.initial_params), host.num_samples)
@@ -39,7 +39,7 @@ class Aggregator:
         self.rank_wall_j = np.full((len(PHASES), self.ranks.size), np.nan)
         """Joules since then of the machine whose counters the rank reads, [phases, ranks]; NaN: it reads none."""
         self.signals = np.zeros(self.ranks.size, dtype=np.int64)
-        """What every rank had received by the last round's end."""
+        """Number of the signal that every rank had received by the last round's end, [ranks]; 0: none."""
 
     @property
     def updates(self) -> str:
@@ -50,7 +50,7 @@ class Aggregator:
         return size if fraction == 1 else f"{size} ({rule.kind}: {fraction:.2%} of {whole})"
 
     def begin(self, state: State) -> tuple[Draft, Assignment]:
-        """The round after `state`, and who trains what in it."""
+        """The round after `state`, and the work of the hosts in it."""
         self.host.wall.start()
         draft = self.simulation.begin(state)
         return draft, self.assign(draft)
@@ -168,3 +168,35 @@ class Aggregator:
             phases["idle"] = max(0.0, total_s - seconds.sum())
             lines.append(f"rank {rank}: " + ", ".join(f"{name} {s:.2f} s" for name, s in phases.items()))
         return lines
+
+
+def idle_hosts(host: Host, rounds: Sequence[Assignment], when: str) -> str:
+    """A line that tells how many hosts have nothing to train, and what to change; for the round of these that keeps the
+    most hosts busy. Empty where all hosts are busy, or no round has anything to train. `when` names the rounds."""
+    num_hosts = len(host.ranks.hosts)
+    at_work = [len(np.unique(a.block_hosts)) for a in rounds]
+    busy, num_sites, fullest = max(
+        (hosts, len(a.blocks.positions), i) for i, (hosts, a) in enumerate(zip(at_work, rounds, strict=True))
+    )
+    if busy in (0, num_hosts):
+        return ""
+    blocks = rounds[fullest].blocks
+    size = int(np.diff(blocks.starts).max())
+    return (
+        f"{num_hosts} hosts, but at most {_counted(len(blocks), 'block')} {when} ({_counted(num_sites, 'site')}, up to "
+        f"{size} in one): {num_hosts - busy} hosts idle; {_idle_hint(host, size)}"
+    )
+
+
+def _counted(number: int, name: str) -> str:
+    return f"{number} {name}{'s' * (number != 1)}"
+
+
+def _idle_hint(host: Host, size: int) -> str:
+    """Blocks of one site cannot be made smaller."""
+    num_hosts, engine = len(host.ranks.hosts), host.experiment.engine
+    if size == 1:
+        return "use fewer ranks, unless cohorts grow"
+    if engine.sites_per_block == "auto" and engine.lanes != num_hosts:
+        return f"use fewer ranks, or set engine.lanes = {num_hosts}"
+    return "use fewer ranks, or a smaller engine.sites_per_block"

@@ -22,12 +22,12 @@ from hpctrip.app.checkpointer import Checkpointer
 from hpctrip.app.experiment import Experiment, Input
 from hpctrip.app.follow import Followed, Follower
 from hpctrip.app.host import Host
-from hpctrip.app.leader import Leader
 from hpctrip.app.learning import learning_key
 from hpctrip.app.loop import train
-from hpctrip.app.metering import Here
+from hpctrip.app.metering import LocalMachine
 from hpctrip.app.net import reading
 from hpctrip.app.progress import Progress
+from hpctrip.app.rank0 import Rank0
 from hpctrip.app.restore import restore
 from hpctrip.app.resume import Start
 from hpctrip.app.signals import Interruption, listening
@@ -113,11 +113,9 @@ def _run(
     ):
         with reading():
             ranks.lead(lambda: experiment.check_outputs(begun[0].path))
-            host, aggregator = _parts(experiment, ranks)
-            here = Here.of(ranks, host.device)
-            left = here.left_behind()  # before this run's own settings take it over
-            host.energy = here.energy(experiment.meter)
-            turned = here.turn(experiment.knobs, until_over)
+            host, aggregator, machine = _parts(experiment, ranks)
+            left = machine.left_behind()  # before this run's own settings take it over
+            turned = machine.turn(experiment.knobs, until_over)
             everyone = ranks.gather(RankFacts.of(host, turned, left))
             read = ranks.lead(lambda: _read(given, host, begun[0]))
         leads: list[_Lead] = []  # at rank 0 alone, as `begun`
@@ -134,15 +132,15 @@ def _run(
             params = restore(host, model, place) if is_restored else host.initial_params
         if aggregator is None:
             train(host, State(), params, None)
-            ranks.lead(partial(Leader.finish, None, None, ""))
+            ranks.lead(partial(Rank0.finish, None, None, ""))
             return
         with closing(leads[0].followed.filler):
             _lead(leads[0], params, partial(Progress, quiet=quiet, watch=watch))
 
 
-def _parts(experiment: Experiment, ranks: Ranks) -> tuple[Host, Aggregator | None]:
-    """This rank's parts of the experiment, at rank 0 those of the aggregator too. A collective; what is wrong is raised
-    at all ranks together."""
+def _parts(experiment: Experiment, ranks: Ranks) -> tuple[Host, Aggregator | None, LocalMachine]:
+    """This rank's parts of the experiment, at rank 0 the aggregator too, and its machine. A collective; errors are
+    raised at all ranks together."""
     torch.set_num_threads(experiment.ranks.threads)
     if ranks.rank not in ranks.hosts:
         map_large_blocks()
@@ -153,11 +151,13 @@ def _parts(experiment: Experiment, ranks: Ranks) -> tuple[Host, Aggregator | Non
         experiment.workload.prepare_data(experiment.seed)
     device = choose_device(experiment.ranks.device, ranks)
     kind = hosts_kind(experiment.ranks.device, device, ranks)
+    machine = LocalMachine.of(ranks, device)
 
-    def build() -> tuple[Host, Aggregator | None]:
+    def build() -> tuple[Host, Aggregator | None, LocalMachine]:
         task = experiment.workload.checked_task(experiment.seed)
-        host = Host(experiment, num_sites, task, ranks, device, kind)
-        return host, Aggregator(host) if ranks.is_aggregator else None
+        # the meter is opened after the data are prepared: counters wrap around when they are not read for long
+        host = Host(experiment, num_sites, task, ranks, device, kind, machine.energy(experiment.meter))
+        return host, Aggregator(host) if ranks.is_aggregator else None, machine
 
     return together(ranks, build)
 
@@ -275,16 +275,16 @@ def _lead(lead: _Lead, params: torch.Tensor, reports: Callable[..., Progress]) -
             tuple(rank.host for rank in everyone),
         )
         callbacks = Callbacks(experiment.callbacks, facts, progress.say)
-        leader = Leader(
+        rank0 = Rank0(
             aggregator, recorder, checkpointer, lead.interruption, progress, callbacks, followed.filler
         )
         try:
-            state, params = train(aggregator.host, state, params, leader)
+            state, params = train(aggregator.host, state, params, rank0)
         except BaseException as error:
-            leader.failed(error)
+            rank0.failed(error)
             raise
         known = followed.params_digest
-        ranks.lead(partial(leader.finish, state, digest(params) if known is None else known))
+        ranks.lead(partial(rank0.finish, state, digest(params) if known is None else known))
 
 
 def _watchdog(ranks: Ranks, limits: Limits) -> AbstractContextManager[object]:

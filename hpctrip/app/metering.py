@@ -48,7 +48,7 @@ class Energy:
 
 
 @dataclass(frozen=True)
-class Here:
+class LocalMachine:
     """A rank's machine, as the rank sees it."""
 
     num_machines: int
@@ -59,7 +59,7 @@ class Here:
     """The GPUs that train here, by their UUIDs."""
 
     @classmethod
-    def of(cls, ranks: Ranks, device: torch.device) -> Here:
+    def of(cls, ranks: Ranks, device: torch.device) -> LocalMachine:
         """A collective; `device` is this rank's."""
         mine = machine(), gpu_identity(device)
         known = ranks.gather(mine)

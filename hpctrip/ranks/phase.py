@@ -45,7 +45,7 @@ current_phase = Phase()
 """Of this process, which is in one phase at a time."""
 
 
-class Wall:
+class RoundTimer:
     """Wall seconds of the round in progress, and by phase. A round begins where the last one ended."""
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Blocks of sites, and which host trains which block. Pure."""
+"""Blocks of sites, which host trains which block, and the assignment that tells every rank. Pure."""
 
 from __future__ import annotations
 
@@ -29,6 +29,27 @@ class Blocks:
     def sums(self, values: np.ndarray) -> np.ndarray:
         """Sum of `values` [cohort] over each block."""
         return np.add.reduceat(values[self.positions], self.starts[:-1])
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """One round's work, as rank 0 sends it to every rank. Arrays [k] in the policy's order."""
+
+    round: int
+    cohort: np.ndarray
+    weights: np.ndarray
+    """p_i (Eq. 1) over the sites whose updates arrive, sum 1; 0 for the others. All 0 where none arrives."""
+    blocks: Blocks
+    """Positions into the cohort of the sites whose updates arrive: only these are trained."""
+    block_hosts: np.ndarray
+    """Host (index into ranks.hosts) of every block."""
+    evaluate: bool
+    local_work: int = 1
+    """Length of a site's training, as a multiple of what [train] says."""
+
+    def hosted(self, host: int) -> list[np.ndarray]:
+        """The blocks of one host."""
+        return [self.blocks[i] for i in (self.block_hosts == host).nonzero()[0].tolist()]
 
 
 def cut(cohort: np.ndarray, sites_per_block: int) -> Blocks:

@@ -7,7 +7,6 @@ import math
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ import torch
 
 from hpctrip.app.aggregator import Aggregator
 from hpctrip.app.experiment import Experiment, read_input
-from hpctrip.app.host import Host
+from hpctrip.app.host import Host, ServerStep
 from hpctrip.app.metering import Energy
 from hpctrip.base.errors import HpctripError
 from hpctrip.device.knobs import Keeper
@@ -140,17 +139,20 @@ class Bench:
     def _trained(self, experiment: Experiment) -> Iterator[RoundRow]:
         torch.set_num_threads(experiment.ranks.threads)
         task = experiment.workload.checked_task(experiment.seed)
-        host = Host(experiment, experiment.num_sites(), task, SerialRanks(), self.device, self.device.type)
-        host.energy = Energy(self.meter, num_machines=1)
+        energy = Energy(self.meter, num_machines=1)
+        host = Host(
+            experiment, experiment.num_sites(), task, SerialRanks(), self.device, self.device.type, energy
+        )
         self.meter.round_uj()  # what was drawn before is nobody's
         aggregator = Aggregator(host)
         state, params = State(), host.initial_params
         while True:
             draft, assignment = aggregator.begin(state)
             hosted = host.train(params, assignment)
+            step = ServerStep(host, params, assignment)
             with host.wall.phase("exchange", draft.round):
-                new, tail = host.ranks.combine(hosted, len(params), partial(host.step, params, assignment))
-            counts = host.ranks.total(host.evaluate(new, assignment))
+                new, tail = host.ranks.combine(hosted, len(params), step)
+            counts = host.ranks.total(host.evaluate(new, assignment, step.mean_update_norm))
             state, params = aggregator.finish(draft, new - params, tail, counts), new
             yield state.history.rows[-1]
 
