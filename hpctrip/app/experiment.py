@@ -25,8 +25,8 @@ from hpctrip.base.files import PathName, beside
 from hpctrip.base.identity import Neutral, Unlearned
 from hpctrip.base.inputs import Tables, merge, read_layers, resolved, validate
 from hpctrip.base.plugins import NO_EXTENSIONS, Extensions
-from hpctrip.device.knobs import Knobs
 from hpctrip.device.meter import Metering
+from hpctrip.device.settings import GpuSettings
 from hpctrip.joint import cluster_power  # noqa: F401  adds the power model "cluster"
 from hpctrip.learn.aggregate import SERVERS
 from hpctrip.learn.compression import COMPRESSIONS
@@ -101,7 +101,7 @@ class Experiment(Component):
     interrupt: Neutral[Interrupt] = Interrupt()
     watchdog: Neutral[Limits] = Limits()
     meter: Neutral[Metering] = Metering()
-    knobs: Neutral[Knobs] = Knobs()
+    knobs: Neutral[GpuSettings] = GpuSettings()
     callbacks: Neutral[CALLBACKS.named_fields()] = {}
     """Called after every round, by names of your choice: `[callbacks.tensorboard]`."""
     store: Neutral[Storing] = Storing()

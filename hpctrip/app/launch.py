@@ -115,8 +115,8 @@ def _run(
             ranks.lead(lambda: experiment.check_outputs(begun[0].path))
             host, aggregator, machine = _parts(experiment, ranks)
             left = machine.left_behind()  # before this run's own settings take it over
-            turned = machine.turn(experiment.knobs, until_over)
-            everyone = ranks.gather(RankFacts.of(host, turned, left))
+            applied = machine.apply(experiment.knobs, until_over)
+            everyone = ranks.gather(RankFacts.of(host, applied, left))
             read = ranks.lead(lambda: _read(given, host, begun[0]))
         leads: list[_Lead] = []  # at rank 0 alone, as `begun`
 

@@ -17,8 +17,8 @@ from hpctrip.app.experiment import Experiment, read_input
 from hpctrip.app.host import Host, ServerStep
 from hpctrip.app.metering import Energy
 from hpctrip.base.errors import HpctripError
-from hpctrip.device.knobs import Keeper
 from hpctrip.device.meter import Meter, open_meter
+from hpctrip.device.settings import SettingsProcess
 from hpctrip.figures.common.intervals import mean_and_interval
 from hpctrip.ranks.device import choose_device, gpu_identity
 from hpctrip.ranks.serial import SerialRanks
@@ -130,10 +130,10 @@ class Bench:
         Raises HpctripError where they are refused."""
         experiment = self.experiment(keys)
         with ExitStack() as until_over:
-            if experiment.knobs.turns:
-                turned = until_over.enter_context(Keeper(self.gpus)).turn(experiment.knobs)
-                if turned.refused or not self.gpus:
-                    raise HpctripError(turned.refused[0] if turned.refused else "no GPU trains here")
+            if experiment.knobs.any:
+                applied = until_over.enter_context(SettingsProcess(self.gpus)).apply(experiment.knobs)
+                if applied.refused or not self.gpus:
+                    raise HpctripError(applied.refused[0] if applied.refused else "no GPU trains here")
             yield from self._trained(experiment)
 
     def _trained(self, experiment: Experiment) -> Iterator[RoundRow]:
