@@ -118,7 +118,7 @@ def program(ranks: MpiRanks, rounds: int, folder: str) -> tuple[Callable[[], Non
     def rounds_of_the_program() -> None:
         train(host, State(), host.initial_params, rank0() if ranks.is_aggregator else None)
 
-    turn = ranks.lead(lambda: Turn(Aggregator(host).begin(State())[1], save=False))
+    turn = ranks.decide_on_root(lambda: Turn(Aggregator(host).begin(State())[1], save=False))
     return rounds_of_the_program, len(host.initial_params), len(pickle.dumps((0, turn)))
 
 
@@ -149,7 +149,7 @@ def transport(ranks: MpiRanks, rounds: int, num_params: int, plan_bytes: int) ->
 
     def calls() -> None:
         for _ in range(rounds):
-            ranks.lead(lambda: plan)
+            ranks.decide_on_root(lambda: plan)
             ranks.combine(vector, num_params, lambda total: params)
             ranks.total(counts)
 

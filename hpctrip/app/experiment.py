@@ -36,7 +36,7 @@ from hpctrip.learn.local_work import LocalWork
 from hpctrip.learn.partitions import PARTITIONS
 from hpctrip.learn.workloads import WORKLOADS
 from hpctrip.ranks.open import RanksInput
-from hpctrip.ranks.watchdog import Limits
+from hpctrip.ranks.watchdog.watchdog import Limits
 from hpctrip.sim.accounts import Accounts, Billing
 from hpctrip.sim.faults import Faults
 from hpctrip.sim.forecast import FORECASTS

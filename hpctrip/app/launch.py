@@ -38,12 +38,12 @@ from hpctrip.base.plugins import Extensions
 from hpctrip.base.sources import Source
 from hpctrip.base.text import printable
 from hpctrip.learn.params import digest, layout
-from hpctrip.ranks.base import Ranks, together
+from hpctrip.ranks.base import Ranks, build_collectively
 from hpctrip.ranks.device import choose_device, hosts_kind
-from hpctrip.ranks.guardian import MEETING, READING, Guardian
-from hpctrip.ranks.memory import map_large_blocks
+from hpctrip.ranks.node import map_large_blocks
 from hpctrip.ranks.open import open_ranks, with_transport
-from hpctrip.ranks.watchdog import Limits, Watchdog
+from hpctrip.ranks.watchdog.guardian import MEETING, READING, Guardian
+from hpctrip.ranks.watchdog.watchdog import Limits, Watchdog
 from hpctrip.record.checkpoint import Generations
 from hpctrip.record.writer import Recorder
 from hpctrip.sim.state import State
@@ -76,7 +76,7 @@ def launch(
             return given.tables, given.set_by_policy, given.extensions, start.finished
 
         with reading():
-            tables, set_by_policy, extensions, finished = ranks.lead(announce)
+            tables, set_by_policy, extensions, finished = ranks.decide_on_root(announce)
         if begun and begun[0].left_out and not quiet:
             print(f"hpctrip: {printable(begun[0].left_out, 1000)}", file=sys.stderr)
         path = begun[0].path if begun else None
@@ -108,16 +108,18 @@ def _run(
     """Train what is given. `begun` holds rank 0's start, and nothing elsewhere; `until_over` ends with the run."""
     experiment = given.experiment
     with (
-        together(first_ranks, lambda: with_transport(first_ranks, experiment.ranks.transport)) as ranks,
+        build_collectively(
+            first_ranks, lambda: with_transport(first_ranks, experiment.ranks.transport)
+        ) as ranks,
         listening(experiment.interrupt.signals),
     ):
         with reading():
-            ranks.lead(lambda: experiment.check_outputs(begun[0].path))
+            ranks.decide_on_root(lambda: experiment.check_outputs(begun[0].path))
             host, aggregator, machine = _parts(experiment, ranks)
             left = machine.left_behind()  # before this run's own settings take it over
             applied = machine.apply(experiment.knobs, until_over)
             everyone = ranks.gather(RankFacts.of(host, applied, left))
-            read = ranks.lead(lambda: _read(given, host, begun[0]))
+            read = ranks.decide_on_root(lambda: _read(given, host, begun[0]))
         leads: list[_Lead] = []  # at rank 0 alone, as `begun`
 
         def follow() -> bool:
@@ -125,14 +127,14 @@ def _run(
             leads.append(_Lead.of(aggregator, given, begun[0], everyone or [], read, quiet))
             return leads[0].followed.model is not None
 
-        is_restored = ranks.lead(follow)
+        is_restored = ranks.decide_on_root(follow)
         with reading():
             model = leads[0].followed.model if leads else None
             place = (begun[0].source or experiment.store.path) if begun else ""
             params = restore(host, model, place) if is_restored else host.initial_params
         if aggregator is None:
             train(host, State(), params, None)
-            ranks.lead(partial(Rank0.finish, None, None, ""))
+            ranks.decide_on_root(partial(Rank0.finish, None, None, ""))
             return
         with closing(leads[0].followed.filler):
             _lead(leads[0], params, partial(Progress, quiet=quiet, watch=watch))
@@ -144,9 +146,9 @@ def _parts(experiment: Experiment, ranks: Ranks) -> tuple[Host, Aggregator | Non
     torch.set_num_threads(experiment.ranks.threads)
     if ranks.rank not in ranks.hosts:
         map_large_blocks()
-    num_sites = ranks.lead(experiment.num_sites)
-    ranks.lead(experiment.check_callbacks)
-    ranks.lead(lambda: experiment.workload.prepare_data(experiment.seed))
+    num_sites = ranks.decide_on_root(experiment.num_sites)
+    ranks.decide_on_root(experiment.check_callbacks)
+    ranks.decide_on_root(lambda: experiment.workload.prepare_data(experiment.seed))
     if ranks.local_host == 0:  # a cache on a node's own disk has to be filled there too
         experiment.workload.prepare_data(experiment.seed)
     device = choose_device(experiment.ranks.device, ranks)
@@ -159,7 +161,7 @@ def _parts(experiment: Experiment, ranks: Ranks) -> tuple[Host, Aggregator | Non
         host = Host(experiment, num_sites, task, ranks, device, kind, machine.energy(experiment.meter))
         return host, Aggregator(host) if ranks.is_aggregator else None, machine
 
-    return together(ranks, build)
+    return build_collectively(ranks, build)
 
 
 @dataclass(frozen=True)
@@ -284,7 +286,7 @@ def _lead(lead: _Lead, params: torch.Tensor, reports: Callable[..., Progress]) -
             rank0.failed(error)
             raise
         known = followed.params_digest
-        ranks.lead(partial(rank0.finish, state, digest(params) if known is None else known))
+        ranks.decide_on_root(partial(rank0.finish, state, digest(params) if known is None else known))
 
 
 def _watchdog(ranks: Ranks, limits: Limits) -> AbstractContextManager[object]:

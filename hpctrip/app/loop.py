@@ -21,7 +21,7 @@ def train(host: Host, state: State, params: torch.Tensor, rank0: Rank0 | None) -
     ranks, round = host.ranks, state.round
     while True:
         current_phase.enter("record", round)
-        turn = ranks.lead(partial(Rank0.turn, rank0, state))  # 1. who trains, or that it is over
+        turn = ranks.decide_on_root(partial(Rank0.turn, rank0, state))  # 1. who trains, or that it is over
         if turn.save:
             slots, kept = ranks.collect(host.slots), ranks.gather_rows(host.memory.rows)
             if rank0:

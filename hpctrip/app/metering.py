@@ -62,7 +62,7 @@ class LocalMachine:
         """A collective; `device` is this rank's."""
         mine = machine(), gpu_identity(device)
         gathered = ranks.gather(mine)
-        everyone = ranks.lead(lambda: gathered)
+        everyone = ranks.decide_on_root(lambda: gathered)
         in_charge = meter_ranks([name for name, _ in everyone], ranks.hosts)
         gpus = sorted({gpu for name, gpu in everyone if name == mine[0] and gpu})
         return cls(len(in_charge), ranks.rank in in_charge, gpus)

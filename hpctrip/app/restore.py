@@ -18,7 +18,7 @@ def restore(host: Host, model: Model | None, place: object) -> torch.Tensor:
     """Bring back a model that was found at `place`; returns its parameters [P]. A collective; `model` is None but at
     rank 0."""
     ranks = host.ranks
-    params, slots = ranks.lead(lambda: fitting(host, model, place))
+    params, slots = ranks.decide_on_root(lambda: fitting(host, model, place))
     host.slots.copy_(slots)
     if host.fixed_hosts is not None:
         kept = {site: torch.from_numpy(row) for site, row in model.kept.items()} if model else None

@@ -50,4 +50,4 @@ def hosts_kind(name: str, device: torch.device, ranks: Ranks) -> str:
             raise InputError('ranks.device = "cuda"', problem, 'use "auto" or "cpu"')
         return "cpu" if without else "cuda"
 
-    return ranks.lead(agree)
+    return ranks.decide_on_root(agree)

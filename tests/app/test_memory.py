@@ -19,7 +19,7 @@ from hpctrip.app.rank0 import Rank0
 from hpctrip.app.loop import train
 from hpctrip.app.signals import Interrupt, Interruption
 from hpctrip.app.storing import NoStore
-from hpctrip.ranks.memory import map_large_blocks
+from hpctrip.ranks.node import map_large_blocks
 from hpctrip.ranks.open import open_ranks
 from hpctrip.sim.state import State
 

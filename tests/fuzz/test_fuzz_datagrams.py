@@ -10,10 +10,10 @@ from fuzzing import COUNTS, HANG_S, many, spoiled
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpctrip.ranks.beats import KEY_BYTES, PACKET_BYTES, WORDS, Seal
 from hpctrip.ranks.phase import Phase
 from hpctrip.ranks.serial import SerialRanks
-from hpctrip.ranks.watchdog import Limits, Watchdog
+from hpctrip.ranks.watchdog.heartbeats import KEY_BYTES, PACKET_BYTES, WORDS, MessageAuthenticator
+from hpctrip.ranks.watchdog.watchdog import Limits, Watchdog
 
 KEY = secrets.token_bytes(KEY_BYTES)
 MAX_BYTES = 65_507
@@ -24,8 +24,8 @@ MAX_BYTES = 65_507
 def packets(draw, key=KEY):
     """What the watchdog of some rank might say to some other, under this key."""
     phase = Phase(draw(st.text(max_size=30)), draw(st.integers(-(2**63), 2**63 - 1)), draw(st.booleans()))
-    seal = Seal(key, draw(st.integers(0, 2**32 - 1)))
-    return seal.closed(draw(st.sampled_from(WORDS)), draw(st.integers(0, 2**32 - 1)), phase)
+    authenticator = MessageAuthenticator(key, draw(st.integers(0, 2**32 - 1)))
+    return authenticator.signed(draw(st.sampled_from(WORDS)), draw(st.integers(0, 2**32 - 1)), phase)
 
 
 @st.composite
@@ -59,14 +59,14 @@ def counted(test, opened):
 @many
 @given(data=strange())
 def test_a_strange_datagram_is_refused(data):
-    assert not counted("datagrams", Seal(KEY, 1).opened(data))
+    assert not counted("datagrams", MessageAuthenticator(KEY, 1).verified(data))
 
 
 @many
 @given(data=st.data(), sound=packets())
 def test_a_spoiled_datagram_is_refused(data, sound):
     spoiled_one = data.draw(spoiled(sound))
-    opened = counted("spoiled datagrams", Seal(KEY, addressee(sound)).opened(spoiled_one))
+    opened = counted("spoiled datagrams", MessageAuthenticator(KEY, addressee(sound)).verified(spoiled_one))
     assert bool(opened) == (spoiled_one == sound)
 
 
@@ -74,9 +74,9 @@ def test_a_spoiled_datagram_is_refused(data, sound):
 @given(data=packets())
 def test_a_genuine_datagram_is_heard_once_and_only_where_it_is_addressed(data):
     to = addressee(data)
-    seal = Seal(KEY, to)
-    assert counted("own datagrams", seal.opened(data)) and seal.opened(data) is None
-    assert Seal(KEY, (to + 1) % 2**32).opened(data) is None
+    authenticator = MessageAuthenticator(KEY, to)
+    assert counted("own datagrams", authenticator.verified(data)) and authenticator.verified(data) is None
+    assert MessageAuthenticator(KEY, (to + 1) % 2**32).verified(data) is None
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +87,7 @@ def listening():
         Watchdog(SerialRanks(), Limits(silent_s=1e6, limit_s=1e6), ended.append) as dog,
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger,
     ):
-        yield dog, Seal(dog._post._seal._key, 1), stranger
+        yield dog, MessageAuthenticator(dog._socket._authenticator._key, 1), stranger
         assert not ended
 
 
@@ -96,11 +96,11 @@ def listening():
 def test_a_watchdog_hears_a_rank_whatever_else_arrives(listening, datagrams, round):
     dog, rank_1, stranger = listening
     for data in datagrams:
-        stranger.sendto(data, dog._post._at)
+        stranger.sendto(data, dog._socket._at)
         counted("live datagrams", None)
     deadline = time.monotonic() + HANG_S
     while 1 not in dog._known or dog._known[1].round != round:
         assert dog._thread.is_alive() and time.monotonic() < deadline, "no longer hears"
-        stranger.sendto(rank_1.closed("beat", 0, Phase("train", round)), dog._post._at)
+        stranger.sendto(rank_1.signed("beat", 0, Phase("train", round)), dog._socket._at)
         time.sleep(0.002)
     assert not dog._said and dog._ends == math.inf

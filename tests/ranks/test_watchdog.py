@@ -5,10 +5,10 @@ import time
 
 import pytest
 
-from hpctrip.ranks import watchdog
 from hpctrip.ranks.phase import Phase, RoundTimer, current_phase
 from hpctrip.ranks.serial import SerialRanks
-from hpctrip.ranks.watchdog import Beat, Limits, Watchdog, verdict
+from hpctrip.ranks.watchdog import watchdog
+from hpctrip.ranks.watchdog.watchdog import Beat, Limits, Watchdog, verdict
 
 LIMITS = Limits(silent_s=10.0, limit_s=100.0, record_s=5.0)
 NOW = 1000.0

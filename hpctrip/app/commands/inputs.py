@@ -10,7 +10,7 @@ from hpctrip.app.arguments import FILE, a_store, an_input, format_option, overwr
 from hpctrip.app.net import Reader, reading
 from hpctrip.base.text import printable, printable_toml
 from hpctrip.base.units import GB
-from hpctrip.ranks.guardian import Guardian
+from hpctrip.ranks.watchdog.guardian import Guardian
 
 Given = tuple[str, ...]
 

@@ -15,8 +15,7 @@ from hpctrip.app.forecast.speed import Speed
 from hpctrip.app.host import Host
 from hpctrip.learn.aggregate import partial_sum_bytes
 from hpctrip.learn.counters import EVALUATION, TRAINING
-from hpctrip.ranks.placement import Assignment
-from hpctrip.ranks.traffic import Traffic
+from hpctrip.ranks.placement import Assignment, Traffic
 from hpctrip.record import checkpoint, schema
 
 
