@@ -51,7 +51,8 @@ with open_ranks() as ranks:
     if ranks.is_aggregator:
         never = Checkpointer(Checkpointing(enabled=False), Mock(), "", {}, 0)
         nothing = Interruption(Interrupt(), "no-results", ["here"] * ranks.size)
-        rank0 = Rank0(Aggregator(host), Mock(), never, nothing, Mock(), Mock(), NoStore())
+        callbacks = Mock(round=lambda *args: "")
+        rank0 = Rank0(Aggregator(host), Mock(), never, nothing, Mock(), callbacks, NoStore())
     train(host, State(), host.initial_params, rank0)
 """
 
