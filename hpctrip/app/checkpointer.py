@@ -1,4 +1,4 @@
-"""When the state is written to disk, and the writing."""
+"""Writes checkpoints when they are due."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class Checkpointing(Component):
     enabled: bool = True
     """Write checkpoints at all."""
     every_s: Seconds = Field(60.0, ge=0)
-    """Wall time between two."""
+    """Wall time between two checkpoints."""
     max_fraction: float = Field(0.005, gt=0, le=1)
-    """Writing waits longer than every_s where it would take more than this fraction of the wall time."""
+    """Upper bound on the fraction of the wall time that writing takes; where it is reached, every_s is exceeded."""
     every_rounds: int | None = Field(None, ge=1)
-    """Write after every so many rounds too, whatever it costs."""
+    """Also write after every so many rounds, whatever it costs."""
 
 
 class Checkpointer:
@@ -42,23 +42,23 @@ class Checkpointer:
         clock: Callable[[], float] = time.perf_counter,
         again: Sequence[str] = (),
     ):
-        """`saved_round` is the round that is on disk already; `clock` is the wall clock in seconds; `again` are the
-        words of the command line that whoever goes on has to give again."""
+        """`saved_round` is the round that is on disk already; `clock` is the wall clock in seconds; `again` are words
+        of the command line that the command which resumes the run has to repeat."""
         self._again = again
         self._rules, self._files, self._clock = rules, files, clock
         self._input_toml, self._about = input_toml, about
         self._saved, self._end, self.cost_s, self.spent_s = saved_round, clock(), 0.0, 0.0
 
     @property
-    def way_on(self) -> str:
-        """How to go on with an interrupted run."""
+    def resume_hint(self) -> str:
+        """The command that resumes an interrupted run."""
         if not self._rules.enabled:
             return "nothing to resume from (checkpoint.enabled = false)"
         words = ["python", "-m", "hpctrip", "resume", str(self._files.results), *self._again]
         return f"resume with: {shlex.join(words)}"
 
     def due(self, state: State, over: bool) -> bool:
-        """Should `state` be saved? Always where it is the last one."""
+        """Whether `state` is to be saved. The last one always is."""
         rules, rounds = self._rules, state.round - self._saved
         if not rules.enabled or not state.round or (rounds == 0 and not (over and state.stop_reason)):
             return False
@@ -69,7 +69,7 @@ class Checkpointer:
     def save(
         self, state: State, params: torch.Tensor, slots: torch.Tensor, kept: Mapping[int, torch.Tensor]
     ) -> None:
-        """Write a checkpoint. Raises HpctripError where it cannot be written; the one before is then intact."""
+        """Write a checkpoint. Raises HpctripError where it cannot be written; the previous one is then intact."""
         start = self._clock()
         self._files.write(
             Checkpoint(

@@ -154,7 +154,7 @@ class Rank0:
             raise self._failure
         if self._interrupted:
             raise InterruptedRun(
-                f"interrupted after round {state.round}: {self._interrupted}; {self._checkpointer.way_on}"
+                f"interrupted after round {state.round}: {self._interrupted}; {self._checkpointer.resume_hint}"
             )
         self._progress.finished(state, params_digest, self._checkpointer.spent_s)
 

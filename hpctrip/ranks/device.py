@@ -28,7 +28,7 @@ def visible_gpus() -> list[str]:
 
 
 def gpu_identity(device: torch.device) -> str:
-    """What tells a GPU from the others of its machine, also where each rank sees a single one, numbered 0
+    """Identifies a GPU among those of its machine, also where each rank sees a single one, numbered 0
     (`--gpus-per-task`): its UUID. torch before 2.5 knows none, its number stands in. Empty for a CPU."""
     if device.type == "cpu":
         return ""

@@ -37,9 +37,9 @@ from hpctrip.ranks.watchdog.heartbeat_socket import INTERFACE, HeartbeatSocket
 from hpctrip.ranks.watchdog.heartbeats import Packet
 
 STACKS_S = 1.0
-"""How long the job goes on after the verdict, so that every rank's stacks reach the log."""
+"""Time from the verdict to the end of the job, in which every rank's stacks reach the log."""
 LEAVES_S = 10.0
-"""A rank that is told of the end, and then is not killed, ends by itself after so long: the launcher may be gone."""
+"""A rank that hears of the end and is not killed ends by itself after so long: the launcher may be gone."""
 UNHEARD_PATIENCE = 4
 """A rank whose beats never arrived may be at work: a wait for it lasts this many times longer before it counts."""
 BEATS = 10
@@ -54,7 +54,7 @@ class Limits(Component):
     silent_s: Seconds = Field(60.0, ge=1)
     """No sign of life of a rank (stopped, swapped out, its machine gone)."""
     limit_s: Seconds = Field(1800.0, ge=0.1)
-    """A rank is busy with the same phase; the keys below say it of one phase."""
+    """A rank is busy with the same phase; the keys below override it for one phase."""
     start_s: Seconds | None = Field(None, ge=0.1)
     """Preparing data and model."""
     train_s: Seconds | None = Field(None, ge=0.1)
@@ -73,7 +73,7 @@ class Limits(Component):
 
 @dataclass(frozen=True)
 class Beat:
-    """What is known of one rank: where it was and since when, on the clock of whoever heard it."""
+    """The last known phase of a rank, with times on the clock of the rank that heard it."""
 
     phase: str
     round: int
@@ -82,7 +82,7 @@ class Beat:
     heard: float
 
     def text(self, now: float) -> str:
-        """In words."""
+        """A phrase for messages."""
         doing = "waiting for others in" if self.waits else "busy with"
         return f"{doing} {self.phase} of round {self.round} for {now - self.since:.0f} s"
 
@@ -90,7 +90,7 @@ class Beat:
 def verdict(
     rank: int, size: int, known: Mapping[int, Beat], now: float, limits: Limits
 ) -> tuple[str, list[int]]:
-    """What is stuck as rank `rank` sees it, and which ranks are to blame; ("", []) where all is well.
+    """The problem as rank `rank` sees it, and the ranks to blame; ("", []) if there is none.
 
     `known` holds its own place and the last beat of each rank it has heard. A rank that was never heard is blamed for
     nothing but a wait without end.
