@@ -31,12 +31,12 @@ from torch import nn
 
 from hpctrip.app.aggregator import Aggregator
 from hpctrip.app.callbacks import RunFacts
-from hpctrip.app.callbacks.thread import Callbacks
+from hpctrip.app.callbacks.calls import Callbacks
 from hpctrip.app.checkpointer import Checkpointer, Checkpointing
 from hpctrip.app.experiment import resolve
 from hpctrip.app.host import Host
-from hpctrip.app.leader import Leader, Turn
 from hpctrip.app.loop import train
+from hpctrip.app.rank0 import Rank0, Turn
 from hpctrip.app.signals import Interrupt, Interruption
 from hpctrip.app.storing import NoStore
 from hpctrip.learn.aggregate import PartialSum
@@ -106,19 +106,19 @@ def program(ranks: MpiRanks, rounds: int, folder: str) -> tuple[Callable[[], Non
     host.engine = NoTraining()
     path = Path(folder) / "run.h5"
 
-    def leader() -> Leader:
+    def rank0() -> Rank0:
         sites = {"site": (np.arange(hosts), "1", "site index")}
         recorder = Recorder(path, {"target_accuracy": 0.5}, sites)
         checkpointer = Checkpointer(Checkpointing(enabled=False), Generations(path), "", {}, 0)
         interruption = Interruption(Interrupt(), path, ["here"] * ranks.size)
         facts = RunFacts(experiment.name, path, "", {}, ())
         callbacks = Callbacks({}, facts, print)
-        return Leader(Aggregator(host), recorder, checkpointer, interruption, Silent(), callbacks, NoStore())
+        return Rank0(Aggregator(host), recorder, checkpointer, interruption, Silent(), callbacks, NoStore())
 
     def rounds_of_the_program() -> None:
-        train(host, State(), host.initial_params, leader() if ranks.is_aggregator else None)
+        train(host, State(), host.initial_params, rank0() if ranks.is_aggregator else None)
 
-    turn = ranks.lead(lambda: Turn(Aggregator(host).begin(State())[1], save=False))
+    turn = ranks.decide_on_root(lambda: Turn(Aggregator(host).begin(State())[1], save=False))
     return rounds_of_the_program, len(host.initial_params), len(pickle.dumps((0, turn)))
 
 
@@ -149,7 +149,7 @@ def transport(ranks: MpiRanks, rounds: int, num_params: int, plan_bytes: int) ->
 
     def calls() -> None:
         for _ in range(rounds):
-            ranks.lead(lambda: plan)
+            ranks.decide_on_root(lambda: plan)
             ranks.combine(vector, num_params, lambda total: params)
             ranks.total(counts)
 

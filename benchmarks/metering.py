@@ -18,9 +18,9 @@ from pathlib import Path
 import torch
 
 import hpctrip
+from hpctrip.device.counters import cpus
 from hpctrip.device.meter import PHASES, Meter, Metering, open_meter
 from hpctrip.device.nvml import all_uuids
-from hpctrip.device.rapl import cpus
 
 
 def made_up(folder: Path) -> Meter:
@@ -43,7 +43,7 @@ def main() -> None:
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         meter = open_meter(Metering(), all_uuids() if torch.cuda.is_available() else [])
-        meter = meter if meter.sources else made_up(Path(folder))
+        meter = meter if meter.counters else made_up(Path(folder))
         times_s = []
         for _ in range(given.laps):
             began = time.perf_counter()
@@ -56,7 +56,7 @@ def main() -> None:
             quiet=True,
         )
     lap_s, round_s = statistics.median(times_s), float(run.rounds["wall_s"].median())
-    print(f"meter: {meter.said}")
+    print(f"meter: {meter.description}")
     print(f"reading: {1e6 * lap_s:.1f} us; round: {1e3 * round_s:.2f} ms (medians)")
     print(f"metering: {len(PHASES) * lap_s / round_s:.4%} of a round")
 

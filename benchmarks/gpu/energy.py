@@ -14,9 +14,9 @@ from gpu.common import Case
 from gpu.conductor import Setting
 from gpu.rows import Report
 from gpu.speed import plain_round
-from hpctrip.device.knobs import Keeper, Knobs
+from hpctrip.device.counters import MICRO
 from hpctrip.device.nvml import Gpu
-from hpctrip.device.source import MICRO
+from hpctrip.device.settings import GpuSettings, SettingsProcess
 from hpctrip.learn.engines.sequential import Sequential
 from hpctrip.learn.engines.stacked import Stacked
 
@@ -64,9 +64,9 @@ def caps(setting: Setting, report: Report, shape: str, num_sites: int, block: in
 def under_caps(report: Report, uuid: str, under: Callable[[Report], None]) -> None:
     """Call `under` with each of the caps set; they are put back even if this process is killed."""
     low_mw, high_mw = Gpu.of(uuid).cap_range_mw
-    with Keeper([uuid]) as keeper:
+    with SettingsProcess([uuid]) as process:
         for cap_w in np.linspace(low_mw, high_mw, NUM_CAPS) / 1000:
-            refused = keeper.turn(Knobs(power_cap_w=cap_w)).refused
+            refused = process.apply(GpuSettings(power_cap_w=cap_w)).refused
             report.row("cap_refused", bool(refused), cap_w=f"{cap_w:g}", note="; ".join(refused))
             if refused:
                 return

@@ -14,7 +14,7 @@ from hpctrip.app.aggregator import Aggregator
 from hpctrip.app.experiment import Input
 from hpctrip.app.host import Host
 from hpctrip.base.identity import neutral_keys
-from hpctrip.device.knobs import Turned
+from hpctrip.device.settings import Applied
 from hpctrip.learn.arithmetic import arithmetic
 from hpctrip.ranks.base import hostname
 from hpctrip.record.environment import environment
@@ -33,13 +33,13 @@ class RankFacts:
     """What decides the last bits there (`learn.arithmetic`)."""
     meter: str = ""
     """What its machine counts of its energy, in words; empty where another rank reads that."""
-    knobs: Turned = Turned()
+    knobs: Applied = Applied()
     """What became of the settings of its machine's GPUs."""
     warnings: tuple[str, ...] = ()
     """What is to be said of its machine."""
 
     @classmethod
-    def of(cls, host: Host, knobs: Turned, warnings: Iterable[str]) -> RankFacts:
+    def of(cls, host: Host, knobs: Applied, warnings: Iterable[str]) -> RankFacts:
         """Those of this rank."""
         device = host.device
         return cls(
@@ -47,7 +47,7 @@ class RankFacts:
             device_name(device),
             host.engine.description,
             arithmetic(device),
-            host.energy.meter.said,
+            host.energy.meter.description,
             knobs,
             tuple(warnings),
         )

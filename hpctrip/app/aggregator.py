@@ -1,43 +1,44 @@
-"""Rank 0's half of a round: the simulation's draft becomes work for the hosts, what they counted its outcome."""
+"""Rank 0's half of a round: a draft of the simulation becomes work for hosts, their counters become its outcome."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 import torch
 
-from hpctrip.app.assignment import Assignment
 from hpctrip.app.host import Host
-from hpctrip.app.rank_totals import RankTotals
 from hpctrip.base.door import place_of
 from hpctrip.base.errors import DivergedError
 from hpctrip.base.units import sized
 from hpctrip.device.meter import PHASES
 from hpctrip.learn.aggregate import LARGEST_UPDATE
 from hpctrip.learn.counters import EVALUATION, TRAINING, Tally
-from hpctrip.ranks.placement import Blocks, cut, cut_at_fixed_borders, place
+from hpctrip.ranks.placement import Assignment, Blocks, cut, cut_at_fixed_borders, place
 from hpctrip.sim.outcome import Outcome, Wall
-from hpctrip.sim.rounds import History
 from hpctrip.sim.step import Draft, State
+from hpctrip.sim.rounds import History, RoundRow
 
 
 class Aggregator:
-    """Decides rounds and says what came of them. Shapes: k sites of the cohort, P parameters."""
+    """Begins and finishes rounds. Shapes: k sites of the cohort, P parameters."""
 
     def __init__(self, host: Host):
-        """`host` are the parts of the experiment that rank 0 has like every rank."""
+        """`host` holds the parts of the experiment that every rank has."""
         e = host.experiment
         self.host, self.experiment, self.ranks = host, e, host.ranks
         self.simulation = e.simulation(len(host.initial_params), host.num_samples)
         self.world = self.simulation.world
         self.num_rounds = 0
         """Rounds since this process started; a resumed run has more."""
-        self.totals = RankTotals.none(self.ranks.size)
-        """What every rank has spent since then."""
+        self.rank_wall_s = np.zeros((len(PHASES), self.ranks.size))
+        """Wall seconds of every rank since then, [phases, ranks]. The exchange is everyone's, recording rank 0's."""
+        self.rank_wall_j = np.full((len(PHASES), self.ranks.size), np.nan)
+        """Joules since then of the machine whose counters the rank reads, [phases, ranks]; NaN: it reads none."""
         self.signals = np.zeros(self.ranks.size, dtype=np.int64)
-        """What every rank had received by the last round's end."""
+        """Number of the signal that every rank had received by the last round's end, [ranks]; 0: none."""
 
     @property
     def updates(self) -> str:
@@ -48,7 +49,7 @@ class Aggregator:
         return size if fraction == 1 else f"{size} ({rule.kind}: {fraction:.2%} of {whole})"
 
     def begin(self, state: State) -> tuple[Draft, Assignment]:
-        """The round after `state`, and who trains what in it."""
+        """The round after `state`, and the work of the hosts in it."""
         self.host.wall.start()
         draft = self.simulation.begin(state)
         return draft, self.assign(draft)
@@ -93,8 +94,21 @@ class Aggregator:
         self.num_rounds += 1
         self.signals = evaluated.integers["signal"]
         state, row = self.simulation.finish(draft, outcome)
-        self.totals = self.totals.after(row, trained, evaluated)
+        self._add_to_totals(row, trained, evaluated)
         return state
+
+    def _add_to_totals(self, row: RoundRow, trained: Tally, evaluated: Tally) -> None:
+        """Add a round to the seconds and joules of the ranks."""
+        seconds = {
+            "record": row.record_wall_s * (np.arange(self.ranks.size) == 0),
+            "train": trained.values("rank_train_wall_s"),
+            "exchange": np.full(self.ranks.size, row.exchange_wall_s),
+            "evaluate": evaluated.values("rank_evaluate_wall_s"),
+        }
+        self.rank_wall_s = self.rank_wall_s + [seconds[phase] for phase in PHASES]
+        joules = np.array([evaluated.values(f"{phase}_wall_j") for phase in PHASES])
+        is_metered = evaluated.integers["metered"] > 0
+        self.rank_wall_j = np.where(is_metered, np.nan_to_num(self.rank_wall_j) + joules, self.rank_wall_j)
 
     def _outcome(self, change: torch.Tensor, trained: Tally, evaluated: Tally) -> Outcome:
         seen = int(evaluated.integers["seen"][0])
@@ -147,9 +161,41 @@ class Aggregator:
         for is waiting for others."""
         total_s = sum(row.wall_s for row in history.rows[len(history) - self.num_rounds :])
         lines = []
-        for rank, seconds in enumerate(self.totals.wall_s.T):
+        for rank, seconds in enumerate(self.rank_wall_s.T):
             spent_s = dict(zip(PHASES, seconds, strict=True))
             phases = {name: spent_s[name] for name in ("train", "exchange", "evaluate", "record")}
             phases["idle"] = max(0.0, total_s - seconds.sum())
             lines.append(f"rank {rank}: " + ", ".join(f"{name} {s:.2f} s" for name, s in phases.items()))
         return lines
+
+
+def idle_hosts(host: Host, rounds: Sequence[Assignment], when: str) -> str:
+    """A line that tells how many hosts have nothing to train, and what to change; for the round of these that keeps the
+    most hosts busy. Empty where all hosts are busy, or no round has anything to train. `when` names the rounds."""
+    num_hosts = len(host.ranks.hosts)
+    at_work = [len(np.unique(a.block_hosts)) for a in rounds]
+    busy, num_sites, fullest = max(
+        (hosts, len(a.blocks.positions), i) for i, (hosts, a) in enumerate(zip(at_work, rounds, strict=True))
+    )
+    if busy in (0, num_hosts):
+        return ""
+    blocks = rounds[fullest].blocks
+    size = int(np.diff(blocks.starts).max())
+    return (
+        f"{num_hosts} hosts, but at most {_counted(len(blocks), 'block')} {when} ({_counted(num_sites, 'site')}, up to "
+        f"{size} in one): {num_hosts - busy} hosts idle; {_idle_hint(host, size)}"
+    )
+
+
+def _counted(number: int, name: str) -> str:
+    return f"{number} {name}{'s' * (number != 1)}"
+
+
+def _idle_hint(host: Host, size: int) -> str:
+    """Blocks of one site cannot be made smaller."""
+    num_hosts, engine = len(host.ranks.hosts), host.experiment.engine
+    if size == 1:
+        return "use fewer ranks, unless cohorts grow"
+    if engine.sites_per_block == "auto" and engine.lanes != num_hosts:
+        return f"use fewer ranks, or set engine.lanes = {num_hosts}"
+    return "use fewer ranks, or a smaller engine.sites_per_block"

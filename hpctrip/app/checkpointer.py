@@ -1,4 +1,4 @@
-"""When the state is written to disk, and the writing."""
+"""Writes checkpoints when they are due."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class Checkpointing(Component):
     enabled: bool = True
     """Write checkpoints at all."""
     every_s: Seconds = Field(60.0, ge=0)
-    """Wall time between two."""
+    """Wall time between two checkpoints."""
     max_fraction: float = Field(0.005, gt=0, le=1)
-    """Writing waits longer than every_s where it would take more than this fraction of the wall time."""
+    """Upper bound on the fraction of the wall time that writing takes; where it is reached, every_s is exceeded."""
     every_rounds: int | None = Field(None, ge=1)
-    """Write after every so many rounds too, whatever it costs."""
+    """Also write after every so many rounds, whatever it costs."""
 
 
 class Checkpointer:
@@ -48,8 +48,8 @@ class Checkpointer:
         self._saved, self._end, self.cost_s, self.spent_s = saved_round, clock(), 0.0, 0.0
 
     @property
-    def way_on(self) -> str:
-        """How to go on with an interrupted run: the command, which names the run's plug-ins again."""
+    def resume_hint(self) -> str:
+        """The command that resumes an interrupted run; it names the run's plug-ins again."""
         if not self._rules.enabled:
             return "nothing to resume from (checkpoint.enabled = false)"
         results = str(self._files.results)
@@ -58,7 +58,7 @@ class Checkpointer:
         return f"resume with: {shlex.join(['python', '-m', 'hpctrip', 'resume', results, *plugins])}"
 
     def due(self, state: State, over: bool) -> bool:
-        """Should `state` be saved? Always where it is the last one."""
+        """Whether `state` is to be saved. The last one always is."""
         rules, rounds = self._rules, state.round - self._saved
         if not rules.enabled or not state.round or (rounds == 0 and not (over and state.stop_reason)):
             return False
@@ -69,7 +69,7 @@ class Checkpointer:
     def save(
         self, state: State, params: torch.Tensor, slots: torch.Tensor, kept: Mapping[int, torch.Tensor]
     ) -> None:
-        """Write a checkpoint. Raises HpctripError where it cannot be written; the one before is then intact."""
+        """Write a checkpoint. Raises HpctripError where it cannot be written; the previous one is then intact."""
         start = self._clock()
         self._files.write(
             Checkpoint(

@@ -25,8 +25,8 @@ from hpctrip.base.files import PathName, beside
 from hpctrip.base.identity import Neutral, Unlearned
 from hpctrip.base.inputs import Tables, merge, read_layers, resolved, validate
 from hpctrip.base.plugins import NO_EXTENSIONS, Extensions
-from hpctrip.device.knobs import Knobs
 from hpctrip.device.meter import Metering
+from hpctrip.device.settings import GpuSettings
 from hpctrip.joint import cluster_power  # noqa: F401  adds the power model "cluster"
 from hpctrip.learn.aggregate import SERVERS
 from hpctrip.learn.compression import COMPRESSIONS
@@ -36,8 +36,8 @@ from hpctrip.learn.local_work import LocalWork
 from hpctrip.learn.partitions import PARTITIONS
 from hpctrip.learn.workloads import WORKLOADS
 from hpctrip.ranks.open import RanksInput
-from hpctrip.ranks.watchdog import Limits
 from hpctrip.sim.energy import Accounts
+from hpctrip.ranks.watchdog.watchdog import Limits
 from hpctrip.sim.faults import Faults
 from hpctrip.sim.forecast import FORECASTS
 from hpctrip.sim.grid import SIGNALS
@@ -101,9 +101,9 @@ class Experiment(Component):
     interrupt: Neutral[Interrupt] = Interrupt()
     watchdog: Neutral[Limits] = Limits()
     meter: Neutral[Metering] = Metering()
-    knobs: Neutral[Knobs] = Knobs()
+    knobs: Neutral[GpuSettings] = GpuSettings()
     callbacks: Neutral[CALLBACKS.named_fields()] = {}
-    """Who is told of every round, by names of your choice: `[callbacks.tensorboard]`."""
+    """Called after every round, by names of your choice: `[callbacks.tensorboard]`."""
     store: Neutral[Storing] = Storing()
 
     def in_force(self) -> Self:
@@ -142,7 +142,7 @@ class Experiment(Component):
                 raise
             except Exception as error:
                 problem = f"fails before the run: {cause(error)}"
-                raise InputError(f"callbacks.{name}", problem, "mend it, or set enabled = false") from None
+                raise InputError(f"callbacks.{name}", problem, "fix it, or set enabled = false") from None
 
     def check_outputs(self, results: str) -> None:
         """Raises InputError where a callback would replace a file that is not its own."""

@@ -1,6 +1,6 @@
-"""What every rank does in a round: train the sites that it hosts, step the model, evaluate its share.
+"""Every rank's half of a round: trains the sites that it hosts, steps the model, evaluates its share.
 
-Rank 0 has these parts too: alone it hosts all sites, among others none, but it steps the model.
+Rank 0 has one too: alone it hosts all sites, among others none, but it steps the model.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import time
 import numpy as np
 import torch
 
-from hpctrip.app.assignment import Assignment
 from hpctrip.app.experiment import Experiment
 from hpctrip.app.metering import Energy
 from hpctrip.app.signals import received
@@ -28,8 +27,8 @@ from hpctrip.learn.order import visiting_order
 from hpctrip.learn.params import flatten
 from hpctrip.learn.task import Task, checked_model, try_model
 from hpctrip.ranks.base import Ranks
-from hpctrip.ranks.phase import Wall, current_phase
-from hpctrip.ranks.placement import fixed_hosts
+from hpctrip.ranks.phase import RoundTimer, current_phase
+from hpctrip.ranks.placement import Assignment, fixed_hosts
 
 
 class Host:
@@ -44,13 +43,15 @@ class Host:
         ranks: Ranks,
         device: torch.device,
         hosts_kind: str = "cpu",
+        energy: Energy | None = None,
     ):
-        """`num_sites` is `experiment.num_sites()`, which only rank 0 asks; `device` is this rank's; `hosts_kind` is the
-        kind that the hosts train on, which decides about the engine."""
+        """`num_sites` is `experiment.num_sites()`, which only rank 0 computes; `device` is this rank's; `hosts_kind` is
+        the kind of device that the hosts train on, which decides about the engine; `energy` meters this rank's
+        machine (None: nothing does)."""
         self.experiment, self.task, self.ranks = experiment, task, ranks
         self.device, self.hosts_kind = device, hosts_kind
         self.seed = experiment.seed
-        self.wall, self.energy = Wall(), Energy()
+        self.wall, self.energy = RoundTimer(), energy or Energy()
         self.work = experiment.train
         # torch's own generator initialises models; its seed derives from a named stream like all randomness
         torch.manual_seed(int(stream(self.seed, "init").integers(2**63)))
@@ -81,8 +82,6 @@ class Host:
         self.num_samples = np.array([len(shard) for shard in self.shards])
         self.num_visits = self.work.num_visits(self.num_samples)
         self.compressor = Compressor(experiment.compression, self.seed)
-        self.mean_update_norm = 0.0
-        """Euclidean norm of the round's mean update; 0 where this rank makes no server's step, or nothing arrived."""
         self.partial = PartialSum(num_params, TRAINING.size(num_sites, ranks.size), device)
         self.fixed_hosts = (
             fixed_hosts(self.num_visits, self.block_rule.size(num_sites), len(ranks.hosts))
@@ -149,25 +148,10 @@ class Host:
         order = visiting_order(self.shards[site], times * int(self.num_visits[site]), self.seed, site, round)
         return SiteWork(site, order, self.memory.of(site)[1])
 
-    def step(self, params: torch.Tensor, assignment: Assignment, total: torch.Tensor) -> torch.Tensor:
-        """The new global model (Eq. 2), by the server optimiser, from the sum over all ranks [P + T]. Unchanged, and
-        the optimiser too, where no update arrived.
-
-        Where sites were left out, the others' mean is that over their own weights: p_i / sum of the p_j left.
-        """
-        num_params = len(params)
-        update = mean_update(total[:num_params])
-        self.mean_update_norm = 0.0
-        diverged = diverged_sites(assignment, total[num_params:], self.ranks.size)
-        if (left := float(assignment.weights[~diverged].sum())) == 0:
-            return params
-        if diverged.any():
-            update /= left
-        self.mean_update_norm = float(torch.linalg.vector_norm(update))
-        return self.experiment.server.checked_step(params, self.slots, update)
-
-    def evaluate(self, params: torch.Tensor, assignment: Assignment) -> np.ndarray:
-        """This rank's share of the counters `EVALUATION`, int64."""
+    def evaluate(
+        self, params: torch.Tensor, assignment: Assignment, mean_update_norm: float = 0.0
+    ) -> np.ndarray:
+        """This rank's share of the counters `EVALUATION`, int64. `mean_update_norm` is that of its `ServerStep`."""
         rank, hosts = self.ranks.rank, self.ranks.hosts
         self.energy.lap("exchange")
         tally = EVALUATION.tally(len(assignment.cohort), self.ranks.size)
@@ -178,10 +162,36 @@ class Host:
                 tally.integers[name][0] = count
             tally.note("rank_evaluate_wall_s", time.perf_counter() - began, rank)
         tally.note("signal", received(), rank)
-        tally.note("mean_update_norm", self.mean_update_norm, rank)
+        tally.note("mean_update_norm", mean_update_norm, rank)
         self.energy.lap("evaluate")
         self.energy.note(tally, rank)
         return tally.vector
+
+
+class ServerStep:
+    """The server's step of one round (Eq. 2), called with the sum over all ranks wherever the model lives."""
+
+    def __init__(self, host: Host, params: torch.Tensor, assignment: Assignment):
+        """`params` [P] is the global model before the round."""
+        self._host, self._params, self._assignment = host, params, assignment
+        self.mean_update_norm = 0.0
+        """Euclidean norm of the mean update; 0 where this rank makes no step, or no update arrived."""
+
+    def __call__(self, total: torch.Tensor) -> torch.Tensor:
+        """The new global model [P] by the server optimiser, from the sum [P + T]. Model and optimiser stay unchanged
+        where no update arrived.
+
+        Where sites were left out, the mean of the others is that over their own weights: p_i / sum of the p_j left.
+        """
+        host, params, weights = self._host, self._params, self._assignment.weights
+        update = mean_update(total[: len(params)])
+        diverged = diverged_sites(self._assignment, total[len(params) :], host.ranks.size)
+        if (left := float(weights[~diverged].sum())) == 0:
+            return params
+        if diverged.any():
+            update /= left
+        self.mean_update_norm = float(torch.linalg.vector_norm(update))
+        return host.experiment.server.checked_step(params, host.slots, update)
 
 
 def diverged_sites(assignment: Assignment, tail: torch.Tensor, num_ranks: int) -> np.ndarray:

@@ -16,18 +16,17 @@ import torch
 from hpctrip.app.about import RankFacts, attributes, site_columns, told
 from hpctrip.app.aggregator import Aggregator
 from hpctrip.app.callbacks import RunFacts
-from hpctrip.app.callbacks.machines import announce_run, elsewhere
-from hpctrip.app.callbacks.thread import Callbacks
+from hpctrip.app.callbacks.calls import Callbacks
 from hpctrip.app.checkpointer import Checkpointer
 from hpctrip.app.experiment import Experiment, Input
 from hpctrip.app.follow import Followed, Follower
 from hpctrip.app.host import Host
-from hpctrip.app.leader import Leader
 from hpctrip.app.learning import learning_key
 from hpctrip.app.loop import train
-from hpctrip.app.metering import Here
+from hpctrip.app.metering import LocalMachine
 from hpctrip.app.progress import Progress
 from hpctrip.app.resume import Start, restore
+from hpctrip.app.rank0 import Rank0
 from hpctrip.app.signals import Interruption, listening
 from hpctrip.app.sources import sources_of
 from hpctrip.base.inputs import Tables
@@ -35,12 +34,12 @@ from hpctrip.base.plugins import Extensions
 from hpctrip.base.sources import Source, refuse_changed
 from hpctrip.base.text import printable
 from hpctrip.learn.params import digest, layout
-from hpctrip.ranks.base import Ranks, together
+from hpctrip.ranks.base import Ranks, build_collectively
 from hpctrip.ranks.device import choose_device, hosts_kind
-from hpctrip.ranks.guardian import MEETING, READING, Guardian
-from hpctrip.ranks.memory import map_large_blocks
+from hpctrip.ranks.node import map_large_blocks
 from hpctrip.ranks.open import open_ranks, with_transport
-from hpctrip.ranks.watchdog import Limits, Watchdog
+from hpctrip.ranks.watchdog.guardian import MEETING, READING, Guardian
+from hpctrip.ranks.watchdog.watchdog import Limits, Watchdog
 from hpctrip.record.checkpoint import Generations
 from hpctrip.record.writer import Recorder
 from hpctrip.sim.step import State
@@ -72,7 +71,7 @@ def launch(
             given = start.given
             return given.tables, given.set_by_policy, given.extensions, start.finished
 
-        tables, set_by_policy, extensions, finished = ranks.lead(announce)
+        tables, set_by_policy, extensions, finished = ranks.decide_on_root(announce)
         path = begun[0].path if begun else None
         if finished:
             if path and not quiet:
@@ -101,17 +100,17 @@ def _run(
     """Train what is given. `begun` holds rank 0's start, and nothing elsewhere; `until_over` ends with the run."""
     experiment = given.experiment
     with (
-        together(first_ranks, lambda: with_transport(first_ranks, experiment.ranks.transport)) as ranks,
+        build_collectively(
+            first_ranks, lambda: with_transport(first_ranks, experiment.ranks.transport)
+        ) as ranks,
         listening(experiment.interrupt.signals),
     ):
-        ranks.lead(lambda: experiment.check_outputs(begun[0].path))
-        host, aggregator = _parts(experiment, ranks)
-        here = Here.of(ranks, host.device)
-        left = here.left_behind()  # before this run's own settings take it over
-        host.energy = here.energy(experiment.meter)
-        turned = here.turn(experiment.knobs, until_over)
-        everyone = ranks.gather(RankFacts.of(host, turned, left))
-        read = ranks.lead(lambda: _read(given, host, begun[0]))
+        ranks.decide_on_root(lambda: experiment.check_outputs(begun[0].path))
+        host, aggregator, machine = _parts(experiment, ranks)
+        left = machine.left_behind()  # before this run's own settings take it over
+        applied = machine.apply(experiment.knobs, until_over)
+        everyone = ranks.gather(RankFacts.of(host, applied, left))
+        read = ranks.decide_on_root(lambda: _read(given, host, begun[0]))
         leads: list[_Lead] = []  # at rank 0 alone, as `begun`
 
         def follow() -> bool:
@@ -119,39 +118,40 @@ def _run(
             leads.append(_Lead.of(aggregator, given, begun[0], everyone or [], read, quiet))
             return leads[0].followed.model is not None
 
-        is_restored = ranks.lead(follow)
+        is_restored = ranks.decide_on_root(follow)
         model = leads[0].followed.model if leads else None
         place = (begun[0].source or experiment.store.path) if begun else ""
         params = restore(host, model, place) if is_restored else host.initial_params
         if aggregator is None:
-            with elsewhere(experiment.callbacks, ranks) as callbacks:
-                train(host, State(), params, None, callbacks)
-                ranks.lead(partial(Leader.finish, None, None, ""))
+            train(host, State(), params, None)
+            ranks.decide_on_root(partial(Rank0.finish, None, None, ""))
             return
         with closing(leads[0].followed.filler):
             _lead(leads[0], params, partial(Progress, quiet=quiet, watch=watch))
 
 
-def _parts(experiment: Experiment, ranks: Ranks) -> tuple[Host, Aggregator | None]:
-    """This rank's parts of the experiment, at rank 0 those of the aggregator too. A collective; what is wrong is raised
-    at all ranks together."""
+def _parts(experiment: Experiment, ranks: Ranks) -> tuple[Host, Aggregator | None, LocalMachine]:
+    """This rank's parts of the experiment, at rank 0 the aggregator too, and its machine. A collective; errors are
+    raised at all ranks together."""
     torch.set_num_threads(experiment.ranks.threads)
     if ranks.rank not in ranks.hosts:
         map_large_blocks()
-    num_sites = ranks.lead(experiment.num_sites)
-    ranks.lead(experiment.check_callbacks)
-    ranks.lead(lambda: experiment.workload.prepare_data(experiment.seed))
+    num_sites = ranks.decide_on_root(experiment.num_sites)
+    ranks.decide_on_root(experiment.check_callbacks)
+    ranks.decide_on_root(lambda: experiment.workload.prepare_data(experiment.seed))
     if ranks.local_host == 0:  # a cache on a node's own disk has to be filled there too
         experiment.workload.prepare_data(experiment.seed)
     device = choose_device(experiment.ranks.device, ranks)
     kind = hosts_kind(experiment.ranks.device, device, ranks)
+    machine = LocalMachine.of(ranks, device)
 
-    def build() -> tuple[Host, Aggregator | None]:
+    def build() -> tuple[Host, Aggregator | None, LocalMachine]:
         task = experiment.workload.checked_task(experiment.seed)
-        host = Host(experiment, num_sites, task, ranks, device, kind)
-        return host, Aggregator(host) if ranks.is_aggregator else None
+        # the meter is opened after the data are prepared: counters wrap around when they are not read for long
+        host = Host(experiment, num_sites, task, ranks, device, kind, machine.energy(experiment.meter))
+        return host, Aggregator(host) if ranks.is_aggregator else None, machine
 
-    return together(ranks, build)
+    return build_collectively(ranks, build)
 
 
 @dataclass(frozen=True)
@@ -263,18 +263,17 @@ def _lead(lead: _Lead, params: torch.Tensor, reports: Callable[..., Progress]) -
             state.history.rows,
             tuple(rank.host for rank in everyone),
         )
-        announce_run(experiment.callbacks, ranks, facts)
         callbacks = Callbacks(experiment.callbacks, facts, progress.say)
-        leader = Leader(
+        rank0 = Rank0(
             aggregator, recorder, checkpointer, lead.interruption, progress, callbacks, followed.filler
         )
         try:
-            state, params = train(aggregator.host, state, params, leader, callbacks)
+            state, params = train(aggregator.host, state, params, rank0)
         except BaseException as error:
-            leader.failed(error)
+            rank0.failed(error)
             raise
         known = followed.params_digest
-        ranks.lead(partial(leader.finish, state, digest(params) if known is None else known))
+        ranks.decide_on_root(partial(rank0.finish, state, digest(params) if known is None else known))
 
 
 def _watchdog(ranks: Ranks, limits: Limits) -> AbstractContextManager[object]:

@@ -1,4 +1,4 @@
-"""The machines of a run: who reads their counters and makes their settings, and what becomes of the readings."""
+"""The machines of a run: one rank of each reads its energy counters and applies the settings of its GPUs."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 
 import torch
 
-from hpctrip.device.knobs import Keeper, Knobs, Turned
-from hpctrip.device.machine import machine
+from hpctrip.device.counters import MICRO, machine
 from hpctrip.device.meter import PHASES, Meter, Metering, meter_ranks, open_meter
-from hpctrip.device.notes import leftovers
-from hpctrip.device.source import MICRO
+from hpctrip.device.recovery_log import leftovers
+from hpctrip.device.settings import Applied, GpuSettings, SettingsProcess
 from hpctrip.learn.counters import Tally
 from hpctrip.ranks.base import Ranks
 from hpctrip.ranks.device import gpu_identity
@@ -19,18 +18,18 @@ from hpctrip.ranks.device import gpu_identity
 
 @dataclass(frozen=True)
 class Energy:
-    """What a rank does for the energy of its machine: nothing, unless it is the one that reads the counters."""
+    """Meters the energy of a rank's machine, at the one rank of each machine that reads its counters."""
 
     meter: Meter = field(default_factory=Meter)
     num_machines: int = 0
     """Machines of the run; 0: nobody meters."""
 
     def lap(self, phase: str) -> None:
-        """This phase of the round ends."""
+        """End a phase of the round."""
         self.meter.lap(phase)
 
     def note(self, tally: Tally, rank: int) -> None:
-        """The round ends: into this rank's counters with what the machine drew in it."""
+        """End a round: put the machine's energy into this rank's counters."""
         phases_uj = self.meter.round_uj()
         if phases_uj is None:
             return
@@ -48,40 +47,40 @@ class Energy:
 
 
 @dataclass(frozen=True)
-class Here:
-    """A rank's machine, as the rank sees it."""
+class LocalMachine:
+    """The machine of this rank."""
 
     num_machines: int
-    """Of the run."""
+    """Machines of the run."""
     is_in_charge: bool
-    """One rank of each machine is, for its counters and its settings."""
+    """Whether this rank reads the counters and applies the settings; one rank of each machine does."""
     gpus: list[str]
     """The GPUs that train here, by their UUIDs."""
 
     @classmethod
-    def of(cls, ranks: Ranks, device: torch.device) -> Here:
+    def of(cls, ranks: Ranks, device: torch.device) -> LocalMachine:
         """A collective; `device` is this rank's."""
         mine = machine(), gpu_identity(device)
-        known = ranks.gather(mine)
-        everyone = ranks.lead(lambda: known)
+        gathered = ranks.gather(mine)
+        everyone = ranks.decide_on_root(lambda: gathered)
         in_charge = meter_ranks([name for name, _ in everyone], ranks.hosts)
         gpus = sorted({gpu for name, gpu in everyone if name == mine[0] and gpu})
         return cls(len(in_charge), ranks.rank in in_charge, gpus)
 
     def energy(self, rules: Metering) -> Energy:
-        """What the rank does for the energy of its machine."""
+        """The meter of this rank, opened."""
         meter = open_meter(rules, self.gpus) if self.is_in_charge else Meter()
         return Energy(meter, self.num_machines)
 
-    def turn(self, knobs: Knobs, until: ExitStack) -> Turned:
-        """Make the settings of this machine's GPUs, until `until` closes."""
-        if not (self.is_in_charge and knobs.turns):
-            return Turned()
+    def apply(self, settings: GpuSettings, until: ExitStack) -> Applied:
+        """Apply settings to this machine's GPUs, until `until` closes."""
+        if not (self.is_in_charge and settings.any):
+            return Applied()
         if not self.gpus:
-            return Turned(refused=("no GPU trains here",))
-        return until.enter_context(Keeper(self.gpus)).turn(knobs)
+            return Applied(refused=("no GPU trains here",))
+        return until.enter_context(SettingsProcess(self.gpus)).apply(settings)
 
     def left_behind(self) -> list[str]:
-        """What to tell of settings that killed runs have left on this machine."""
-        way_out = "`python -m hpctrip knobs --restore` there puts it back"
-        return [f"warning: {left}; {way_out}" for left in leftovers()] if self.is_in_charge else []
+        """Warnings about settings that killed runs have left on this machine."""
+        hint = "`python -m hpctrip knobs --restore` there puts it back"
+        return [f"warning: {left}; {hint}" for left in leftovers()] if self.is_in_charge else []

@@ -1,18 +1,21 @@
-"""What rank 0 tells the person or the log: one line a round, and on a terminal a live view below them. Under a launcher
-there are only lines."""
+"""Progress of a run, as rank 0 prints it: one line a round, and on a terminal a bar below them. Under a launcher there
+are only lines."""
 
 from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
+from datetime import timedelta
 from typing import Any
 
+from rich import progress as bars
 from rich.console import Console
+from rich.text import Text
 
 import hpctrip
 from hpctrip.app.aggregator import Aggregator
-from hpctrip.app.live_view import LiveView
 from hpctrip.base.stream import Unfailing
 from hpctrip.base.text import printable
 from hpctrip.base.units import HOUR_S
@@ -20,11 +23,15 @@ from hpctrip.record.schema import time_to_accuracy_s
 from hpctrip.record.show import SPENT, energy
 from hpctrip.sim.rounds import History, RoundRow
 from hpctrip.sim.step import State
+from hpctrip.sim.stop import Stop
+
+RECENT = 20
+"""Number of last rounds whose mean is taken for the length of the next ones."""
 
 
 class Progress:
-    """Announces the run, follows it, and says at the end which rule stopped it and where the file is. Where nobody can
-    hear it any more (a closed terminal, a broken pipe), the run goes on."""
+    """Announces the run, reports every round, and prints at the end which rule stopped it and where the file is. Where
+    the output breaks (a closed terminal, a broken pipe), the run goes on."""
 
     def __init__(
         self,
@@ -34,18 +41,27 @@ class Progress:
         quiet: bool = False,
         watch: Callable[[State], None] | None = None,
     ):
-        """`history` are the rounds before this start; `quiet`: says nothing; `watch` is called after every round."""
+        """`history` are the rounds before this start; `quiet`: nothing is printed; `watch` is called after every
+        round."""
         self.aggregator, self.path, self.watch = aggregator, path, watch
         self.stop = aggregator.experiment.stop
         stream = Unfailing(sys.stdout)
         # Under a launcher always lines: Open MPI gives a rank a pseudo-terminal even where its own output is a file.
-        # Said either way: FORCE_COLOR, for one, would put control characters into a log.
+        # Set either way: FORCE_COLOR, for one, would put control characters into a log.
         terminal = stream.isatty() and aggregator.ranks.size == 1
         self.console = Console(
             file=stream, highlight=False, soft_wrap=True, force_terminal=terminal, quiet=quiet
         )
-        is_live = self.console.is_interactive and not quiet
-        self.view = LiveView(self.console, self.stop, history) if is_live else None
+        self.bar = bars.Progress(
+            bars.BarColumn(),
+            bars.TextColumn("round {task.completed:.0f}/{task.total:.0f}"),
+            bars.TimeElapsedColumn(),
+            TimeLeftColumn(),
+            console=self.console,
+            refresh_per_second=1,
+            disable=quiet or not self.console.is_interactive,
+        )
+        self.bar.add_task("", total=self.stop.max_rounds, completed=len(history), most_left=(0.0, math.nan))
 
     def __enter__(self) -> Progress:
         aggregator, e = self.aggregator, self.aggregator.experiment
@@ -64,32 +80,27 @@ class Progress:
             *(f"warning: {warning}" for warning in e.network.warnings()),
         ):
             self.say(line)
-        if self.view:
-            self.view.start()
+        self.bar.start()
         return self
 
     def round(self, state: State) -> None:
-        """One more round is done."""
+        """Report one more round."""
         row = state.history.last
         assert row is not None
-        line = round_line(row)
-        if self.view:
-            self.view.round(state.history, line)
-        else:
-            self.console.print(line)
+        self.console.print(round_line(row))
+        if not self.bar.disable:
+            most_left = time.monotonic(), most_left_s(state.history.rows, self.stop)
+            self.bar.update(self.bar.task_ids[0], completed=state.round, most_left=most_left)
         if self.watch:
             self.watch(state)
 
     def say(self, line: str) -> None:
-        """One more line."""
-        if self.view:
-            self.view.flush()
+        """Print one more line."""
         self.console.print(printable(line, 1000), markup=False)
 
     def finished(self, state: State, digest: str, checkpoint_wall_s: float) -> None:
-        """The closing lines, below the view."""
-        if self.view:
-            self.view.stop()
+        """Print the closing lines, below the bar."""
+        self.bar.stop()
         rows, target = state.history.rows, self.stop.target_accuracy
         self.say(
             f"stopped: {state.stop_reason}, after {len(rows)} rounds, {state.clock_s / HOUR_S:.3f} h simulated"
@@ -126,21 +137,20 @@ class Progress:
         self.say(f"results: {self.path}")
 
     def __exit__(self, *_: object) -> None:
-        if self.view:
-            self.view.stop()
+        self.bar.stop()
 
 
 def spent(aggregator: Aggregator, history: History) -> dict[str, Any]:
-    """What `energy` says of a run whose rounds these are."""
-    known = {
+    """Simulated energy, carbon and money of these rounds, as `record.show.energy` takes them."""
+    signals = {
         "currency": aggregator.experiment.accounts.currency,
         "synthetic_signals": aggregator.world.meter.synthetic_signals,
     }
-    return known | {name: history.total(name) for name in SPENT}
+    return signals | {name: history.total(name) for name in SPENT}
 
 
 def round_line(row: RoundRow) -> str:
-    """What is told of a round."""
+    """The line that reports a round."""
     accuracy = f"{row.accuracy:.4f}" if row.eval_seen else "      "
     arrived = "" if row.num_arrived == row.num_sites else f" ({row.num_arrived} arrived)"
     return (
@@ -149,3 +159,30 @@ def round_line(row: RoundRow) -> str:
         f"  (+{row.makespan_s:.1f} s: compute {row.straggler_compute_s:.1f} + wan {row.straggler_comm_s:.1f})"
         f"  wall {row.wall_s:.2f} s"
     )
+
+
+class TimeLeftColumn(bars.ProgressColumn):
+    """Longest time until a stop rule ends the run. The task's field `most_left` holds (when it was computed, the
+    seconds left then); NaN: not known yet."""
+
+    def render(self, task: bars.Task) -> Text:
+        """The time left by now."""
+        computed_at, left_s = task.fields["most_left"]
+        if math.isnan(left_s):
+            return Text("")
+        seconds = round(max(0.0, left_s - (time.monotonic() - computed_at)))
+        return Text(f"at most {timedelta(seconds=seconds)} left")
+
+
+def most_left_s(rows: Sequence[RoundRow], stop: Stop) -> float:
+    """Seconds until the first of the limits of `stop`, if rounds (at least one) go on to take as long as the last ones
+    did. The target accuracy may end the run earlier."""
+    last, recent = rows[-1], rows[-RECENT:]
+    wall_s = sum(row.wall_s for row in recent) / len(recent)
+    limits = [(stop.max_rounds - last.round) * wall_s]
+    if stop.max_clock_s is not None:
+        makespan_s = sum(row.makespan_s for row in recent) / len(recent)
+        limits.append((stop.max_clock_s - last.clock_s) / max(makespan_s, 1e-9) * wall_s)
+    if stop.max_wall_s is not None:
+        limits.append(stop.max_wall_s - sum(row.wall_s for row in rows))
+    return max(0.0, min(limits))

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from hpctrip.app.callbacks.calls import REASON
 from hpctrip.app.experiment import Experiment, Input, read_given, read_input
 from hpctrip.app.host import Host
 from hpctrip.app.recorded_input import RecordedInput
@@ -191,10 +192,11 @@ def state_of(checkpoint: Checkpoint, experiment: Experiment) -> State:
 
 
 def _is_over(run: Run, history: History, experiment: Experiment) -> bool:
-    """Whether a run has finished and would not go on under the stop rules of `experiment`. That nobody is left follows
-    from keys that cannot be given otherwise, so what is recorded of it stands."""
+    """Whether a run has finished and would not go on under the stop rules of `experiment`. A recorded reason stands
+    where nobody is left, which follows from keys that cannot be given otherwise, and where a callback ended the run."""
     by_rule = experiment.stop.reason(history)
-    return run.status == "finished" and bool(by_rule or run.meta["stop_reason"].startswith(NOBODY_LEFT))
+    is_final = run.meta["stop_reason"].startswith((NOBODY_LEFT, REASON))
+    return run.status == "finished" and bool(by_rule or is_final)
 
 
 def _resumed(start: Start, found: Checkpoint, file: Path, notes: list[str], replaced: Run | None) -> Start:
@@ -246,7 +248,7 @@ def restore(host: Host, model: Model | None, place: object) -> torch.Tensor:
     """Bring back the model of `place`; returns its parameters [P]. A collective; `model` is None but at
     rank 0."""
     ranks = host.ranks
-    params, slots = ranks.lead(lambda: fitting(host, model, place))
+    params, slots = ranks.decide_on_root(lambda: fitting(host, model, place))
     host.slots.copy_(slots)
     if host.fixed_hosts is not None:
         kept = {site: torch.from_numpy(row) for site, row in model.kept.items()} if model else None

@@ -1,4 +1,4 @@
-"""When to leave early: a signal at any rank, a stop file, the end of the job's time. Handlers only set a flag."""
+"""Reasons to leave early: a signal at any rank, a stop file, the end of the job's time. Handlers only set a flag."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hpctrip.ranks.launched import launched_rank
 from hpctrip.sim.rounds import History
 
 RECENT_ROUNDS = 5
-"""The slowest of so many last rounds is what the next one is taken to last."""
+"""The next round is expected to take as long as the slowest of so many last ones."""
 
 
 class Interrupt(Component):
@@ -30,20 +30,20 @@ class Interrupt(Component):
         "SIGTERM",
         "SIGINT",
     ]
-    """Signals that mean it, at any rank: the round in progress ends, then the run leaves. A second SIGINT (Ctrl-C) ends
-    the run at once, with exit code 130."""
+    """Signals, at any rank, after which the run leaves when the round in progress has ended. A second SIGINT (Ctrl-C)
+    ends the run at once, with exit code 130."""
     margin_rounds: int = Field(3, ge=0)
-    """Leave when less than so many rounds' time (and that of two checkpoints) is left of the job, as
-    SLURM_JOB_END_TIME or job_s says."""
+    """Leave when the time that is left of the job, by SLURM_JOB_END_TIME or job_s, is less than that of so many rounds
+    and two checkpoints."""
     job_s: Seconds | None = Field(None, gt=0)
-    """Wall time that this job may take, where no Slurm says it."""
+    """Wall time of this job, for jobs without Slurm."""
 
 
 _received = 0
 
 
 def received() -> int:
-    """Number of the last signal of interest that this process received; 0: none."""
+    """Number of the last of the signals that this process has received; 0: none."""
     return _received
 
 
@@ -61,7 +61,7 @@ def _note(number: int, frame: FrameType | None) -> None:
 
 @contextmanager
 def listening(names: Iterable[str]) -> Iterator[None]:
-    """Within the body these signals only set the flag that `received` tells."""
+    """Within the body these signals only set the flag that `received` returns."""
     global _received
     _received = 0
     before = {number: signal.signal(number, _note) for number in map(signal.Signals.__getitem__, names)}
@@ -78,7 +78,7 @@ def stop_file(results: str | Path) -> Path:
 
 
 class Interruption:
-    """Rank 0's judgement after every round: should the run leave now, to be resumed?"""
+    """Decides at rank 0, after every round, whether the run leaves now, to be resumed."""
 
     def __init__(
         self,
@@ -93,8 +93,8 @@ class Interruption:
         self._ends_at = job_ends_at(rules, now())
 
     def reason(self, signals: Sequence[int], history: History, checkpoint_s: float) -> str:
-        """Why to leave, or "". `signals` [ranks] are what the ranks had received by the last round's end,
-        `checkpoint_s` is what writing a checkpoint takes."""
+        """The reason to leave, or "". `signals` [ranks] are the numbers that the ranks had received when the last
+        round ended, `checkpoint_s` is the time that writing a checkpoint takes."""
         for rank, number in enumerate([received() or signals[0], *signals[1:]]):
             if number:
                 return f"{signal.Signals(number).name} received by rank {rank} on {self._hosts[rank]}"
@@ -112,7 +112,7 @@ class Interruption:
 
 
 def job_ends_at(rules: Interrupt, now: float) -> float:
-    """Time in seconds since 1970 when this job is ended from outside; infinite where nobody says."""
+    """Time in seconds since 1970 at which this job is ended from outside; infinite if it is not known."""
     ends = [float("inf")]
     if rules.job_s is not None:
         ends.append(now + rules.job_s)

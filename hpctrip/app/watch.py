@@ -1,64 +1,81 @@
-"""`watch`: a run that another process writes, seen from its results file alone.
+"""`watch`: follows a run that another process writes, through its results file alone.
 
-The file is read and never locked, and nothing is written, so nothing that happens here reaches the run. Its writer
-replaces it as a whole: what is read is always one snapshot. Where it cannot be read for a while (a file system that
-does not answer, a connection that is down), the last one stays in view.
+The file is read and never locked for longer than a look takes, and nothing is written, so nothing here reaches the run.
+The writer replaces the file as a whole: each reading is one snapshot. While the file cannot be read (a file system that
+does not answer, a lost connection), `watch` waits.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
-from typing import Any
 
-from rich.console import Console, ConsoleOptions
-from rich.text import Text
+from rich.console import Console
 
-from hpctrip.app.live_view import LiveView
-from hpctrip.app.progress import round_line
+from hpctrip.app.progress import RECENT, round_line
 from hpctrip.base.errors import InputError
 from hpctrip.base.text import printable
+from hpctrip.record.lock import is_held
 from hpctrip.record.reader import Run, open_run
 from hpctrip.record.show import PHASES
 from hpctrip.sim.rounds import History
-from hpctrip.sim.stop import Stop
 
 LOOK_S = 1.0
-"""Between two looks at whether the file has changed."""
+"""Seconds between two looks at whether the file has changed."""
 PACE = 20
 """After a reading the next one waits 20 times as long as it took."""
-_RECENT = 20
-"""Rounds that the rates are of."""
+SILENT_S = 60.0
+"""A run whose lock nobody holds and whose file has not changed for so long, and for ten rounds' time, is over: its
+process was killed. The lock alone does not tell on file systems where locks of other machines are not seen."""
 RUNNING = "running"
 
 
-class Watched(LiveView):
-    """The live view of a run elsewhere, with what its last rounds were spent on."""
+def watch(
+    path: str | Path,
+    console: Console,
+    sleep: Callable[[float], None] = time.sleep,
+    clock: Callable[[], float] = time.time,
+) -> Run:
+    """Print a line for every round of a run until it has ended or its process is gone; returns its last snapshot.
+    `clock` is the wall clock in seconds since 1970. Raises InputError where there is no results file to begin with."""
+    run = open_run(path)
+    console.print(f"{printable(str(path))}: {printable(run.meta['scenario'])}, {run.status}", markup=False)
+    _print_rounds(run, 0, console)
+    snapshot, changed_at = _stamp(path), Path(path).stat().st_mtime
+    is_readable = True
+    while run.status == RUNNING:
+        if not is_held(path) and clock() - changed_at > _silent_s(run):
+            console.print("no process writes this run any more, and it has not ended: it was killed")
+            break
+        sleep(LOOK_S)
+        try:
+            if (stamp := _stamp(path)) == snapshot:
+                continue
+            began, before = clock(), len(run.rounds)
+            run, snapshot, changed_at, is_readable = open_run(path), stamp, began, True
+            _print_rounds(run, before, console)
+            sleep(PACE * (clock() - began))
+        except (InputError, OSError) as error:
+            if is_readable:
+                reason = printable(str(error).splitlines()[0], 200)
+                console.print(f"not read since {datetime.now():%H:%M:%S}: {reason}", markup=False)
+            snapshot, is_readable = (), False
+    if line := spent(run.history()):
+        console.print(line)
+    return run
 
-    def __init__(self, console: Console, run: Run, clock: Callable[[], float] = time.monotonic):
-        super().__init__(console, stop_of(run), History(), clock)
-        self._began = clock() - _age_s(run.meta["created_utc"])
-        self.trouble = ""
-        """Why the file cannot be read just now."""
 
-    def follow(self, history: History) -> None:
-        """Tell of the rounds that are new."""
-        for number in range(len(self._history) + 1, len(history) + 1):
-            known = History(history.rows[:number])
-            self.round(known, round_line(known.rows[-1]))
-        self.flush()
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
-        yield from super().__rich_console__(console, options)
-        for line in filter(None, (spent(self._history), self.trouble)):
-            yield Text(line, style="dim", no_wrap=True, overflow="crop")
+def _print_rounds(run: Run, before: int, console: Console) -> None:
+    """Print the rounds of this snapshot that come after the first `before`."""
+    for row in run.history().rows[before:]:
+        console.print(round_line(row))
 
 
 def spent(history: History) -> str:
-    """What the last rounds were spent on, in one line; empty before the first."""
-    rows = history.rows[-_RECENT:]
+    """Shares of the phases, and the rates, of the last rounds, in one line; empty before the first."""
+    rows = history.rows[-RECENT:]
     wall_s = sum(row.wall_s for row in rows)
     if not rows or wall_s <= 0:
         return ""
@@ -70,58 +87,12 @@ def spent(history: History) -> str:
     return f"last {len(rows)} rounds: {sizes}, {', '.join(shares)}; {samples / wall_s:,.1f} samples/s{energy}"
 
 
-def stop_of(run: Run) -> Stop:
-    """The stop rules of a run's input; the usual ones where the file has none that are understood."""
-    try:
-        return Stop.model_validate(run.input.get("stop", {}))
-    except ValueError:
-        return Stop()
+def _silent_s(run: Run) -> float:
+    rows = run.history().rows
+    return max(SILENT_S, 10 * max((row.wall_s for row in rows[-RECENT:]), default=0.0))
 
 
-def watch(
-    path: str | Path,
-    console: Console,
-    sleep: Callable[[float], None] = time.sleep,
-    clock: Callable[[], float] = time.monotonic,
-) -> Run:
-    """Show a run until it is over, on a terminal as a live view, else a line a round; returns it as it ended. Raises
-    InputError where there is no results file to begin with."""
-    run = open_run(path)
-    view = Watched(console, run, clock)
-    console.print(f"{printable(str(path))}: {printable(run.meta['scenario'])}, {run.status}", markup=False)
-    is_live = console.is_interactive and run.status == RUNNING
-    if is_live:
-        view.start()
-    try:
-        view.follow(run.history())
-        seen: Any = None
-        while run.status == RUNNING:
-            sleep(LOOK_S)
-            try:
-                if (now := _mark(path)) == seen:
-                    continue
-                began = clock()
-                run, seen, view.trouble = open_run(path), now, ""
-                view.follow(run.history())
-                sleep(PACE * (clock() - began))
-            except (InputError, OSError) as error:
-                reason = str(error).splitlines()[0]
-                view.trouble = f"not read since {datetime.now():%H:%M:%S}: {printable(reason, 200)}"
-                seen = None
-    finally:
-        view.stop()
-    return run
-
-
-def _mark(path: str | Path) -> tuple[int, ...]:
-    """What changes with the file."""
+def _stamp(path: str | Path) -> tuple[int, ...]:
+    """Differs between two versions of the file."""
     status = Path(path).stat()
     return status.st_mtime_ns, status.st_size, status.st_ino
-
-
-def _age_s(created_utc: str) -> float:
-    """Seconds since then; 0 where it is no time."""
-    try:
-        return max(0.0, (datetime.now(UTC) - datetime.fromisoformat(created_utc)).total_seconds())
-    except (ValueError, TypeError):
-        return 0.0

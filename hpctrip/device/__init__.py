@@ -1,1 +1,1 @@
-"""The machine itself: what it draws, and the settings of its devices."""
+"""Energy counters of this machine, and the settings of its devices."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from hpctrip.base.extras import how_to_install
-from hpctrip.device.source import Unavailable
+from hpctrip.device.counters import Unavailable
 
 _T = TypeVar("_T")
 _UUID = "GPU-"
@@ -32,7 +32,7 @@ class Gpu:
         return cls(name, _called(name, lambda nvml: nvml.nvmlDeviceGetHandleByUUID(name)))
 
     def energy_uj(self) -> int:
-        """Since the driver was loaded (Volta and later)."""
+        """Microjoules since the driver was loaded (Volta and later)."""
         return self._called(lambda nvml: nvml.nvmlDeviceGetTotalEnergyConsumption(self.handle)) * 1000
 
     @property
@@ -87,7 +87,7 @@ class Gpus:
         self.read_uj()
 
     def read_uj(self) -> int:
-        """Since the driver was loaded."""
+        """Microjoules since the driver was loaded."""
         return sum(gpu.energy_uj() for gpu in self.gpus)
 
 
@@ -97,7 +97,7 @@ def gpus(uuids: Iterable[str]) -> list[Gpu]:
 
 
 def all_uuids() -> list[str]:
-    """Of every GPU of this machine. Raises Unavailable where NVML does not answer."""
+    """The UUID of every GPU of this machine. Raises Unavailable where NVML does not answer."""
     return _called(
         "NVML",
         lambda nvml: [
@@ -108,7 +108,7 @@ def all_uuids() -> list[str]:
 
 
 def _called(place: str, call: Callable[[Any], _T]) -> _T:
-    """What a call of NVML gives. A driver too old to know the function is one more way to fail."""
+    """The result of a call of NVML. Raises Unavailable, also where the driver is too old for the function."""
     nvml = _library()
     try:
         return call(nvml)

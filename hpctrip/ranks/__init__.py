@@ -1,1 +1,1 @@
-"""Layer 3: who runs where and how ranks talk. MPI and torch.distributed are each imported in their own file only."""
+"""Ranks: transports, placement of sites on hosts, watchdog. MPI and torch.distributed have one file each."""

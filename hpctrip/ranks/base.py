@@ -1,4 +1,4 @@
-"""The contract of a transport: what the main loop asks of the ranks."""
+"""The contract of a transport: the collectives that a run needs."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ class Ranks(Protocol):
         """The ranks that train sites."""
         ...
 
-    def lead(self, decide: Callable[[], T]) -> T:
-        """Rank 0 decides, every rank learns the result. Where `decide` raises a HpctripError, rank 0 raises it and
-        every other rank ends quietly with the same exit code."""
+    def decide_on_root(self, decide: Callable[[], T]) -> T:
+        """Call `decide` at rank 0 and return its result at every rank. If it raises a HpctripError, rank 0 raises it,
+        and every other rank ends quietly with the same exit code."""
         ...
 
     def gather(self, value: Any) -> list[Any] | None:
@@ -63,7 +63,7 @@ class Ranks(Protocol):
         ...
 
     def gather_rows(self, rows: Mapping[int, torch.Tensor]) -> Mapping[int, torch.Tensor] | None:
-        """What each host keeps of its own, float32 rows by distinct keys, all at rank 0; None elsewhere."""
+        """The float32 rows that hosts keep, by distinct keys, all at rank 0; None elsewhere."""
         ...
 
     def scatter_rows(
@@ -95,8 +95,9 @@ class EndedByAggregator(HpctripError):
         self.exit_code = exit_code
 
 
-def together(ranks: Ranks, build: Callable[[], T]) -> T:
-    """Every rank builds its own; a HpctripError at any of them ends all as in `Ranks.lead`: rank 0 raises the first."""
+def build_collectively(ranks: Ranks, build: Callable[[], T]) -> T:
+    """What `build` returns at this rank. A HpctripError at any rank ends all as in `Ranks.decide_on_root`: rank 0
+    raises the first."""
     failure: HpctripError | None = None
     value: T
     try:
@@ -110,7 +111,7 @@ def together(ranks: Ranks, build: Callable[[], T]) -> T:
             if found is not None:
                 raise found
 
-    ranks.lead(outcome)
+    ranks.decide_on_root(outcome)
     return value
 
 

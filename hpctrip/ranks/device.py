@@ -28,7 +28,7 @@ def visible_gpus() -> list[str]:
 
 
 def gpu_identity(device: torch.device) -> str:
-    """What tells a GPU from the others of its machine, also where each rank sees a single one, numbered 0
+    """Identifies a GPU among those of its machine, also where each rank sees a single one, numbered 0
     (`--gpus-per-task`): its UUID. torch before 2.5 knows none, its number stands in. Empty for a CPU."""
     if device.type == "cpu":
         return ""
@@ -50,4 +50,4 @@ def hosts_kind(name: str, device: torch.device, ranks: Ranks) -> str:
             raise InputError('ranks.device = "cuda"', problem, 'use "auto" or "cpu"')
         return "cpu" if without else "cuda"
 
-    return ranks.lead(agree)
+    return ranks.decide_on_root(agree)

@@ -1,4 +1,4 @@
-"""What a launcher says of this process, read from its environment before MPI is imported."""
+"""Rank and number of ranks as the launcher's environment names them, before anything large is imported."""
 
 from __future__ import annotations
 

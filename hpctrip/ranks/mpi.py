@@ -71,7 +71,7 @@ class MpiRanks:
         """All ranks but 0, or 0 alone."""
         return hosts_of(self.size)
 
-    def lead(self, decide: Callable[[], T]) -> T:
+    def decide_on_root(self, decide: Callable[[], T]) -> T:
         """Rank 0 decides; value or exit code reaches all."""
         failure: HpctripError | None = None
         message = b""
@@ -151,7 +151,7 @@ class MpiRanks:
         self, rows: Mapping[int, torch.Tensor] | None, destinations: np.ndarray
     ) -> dict[int, torch.Tensor]:
         """As `gather_rows`, the other way round."""
-        lengths = self.lead(lambda: {key: len(row) for key, row in (rows or {}).items()})
+        lengths = self.decide_on_root(lambda: {key: len(row) for key, row in (rows or {}).items()})
         found = {}
         for key, length in lengths.items():
             destination = int(destinations[key])

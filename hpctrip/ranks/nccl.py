@@ -62,7 +62,7 @@ class NcclRanks(MpiRanks):
                 raise InputError(faults=faults)
             return chosen
 
-        return self.lead(agree)
+        return self.decide_on_root(agree)
 
     def combine(
         self, partial: torch.Tensor, num_params: int, step: Callable[[torch.Tensor], torch.Tensor]

@@ -1,4 +1,4 @@
-"""The ranks of one machine: memory that they share, and pipes on which they wait for each other.
+"""The ranks of one machine: shared memory between them, and pipes on which they wait for each other.
 
 MPI libraries wait by looking again and again: spinning takes the cores that the others need, and sleeping in between
 is late at every step of a collective. A rank that reads from an empty pipe takes nothing and is woken at once. So
@@ -13,6 +13,7 @@ Two kinds of wave strictly alternate, so no memory is written while anybody stil
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import io
 import mmap
@@ -208,3 +209,18 @@ def _opened(folder: Path, num_rows: int) -> tuple[np.ndarray, list[io.FileIO]] |
         pipes_until_all_are_open.pop_all()
         return memory.reshape(num_rows, -1), pipes
     return None
+
+
+_M_MMAP_THRESHOLD = -3  # of glibc's malloc.h
+_LARGE_BYTES = 65_536
+
+
+def map_large_blocks() -> None:
+    """Let this process's large vectors come from the system one by one, and go back to it; glibc only, else nothing.
+
+    By default glibc cuts them from its heap once one has been freed, and the history's rows in between keep the heap
+    from shrinking: rank 0 grew by 0.4 to 0.9 MB a round of a model of 0.8 MB. For an aggregator that trains nothing: a
+    host would map and unmap every activation.
+    """
+    with suppress(OSError, AttributeError):  # no C library by that name, or one without mallopt
+        ctypes.CDLL("libc.so.6").mallopt(_M_MMAP_THRESHOLD, _LARGE_BYTES)

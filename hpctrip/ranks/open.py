@@ -1,4 +1,4 @@
-"""Which ranks there are, and over which transport they talk. MPI is imported only where it is used."""
+"""Opens the ranks over a transport. MPI is imported only where it is used."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class RanksInput(Component):
 
 
 def open_ranks() -> Ranks:
-    """The ranks that this process is one of: MPI's under a launcher, else itself alone.
+    """Open the ranks of this job: MPI's under a launcher, else this process alone.
 
     Raises InputError where more than one rank was launched but cannot be joined.
     """

@@ -1,4 +1,4 @@
-"""The phase that this process is in: for the watchdog, where it is; for the results, the wall time by phase."""
+"""The current phase of this process, for the watchdog, and wall times by phase, for the results."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Phase:
-    """What this process is doing. Written by the main thread, read by the watchdog's."""
+    """The current activity of this process. Written by the main thread, read by the watchdog's."""
 
     name: str = "start"
     round: int = 0
     waits: bool = False
-    """Only for other ranks: none of that time is this rank's fault."""
+    """Whether it only waits for other ranks."""
     since: float = field(default_factory=time.monotonic)
-    """When it came here, by time.monotonic (which stands still while a laptop sleeps)."""
+    """When the phase or the wait began, by time.monotonic (which stands still while a laptop sleeps)."""
 
     def enter(self, name: str, round: int) -> None:
-        """Begin a phase, or one more piece of it: time is counted anew."""
+        """Begin a phase, or the next piece of one; time starts anew."""
         self.name, self.round, self.since = name, round, time.monotonic()
 
     def waiting(self) -> Waiting:
@@ -42,30 +42,30 @@ class Waiting:
 
 
 current_phase = Phase()
-"""Of this process, which is in one phase at a time."""
+"""The phase of this process: the main thread is in one at a time."""
 
 
-class Wall:
-    """Wall seconds of the round in progress, and by phase. A round begins where the last one ended."""
+class RoundTimer:
+    """Measures the wall time of the round in progress, and of its phases. A round begins where the last one ended."""
 
     def __init__(self) -> None:
         self._began: float | None = None
         self.phases: dict[str, float] = {}
 
     def start(self) -> None:
-        """The round in progress is planned: its phases follow."""
+        """Begin the phases of the next round."""
         self.phases = {}
         self._began = self._began or time.perf_counter()
 
     def end(self) -> float:
-        """Wall time of the round, which is over."""
+        """End the round; returns its wall time."""
         assert self._began is not None
         began, self._began = self._began, time.perf_counter()
         return self._began - began
 
     @contextmanager
     def phase(self, name: str, round: int) -> Iterator[None]:
-        """Enter the phase, for the watchdog too, and add the time of the body to it."""
+        """Add the time of the body to a phase, and show that phase to the watchdog."""
         current_phase.enter(name, round)
         began = time.perf_counter()
         try:

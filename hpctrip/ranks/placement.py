@@ -1,10 +1,12 @@
-"""Blocks of sites, and which host trains which block. Pure."""
+"""Blocks of sites, which host trains which block, the assignment that tells every rank, and its traffic. Pure."""
 
 from __future__ import annotations
 
 import heapq
+import pickle
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -29,6 +31,27 @@ class Blocks:
     def sums(self, values: np.ndarray) -> np.ndarray:
         """Sum of `values` [cohort] over each block."""
         return np.add.reduceat(values[self.positions], self.starts[:-1])
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """One round's work, as rank 0 sends it to every rank. Arrays [k] in the policy's order."""
+
+    round: int
+    cohort: np.ndarray
+    weights: np.ndarray
+    """p_i (Eq. 1) over the sites whose updates arrive, sum 1; 0 for the others. All 0 where none arrives."""
+    blocks: Blocks
+    """Positions into the cohort of the sites whose updates arrive: only these are trained."""
+    block_hosts: np.ndarray
+    """Host (index into ranks.hosts) of every block."""
+    evaluate: bool
+    local_work: int = 1
+    """Length of a site's training, as a multiple of what [train] says."""
+
+    def hosted(self, host: int) -> list[np.ndarray]:
+        """The blocks of one host."""
+        return [self.blocks[i] for i in (self.block_hosts == host).nonzero()[0].tolist()]
 
 
 def cut(cohort: np.ndarray, sites_per_block: int) -> Blocks:
@@ -69,3 +92,32 @@ def place(costs: np.ndarray, num_hosts: int) -> np.ndarray:
         hosts[block] = host
         heapq.heappush(load, (busy + float(costs[block]), host))
     return hosts
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Bytes that one round's exchange sends over a rank's link: a prediction, not a measurement."""
+
+    up: int = 0
+    """The int64 sum of the updates with its counters."""
+    down: int = 0
+    """The float32 model."""
+    counters: int = 0
+    """The int64 counters of the evaluation."""
+    message: int = 0
+    """The assignment that rank 0 sends to all others."""
+
+    @classmethod
+    def of(cls, num_ranks: int, num_params: int, num_tail: int, num_counters: int, message: Any) -> Traffic:
+        """The traffic of a model of so many parameters, with so many counters in the tail of the sum and after the
+        evaluation."""
+        if num_ranks == 1:
+            return cls()
+        return cls(
+            8 * (num_params + num_tail), 4 * num_params, 8 * num_counters, len(pickle.dumps((0, message)))
+        )
+
+    def seconds(self, bandwidth_bps: float) -> float:
+        """Time of the two long collectives. A reduction and a broadcast of a long vector each send its bytes about
+        twice over a rank's link, whatever the number of ranks (Rabenseifner's and van de Geijn's algorithms)."""
+        return 2 * 8 * (self.up + self.down) / bandwidth_bps

@@ -24,7 +24,7 @@ class SerialRanks:
     is_aggregator = True
     hosts = range(1)
 
-    def lead(self, decide: Callable[[], T]) -> T:
+    def decide_on_root(self, decide: Callable[[], T]) -> T:
         """The decision itself."""
         return decide()
 

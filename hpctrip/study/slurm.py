@@ -15,7 +15,7 @@ from hpctrip.app.resume import Start, start_or_go_on
 from hpctrip.base.errors import HpctripError, InputError, InterruptedRun
 from hpctrip.base.output import replace_file
 from hpctrip.base.text import printable
-from hpctrip.ranks.guardian import Guardian
+from hpctrip.ranks.watchdog.guardian import Guardian
 from hpctrip.record.lock import HeldError
 from hpctrip.study.grid import Entry
 from hpctrip.study.ledger import Line

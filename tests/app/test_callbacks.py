@@ -1,4 +1,4 @@
-"""Round callbacks: told of every round once, in order, at rank 0; whatever they do, the run is the same."""
+"""Round callbacks: called for every round once, in order, at rank 0; a fault of theirs does not reach the run."""
 
 from __future__ import annotations
 
@@ -8,16 +8,15 @@ import json
 import os
 import textwrap
 import threading
+from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 
 from hpctrip.app.callbacks import CALLBACKS, Callback, RunFacts
-from hpctrip.app.callbacks.machines import elsewhere
-from hpctrip.app.callbacks.thread import Callbacks
+from hpctrip.app.callbacks.calls import Callbacks
 from hpctrip.app.experiment import read_input
-from hpctrip.app.rank_totals import RankTotals
-from hpctrip.base.errors import InputError, InterruptedRun
-from hpctrip.ranks.base import EndedByAggregator
+from hpctrip.base.errors import InputError
 from hpctrip.record.reader import open_run
 from hpctrip.record.verify import verify
 
@@ -59,16 +58,6 @@ class Broken(Callback):
 
 
 @CALLBACKS.add
-class Vandal(Callback):
-    """Writes into what it is given."""
-
-    kind = "vandal"
-
-    def round(self, row):
-        row.cohort.site[:] = 0
-
-
-@CALLBACKS.add
 class Quitter(Callback):
     """Wants to end the process."""
 
@@ -78,13 +67,12 @@ class Quitter(Callback):
         raise SystemExit(7)
 '''
 INPUT = """
-plugins = ["mine.py", "example.py"]
+plugins = ["mine.py"]
 checkpoint.every_rounds = 1
 
 [callbacks]
 jsonl = {}
 broken = {}
-vandal = {}
 quitter = {}
 off = {kind = "broken", enabled = false}
 diary.path = "DIARY"
@@ -98,10 +86,9 @@ def told(tmp_path_factory, hpctrip, tiny):
     """A run of two rounds with all of these: its folder, and how it ended."""
     folder = tmp_path_factory.mktemp("told")
     (folder / "mine.py").write_text(PLUGIN)
-    (folder / "example.py").write_text(EXAMPLE)
-    (folder / "mine.toml").write_text(INPUT.replace("DIARY", str(folder / "diary")) + EXAMPLE_INPUT)
+    (folder / "mine.toml").write_text(INPUT.replace("DIARY", str(folder / "diary")))
     before = dict(CALLBACKS)
-    lines = ("-o", "stop.max_rounds=2", "-o", "callbacks.rises.step=0.001")
+    lines = ("-o", "stop.max_rounds=2")
     yield folder, hpctrip("run", tiny, folder / "mine.toml", *lines, "--out", folder / "run.h5")
     CALLBACKS._classes = before
 
@@ -135,7 +122,6 @@ def test_its_fault_is_said_once_in_one_line_that_names_it_and_the_round(told):
     assert sorted(said) == [
         "warning: callbacks.broken, round 2: RuntimeError: no such thing; it is not called again",
         "warning: callbacks.quitter, start: SystemExit: 7; it is not called again",
-        "warning: callbacks.vandal, round 1: ValueError: assignment destination is read-only; it is not called again",
     ]
     assert not told[1].err
 
@@ -146,14 +132,20 @@ def test_the_run_is_the_same_with_and_without_callbacks(told, trained):
     assert run.cohorts["site"].tolist() == plain.cohorts["site"].tolist() and verify(run) == []
 
 
-def test_the_example_of_the_contract_works_as_it_stands(told, rows):
+def test_the_example_of_the_contract_ends_a_run_which_says_so(hpctrip, tiny, tmp_path, own_components, rows):
+    """The round in progress when a callback asks for the end is finished; the same command then has nothing to do."""
     assert sum(map(bool, EXAMPLE.splitlines())) <= 12
-    best, expected = 0.0, []
-    for row in rows:
-        if row.accuracy >= best + 0.001:
-            best = row.accuracy
-            expected.append(f"accuracy {row.accuracy:.2f} after round {row.round}")
-    assert [line for line in told[1].out.splitlines() if line.startswith("accuracy ")] == expected != []
+    (tmp_path / "example.py").write_text(EXAMPLE)
+    (tmp_path / "example.toml").write_text('plugins = ["example.py"]\n' + EXAMPLE_INPUT)
+    out = tmp_path / "run.h5"
+    command = ("run", tiny, tmp_path / "example.toml", "-o", "callbacks.loss_limit.limit=0.001", "--out", out)
+    reason = f"callbacks.loss_limit: training loss {rows[0].train_loss:.1f} after round 1"
+    ended = hpctrip(*command, "--resume")
+    assert ended.code == 0 and f"stopped: {reason}, after 2 rounds" in ended.out, ended
+    run = open_run(out)
+    assert (run.status, run.meta["stop_reason"], len(run.rounds)) == ("finished", reason, 2)
+    assert verify(run) == []
+    assert "is finished already" in hpctrip(*command, "--resume").out
 
 
 def test_a_line_of_json_holds_the_numbers_of_a_round(told, rows):
@@ -224,97 +216,74 @@ def test_under_ranks_rank_0_alone_is_told_and_once_of_every_round(launch, tiny, 
     assert len({line.split()[-1] for line in (tmp_path / "diary").read_text().splitlines()}) == 1
 
 
-class Everywhere(Callback):
-    """Wants to know of every machine."""
-
-    on_every_machine = True
-    _told: list
-
-    def start(self, run):
-        self._told = [(run.rank, len(run.rounds))]
-
-    def ranks(self, totals):
-        self._told.append(totals.wall_s.shape)
-
-    def end(self, status):
-        self._told.append(status)
-
-
-class OneOf:
-    """A rank of a job, as far as it is told what rank 0 decides."""
-
-    def __init__(self, rank, run):
-        self.rank, self.lead = rank, lambda decide: run
-
-
-@pytest.mark.parametrize(
-    ("error", "status"),
-    [
-        (None, "finished"),
-        (EndedByAggregator(InterruptedRun.exit_code), "interrupted"),
-        (KeyError(), "failed"),
-    ],
-)
-def test_the_first_rank_of_another_machine_is_told_of_the_ranks_and_how_the_run_ended(
-    error, status, tmp_path
-):
-    run = RunFacts("tiny", tmp_path, "", {}, (), hosts=("a", "a", "b", "b"))
-    for rank in (1, 3):
-        with elsewhere({"all": Everywhere()}, OneOf(rank, run)) as callbacks:
-            assert callbacks is None
-    given = {"all": Everywhere(), "off": Everywhere(enabled=False), "rank 0": Stuck()}
-    with contextlib.suppress(EndedByAggregator, KeyError), elsewhere(given, OneOf(2, run)) as callbacks:
-        assert callbacks.asks_for_ranks
-        callbacks.ranks(RankTotals.none(4))
-        if error:
-            raise error
-    assert given["all"]._told == [(2, 0), (4, 4), status]
-
-
-def test_where_no_callback_asks_for_other_machines_they_are_not_even_told_of_the_run():
-    with elsewhere({"rank 0": Stuck()}, OneOf(1, None)) as callbacks:
-        assert callbacks is None
-
-
 FREE = threading.Event()
+TOTALS = np.zeros((4, 1)), np.zeros((4, 1))
+
+
+def calls(callbacks, folder, said, **options):
+    """These callbacks of a run that has just begun; warnings go to the list `said`."""
+    return Callbacks(callbacks, RunFacts("tiny", folder, "", {}), said.append, **options)
 
 
 class Stuck(Callback):
     """Does not come back from its first round."""
 
-    _told: list
+    _seen: list
 
     def start(self, run):
-        self._told = []
+        self._seen = []
 
     def round(self, row):
-        self._told.append(row.round)
+        self._seen.append(row.round)
         FREE.wait()
 
 
-def test_the_run_does_not_wait_for_a_callback_that_is_stuck_but_at_the_end_a_little(rows, tmp_path):
+def test_a_callback_that_is_stuck_holds_the_run_up_until_its_limit_and_is_not_called_again(rows, tmp_path):
     said, stuck = [], Stuck()
-    callbacks = Callbacks({"slow": stuck}, RunFacts("tiny", tmp_path, "", {}), said.append)
-    for row in rows:
-        callbacks.round(row)  # returns
-    assert said == []
-    callbacks.end("finished", patience_s=0.2)
-    assert said == ["warning: callbacks.slow is still busy with round 1: the rest is lost to it"]
-    assert stuck._told == [1]
+    callbacks = calls({"slow": stuck}, tmp_path, said, limit_s=0.1)
+    assert [callbacks.round(row, *TOTALS) for row in rows] == ["", ""]
+    callbacks.end("finished")
+    assert said == [
+        "warning: callbacks.slow, round 1: TimeoutError: not done within 0.1 s; it is not called again"
+    ]
+    assert stuck._seen == [1]
     FREE.set()
 
 
-def test_rows_are_copies_so_that_even_by_force_nothing_of_the_run_changes(rows, tmp_path):
-    class Force(Callback):
-        def round(self, row):
-            row.cohort.site.setflags(write=True)
-            row.cohort.site[:] = -1
-            object.__setattr__(row, "accuracy", 2.0)
+def test_ctrl_c_ends_the_run_and_not_the_callback_that_is_being_waited_for(rows, tmp_path, monkeypatch):
+    def interrupted(future, limit_s):
+        raise KeyboardInterrupt
 
-    callbacks = Callbacks({"force": Force()}, RunFacts("tiny", tmp_path, "", {}, rows), print)
-    callbacks.round(rows[0])
-    callbacks.end("finished")
-    assert min(rows[0].cohort.site) >= 0 and rows[0].accuracy < 1
+    callbacks = calls({"any": Callback()}, tmp_path, said := [])
+    monkeypatch.setattr("concurrent.futures.Future.exception", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        callbacks.round(rows[0], *TOTALS)
+    assert said == []
+
+
+class Wants(Callback):
+    """Asks for an end from a round on."""
+
+    start_limit_s: ClassVar[float] = 60.0
+    answer: Any
+
+    def round(self, row):
+        return self.answer if row.round >= 2 else None
+
+
+def test_the_first_reason_for_an_end_counts_and_is_one_line_that_names_the_callback(rows, tmp_path):
+    wants = {"quiet": Wants(answer=""), "a": Wants(answer="enough\nnow"), "b": Wants(answer="other")}
+    callbacks = calls(wants, tmp_path, said := [])
+    assert [callbacks.round(row, *TOTALS) for row in rows] == ["", "callbacks.a: enough now"]
+    assert said == []
+
+
+def test_an_answer_that_is_no_text_is_a_fault(rows, tmp_path):
+    callbacks = calls({"odd": Wants(answer=True)}, tmp_path, said := [])
+    assert [callbacks.round(row, *TOTALS) for row in rows] == ["", ""]
+    assert said == [
+        "warning: callbacks.odd, round 2: TypeError: round() returned bool, not a text or None; it is not called again"
+    ]
 
 
 def test_a_callback_that_fails_while_it_is_described_is_switched_off_too(rows, tmp_path):
@@ -327,8 +296,8 @@ def test_a_callback_that_fails_while_it_is_described_is_switched_off_too(rows, t
             raise Nameless
 
     said = []
-    callbacks = Callbacks({"odd": Odd()}, RunFacts("tiny", tmp_path, "", {}), said.append)
-    callbacks.round(rows[0])
+    callbacks = calls({"odd": Odd()}, tmp_path, said)
+    callbacks.round(rows[0], *TOTALS)
     callbacks.end("failed")
     assert said == ["warning: callbacks.odd, round 1: Nameless: no text; it is not called again"]
 

@@ -9,7 +9,7 @@ from torch import nn
 
 from hpctrip.app.aggregator import Aggregator
 from hpctrip.app.experiment import read_input
-from hpctrip.app.host import Host
+from hpctrip.app.host import Host, ServerStep
 from hpctrip.base.rng import stream
 from hpctrip.learn.compression import COMPRESSIONS
 from hpctrip.learn.counters import TRAINING
@@ -126,7 +126,7 @@ def descended(*lines, rounds=400):
     host, params = aggregator.host, torch.ones(3)
     for number in range(rounds):
         _, assignment = aggregator.begin(State(round=number))
-        params = host.step(params, assignment, host.train(params, assignment))
+        params = ServerStep(host, params, assignment)(host.train(params, assignment))
     return float(torch.linalg.vector_norm(params))
 
 

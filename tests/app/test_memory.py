@@ -15,11 +15,11 @@ from hpctrip.app.aggregator import Aggregator
 from hpctrip.app.checkpointer import Checkpointer, Checkpointing
 from hpctrip.app.experiment import resolve
 from hpctrip.app.host import Host
-from hpctrip.app.leader import Leader
+from hpctrip.app.rank0 import Rank0
 from hpctrip.app.loop import train
 from hpctrip.app.signals import Interrupt, Interruption
 from hpctrip.app.storing import NoStore
-from hpctrip.ranks.memory import map_large_blocks
+from hpctrip.ranks.node import map_large_blocks
 from hpctrip.ranks.open import open_ranks
 from hpctrip.sim.step import State
 
@@ -35,24 +35,25 @@ experiment = resolve({
 }).experiment
 
 class Watched(Host):
-    def evaluate(self, params, assignment):
+    def evaluate(self, params, assignment, norm):
         if assignment.round in (20, rounds):
             peak = int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) / 1e3
             peaks = self.ranks.gather(peak)
             if peaks:
                 print("peaks", *peaks, flush=True)
-        return super().evaluate(params, assignment)
+        return super().evaluate(params, assignment, norm)
 
 with open_ranks() as ranks:
     if ranks.rank not in ranks.hosts:
         map_large_blocks()
     host = Watched(experiment, num_sites, experiment.workload.task(0), ranks, torch.device("cpu"))
-    leader = None
+    rank0 = None
     if ranks.is_aggregator:
         never = Checkpointer(Checkpointing(enabled=False), Mock(), "", {}, 0)
         nothing = Interruption(Interrupt(), "no-results", ["here"] * ranks.size)
-        leader = Leader(Aggregator(host), Mock(), never, nothing, Mock(), Mock(), NoStore())
-    train(host, State(), host.initial_params, leader)
+        callbacks = Mock(round=lambda *args: "")
+        rank0 = Rank0(Aggregator(host), Mock(), never, nothing, Mock(), callbacks, NoStore())
+    train(host, State(), host.initial_params, rank0)
 """
 
 

@@ -10,7 +10,6 @@ import pytest
 
 from hpctrip.app.callbacks import RunFacts
 from hpctrip.app.callbacks.prometheus import Prometheus
-from hpctrip.app.rank_totals import RankTotals
 from hpctrip.base.errors import InputError
 from hpctrip.device.meter import PHASES
 from hpctrip.ranks.base import hostname
@@ -27,19 +26,20 @@ def rows(trained):
 
 @pytest.fixture
 def parsed(tmp_path):
-    """`parsed()`: {(metric, rank, phase): value} of the file, whose every sample has the label of its run."""
+    """`parsed()`: {(metric, rank or host, phase): value} of the file; every sample has the label of its run."""
     pytest.importorskip(
         "prometheus_client", reason="prometheus_client is not installed (the extra [metrics])"
     )
     from prometheus_client.parser import text_string_to_metric_families
 
-    def read(path=tmp_path / "small.h5.here.prom"):
+    def read(path=tmp_path / "small.h5.prom"):
         found = {}
         for family in text_string_to_metric_families(path.read_text()):
             assert family.documentation and family.name.startswith("hpctrip_")
             for sample in family.samples:
                 assert sample.labels["run"] == "small"
-                series = sample.name, sample.labels.get("rank", ""), sample.labels.get("phase", "")
+                owner = sample.labels.get("rank", sample.labels.get("host", ""))
+                series = sample.name, owner, sample.labels.get("phase", "")
                 assert series not in found
                 found[series] = sample.value
         return found
@@ -51,9 +51,9 @@ def parsed(tmp_path):
 def facts(tmp_path):
     """`facts(rows)`: of a run that has come so far."""
 
-    def build(rounds=(), hosts=("here",), rank=0):
+    def build(rounds=(), hosts=("here",)):
         created = "2026-11-22T10:00:00+00:00"
-        return RunFacts("tiny", tmp_path / "small.h5", created, {}, tuple(rounds), hosts, rank)
+        return RunFacts("tiny", tmp_path / "small.h5", created, {}, tuple(rounds), hosts)
 
     return build
 
@@ -63,7 +63,7 @@ def totals_of(num_ranks, readers=()):
     wall_s = 10.0 * np.arange(num_ranks) + np.arange(len(PHASES))[:, None]
     wall_j = np.full_like(wall_s, np.nan)
     wall_j[:, list(readers)] = 10 * wall_s[:, list(readers)]
-    return RankTotals(wall_s, wall_j)
+    return wall_s, wall_j
 
 
 def test_the_totals_are_those_of_the_rounds(parsed, facts, rows):
@@ -81,27 +81,24 @@ def test_the_totals_are_those_of_the_rounds(parsed, facts, rows):
     assert found["hpctrip_simulated_seconds"] == rows[-1].clock_s and found["hpctrip_running"] == 0
 
 
-def test_each_machine_tells_of_its_own_ranks_and_that_of_rank_0_alone_of_the_run(
-    parsed, facts, rows, tmp_path
-):
-    """Rank 2 reads the counters of the machine that ranks 0 and 2 are on, rank 1 those of the other."""
-    hosts, totals = ("here", "there", "here"), totals_of(3, readers=(1, 2))
-    for rank in (0, 1):
-        callback = Prometheus()
-        callback.start(facts(hosts=hosts, rank=rank))
-        callback.ranks(totals)
-        if rank == 0:
-            callback.round(rows[0])
-        callback.end("finished")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["small.h5.here.prom", "small.h5.there.prom"]
-    here, there = parsed(), parsed(tmp_path / "small.h5.there.prom")
-    assert not here.keys() & there.keys()  # also where one collector reads both
-    assert {name for name, _, _ in there} == {"hpctrip_phase_seconds_total", "hpctrip_energy_joules_total"}
-    assert there["hpctrip_phase_seconds_total", "1", "train"] == 11
-    assert there["hpctrip_energy_joules_total", "1", "evaluate"] == 130
-    joules = {rank for name, rank, _ in here if name == "hpctrip_energy_joules_total"}
-    seconds = {(rank, phase) for name, rank, phase in here if name == "hpctrip_phase_seconds_total"}
-    assert joules == {"2"} and seconds == {(rank, phase) for rank in "02" for phase in PHASES}
+def test_every_rank_has_its_seconds_and_every_machine_its_joules(parsed, facts):
+    """Rank 2 reads the counters of the machine that ranks 0 and 2 are on, rank 1 those of another, rank 3 none."""
+    callback = Prometheus()
+    callback.start(facts(hosts=("here", "there", "here", "nowhere")))
+    callback.measured(*totals_of(4, readers=(1, 2)))
+    callback.end("finished")
+    found = parsed()
+    seconds = {
+        series[1:]: value for series, value in found.items() if series[0] == "hpctrip_phase_seconds_total"
+    }
+    joules = {
+        series[1:]: value for series, value in found.items() if series[0] == "hpctrip_energy_joules_total"
+    }
+    assert seconds.keys() == {(rank, phase) for rank in "0123" for phase in PHASES}
+    assert joules.keys() == {(host, phase) for host in ("here", "there") for phase in PHASES}
+    assert (
+        seconds["1", "train"] == 11 and joules["there", "evaluate"] == 130 and joules["here", "record"] == 200
+    )
 
 
 def test_a_run_that_goes_on_goes_on_counting_its_rounds_and_begins_anew_with_its_ranks(parsed, facts, rows):
@@ -114,17 +111,8 @@ def test_a_run_that_goes_on_goes_on_counting_its_rounds_and_begins_anew_with_its
     assert parsed()["hpctrip_rounds_total", "", ""] == 3
 
 
-def test_what_the_run_has_left_for_machines_on_which_it_does_not_go_on_is_removed(facts, tmp_path):
-    pytest.importorskip("prometheus_client")
-    stays = {"small.h5.there.prom", "small.h5.gone.prom.gz", "other.h5.gone.prom", "small.prom"}
-    for name in {*stays, "small.h5.gone.prom", f"small.h5.here.prom.{16 * 'a'}.tmp"}:
-        (tmp_path / name).touch()
-    Prometheus().start(facts(hosts=("here", "there")))
-    assert {path.name for path in tmp_path.iterdir()} == {*stays, "small.h5.here.prom"}
-
-
 def test_a_link_and_a_file_of_somebody_elses_are_not_written(facts, tmp_path):
-    precious, place = tmp_path / "precious", tmp_path / "small.h5.here.prom"
+    precious, place = tmp_path / "precious", tmp_path / "small.h5.prom"
     precious.write_text("mine")
     place.symlink_to(precious)
     with pytest.raises(InputError, match="is a symbolic link, which is not followed here"):
@@ -139,7 +127,7 @@ def test_a_link_and_a_file_of_somebody_elses_are_not_written(facts, tmp_path):
 def test_what_is_not_known_is_absent_not_zero(parsed, facts, rows):
     callback = Prometheus()
     callback.start(facts([replace(rows[0], eval_seen=0)]))
-    callback.ranks(totals_of(1))
+    callback.measured(*totals_of(1))
     callback.end("finished")
     names = {name for name, _, _ in parsed()}
     assert "hpctrip_energy_joules_total" not in names and "hpctrip_accuracy" not in names
@@ -166,33 +154,35 @@ def test_a_run_writes_where_it_is_told(hpctrip, tiny, tmp_path, parsed):
     assert hpctrip("run", tiny, *lines, "--out", run).code == 0
     (file,) = folder.iterdir()
     found, rounds = parsed(file), open_run(run).rounds
-    assert file.name == f"small.h5.{hostname()}.prom" and found["hpctrip_rounds_total", "", ""] == 3
+    assert file.name == "small.h5.prom" and found["hpctrip_rounds_total", "", ""] == 3
     for phase in PHASES:
-        for metric, unit in (("phase_seconds", "s"), ("energy_joules", "j")):
-            value = found[f"hpctrip_{metric}_total", "0", phase]
+        for metric, owner, unit in (("phase_seconds", "0", "s"), ("energy_joules", hostname(), "j")):
+            value = found[f"hpctrip_{metric}_total", owner, phase]
             assert value == pytest.approx(rounds[f"{phase}_wall_{unit}"].sum(), rel=1e-9)
 
 
 def test_a_resumed_run_goes_on_in_its_file(hpctrip, tiny, tmp_path, parsed):
-    run, file = tmp_path / "small.h5", tmp_path / f"small.h5.{hostname()}.prom"
-    lines = ("-o", "callbacks.prometheus={}", "-o")
+    run, lines = tmp_path / "small.h5", ("-o", "callbacks.prometheus={}", "-o")
     assert hpctrip("run", tiny, *lines, "stop.max_rounds=2", "--out", run).code == 0
     assert hpctrip("resume", run, *lines, "stop.max_rounds=3").code == 0
-    found, rounds = parsed(file), open_run(run).rounds
+    found, rounds = parsed(), open_run(run).rounds
     assert found["hpctrip_rounds_total", "", ""] == 3 and found["hpctrip_running", "", ""] == 0
     assert found["hpctrip_phase_seconds_total", "0", "train"] == pytest.approx(rounds["train_wall_s"][2])
-    assert [*tmp_path.glob("*.prom")] == [file]
 
 
 @pytest.mark.mpi
-def test_under_ranks_every_rank_has_its_series_and_one_of_them_the_joules(launch, tiny, tmp_path, parsed):
+def test_under_ranks_one_file_has_the_seconds_of_all_and_the_joules_of_the_machine(
+    launch, tiny, tmp_path, parsed
+):
     lines = ("-o", "callbacks.prometheus={}", "-o", "meter.assumed_w=40")
     ended = launch(3, "run", tiny, *lines, "--out", tmp_path / "small.h5")
     assert ended.code == 0, ended.err
-    found = parsed(tmp_path / f"small.h5.{hostname()}.prom")
+    found, rounds = parsed(), open_run(tmp_path / "small.h5").rounds
     seconds = [found["hpctrip_phase_seconds_total", str(rank), "train"] for rank in range(3)]
     assert 0 <= seconds[0] < min(seconds[1:])
-    assert {rank for name, rank, _ in found if name == "hpctrip_energy_joules_total"} == {"1"}
+    joules = [v for (name, host, _), v in found.items() if name == "hpctrip_energy_joules_total"]
+    assert sum(joules) == pytest.approx(rounds["wall_j"].sum())
+    assert [file.name for file in tmp_path.glob("*.prom")] == ["small.h5.prom"]
 
 
 def test_without_the_package_the_way_out_is_named(monkeypatch):
@@ -204,7 +194,7 @@ def test_without_the_package_the_way_out_is_named(monkeypatch):
 def test_the_dashboard_asks_for_metrics_that_are_written_by_their_labels(parsed, facts, rows):
     callback = Prometheus()
     callback.start(facts(rows))
-    callback.ranks(totals_of(1, readers=(0,)))
+    callback.measured(*totals_of(1, readers=(0,)))
     callback.end("finished")
     written = {name for name, _, _ in parsed()}
     dashboard = json.loads(DASHBOARD.read_text())
@@ -216,4 +206,4 @@ def test_the_dashboard_asks_for_metrics_that_are_written_by_their_labels(parsed,
         for group in re.findall(r"(?:by|on) \(([\w, ]+)\)", line)
         for label in group.split(", ")
     }
-    assert labels == {"run", "rank", "phase", "instance"} and len(asked) >= 8
+    assert labels == {"run", "rank", "host", "phase", "instance"} and len(asked) >= 8

@@ -9,6 +9,7 @@ import pytest
 from rich.console import Console
 
 from hpctrip.app.watch import spent, watch
+from hpctrip.record.lock import OutputLock
 from hpctrip.record.reader import open_run
 from hpctrip.record.verify import verify
 from hpctrip.record.writer import write_run
@@ -37,15 +38,15 @@ def written(whole, tmp_path):
     return write
 
 
-def followed(path, steps):
-    """What watch says while these steps happen, one at each of its looks."""
+def followed(path, steps, clock=lambda: 0.0):
+    """What watch prints while these steps happen, one at each of its looks."""
     steps, out = iter(steps), io.StringIO()
 
     def sleep(seconds):
         if seconds >= 1:
             next(steps)()
 
-    ended = watch(path, Console(file=out, width=200), sleep=sleep, clock=lambda: 0.0)
+    ended = watch(path, Console(file=out, width=200), sleep=sleep, clock=clock)
     return out.getvalue(), ended
 
 
@@ -68,6 +69,27 @@ def test_a_file_that_is_gone_or_torn_for_a_while_is_waited_for(written):
     ]
     said, ended = followed(path, steps)
     assert ended.status == "interrupted" and said.count("round    3 ") == 1
+
+
+def test_it_ends_where_the_process_of_the_run_was_killed(written):
+    """The file says `running` for ever. As long as it changes, or its lock is held, somebody writes it."""
+    path, now = written(1), [time.time()]
+
+    def wait(seconds):
+        now[0] += seconds
+
+    lock = OutputLock(path)
+    steps = [lambda: wait(1000), lambda: written(2), lock.release, lambda: wait(59), lambda: wait(2)]
+    said, ended = followed(path, steps, clock=lambda: now[0])
+    assert ended.status == "running" and len(ended.rounds) == 2
+    assert "it was killed" in said.splitlines()[-2]
+
+
+def test_a_run_that_was_killed_long_ago_is_over_at_once(written):
+    path = written(2)
+    os.utime(path, (0, 0))
+    said, ended = followed(path, [], clock=time.time)
+    assert len(ended.rounds) == 2 and "it was killed" in said
 
 
 def test_a_run_that_is_over_is_shown_at_once(hpctrip, whole):

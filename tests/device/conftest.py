@@ -86,8 +86,8 @@ def new_tree(tmp_path_factory):
 @pytest.fixture
 def rapl_tree(new_tree, monkeypatch):
     """This machine's counters of CPUs, without any zone yet."""
-    from hpctrip.device import rapl
+    from hpctrip.device import counters
 
     tree = new_tree()
-    monkeypatch.setattr(rapl, "TREE", tree.folder)
+    monkeypatch.setattr(counters, "TREE", tree.folder)
     return tree

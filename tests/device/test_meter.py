@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hpctrip.device.counters import MICRO, Assumed, Unavailable
 from hpctrip.device.meter import PHASES, Meter, Metering, meter_ranks, open_meter
-from hpctrip.device.source import MICRO, Assumed, Unavailable
 
 
 class Counter:
@@ -67,10 +67,10 @@ def test_assumed_watts_are_time_in_another_unit():
 
 def test_watts_are_assumed_only_where_nothing_is_counted(rapl_tree):
     without = open_meter(Metering(assumed_w=80.0), [])
-    assert "assumed 80 W (not counted: no CPU counters" in without.said
+    assert "assumed 80 W (not counted: no CPU counters" in without.description
     assert next(rounds(without, 1)) is not None
     rapl_tree.zone("0", "package-0")
-    assert open_meter(Metering(assumed_w=80.0), []).said == "1 CPU package (RAPL)"
+    assert open_meter(Metering(assumed_w=80.0), []).description == "1 CPU package (RAPL)"
     assert list(rounds(open_meter(Metering(enabled=False, assumed_w=80.0), []), 1)) == [None]
 
 

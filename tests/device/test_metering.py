@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from hpctrip.device.notes import Held, Note
-from hpctrip.device.source import MICRO
+from hpctrip.device.counters import MICRO
+from hpctrip.device.recovery_log import AppliedSettings, RecoveryNote
 from hpctrip.record.diff import diff
 from hpctrip.record.reader import open_run
 from hpctrip.record.show import summary
@@ -92,7 +92,7 @@ def test_a_cpus_counter_is_read_at_the_ends_of_phases_alone(trained, monkeypatch
             Steps.readings += 1
             return Steps.readings * MICRO
 
-    monkeypatch.setattr(meter.rapl, "cpus", Steps)
+    monkeypatch.setattr(meter, "cpus", Steps)
     rounds = trained("stop.max_rounds=2").rounds
     assert Steps.readings == 2 * 4
     assert rounds[["wall_j", *JOULES]].to_numpy().tolist() == [[3, 0, 1, 1, 1], [4, 1, 1, 1, 1]]
@@ -126,8 +126,8 @@ def test_without_permission_the_run_says_so_once_and_goes_on(hpctrip, tiny, tmp_
 
 
 def test_what_a_killed_run_has_left_is_warned_of_and_put_back_on_request(hpctrip, tiny, tmp_path, on_a_gpu):
-    note = Note(4242)
-    note.write({GPU: Held(cap_mw=200_000, cap_before_mw=350_000)})
+    note = RecoveryNote(4242)
+    note.write({GPU: AppliedSettings(cap_mw=200_000, cap_before_mw=350_000)})
     note._file.close()  # its process is gone
     (on_a_gpu / "cap0").write_text("200000")
     ended = hpctrip("run", tiny, "-o", "stop.max_rounds=1", "--out", tmp_path / "run.h5")

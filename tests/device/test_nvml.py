@@ -5,8 +5,8 @@ import sys
 import pytest
 
 from hpctrip.device import nvml
+from hpctrip.device.counters import MICRO, Unavailable
 from hpctrip.device.meter import Metering, open_meter
-from hpctrip.device.source import MICRO, Unavailable
 
 A, B = "GPU-aaaa-0", "GPU-bbbb-1"
 
@@ -30,7 +30,7 @@ def test_only_the_gpus_in_use_are_metered_and_cpus_besides(fake_nvml, rapl_tree)
     fake_nvml()
     rapl_tree.zone("0", "package-0")
     meter = open_meter(Metering(), ["bbbb-1"])
-    assert meter.said == "1 GPU (NVML) and 1 CPU package (RAPL)"
+    assert meter.description == "1 GPU (NVML) and 1 CPU package (RAPL)"
     for phase in ("record", "train", "exchange", "evaluate"):
         meter.lap(phase)
     drawn = {"record": 0, "train": 2 * MICRO, "exchange": 2 * MICRO, "evaluate": 2 * MICRO}
@@ -47,7 +47,7 @@ def test_a_driver_that_counts_no_energy_is_told_of_and_the_rest_goes_on(fake_nvm
     fake_nvml("-DOLD")
     rapl_tree.zone("0", "package-0")
     meter = open_meter(Metering(), [A])
-    assert meter.said == f"1 CPU package (RAPL) (not counted: {A}: Function Not Found)"
+    assert meter.description == f"1 CPU package (RAPL) (not counted: {A}: Function Not Found)"
 
 
 def test_a_gpu_that_is_lost_in_a_round_leaves_that_round_without_joules(fake_nvml, rapl_tree):

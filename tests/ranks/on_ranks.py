@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from hpctrip.base.errors import InputError
-from hpctrip.ranks.base import EndedByAggregator, Ranks, together
+from hpctrip.ranks.base import EndedByAggregator, Ranks, build_collectively
 from hpctrip.ranks.open import open_ranks, with_transport
 
 
@@ -23,14 +23,14 @@ def refuse():
 def seen(ranks: Ranks) -> dict:
     """What one rank gets out of every collective."""
     rank = ranks.rank
-    long = ranks.lead(lambda: list(range(50_000)))  # more than fits into the first part
-    told = ranks.lead(lambda: {"round": 1, "cohort": np.arange(3)})
+    long = ranks.decide_on_root(lambda: list(range(50_000)))  # more than fits into the first part
+    told = ranks.decide_on_root(lambda: {"round": 1, "cohort": np.arange(3)})
     errors = []
     refuse_at_the_last = refuse if rank == ranks.size - 1 else lambda: None
     for failing in (
-        lambda: ranks.lead(refuse),
-        lambda: together(ranks, refuse),
-        lambda: together(ranks, refuse_at_the_last),
+        lambda: ranks.decide_on_root(refuse),
+        lambda: build_collectively(ranks, refuse),
+        lambda: build_collectively(ranks, refuse_at_the_last),
     ):
         try:
             failing()

@@ -16,7 +16,7 @@ def rank(rank, size=5, kinds=()):
         hosts=hosts,
         local_host=rank - 1,
         gather=lambda kind: list(kinds),
-        lead=lambda decide: decide(),
+        decide_on_root=lambda decide: decide(),
     )
 
 

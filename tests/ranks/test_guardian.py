@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hpctrip.base.errors import InputError
-from hpctrip.ranks.guardian import LIMIT, Guardian
+from hpctrip.ranks.watchdog.guardian import LIMIT, Guardian
 
 HERE = Path(__file__).parent
 pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="no /proc")

@@ -9,17 +9,17 @@ import pytest
 from datagrams import STRANGE, attack
 from threaded import thread_ranks, together, watched
 
-from hpctrip.ranks import post, watchdog
-from hpctrip.ranks.beats import KEY_BYTES, PACKET_BYTES, Seal
 from hpctrip.ranks.phase import Phase, current_phase
-from hpctrip.ranks.post import Post, candidates
-from hpctrip.ranks.watchdog import Limits
+from hpctrip.ranks.watchdog import heartbeat_socket, watchdog
+from hpctrip.ranks.watchdog.heartbeat_socket import HeartbeatSocket, candidates
+from hpctrip.ranks.watchdog.heartbeats import KEY_BYTES, PACKET_BYTES, MessageAuthenticator
+from hpctrip.ranks.watchdog.watchdog import Limits
 
 LIMITS = Limits(silent_s=2.0)
 
 
 def addresses(dogs):
-    return [dog._post._at for dog in dogs]
+    return [dog._socket._at for dog in dogs]
 
 
 def until(condition, limit_s=60):
@@ -40,19 +40,21 @@ def quick(monkeypatch):
 
 def test_strangers_neither_end_a_job_nor_blind_its_watchdogs(monkeypatch, capfd):
     captured, ended = [], threading.Event()
-    closed = Seal.closed
-    monkeypatch.setattr(Seal, "closed", lambda *args: captured.append(closed(*args)) or captured[-1])
+    signed = MessageAuthenticator.signed
+    monkeypatch.setattr(
+        MessageAuthenticator, "signed", lambda *args: captured.append(signed(*args)) or captured[-1]
+    )
     with watched(3, LIMITS, lambda code: ended.set()) as dogs:
         until(lambda: len(captured) >= 12)
-        foreign = Seal(secrets.token_bytes(KEY_BYTES), 1)
+        foreign = MessageAuthenticator(secrets.token_bytes(KEY_BYTES), 1)
         strange = [*STRANGE, secrets.token_bytes(PACKET_BYTES), *captured]
-        strange += [closed(foreign, word, 0, Phase()) for word in ("beat", "bye", "stacks")]
+        strange += [signed(foreign, word, 0, Phase()) for word in ("beat", "bye", "stacks")]
         for _ in range(6):
             attack(strange, addresses(dogs))
             time.sleep(LIMITS.silent_s / 4)
         assert not ended.is_set() and all(dog._thread.is_alive() for dog in dogs)
         assert capfd.readouterr().err == ""
-        dogs[2]._post.send = lambda *args: None  # as if it were stopped
+        dogs[2]._socket.send = lambda *args: None  # as if it were stopped
         captured_by_then = list(captured)
         while not ended.is_set():
             attack([*STRANGE, *captured_by_then], addresses(dogs))
@@ -60,9 +62,9 @@ def test_strangers_neither_end_a_job_nor_blind_its_watchdogs(monkeypatch, capfd)
 
 
 def test_ranks_of_one_machine_listen_on_loopback_only():
-    posts = together([lambda rank=rank: Post(rank) for rank in thread_ranks(3)])
-    assert {one._socket.getsockname()[0] for one in posts} == {"127.0.0.1"}
-    for one in posts:
+    sockets = together([lambda rank=rank: HeartbeatSocket(rank) for rank in thread_ranks(3)])
+    assert {one._socket.getsockname()[0] for one in sockets} == {"127.0.0.1"}
+    for one in sockets:
         one.close()
 
 
@@ -71,7 +73,7 @@ def test_a_socket_that_fails_is_told_once_and_replaced_and_nobody_is_accused(cap
     with watched(2, LIMITS, ended.append) as dogs:
         until(lambda: 1 in dogs[0]._known)
         for _ in range(2):
-            dogs[0]._post._socket.close()
+            dogs[0]._socket._socket.close()
             until(lambda: 1 not in dogs[0]._known)
             until(lambda: 1 in dogs[0]._known)
         time.sleep(1.5 * LIMITS.silent_s)
@@ -100,14 +102,14 @@ def test_a_rank_whose_watchdog_cannot_speak_is_not_accused_of_silence(capfd):
     ended = []
     with watched(2, LIMITS, ended.append) as dogs:
         until(lambda: 1 in dogs[0]._known)
-        send = dogs[1]._post.send
+        send = dogs[1]._socket.send
 
         def only_bye(word, to, phase):
             if word == "beat":
                 raise ValueError("broken on purpose")
             send(word, to, phase)
 
-        dogs[1]._post.send = only_bye
+        dogs[1]._socket.send = only_bye
         until(lambda: 1 not in dogs[0]._known)
         time.sleep(1.5 * LIMITS.silent_s)
         assert ended == []
@@ -127,7 +129,7 @@ def test_the_job_ends_although_its_reasons_cannot_be_told(monkeypatch):
 
 
 def test_who_was_never_heard_is_named_once(monkeypatch, capfd):
-    monkeypatch.setattr(Post, "send", lambda *args: None)  # a firewall
+    monkeypatch.setattr(HeartbeatSocket, "send", lambda *args: None)  # a firewall
     ended = []
     with watched(3, Limits(silent_s=1.0), ended.append) as dogs:
         until(lambda: all(dog._said for dog in dogs))
@@ -150,12 +152,14 @@ def test_who_was_never_heard_is_named_once(monkeypatch, capfd):
 @pytest.fixture
 def apart(monkeypatch):
     """Every rank seems to be on a machine of its own."""
-    monkeypatch.delenv(post.INTERFACE, raising=False)
-    monkeypatch.setattr(post, "loopback_id", lambda: threading.get_ident())
+    monkeypatch.delenv(heartbeat_socket.INTERFACE, raising=False)
+    monkeypatch.setattr(heartbeat_socket, "loopback_id", lambda: threading.get_ident())
 
 
 def test_a_name_that_means_loopback_says_nothing(monkeypatch, apart):
-    monkeypatch.setattr(post, "_way_to", {"node7": "127.0.0.1", post._ELSEWHERE: "10.0.0.5"}.get)
+    monkeypatch.setattr(
+        heartbeat_socket, "_way_to", {"node7": "127.0.0.1", heartbeat_socket._ELSEWHERE: "10.0.0.5"}.get
+    )
     monkeypatch.setattr(socket, "gethostbyname", lambda name: "127.0.1.1")
     assert list(candidates("node7")) == ["10.0.0.5", ""]
 
@@ -164,29 +168,29 @@ def test_a_network_without_names_or_ways_leaves_all_addresses(monkeypatch, apart
     def unknown(place):
         raise OSError("unknown")
 
-    monkeypatch.setattr(post, "_way_to", unknown)
+    monkeypatch.setattr(heartbeat_socket, "_way_to", unknown)
     monkeypatch.setattr(socket, "gethostbyname", unknown)
     assert list(candidates("node7")) == [""]
 
 
 def test_an_address_that_is_not_this_machines_is_passed_over(monkeypatch, apart):
-    monkeypatch.setattr(post, "candidates", lambda other: ["192.0.2.77", "127.0.0.9"])
-    posts = together([lambda rank=rank: Post(rank) for rank in thread_ranks(2)])
-    assert [one.place for one in posts] == ["127.0.0.9"] * 2
-    for one in posts:
+    monkeypatch.setattr(heartbeat_socket, "candidates", lambda other: ["192.0.2.77", "127.0.0.9"])
+    sockets = together([lambda rank=rank: HeartbeatSocket(rank) for rank in thread_ranks(2)])
+    assert [one.place for one in sockets] == ["127.0.0.9"] * 2
+    for one in sockets:
         one.close()
 
 
 def test_the_interface_may_be_named(monkeypatch, apart):
-    monkeypatch.setenv(post.INTERFACE, "lo")
+    monkeypatch.setenv(heartbeat_socket.INTERFACE, "lo")
     assert list(candidates("node7")) == ["127.0.0.1"]
-    monkeypatch.setenv(post.INTERFACE, "ib9")
+    monkeypatch.setenv(heartbeat_socket.INTERFACE, "ib9")
     with pytest.raises(OSError, match="HPCTRIP_INTERFACE=ib9: No such device"):
         list(candidates("node7"))
 
 
 def test_ranks_that_cannot_hear_say_so_and_are_not_accused(monkeypatch, apart, capfd):
-    monkeypatch.setenv(post.INTERFACE, "ib9")
+    monkeypatch.setenv(heartbeat_socket.INTERFACE, "ib9")
     ended = []
     with watched(2, Limits(silent_s=1.0), ended.append):
         time.sleep(2.5)

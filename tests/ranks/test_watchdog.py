@@ -5,10 +5,10 @@ import time
 
 import pytest
 
-from hpctrip.ranks import watchdog
-from hpctrip.ranks.phase import Phase, Wall, current_phase
+from hpctrip.ranks.phase import Phase, RoundTimer, current_phase
 from hpctrip.ranks.serial import SerialRanks
-from hpctrip.ranks.watchdog import Beat, Limits, Watchdog, verdict
+from hpctrip.ranks.watchdog import watchdog
+from hpctrip.ranks.watchdog.watchdog import Beat, Limits, Watchdog, verdict
 
 LIMITS = Limits(silent_s=10.0, limit_s=100.0, record_s=5.0)
 NOW = 1000.0
@@ -72,7 +72,7 @@ def test_time_spent_waiting_is_not_counted_as_the_phases():
 
 
 def test_a_phase_is_entered_for_the_watchdog_and_for_the_wall_clock_at_once():
-    wall = Wall()
+    wall = RoundTimer()
     wall.start()
     with wall.phase("exchange", 3):
         assert (current_phase.name, current_phase.round) == ("exchange", 3)

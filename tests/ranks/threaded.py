@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from hpctrip.ranks.watchdog import Limits, Watchdog
+from hpctrip.ranks.watchdog.watchdog import Limits, Watchdog
 
 
 class ThreadRank:
@@ -21,7 +21,7 @@ class ThreadRank:
         values = self._exchanged(value)
         return values if self.rank == 0 else None
 
-    def lead(self, decide: Callable[[], Any]) -> Any:
+    def decide_on_root(self, decide: Callable[[], Any]) -> Any:
         return self._exchanged(decide() if self.rank == 0 else None)[0]
 
     def _exchanged(self, value: Any) -> list[Any]:

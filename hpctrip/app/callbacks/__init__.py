@@ -1,4 +1,4 @@
-"""Round callbacks: whom a run tells of its rounds. Each in a file of this folder, which is imported whole."""
+"""Round callbacks, which a run calls after every round. One file each; the package imports them all."""
 
 from hpctrip.app.callbacks.base import CALLBACKS, Callback, RunFacts, scalars
 from hpctrip.base.component import import_all

@@ -1,4 +1,4 @@
-"""The contract of a round callback: it is told what happened, and nothing that it does reaches the run."""
+"""The contract of a round callback."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar
 
-from hpctrip.app.rank_totals import RankTotals
+import numpy as np
+
 from hpctrip.base.component import Component, Registry
 from hpctrip.sim.rounds import RoundRow
 
@@ -17,83 +18,82 @@ _TABLES = ("cohort", "candidates")
 
 @dataclass(frozen=True)
 class RunFacts:
-    """What a callback is told of the run before its first round."""
+    """The run, as a callback sees it before the first round."""
 
     name: str
     """The scenario's name."""
     path: Path
-    """The results file, absolute. What a callback writes lies beside it unless the user says otherwise."""
+    """The results file, absolute. A callback writes its own files beside it unless the user says otherwise."""
     created_utc: str
-    """When the run began, ISO 8601. A run that is resumed keeps it: with the path it names the run."""
+    """When the run began, ISO 8601. A resumed run keeps it, so path and time together identify the run."""
     input: Mapping[str, Any]
-    """Every key of the input with the value in force, nested as in the file."""
+    """Every key of the resolved input, nested as in the file."""
     rounds: tuple[RoundRow, ...] = ()
-    """The rounds so far, oldest first: empty but for a run that goes on. The rounds to come follow the last of them, so
-    whatever else was written by an earlier start is about to come again."""
+    """The rounds so far, oldest first: empty except in a resumed run. The next round follows the last of them; an
+    earlier start may have reported rounds beyond it, which are trained and reported again."""
     hosts: tuple[str, ...] = ("localhost",)
     """Name of every rank's machine."""
-    rank: int = 0
-    """Whose process this is: 0, but for callbacks `on_every_machine`."""
 
 
 class Callback(Component):
-    """Base of all round callbacks. Rank 0 alone calls them, unless they are `on_every_machine`: `start` once, `round`
-    after every recorded round, `end` once, in this order and in a thread that belongs to this callback.
+    """Base of all round callbacks. Rank 0 calls them: `start` once, `measured` and `round` after every recorded round,
+    `end` once. The other ranks meanwhile train the next round.
 
-    A callback changes no result, and cannot end or hold up a run. It gets copies, whose arrays are read-only. The run
-    does not wait for it; only at the very end, for a bounded time. What it raises is said in one line, and it is not
-    called again. It is a part of the process all the same: what ends the process ends the run, and long
-    computations in Python take their time from rank 0.
+    A call may take 10 s. A callback that raises or takes longer is disabled, with one warning line, and the run goes
+    on. A callback changes no result: it must not write into the rows and arrays that it receives. It can end the run,
+    if `round` returns a text: the round in progress is finished, then the run ends as by a stop rule, and the results
+    file records the text as the reason.
 
-    Its fields are its keys in the input, as for every component; what it remembers begins with an underscore. In a
-    plug-in:
+    The fields of a callback are its keys in the input, as for every component; names of attributes that it changes
+    begin with an underscore. In a plug-in:
 
         from hpctrip.app.callbacks import CALLBACKS, Callback
 
         @CALLBACKS.add
-        class Rises(Callback):
-            \"\"\"Prints the rounds in which the accuracy has risen by a step.\"\"\"
+        class LossLimit(Callback):
+            \"\"\"Ends the run when the training loss exceeds a limit.\"\"\"
 
-            kind = "rises"
-            step: float = 0.1
-            \"\"\"Smallest rise that is printed.\"\"\"
-            _last: float = 0.0
+            kind = "loss_limit"
+            limit: float = 100.0
+            \"\"\"Largest training loss.\"\"\"
 
             def round(self, row):
-                if row.accuracy >= self._last + self.step:
-                    self._last = row.accuracy
-                    print(f"accuracy {row.accuracy:.2f} after round {row.round}")
+                if row.train_loss > self.limit:
+                    return f"training loss {row.train_loss:.1f} after round {row.round}"
 
     and in the input:
 
-        [callbacks.rises]
-        step = 0.05
+        [callbacks.loss_limit]
+        limit = 20.0
     """
 
-    on_every_machine: ClassVar[bool] = False
-    """The first rank of each other machine calls one of its own, too, but never `round`. All of them are called `ranks`
-    after every round."""
+    start_limit_s: ClassVar[float] = 10.0
+    """Longest time that `start` may take. All other calls have 10 s."""
     enabled: bool = True
-    """false: it is not called, as if its table were not there."""
+    """false: it is not called, as if its table were absent."""
 
     def check(self) -> None:
-        """Raise InputError, with the way out, where what it needs is not installed. Called before the run."""
+        """Raise InputError, with a hint, where a package that it needs is not installed. Called before the run."""
 
     def check_outputs(self, results: Path) -> None:
-        """Raise InputError where a file that it would write is not its own to replace; `results` is the run's file.
-        Called before the run."""
+        """Raise InputError where it would replace a file that it did not write; `results` is the run's file. Called
+        before the run."""
 
     def start(self, run: RunFacts) -> None:
-        """The run begins, or goes on."""
+        """Called before the first round of this process; `run.rounds` holds the rounds of earlier ones."""
 
-    def round(self, row: RoundRow) -> None:
-        """One more round is recorded."""
+    def measured(self, wall_s: np.ndarray, wall_j: np.ndarray) -> None:
+        """Called before `round` with the wall seconds and the joules of every rank since this process started.
 
-    def ranks(self, totals: RankTotals) -> None:
-        """What every rank has spent by now; only where `on_every_machine`."""
+        Arrays [phases, ranks], the phases as in `hpctrip.device.meter.PHASES`. A rank's joules are those of the machine
+        whose counters it reads; NaN where it reads none.
+        """
+
+    def round(self, row: RoundRow) -> str | None:
+        """Called after every recorded round. A text asks the run to end, and is the reason."""
 
     def end(self, status: str) -> None:
-        """It is over: "finished", "interrupted" (to be resumed) or "failed"."""
+        """Called at the end: "finished", "interrupted" (to be resumed) or "failed"."""
 
 
 CALLBACKS = Registry("callback")

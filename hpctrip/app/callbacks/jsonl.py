@@ -1,4 +1,4 @@
-"""One line of JSON a round, for tools of one's own: `tail -f FILE.h5.jsonl | jq .accuracy`."""
+"""One line of JSON a round, for other tools: `tail -f FILE.h5.jsonl | jq .accuracy`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hpctrip.base.files import PathName
 from hpctrip.base.output import append_to, refuse_other, replace_file
 from hpctrip.sim.rounds import RoundRow
 
-WAY_OUT = "remove it, or name another by callbacks.jsonl.path"
+HINT = "remove it, or name another by callbacks.jsonl.path"
 
 
 @CALLBACKS.add
@@ -25,27 +25,27 @@ class Jsonl(Callback):
 
     kind: ClassVar[str] = "jsonl"
     path: PathName | None = Field(None, min_length=1)
-    """The file, which a new run replaces and one that goes on continues; no link and no file of anything else.
-    Absent: FILE.h5.jsonl beside the results FILE.h5."""
+    """The file: a new run replaces it, a resumed run continues it; no link and no file of another kind. Absent:
+    FILE.h5.jsonl beside the results FILE.h5."""
 
     _file: BinaryIO
 
     def check_outputs(self, results: Path) -> None:
-        """Only lines of rounds are replaced."""
+        """Only a file of such lines is replaced."""
         path = self._path(results)
         if os.path.realpath(path) == os.path.realpath(results):
-            raise InputError(str(path), "is the results file of the run", WAY_OUT)
-        refuse_other(path, _has_rounds, "no file of a run's rounds as JSON", WAY_OUT, links=False)
+            raise InputError(str(path), "is the results file of the run", HINT)
+        refuse_other(path, _has_rounds, "no file of a run's rounds as JSON", HINT, links=False)
 
     def start(self, run: RunFacts) -> None:
-        """The lines of the rounds so far, and no others."""
-        self.check_outputs(run.path)  # again: something may have come meanwhile
+        """Write the lines of the rounds so far, and open the file for more."""
+        self.check_outputs(run.path)  # again: another file may be there by now
         path = self._path(run.path)
         replace_file(path, "".join(map(_line, run.rounds)).encode())
         self._file = append_to(path)
 
     def round(self, row: RoundRow) -> None:
-        """One more line, which others can read at once."""
+        """Write one more line, which others can read at once."""
         self._file.write(_line(row).encode())
 
     def end(self, status: str) -> None:
@@ -57,7 +57,7 @@ class Jsonl(Callback):
 
 
 def _has_rounds(content: bytes) -> bool:
-    """Is this what the callback writes? It is nothing before the first round."""
+    """Whether the callback has written this. Before the first round it is empty."""
     if not content:
         return True
     try:
@@ -68,6 +68,6 @@ def _has_rounds(content: bytes) -> bool:
 
 
 def _line(row: RoundRow) -> str:
-    """JSON knows no NaN and no infinity: they are null."""
+    """The line of a round. JSON has no NaN and no infinity: they are null."""
     numbers = {name: value if math.isfinite(value) else None for name, value in scalars(row).items()}
     return json.dumps(numbers) + "\n"

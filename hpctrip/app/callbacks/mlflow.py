@@ -18,11 +18,11 @@ from hpctrip.base.identity import flat, identity
 from hpctrip.sim.rounds import RoundRow
 
 _KEY, _RESULTS = "hpctrip.run", "hpctrip.results"
-"""The tag by which a start that goes on finds its run, a digest of results file and time, and one for people."""
+"""Tags of a run: a digest of results file and time, by which a resumed run is found, and the file's name."""
 _LONGEST_PARAM = 500
-"""Characters of a parameter that every version takes."""
+"""Longest parameter, in characters, that every version of MLflow takes."""
 _BATCH = 100
-"""Parameters that a store takes at once; of metrics it takes more."""
+"""Largest number of parameters in one request; for metrics the limit is higher."""
 _STATUS = {"finished": "FINISHED", "interrupted": "KILLED", "failed": "FAILED"}
 
 
@@ -30,19 +30,20 @@ _STATUS = {"finished": "FINISHED", "interrupted": "KILLED", "failed": "FAILED"}
 class Mlflow(Callback):
     """Logs a run to MLflow: its input as parameters, the numbers of every round as metrics.
 
-    The step is the round. A run that goes on is the same run there. MLflow's usage telemetry is switched off unless
+    The step is the round. A resumed run continues its run in MLflow. MLflow's usage telemetry is switched off unless
     $MLFLOW_DISABLE_TELEMETRY says otherwise.
     """
 
     kind: ClassVar[str] = "mlflow"
     tracking_uri: str | None = Field(None, min_length=1)
-    """The tracking store; absent: $MLFLOW_TRACKING_URI, and without it the database mlflow.db beside the results file,
+    """The tracking store. Absent: $MLFLOW_TRACKING_URI, and without it the database mlflow.db beside the results file,
     shown by `mlflow ui --backend-store-uri sqlite:///results/mlflow.db`. Jobs that run at the same time on several
     machines need a server. Passwords belong into $MLFLOW_TRACKING_USERNAME and $MLFLOW_TRACKING_PASSWORD: this key is
     stored with the results."""
     experiment: str | None = Field(None, min_length=1)
-    """The experiment under which the run is listed; absent: the scenario's name."""
+    """The experiment under which the run is listed. Absent: the scenario's name."""
 
+    start_limit_s: ClassVar[float] = 60.0  # making a database takes MLflow 20 s
     _client: Any
     _run_id: str
     _logged: int
@@ -59,32 +60,32 @@ class Mlflow(Callback):
         return uri
 
     def check(self) -> None:
-        """The packages, those of the database beside the results included."""
+        """The packages, with those of the database beside the results where that is used."""
         database = () if self._store() else ("sqlalchemy", "alembic")
         require('callbacks: kind = "mlflow"', "mlflow", "mlflow", *database)
 
     def start(self, run: RunFacts) -> None:
-        """Find the run of an earlier start, or make one; log the rounds that it lacks."""
+        """Find the run of an earlier start or create one; log the rounds that it lacks."""
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
         from mlflow import MlflowClient
 
         self._client = MlflowClient(self._store() or f"sqlite:///{run.path.parent}/mlflow.db")
         experiment_id = self._experiment_id(self.experiment or run.name, run.path.parent)
         tags = {_KEY: identity({"path": str(run.path), "created": run.created_utc}), _RESULTS: str(run.path)}
-        found = self._client.search_runs([experiment_id], f"tags.`{_KEY}` = '{tags[_KEY]}'")
-        if found:
-            self._run_id = found[0].info.run_id
+        runs = self._client.search_runs([experiment_id], f"tags.`{_KEY}` = '{tags[_KEY]}'")
+        if runs:
+            self._run_id = runs[0].info.run_id
             self._client.update_run(self._run_id, status="RUNNING")
         else:
-            made = self._client.create_run(experiment_id, run_name=run.path.stem, tags=tags)
-            self._run_id = made.info.run_id
+            run_there = self._client.create_run(experiment_id, run_name=run.path.stem, tags=tags)
+            self._run_id = run_there.info.run_id
             self._log_params(flat(run.input))
         history = self._client.get_metric_history(self._run_id, "clock_s")
         self._logged = max((point.step for point in history), default=0)
         self._log(row for row in run.rounds if row.round > self._logged)
 
     def round(self, row: RoundRow) -> None:
-        """A point of every metric, unless an earlier start has logged this round: it comes out the same."""
+        """Log a point of every metric, unless an earlier start has logged this round: its numbers were the same."""
         if row.round > self._logged:
             self._log([row])
 
@@ -93,14 +94,14 @@ class Mlflow(Callback):
         self._client.set_terminated(self._run_id, _STATUS[status])
 
     def _store(self) -> str | None:
-        """The store that the user names; None: none is named."""
+        """The store that the user names, if any."""
         return self.tracking_uri or os.environ.get("MLFLOW_TRACKING_URI")
 
     def _experiment_id(self, name: str, folder: Path) -> str:
-        found = self._client.get_experiment_by_name(name)
-        if found is not None:
-            return found.experiment_id
-        # else a database of ours would have them in the working folder
+        experiment = self._client.get_experiment_by_name(name)
+        if experiment is not None:
+            return experiment.experiment_id
+        # by default, artifacts of a local database lie in the working folder
         artifacts = None if self._store() else str(folder / "mlartifacts")
         return self._client.create_experiment(name, artifact_location=artifacts)
 
@@ -119,7 +120,7 @@ class Mlflow(Callback):
             Metric(name, value, now_ms, row.round)
             for row in rows
             for name, value in scalars(row).items()
-            if math.isfinite(value)  # what was not evaluated has no point
+            if math.isfinite(value)  # a number that was not evaluated has no point
         ]
         for batch in _batches(metrics):
             self._client.log_batch(self._run_id, metrics=batch)

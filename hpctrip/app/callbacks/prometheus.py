@@ -1,10 +1,9 @@
-"""Metrics for Prometheus, as text files that node_exporter's textfile collector reads (the extra `[metrics]`)."""
+"""Metrics for Prometheus, in a text file that node_exporter's textfile collector reads (the extra `[metrics]`)."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from glob import escape
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -12,7 +11,6 @@ import numpy as np
 from pydantic import Field
 
 from hpctrip.app.callbacks.base import CALLBACKS, Callback, RunFacts
-from hpctrip.app.rank_totals import RankTotals
 from hpctrip.base.extras import require
 from hpctrip.base.files import PathName
 from hpctrip.base.output import refuse_other, remove_leftovers, replace_file
@@ -20,30 +18,27 @@ from hpctrip.device.meter import PHASES
 from hpctrip.sim.rounds import RoundRow
 
 SUFFIX = ".prom"
-"""What the textfile collector reads in its folder, and nothing else."""
+"""The textfile collector reads the files of its folder that end like this."""
 _PACE_S = 1.0
-"""Between two writings: a scrape every few seconds is usual."""
+"""Seconds between two writings: a scrape every few seconds is usual."""
 
 
 @CALLBACKS.add
 class Prometheus(Callback):
-    """Writes a file on every machine of the run, FILE.h5.MACHINE.prom, replaced as a whole after a round. That of rank
-    0's machine tells of the run: `hpctrip_rounds_total`, `hpctrip_round_seconds`, `hpctrip_accuracy` and more, with the
-    label `run`, the name of the results file. Each tells of its machine's ranks: `hpctrip_phase_seconds_total` and
-    `hpctrip_energy_joules_total`, with the labels `rank` and `phase` besides; these count from this start of the run,
-    those of the run from its first round."""
+    """Writes the file FILE.h5.prom on rank 0's machine, replaced as a whole after a round: `hpctrip_rounds_total`,
+    `hpctrip_round_seconds`, `hpctrip_accuracy` and more, with the label `run`, the name of the results file. The wall
+    time of every rank, `hpctrip_phase_seconds_total`, has the labels `rank`, `host` and `phase` besides; the energy of
+    every machine, `hpctrip_energy_joules_total`, `host` and `phase`. These two count from this start of the run, the
+    others from its first round."""
 
     kind: ClassVar[str] = "prometheus"
-    on_every_machine: ClassVar[bool] = True
     folder: PathName | None = Field(None, min_length=1)
-    """The folder that node_exporter is told of (`--collector.textfile.directory`), on every machine of the run its own
-    or one that all share; absent: that of the results FILE.h5."""
+    """The folder that node_exporter reads on rank 0's machine (`--collector.textfile.directory`). Absent: that of the
+    results FILE.h5."""
 
     _file: Path
     _registry: Any
-    _ranks: RankMetrics
-    _run: RunMetrics | None = None
-    """At rank 0."""
+    _metrics: Metrics
     _due: float = 0.0
 
     def check(self) -> None:
@@ -51,48 +46,32 @@ class Prometheus(Callback):
         require('callbacks: kind = "prometheus"', "metrics", "prometheus_client")
 
     def start(self, run: RunFacts) -> None:
-        """The counters as they stand: those of the run go on where an earlier start has ended."""
+        """Write the counters as they stand; those of the run include the rounds of earlier starts."""
         from prometheus_client import CollectorRegistry
 
         folder = Path(self.folder).expanduser() if self.folder else run.path.parent
-        self._file = _file(folder, run, run.hosts[run.rank])
-        what, way_out = "no file of metrics of hpctrip", f"remove it, or set callbacks.{self.kind}.folder"
-        refuse_other(self._file, lambda text: text.startswith(b"# HELP hpctrip_"), what, way_out, links=False)
+        self._file = folder / f"{run.path.name}{SUFFIX}"
+        what, hint = "no file of metrics of hpctrip", f"remove it, or set callbacks.{self.kind}.folder"
+        refuse_other(self._file, lambda text: text.startswith(b"# HELP hpctrip_"), what, hint, links=False)
         remove_leftovers(self._file)
-        self._registry = CollectorRegistry()
-        here = [rank for rank, host in enumerate(run.hosts) if host == run.hosts[run.rank]]
-        self._ranks = RankMetrics(run.path.stem, here)
-        self._registry.register(self._ranks)
-        if run.rank == 0:
-            _remove_former(folder, run)
-            self._run = RunMetrics(run.path.stem)
-            for row in run.rounds:
-                self._run.count(row)
-            self._registry.register(self._run)
+        self._registry, self._metrics = CollectorRegistry(), Metrics(run)
+        self._registry.register(self._metrics)
         self._write()
 
-    def ranks(self, totals: RankTotals) -> None:
-        """What the ranks of this machine have spent. At rank 0 it is written with the round, which follows."""
-        self._ranks.totals = totals
-        if self._run is None:
-            self._write_if_due()
+    def measured(self, wall_s: np.ndarray, wall_j: np.ndarray) -> None:
+        """Keep the totals of the ranks; they are written with the round, which follows."""
+        self._metrics.wall_s, self._metrics.wall_j = wall_s, wall_j
 
     def round(self, row: RoundRow) -> None:
-        """One more."""
-        assert self._run
-        self._run.count(row)
-        self._write_if_due()
-
-    def end(self, status: str) -> None:
-        """The run is not running any more."""
-        if self._run:
-            self._run.is_running = False
-        self._write()
-
-    def _write_if_due(self) -> None:
-        """At most a second later than rounds that end sooner than that."""
+        """Count a round. It is written at most a second later, as rounds may be shorter than that."""
+        self._metrics.count(row)
         if time.monotonic() >= self._due:
             self._write()
+
+    def end(self, status: str) -> None:
+        """Write that the run has ended."""
+        self._metrics.is_running = False
+        self._write()
 
     def _write(self) -> None:
         from prometheus_client import generate_latest
@@ -101,93 +80,76 @@ class Prometheus(Callback):
         self._due = time.monotonic() + _PACE_S
 
 
-def _file(folder: Path, run: RunFacts, host: str) -> Path:
-    return folder / f"{run.path.name}.{host}{SUFFIX}"
+class Metrics:
+    """The totals of a run and of its ranks, as a collector of prometheus_client. Names and units follow Prometheus'
+    conventions; a number that is not known is absent."""
 
-
-def _remove_former(folder: Path, run: RunFacts) -> None:
-    """Remove what this run has left in the folder for machines on which it does not go on: their ranks are elsewhere
-    now, and the collector refuses a series that stands in two files."""
-    for path in folder.glob(f"{escape(run.path.name)}.*{SUFFIX}"):
-        if path not in [_file(folder, run, host) for host in run.hosts]:
-            path.unlink(missing_ok=True)
-
-
-class RunMetrics:
-    """The totals of a run, as a collector of prometheus_client. Names and units after Prometheus' conventions."""
-
-    def __init__(self, run: str):
-        """`run` is the label's value."""
-        self._run = run
-        self.is_running = True
+    def __init__(self, run: RunFacts):
+        self._label, self._hosts = {"run": run.path.stem}, run.hosts
         self._rounds = self._samples = 0
-        self._wall_s = self._ended_at = 0.0
+        self._round_s = self._ended_at = 0.0
         self._last: RoundRow | None = None
         self._accuracy: float | None = None
+        self.is_running = True
+        self.wall_s = np.zeros((len(PHASES), len(run.hosts)))
+        self.wall_j = np.full(self.wall_s.shape, np.nan)
+        for row in run.rounds:
+            self.count(row)
 
     def count(self, row: RoundRow) -> None:
         """Add a round."""
         self._rounds, self._samples = self._rounds + 1, self._samples + row.num_samples
-        self._wall_s, self._ended_at, self._last = self._wall_s + row.wall_s, time.time(), row
+        self._round_s, self._ended_at, self._last = self._round_s + row.wall_s, time.time(), row
         if row.eval_seen:
             self._accuracy = row.accuracy
 
     def collect(self) -> Iterator[Any]:
-        """Every metric; what is not known is absent."""
-        from prometheus_client.core import SummaryMetricFamily
-
-        yield self._counter("rounds", "Rounds finished.", self._rounds)
-        rounds = SummaryMetricFamily("hpctrip_round_seconds", "Wall time of a round.", labels=["run"])
-        rounds.add_metric([self._run], self._rounds, self._wall_s)
+        """Every metric."""
+        yield self._metric("counter", "rounds", "Rounds finished.", self._rounds)
+        rounds = self._family("summary", "round_seconds", "Wall time of a round.", ())
+        rounds.add_sample(f"{rounds.name}_count", self._label, self._rounds)
+        rounds.add_sample(f"{rounds.name}_sum", self._label, self._round_s)
         yield rounds
-        yield self._counter("samples", "Samples trained on.", self._samples)
-        yield self._gauge("running", "1 while the run goes on.", float(self.is_running))
+        yield self._metric("counter", "samples", "Samples trained on.", self._samples)
+        yield self._metric("gauge", "running", "1 until the run ends.", float(self.is_running))
+        yield self._family("counter", "phase_seconds", "Wall time of a rank.", self._phase_seconds())
+        joules = list(self._energy_joules())
+        if joules:
+            yield self._family("counter", "energy_joules", "Measured energy of a machine.", joules)
         if self._last is None:
             return
-        yield self._gauge("last_round_timestamp_seconds", "When the last round ended.", self._ended_at)
-        yield self._gauge("simulated_seconds", "The virtual clock.", self._last.clock_s)
-        yield self._gauge("cohort_sites", "Sites of the last cohort.", self._last.num_sites)
-        yield self._gauge("arrived_sites", "Sites of it whose updates arrived.", self._last.num_arrived)
+        ended = "When the last round ended."
+        yield self._metric("gauge", "last_round_timestamp_seconds", ended, self._ended_at)
+        yield self._metric("gauge", "simulated_seconds", "The virtual clock.", self._last.clock_s)
+        yield self._metric("gauge", "cohort_sites", "Sites of the last cohort.", self._last.num_sites)
+        arrived = "Sites of the last cohort whose updates arrived."
+        yield self._metric("gauge", "arrived_sites", arrived, self._last.num_arrived)
         if self._accuracy is not None:
-            yield self._gauge("accuracy", "Held-out accuracy, as last evaluated.", self._accuracy)
+            yield self._metric("gauge", "accuracy", "Held-out accuracy, as last evaluated.", self._accuracy)
 
-    def _counter(self, name: str, doc: str, value: float) -> Any:
-        from prometheus_client.core import CounterMetricFamily
+    def _phase_seconds(self) -> Iterator[tuple[dict[str, str], float]]:
+        for rank, (host, seconds) in enumerate(zip(self._hosts, self.wall_s.T, strict=True)):
+            for phase, total_s in zip(PHASES, seconds, strict=True):
+                yield {"rank": str(rank), "host": host, "phase": phase}, total_s
 
-        family = CounterMetricFamily(f"hpctrip_{name}", doc, labels=["run"])
-        family.add_metric([self._run], value)
-        return family
+    def _energy_joules(self) -> Iterator[tuple[dict[str, str], float]]:
+        """Summed over the ranks of a host that read counters: one of each machine does."""
+        for host in dict.fromkeys(self._hosts):
+            ranks = [rank for rank, name in enumerate(self._hosts) if name == host]
+            for phase, joules in zip(PHASES, self.wall_j[:, ranks], strict=True):
+                if not np.isnan(joules).all():
+                    yield {"host": host, "phase": phase}, np.nansum(joules)
 
-    def _gauge(self, name: str, doc: str, value: float) -> Any:
-        from prometheus_client.core import GaugeMetricFamily
+    def _metric(self, kind: str, name: str, doc: str, value: float) -> Any:
+        """A metric of the run, with a single sample."""
+        return self._family(kind, name, doc, [({}, value)])
 
-        family = GaugeMetricFamily(f"hpctrip_{name}", doc, labels=["run"])
-        family.add_metric([self._run], value)
-        return family
+    def _family(self, kind: str, name: str, doc: str, samples: Iterable[tuple[dict[str, str], float]]) -> Any:
+        """A metric with samples of ({label: value}, value), all labelled with the run."""
+        from prometheus_client.core import Metric
 
-
-class RankMetrics:
-    """What some ranks have spent by phase since this start of the run, as a collector of prometheus_client."""
-
-    def __init__(self, run: str, ranks: Sequence[int]):
-        """`run` is the label's value, `ranks` are those to tell of."""
-        self._run, self._ranks = run, ranks
-        self.totals = RankTotals.none(max(ranks) + 1)
-
-    def collect(self) -> Iterator[Any]:
-        """Seconds, and joules where the rank reads counters."""
-        yield self._counter("phase_seconds", "Wall time of a rank.", self.totals.wall_s)
-        if not np.isnan(self.totals.wall_j[:, self._ranks]).all():
-            doc = "Measured energy of the machine whose counters the rank reads."
-            yield self._counter("energy_joules", doc, self.totals.wall_j)
-
-    def _counter(self, name: str, doc: str, totals: np.ndarray) -> Any:
-        """`totals` [phases, ranks]; NaN: left out."""
-        from prometheus_client.core import CounterMetricFamily
-
-        family = CounterMetricFamily(f"hpctrip_{name}", doc, labels=["run", "rank", "phase"])
-        for rank in self._ranks:
-            for phase, total in zip(PHASES, totals[:, rank], strict=True):
-                if total == total:
-                    family.add_metric([self._run, str(rank), phase], total)
+        family = Metric(f"hpctrip_{name}", doc, kind)
+        for labels, value in samples:
+            sample = f"{family.name}_total" if kind == "counter" else family.name
+            family.add_sample(sample, self._label | labels, value)
         return family

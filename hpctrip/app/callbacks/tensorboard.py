@@ -27,8 +27,9 @@ class TensorBoard(Callback):
 
     kind: ClassVar[str] = "tensorboard"
     folder: PathName | None = Field(None, min_length=1)
-    """Where its event files go, a folder of this run alone; absent: FILE.h5.tensorboard beside the results FILE.h5."""
+    """Folder of the event files, for this run alone. Absent: FILE.h5.tensorboard beside the results FILE.h5."""
 
+    start_limit_s: ClassVar[float] = 60.0  # importing TensorBoard from a shared file system
     _writer: Any
 
     def check(self) -> None:
@@ -36,7 +37,7 @@ class TensorBoard(Callback):
         require('callbacks: kind = "tensorboard"', "tensorboard", "tensorboard")
 
     def start(self, run: RunFacts) -> None:
-        """Write the rounds so far. TensorBoard drops whatever an earlier start has left in the folder (purge_step)."""
+        """Write the rounds so far. TensorBoard drops the points of earlier starts (purge_step)."""
         from torch.utils.tensorboard import SummaryWriter
 
         folder = Path(self.folder).expanduser() if self.folder else Path(f"{run.path}.tensorboard")
@@ -45,7 +46,7 @@ class TensorBoard(Callback):
             self.round(row)
 
     def round(self, row: RoundRow) -> None:
-        """A point of every curve. What was not evaluated in this round has none."""
+        """Write a point of every curve; a number that was not evaluated in this round has none."""
         for name, value in scalars(row).items():
             if value == value:
                 self._writer.add_scalar(f"{_group(name)}/{name}", value, row.round)
@@ -53,7 +54,7 @@ class TensorBoard(Callback):
             self._writer.add_scalar(BY_CLOCK, row.accuracy, round(row.clock_s))
 
     def end(self, status: str) -> None:
-        """Write what is left."""
+        """Flush and close the file."""
         self._writer.close()
 
 

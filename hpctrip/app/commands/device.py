@@ -19,9 +19,9 @@ def knobs(restore: bool) -> None:
     at once nothing is left to do so.
     """
     from hpctrip.base.errors import HpctripError
-    from hpctrip.device.notes import leftovers
+    from hpctrip.device.counters import Unavailable
     from hpctrip.device.nvml import Gpu, all_uuids
-    from hpctrip.device.source import Unavailable
+    from hpctrip.device.recovery_log import leftovers
 
     left = list(leftovers())
     try:
@@ -112,7 +112,7 @@ def tune(
     spaces = spaces or default_spaces(bench)
     report.check(Path(out), overwrite)
     device = device_name(bench.device)
-    click.echo(f"tuning on {device}; energy: {bench.meter.said}")
+    click.echo(f"tuning on {device}; energy: {bench.meter.description}")
     say = lambda line: click.echo(printable(line, 1000))  # noqa: E731
     tuned = tune(bench, Goal(accuracy_bound, eta), spaces, not no_knobs, say)
     for note in tuned.notes:

@@ -9,7 +9,7 @@ import click
 from hpctrip.app.arguments import FILE, a_store, an_input, format_option, overwrite_option, planning
 from hpctrip.base.text import printable, printable_toml
 from hpctrip.base.units import GB
-from hpctrip.ranks.guardian import Guardian
+from hpctrip.ranks.watchdog.guardian import Guardian
 
 Given = tuple[str, ...]
 

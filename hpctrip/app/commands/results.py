@@ -44,10 +44,9 @@ def show(paths: tuple[str, ...], status: bool, as_json: bool) -> None:
 @click.command()
 @click.argument("path", type=FILE, metavar="FILE.h5")
 def watch(path: str) -> None:
-    """Follow a run that another process writes, until it is over; Ctrl-C leaves it alone.
+    """Follow a run that another process writes, a line a round, until it ends or its process is gone.
 
-    On a terminal a live view: accuracy over simulated time, rounds, rates and the time left; else a line a round. Only
-    the results file is read: the run does not notice.
+    Only the results file is read, so the run does not notice; Ctrl-C ends `watch` alone.
     """
     from rich.console import Console
 

@@ -10,13 +10,12 @@ import math
 import numpy as np
 
 from hpctrip.app.aggregator import Aggregator
-from hpctrip.app.assignment import Assignment
 from hpctrip.app.forecast.rounds import PlannedRound
 from hpctrip.app.forecast.speed import Speed
 from hpctrip.app.host import Host
 from hpctrip.learn.aggregate import partial_sum_bytes
 from hpctrip.learn.counters import EVALUATION, TRAINING
-from hpctrip.ranks.traffic import Traffic
+from hpctrip.ranks.placement import Assignment, Traffic
 from hpctrip.record import checkpoint, schema
 
 

@@ -18,7 +18,7 @@ from hpctrip.app.forecast.speed import Speed
 from hpctrip.app.forecast.warnings import warnings
 from hpctrip.base.inputs import resolved
 from hpctrip.base.text import size_text
-from hpctrip.ranks.traffic import Traffic
+from hpctrip.ranks.placement import Traffic
 
 OF_A_HOST = ("model", "sum", "engine", "data", "kept")
 """The parts of `Plan.memory` that every host has."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hpctrip.app.aggregator import Aggregator
-from hpctrip.app.assignment import Assignment
+from hpctrip.ranks.placement import Assignment
 from hpctrip.sim.outcome import Outcome
 from hpctrip.sim.rounds import RoundRow
 from hpctrip.sim.step import State

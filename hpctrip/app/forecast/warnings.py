@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 
-from hpctrip.app.aggregator import Aggregator
+from hpctrip.app.aggregator import Aggregator, idle_hosts
 from hpctrip.app.forecast.rounds import PlannedRound
-from hpctrip.app.idle import idle_hosts
 from hpctrip.sim.timing import Timing
 
 

@@ -10,8 +10,8 @@ import numpy as np
 from hpctrip.app.tune.search import Cost, golden_section
 from hpctrip.app.tune.trial import Keys, Trial
 from hpctrip.base.errors import HpctripError
+from hpctrip.device.counters import Unavailable
 from hpctrip.device.nvml import Gpu
-from hpctrip.device.source import Unavailable
 
 CAP, CLOCK = "knobs.power_cap_w", "knobs.clock_mhz"
 _GRID = 4

@@ -7,7 +7,6 @@ import math
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,11 +14,11 @@ import torch
 
 from hpctrip.app.aggregator import Aggregator
 from hpctrip.app.experiment import Experiment, read_input
-from hpctrip.app.host import Host
+from hpctrip.app.host import Host, ServerStep
 from hpctrip.app.metering import Energy
 from hpctrip.base.errors import HpctripError
-from hpctrip.device.knobs import Keeper
 from hpctrip.device.meter import Meter, open_meter
+from hpctrip.device.settings import SettingsProcess
 from hpctrip.figures.common.intervals import mean_and_interval
 from hpctrip.ranks.device import choose_device, gpu_identity
 from hpctrip.ranks.serial import SerialRanks
@@ -131,26 +130,29 @@ class Bench:
         Raises HpctripError where they are refused."""
         experiment = self.experiment(keys)
         with ExitStack() as until_over:
-            if experiment.knobs.turns:
-                turned = until_over.enter_context(Keeper(self.gpus)).turn(experiment.knobs)
-                if turned.refused or not self.gpus:
-                    raise HpctripError(turned.refused[0] if turned.refused else "no GPU trains here")
+            if experiment.knobs.any:
+                applied = until_over.enter_context(SettingsProcess(self.gpus)).apply(experiment.knobs)
+                if applied.refused or not self.gpus:
+                    raise HpctripError(applied.refused[0] if applied.refused else "no GPU trains here")
             yield from self._trained(experiment)
 
     def _trained(self, experiment: Experiment) -> Iterator[RoundRow]:
         torch.set_num_threads(experiment.ranks.threads)
         task = experiment.workload.checked_task(experiment.seed)
-        host = Host(experiment, experiment.num_sites(), task, SerialRanks(), self.device, self.device.type)
-        host.energy = Energy(self.meter, num_machines=1)
+        energy = Energy(self.meter, num_machines=1)
+        host = Host(
+            experiment, experiment.num_sites(), task, SerialRanks(), self.device, self.device.type, energy
+        )
         self.meter.round_uj()  # what was drawn before is nobody's
         aggregator = Aggregator(host)
         state, params = State(), host.initial_params
         while True:
             draft, assignment = aggregator.begin(state)
             hosted = host.train(params, assignment)
+            step = ServerStep(host, params, assignment)
             with host.wall.phase("exchange", draft.round):
-                new, tail = host.ranks.combine(hosted, len(params), partial(host.step, params, assignment))
-            counts = host.ranks.total(host.evaluate(new, assignment))
+                new, tail = host.ranks.combine(hosted, len(params), step)
+            counts = host.ranks.total(host.evaluate(new, assignment, step.mean_update_norm))
             state, params = aggregator.finish(draft, new - params, tail, counts), new
             yield state.history.rows[-1]
 

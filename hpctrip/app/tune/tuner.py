@@ -12,7 +12,7 @@ from hpctrip.app.tune.search import Cost, by_eta, front, halving
 from hpctrip.app.tune.spaces import candidates
 from hpctrip.app.tune.trial import Bench, Keys, Trial
 from hpctrip.base.errors import HpctripError
-from hpctrip.device.source import Unavailable
+from hpctrip.device.counters import Unavailable
 
 FIRST_ROUNDS = 2
 _COSTS: tuple[Cost, ...] = (attrgetter("sample_s"), attrgetter("sample_j"))
@@ -62,7 +62,7 @@ def tune(
         say(_line(trial))
         return trial
 
-    notes = [f"energy: {bench.meter.said}"]
+    notes = [f"energy: {bench.meter.description}"]
     trials, fell_out = halving(candidates(spaces), tried, _COSTS, FIRST_ROUNDS, bench.accuracy_round)
     if not trials or trials[0].keys:
         broken = next((t.failure for t in fell_out if not t.keys), "")

@@ -1,4 +1,4 @@
-"""The sockets of the watchdogs: where each listens, and how they find each other."""
+"""The sockets of the watchdogs, and how they find each other's addresses."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from hpctrip.ranks.base import Ranks, hostname
-from hpctrip.ranks.beats import KEY_BYTES, PACKET_BYTES, Packet, Seal
 from hpctrip.ranks.phase import Phase
+from hpctrip.ranks.watchdog.heartbeats import KEY_BYTES, PACKET_BYTES, MessageAuthenticator, Packet
 
 INTERFACE = "HPCTRIP_INTERFACE"
 """The environment variable that names the network interface between the machines, where the first guess is wrong."""
@@ -25,11 +25,11 @@ _SIOCGIFADDR = 0x8915
 Address = tuple[str, int]
 
 
-class Post:
+class HeartbeatSocket:
     """The socket of this rank's watchdog, on the address that the other ranks use. Creating one is collective.
 
     It listens on loopback where that is the same for all ranks, else on an address of this machine (see `candidates`);
-    only where none is found, on all of them. What is heard is true, whoever else can send there: see `Seal`.
+    only where none is found, on all of them. Forged packets are dropped: see `MessageAuthenticator`.
     """
 
     def __init__(self, ranks: Ranks):
@@ -41,7 +41,7 @@ class Post:
         told = ranks.gather((hostname(), loopback_id())) or []
         # rank 0 finds its address first, as the others find theirs by the way to it
         other = next((name for name, loopback in told if loopback != loopback_id()), "")
-        self.names, apart, key, first = ranks.lead(
+        self.names, apart, key, first = ranks.decide_on_root(
             lambda: (
                 [name for name, _ in told],
                 bool(other),
@@ -56,9 +56,9 @@ class Post:
         everyone = ranks.gather(self._at)
         self._addresses = [
             address and _resolved(name, address)
-            for name, address in zip(self.names, ranks.lead(lambda: everyone), strict=True)
+            for name, address in zip(self.names, ranks.decide_on_root(lambda: everyone), strict=True)
         ]
-        self._seal = Seal(key, self.rank)
+        self._authenticator = MessageAuthenticator(key, self.rank)
 
     def _open(self, other: str) -> Address | None:
         """Listen where another machine's ranks, or those of this one where none is named, reach this rank."""
@@ -78,28 +78,28 @@ class Post:
             self._socket.bind(self._at)
 
     def close(self) -> None:
-        """No more is heard or said."""
+        """Close the socket."""
         if self._socket is not None:
             self._socket.close()
 
     def send(self, word: str, to: Iterable[int], phase: Phase) -> None:
-        """Tell these ranks, except this one."""
+        """Send this word to these ranks, except this one."""
         for rank in to:
             if rank != self.rank and self._socket is not None and self._addresses[rank]:
                 with suppress(
                     OSError
                 ):  # whom it does not reach does not hear this rank, and that is noticed there
-                    self._socket.sendto(self._seal.closed(word, rank, phase), self._addresses[rank])
+                    self._socket.sendto(self._authenticator.signed(word, rank, phase), self._addresses[rank])
 
     def receive(self, wait_s: float) -> Packet | None:
-        """The next news of another rank, within so many seconds; None where there was none, or a stranger's datagram.
+        """The next packet of another rank, within so many seconds; None if there was none, or a forged one.
         Raises OSError where the socket fails."""
         if self._socket is None or self._at is None:
             time.sleep(wait_s)
             return None
         self._socket.settimeout(wait_s)
         try:
-            return self._seal.opened(
+            return self._authenticator.verified(
                 self._socket.recv(PACKET_BYTES + 1)
             )  # of a longer one the rest is dropped
         except TimeoutError:

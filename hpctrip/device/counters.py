@@ -1,26 +1,78 @@
-"""The energy counters of CPUs: RAPL, as Linux shows it in /sys/class/powercap (Intel's and AMD's alike).
+"""Energy counters: their contract, those of CPUs, and a constant for a machine without any (those of GPUs: `nvml`).
 
-https://docs.kernel.org/power/powercap/powercap.html: a zone is a folder with its `name`, its counter `energy_uj` and
+CPUs count in RAPL, as Linux shows it in /sys/class/powercap (Intel's and AMD's alike;
+https://docs.kernel.org/power/powercap/powercap.html): a zone is a folder with its `name`, its counter `energy_uj` and
 `max_energy_range_uj`, beyond which the counter begins at 0 again. On most systems only root may read the counters.
 """
 
 from __future__ import annotations
 
 import os
+import socket
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
-from hpctrip.device.source import MICRO, Unavailable
-
+MICRO = 1_000_000
+"""Microjoules in a joule. Energy is counted in whole microjoules, so that sums over phases and nodes are exact."""
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 TREE = Path("/sys/class/powercap")
-MOST_W = 500.0
-"""Taken for the most that a zone draws where the system names no limit of it."""
+ZONE_MOST_W = 500.0
+"""Largest power of a zone for which the system names no limit."""
 _DIGITS = 32
 
 
+class Unavailable(Exception):
+    """A counter that cannot be read, or a setting that cannot be made. Its text is the reason, a phrase."""
+
+
+class EnergyCounter(Protocol):
+    """Counts the energy of one device, or of several together."""
+
+    name: str
+    """For people, e.g. "1 GPU (NVML)"."""
+
+    def read_uj(self) -> int:
+        """Microjoules since some moment before the run; never falls. Raises Unavailable."""
+        ...
+
+
+@dataclass
+class Assumed:
+    """A constant draw, for a machine that counts nothing. Its name says that it was assumed."""
+
+    watts: float
+    clock: Callable[[], float] = time.perf_counter
+    """Seconds since some moment."""
+
+    @property
+    def name(self) -> str:
+        """With the power."""
+        return f"assumed {self.watts:g} W"
+
+    def read_uj(self) -> int:
+        """Watts times seconds."""
+        return round(self.watts * self.clock() * MICRO)
+
+
+def boot_id() -> str:
+    """Identifies this start of this machine's kernel, the same in every container on it; empty where the system has no
+    such identifier."""
+    try:
+        return BOOT_ID.read_text().strip()
+    except OSError:
+        return ""
+
+
+def machine() -> str:
+    """Identifies this machine among those of a job: containers have names of their own, but share the counters."""
+    return boot_id() or socket.gethostname()
+
+
 class Zone:
-    """One counter. Kept open: a reading is one system call."""
+    """The counter of one RAPL zone. Its file stays open: a reading is one system call."""
 
     def __init__(self, folder: Path, clock: Callable[[], float] = time.monotonic):
         """Raises Unavailable where it cannot be read. `clock` is the wall clock in seconds."""
@@ -37,10 +89,10 @@ class Zone:
     def read_uj(self) -> int:
         """Microjoules since the zone was opened. Raises Unavailable where the last reading is so long ago that the
         counter may have begun anew more than once; the next reading goes on from this one."""
-        found, now = self._counter_uj(), self._clock()
+        count_uj, now = self._counter_uj(), self._clock()
         waited_s, self._read_at = now - self._read_at, now
-        drawn = found - self._last_uj
-        self._last_uj = found
+        drawn = count_uj - self._last_uj
+        self._last_uj = count_uj
         self._total_uj += drawn if drawn >= 0 else drawn + self._range_uj
         if waited_s > self._wraps_after_s:
             raise Unavailable(
@@ -56,7 +108,7 @@ class Zone:
 
 
 class Cpus:
-    """The packages of this machine, and their memory where that is counted on its own."""
+    """The CPU packages of this machine, and their memory where that is counted on its own."""
 
     def __init__(self, zones: list[Zone]):
         self.zones = zones
@@ -65,7 +117,7 @@ class Cpus:
         self.name = f"{packages} CPU package{'s' if packages > 1 else ''}{memory} (RAPL)"
 
     def read_uj(self) -> int:
-        """Of all of them. Every zone is read, whichever of them cannot be."""
+        """Sum over the zones. All are read, also where one of them fails."""
         total, failure = 0, None
         for zone in self.zones:
             try:
@@ -78,7 +130,7 @@ class Cpus:
 
 
 def cpus(tree: Path | None = None) -> Cpus:
-    """The counters of this machine. Raises Unavailable where it has none, or where they may not be read.
+    """The CPU counters of this machine. Raises Unavailable where it has none, or where they may not be read.
 
     Cores and graphics are part of their package and "psys" holds the packages, so these are not counted again.
     """
@@ -97,8 +149,8 @@ def cpus(tree: Path | None = None) -> Cpus:
 
 
 def _most_w(folder: Path) -> float:
-    """What the zone draws at most, by its own limits."""
-    limits = [MOST_W]
+    """Largest power of the zone, by its own limits."""
+    limits = [ZONE_MOST_W]
     for file in folder.glob("constraint_*_power_limit_uw"):
         try:
             limits.append(int(file.read_text()) / MICRO)

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpctrip.device.rapl import Zone, cpus
-from hpctrip.device.source import MICRO, Unavailable
+from hpctrip.device.counters import MICRO, Unavailable, Zone, cpus
 
 
 def test_packages_and_their_memory_are_counted_once(rapl_tree):

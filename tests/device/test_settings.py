@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from hpctrip.device.knobs import Keeper, Knobs
-from hpctrip.device.notes import FOLDER, leftovers
+from hpctrip.device.recovery_log import FOLDER, leftovers
+from hpctrip.device.settings import GpuSettings, SettingsProcess
 
 A, B = "GPU-aaaa-0", "GPU-bbbb-1"
 ROOT = Path(__file__).parents[2]
 HOLDS = f"""
 import sys, time
-from hpctrip.device.knobs import Keeper, Knobs
-with Keeper(["{A}"]) as keeper:
-    print(keeper.turn(Knobs(power_cap_w=200.0, clock_mhz=900)).made, keeper._process.pid, flush=True)
+from hpctrip.device.settings import SettingsProcess, GpuSettings
+with SettingsProcess(["{A}"]) as process:
+    print(process.apply(GpuSettings(power_cap_w=200.0, clock_mhz=900)).made, process._process.pid, flush=True)
     END
 """
 
@@ -50,27 +50,27 @@ def soon(check):
 
 
 def test_settings_are_made_on_the_named_gpus_changed_and_put_back(gpus):
-    with Keeper([A]) as keeper:
-        assert keeper.turn(Knobs(power_cap_w=200.0, clock_mhz=1200)).made == (
+    with SettingsProcess([A]) as process:
+        assert process.apply(GpuSettings(power_cap_w=200.0, clock_mhz=1200)).made == (
             f"{A}: power cap 200 W",
             f"{A}: clock 1200 MHz",
         )
         assert gpus() == ([200, 350], [1200, 0])
-        keeper.turn(Knobs(power_cap_w=150.0))
+        process.apply(GpuSettings(power_cap_w=150.0))
         assert gpus() == ([150, 350], [1200, 0])
     assert gpus() == ([350, 350], [0, 0]) and list(leftovers()) == []
 
 
 def test_what_is_refused_is_said_and_the_rest_goes_on(gpus):
-    with Keeper([A, "cccc", B]) as keeper:
-        turned = keeper.turn(Knobs(power_cap_w=90.0))
-        assert turned.made == () and turned.refused == (
+    with SettingsProcess([A, "cccc", B]) as process:
+        applied = process.apply(GpuSettings(power_cap_w=90.0))
+        assert applied.made == () and applied.refused == (
             f"{A}: power cap 90 W: it takes 100 to 400 W",
             "GPU-cccc: Not Found",
             f"{B}: power cap 90 W: it takes 100 to 400 W",
         )
         (gpus.state / "denied").touch()
-        assert keeper.turn(Knobs(clock_mhz=900)).refused[0] == f"{A}: Insufficient Permissions"
+        assert process.apply(GpuSettings(clock_mhz=900)).refused[0] == f"{A}: Insufficient Permissions"
         assert gpus() == ([350, 350], [0, 0])
     assert list(leftovers()) == []
 
@@ -117,14 +117,14 @@ def test_a_killed_run_leaves_no_setting(gpus, launch, tiny, tmp_path):
 
 
 @pytest.fixture
-def killed_with_its_keeper(gpus):
-    """A run and its keeper were killed together, as by a batch system."""
+def killed_with_its_daemon(gpus):
+    """A run and its daemon were killed together, as by a batch system."""
     code = HOLDS.replace("END", "time.sleep(600)")
     run = subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, env=os.environ | {"PYTHONPATH": str(ROOT)}
     )
-    keeper = int(run.stdout.readline().split()[-1])
-    os.kill(keeper, signal.SIGKILL)
+    daemon = int(run.stdout.readline().split()[-1])
+    os.kill(daemon, signal.SIGKILL)
     run.kill()
     run.communicate()
     assert soon(lambda: list(leftovers()) != [])
@@ -132,37 +132,37 @@ def killed_with_its_keeper(gpus):
     return run.pid
 
 
-def test_where_the_keeper_is_killed_too_the_next_start_can_tell_and_undo_it(gpus, killed_with_its_keeper):
+def test_where_the_daemon_is_killed_too_the_next_start_can_tell_and_undo_it(gpus, killed_with_its_daemon):
     (left,) = leftovers()
     held = f"{A}: power cap 200 W (before: 350 W) and clock 900 MHz"
-    assert str(left) == f"{held}, left by process {killed_with_its_keeper}, which was killed"
+    assert str(left) == f"{held}, left by process {killed_with_its_daemon}, which was killed"
     left.put_back()
     assert gpus() == ([350, 350], [0, 0]) and list(leftovers()) == []
 
 
-def test_a_run_that_sets_something_itself_takes_over_what_a_killed_one_has_left(gpus, killed_with_its_keeper):
-    with Keeper([B]) as keeper:
-        keeper.turn(Knobs(power_cap_w=120.0))
+def test_a_run_that_sets_something_itself_takes_over_what_a_killed_one_has_left(gpus, killed_with_its_daemon):
+    with SettingsProcess([B]) as process:
+        process.apply(GpuSettings(power_cap_w=120.0))
         assert gpus() == ([200, 120], [900, 0]) and list(leftovers()) == []
     assert gpus() == ([350, 350], [0, 0])
 
 
-def test_a_cap_that_somebody_has_changed_since_is_left_as_it_is(gpus, killed_with_its_keeper):
+def test_a_cap_that_somebody_has_changed_since_is_left_as_it_is(gpus, killed_with_its_daemon):
     (gpus.state / "cap0").write_text("250000")
     (left,) = leftovers()
     left.put_back()
     assert gpus() == ([250, 350], [0, 0])
 
 
-def test_a_note_of_before_the_machine_was_started_is_void(gpus, killed_with_its_keeper, monkeypatch):
-    monkeypatch.setattr("hpctrip.device.notes.boot_id", lambda: "another")
+def test_a_note_of_before_the_machine_was_started_is_void(gpus, killed_with_its_daemon, monkeypatch):
+    monkeypatch.setattr("hpctrip.device.recovery_log.boot_id", lambda: "another")
     assert list(leftovers()) == []
 
 
-def test_notes_in_a_folder_that_others_can_write_are_not_believed(gpus, killed_with_its_keeper, tmp_path):
+def test_notes_in_a_folder_that_others_can_write_are_not_believed(gpus, killed_with_its_daemon, tmp_path):
     (folder,) = (tmp_path / "notes").iterdir()
     folder.chmod(0o777)
     assert list(leftovers()) == []
-    with Keeper([B]) as keeper:
-        assert "not a folder of this user alone" in keeper.turn(Knobs(power_cap_w=120.0)).refused[0]
+    with SettingsProcess([B]) as process:
+        assert "not a folder of this user alone" in process.apply(GpuSettings(power_cap_w=120.0)).refused[0]
     assert gpus() == ([200, 350], [900, 0])

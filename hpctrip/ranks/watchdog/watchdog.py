@@ -1,4 +1,4 @@
-"""No hang, ever: every rank tells the others where it is, and whoever sees one stuck ends the job and names it.
+"""Ends a job whose ranks hang: every rank reports its phase to the others, and one that sees another stuck names it.
 
 A thread per rank sends a datagram ("beat") with the rank's phase, round and whether it only waits for others: hosts to
 rank 0, rank 0 to all. Three things are wrong, and each has its limit:
@@ -32,14 +32,14 @@ from pydantic import Field
 from hpctrip.base.component import Component
 from hpctrip.base.units import Seconds
 from hpctrip.ranks.base import Ranks, hostname
-from hpctrip.ranks.beats import Packet
 from hpctrip.ranks.phase import Phase, current_phase
-from hpctrip.ranks.post import INTERFACE, Post
+from hpctrip.ranks.watchdog.heartbeat_socket import INTERFACE, HeartbeatSocket
+from hpctrip.ranks.watchdog.heartbeats import Packet
 
 STACKS_S = 1.0
-"""How long the job goes on after the verdict, so that every rank's stacks reach the log."""
+"""Time from the verdict to the end of the job, in which every rank's stacks reach the log."""
 LEAVES_S = 10.0
-"""A rank that is told of the end, and then is not killed, ends by itself after so long: the launcher may be gone."""
+"""A rank that hears of the end and is not killed ends by itself after so long: the launcher may be gone."""
 UNHEARD_PATIENCE = 4
 """A rank whose beats never arrived may be at work: a wait for it lasts this many times longer before it counts."""
 BEATS = 10
@@ -54,7 +54,7 @@ class Limits(Component):
     silent_s: Seconds = Field(60.0, ge=1)
     """No sign of life of a rank (stopped, swapped out, its machine gone)."""
     limit_s: Seconds = Field(1800.0, ge=0.1)
-    """A rank is busy with the same phase; the keys below say it of one phase."""
+    """A rank is busy with the same phase; the keys below override it for one phase."""
     start_s: Seconds | None = Field(None, ge=0.1)
     """Preparing data and model."""
     train_s: Seconds | None = Field(None, ge=0.1)
@@ -73,7 +73,7 @@ class Limits(Component):
 
 @dataclass(frozen=True)
 class Beat:
-    """What is known of one rank: where it was and since when, on the clock of whoever heard it."""
+    """The last known phase of a rank, with times on the clock of the rank that heard it."""
 
     phase: str
     round: int
@@ -82,7 +82,7 @@ class Beat:
     heard: float
 
     def text(self, now: float) -> str:
-        """In words."""
+        """A phrase for messages."""
         doing = "waiting for others in" if self.waits else "busy with"
         return f"{doing} {self.phase} of round {self.round} for {now - self.since:.0f} s"
 
@@ -90,7 +90,7 @@ class Beat:
 def verdict(
     rank: int, size: int, known: Mapping[int, Beat], now: float, limits: Limits
 ) -> tuple[str, list[int]]:
-    """What is stuck as rank `rank` sees it, and which ranks are to blame; ("", []) where all is well.
+    """The problem as rank `rank` sees it, and the ranks to blame; ("", []) if there is none.
 
     `known` holds its own place and the last beat of each rank it has heard. A rank that was never heard is blamed for
     nothing but a wait without end.
@@ -135,10 +135,10 @@ class Watchdog:
         if not faulthandler.is_enabled():
             with contextlib.suppress(OSError, RuntimeError):  # a stderr that is no file, or none
                 faulthandler.enable()  # a crash in C code shows its stacks too
-        self._post = Post(self._ranks)
-        self._names = self._post.names
-        if self._post.trouble:
-            self._say_once(f"cannot hear the others: {self._post.trouble}")
+        self._socket = HeartbeatSocket(self._ranks)
+        self._names = self._socket.names
+        if self._socket.trouble:
+            self._say_once(f"cannot hear the others: {self._socket.trouble}")
         self._began = self._looked = time.monotonic()
         self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
         try:
@@ -153,8 +153,8 @@ class Watchdog:
         self._stop.set()
         if self._thread.ident is not None:
             self._thread.join()
-        self._post.send("bye", range(self._ranks.size), current_phase)
-        self._post.close()
+        self._socket.send("bye", range(self._ranks.size), current_phase)
+        self._socket.close()
 
     def _watch(self) -> None:
         while not self._stop.is_set():
@@ -165,13 +165,13 @@ class Watchdog:
                 self._say_once(f"had a fault and watches on: {type(error).__name__}: {error}")
                 self._known.clear()
                 with contextlib.suppress(Exception):
-                    self._post.send("bye", self._peers, Phase())
+                    self._socket.send("bye", self._peers, Phase())
                 self._stop.wait(self._beat_s)
 
     def _look(self) -> None:
         """Say where this rank is, hear where the others are, and judge."""
         rank, size = self._ranks.rank, self._ranks.size
-        self._post.send("beat", self._peers, current_phase)
+        self._socket.send("beat", self._peers, current_phase)
         self._listen(until=time.monotonic() + self._beat_s)
         now = time.monotonic()
         # it was this rank that slept: the beats lie in the past
@@ -187,18 +187,18 @@ class Watchdog:
         if now > self._ends:
             self._end(1)
         elif problem and self._ends == math.inf and not self._stop.is_set():
-            self._bark(problem, blamed, now)
+            self._abort_with_report(problem, blamed, now)
 
     def _listen(self, until: float) -> None:
         while (left_s := until - time.monotonic()) > 0 and not self._stop.is_set():
             try:
-                packet = self._post.receive(min(left_s, 0.2))
+                packet = self._socket.receive(min(left_s, 0.2))
             except OSError as error:
                 self._say_once(f"cannot hear the others: {error.strerror or error}")
                 self._known.clear()  # what they said meanwhile is lost: nobody is accused of silence
                 self._stop.wait(left_s)
                 with contextlib.suppress(OSError):
-                    self._post.reopen()
+                    self._socket.reopen()
                 continue
             if packet:
                 self._hear(packet)
@@ -218,9 +218,9 @@ class Watchdog:
     def _miss(self) -> None:
         """Say whom this rank has never heard."""
         missed = [self._name(rank) for rank in self._peers if rank not in self._heard | {self._ranks.rank}]
-        if missed and not self._post.trouble:
+        if missed and not self._socket.trouble:
             self._say_once(
-                f"has never heard: {', '.join(missed)}, listening on {self._post.place} (a firewall, or another "
+                f"has never heard: {', '.join(missed)}, listening on {self._socket.place} (a firewall, or another "
                 f"network is meant: {INTERFACE}=NAME); if one of them stops, that is noticed late"
             )
 
@@ -241,7 +241,7 @@ class Watchdog:
         lines += [f"hpctrip:   rank {rank}: {line}" for line in _stack_lines()]
         _write("\n".join(lines))
 
-    def _bark(self, problem: str, blamed: list[int], now: float) -> None:
+    def _abort_with_report(self, problem: str, blamed: list[int], now: float) -> None:
         lines = [f"hpctrip: watchdog of rank {self._ranks.rank}: the job is stuck and ends now: {problem}"]
         for rank in blamed:
             last = (
@@ -257,7 +257,7 @@ class Watchdog:
         lines.append("hpctrip:   (limits: table [watchdog] of the input)")
         try:
             _write("\n".join(lines))
-            self._post.send("stacks", range(self._ranks.size), current_phase)
+            self._socket.send("stacks", range(self._ranks.size), current_phase)
             self._stacks()
             time.sleep(STACKS_S)
         finally:

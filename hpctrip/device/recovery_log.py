@@ -1,8 +1,8 @@
-"""What tells the next start that a machine was left with settings of ours, although nothing was left to put them back.
+"""Recovery notes: the settings that a process has applied to this machine's GPUs, so that a later start can undo them.
 
 A note is a file in a folder of this user on this machine, locked as long as the process lives that holds the settings.
 The kernel drops the lock with the process, so a note that can be locked is a leftover. It is written before anything is
-set. What it says of another start of the machine's kernel is void: that has reset the devices.
+set. A note of an earlier start of the machine's kernel is void: the restart has reset the devices.
 """
 
 from __future__ import annotations
@@ -20,28 +20,27 @@ from typing import IO
 
 from pydantic import BaseModel
 
-from hpctrip.device.machine import boot_id
+from hpctrip.device.counters import Unavailable, boot_id
 from hpctrip.device.nvml import Gpu
-from hpctrip.device.source import Unavailable
 
 FOLDER = "HPCTRIP_KNOBS"
-"""The environment variable that names the folder above that of the notes; it must be this machine's own."""
+"""Environment variable with the folder that holds the folder of the notes; it must be local to this machine."""
 _USUAL = "/var/tmp"
 _MOST_BYTES = 2**20
 
 
-class Held(BaseModel):
-    """What is set on one GPU."""
+class AppliedSettings(BaseModel):
+    """The settings of one GPU, and its power cap before."""
 
     cap_mw: int | None = None
-    """The power cap that is set; None: none of ours."""
+    """The power cap that was set; None: none was."""
     cap_before_mw: int | None = None
     clock_mhz: int | None = None
-    """The clock that is held; None: none. What a clock was held at before nobody can ask, so it is let go."""
+    """The clock that is held; None: none. NVML cannot tell which clock was held before, so it is freed."""
 
     @property
     def words(self) -> str:
-        """For people."""
+        """A line for people."""
         cap = self.cap_mw and self.cap_before_mw and f"power cap {_watts(self.cap_mw)}"
         cap = cap and f"{cap} (before: {_watts(self.cap_before_mw or 0)})"
         return " and ".join(filter(None, (cap, self.clock_mhz and f"clock {self.clock_mhz} MHz")))
@@ -57,11 +56,11 @@ class Held(BaseModel):
 class _Content(BaseModel):
     boot: str
     process: int
-    gpus: dict[str, Held]
+    gpus: dict[str, AppliedSettings]
 
 
-class Note:
-    """The note of this process, written anew whenever something is set. Raises Unavailable where none can be kept."""
+class RecoveryNote:
+    """The note of this process, rewritten whenever something is set. Raises Unavailable where none can be written."""
 
     def __init__(self, process: int):
         """`process` is the run that asks for the settings."""
@@ -76,8 +75,8 @@ class Note:
         except OSError as error:
             raise Unavailable(f"{_folder()}: no note can be kept there: {error.strerror}") from error
 
-    def write(self, gpus: Mapping[str, Held]) -> None:
-        """Say what is, or is about to be, set on which GPU; on disk when it returns. Raises Unavailable."""
+    def write(self, gpus: Mapping[str, AppliedSettings]) -> None:
+        """Record the settings of every GPU before they are applied; on disk when it returns. Raises Unavailable."""
         data = _Content(boot=boot_id(), process=self._process, gpus=dict(gpus)).model_dump_json().encode()
         try:
             os.pwrite(self._file.fileno(), data, 0)
@@ -87,7 +86,7 @@ class Note:
             raise Unavailable(f"{self._path}: {error.strerror}") from error
 
     def remove(self) -> None:
-        """Everything is put back."""
+        """Remove the note: everything is put back."""
         with suppress(OSError):
             self._path.unlink()
         self._file.close()
@@ -95,32 +94,32 @@ class Note:
 
 @dataclass(frozen=True)
 class Leftover:
-    """The note of a process that is gone, locked by whoever found it. Closing its file leaves it for the next."""
+    """The note of a process that was killed, locked by this one. Closing its file leaves it for the next start."""
 
     path: Path
     file: IO[bytes]
     process: int
-    gpus: dict[str, Held]
+    gpus: dict[str, AppliedSettings]
 
     def __str__(self) -> str:
         held = ", ".join(f"{uuid}: {found.words}" for uuid, found in self.gpus.items())
         return f"{held}, left by process {self.process}, which was killed"
 
     def put_back(self) -> None:
-        """Undo what it left. Raises Unavailable; the note then stays."""
+        """Undo its settings. Raises Unavailable; the note then stays."""
         for uuid, held in self.gpus.items():
             held.put_back(Gpu.of(uuid))
         self.forget()
 
     def forget(self) -> None:
-        """Remove the note: what it says is undone, or somebody else's to undo now."""
+        """Remove the note: its settings are undone, or another process undoes them."""
         with suppress(OSError):
             self.path.unlink()
         self.file.close()
 
 
 def leftovers() -> Iterator[Leftover]:
-    """The notes of this user that nobody holds any more."""
+    """The notes of this user whose processes were killed."""
     folder = _folder()
     with suppress(OSError):
         _refuse_others(folder)

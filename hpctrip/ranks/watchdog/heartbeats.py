@@ -1,4 +1,4 @@
-"""What the watchdogs of one job tell each other: datagrams that nobody else can write, change, redirect or repeat.
+"""The messages between the watchdogs of one job: datagrams that nobody else can forge, change, redirect or replay.
 
 A packet is a message authentication code (keyed BLAKE2b, RFC 7693, under a random key of this job) and a body of
 fixed length, which is looked at only where the code is right. The body names its sender, its addressee and a number
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from hpctrip.ranks.phase import Phase
 
 WORDS = ("beat", "stacks", "bye")
-"""Here I am; write your stacks, the job ends; I leave."""
+"""Sign of life; request to write the stacks, as the job ends; goodbye."""
 KEY_BYTES = 32
 _CODE_BYTES = 16
 _BODY = struct.Struct(
@@ -27,7 +27,7 @@ PACKET_BYTES = _CODE_BYTES + _BODY.size
 
 @dataclass(frozen=True, slots=True)
 class Packet:
-    """What was heard from a rank."""
+    """A message from a rank."""
 
     word: str
     rank: int
@@ -35,11 +35,11 @@ class Packet:
     round: int
     waits: bool
     age_s: float
-    """For how long it had been there when it said so."""
+    """Seconds that it had been in this phase when it sent the packet."""
 
 
-class Seal:
-    """Closes the packets of one rank and opens those that it is sent, under the key of its job."""
+class MessageAuthenticator:
+    """Signs the packets of one rank and verifies those sent to it, under the key of its job."""
 
     def __init__(self, key: bytes, rank: int):
         """`key` [KEY_BYTES] is drawn anew for every job, and no rank closes packets with two of these."""
@@ -47,7 +47,7 @@ class Seal:
         self._number = 0
         self._heard: dict[int, int] = {}
 
-    def closed(self, word: str, to: int, phase: Phase) -> bytes:
+    def signed(self, word: str, to: int, phase: Phase) -> bytes:
         """The packet [PACKET_BYTES] that tells rank `to` this word and where this rank is. The name of a phase is cut
         to 16 bytes."""
         self._number += 1
@@ -58,7 +58,7 @@ class Seal:
         )
         return self._code(body) + body
 
-    def opened(self, data: bytes) -> Packet | None:
+    def verified(self, data: bytes) -> Packet | None:
         """What the packet says; None where it was not closed under this key for this rank, or is no news."""
         if len(data) != PACKET_BYTES:
             return None

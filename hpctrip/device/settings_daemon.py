@@ -1,12 +1,12 @@
-"""The process that holds the settings of a run's GPUs, and puts them back when the run is gone, however it went.
+"""Daemon that holds the settings of a run's GPUs and puts them back when the run has ended, however it ended.
 
-    python -m hpctrip.device.keeper PROCESS
+    python -m hpctrip.device.settings_daemon PROCESS
 
-Nothing within a process survives its being killed, so settings are made by another one: it reads requests, a line of
+No code of a process runs after it is killed, so another process applies the settings: it reads requests, a line of
 JSON each, from its input, and answers each with a line. The end of the input is the end of the run: closed at an
-orderly end or by an exception, and by the kernel after os._exit, MPI_Abort or SIGKILL. It is in a session of its own
-and deaf to the signals that end jobs. Where it is killed too (a batch system that kills everything), its note is left
-(`notes.py`).
+orderly end or by an exception, and by the kernel after os._exit, MPI_Abort or SIGKILL. The daemon has a session of its
+own and ignores the signals that end jobs. If it is killed too (a batch system that kills everything), its recovery note
+remains (`recovery_log.py`).
 """
 
 from __future__ import annotations
@@ -16,29 +16,31 @@ import signal
 import sys
 from collections.abc import Callable, Iterable
 
-from hpctrip.device.notes import Held, Note, leftovers
+from hpctrip.device.counters import Unavailable
 from hpctrip.device.nvml import Gpu
-from hpctrip.device.source import Unavailable
+from hpctrip.device.recovery_log import AppliedSettings, RecoveryNote, leftovers
 
-_DEAF = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+_IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 
-class Settings:
-    """What this process has set. It begins with what killed processes have left, which it undoes at its end too."""
+class HeldSettings:
+    """The settings that this process has applied. It takes over those that killed processes have left, and undoes them
+    at its end too."""
 
     def __init__(self, process: int):
-        """Raises Unavailable where no note can be kept: then nothing is set either."""
-        self._note = Note(process)
-        self._held: dict[str, Held] = {}
+        """Raises Unavailable where no recovery note can be written: then nothing is set either."""
+        self._note = RecoveryNote(process)
+        self._held: dict[str, AppliedSettings] = {}
         for left in leftovers():
             self._held |= left.gpus
             self._note.write(self._held)
             left.forget()
 
-    def make(
+    def apply(
         self, uuids: Iterable[str], cap_mw: int | None, clock_mhz: int | None
     ) -> tuple[list[str], list[str]]:
-        """Give these GPUs the settings that are not None. What was set, and what was refused and why, a line each."""
+        """Give these GPUs the settings that are not None. Returns what was set, and what was refused and why, a line
+        each."""
         made: list[str] = []
         refused: list[str] = []
         for uuid in uuids:
@@ -59,13 +61,13 @@ class Settings:
         if not low <= cap_mw <= high:
             asked, bounds = f"power cap {cap_mw / 1000:g} W", f"{low / 1000:g} to {high / 1000:g} W"
             raise Unavailable(f"{gpu.uuid}: {asked}: it takes {bounds}")
-        before_mw = self._held.get(gpu.uuid, Held()).cap_before_mw or gpu.cap_mw
+        before_mw = self._held.get(gpu.uuid, AppliedSettings()).cap_before_mw or gpu.cap_mw
         self._change(gpu, {"cap_mw": cap_mw, "cap_before_mw": before_mw}, lambda: gpu.set_cap_mw(cap_mw))
 
     def _change(self, gpu: Gpu, changes: dict[str, int], change: Callable[[], None]) -> None:
-        """Note it, then do it; where it is refused, the note says what it said before."""
+        """Write the note, then change the GPU; if that is refused, the note is as before."""
         before = dict(self._held)
-        self._held[gpu.uuid] = before.get(gpu.uuid, Held()).model_copy(update=changes)
+        self._held[gpu.uuid] = before.get(gpu.uuid, AppliedSettings()).model_copy(update=changes)
         self._note.write(self._held)
         try:
             change()
@@ -75,7 +77,7 @@ class Settings:
             raise
 
     def put_back(self) -> None:
-        """Undo everything. Where that fails, the note stays."""
+        """Undo everything. If that fails, the note stays."""
         is_done = True
         for uuid, held in self._held.items():
             try:
@@ -87,15 +89,15 @@ class Settings:
 
 
 def main(process: int) -> None:
-    """Answer requests until the run that is `process` is gone."""
-    for number in _DEAF:
+    """Answer requests until the run, whose process id is `process`, has ended."""
+    for number in _IGNORED:
         signal.signal(number, signal.SIG_IGN)
-    settings: Settings | None = None
+    settings: HeldSettings | None = None
     try:
         for line in sys.stdin:
             try:
-                settings = settings or Settings(process)
-                answer = settings.make(**json.loads(line))
+                settings = settings or HeldSettings(process)
+                answer = settings.apply(**json.loads(line))
             except Unavailable as error:
                 answer = [], [str(error)]
             print(json.dumps(answer), flush=True)

@@ -1,4 +1,4 @@
-"""No start without an end: until all ranks have met and watch each other, a guardian beside each waits with it.
+"""Ends a job that does not start: a guardian process beside each rank, until all ranks have met and watch each other.
 
 Nothing within the process could do that. Loading a library from a dead file system and MPI_Init hold Python's lock, so
 no thread runs; and a stopped process does nothing at all. The guardian is a fork made before anything large is loaded.

@@ -1,17 +1,17 @@
-"""Rank 0's side of the main loop: what goes wrong between two turns is told to everyone in the next."""
+"""Rank 0's side of the main loop: an error between two turns is raised at all ranks in the next one."""
 
+import pickle
 from unittest.mock import Mock
 
 import numpy as np
 import pytest
 import torch
 
-from hpctrip.app.assignment import Assignment
-from hpctrip.app.leader import Leader
+from hpctrip.app.rank0 import Rank0, Turn
 from hpctrip.app.storing import NoStore
 from hpctrip.base.errors import DivergedError, HpctripError, InputError
-from hpctrip.ranks.placement import cut
 from hpctrip.sim.step import State
+from hpctrip.ranks.placement import Assignment, cut
 
 
 @pytest.mark.parametrize(
@@ -21,14 +21,21 @@ def test_a_round_without_a_result_is_told_in_the_next_turn(error):
     site = np.zeros(1, dtype=np.int64)
     assignment = Assignment(1, site, np.ones(1), cut(site, 1), site, evaluate=True)
     aggregator, interruption = Mock(), Mock()
-    aggregator.begin.return_value = Mock(), assignment
+    before = State()
+    draft = Mock(before=before)
+    aggregator.begin.return_value = draft, assignment
     aggregator.finish.side_effect = error
     interruption.reason.return_value = ""
-    leader = Leader(aggregator, Mock(), Mock(), interruption, Mock(), Mock(), NoStore())
-    assert leader.turn(State()).assignment is assignment
-    before = State()
+    rank0 = Rank0(aggregator, Mock(), Mock(), interruption, Mock(), Mock(), NoStore())
+    turn = rank0.turn(before)
+    assert (turn.assignment, turn.draft) == (assignment, draft)
     # the collectives of this round are over: raising here would leave the other ranks in the next one
-    assert leader.finish_round(before, torch.zeros(1), torch.ones(1), site, site) is before
+    assert rank0.finish_round(draft, torch.zeros(1), torch.ones(1), site, site) is before
     with pytest.raises(HpctripError) as raised:
-        leader.turn(before)
+        rank0.turn(before)
     assert raised.value is error
+
+
+def test_the_other_ranks_receive_neither_the_draft_nor_what_writes_the_state():
+    turn = Turn(None, True, draft=Mock(), savers=(NoStore(),))
+    assert pickle.loads(pickle.dumps(turn)) == Turn(None, True)

@@ -1,43 +1,47 @@
-"""What rank 0 does around the rounds: it says who trains next, keeps the files, and decides when to leave."""
+"""Rank 0's side of the main loop: it announces the next round, writes the files, and decides when to leave."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 
-from hpctrip.app.aggregator import Aggregator
-from hpctrip.app.assignment import Assignment
-from hpctrip.app.callbacks.thread import Callbacks
+from hpctrip.app.aggregator import Aggregator, idle_hosts
+from hpctrip.app.callbacks.calls import Callbacks
 from hpctrip.app.checkpointer import Checkpointer
-from hpctrip.app.idle import idle_hosts
 from hpctrip.app.progress import Progress
-from hpctrip.app.rank_totals import RankTotals
 from hpctrip.app.signals import Interruption
 from hpctrip.app.storing import NoStore
 from hpctrip.base.errors import HpctripError, InterruptedRun
+from hpctrip.ranks.placement import Assignment
 from hpctrip.record.writer import Recorder
 from hpctrip.sim.step import Draft, State
 
 
 @dataclass(frozen=True)
 class Turn:
-    """What rank 0 tells all others after every round."""
+    """Rank 0's decision after every round. The other ranks receive its first two fields."""
 
     assignment: Assignment | None
-    """The next round; None: it is over."""
+    """The next round; None: the run is over."""
     save: bool
     """A checkpoint of the state before that round is due."""
-    totals: RankTotals | None = None
-    """What every rank has spent, where a callback asks for it."""
+    draft: Draft | None = None
+    """The next round as the simulation has begun it; at rank 0 only."""
+    savers: tuple[Checkpointer | NoStore, ...] = ()
+    """What writes the state before that round; at rank 0 only."""
+
+    def __reduce__(self) -> tuple[type[Turn], tuple[Assignment | None, bool]]:
+        """Only the fields that other ranks need are sent."""
+        return Turn, (self.assignment, self.save)
 
 
-class Leader:
-    """Rank 0's side of the main loop. A file that cannot be written ends the run as an interruption would: a
-    checkpoint is tried, everyone leaves, the reason is reported."""
+class Rank0:
+    """Rank 0's side of the main loop. A file that cannot be written ends the run as an interruption would: it tries to
+    write a checkpoint, all ranks leave, and the reason is reported."""
 
     def __init__(
         self,
@@ -52,16 +56,15 @@ class Leader:
         self._aggregator, self._recorder, self._checkpointer = aggregator, recorder, checkpointer
         self._interruption, self._progress, self._callbacks = interruption, progress, callbacks
         self._filler = filler
-        self._savers: list[Checkpointer | NoStore] = []  # those to which the state before the next round goes
-        self._draft: Draft | None = None  # the round in progress
-        self._last, self._recorded = State(), 0
-        self._params = torch.empty(0)  # after the last round
-        self._interrupted = ""
-        self._failure: HpctripError | None = None
+        self._last, self._params = State(), torch.empty(0)  # after the last round of this process
+        self._recorded = 0  # number of the last round that is in the results file
+        self._interrupted = ""  # why the run leaves early
+        self._stop_request = ""  # a callback's reason to end the run
+        self._failure: HpctripError | None = None  # why a file could not be written
         self._lost: HpctripError | None = None  # why the last round has no result
 
     def turn(self, state: State) -> Turn:
-        """After every round: the next one, or the end. Raises what kept the last one from having a result."""
+        """The next round, or the end. Raises the error by which the last round has no result."""
         if self._lost:
             raise self._lost
         if not state.stop_reason and not self._failure:
@@ -69,14 +72,13 @@ class Leader:
                 self._aggregator.signals, state.history, self._checkpointer.cost_s
             )
         over = bool(state.stop_reason or self._interrupted or self._failure)
-        assignment = None
+        draft = assignment = None
         if not over:
-            self._draft, assignment = self._aggregator.begin(state)
-            self._filler.begin(self._draft)
+            draft, assignment = self._aggregator.begin(state)
+            self._filler.begin(draft)
             self._warn_once(assignment)
-        self._savers = [saver for saver in (self._checkpointer, self._filler) if saver.due(state, over)]
-        totals = self._aggregator.totals if self._callbacks.asks_for_ranks else None
-        return Turn(assignment, bool(self._savers), totals)
+        savers = tuple(saver for saver in (self._checkpointer, self._filler) if saver.due(state, over))
+        return Turn(assignment, bool(savers), draft, savers)
 
     def _warn_once(self, first: Assignment) -> None:
         """Before the first round of this process: hosts that have nothing to train in it."""
@@ -86,31 +88,37 @@ class Leader:
                 self._progress.say(f"note: {note}")
 
     def save(
-        self, state: State, params: torch.Tensor, slots: torch.Tensor, kept: Mapping[int, torch.Tensor]
+        self,
+        turn: Turn,
+        state: State,
+        params: torch.Tensor,
+        slots: torch.Tensor,
+        kept: Mapping[int, torch.Tensor],
     ) -> None:
-        """Write a checkpoint, or what the store keeps, or both: whatever is due."""
+        """Write a checkpoint, a model into the store, or both: whatever is due in this turn."""
         try:
-            for saver in self._savers:
+            for saver in turn.savers:
                 saver.save(state, params, slots, kept)
         except HpctripError as error:
             self._failure = self._failure or error
 
     def finish_round(
-        self, state: State, before: torch.Tensor, params: torch.Tensor, tail: np.ndarray, counts: np.ndarray
+        self, draft: Draft, before: torch.Tensor, params: torch.Tensor, tail: np.ndarray, counts: np.ndarray
     ) -> State:
-        """The round in progress, which turned the model `before` [P] into `params`, is done: the state after it (see
-        `Aggregator.finish`). Where training diverged, or the world is of no use, there is no such state, and the next
-        turn tells everyone."""
-        assert self._draft is not None
+        """The state after a round that turned the model `before` [P] into `params` (see `Aggregator.finish`). Where the
+        round has no result, because training diverged or a component of the world failed, the state before it: the
+        next turn then raises the error at all ranks."""
         try:
-            state = self._last = self._aggregator.finish(self._draft, params - before, tail, counts)
-            self._params = params
+            state = self._aggregator.finish(draft, params - before, tail, counts)
         except HpctripError as error:
             self._lost = error
-        return state
+            return draft.before
+        self._last = replace(state, stop_reason=state.stop_reason or self._stop_request)
+        self._params = params
+        return self._last
 
     def record(self) -> None:
-        """The last round's row and its line. Called when the others know what comes next: they need not wait for it."""
+        """Write and report the last round. Called while the other ranks train the next one already."""
         if self._last.round == self._recorded:
             return
         self._recorded = self._last.round
@@ -122,11 +130,13 @@ class Leader:
             assert self._last.history.last is not None
             self._filler.finished(self._last.history.last, self._params)
             self._progress.round(self._last)
-            self._callbacks.round(self._last.history.rows[-1])
+            self._stop_request = self._stop_request or self._callbacks.round(
+                self._last.history.last, self._aggregator.rank_wall_s, self._aggregator.rank_wall_j
+            )
 
     def finish(self, state: State, params_digest: str) -> None:
         """Close the files. `params_digest` is that of the global model. Raises InterruptedRun where the run is to be
-        resumed, and what kept a file from being written."""
+        resumed, and the error by which a file could not be written."""
         final = {"status": "finished", "stop_reason": state.stop_reason, "params_digest": params_digest}
         final["rank_phases"] = self._aggregator.rank_phases(state.history)
         if self._failure:
@@ -143,12 +153,12 @@ class Leader:
             raise self._failure
         if self._interrupted:
             raise InterruptedRun(
-                f"interrupted after round {state.round}: {self._interrupted}; {self._checkpointer.way_on}"
+                f"interrupted after round {state.round}: {self._interrupted}; {self._checkpointer.resume_hint}"
             )
         self._progress.finished(state, params_digest, self._checkpointer.spent_s)
 
     def failed(self, error: BaseException) -> None:
-        """Record an end that nobody planned, after as many rows as there are."""
+        """Record that the run failed, after the rounds that it has finished."""
         self.record()
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
         if self._last.history.rows:

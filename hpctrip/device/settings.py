@@ -1,4 +1,4 @@
-"""The settings of the GPUs that train: power cap and clock, made for the time of a run."""
+"""Settings of the GPUs that train, power cap and clock, applied for the time of a run."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from hpctrip.base.component import Component
 from hpctrip.base.units import Watts
 
 _PUT_BACK_S = 30.0
-"""So long an orderly end waits for the settings to be put back; the keeper goes on with it afterwards."""
+"""Longest time that an orderly end waits for the settings to be put back; the daemon goes on with it afterwards."""
 
 
-class Knobs(Component):
+class GpuSettings(Component):
     """Settings of the GPUs that train, on every machine of the run; nothing here changes a result. They need root's
     rights and the extra `[energy]`: without, the run says so and goes on. They are put back however the run ends."""
 
@@ -32,28 +32,28 @@ class Knobs(Component):
     """Graphics clock at which each GPU is held, in MHz. Absent: free."""
 
     @property
-    def turns(self) -> bool:
-        """Whether anything is to be set."""
+    def any(self) -> bool:
+        """Whether there is any setting to apply."""
         return self.power_cap_w is not None or self.clock_mhz is not None
 
 
 @dataclass(frozen=True)
-class Turned:
-    """What became of a request, a line each."""
+class Applied:
+    """Settings that were made, and those that were refused with the reason, a line each."""
 
     made: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
 
 
-class Keeper:
-    """The process that holds the settings of these GPUs (`keeper.py`), as the run sees it. A context: at its end they
-    are as they were."""
+class SettingsProcess:
+    """The daemon that holds the settings of some GPUs (`settings_daemon.py`), as the run sees it. A context: at its end
+    the GPUs are as they were."""
 
     def __init__(self, uuids: Sequence[str]):
         self._uuids = list(uuids)
         paths = [str(Path(hpctrip.__file__).parents[1]), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "hpctrip.device.keeper", str(os.getpid())],
+            [sys.executable, "-P", "-m", "hpctrip.device.settings_daemon", str(os.getpid())],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -63,20 +63,20 @@ class Keeper:
             env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))},
         )
 
-    def turn(self, knobs: Knobs) -> Turned:
-        """Make these settings; those that are absent stay as they are."""
-        cap_mw = None if knobs.power_cap_w is None else round(1000 * knobs.power_cap_w)
-        request = {"uuids": self._uuids, "cap_mw": cap_mw, "clock_mhz": knobs.clock_mhz}
+    def apply(self, settings: GpuSettings) -> Applied:
+        """Apply these settings; absent ones stay as they are."""
+        cap_mw = None if settings.power_cap_w is None else round(1000 * settings.power_cap_w)
+        request = {"uuids": self._uuids, "cap_mw": cap_mw, "clock_mhz": settings.clock_mhz}
         try:
             assert self._process.stdin and self._process.stdout
             self._process.stdin.write(f"{json.dumps(request)}\n")
             self._process.stdin.flush()
             made, refused = json.loads(self._process.stdout.readline())
         except (OSError, ValueError):
-            return Turned(refused=("the process that holds the settings has ended",))
-        return Turned(tuple(made), tuple(refused))
+            return Applied(refused=("the process that holds the settings has ended",))
+        return Applied(tuple(made), tuple(refused))
 
-    def __enter__(self) -> Keeper:
+    def __enter__(self) -> SettingsProcess:
         return self
 
     def __exit__(
