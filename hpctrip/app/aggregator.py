@@ -18,8 +18,8 @@ from hpctrip.learn.aggregate import LARGEST_UPDATE
 from hpctrip.learn.counters import EVALUATION, TRAINING, Tally
 from hpctrip.ranks.placement import Assignment, Blocks, cut, cut_at_fixed_borders, place
 from hpctrip.sim.outcome import Outcome, Wall
-from hpctrip.sim.step import Draft, State
 from hpctrip.sim.rounds import History, RoundRow
+from hpctrip.sim.step import Draft, State
 
 
 class Aggregator:

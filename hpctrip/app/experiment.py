@@ -36,8 +36,8 @@ from hpctrip.learn.local_work import LocalWork
 from hpctrip.learn.partitions import PARTITIONS
 from hpctrip.learn.workloads import WORKLOADS
 from hpctrip.ranks.open import RanksInput
-from hpctrip.sim.energy import Accounts
 from hpctrip.ranks.watchdog.watchdog import Limits
+from hpctrip.sim.energy import Accounts
 from hpctrip.sim.faults import Faults
 from hpctrip.sim.forecast import FORECASTS
 from hpctrip.sim.grid import SIGNALS

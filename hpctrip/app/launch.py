@@ -25,8 +25,8 @@ from hpctrip.app.learning import learning_key
 from hpctrip.app.loop import train
 from hpctrip.app.metering import LocalMachine
 from hpctrip.app.progress import Progress
-from hpctrip.app.resume import Start, restore
 from hpctrip.app.rank0 import Rank0
+from hpctrip.app.resume import Start, restore
 from hpctrip.app.signals import Interruption, listening
 from hpctrip.app.sources import sources_of
 from hpctrip.base.inputs import Tables

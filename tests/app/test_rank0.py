@@ -10,8 +10,8 @@ import torch
 from hpctrip.app.rank0 import Rank0, Turn
 from hpctrip.app.storing import NoStore
 from hpctrip.base.errors import DivergedError, HpctripError, InputError
-from hpctrip.sim.step import State
 from hpctrip.ranks.placement import Assignment, cut
+from hpctrip.sim.step import State
 
 
 @pytest.mark.parametrize(
