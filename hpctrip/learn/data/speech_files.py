@@ -145,10 +145,10 @@ def _of_archive(source: Path, wanted: Callable[[str], bool]) -> Iterator[_File]:
         place = f"{source}: {member.name}"
         is_clip = PurePosixPath(file).suffix in SUFFIXES and word[:1] not in ("", "_", ".") and file[0] != "."
         if file in LISTS:
-            yield _File(place, file, member.content(MAX_LIST_BYTES), member.fraction)
+            yield _File(place, file, member.content(), member.fraction)
         elif is_clip and wanted(word):
             name = _clip_name(place, word, PurePosixPath(file).stem)
-            yield _File(place, name, member.content(MAX_CLIP_BYTES), member.fraction)
+            yield _File(place, name, member.content(), member.fraction)
 
 
 def _lists(folder: Path) -> Iterator[_File]:
@@ -178,7 +178,6 @@ def _features(file: _File) -> np.ndarray:
     try:
         with soundfile.SoundFile(io.BytesIO(file.content)) as sound:
             rate, channels, length = sound.samplerate, sound.channels, sound.frames
-            # what a header announces is not asked for before it is looked at
             right = rate == SAMPLE_RATE and channels == 1 and WINDOW <= length <= SAMPLE_RATE
             samples = sound.read(dtype="float64") if right else np.zeros(0)
     except (soundfile.SoundFileError, RuntimeError, ValueError) as error:
