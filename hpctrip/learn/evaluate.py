@@ -12,7 +12,7 @@ from torch.func import functional_call
 
 from hpctrip.base.component import Component
 from hpctrip.base.identity import Unlearned
-from hpctrip.learn.engines.tensors import channels_last, resident, views
+from hpctrip.learn.engines.base import channels_last, resident, views
 from hpctrip.learn.task import Dataset, Task
 
 LOSS_SCALE = 2**20

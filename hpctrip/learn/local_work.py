@@ -1,7 +1,8 @@
-"""What a site does in a round: the input's table [train]."""
+"""Local training of a site in a round: the input's table [train], and the order in which samples are visited."""
 
 from __future__ import annotations
 
+import math
 from typing import Any, Literal
 
 import numpy as np
@@ -9,6 +10,7 @@ from pydantic import Field, model_validator
 
 from hpctrip.base.component import Component
 from hpctrip.base.errors import InputError
+from hpctrip.base.rng import stream
 from hpctrip.sim.policies.base import MOST_VISITS
 
 
@@ -99,3 +101,22 @@ class LocalWork(Component):
             return np.ceil(num_samples * self.local_epochs).astype(np.int64)
         whole_batches = np.ceil(num_samples * self.local_epochs / self.batch_size) * self.batch_size
         return np.minimum(whole_batches, num_samples).astype(np.int64)
+
+
+def visiting_order(shard: np.ndarray, num_visits: int, seed: int, site: int, round: int) -> np.ndarray:
+    """The samples that a site visits in a round (from 1), [num_visits], as indices into the training set.
+
+    One whole pass or more: each is a fresh shuffle of the shard, all from the stream (seed, "order", round, site).
+    Where a round visits less than the shard, passes go on over rounds: round r visits the r-th part of a row of
+    shuffles, pass p from the stream (seed, "order", p, site), so that every pass visits every sample once,
+    as long as all rounds visit as many.
+    """
+    size = len(shard)
+    if num_visits >= size:
+        rng = stream(seed, "order", round, site)
+        passes = [rng.permutation(shard) for _ in range(math.ceil(num_visits / size))]
+        return np.concatenate(passes)[:num_visits]
+    first = (round - 1) * num_visits
+    touched = range(first // size, (first + num_visits - 1) // size + 1)
+    passes = [stream(seed, "order", number + 1, site).permutation(shard) for number in touched]
+    return np.concatenate(passes)[first % size :][:num_visits]

@@ -1,11 +1,23 @@
-"""A model as one flat float32 vector: what travels, what is averaged, what is checkpointed."""
+"""A model as one flat float32 vector: what travels, what is averaged, what is checkpointed.
+
+Also the checks of such vectors, and a digest of what their bits depend on beside the input.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import platform
+from importlib import metadata
+from pathlib import Path
 
 import torch
 from torch import nn
+
+from hpctrip.base import files
+from hpctrip.base.errors import InputError
+
+_PACKAGES = ("torch", "numpy", "transformers", "peft")
+"""Packages whose code is part of a training step, where they are installed."""
 
 
 def num_params(model: nn.Module) -> int:
@@ -30,3 +42,49 @@ def layout(model: nn.Module) -> list[str]:
         for name, p in model.named_parameters()
         if p.requires_grad
     ]
+
+
+def parameters(found: object, like: torch.Tensor, place: str, what: str) -> torch.Tensor:
+    """`found` as it is: one float32 for every parameter, on the device of `like` [P]. Only that is looked at, not the
+    numbers, so it costs nothing. InputError at `place` (the component's input key) where it is something else."""
+    bound = f"it must be a float32 tensor [{len(like)}] on {like.device}"
+    if not isinstance(found, torch.Tensor):
+        raise InputError(place, f"gave a {type(found).__name__} as {what}", bound)
+    if found.dtype != torch.float32 or found.shape != like.shape or found.device != like.device:
+        dtype = str(found.dtype).removeprefix("torch.")
+        raise InputError(place, f"gave {what} as {dtype} {list(found.shape)} on {found.device}", bound)
+    return found
+
+
+def finite(found: torch.Tensor, place: str, what: str) -> torch.Tensor:
+    """`found` as it is, without NaN and infinities."""
+    if not torch.isfinite(found).all():
+        at = int((~torch.isfinite(found)).flatten().nonzero()[0])
+        raise InputError(place, f"gave {what} with [{at}] = {found.flatten()[at]:g}", "it must be finite")
+    return found
+
+
+def arithmetic(device: torch.device) -> str:
+    """Digest of what decides the last bits of training on this machine: versions, processor, GPU. Equal digests mean
+    equal bits: kernels are chosen by torch's build and the hardware, and each rounds in its own order."""
+    facts = [f"{name} {_version(name)}" for name in _PACKAGES]
+    facts += [torch.__config__.show(), platform.machine(), _processor()]
+    if device.type == "cuda":
+        facts += [torch.cuda.get_device_name(device), f"cuDNN {torch.backends.cudnn.version()}"]
+    return files.digest("\n".join(facts).encode())
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "absent"
+
+
+def _processor() -> str:
+    """Its model, where the system says it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")

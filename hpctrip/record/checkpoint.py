@@ -44,7 +44,7 @@ class Checkpoint:
     input_toml: str
     """The merged input of the run."""
     kept: Mapping[int, np.ndarray] = field(default_factory=dict)
-    """What sites keep at their hosts (learn/memory.py), a float32 row by site; empty where they keep nothing."""
+    """What sites keep at their hosts (learn/engines/base.py), a float32 row by site; empty where they keep nothing."""
     about: Mapping[str, Any] = field(default_factory=dict)
     """What the results file goes on saying (`created_utc`, `starts`) and what the run was made with."""
 

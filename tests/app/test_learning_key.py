@@ -13,7 +13,7 @@ from hpctrip.app.sources import sources_of
 from hpctrip.base.identity import neutral_keys, unlearned_keys
 from hpctrip.base.sources import PLUGINS, Source
 from hpctrip.learn import arithmetic as kernels
-from hpctrip.learn.arithmetic import arithmetic
+from hpctrip.learn.params import arithmetic
 from hpctrip.ranks.serial import SerialRanks
 
 LEARNED = {

@@ -22,10 +22,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpctrip.base.errors import InputError
-from hpctrip.learn.data.idx import read_idx
+from hpctrip.learn.data.files import read_idx
 from hpctrip.learn.data.mfcc import mfcc
+from hpctrip.learn.data.play_text import encode
 from hpctrip.learn.data.speech_files import read_clips
-from hpctrip.learn.data.windows import encode
 from hpctrip.learn.workloads.femnist import Femnist
 from hpctrip.learn.workloads.shakespeare import Shakespeare
 

@@ -4,7 +4,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpctrip.learn.aggregate import FIXED_POINT, SERVERS, FedAdam, FedAvg, PartialSum, mean_update
+from hpctrip.learn.aggregate import FIXED_POINT, PartialSum, mean_update
+from hpctrip.learn.server import SERVERS, FedAdam, FedAvg
 
 CPU = torch.device("cpu")
 

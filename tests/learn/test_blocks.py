@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpctrip.learn.engines import ENGINES, EngineChoice
-from hpctrip.learn.engines.blocks import BlockRule
+from hpctrip.learn.engines.choice import BlockRule
 from hpctrip.ranks.placement import cut
 
 NUMBERS = st.integers(1, 5000)

@@ -9,13 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpctrip.base.rng import stream
-from hpctrip.learn.compression import COMPRESSIONS, Compressor
-from hpctrip.learn.compression.half import Half
-from hpctrip.learn.compression.int8 import Int8
-from hpctrip.learn.compression.none import Uncompressed
-from hpctrip.learn.compression.qsgd import QSGD
-from hpctrip.learn.compression.top_k import TopK
-from hpctrip.learn.memory import SiteMemory
+from hpctrip.learn.compression import COMPRESSIONS, QSGD, Compressor, Half, Int8, TopK, Uncompressed
+from hpctrip.learn.engines.base import SiteState
 
 VALUES = st.lists(st.floats(-1e4, 1e4, width=32), min_size=1, max_size=60)
 
@@ -158,7 +153,7 @@ def test_what_is_not_sent_is_sent_later():
 
 def test_every_site_has_its_own_residual_and_nothing_that_was_ever_computed_is_lost():
     compressor, rng = Compressor(TopK(fraction=0.1), 0), stream(0, "updates")
-    memory = SiteMemory(40, 0)
+    memory = SiteState(40, 0)
     updates = rng.integers(-50, 50, size=(12, 3, 40))  # integers, whose sums are exact
     sent = np.zeros((3, 40))
     for round, of_sites in enumerate(updates):

@@ -5,9 +5,8 @@ import numpy as np
 import pytest
 
 from hpctrip.base.errors import InputError
-from hpctrip.learn.data.glyphs import CHARACTERS, Glyphs
-from hpctrip.learn.data.idx import read_idx
-from hpctrip.learn.data.writers import Writers
+from hpctrip.learn.data.files import read_idx
+from hpctrip.learn.data.glyphs import CHARACTERS, Glyphs, Writers
 from hpctrip.learn.params import num_params
 from hpctrip.learn.workloads import WORKLOADS
 from hpctrip.learn.workloads.emnist import Emnist

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from hpctrip.base.errors import InputError
+from hpctrip.learn.data.play_text import ALPHABET, encode, split_by_time, windows
 from hpctrip.learn.data.sentences import Sentences
-from hpctrip.learn.data.windows import ALPHABET, encode, split_by_time, windows
-from hpctrip.learn.partitions.natural import Natural
+from hpctrip.learn.partition import Natural
 from hpctrip.learn.workloads import WORKLOADS
 from hpctrip.learn.workloads.shakespeare import Shakespeare
 

@@ -14,7 +14,7 @@ import os
 import platform
 import shutil
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,6 @@ import pooch
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.sources import digest_of_files
-from hpctrip.learn.data.files import fingerprints
 from hpctrip.learn.task import Dataset
 
 PARTS = ("train", "test")
@@ -83,6 +82,11 @@ def datasets(folder: Path, *arrays: str) -> tuple[Dataset, Dataset]:
     fields."""
     train, test = (Dataset(*(load(folder, f"{part}_{array}") for array in arrays)) for part in PARTS)
     return train, test
+
+
+def fingerprints(paths: Iterable[Path]) -> dict[str, list[int]]:
+    """Size and modification time (ns) of each file: changed files are other data."""
+    return {str(path): [path.stat().st_size, path.stat().st_mtime_ns] for path in paths}
 
 
 def digest_of(folder: Path) -> str:

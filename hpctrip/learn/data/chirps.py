@@ -16,8 +16,8 @@ from pydantic import Field, model_validator
 from hpctrip.base.bounds import within
 from hpctrip.base.component import Component
 from hpctrip.base.rng import stream
-from hpctrip.learn.data.clips import Clips, check_words
 from hpctrip.learn.data.mfcc import SAMPLE_RATE, mfcc
+from hpctrip.learn.data.speech_files import Clips, check_words
 
 _MOST_CLIPS = 1_000_000
 _NUM_PITCHES = 4

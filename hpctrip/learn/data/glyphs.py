@@ -17,16 +17,18 @@ Shapes: G glyphs (font x character), F field size, S image size, B samples of on
 from __future__ import annotations
 
 import string
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from hpctrip.base.bounds import within
 from hpctrip.base.component import Component
 from hpctrip.base.errors import InputError
 from hpctrip.base.rng import stream
@@ -161,6 +163,27 @@ class Glyphs(Component):
         a = (to_field * (_FIELD_BOX / _IMAGE_BOX)).astype(np.float32)[..., None, None]
         centre = np.float32((_FIELD_SIZE - 1) / 2)
         return np.stack([a[0, 0] * row + a[0, 1] * column, a[1, 0] * row + a[1, 1] * column]) + centre
+
+
+class Writers(Glyphs):
+    """How many synthetic writers there are and how they draw (used only with `data = "glyphs"`)."""
+
+    writers: int = Field(100, ge=1, le=100_000)
+    """Synthetic writers: owners of a natural partition. Each has one font, and a slant, size and stroke of its own."""
+    samples: int = Field(200, ge=2, le=100_000)
+    """Characters that a writer draws, on average (FEMNIST: 226); a writer's own number is half to twice that. All
+    writers together draw at most 10 million, of 784 bytes each."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        return within(self, MOST_GLYPHS, "writers", "samples")
+
+    def pages(self, seed: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """For each writer images [n, 28, 28] uint8, white on black, and characters [n] uint8 (into CHARACTERS)."""
+        for writer in range(self.writers):
+            rng = stream(seed, "glyphs/writer", writer)
+            num_samples = int(self.samples * 2 ** rng.uniform(-1, 0.82))  # the mean of 2^u is 1.00
+            yield self.draw(num_samples, seed, f"writer/{writer}", hand=Hand.of(rng))
 
 
 def _look_up(fields: np.ndarray, glyphs: np.ndarray, coordinates: np.ndarray) -> np.ndarray:

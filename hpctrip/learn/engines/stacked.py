@@ -18,10 +18,16 @@ from torch import nn
 from torch.func import functional_call, vmap
 
 from hpctrip.learn.aggregate import largest
-from hpctrip.learn.engines.base import SiteUpdate, SiteWork
-from hpctrip.learn.engines.cuda_graph import called, captured
+from hpctrip.learn.engines.base import (
+    Precision,
+    SiteUpdate,
+    SiteWork,
+    allow_tf32,
+    autocast,
+    resident,
+    views,
+)
 from hpctrip.learn.engines.rules import RULES, site_bytes
-from hpctrip.learn.engines.tensors import Precision, allow_tf32, autocast, resident, views
 from hpctrip.learn.local_work import LocalWork
 from hpctrip.learn.params import num_params
 from hpctrip.learn.task import Task
@@ -30,6 +36,8 @@ log = logging.getLogger(__name__)
 
 _MOST = 1 << 16
 """Sites that train at once where memory sets no bound."""
+WARM_UP_STEPS = 3
+"""Before a capture, as PyTorch's notes on CUDA graphs ask: libraries allocate and choose their kernels then."""
 
 
 class Stacked:
@@ -257,6 +265,25 @@ class Schedule:
             weight[row, visits - ragged : visits] = 1 / max(1, ragged)
         shape = (num_sites, num_steps, batch_size)
         return cls(*(torch.from_numpy(a.reshape(shape)).to(device).transpose(0, 1) for a in (index, weight)))
+
+
+def called(step: Callable[[], None]) -> Callable[[], None]:
+    """The step itself: what a CPU runs."""
+    return step
+
+
+def captured(step: Callable[[], None]) -> Callable[[], None]:
+    """The replay of the step's CUDA graph. The warm-up runs it for real: its tensors hold nothing of worth before."""
+    aside = torch.cuda.Stream()
+    aside.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(aside):
+        for _ in range(WARM_UP_STEPS):
+            step()
+    torch.cuda.current_stream().wait_stream(aside)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step()
+    return graph.replay
 
 
 def mapped_forward(model: nn.Module, weights: dict[str, torch.Tensor], x: torch.Tensor) -> torch.Tensor:

@@ -11,8 +11,8 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
+from hpctrip.learn.engines.base import Precision, autocast, channels_last
 from hpctrip.learn.engines.rules import RULES
-from hpctrip.learn.engines.tensors import Precision, autocast, channels_last
 from hpctrip.learn.local_work import LocalWork
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,6 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, Llama
 from hpctrip.base.errors import InputError
 from hpctrip.base.rng import stream
 from hpctrip.learn.engines.stacked import mapped_forward
-from hpctrip.learn.models.lora import Lora
 from hpctrip.learn.params import flatten
 
 TINY = {
@@ -70,26 +69,28 @@ def next_token_loss(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
 
 
 class Builder:
-    """Models of one rank over one base: `Builder(base, lora)()` is a fresh one.
+    """Models of one rank over one base: `Builder(base, ...)()` is a fresh one.
 
-    With adapters, all models share the base's frozen tensors, so that a rank holds them once.
+    With adapters (`rank` > 0, as in the input's table [workload.lora]), all models share the base's frozen tensors, so
+    that a rank holds them once.
     """
 
-    def __init__(self, base: PreTrainedModel, lora: Lora | None):
-        self.base, self.lora = base, lora
+    def __init__(
+        self, base: PreTrainedModel, rank: int = 0, alpha: float = 0.0, target_modules: Sequence[str] = ()
+    ):
+        self.base, self.rank, self.alpha, self.target_modules = base, rank, alpha, list(target_modules)
 
     def __call__(self) -> NextToken:
         """Adapters draw their A from torch's global generator; B is 0, so a fresh model is the base."""
-        if self.lora is None:
+        if not self.rank:
             return NextToken(copy.deepcopy(self.base)).train()
         shared = {id(tensor): tensor for tensor in (*self.base.parameters(), *self.base.buffers())}
-        names = self.lora.target_modules
         config = LoraConfig(
             task_type="CAUSAL_LM",
-            r=self.lora.rank,
-            lora_alpha=self.lora.alpha,
+            r=self.rank,
+            lora_alpha=self.alpha,
             lora_dropout=0.0,
-            target_modules=names or "all-linear",
+            target_modules=self.target_modules or "all-linear",
         )
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="fan_in_fan_out")  # peft sets it right for GPT-2
@@ -98,7 +99,9 @@ class Builder:
                 return NextToken(get_peft_model(copy.deepcopy(self.base, shared), config)).train()
             except ValueError as error:
                 raise InputError(
-                    f"workload.lora.target_modules = {names}", _first_line(error), "leave it empty for all"
+                    f"workload.lora.target_modules = {self.target_modules}",
+                    _first_line(error),
+                    "leave it empty for all",
                 ) from None
 
 

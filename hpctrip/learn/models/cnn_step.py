@@ -16,8 +16,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from hpctrip.learn.engines.base import channels_last
 from hpctrip.learn.engines.steps import Step
-from hpctrip.learn.engines.tensors import channels_last
 
 _max_pool_backward = torch.ops.aten.max_pool2d_with_indices_backward
 _convolution_backward = torch.ops.aten.convolution_backward

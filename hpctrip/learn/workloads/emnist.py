@@ -21,11 +21,10 @@ from hpctrip.base.errors import InputError
 from hpctrip.base.files import PathName
 from hpctrip.base.sources import Reads
 from hpctrip.learn.data import cached
-from hpctrip.learn.data.cached import PARTS
-from hpctrip.learn.data.files import fingerprints
+from hpctrip.learn.data.cached import PARTS, fingerprints
+from hpctrip.learn.data.files import read_pair
 from hpctrip.learn.data.glyphs import CHARACTERS, IMAGE_SIZE, MOST_GLYPHS, Glyphs, renderer
-from hpctrip.learn.data.idx import read_pair
-from hpctrip.learn.data.limits import subset
+from hpctrip.learn.data.subsample import subset
 from hpctrip.learn.models.cnn import CNN
 from hpctrip.learn.task import Task
 from hpctrip.learn.workloads.base import WORKLOADS, Workload

@@ -20,11 +20,10 @@ from hpctrip.base.rng import stream
 from hpctrip.base.sources import Reads
 from hpctrip.base.text import shown
 from hpctrip.learn.data import cached, leaf_json
-from hpctrip.learn.data.cached import PARTS
-from hpctrip.learn.data.files import fingerprints, json_object, read_text
-from hpctrip.learn.data.glyphs import CHARACTERS, IMAGE_SIZE, renderer
-from hpctrip.learn.data.limits import subset
-from hpctrip.learn.data.writers import Writers
+from hpctrip.learn.data.cached import PARTS, fingerprints
+from hpctrip.learn.data.files import json_object, read_text
+from hpctrip.learn.data.glyphs import CHARACTERS, IMAGE_SIZE, Writers, renderer
+from hpctrip.learn.data.subsample import subset
 from hpctrip.learn.models.cnn import CNN
 from hpctrip.learn.task import Task
 from hpctrip.learn.workloads.base import WORKLOADS, Workload

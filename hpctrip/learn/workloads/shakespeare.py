@@ -18,11 +18,10 @@ from hpctrip.base.errors import InputError
 from hpctrip.base.files import PathName
 from hpctrip.base.sources import Reads
 from hpctrip.learn.data import cached, leaf_json
-from hpctrip.learn.data.cached import PARTS
-from hpctrip.learn.data.files import fingerprints
-from hpctrip.learn.data.limits import subset
+from hpctrip.learn.data.cached import PARTS, fingerprints
+from hpctrip.learn.data.play_text import ALPHABET, WINDOW, encode, read_windows, split_by_time, windows
 from hpctrip.learn.data.sentences import VERSION, Sentences
-from hpctrip.learn.data.windows import ALPHABET, WINDOW, encode, read_windows, split_by_time, windows
+from hpctrip.learn.data.subsample import subset
 from hpctrip.learn.models.lstm import CharLSTM, next_character_loss
 from hpctrip.learn.task import Task
 from hpctrip.learn.workloads.base import WORKLOADS, Workload

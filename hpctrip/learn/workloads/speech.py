@@ -22,9 +22,17 @@ from hpctrip.base.rng import stream
 from hpctrip.base.sources import Reads
 from hpctrip.learn.data import cached
 from hpctrip.learn.data.chirps import Chirps
-from hpctrip.learn.data.clips import Clips, official_parts, owners_of, speaker_of, word_of
-from hpctrip.learn.data.limits import subset
-from hpctrip.learn.data.speech_files import clip_files, fingerprint, read_clips
+from hpctrip.learn.data.speech_files import (
+    Clips,
+    clip_files,
+    fingerprint,
+    official_parts,
+    owners_of,
+    read_clips,
+    speaker_of,
+    word_of,
+)
+from hpctrip.learn.data.subsample import subset
 from hpctrip.learn.models.kwt import KWT
 from hpctrip.learn.task import Task
 from hpctrip.learn.workloads.base import WORKLOADS, Workload

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from hpctrip.base.errors import InputError
-from hpctrip.learn.data.idx import read_idx, read_pair
+from hpctrip.learn.data.files import read_idx, read_pair
 
 IMAGES = np.arange(2 * 3 * 4, dtype=np.uint8).reshape(2, 3, 4)
 
