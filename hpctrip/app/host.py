@@ -21,7 +21,7 @@ from hpctrip.learn.compression import Compressor
 from hpctrip.learn.counters import EVALUATION, TRAINING
 from hpctrip.learn.engines import choose
 from hpctrip.learn.engines.base import SiteState, SiteUpdate, SiteWork
-from hpctrip.learn.engines.rules import kept_length
+from hpctrip.learn.engines.rules import state_length
 from hpctrip.learn.evaluate import eval_batches, evaluate
 from hpctrip.learn.local_work import visiting_order
 from hpctrip.learn.params import flatten
@@ -63,7 +63,7 @@ class Host:
             try_model(task, self.model, device, place)
             experiment.compression.try_roundtrip(num_params, self.seed)
         self.memory = SiteState(
-            num_params * experiment.compression.keeps_residual, kept_length(num_params, self.work), device
+            num_params * experiment.compression.keeps_residual, state_length(num_params, self.work), device
         )
         alone = task.sequential_only
         if self.memory.keeps_optimizer and not alone:

@@ -39,8 +39,8 @@ class PartialSum:
         self.vector.zero_()
 
     def add(self, delta: torch.Tensor, weight: float, magnitude: float | None = None) -> bool:
-        """Add weight * delta; `delta` is float32 [P]. False, and nothing is added, where training diverged: an entry is
-        not finite or beyond LARGEST_UPDATE. `magnitude` is `largest(delta)` where it is known.
+        """Add weight * delta; `delta` is float32 [P]. Returns False and adds nothing where training diverged: an entry
+        is not finite or beyond LARGEST_UPDATE. `magnitude` is `largest(delta)`, computed here where it is None.
 
         The check comes before the cast: rint(nan) as an integer is silently a number.
         """

@@ -16,7 +16,7 @@ from pydantic import Field
 from hpctrip.base.component import Component, Registry
 from hpctrip.base.door import numbers, place_of
 from hpctrip.base.rng import stream
-from hpctrip.learn.params import finite, parameters
+from hpctrip.learn.params import check_finite, check_params
 
 
 class Compression(Component):
@@ -26,21 +26,21 @@ class Compression(Component):
     """
 
     lossless: ClassVar[bool] = False
-    """Does the aggregator decode just what the site encoded? Then nothing is drawn and nothing copied."""
+    """True where the decoded update equals the encoded one: then no random number is drawn and nothing is copied."""
 
     @property
     def keeps_residual(self) -> bool:
-        """Error feedback: does a site keep what its encodings lost and add it to its next update?"""
+        """Error feedback: whether a site keeps what its encodings lost and adds it to its next update."""
         return False
 
     def payload_bytes(self, num_params: int) -> float:
-        """Size of an encoded update of `num_params` parameters."""
+        """Size of an encoded update of `num_params` parameters, in bytes."""
         raise NotImplementedError
 
     def roundtrip(self, delta: torch.Tensor, rng: np.random.Generator) -> torch.Tensor:
-        """What the aggregator decodes, float32 [P], on the device of `delta` [P], which is not changed.
+        """The decoded update, float32 [P], on the device of `delta` [P], which is not changed.
 
-        An update that is not finite decodes to one that is not finite: the sum is where it is refused.
+        An update that is not finite decodes to one that is not finite, which the sum then refuses.
         """
         raise NotImplementedError
 
@@ -49,31 +49,32 @@ class Compression(Component):
         return self.checked_payload_bytes(num_params) / (4 * num_params)
 
     def try_roundtrip(self, num_params: int, seed: int) -> None:
-        """Before the first round: InputError where a small update decodes to what is none."""
+        """Encodes and decodes a small update before the first round. Raises InputError where the result is not a finite
+        float32 vector [P]."""
         if self.lossless:
             return
         delta = torch.linspace(-1e-3, 1e-3, num_params)
         rng, place = stream(seed, "compression/trial"), place_of("compression", self)
-        finite(self.checked_roundtrip(delta, rng), place, "a decoded update")
+        check_finite(self.checked_roundtrip(delta, rng), place, "a decoded update")
 
     def checked_roundtrip(self, delta: torch.Tensor, rng: np.random.Generator) -> torch.Tensor:
-        """What the aggregator decodes, or InputError where it is no update."""
-        return parameters(
-            self.roundtrip(delta, rng), delta, place_of("compression", self), "a decoded update"
-        )
+        """`roundtrip`, its result checked. Raises InputError where that is no float32 vector [P] on delta's device."""
+        decoded = self.roundtrip(delta, rng)
+        return check_params(decoded, delta, place_of("compression", self), "a decoded update")
 
     def checked_payload_bytes(self, num_params: int) -> float:
-        """The size, or InputError where it is none: finite, 0 or more."""
+        """`payload_bytes`, checked. Raises InputError where it is not finite or below 0."""
         size, place = self.payload_bytes(num_params), place_of("compression", self)
         return float(numbers(size, (), 0.0, np.finfo(float).max, place, "payload_bytes"))
 
 
 COMPRESSIONS = Registry("update compression", default="none")
-_MOST_STEPS = 127  # the largest of a bucket; -128 is left out, so that both signs have the same range
+_MOST_STEPS = 127
+"""Int8 steps of a bucket's largest entry; -128 is unused, so that both signs have the same range."""
 
 
 class Compressor:
-    """What a host does to the updates of the sites that it trains."""
+    """Compresses the updates of the sites that a host trains."""
 
     def __init__(self, rule: Compression, seed: int):
         self.rule, self.seed = rule, seed
@@ -81,11 +82,11 @@ class Compressor:
     def __call__(
         self, site: int, round: int, delta: torch.Tensor, residual: torch.Tensor | None = None
     ) -> torch.Tensor:
-        """What the aggregator decodes of the site's update `delta` [P], which did not diverge.
+        """The site's update `delta` [P] as the aggregator decodes it; the update did not diverge.
 
         Random numbers come from the stream (seed, "compression", round, site). With error feedback (Stich et al. 2018;
         Karimireddy et al. 2019, Algorithm 1): send C(e + delta), keep e + delta - C(e + delta) as the next e, where e
-        is the site's `residual` [P], which is changed in place. InputError where the rule decodes to what is no update.
+        is the site's `residual` [P], which is changed in place. Raises InputError as `Compression.checked_roundtrip`.
         """
         if self.rule.lossless:
             return delta
@@ -207,18 +208,18 @@ class TopK(Compression):
         """With error feedback."""
         return self.error_feedback
 
-    def num_kept(self, num_params: int) -> int:
+    def num_sent(self, num_params: int) -> int:
         """k."""
         return max(1, round(self.fraction * num_params))
 
     def payload_bytes(self, num_params: int) -> float:
         """4 bytes for a value and 4 for its index."""
-        return 8.0 * self.num_kept(num_params)
+        return 8.0 * self.num_sent(num_params)
 
     def roundtrip(self, delta: torch.Tensor, rng: np.random.Generator) -> torch.Tensor:
         """Zero but for the k largest."""
-        kept = delta.abs().topk(self.num_kept(len(delta)), sorted=False).indices
-        return torch.zeros_like(delta).index_copy_(0, kept, delta[kept])
+        largest = delta.abs().topk(self.num_sent(len(delta)), sorted=False).indices
+        return torch.zeros_like(delta).index_copy_(0, largest, delta[largest])
 
 
 def in_buckets(delta: torch.Tensor, bucket_size: int) -> torch.Tensor:

@@ -15,8 +15,8 @@ from hpctrip.sim.policies.base import MOST_VISITS
 
 
 class LocalWork(Component):
-    """Local training at a site. What is absent is the workload's own (the paper's Table 2); `hpctrip check` says what
-    that is."""
+    """Local training at a site. Absent keys take the workload's own values (the paper's Table 2), which `hpctrip check`
+    prints."""
 
     # `Workload.local_work` returns this class too, with nothing absent but one of `local_epochs` and `local_steps`
 
@@ -38,7 +38,7 @@ class LocalWork(Component):
     """A site's optimiser goes on where it stopped when the site last trained, as if its rounds were one training; else
     it starts anew every round, as in FedAvg."""
     momentum: float = Field(0.0, ge=0, lt=1)
-    """Of SGD."""
+    """Momentum of SGD."""
     beta1: float = Field(0.9, ge=0, lt=1)
     """Decay of AdamW's first moment."""
     beta2: float = Field(0.999, ge=0, lt=1)
@@ -59,7 +59,7 @@ class LocalWork(Component):
         return self
 
     def filled(self, **own: Any) -> LocalWork:
-        """The same with the values `own` for what is absent. Raises InputError where options exclude each other."""
+        """The same with the values `own` for absent keys. Raises InputError where options exclude each other."""
         if self.local_steps is not None:
             own.pop("local_epochs", None)
         work = self.filled_in(**own)
@@ -72,19 +72,19 @@ class LocalWork(Component):
         return work
 
     def micro_batches(self, size: int) -> list[slice]:
-        """The parts of a batch of so many samples that are computed at once."""
+        """The parts of a batch of `size` samples that are computed at once."""
         step = min(self.micro_batch or size, size)
         return [slice(first, min(first + step, size)) for first in range(0, size, step)]
 
     def absent(self) -> list[str]:
-        """The keys without a value that a site needs to train."""
+        """Absent keys without which a site cannot train."""
         needed = ["lr", "batch_size", "optimizer", "weight_decay"]
         needed += ["local_epochs"] if self.local_steps is None else []
         return [key for key in needed if getattr(self, key) is None]
 
     def num_visits(self, num_samples: np.ndarray) -> np.ndarray:
         """Samples that each site visits in a round, [N] int64, from those that it holds, [N]; nothing may be absent.
-        InputError where one of them would visit more than MOST_VISITS."""
+        Raises InputError where a site would visit more than MOST_VISITS."""
         visits = self._num_visits(np.asarray(num_samples, dtype=np.int64))
         if visits.max(initial=0) > MOST_VISITS:
             raise InputError(

@@ -21,7 +21,7 @@ _PACKAGES = ("torch", "numpy", "transformers", "peft")
 
 
 def num_params(model: nn.Module) -> int:
-    """Number of trainable scalars."""
+    """P: number of trainable scalars."""
     return sum(p.numel() for p in model.parameters() if p.requires_grad)
 
 
@@ -36,7 +36,8 @@ def digest(flat: torch.Tensor) -> str:
 
 
 def layout(model: nn.Module) -> list[str]:
-    """What the flat vector is made of, in its order: "name 32x1x5x5" for each trainable parameter ("name" a scalar)."""
+    """Names and shapes in the flat vector's order: "name 32x1x5x5" for each trainable parameter ("name" for a
+    scalar)."""
     return [
         " ".join([name, "x".join(map(str, p.shape))]).rstrip()
         for name, p in model.named_parameters()
@@ -44,29 +45,36 @@ def layout(model: nn.Module) -> list[str]:
     ]
 
 
-def parameters(found: object, like: torch.Tensor, place: str, what: str) -> torch.Tensor:
-    """`found` as it is: one float32 for every parameter, on the device of `like` [P]. Only that is looked at, not the
-    numbers, so it costs nothing. InputError at `place` (the component's input key) where it is something else."""
+def check_params(value: object, like: torch.Tensor, place: str, what: str) -> torch.Tensor:
+    """`value`, a float32 vector [P] on the device of `like` [P]. Raises InputError at `place`, the input key of the
+    component that returned it, where it is something else.
+
+    The numbers are not read, so the check costs nothing in the rounds: `check_finite` reads them once, before the first
+    round, and later a model that is not finite shows in the norm of its update.
+    """
     bound = f"it must be a float32 tensor [{len(like)}] on {like.device}"
-    if not isinstance(found, torch.Tensor):
-        raise InputError(place, f"gave a {type(found).__name__} as {what}", bound)
-    if found.dtype != torch.float32 or found.shape != like.shape or found.device != like.device:
-        dtype = str(found.dtype).removeprefix("torch.")
-        raise InputError(place, f"gave {what} as {dtype} {list(found.shape)} on {found.device}", bound)
-    return found
+    if not isinstance(value, torch.Tensor):
+        raise InputError(place, f"gave a {type(value).__name__} as {what}", bound)
+    if value.dtype != torch.float32 or value.shape != like.shape or value.device != like.device:
+        dtype = str(value.dtype).removeprefix("torch.")
+        raise InputError(place, f"gave {what} as {dtype} {list(value.shape)} on {value.device}", bound)
+    return value
 
 
-def finite(found: torch.Tensor, place: str, what: str) -> torch.Tensor:
-    """`found` as it is, without NaN and infinities."""
-    if not torch.isfinite(found).all():
-        at = int((~torch.isfinite(found)).flatten().nonzero()[0])
-        raise InputError(place, f"gave {what} with [{at}] = {found.flatten()[at]:g}", "it must be finite")
-    return found
+def check_finite(value: torch.Tensor, place: str, what: str) -> torch.Tensor:
+    """`value`. Raises InputError at `place` where an entry is NaN or infinite."""
+    if not torch.isfinite(value).all():
+        at = int((~torch.isfinite(value)).flatten().nonzero()[0])
+        raise InputError(place, f"gave {what} with [{at}] = {value.flatten()[at]:g}", "it must be finite")
+    return value
 
 
 def arithmetic(device: torch.device) -> str:
-    """Digest of what decides the last bits of training on this machine: versions, processor, GPU. Equal digests mean
-    equal bits: kernels are chosen by torch's build and the hardware, and each rounds in its own order."""
+    """Digest of what decides the last bits of training on a device of this machine: versions, processor, GPU.
+
+    Equal digests mean equal bits: kernels are chosen by torch's build and the hardware, and each rounds in its own
+    order.
+    """
     facts = [f"{name} {_version(name)}" for name in _PACKAGES]
     facts += [torch.__config__.show(), platform.machine(), _processor()]
     if device.type == "cuda":
@@ -82,7 +90,7 @@ def _version(package: str) -> str:
 
 
 def _processor() -> str:
-    """Its model, where the system says it."""
+    """The processor's model name, where the system reports it."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

@@ -32,7 +32,7 @@ class Partition(Component):
     """Samples that each site gets: with `dirichlet` not `balanced` the mean, with `natural` the most that a site
     keeps, else the exact number. None: all samples are shared out."""
     pooled_sites: int | None = Field(None, ge=1)
-    """What so many sites would get is pooled at the one site that there is (the centralized policy sets it)."""
+    """Number of sites whose shares are pooled at the only site of this run (the centralized policy sets it)."""
 
     def split(
         self, labels: np.ndarray, groups: np.ndarray | None, num_sites: int, seed: int
@@ -40,8 +40,8 @@ class Partition(Component):
         """For each site the sorted indices [num_samples of the site] int64 of the samples that it owns, never empty.
 
         `labels` [n] int64, or [n, ...] where a sample holds several predictions; `groups` [n] int64 or None, see
-        `Dataset.groups`. Raises InputError, with the numbers, where the samples do not suffice, or where `owners` gives
-        what it must not.
+        `Dataset.groups`. Random numbers come from the stream (seed, "partition/<kind>"). Raises InputError, with the
+        numbers, where the samples do not suffice, or where `owners` returns no owners or leaves a site without samples.
         """
         self.check(len(labels), num_sites, groups is not None)
         num_samples, num_sites = len(labels), self.pooled_sites or num_sites
@@ -58,8 +58,8 @@ class Partition(Component):
         return shards if self.pooled_sites is None else [np.sort(np.concatenate(shards))]
 
     def check(self, num_samples: int, num_sites: int, has_groups: bool) -> None:
-        """InputError, with the numbers, where so many samples, with natural owners or without, cannot be shared out to
-        so many sites: as much as can be told without their labels."""
+        """Raises InputError, with the numbers, where `num_samples` samples, with natural owners or without, cannot be
+        shared out to `num_sites` sites, as far as that shows without their labels."""
         num_sites = self.pooled_sites or num_sites
         if num_samples < num_sites:
             raise InputError(
@@ -70,7 +70,7 @@ class Partition(Component):
         self.check_own(num_samples, num_sites, has_groups)
 
     def check_own(self, num_samples: int, num_sites: int, has_groups: bool) -> None:
-        """What this kind needs besides a sample for every site; by default nothing."""
+        """Raises InputError where this kind needs more than a sample for every site. By default nothing is checked."""
 
     def owners(
         self, labels: np.ndarray, groups: np.ndarray | None, num_sites: int, rng: np.random.Generator
@@ -83,7 +83,7 @@ class Partition(Component):
         return rng.permutation(num_samples)[: self._num_shared(num_samples, num_sites)]
 
     def _num_shared(self, num_samples: int, num_sites: int) -> int:
-        """How many samples are shared out: all, or num_sites x samples_per_site of them."""
+        """Number of samples shared out: all, or num_sites x samples_per_site of them."""
         wanted = num_samples if self.samples_per_site is None else num_sites * self.samples_per_site
         if wanted > num_samples:
             raise InputError(
@@ -111,7 +111,7 @@ class Iid(Partition):
     kind: ClassVar[str] = "iid"
 
     def check_own(self, num_samples, num_sites, has_groups):
-        """The samples that sites are to have."""
+        """Raises InputError where there are fewer samples than the sites are to have."""
         self._num_shared(num_samples, num_sites)
 
     def owners(self, labels, groups, num_sites, rng):
@@ -129,10 +129,10 @@ class Shards(Partition):
     kind: ClassVar[str] = "shards"
 
     shards_per_site: int = Field(2, ge=1)
-    """A site sees about so many labels. 2 in McMahan et al."""
+    """Shards at each site, which is about the number of labels that it sees; 2 in McMahan et al."""
 
     def check_own(self, num_samples, num_sites, has_groups):
-        """A sample for every shard."""
+        """Raises InputError where there are more shards than samples."""
         num_shared = self._num_shared(num_samples, num_sites)
         if num_sites * self.shards_per_site > num_shared:
             raise InputError(
@@ -163,7 +163,7 @@ class Natural(Partition):
     """Owners at each site, drawn at random; the others are left out. None: all owners are dealt out in random order."""
 
     def check_own(self, num_samples, num_sites, has_groups):
-        """Owners. How many there are, only the data tell."""
+        """Raises InputError where samples have no natural owner. Only the data tell how many owners there are."""
         if not has_groups:
             raise InputError(
                 "partition.kind",
@@ -193,7 +193,8 @@ class Natural(Partition):
 
 @PARTITIONS.add
 class Dirichlet(Partition):
-    """Label mixes drawn from a Dirichlet distribution: the smaller `alpha`, the fewer labels a site sees.
+    """Label mixes drawn from a Dirichlet distribution, in the several meanings that the field gives to alpha: the
+    smaller `alpha`, the fewer labels a site sees.
 
     p [K] is the label mix of the whole set.
     """
@@ -201,9 +202,9 @@ class Dirichlet(Partition):
     kind: ClassVar[str] = "dirichlet"
 
     alpha: float = Field(0.3, ge=1e-6, le=1e9)
-    """Concentration; what it means depends on the law, so compare it only between runs of the same one."""
+    """Concentration. Its meaning depends on the law, so compare it only between runs of the same law."""
     law: Literal["per-class", "hsu", "hsu-per-label", "pfl"] = "per-class"
-    """From what the mix of a site is drawn. `per-class`: each label is divided among the sites by symmetric
+    """Distribution of a site's label mix. `per-class`: each label is divided among the sites by symmetric
     Dirichlet(alpha) shares (Yurochkin et al. 2019; Flower's DirichletPartitioner), so that a balanced site's mix is
     p_k Gamma_k(alpha), normalised. `hsu`: Dirichlet(alpha p), alpha being the total concentration (Hsu et al. 2019).
     `hsu-per-label`: Dirichlet(alpha K p), alpha being the concentration per label on average. `pfl`: symmetric
@@ -214,7 +215,8 @@ class Dirichlet(Partition):
     nearer to p, most where all samples are shared out.
     False: sizes as they fall, which is a matter of the law `per-class` alone."""
     min_samples: int = Field(1, ge=1)
-    """Not `balanced`: no site has fewer; what lacks is taken, at random, from what others have beyond it."""
+    """Without `balanced`, the least number of samples of a site; missing ones are taken at random from sites above
+    it."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Dirichlet:
@@ -225,7 +227,7 @@ class Dirichlet(Partition):
         return self
 
     def check_own(self, num_samples, num_sites, has_groups):
-        """The samples that sites are to have, and those that none is to be without."""
+        """Raises InputError where there are fewer samples than the sites are to have, on average or at least."""
         num_shared = self._num_shared(num_samples, num_sites)
         if not self.balanced and num_sites * self.min_samples > num_shared:
             raise InputError(
@@ -266,9 +268,9 @@ class Dirichlet(Partition):
             total = left.sum(axis=1, keepdims=True)
             # A mix may hold nothing of the labels that are left: such a site takes what there is.
             left = np.where(total > _NEGLIGIBLE, left / np.maximum(total, _NEGLIGIBLE), supply / supply.sum())
-            asked = rng.multinomial(wanted[sites], left)  # [sites, K]
-            for label in np.flatnonzero(asked.any(axis=0)):
-                takers = np.repeat(sites, asked[:, label])
+            drawn = rng.multinomial(wanted[sites], left)  # [sites, K]
+            for label in np.flatnonzero(drawn.any(axis=0)):
+                takers = np.repeat(sites, drawn[:, label])
                 if len(takers) > supply[label]:
                     takers = rng.permutation(takers)[: supply[label]]
                 start = next_sample[label]

@@ -10,7 +10,7 @@ from pydantic import Field
 from hpctrip.base.component import Component, Registry
 from hpctrip.base.door import instance, place_of
 from hpctrip.base.errors import InputError
-from hpctrip.learn.params import finite, parameters
+from hpctrip.learn.params import check_finite, check_params
 
 
 class Server(Component):
@@ -19,8 +19,8 @@ class Server(Component):
     weights: Literal["samples", "uniform"] = "samples"
     """p_i: proportional to the site's samples (Eq. 1), or equal."""
     on_diverged: Literal["stop", "drop"] = "stop"
-    """When a site's update is not finite or beyond the fixed-point range: stop the run, or leave that update out of the
-    round. A round in which every update diverged stops the run in any case."""
+    """Reaction to a site's update that is not finite or beyond the fixed-point range: stop the run, or leave that
+    update out of the round. A round in which every update diverged stops the run in any case."""
     lr: float = Field(1.0, gt=0)
     """Server learning rate; 1 adds the averaged update as it is (Eq. 2)."""
 
@@ -29,27 +29,27 @@ class Server(Component):
         return torch.zeros(0, num_params, dtype=torch.float64)
 
     def step(self, params: torch.Tensor, slots: torch.Tensor, update: torch.Tensor) -> torch.Tensor:
-        """New float32 parameters [P]; `slots` is changed in place. Not called in a round in which nobody arrives."""
+        """New float32 parameters [P]; `slots` is changed in place. Not called in a round in which no update arrives."""
         raise NotImplementedError
 
     def checked_step(self, params: torch.Tensor, slots: torch.Tensor, update: torch.Tensor) -> torch.Tensor:
-        """The step, or InputError where it gives what are no parameters."""
-        found = self.step(params, slots, update)
-        return parameters(found, params, place_of("server", self), "the new parameters")
+        """`step`, its result checked. Raises InputError where that is no float32 vector [P] on the device of
+        `params`."""
+        new_params = self.step(params, slots, update)
+        return check_params(new_params, params, place_of("server", self), "the new parameters")
 
     def checked_slots(self, num_params: int) -> torch.Tensor:
-        """The state before the first step, or InputError where it is none, or where a step from it, tried on a small
-        update, gives what it must not."""
-        slots, place = self.initial_slots(num_params), place_of("server", self)
-        given = instance(slots, torch.Tensor, place, "its state")
-        if given.dtype != torch.float64 or given.dim() != 2 or given.shape[1] != num_params:
-            dtype = str(given.dtype).removeprefix("torch.")
+        """`initial_slots`, checked, and one step tried from it on a small update. Raises InputError where the state is
+        not float64 [num_slots, P], or where the new parameters are not finite."""
+        place = place_of("server", self)
+        slots = instance(self.initial_slots(num_params), torch.Tensor, place, "its state")
+        if slots.dtype != torch.float64 or slots.dim() != 2 or slots.shape[1] != num_params:
+            dtype = str(slots.dtype).removeprefix("torch.")
             bound = f"it must be float64 [num_slots, {num_params}]"
-            raise InputError(place, f"gave its state as {dtype} {list(given.shape)}", bound)
-        found = self.checked_step(
-            torch.zeros(num_params), given.clone(), torch.full((num_params,), 1e-3, dtype=torch.float64)
-        )
-        finite(found, place, "the new parameters")
+            raise InputError(place, f"gave its state as {dtype} {list(slots.shape)}", bound)
+        update = torch.full((num_params,), 1e-3, dtype=torch.float64)
+        new_params = self.checked_step(torch.zeros(num_params), slots.clone(), update)
+        check_finite(new_params, place, "the new parameters")
         return slots
 
 

@@ -103,9 +103,9 @@ def test_what_top_k_leaves_out_is_no_larger_than_what_it_keeps(values, fraction)
     """So the squared error is at most (1 - k / P) of the update's: the contraction that error feedback needs."""
     rule, exact = TopK(fraction=fraction), torch.tensor(values, dtype=torch.float32)
     found = decoded(rule, values)
-    assert ((found == exact) | (found == 0)).all() and (found != 0).sum() <= rule.num_kept(len(values))
+    assert ((found == exact) | (found == 0)).all() and (found != 0).sum() <= rule.num_sent(len(values))
     lost, all_ = (exact - found).double().square().sum(), exact.double().square().sum()
-    assert lost <= (1 - rule.num_kept(len(values)) / len(values)) * all_ * (1 + 1e-9)
+    assert lost <= (1 - rule.num_sent(len(values)) / len(values)) * all_ * (1 + 1e-9)
 
 
 # What holds for every kind

@@ -12,7 +12,6 @@ from hpctrip.base.errors import InputError
 from hpctrip.learn.data import cached
 from hpctrip.learn.data.chirps import Chirps
 from hpctrip.learn.data.mfcc import mfcc
-from hpctrip.learn.workloads import WORKLOADS
 from hpctrip.learn.workloads.speech import Speech
 
 SHARED = Path(__file__).parents[2].parent / "shared/data/speech_commands"
@@ -20,11 +19,7 @@ SPEAKERS = ("0a0a", "1b1b", "2c2c", "3d3d", "4e4e")
 SECOND = np.sin(np.arange(16_000) / 16_000 * 2 * np.pi * 440)
 
 
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    folder = tmp_path / "cache"
-    monkeypatch.setenv("HPCTRIP_CACHE", str(folder))
-    return folder
+pytestmark = pytest.mark.usefixtures("cache")
 
 
 def sound(samples=SECOND, rate=16_000, format="WAV"):
@@ -62,13 +57,6 @@ def archive(folder, path, mode="w"):
 
 def task_of(data, **options):
     return Speech(data=str(data), **options).task(seed=0)
-
-
-def test_the_hyper_parameters_are_those_of_table_2():
-    speech = WORKLOADS["speech"]
-    assert (speech.lr, speech.batch_size, speech.local_epochs) == (0.001, 16, 1)
-    assert (speech.optimizer, speech.weight_decay) == ("adamw", 0.1)
-    assert Speech().depth == 12  # KWT-1, whose size is counted in test_kwt.py
 
 
 def test_the_official_split_keeps_its_lists_apart_and_counts_what_is_not_there(published):

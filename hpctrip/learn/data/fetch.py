@@ -19,14 +19,14 @@ from hpctrip.base.units import GB
 
 @dataclass(frozen=True)
 class Source:
-    """Where a data set comes from, and which of its files are wanted."""
+    """A public data set: its address, its checksum, and the files wanted of it."""
 
     title: str
     url: str
     known_hash: str
     """"<algorithm>:<hex digits>" of the downloaded file."""
     stored_bytes: float
-    """Of the wanted files; while unpacking, up to three times as much is taken."""
+    """Bytes of the wanted files; while unpacking, up to three times as much is taken."""
     wanted: str = "*"
     """Glob pattern of the wanted files' names, at any depth of the archive."""
     file_name: str = ""

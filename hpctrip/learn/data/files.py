@@ -18,7 +18,8 @@ from hpctrip.base.files import GET_AGAIN, gunzipped, read_file
 from hpctrip.base.text import shown
 
 MAX_BYTES = 2**30
-"""Of a data file, packed and unpacked: twice EMNIST's largest (547 MB), and more than any that LEAF's scripts write."""
+"""Largest data file, packed and unpacked: twice EMNIST's largest (547 MB), and more than any that LEAF's scripts
+write."""
 _UNSIGNED_BYTE = 8
 
 
@@ -77,11 +78,11 @@ def read_idx(path: Path, num_dimensions: int) -> np.ndarray:
             str(path), f"the header ends after {len(content)} of {header_bytes} bytes", GET_AGAIN
         )
     shape = tuple(int(n) for n in np.frombuffer(content, ">u4", num_dimensions, offset=4))
-    found, expected = len(content) - header_bytes, math.prod(shape)
-    if found != expected:
+    size, expected = len(content) - header_bytes, math.prod(shape)
+    if size != expected:
         raise InputError(
             str(path),
-            f"{found:,} bytes of data, expected {expected:,} for {' x '.join(map(str, shape))}",
+            f"{size:,} bytes of data, expected {expected:,} for {' x '.join(map(str, shape))}",
             GET_AGAIN,
         )
     return np.frombuffer(content, np.uint8, offset=header_bytes).reshape(shape)

@@ -62,13 +62,13 @@ _BYCLASS_SHARE = {string.digits: 402_953, string.ascii_uppercase: 220_304, strin
 
 @cache  # looking versions up takes 5 ms
 def renderer() -> str:
-    """What the pictures depend on beside the options and the seed: this module's and the libraries' versions."""
+    """Versions of this module and of the libraries, on which the pictures depend beside the options and the seed."""
     return f"glyphs {_VERSION}, pillow {version('pillow')}, matplotlib {version('matplotlib')}"
 
 
 @dataclass(frozen=True)
 class Hand:
-    """What one writer does alike in all characters; by default nothing, and every character has its own font."""
+    """Style that one writer has in all characters; by default none, and every character has its own font."""
 
     font: int | None = None
     """Index into FONTS."""
@@ -86,7 +86,7 @@ class Hand:
 
 
 class Glyphs(Component):
-    """How the synthetic glyphs are drawn (used only with `data = "glyphs"`)."""
+    """Drawing of the synthetic glyphs (used only with `data = "glyphs"`)."""
 
     distortion: float = Field(1.0, ge=0, le=3)
     """Scales rotation, slant, stretch, shift, thickness and the elastic field; 0 is clean print, 1 the default task."""
@@ -166,7 +166,8 @@ class Glyphs(Component):
 
 
 class Writers(Glyphs):
-    """How many synthetic writers there are and how they draw (used only with `data = "glyphs"`)."""
+    """Synthetic writers: a stand-in for FEMNIST, glyphs drawn by writers with a hand of their own (used only with
+    `data = "glyphs"`)."""
 
     writers: int = Field(100, ge=1, le=100_000)
     """Synthetic writers: owners of a natural partition. Each has one font, and a slant, size and stroke of its own."""

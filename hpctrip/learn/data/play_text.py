@@ -58,11 +58,11 @@ def split_by_time(cut: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def read_windows(paths: list[Path]) -> dict[str, np.ndarray]:
     """The windows [n, 81] of every role in these files; what several files hold of a role is put together."""
-    found: dict[str, list[np.ndarray]] = {}
+    by_role: dict[str, list[np.ndarray]] = {}
     for path in paths:
         for role, cut in _read(path):
-            found.setdefault(role, []).append(cut)
-    return {role: np.concatenate(cuts) if len(cuts) > 1 else cuts[0] for role, cuts in found.items()}
+            by_role.setdefault(role, []).append(cut)
+    return {role: np.concatenate(cuts) if len(cuts) > 1 else cuts[0] for role, cuts in by_role.items()}
 
 
 def _read(path: Path) -> Iterator[tuple[str, np.ndarray]]:

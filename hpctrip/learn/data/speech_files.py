@@ -31,29 +31,30 @@ TESTING, VALIDATION = LISTS = ("testing_list.txt", "validation_list.txt")
 SUFFIXES = (".wav", ".flac")
 _LAYOUT = "<word>/<speaker>_nohash_<n>.wav (or .flac)"
 MAX_CLIP_BYTES = 2**18
-"""Of a clip's file: eight times one of Speech Commands."""
+"""Largest file of a clip: eight times one of Speech Commands."""
 MAX_LIST_BYTES = 2**24
-"""Of a list: forty times those of Speech Commands."""
+"""Largest list: forty times those of Speech Commands."""
 MAX_AMPLITUDE = 100.0
-"""Of a sample. Full scale is 1, which files of floating-point numbers may go beyond."""
+"""Largest magnitude of a sample. Full scale is 1, which files of floating-point numbers may exceed."""
 _CHUNK = 2048  # files in memory at once: 64 MB, at most eight times that
 
 
 @dataclass(frozen=True)
 class Clips:
-    """What a source holds of the words asked for, in the order of the names."""
+    """Clips of the wanted words, sorted by name."""
 
     names: list[str]
     """`word/speaker_nohash_n`, without the suffix."""
     features: np.ndarray
     """[num_clips, 98, 40] float32, see `mfcc`."""
     lists: dict[str, frozenset[str]]
-    """What each list that is there names, likewise without suffixes."""
+    """Clips that each published list names, likewise without suffixes; lists that are missing have no key."""
 
 
 def fingerprint(source: Path) -> dict[str, list[int]]:
-    """What tells a changed source without opening its files: size and time of the archive and of the lists, or of the
-    folder's folders (whose times tell that files came, went or were renamed, not that one was changed in place)."""
+    """Sizes and times that change when the source does, without opening its files: of the archive and of the lists, or
+    of the folder's folders (whose times change when files come, go or are renamed, not when one is changed in
+    place)."""
     if source.is_dir():
         paths = [path for path in source.iterdir() if path.is_dir() or path.name in LISTS]
     else:
@@ -78,7 +79,7 @@ def read_clips(source: Path, words: Sequence[str] | None) -> Clips:
     """
     seen: set[str] = set()
     lists: dict[str, frozenset[str]] = {}
-    found: dict[str, np.ndarray] = {}
+    features: dict[str, np.ndarray] = {}
     places: dict[str, str] = {}
     files = _files(source, lambda word: seen.add(word) or words is None or word in words)
     console = Console(stderr=True)
@@ -91,21 +92,21 @@ def read_clips(source: Path, words: Sequence[str] | None) -> Clips:
         while chunk := list(islice(files, _CHUNK)):
             clips = [file for file in chunk if file.name not in LISTS]
             lists |= {file.name: _listed(file) for file in chunk if file.name in LISTS}
-            for clip, features in zip(clips, pool.map(_features, clips), strict=True):
+            for clip, matrix in zip(clips, pool.map(_features, clips), strict=True):
                 if places.setdefault(clip.name, clip.place) != clip.place:
                     raise InputError(
                         clip.place, f"is the same clip as {places[clip.name]}", "remove one of them"
                     )
-                found[clip.name] = features
+                features[clip.name] = matrix
             bar.update(task, completed=chunk[-1].fraction)
     if seen:
         check_words(words, seen, str(source))
-    if not found:
+    if not features:
         archive = min(source.glob("*.tar*"), default=None)
         way_out = f"give the archive in it: {archive}" if archive else "give the folder or archive that does"
         raise InputError(str(source), f"holds no clips {_LAYOUT}", way_out)
-    names = sorted(found)
-    return Clips(names, np.stack([found[name] for name in names]), lists)
+    names = sorted(features)
+    return Clips(names, np.stack([features[name] for name in names]), lists)
 
 
 def word_of(name: str) -> str:
@@ -118,19 +119,19 @@ def speaker_of(name: str) -> str:
     return name.partition("/")[2].partition("_nohash_")[0]
 
 
-def check_words(words: Sequence[str] | None, known: Collection[str], source: str) -> None:
-    """Raises InputError where a word is asked for twice, or is not among those that the source has."""
+def check_words(words: Sequence[str] | None, available: Collection[str], source: str) -> None:
+    """Raises InputError where a word is named twice, or is not among those that the source has."""
     for word in words or ():
         if words.count(word) > 1:
             raise InputError("workload.words", f"{word!r} is named twice", "name every word once")
-        if word not in known:
-            raise InputError("workload.words", f"{word!r} is not in {source}", unknown_name(word, known))
+        if word not in available:
+            raise InputError("workload.words", f"{word!r} is not in {source}", unknown_name(word, available))
 
 
 def owners_of(names: Sequence[str], client_map: str | None) -> tuple[np.ndarray, str]:
-    """[num_clips] int64 the owner of each clip, -1 where it has none, and what to say of those that have none.
+    """[num_clips] int64 the owner of each clip, -1 where it has none, and a note on the number of those.
 
-    The owner is the speaker, or who the CSV file `client_map` says. Raises InputError where that cannot be read.
+    The owner is the speaker, or the client in the CSV file `client_map`. Raises InputError where that cannot be read.
     """
     if client_map is None:
         return np.unique([speaker_of(name) for name in names], return_inverse=True)[1], ""
@@ -147,7 +148,7 @@ def owners_of(names: Sequence[str], client_map: str | None) -> tuple[np.ndarray,
 
 
 def official_parts(clips: Clips, source: str) -> tuple[dict[str, np.ndarray], str]:
-    """For both parts [num_clips] bool, which clips are in it after the published lists, and what to say of listed clips
+    """For both parts [num_clips] bool, which clips are in it after the published lists, and a note on listed clips
     that are absent. Raises InputError where there is no list of clips for testing."""
     if TESTING not in clips.lists:
         raise InputError(
@@ -166,12 +167,12 @@ class _File:
     """One clip or list, read."""
 
     place: str
-    """How to speak of it."""
+    """Its path in messages."""
     name: str
     """`word/speaker_nohash_n` of a clip, the file's name of a list."""
     content: bytes
     fraction: float
-    """Of the source, what has been read with it."""
+    """Share of the source that has been read with it, 0 to 1."""
 
 
 def _files(source: Path, wanted: Callable[[str], bool]) -> Iterator[_File]:

@@ -15,8 +15,8 @@ from hpctrip.learn.data.play_text import roles_from_json
 
 PARTS = ("base", "train", "test")
 BASE_FRACTION = TEST_FRACTION = 0.1
-"""Of the blocks of every text: the first tenth is the base model's, where that is pretrained here; the last is held
-out."""
+"""Fractions of the blocks of every text: the first tenth is the base model's, where that is pretrained here; the last
+tenth is held out."""
 
 
 def text_files(path: Path) -> list[Path]:

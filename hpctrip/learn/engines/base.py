@@ -17,7 +17,7 @@ from torch import nn
 from hpctrip.learn.aggregate import LARGEST_UPDATE
 
 Precision = Literal["float32", "tf32", "bfloat16"]
-"""Of matrix products and convolutions; weights, updates and sums stay float32. TF32 is a GPU's."""
+"""Precision of matrix products and convolutions; weights, updates and sums stay float32. Only GPUs have TF32."""
 
 
 @dataclass(frozen=True)
@@ -29,13 +29,13 @@ class SiteWork:
     """[num_visits] int64: indices into the training set in visiting order, epochs one after another.
     Cut into consecutive batches of `batch_size`; the last may be smaller."""
     optimizer: torch.Tensor | None = None
-    """Where the site's optimiser stopped, float32 [rules.kept_length]: it goes on from there, and what it has come to
-    is laid there. None: it starts anew."""
+    """State of the site's optimiser, float32 [rules.state_length]: read at the start and overwritten at the end. None:
+    the optimiser starts anew."""
 
 
 @dataclass(frozen=True)
 class SiteUpdate:
-    """What a site sends back."""
+    """Result of a site's local training."""
 
     site: int
     delta: torch.Tensor
@@ -53,7 +53,7 @@ class SiteUpdate:
 
     @property
     def usable(self) -> bool:
-        """Did training stay within numbers that can be summed? False where it diverged."""
+        """Whether the update and its losses can be summed; False where training diverged."""
         losses = self.train_loss, self.loss_before, self.loss_after
         return all(abs(loss) < LARGEST_UPDATE for loss in losses) and self.magnitude < LARGEST_UPDATE
 
@@ -74,17 +74,17 @@ class SiteState:
 
     @property
     def keeps_optimizer(self) -> bool:
-        """Do optimisers go on from round to round?"""
+        """Whether optimisers go on from round to round."""
         return self._lengths[1] > 0
 
     @property
     def length(self) -> int:
-        """Numbers that a site keeps."""
+        """Length of a row."""
         return sum(self._lengths)
 
     def of(self, site: int) -> tuple[torch.Tensor | None, torch.Tensor | None]:
-        """(residual, optimiser's state) of a site, views to read and write; zero before its first round. None where
-        nothing of that sort is kept."""
+        """(residual, optimiser's state) of a site, views to read and write; zero before its first round. None for a
+        part of length 0."""
         if not self.length:
             return None, None
         if site not in self.rows:
@@ -104,16 +104,16 @@ class Engine(Protocol):
 
     name: str
     sites_per_block: int
-    """Sites in its largest block, unless the input says otherwise."""
+    """Sites in the largest block, unless the input sets another size."""
     description: str
-    """How sites train here, in words for the user."""
+    """One line for the user on how the sites are trained."""
 
     def train(self, params: torch.Tensor, sites: list[SiteWork]) -> Iterator[SiteUpdate]:
         """Train every site of the block from `params`."""
         ...
 
     def memory_bytes(self, sites_per_block: int) -> int:
-        """Of the vectors that training a block of so many sites needs; activations and the data come besides."""
+        """Bytes of the vectors that training a block of `sites_per_block` sites needs, without activations and data."""
         ...
 
 

@@ -23,7 +23,7 @@ def _renamed(name: Any) -> Any:
 
 
 def _spelled(size: Any) -> Any:
-    """What older results files hold where no size was given."""
+    """Older results files hold None where the input set no size."""
     return "auto" if size is None else size
 
 
@@ -32,10 +32,10 @@ _Size = Annotated[int, Field(ge=1)]
 
 @dataclass(frozen=True)
 class BlockRule:
-    """The size of a round's blocks, from the number of sites and what the scenario declares.
+    """Size of a round's blocks, from the number of sites and the keys of [engine]; blocks are the unit of placement.
 
-    Never from the ranks: batched kernels are not bit-identical across batch sizes, so blocks that anybody can repeat
-    are what makes results independent of the ranks.
+    It never depends on the number of ranks: batched kernels are not bit-identical across batch sizes, so only blocks
+    that are the same everywhere make results independent of the ranks.
     """
 
     most: int
@@ -62,13 +62,13 @@ class BlockRule:
 
 
 class EngineChoice(Component):
-    """How a block of sites is trained."""
+    """Training of a block of sites: the engine, its precision, and the size of a block."""
 
     name: Annotated[Literal["auto", "sequential", "stacked"], BeforeValidator(_renamed)] = "auto"
     """sequential: one site after another (a CPU's best). stacked: a block at once (GPUs). auto: by device."""
     precision: Precision = "float32"
-    """Of matrix products and convolutions in training; anything but float32 changes results, in the third digit or so.
-    tf32 is a GPU's and does nothing on a CPU."""
+    """Precision of matrix products and convolutions in training; anything but float32 changes results, in the third
+    digit or so. tf32 does nothing on a CPU."""
     sites_per_block: Annotated[Literal["auto"] | _Size, BeforeValidator(_spelled)] = "auto"
     """Sites in one block, the unit of placement. auto: 1 for sequential; for stacked 32, or fewer with `lanes`."""
     lanes: int | None = Field(None, ge=1, le=1_000_000)

@@ -54,12 +54,12 @@ class Sequential:
             self.step.finish(params, self.delta)
             magnitude = largest(self.delta).item()
             update = SiteUpdate(site.site, self.delta, magnitude, *losses, time.perf_counter() - began)
-            if site.optimizer is not None and update.usable:  # a diverged site keeps what it had
+            if site.optimizer is not None and update.usable:  # a diverged site keeps its former state
                 self.step.save(site.optimizer)
             yield update
 
     def memory_bytes(self, sites_per_block: int) -> int:
-        """Of one site, whatever the block."""
+        """Bytes of one site, whatever the block."""
         return site_bytes(len(self.delta), self.work)
 
     def _epochs(self, site: SiteWork) -> list[float]:

@@ -1,4 +1,4 @@
-"""Causal language models as the engines train them: loaded or made here, with adapters, and their tokens.
+"""Causal language models as the engines train them, loaded or made here; their adapters and tokenizers.
 
 The only file that imports `transformers` and `peft`; import it only where they are installed.
 """
@@ -106,7 +106,8 @@ class Builder:
 
 
 def why_not_stacked(build_model: Callable[[], nn.Module]) -> str:
-    """Why torch.func.vmap cannot map this model over sites; empty where it can: a tiny forward pass tells."""
+    """The reason why torch.func.vmap cannot map this model over sites, found by a tiny forward pass; empty where it
+    can."""
     with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = build_model()
@@ -123,7 +124,7 @@ def why_not_stacked(build_model: Callable[[], nn.Module]) -> str:
 
 
 def tiny_settings() -> dict[str, Any]:
-    """What the tiny model's weights depend on, besides the text."""
+    """Settings that the tiny model's weights depend on, besides the text."""
     versions = {"torch": torch.__version__, "transformers": transformers.__version__}
     return {"config": TINY, "lr": _PRETRAIN_LR, "batch": _PRETRAIN_BATCH} | versions
 
@@ -161,7 +162,7 @@ def pretrained(blocks: np.ndarray, num_steps: int) -> np.ndarray:
 
 
 def load(directory: Path, quantised: bool) -> PreTrainedModel:
-    """The model of a directory: frozen later, float32 or, `quantised`, its linear layers in 4 bits (NF4).
+    """The model of a directory, in float32 or, `quantised`, with its linear layers in 4 bits (NF4).
 
     Reads safetensors only and runs no code of the directory's. Raises InputError where the model is not whole.
     """
@@ -196,7 +197,7 @@ def check_directory(directory: Path) -> None:
     if not (directory / "config.json").is_file():
         raise InputError("workload.model", f"{directory} lacks config.json", way_out)
     # without any of these files a tokenizer is made that has no vocabulary
-    if not any(found for name in _TOKENIZERS for found in directory.glob(name)):
+    if not any(path for name in _TOKENIZERS for path in directory.glob(name)):
         raise InputError(
             "workload.model", f"{directory} has no tokenizer, e.g. tokenizer.json", "copy it there as well"
         )

@@ -33,7 +33,7 @@ class Lora(Component):
     """Low-rank adapters (Hu et al. 2022): W x + alpha / rank B A x, with W frozen, B = 0 at the start, no dropout."""
 
     rank: int = Field(8, ge=1, le=4096)
-    """Of A [rank, in] and B [out, rank]."""
+    """Rank of A [rank, in] and B [out, rank]."""
     alpha: float = Field(16.0, gt=0)
     """Scale of the adapters, divided by the rank."""
     target_modules: list[str] = []
@@ -63,8 +63,8 @@ class Llm(Workload):
     """Steps of 16 blocks that pretrain `tiny`, once per machine and setting (its cache keeps it), on the first tenth of
     every text, which no site gets. 0: its weights are random. Ignored with a model from a directory."""
     adapter: Literal["lora", "qlora", "full"] = "lora"
-    """What is trained and travels. `lora`: adapters; `qlora`: adapters over a base in 4 bits (needs bitsandbytes and a
-    GPU at every rank); `full`: all parameters."""
+    """The parameters that are trained and sent. `lora`: adapters; `qlora`: adapters over a base in 4 bits (needs
+    bitsandbytes and a GPU at every rank); `full`: all parameters."""
     lora: Lora = Lora()
     """The adapters; ignored with `full`."""
     data: Annotated[PathName, Reads(unless="sentences", find=_all_texts)] = Field("sentences", min_length=1)
@@ -74,7 +74,7 @@ class Llm(Workload):
     """Tokens of a sample: texts are cut into blocks, and each of their tokens predicts the next. What is left at a
     text's end is left out."""
     sentences: Sentences = Sentences()
-    """How much synthetic text there is; ignored with data from files."""
+    """Amount of synthetic text; ignored with data from files."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -73,7 +73,7 @@ class Speech(Workload):
     depth: int = Field(12, ge=1, le=24)
     """Transformer blocks: 12 is KWT-1; fewer train faster and are no longer that model."""
     chirps: Chirps = Chirps()
-    """How the synthetic words are made; ignored with data from files."""
+    """Synthesis of the synthetic words; ignored with data from files."""
 
     def check_data(self) -> None:
         """The folder or archive, and the client map, where they are named."""
