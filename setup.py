@@ -74,8 +74,7 @@ setup(
         "click>=8.1.4",  # command line
         "rich>=14.3",  # progress bar and tables; older bars leave an empty line where there is no terminal
         "pooch>=1.8",  # downloads with checksums
-        "requests>=2.30",  # pooch's transport, whose errors we name; the first that takes
-        "urllib3>=2.0.2",  # which notices a download that ends early
+        "tqdm>=4.66",  # pooch's progress bar
         "filelock>=3.12",  # several jobs preparing one cache
         "matplotlib>=3.11",  # figures; its DejaVu, STIX and Computer Modern fonts are the glyphs data (cmti10: 3.11)
         "pillow>=10.2",  # glyph rendering

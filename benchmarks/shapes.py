@@ -78,9 +78,8 @@ def sites_of(num_sites: int, samples: int, draw: np.random.Generator) -> list[Si
 def lora() -> nn.Module:
     """Adapters of rank 8 over the tiny language model of random weights."""
     from hpctrip.learn.models import causal
-    from hpctrip.learn.models.lora import Lora
 
-    return causal.Builder(causal.tiny(), Lora())()
+    return causal.Builder(causal.tiny(), rank=8, alpha=16.0)()
 
 
 SHAPES = {

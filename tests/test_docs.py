@@ -16,7 +16,7 @@ from hpctrip.base.component import registry_of
 from hpctrip.base.errors import EXIT_CODES
 from hpctrip.cluster.scenario import ClusterScenario
 from hpctrip.cluster.schedulers import SCHEDULERS
-from hpctrip.learn.partitions import PARTITIONS
+from hpctrip.learn.partition import PARTITIONS
 from hpctrip.learn.workloads import WORKLOADS
 from hpctrip.sim.policies import POLICIES
 from hpctrip.sim.power import POWER_MODELS

@@ -14,9 +14,8 @@ import torch
 from gpu.common import Case, deltas, relative_error
 from gpu.conductor import Setting
 from gpu.rows import Report
-from hpctrip.learn.engines.cuda_graph import called
 from hpctrip.learn.engines.sequential import Sequential
-from hpctrip.learn.engines.stacked import Stacked
+from hpctrip.learn.engines.stacked import Stacked, called
 
 TOLERANCE = 1e-2
 """Of float32; as in benchmarks/peers."""

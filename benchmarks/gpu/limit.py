@@ -22,8 +22,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from gpu.common import Case, median, seconds_of
 from gpu.conductor import Setting
 from gpu.rows import Report
-from hpctrip.learn.engines.cuda_graph import called
-from hpctrip.learn.engines.stacked import Schedule, Stack, Stacked
+from hpctrip.learn.engines.stacked import Schedule, Stack, Stacked, called
 
 KINDS = {
     "products": ("gemm", "cutlass", "cublas", "sgemm", "mm", "conv", "xmma", "cudnn"),

@@ -18,8 +18,8 @@ import torch.nn.functional as F
 sys.path.insert(0, str(Path(__file__).parent))
 from common import NUM_CLASSES, Case, prepare
 
-from hpctrip.learn.aggregate import SERVERS, FedAvg
 from hpctrip.learn.models.cnn import CNN
+from hpctrip.learn.server import SERVERS, FedAvg
 from hpctrip.learn.task import Dataset, Task
 from hpctrip.learn.workloads.base import WORKLOADS, Workload
 

@@ -15,7 +15,7 @@ from hpctrip.app.experiment import Input
 from hpctrip.app.host import Host
 from hpctrip.base.identity import neutral_keys
 from hpctrip.device.settings import Applied
-from hpctrip.learn.arithmetic import arithmetic
+from hpctrip.learn.params import arithmetic
 from hpctrip.ranks.base import hostname
 from hpctrip.record.environment import environment
 
@@ -30,7 +30,7 @@ class RankFacts:
     engine: str
     """How its sites train, in words."""
     arithmetic: str
-    """What decides the last bits there (`learn.arithmetic`)."""
+    """What decides the last bits there (`learn.params.arithmetic`)."""
     meter: str = ""
     """What its machine counts of its energy, in words; empty where another rank reads that."""
     knobs: Applied = Applied()

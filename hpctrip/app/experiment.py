@@ -28,12 +28,12 @@ from hpctrip.base.plugins import NO_EXTENSIONS, Extensions
 from hpctrip.device.meter import Metering
 from hpctrip.device.settings import GpuSettings
 from hpctrip.joint import cluster_power  # noqa: F401  adds the power model "cluster"
-from hpctrip.learn.aggregate import SERVERS
 from hpctrip.learn.compression import COMPRESSIONS
 from hpctrip.learn.engines import EngineChoice
 from hpctrip.learn.evaluate import Evaluate
 from hpctrip.learn.local_work import LocalWork
-from hpctrip.learn.partitions import PARTITIONS
+from hpctrip.learn.partition import PARTITIONS
+from hpctrip.learn.server import SERVERS
 from hpctrip.learn.workloads import WORKLOADS
 from hpctrip.ranks.open import RanksInput
 from hpctrip.ranks.watchdog.watchdog import Limits

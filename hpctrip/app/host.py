@@ -19,11 +19,10 @@ from hpctrip.learn.aggregate import PartialSum, mean_update
 from hpctrip.learn.compression import Compressor
 from hpctrip.learn.counters import EVALUATION, TRAINING
 from hpctrip.learn.engines import choose
-from hpctrip.learn.engines.base import SiteUpdate, SiteWork
-from hpctrip.learn.engines.rules import kept_length
+from hpctrip.learn.engines.base import SiteState, SiteUpdate, SiteWork
+from hpctrip.learn.engines.rules import state_length
 from hpctrip.learn.evaluate import eval_batches, evaluate
-from hpctrip.learn.memory import SiteMemory
-from hpctrip.learn.order import visiting_order
+from hpctrip.learn.local_work import visiting_order
 from hpctrip.learn.params import flatten
 from hpctrip.learn.task import Task, checked_model, try_model
 from hpctrip.ranks.base import Ranks
@@ -64,8 +63,8 @@ class Host:
             # what would otherwise show in a round shows while all ranks are still building together
             try_model(task, self.model, device, place)
             experiment.compression.try_roundtrip(num_params, self.seed)
-        self.memory = SiteMemory(
-            num_params * experiment.compression.keeps_residual, kept_length(num_params, self.work), device
+        self.memory = SiteState(
+            num_params * experiment.compression.keeps_residual, state_length(num_params, self.work), device
         )
         alone = task.sequential_only
         if self.memory.keeps_optimizer and not alone:

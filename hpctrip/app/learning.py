@@ -33,7 +33,7 @@ def learned_tables(experiment: Experiment) -> Flat:
 def learning_key(given: Input, host: Host, sources: Iterable[Source], arithmetic: Iterable[str]) -> str:
     """32 hexadecimal digits of all that training depends on before the first cohort: the input as far as training sees
     it, data and plug-ins by their digests, the shards and the first model as they came out, the engine that was chosen,
-    hpctrip's own code, and what decides the last bits at the ranks (`learn.arithmetic`)."""
+    hpctrip's own code, and what decides the last bits at the ranks (`learn.params.arithmetic`)."""
     return identity(
         {
             **learned_tables(given.experiment),

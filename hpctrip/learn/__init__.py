@@ -1,1 +1,1 @@
-"""Layer 2: data, models, local training, aggregation (torch)."""
+"""Learning: data, models, local training, compression, aggregation, evaluation (torch)."""

@@ -14,7 +14,7 @@ from hpctrip.learn.evaluate import LOSS_SCALE
 
 @dataclass(frozen=True)
 class Counter:
-    """One named number, or one for each site or rank. Ranks' contributions are added; who has none leaves 0."""
+    """One named number, or one for each site or rank. The ranks' contributions are added; a rank without one adds 0."""
 
     name: str
     per: Literal["site", "rank", "job"] = "job"
@@ -23,7 +23,7 @@ class Counter:
     """A value x travels as the integer part of x * scale."""
 
     def size(self, num_sites: int, num_ranks: int) -> int:
-        """How many integers it takes."""
+        """Number of integers in the vector."""
         return {"site": num_sites, "rank": num_ranks, "job": 1}[self.per]
 
 
@@ -35,7 +35,7 @@ class Counters:
         self._scales = {counter.name: counter.scale for counter in counters}
 
     def size(self, num_sites: int, num_ranks: int) -> int:
-        """T: length of the vector for a cohort of so many sites on so many ranks."""
+        """T: length of the vector for a cohort of `num_sites` sites on `num_ranks` ranks."""
         return _layout(self, num_sites, num_ranks)[0]
 
     def tally(self, num_sites: int, num_ranks: int, vector: np.ndarray | None = None) -> Tally:
@@ -84,7 +84,7 @@ _LOSS = 2.0**20
 _NORM = 2.0**24  # entries below 2^20 (learn/aggregate.py): up to 2^38 parameters, no norm overflows
 
 TRAINING = Counters(
-    Counter("diverged", "site"),  # 1 where the update was left out because it was no usable number
+    Counter("diverged", "site"),  # 1 where the update was left out because it is not finite or too large
     Counter("train_wall_s", "site", _NANOSECONDS),
     Counter("train_loss", "site", _LOSS),
     Counter("loss_before", "site", _LOSS),
@@ -92,17 +92,17 @@ TRAINING = Counters(
     Counter("update_norm", "site", _NORM),
     Counter("rank_train_wall_s", "rank", _NANOSECONDS),
 )
-"""What hosts report of training a cohort, in the tail of the vector that carries the summed update."""
+"""Counters of the hosts on training a cohort, in the tail of the vector that carries the summed update."""
 
 EVALUATION = Counters(
     Counter("correct"),
     Counter("seen"),
     Counter("loss_sum", scale=LOSS_SCALE),
     Counter("rank_evaluate_wall_s", "rank", _NANOSECONDS),
-    Counter("mean_update_norm", "rank", _NORM),  # noted, alike, by those who made the server's step
+    Counter("mean_update_norm", "rank", _NORM),  # noted, alike, by the ranks that made the server's step
     Counter("signal", "rank"),  # the number of the signal that the rank has received; 0: none
     # of the machine whose counters the rank reads; one rank of each machine does
     *(Counter(f"{phase}_wall_j", "rank", 1e6) for phase in ("record", "train", "exchange", "evaluate")),
     Counter("metered", "rank"),  # 1 where it could read them throughout the round
 )
-"""What ranks report after a round: their share of the evaluation, and whether somebody wants the run to leave."""
+"""Counters of the ranks after a round: their share of the evaluation, and the signal that one has received."""

@@ -1,8 +1,9 @@
-"""How good a model is on the test set, in integers: sums over any number of ranks give the same bits."""
+"""Evaluation on the test set, counted in integers, so that sums over any number of ranks give the same bits."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import NamedTuple
 
 import torch
@@ -12,14 +13,14 @@ from torch.func import functional_call
 
 from hpctrip.base.component import Component
 from hpctrip.base.identity import Unlearned
-from hpctrip.learn.engines.tensors import channels_last, resident, views
+from hpctrip.learn.engines.base import channels_last, resident, views
 from hpctrip.learn.task import Dataset, Task
 
 LOSS_SCALE = 2**20
 """The loss sum is held in units of 2^-20, about 1e-6, rounded once per batch."""
 LOSS_CEILING = 2**16
 """A batch whose mean loss is not a number, infinite, or above this counts as this: no int64 sum of up to 1.3e8 samples
-overflows, and a diverged model shows as a loss of up to 65,536. What it got right is counted all the same."""
+overflows, and a diverged model shows as a loss of up to 65,536. Its correct predictions are counted all the same."""
 
 
 class Evaluate(Component):
@@ -33,12 +34,12 @@ class Evaluate(Component):
     """Samples per batch; batches have fixed boundaries, so that results do not depend on the ranks."""
 
     def due(self, round: int, last_round: int) -> bool:
-        """Is the model evaluated after this round? `last_round` is the last that the input allows."""
+        """Whether the model is evaluated after this round. `last_round` is the last that the input allows."""
         return round % self.every_rounds == 0 or round == last_round
 
 
 class Counts(NamedTuple):
-    """What was counted over some test batches. Integers: added over any number of ranks they give the same."""
+    """Counts over some test batches, as integers: their sum over any number of ranks is the same."""
 
     correct: int
     """Correct predictions."""
@@ -54,14 +55,14 @@ def eval_batches(num_samples: int, batch_size: int = 500) -> list[slice]:
 
 
 def evaluate(task: Task, model: nn.Module, params: torch.Tensor, slices: Iterable[slice]) -> Counts:
-    """Count over these batches of the test set what the model gets right with `params` [num_params], on their device.
+    """Counts of the model with `params` [num_params] over these batches of the test set, on the device of `params`.
 
     The model lends its structure (and is put into evaluation mode); its own parameters are neither read nor changed.
     Classes are the last dimension of the model's output; each label is one prediction.
     """
     device = params.device
     model = model.to(device).eval()
-    inputs, labels = _test_data(task.test, device)
+    inputs, labels = _on_device(task.test, device)
     with torch.inference_mode():
         weights = {name: channels_last(weight) for name, weight in views(model, params).items()}
         total = torch.zeros(3, dtype=torch.int64, device=device)
@@ -74,17 +75,10 @@ def evaluate(task: Task, model: nn.Module, params: torch.Tensor, slices: Iterabl
     return Counts(*total.tolist())
 
 
-def _test_data(data: Dataset, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-    """Inputs and labels on the device. A GPU gets its copy once, and keeps it; a CPU's stay where they are mapped."""
-    key = id(data), str(device)
-    if key not in _kept:
-        _kept.clear()
-        _kept[key] = data, (resident(data.inputs, device), resident(data.labels, device))
-    return _kept[key][1]
-
-
-_kept: dict[tuple[int, str], tuple[Dataset, tuple[torch.Tensor, torch.Tensor]]] = {}
-"""The last test set, by its identity and device; the set itself is held so that its identity stays its own."""
+@lru_cache(maxsize=1)
+def _on_device(data: Dataset, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+    """Inputs and labels on the device. A GPU gets its copy once; a CPU's stay where they are mapped."""
+    return resident(data.inputs, device), resident(data.labels, device)
 
 
 def _fixed_point(mean_loss: torch.Tensor, count: int) -> torch.Tensor:

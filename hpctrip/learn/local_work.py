@@ -1,7 +1,8 @@
-"""What a site does in a round: the input's table [train]."""
+"""Local training of a site in a round: the input's table [train], and the order in which samples are visited."""
 
 from __future__ import annotations
 
+import math
 from typing import Any, Literal
 
 import numpy as np
@@ -9,12 +10,13 @@ from pydantic import Field, model_validator
 
 from hpctrip.base.component import Component
 from hpctrip.base.errors import InputError
+from hpctrip.base.rng import stream
 from hpctrip.sim.policies.base import MOST_VISITS
 
 
 class LocalWork(Component):
-    """Local training at a site. What is absent is the workload's own (the paper's Table 2); `hpctrip check` says what
-    that is."""
+    """Local training at a site. Absent keys take the workload's own values (the paper's Table 2), which `hpctrip check`
+    prints."""
 
     # `Workload.local_work` returns this class too, with nothing absent but one of `local_epochs` and `local_steps`
 
@@ -36,7 +38,7 @@ class LocalWork(Component):
     """A site's optimiser goes on where it stopped when the site last trained, as if its rounds were one training; else
     it starts anew every round, as in FedAvg."""
     momentum: float = Field(0.0, ge=0, lt=1)
-    """Of SGD."""
+    """Momentum of SGD."""
     beta1: float = Field(0.9, ge=0, lt=1)
     """Decay of AdamW's first moment."""
     beta2: float = Field(0.999, ge=0, lt=1)
@@ -57,7 +59,7 @@ class LocalWork(Component):
         return self
 
     def filled(self, **own: Any) -> LocalWork:
-        """The same with the values `own` for what is absent. Raises InputError where options exclude each other."""
+        """The same with the values `own` for absent keys. Raises InputError where options exclude each other."""
         if self.local_steps is not None:
             own.pop("local_epochs", None)
         work = self.filled_in(**own)
@@ -70,19 +72,19 @@ class LocalWork(Component):
         return work
 
     def micro_batches(self, size: int) -> list[slice]:
-        """The parts of a batch of so many samples that are computed at once."""
+        """The parts of a batch of `size` samples that are computed at once."""
         step = min(self.micro_batch or size, size)
         return [slice(first, min(first + step, size)) for first in range(0, size, step)]
 
     def absent(self) -> list[str]:
-        """The keys without a value that a site needs to train."""
+        """Absent keys without which a site cannot train."""
         needed = ["lr", "batch_size", "optimizer", "weight_decay"]
         needed += ["local_epochs"] if self.local_steps is None else []
         return [key for key in needed if getattr(self, key) is None]
 
     def num_visits(self, num_samples: np.ndarray) -> np.ndarray:
         """Samples that each site visits in a round, [N] int64, from those that it holds, [N]; nothing may be absent.
-        InputError where one of them would visit more than MOST_VISITS."""
+        Raises InputError where a site would visit more than MOST_VISITS."""
         visits = self._num_visits(np.asarray(num_samples, dtype=np.int64))
         if visits.max(initial=0) > MOST_VISITS:
             raise InputError(
@@ -99,3 +101,22 @@ class LocalWork(Component):
             return np.ceil(num_samples * self.local_epochs).astype(np.int64)
         whole_batches = np.ceil(num_samples * self.local_epochs / self.batch_size) * self.batch_size
         return np.minimum(whole_batches, num_samples).astype(np.int64)
+
+
+def visiting_order(shard: np.ndarray, num_visits: int, seed: int, site: int, round: int) -> np.ndarray:
+    """The samples that a site visits in a round (from 1), [num_visits], as indices into the training set.
+
+    One whole pass or more: each is a fresh shuffle of the shard, all from the stream (seed, "order", round, site).
+    Where a round visits less than the shard, passes go on over rounds: round r visits the r-th part of a row of
+    shuffles, pass p from the stream (seed, "order", p, site), so that every pass visits every sample once,
+    as long as all rounds visit as many.
+    """
+    size = len(shard)
+    if num_visits >= size:
+        rng = stream(seed, "order", round, site)
+        passes = [rng.permutation(shard) for _ in range(math.ceil(num_visits / size))]
+        return np.concatenate(passes)[:num_visits]
+    first = (round - 1) * num_visits
+    touched = range(first // size, (first + num_visits - 1) // size + 1)
+    passes = [stream(seed, "order", number + 1, site).permutation(shard) for number in touched]
+    return np.concatenate(passes)[first % size :][:num_visits]

@@ -1,15 +1,27 @@
-"""A model as one flat float32 vector: what travels, what is averaged, what is checkpointed."""
+"""A model as one flat float32 vector: what travels, what is averaged, what is checkpointed.
+
+Also the checks of such vectors, and a digest of what their bits depend on beside the input.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import platform
+from importlib import metadata
+from pathlib import Path
 
 import torch
 from torch import nn
 
+from hpctrip.base import files
+from hpctrip.base.errors import InputError
+
+_PACKAGES = ("torch", "numpy", "transformers", "peft")
+"""Packages whose code is part of a training step, where they are installed."""
+
 
 def num_params(model: nn.Module) -> int:
-    """Number of trainable scalars."""
+    """P: number of trainable scalars."""
     return sum(p.numel() for p in model.parameters() if p.requires_grad)
 
 
@@ -24,9 +36,63 @@ def digest(flat: torch.Tensor) -> str:
 
 
 def layout(model: nn.Module) -> list[str]:
-    """What the flat vector is made of, in its order: "name 32x1x5x5" for each trainable parameter ("name" a scalar)."""
+    """Names and shapes in the flat vector's order: "name 32x1x5x5" for each trainable parameter ("name" for a
+    scalar)."""
     return [
         " ".join([name, "x".join(map(str, p.shape))]).rstrip()
         for name, p in model.named_parameters()
         if p.requires_grad
     ]
+
+
+def check_params(value: object, like: torch.Tensor, place: str, what: str) -> torch.Tensor:
+    """`value`, a float32 vector [P] on the device of `like` [P]. Raises InputError at `place`, the input key of the
+    component that returned it, where it is something else.
+
+    The numbers are not read, so the check costs nothing in the rounds: `check_finite` reads them once, before the first
+    round, and later a model that is not finite shows in the norm of its update.
+    """
+    bound = f"it must be a float32 tensor [{len(like)}] on {like.device}"
+    if not isinstance(value, torch.Tensor):
+        raise InputError(place, f"gave a {type(value).__name__} as {what}", bound)
+    if value.dtype != torch.float32 or value.shape != like.shape or value.device != like.device:
+        dtype = str(value.dtype).removeprefix("torch.")
+        raise InputError(place, f"gave {what} as {dtype} {list(value.shape)} on {value.device}", bound)
+    return value
+
+
+def check_finite(value: torch.Tensor, place: str, what: str) -> torch.Tensor:
+    """`value`. Raises InputError at `place` where an entry is NaN or infinite."""
+    if not torch.isfinite(value).all():
+        at = int((~torch.isfinite(value)).flatten().nonzero()[0])
+        raise InputError(place, f"gave {what} with [{at}] = {value.flatten()[at]:g}", "it must be finite")
+    return value
+
+
+def arithmetic(device: torch.device) -> str:
+    """Digest of what decides the last bits of training on a device of this machine: versions, processor, GPU.
+
+    Equal digests mean equal bits: kernels are chosen by torch's build and the hardware, and each rounds in its own
+    order.
+    """
+    facts = [f"{name} {_version(name)}" for name in _PACKAGES]
+    facts += [torch.__config__.show(), platform.machine(), _processor()]
+    if device.type == "cuda":
+        facts += [torch.cuda.get_device_name(device), f"cuDNN {torch.backends.cudnn.version()}"]
+    return files.digest("\n".join(facts).encode())
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "absent"
+
+
+def _processor() -> str:
+    """The processor's model name, where the system reports it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")

@@ -1,4 +1,4 @@
-"""What is learned: samples, model and loss, as engines and evaluation see them. A workload provides it."""
+"""A learning task as engines and evaluation see it: samples, model and loss. A workload provides it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hpctrip.base.door import instance, integers
 from hpctrip.base.errors import InputError
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Dataset:
     """Samples and labels as stored (usually memory-mapped uint8); a model sees them after `Task.prepare`."""
 
@@ -35,7 +35,7 @@ class Dataset:
 
 @dataclass(frozen=True)
 class Task:
-    """Everything that training needs to know of a workload, built once per rank."""
+    """Data, model and loss of a workload, built once per rank."""
 
     train: Dataset
     test: Dataset
@@ -50,15 +50,15 @@ class Task:
     """One line on where the data came from, naming synthetic data as such."""
     synthetic: bool = False
     sequential_only: str = ""
-    """Why the stacked engine cannot train this model; empty where it can."""
+    """The reason why the stacked engine cannot train this model; empty where it can."""
     digests: Mapping[str, str] = field(default_factory=dict)
-    """{key of the workload: digest of what training sees of it}. Of other keys that name files, the files' digests are
-    recorded."""
+    """{key of the workload: digest of its content as training sees it}. For other keys that name files, the digests of
+    the files are recorded."""
 
 
-def checked(task: object, place: str) -> Task:
-    """`task`, or InputError at `place` (the workload's input key) where it is none: both of its sets need at least one
-    sample, with as many labels, and groups if any, which are classes that there are."""
+def check_task(task: object, place: str) -> Task:
+    """`task`, checked. Raises InputError at `place`, the workload's input key, where it is no Task, or where one of its
+    sets is empty, has not as many labels (and groups) as samples, or has labels that are no classes."""
     if not isinstance(task, Task):
         raise InputError(place, f"gave a {type(task).__name__} as its task", "it must be a Task")
     for name, data in (("training", task.train), ("test", task.test)):
@@ -66,8 +66,8 @@ def checked(task: object, place: str) -> Task:
         if data.groups is not None:
             sizes["groups"] = len(data.groups)
         if len(set(sizes.values())) > 1 or not len(data):
-            given = ", ".join(f"{size} {part}" for part, size in sizes.items())
-            raise InputError(place, f"gave {given} as its {name} set", "one or more, equally many of each")
+            counts = ", ".join(f"{size} {part}" for part, size in sizes.items())
+            raise InputError(place, f"gave {counts} as its {name} set", "one or more, equally many of each")
         integers(data.labels, np.shape(data.labels), 0, task.num_classes - 1, place, f"{name} labels")
         if data.labels.dtype != np.int64:
             raise InputError(place, f"gave {name} labels of type {data.labels.dtype}", "they must be int64")
@@ -75,21 +75,22 @@ def checked(task: object, place: str) -> Task:
 
 
 def checked_model(task: Task, place: str) -> nn.Module:
-    """A new model of the task, or InputError at `place` where it is none, or has nothing to train in float32."""
+    """A new model of the task. Raises InputError at `place` where it is no nn.Module, or where its trainable parameters
+    are not float32, one or more."""
     model = instance(task.build_model(), nn.Module, place, "its model")
     types = {str(p.dtype).removeprefix("torch.") for p in model.parameters() if p.requires_grad}
     if types != {"float32"}:
-        given = f"of type {' and '.join(sorted(types))}" if types else "none"
+        found = f"of type {' and '.join(sorted(types))}" if types else "none"
         raise InputError(
-            place, f"gave a model whose trainable parameters are {given}", "they must be float32"
+            place, f"gave a model whose trainable parameters are {found}", "they must be float32"
         )
     return model
 
 
 @torch.inference_mode()
 def try_model(task: Task, model: nn.Module, device: torch.device, place: str) -> None:
-    """Before the first round: InputError at `place` where what the model on that device makes of two samples is not
-    what evaluation needs. It is left in evaluation mode."""
+    """Evaluates the model on two test samples before the first round, and leaves it in evaluation mode. Raises
+    InputError at `place` where its output has no classes for each label, or its loss is not one finite number."""
     inputs, labels = (
         torch.from_numpy(np.array(a[:2])).to(device) for a in (task.test.inputs, task.test.labels)
     )

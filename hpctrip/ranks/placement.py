@@ -57,7 +57,7 @@ class Assignment:
 def cut(cohort: np.ndarray, sites_per_block: int) -> Blocks:
     """The cohort's positions, sorted by site and cut into blocks. Positions into `cohort`, not sites.
 
-    The cut does not depend on the number of ranks (see learn.engines.blocks).
+    The cut does not depend on the number of ranks (see learn.engines.choice).
     """
     return Blocks(
         np.argsort(cohort, kind="stable"), np.append(np.arange(0, len(cohort), sites_per_block), len(cohort))

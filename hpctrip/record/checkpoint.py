@@ -44,7 +44,7 @@ class Checkpoint:
     input_toml: str
     """The merged input of the run."""
     kept: Mapping[int, np.ndarray] = field(default_factory=dict)
-    """The state of sites at their hosts (learn/memory.py), a float32 row by site; empty where they have none."""
+    """The state of sites at their hosts (learn/engines/base.py), a float32 row by site; empty where they have none."""
     about: Mapping[str, Any] = field(default_factory=dict)
     """Attributes that the results file goes on with (`created_utc`, `starts`), and versions and devices."""
 

@@ -89,7 +89,7 @@ class Mine(Objective):
         return {preference}
 """,
     "partition": """
-from hpctrip.learn.partitions import PARTITIONS, Partition
+from hpctrip.learn.partition import PARTITIONS, Partition
 
 @PARTITIONS.add
 class Mine(Partition):
@@ -117,7 +117,7 @@ class Mine(Compression):
 """,
     "server": """
 import torch
-from hpctrip.learn.aggregate import SERVERS, Server
+from hpctrip.learn.server import SERVERS, Server
 
 @SERVERS.add
 class Mine(Server):

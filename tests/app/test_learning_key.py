@@ -9,8 +9,8 @@ from hpctrip.app.learning import CODE, code_digest, learned_tables, learning_key
 from hpctrip.app.sources import sources_of
 from hpctrip.base.identity import neutral_keys, unlearned_keys
 from hpctrip.base.sources import PLUGINS, Source
-from hpctrip.learn import arithmetic as kernels
-from hpctrip.learn.arithmetic import arithmetic
+from hpctrip.learn import params
+from hpctrip.learn.params import arithmetic
 from hpctrip.ranks.serial import SerialRanks
 
 LEARNED = {
@@ -93,7 +93,7 @@ def test_data_and_plug_ins_count_by_their_content_and_not_by_where_they_lie(usua
 def test_so_do_the_machine_and_hpctrips_own_code(usual, tmp_path, monkeypatch):
     assert key(machine="there") != usual
     assert arithmetic(torch.device("cpu")) == arithmetic(torch.device("cpu"))
-    monkeypatch.setattr(kernels, "_processor", lambda: "another one")
+    monkeypatch.setattr(params, "_processor", lambda: "another one")
     changed = arithmetic(torch.device("cpu"))
     monkeypatch.undo()
     assert changed != arithmetic(torch.device("cpu"))

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from hpctrip.app.replay import replay
-from hpctrip.learn.aggregate import SERVERS
 from hpctrip.learn.compression import COMPRESSIONS
-from hpctrip.learn.partitions import PARTITIONS
+from hpctrip.learn.partition import PARTITIONS
+from hpctrip.learn.server import SERVERS
 from hpctrip.record.verify import verify
 from hpctrip.sim.hardware import THROUGHPUT_MODELS
 from hpctrip.sim.policies import POLICIES

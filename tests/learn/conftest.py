@@ -5,8 +5,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.nn.utils import vector_to_parameters
 
 from hpctrip.learn.models.cnn import CNN
+from hpctrip.learn.params import flatten
 from hpctrip.learn.task import Dataset, Task
 
 MODELS = {
@@ -43,3 +45,44 @@ def synthetic_task():
 def task(request) -> Task:
     torch.manual_seed(1)
     return random_task(MODELS[request.param])
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    """An empty folder for prepared data."""
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("HPCTRIP_CACHE", str(folder))
+    return folder
+
+
+def plain_loop(task, work, params, order):
+    """Local training by nn.Module and torch.optim: the delta, the mean loss, and those of the first and last batch."""
+    model = task.build_model()
+    trainable = [p for p in model.parameters() if p.requires_grad]
+    vector_to_parameters(params.clone(), trainable)
+    start = [p.detach().clone() for p in trainable]
+    common = {"lr": work.lr, "weight_decay": work.weight_decay or 0.0}
+    if work.optimizer == "adamw":
+        betas = (work.beta1, work.beta2)
+        optimizer = torch.optim.AdamW(trainable, betas=betas, eps=work.eps, **common)
+    else:
+        optimizer = torch.optim.SGD(trainable, momentum=work.momentum, **common)
+    loss_sum, losses = 0.0, []
+    for first in range(0, len(order), work.batch_size):
+        batch = order[first : first + work.batch_size]
+        x = task.prepare(torch.from_numpy(task.train.inputs[batch]))
+        loss = task.loss(model(x), torch.from_numpy(task.train.labels[batch]))
+        loss_sum += loss.item() * len(batch)
+        losses.append(loss.item())
+        pull = sum(((p - p0) ** 2).sum() for p, p0 in zip(trainable, start, strict=True))
+        optimizer.zero_grad()
+        (loss + work.prox_mu / 2 * pull).backward()
+        optimizer.step()
+    ends = (losses[0], losses[-1]) if losses else (0.0, 0.0)
+    return flatten(model) - params, loss_sum / max(1, len(order)), ends
+
+
+@pytest.fixture
+def reference():
+    """`reference(task, work, params, order)`: see `plain_loop`."""
+    return plain_loop

@@ -9,12 +9,7 @@ import pytest
 from hpctrip.base.errors import InputError
 from hpctrip.learn.data import cached
 
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    folder = tmp_path / "cache"
-    monkeypatch.setenv("HPCTRIP_CACHE", str(folder))
-    return folder
+pytestmark = pytest.mark.usefixtures("cache")
 
 
 def arrays():
@@ -97,6 +92,18 @@ def test_a_damaged_copy_in_a_cache_that_cannot_be_written_is_one_clear_report(mo
     monkeypatch.setattr(cached.np, "save", full)
     with pytest.raises(InputError, match=r"prepared data cannot be written here.*HPCTRIP_CACHE"):
         prepared()
+
+
+def test_two_writers_without_working_locks_leave_one_whole_copy(monkeypatch):
+    def build():
+        cached.prepared("race", {}, lambda: {"x": np.arange(3)})  # the other one is faster
+        return {"x": np.arange(3)}
+
+    monkeypatch.setattr("filelock.FileLock.acquire", lambda self: None)
+    monkeypatch.setattr("hpctrip.learn.data.cached.platform.node", iter("ab").__next__)
+    folder = cached.prepared("race", {}, build)
+    assert cached.load(folder, "x").tolist() == [0, 1, 2]
+    assert [p.name for p in folder.parent.iterdir() if p.is_dir()] == [folder.name]
 
 
 def test_the_digest_is_of_names_types_shapes_and_values():

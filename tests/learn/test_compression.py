@@ -9,13 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpctrip.base.rng import stream
-from hpctrip.learn.compression import COMPRESSIONS, Compressor
-from hpctrip.learn.compression.half import Half
-from hpctrip.learn.compression.int8 import Int8
-from hpctrip.learn.compression.none import Uncompressed
-from hpctrip.learn.compression.qsgd import QSGD
-from hpctrip.learn.compression.top_k import TopK
-from hpctrip.learn.memory import SiteMemory
+from hpctrip.learn.compression import COMPRESSIONS, QSGD, Compressor, Half, Int8, TopK, Uncompressed
+from hpctrip.learn.engines.base import SiteState
 
 VALUES = st.lists(st.floats(-1e4, 1e4, width=32), min_size=1, max_size=60)
 
@@ -108,9 +103,9 @@ def test_what_top_k_leaves_out_is_no_larger_than_what_it_keeps(values, fraction)
     """So the squared error is at most (1 - k / P) of the update's: the contraction that error feedback needs."""
     rule, exact = TopK(fraction=fraction), torch.tensor(values, dtype=torch.float32)
     found = decoded(rule, values)
-    assert ((found == exact) | (found == 0)).all() and (found != 0).sum() <= rule.num_kept(len(values))
+    assert ((found == exact) | (found == 0)).all() and (found != 0).sum() <= rule.num_sent(len(values))
     lost, all_ = (exact - found).double().square().sum(), exact.double().square().sum()
-    assert lost <= (1 - rule.num_kept(len(values)) / len(values)) * all_ * (1 + 1e-9)
+    assert lost <= (1 - rule.num_sent(len(values)) / len(values)) * all_ * (1 + 1e-9)
 
 
 # What holds for every kind
@@ -158,7 +153,7 @@ def test_what_is_not_sent_is_sent_later():
 
 def test_every_site_has_its_own_residual_and_nothing_that_was_ever_computed_is_lost():
     compressor, rng = Compressor(TopK(fraction=0.1), 0), stream(0, "updates")
-    memory = SiteMemory(40, 0)
+    memory = SiteState(40, 0)
     updates = rng.integers(-50, 50, size=(12, 3, 40))  # integers, whose sums are exact
     sent = np.zeros((3, 40))
     for round, of_sites in enumerate(updates):

@@ -10,19 +10,13 @@ import torch
 from pydantic import ValidationError
 
 from hpctrip.base.errors import InputError
-from hpctrip.learn.data import cached
 from hpctrip.learn.params import num_params
-from hpctrip.learn.workloads import WORKLOADS
 from hpctrip.learn.workloads.emnist import SPLITS, Emnist
 
 SHARED = Path(__file__).parents[2].parent / "shared/data/emnist"
 
 
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    folder = tmp_path / "cache"
-    monkeypatch.setenv("HPCTRIP_CACHE", str(folder))
-    return folder
+pytestmark = pytest.mark.usefixtures("cache")
 
 
 def idx(array):
@@ -49,12 +43,6 @@ def official(tmp_path):
         return directory
 
     return write
-
-
-def test_the_hyper_parameters_are_those_of_table_2():
-    emnist = WORKLOADS["emnist"]
-    assert (emnist.lr, emnist.batch_size, emnist.local_epochs) == (0.01, 20, 1)
-    assert WORKLOADS.default == "emnist"
 
 
 def test_the_splits_have_the_official_numbers_of_classes():
@@ -191,24 +179,6 @@ def test_processes_that_prepare_at_once_leave_one_whole_copy(cache):
     assert [process.exitcode for process in processes] == [0] * 4
     (folder,) = [p for p in (cache / "emnist").iterdir() if p.is_dir()]
     assert np.load(folder / "train_images.npy").shape == (2000, 28, 28)
-
-
-def test_two_writers_without_working_locks_leave_one_whole_copy(monkeypatch):
-    def build():
-        cached.prepared("race", {}, lambda: {"x": np.arange(3)})  # the other one is faster
-        return {"x": np.arange(3)}
-
-    monkeypatch.setattr("filelock.FileLock.acquire", lambda self: None)
-    monkeypatch.setattr("hpctrip.learn.data.cached.platform.node", iter("ab").__next__)
-    folder = cached.prepared("race", {}, build)
-    assert cached.load(folder, "x").tolist() == [0, 1, 2]
-    assert [p.name for p in folder.parent.iterdir() if p.is_dir()] == [folder.name]
-
-
-def test_a_cache_that_cannot_be_written_is_one_clear_report(tmp_path, monkeypatch):
-    (tmp_path / "file").touch()
-    monkeypatch.setenv("HPCTRIP_CACHE", str(tmp_path / "file"))
-    assert "HPCTRIP_CACHE" in refusal(Emnist(train_samples=1, test_samples=1))
 
 
 def test_prepare_gives_one_channel_with_black_and_white_where_emnist_normalisation_puts_them():

@@ -7,11 +7,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from hpctrip.base.errors import InputError
-from hpctrip.learn.partitions import PARTITIONS
-from hpctrip.learn.partitions.dirichlet import Dirichlet
-from hpctrip.learn.partitions.iid import Iid
-from hpctrip.learn.partitions.natural import Natural
-from hpctrip.learn.partitions.shards import Shards
+from hpctrip.learn.partition import PARTITIONS, Dirichlet, Iid, Natural, Shards
 
 EVERY = [
     Iid(),

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from hpctrip.base.errors import InputError
+from hpctrip.learn.data.play_text import ALPHABET, encode, split_by_time, windows
 from hpctrip.learn.data.sentences import Sentences
-from hpctrip.learn.data.windows import ALPHABET, encode, split_by_time, windows
-from hpctrip.learn.partitions.natural import Natural
-from hpctrip.learn.workloads import WORKLOADS
+from hpctrip.learn.partition import Natural
 from hpctrip.learn.workloads.shakespeare import Shakespeare
 
 SHARED = Path(__file__).parents[2].parent / "shared/data/shakespeare"
@@ -17,9 +16,7 @@ TEXT = "".join(f"{i:03} bottles of beer, " for i in range(64))[:1280]
 """1,280 characters, no window of which occurs twice."""
 
 
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("HPCTRIP_CACHE", str(tmp_path / "cache"))
+pytestmark = pytest.mark.usefixtures("cache")
 
 
 def decode(symbols):
@@ -48,11 +45,6 @@ def samples(dataset):
         (decode(x), ALPHABET[y], int(group))
         for x, y, group in zip(dataset.inputs, dataset.labels, dataset.groups, strict=True)
     ]
-
-
-def test_the_hyper_parameters_are_those_of_table_2():
-    shakespeare = WORKLOADS["shakespeare"]
-    assert (shakespeare.lr, shakespeare.batch_size, shakespeare.local_epochs) == (0.8, 20, 1)
 
 
 def test_the_alphabet_has_leafs_80_symbols_and_the_last_stands_for_all_others():

@@ -7,9 +7,8 @@ import pytest
 import torch
 
 from hpctrip.learn.engines.base import SiteWork
-from hpctrip.learn.engines.cuda_graph import called
 from hpctrip.learn.engines.sequential import Sequential
-from hpctrip.learn.engines.stacked import Stacked, sites_that_fit
+from hpctrip.learn.engines.stacked import Stacked, called, sites_that_fit
 from hpctrip.learn.local_work import LocalWork
 from hpctrip.learn.models.cnn import CNN
 from hpctrip.learn.params import flatten

@@ -61,7 +61,7 @@ def reference(ctx: click.Context, folder: str, overwrite: bool) -> None:
 @click.argument("data", type=click.Choice(["emnist", "shakespeare", "speech"]))
 @click.argument("folder", type=FILE, metavar="FOLDER")
 def fetch(data: str, folder: str) -> None:
-    """Download a public data set into FOLDER and check it; goes on where an earlier try stopped."""
+    """Download a public data set into FOLDER, verify its checksum and unpack it."""
     from hpctrip.learn.data.fetch import SOURCES
     from hpctrip.learn.data.fetch import fetch as download
 

@@ -14,7 +14,7 @@ import os
 import platform
 import shutil
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,6 @@ import pooch
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.sources import digest_of_files
-from hpctrip.learn.data.files import fingerprints
 from hpctrip.learn.task import Dataset
 
 PARTS = ("train", "test")
@@ -35,7 +34,7 @@ _logger = logging.getLogger(__name__)
 
 
 def cache_dir() -> Path:
-    """Where prepared data lives: $HPCTRIP_CACHE, or the user's cache folder."""
+    """The folder of prepared data: $HPCTRIP_CACHE, or the user's cache folder."""
     return Path(os.environ.get("HPCTRIP_CACHE") or pooch.os_cache("hpctrip"))
 
 
@@ -85,6 +84,11 @@ def datasets(folder: Path, *arrays: str) -> tuple[Dataset, Dataset]:
     return train, test
 
 
+def fingerprints(paths: Iterable[Path]) -> dict[str, list[int]]:
+    """Size and modification time (ns) of each file: changed files are other data."""
+    return {str(path): [path.stat().st_size, path.stat().st_mtime_ns] for path in paths}
+
+
 def digest_of(folder: Path) -> str:
     """The digest of all arrays of a prepared folder, by their names, types, shapes and values."""
     return json.loads((folder / _MANIFEST).read_bytes())["digest"]
@@ -93,14 +97,15 @@ def digest_of(folder: Path) -> str:
 def digest_of_large(files: Sequence[Path]) -> str:
     """`digest_of_files`, remembered for as long as their sizes and times stay as they are; of many files, those of
     their folders."""
-    told = files if len(files) <= _MANY else sorted({file.parent for file in files})
-    settings = fingerprints(path.resolve() for path in told)
+    watched = files if len(files) <= _MANY else sorted({file.parent for file in files})
+    settings = fingerprints(path.resolve() for path in watched)
     folder = prepared("digests", settings, lambda: {"digest": np.array([digest_of_files(files)])})
     return str(load(folder, "digest")[0])
 
 
 def _is_sound(folder: Path) -> bool:
-    """Whether a prepared folder holds what was written. Files that changed since they were last compared are read."""
+    """Whether a prepared folder holds the arrays that were written. Only files that changed since their digests were
+    last compared are read."""
     try:
         manifest = json.loads((folder / _MANIFEST).read_bytes())
         digests, checked = manifest["arrays"], manifest["checked"]
@@ -126,13 +131,14 @@ def _write_manifest(folder: Path, digests: dict[str, str]) -> None:
 
 
 def _state(folder: Path, name: str) -> list[int]:
-    """What changes with a file. Its time of change, unlike that of modification, cannot be set back."""
+    """Size, time of change and inode of an array's file. The time of change, unlike that of modification, cannot be set
+    back."""
     status = (folder / f"{name}.npy").stat()
     return [status.st_size, status.st_ctime_ns, status.st_ino]
 
 
 def _digest(array: np.ndarray) -> str:
-    """Of type, shape and values; the .npy header, which numpy may write otherwise another time, does not count."""
+    """Digest of type, shape and values, not of the .npy header, which versions of numpy may write differently."""
     content = hashlib.blake2b(json.dumps([array.dtype.str, array.shape]).encode(), digest_size=16)
     content.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
     return content.hexdigest()

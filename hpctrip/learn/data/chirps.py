@@ -16,8 +16,8 @@ from pydantic import Field, model_validator
 from hpctrip.base.bounds import within
 from hpctrip.base.component import Component
 from hpctrip.base.rng import stream
-from hpctrip.learn.data.clips import Clips, check_words
 from hpctrip.learn.data.mfcc import SAMPLE_RATE, mfcc
+from hpctrip.learn.data.speech_files import Clips, check_words
 
 _MOST_CLIPS = 1_000_000
 _NUM_PITCHES = 4
@@ -27,7 +27,7 @@ _NUM_HARMONICS = 5
 
 
 class Chirps(Component):
-    """How the synthetic words are made (used only with `data = "chirps"`)."""
+    """Synthesis of the synthetic words (used only with `data = "chirps"`)."""
 
     num_words: int = Field(10, ge=2, le=1000)
     """Different words: word0, word1, ..."""
@@ -44,13 +44,13 @@ class Chirps(Component):
 
     def draw(self, words: Sequence[str] | None, seed: int) -> Clips:
         """The clips of these words (None: all). A word is the same melody for every seed; speakers are not."""
-        known = [f"word{word}" for word in range(self.num_words)]
-        check_words(words, known, "the chirps")
+        available = [f"word{word}" for word in range(self.num_words)]
+        check_words(words, available, "the chirps")
         clips = {}
         for speaker in range(self.num_speakers):
             rng = stream(seed, "chirps/speaker", speaker)
             voice = _Voice(rng)
-            for number, word in enumerate(known):
+            for number, word in enumerate(available):
                 melody = stream(0, "chirps/word", number).uniform(0, _MELODY_OCTAVES, _NUM_PITCHES)
                 for repetition in range(self.repetitions):
                     tone = voice.say(melody, rng)
@@ -62,7 +62,7 @@ class Chirps(Component):
 
 
 class _Voice:
-    """What all clips of a speaker share."""
+    """Properties that all clips of a speaker share."""
 
     def __init__(self, rng: np.random.Generator):
         self.pitch_hz = 150 * 2 ** rng.uniform(0, _VOICE_OCTAVES)

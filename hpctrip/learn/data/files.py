@@ -1,18 +1,26 @@
-"""Reading a data file whole, gzipped or not: its first bytes tell, not its name."""
+"""Data files read whole, gzipped or not (their first bytes tell, not their name): bytes, text, JSON and IDX.
+
+IDX is the format of MNIST and EMNIST: a magic number, the dimensions, then bytes. The magic number is two zero bytes,
+the element type (8: unsigned byte) and the number of dimensions; each dimension is a big-endian 32-bit integer.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import math
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.files import GET_AGAIN, gunzipped, read_file
 from hpctrip.base.text import shown
 
 MAX_BYTES = 2**30
-"""Of a data file, packed and unpacked: twice EMNIST's largest (547 MB), and more than any that LEAF's scripts write."""
+"""Largest data file, packed and unpacked: twice EMNIST's largest (547 MB), and more than any that LEAF's scripts
+write."""
+_UNSIGNED_BYTE = 8
 
 
 def read_bytes(path: Path) -> bytes:
@@ -50,6 +58,43 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return content
 
 
-def fingerprints(paths: Iterable[Path]) -> dict[str, list[int]]:
-    """Size and modification time (ns) of each file: changed files are other data."""
-    return {str(path): [path.stat().st_size, path.stat().st_mtime_ns] for path in paths}
+def read_idx(path: Path, num_dimensions: int) -> np.ndarray:
+    """The array [d1, ..., d_num_dimensions] uint8 in an IDX file, gzipped or not (its first bytes tell, not its name).
+
+    Raises InputError naming the file, what it holds and what it should hold.
+    """
+    content = read_bytes(path)
+    magic = bytes([0, 0, _UNSIGNED_BYTE, num_dimensions])
+    if content[:4] != magic:
+        raise InputError(
+            str(path),
+            f"the magic number is 0x{content[:4].hex()}, expected 0x{magic.hex()} "
+            f"(unsigned bytes in {num_dimensions} dimension{'s' if num_dimensions > 1 else ''})",
+            "is it an IDX file, and are images and labels not swapped?",
+        )
+    header_bytes = 4 + 4 * num_dimensions
+    if len(content) < header_bytes:
+        raise InputError(
+            str(path), f"the header ends after {len(content)} of {header_bytes} bytes", GET_AGAIN
+        )
+    shape = tuple(int(n) for n in np.frombuffer(content, ">u4", num_dimensions, offset=4))
+    size, expected = len(content) - header_bytes, math.prod(shape)
+    if size != expected:
+        raise InputError(
+            str(path),
+            f"{size:,} bytes of data, expected {expected:,} for {' x '.join(map(str, shape))}",
+            GET_AGAIN,
+        )
+    return np.frombuffer(content, np.uint8, offset=header_bytes).reshape(shape)
+
+
+def read_pair(images: Path, labels: Path) -> tuple[np.ndarray, np.ndarray]:
+    """Images [num_samples, rows, columns] and labels [num_samples], both uint8. Raises InputError as `read_idx`."""
+    x, y = read_idx(images, 3), read_idx(labels, 1)
+    if len(x) != len(y):
+        raise InputError(
+            str(labels),
+            f"{len(y):,} labels, but {images.name} has {len(x):,} images",
+            "use the two files of one and the same set",
+        )
+    return x, y

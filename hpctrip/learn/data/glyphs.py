@@ -17,16 +17,18 @@ Shapes: G glyphs (font x character), F field size, S image size, B samples of on
 from __future__ import annotations
 
 import string
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from hpctrip.base.bounds import within
 from hpctrip.base.component import Component
 from hpctrip.base.errors import InputError
 from hpctrip.base.rng import stream
@@ -60,13 +62,13 @@ _BYCLASS_SHARE = {string.digits: 402_953, string.ascii_uppercase: 220_304, strin
 
 @cache  # looking versions up takes 5 ms
 def renderer() -> str:
-    """What the pictures depend on beside the options and the seed: this module's and the libraries' versions."""
+    """Versions of this module and of the libraries, on which the pictures depend beside the options and the seed."""
     return f"glyphs {_VERSION}, pillow {version('pillow')}, matplotlib {version('matplotlib')}"
 
 
 @dataclass(frozen=True)
 class Hand:
-    """What one writer does alike in all characters; by default nothing, and every character has its own font."""
+    """Style that one writer has in all characters; by default none, and every character has its own font."""
 
     font: int | None = None
     """Index into FONTS."""
@@ -84,7 +86,7 @@ class Hand:
 
 
 class Glyphs(Component):
-    """How the synthetic glyphs are drawn (used only with `data = "glyphs"`)."""
+    """Drawing of the synthetic glyphs (used only with `data = "glyphs"`)."""
 
     distortion: float = Field(1.0, ge=0, le=3)
     """Scales rotation, slant, stretch, shift, thickness and the elastic field; 0 is clean print, 1 the default task."""
@@ -161,6 +163,28 @@ class Glyphs(Component):
         a = (to_field * (_FIELD_BOX / _IMAGE_BOX)).astype(np.float32)[..., None, None]
         centre = np.float32((_FIELD_SIZE - 1) / 2)
         return np.stack([a[0, 0] * row + a[0, 1] * column, a[1, 0] * row + a[1, 1] * column]) + centre
+
+
+class Writers(Glyphs):
+    """Synthetic writers: a stand-in for FEMNIST, glyphs drawn by writers with a hand of their own (used only with
+    `data = "glyphs"`)."""
+
+    writers: int = Field(100, ge=1, le=100_000)
+    """Synthetic writers: owners of a natural partition. Each has one font, and a slant, size and stroke of its own."""
+    samples: int = Field(200, ge=2, le=100_000)
+    """Characters that a writer draws, on average (FEMNIST: 226); a writer's own number is half to twice that. All
+    writers together draw at most 10 million, of 784 bytes each."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        return within(self, MOST_GLYPHS, "writers", "samples")
+
+    def pages(self, seed: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """For each writer images [n, 28, 28] uint8, white on black, and characters [n] uint8 (into CHARACTERS)."""
+        for writer in range(self.writers):
+            rng = stream(seed, "glyphs/writer", writer)
+            num_samples = int(self.samples * 2 ** rng.uniform(-1, 0.82))  # the mean of 2^u is 1.00
+            yield self.draw(num_samples, seed, f"writer/{writer}", hand=Hand.of(rng))
 
 
 def _look_up(fields: np.ndarray, glyphs: np.ndarray, coordinates: np.ndarray) -> np.ndarray:

@@ -32,7 +32,7 @@ class User:
 
 
 def is_leaf(content: dict[str, Any]) -> bool:
-    """Whether a JSON object claims to be LEAF's: any of its keys."""
+    """Whether a JSON object has any of the keys of LEAF's files."""
     return any(key in content for key in KEYS)
 
 
@@ -85,11 +85,11 @@ def parts(data: Path, suffixes: tuple[str, ...], way_out: str) -> dict[str, list
 def _files(folder: Path, suffixes: tuple[str, ...], way_out: str) -> list[Path]:
     endings = tuple(f"{suffix}{gz}" for suffix in suffixes for gz in ("", ".gz"))
     try:
-        found = sorted(path for path in folder.iterdir() if path.name.endswith(endings) and path.is_file())
+        files = sorted(path for path in folder.iterdir() if path.name.endswith(endings) and path.is_file())
     except OSError as error:
         raise InputError(
             str(folder), f"cannot be read ({error.strerror})", "LEAF writes both train/ and test/"
         ) from None
-    if not found:
+    if not files:
         raise InputError(str(folder), f"no files {', '.join(endings)}", way_out)
-    return found
+    return files

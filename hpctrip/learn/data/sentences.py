@@ -50,11 +50,11 @@ _PATTERNS = [
     "{name}! the {noun} {state} {adverb}{end}",
 ]
 _CHOICES = {kind: words.split() for kind, words in _WORDS.items()} | {"pattern": _PATTERNS}
-"""What fills each blank of a pattern, and the patterns."""
+"""Words for each blank of a pattern, and the patterns."""
 
 
 class Sentences(Component):
-    """How much synthetic text there is (used only with `data = "sentences"`)."""
+    """Amount of synthetic text (used only with `data = "sentences"`)."""
 
     roles: int = Field(100, ge=1, le=100_000)
     """Speaking roles: owners of a natural partition."""

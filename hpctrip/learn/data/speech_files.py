@@ -7,7 +7,7 @@ so clips that were converted keep their split. `_background_noise_`, and whateve
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
@@ -19,27 +19,42 @@ from rich.console import Console
 from rich.progress import Progress
 from threadpoolctl import threadpool_limits
 
+from hpctrip.base.component import unknown_name
+from hpctrip.base.csv import read_table
 from hpctrip.base.errors import InputError
 from hpctrip.base.files import read_file
 from hpctrip.learn.data.archives import members
-from hpctrip.learn.data.clips import LISTS, Clips, check_words
-from hpctrip.learn.data.files import fingerprints
+from hpctrip.learn.data.cached import fingerprints
 from hpctrip.learn.data.mfcc import SAMPLE_RATE, WINDOW, mfcc
 
+TESTING, VALIDATION = LISTS = ("testing_list.txt", "validation_list.txt")
 SUFFIXES = (".wav", ".flac")
 _LAYOUT = "<word>/<speaker>_nohash_<n>.wav (or .flac)"
 MAX_CLIP_BYTES = 2**18
-"""Of a clip's file: eight times one of Speech Commands."""
+"""Largest file of a clip: eight times one of Speech Commands."""
 MAX_LIST_BYTES = 2**24
-"""Of a list: forty times those of Speech Commands."""
+"""Largest list: forty times those of Speech Commands."""
 MAX_AMPLITUDE = 100.0
-"""Of a sample. Full scale is 1, which files of floating-point numbers may go beyond."""
+"""Largest magnitude of a sample. Full scale is 1, which files of floating-point numbers may exceed."""
 _CHUNK = 2048  # files in memory at once: 64 MB, at most eight times that
 
 
+@dataclass(frozen=True)
+class Clips:
+    """Clips of the wanted words, sorted by name."""
+
+    names: list[str]
+    """`word/speaker_nohash_n`, without the suffix."""
+    features: np.ndarray
+    """[num_clips, 98, 40] float32, see `mfcc`."""
+    lists: dict[str, frozenset[str]]
+    """Clips that each published list names, likewise without suffixes; lists that are missing have no key."""
+
+
 def fingerprint(source: Path) -> dict[str, list[int]]:
-    """What tells a changed source without opening its files: size and time of the archive and of the lists, or of the
-    folder's folders (whose times tell that files came, went or were renamed, not that one was changed in place)."""
+    """Sizes and times that change when the source does, without opening its files: of the archive and of the lists, or
+    of the folder's folders (whose times change when files come, go or are renamed, not when one is changed in
+    place)."""
     if source.is_dir():
         paths = [path for path in source.iterdir() if path.is_dir() or path.name in LISTS]
     else:
@@ -64,7 +79,7 @@ def read_clips(source: Path, words: Sequence[str] | None) -> Clips:
     """
     seen: set[str] = set()
     lists: dict[str, frozenset[str]] = {}
-    found: dict[str, np.ndarray] = {}
+    features: dict[str, np.ndarray] = {}
     places: dict[str, str] = {}
     files = _files(source, lambda word: seen.add(word) or words is None or word in words)
     console = Console(stderr=True)
@@ -77,21 +92,74 @@ def read_clips(source: Path, words: Sequence[str] | None) -> Clips:
         while chunk := list(islice(files, _CHUNK)):
             clips = [file for file in chunk if file.name not in LISTS]
             lists |= {file.name: _listed(file) for file in chunk if file.name in LISTS}
-            for clip, features in zip(clips, pool.map(_features, clips), strict=True):
+            for clip, matrix in zip(clips, pool.map(_features, clips), strict=True):
                 if places.setdefault(clip.name, clip.place) != clip.place:
                     raise InputError(
                         clip.place, f"is the same clip as {places[clip.name]}", "remove one of them"
                     )
-                found[clip.name] = features
+                features[clip.name] = matrix
             bar.update(task, completed=chunk[-1].fraction)
     if seen:
         check_words(words, seen, str(source))
-    if not found:
+    if not features:
         archive = min(source.glob("*.tar*"), default=None)
         way_out = f"give the archive in it: {archive}" if archive else "give the folder or archive that does"
         raise InputError(str(source), f"holds no clips {_LAYOUT}", way_out)
-    names = sorted(found)
-    return Clips(names, np.stack([found[name] for name in names]), lists)
+    names = sorted(features)
+    return Clips(names, np.stack([features[name] for name in names]), lists)
+
+
+def word_of(name: str) -> str:
+    """`word/speaker_nohash_n` -> the word."""
+    return name.partition("/")[0]
+
+
+def speaker_of(name: str) -> str:
+    """`word/speaker_nohash_n` -> the speaker."""
+    return name.partition("/")[2].partition("_nohash_")[0]
+
+
+def check_words(words: Sequence[str] | None, available: Collection[str], source: str) -> None:
+    """Raises InputError where a word is named twice, or is not among those that the source has."""
+    for word in words or ():
+        if words.count(word) > 1:
+            raise InputError("workload.words", f"{word!r} is named twice", "name every word once")
+        if word not in available:
+            raise InputError("workload.words", f"{word!r} is not in {source}", unknown_name(word, available))
+
+
+def owners_of(names: Sequence[str], client_map: str | None) -> tuple[np.ndarray, str]:
+    """[num_clips] int64 the owner of each clip, -1 where it has none, and a note on the number of those.
+
+    The owner is the speaker, or the client in the CSV file `client_map`. Raises InputError where that cannot be read.
+    """
+    if client_map is None:
+        return np.unique([speaker_of(name) for name in names], return_inverse=True)[1], ""
+    table = read_table(client_map, f"workload.client_map = {client_map!r}")
+    table.require("file", "client")
+    clips = [file.rpartition(".")[0].replace("_", "/", 1) for file in table.texts("file")]
+    clients = table.texts("client")
+    client_of = dict(zip(clips, clients, strict=True))
+    differs = [client_of[clip] != client for clip, client in zip(clips, clients, strict=True)]
+    table.refuse("file", np.array(differs, dtype=bool), "has another client further down", "keep one of them")
+    number = {client: i for i, client in enumerate(dict.fromkeys(clients))}
+    owners = np.array([number.get(client_of.get(name, ""), -1) for name in names], dtype=np.int64)
+    return owners, f"; {(owners < 0).sum():,} clips have no client"
+
+
+def official_parts(clips: Clips, source: str) -> tuple[dict[str, np.ndarray], str]:
+    """For both parts [num_clips] bool, which clips are in it after the published lists, and a note on listed clips
+    that are absent. Raises InputError where there is no list of clips for testing."""
+    if TESTING not in clips.lists:
+        raise InputError(
+            source, f"there is no {TESTING} in it or beside it", 'or set workload.split = "speaker"'
+        )
+    listed = {name: np.array([clip in clips.lists.get(name, ()) for clip in clips.names]) for name in LISTS}
+    wanted = {word_of(name) for name in clips.names}
+    named = sum(word_of(name) in wanted for names in clips.lists.values() for name in names)
+    absent = named - sum(int(there.sum()) for there in listed.values())
+    note = f"; {absent:,} listed clips are not there" if absent else ""
+    return {"train": ~(listed[TESTING] | listed[VALIDATION]), "test": listed[TESTING]}, note
 
 
 @dataclass(frozen=True)
@@ -99,12 +167,12 @@ class _File:
     """One clip or list, read."""
 
     place: str
-    """How to speak of it."""
+    """Its path in messages."""
     name: str
     """`word/speaker_nohash_n` of a clip, the file's name of a list."""
     content: bytes
     fraction: float
-    """Of the source, what has been read with it."""
+    """Share of the source that has been read with it, 0 to 1."""
 
 
 def _files(source: Path, wanted: Callable[[str], bool]) -> Iterator[_File]:
@@ -145,10 +213,10 @@ def _of_archive(source: Path, wanted: Callable[[str], bool]) -> Iterator[_File]:
         place = f"{source}: {member.name}"
         is_clip = PurePosixPath(file).suffix in SUFFIXES and word[:1] not in ("", "_", ".") and file[0] != "."
         if file in LISTS:
-            yield _File(place, file, member.content(MAX_LIST_BYTES), member.fraction)
+            yield _File(place, file, member.content(), member.fraction)
         elif is_clip and wanted(word):
             name = _clip_name(place, word, PurePosixPath(file).stem)
-            yield _File(place, name, member.content(MAX_CLIP_BYTES), member.fraction)
+            yield _File(place, name, member.content(), member.fraction)
 
 
 def _lists(folder: Path) -> Iterator[_File]:
@@ -178,7 +246,6 @@ def _features(file: _File) -> np.ndarray:
     try:
         with soundfile.SoundFile(io.BytesIO(file.content)) as sound:
             rate, channels, length = sound.samplerate, sound.channels, sound.frames
-            # what a header announces is not asked for before it is looked at
             right = rate == SAMPLE_RATE and channels == 1 and WINDOW <= length <= SAMPLE_RATE
             samples = sound.read(dtype="float64") if right else np.zeros(0)
     except (soundfile.SoundFileError, RuntimeError, ValueError) as error:

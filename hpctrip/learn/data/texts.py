@@ -10,13 +10,13 @@ import numpy as np
 from hpctrip.base.errors import InputError
 from hpctrip.base.rng import stream
 from hpctrip.base.text import shown
-from hpctrip.learn.data import roles
 from hpctrip.learn.data.files import json_object, read_text
+from hpctrip.learn.data.play_text import roles_from_json
 
 PARTS = ("base", "train", "test")
 BASE_FRACTION = TEST_FRACTION = 0.1
-"""Of the blocks of every text: the first tenth is the base model's, where that is pretrained here; the last is held
-out."""
+"""Fractions of the blocks of every text: the first tenth is the base model's, where that is pretrained here; the last
+tenth is held out."""
 
 
 def text_files(path: Path) -> list[Path]:
@@ -46,7 +46,7 @@ def read_texts(files: list[Path]) -> dict[str, str]:
     for path in files:
         content = read_text(path)
         by_owner = (
-            roles.from_json(path, json_object(path, content))
+            roles_from_json(path, json_object(path, content))
             if ".json" in path.suffixes
             else {path.name: content}
         )

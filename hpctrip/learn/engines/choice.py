@@ -1,7 +1,8 @@
-"""Which engine trains: the input's table [engine], and what it means on a kind of device."""
+"""The input's table [engine]: which engine trains on a kind of device, and how many sites a block has."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import torch
@@ -9,11 +10,9 @@ from pydantic import BeforeValidator, Field
 
 from hpctrip.base.component import Component, unknown_name
 from hpctrip.base.errors import InputError
-from hpctrip.learn.engines.base import Engine
-from hpctrip.learn.engines.blocks import BlockRule
+from hpctrip.learn.engines.base import Engine, Precision
 from hpctrip.learn.engines.sequential import Sequential
 from hpctrip.learn.engines.stacked import Stacked
-from hpctrip.learn.engines.tensors import Precision
 
 ENGINES: dict[str, type[Engine]] = {engine.name: engine for engine in (Sequential, Stacked)}
 
@@ -24,21 +23,52 @@ def _renamed(name: Any) -> Any:
 
 
 def _spelled(size: Any) -> Any:
-    """What older results files hold where no size was given."""
+    """Older results files hold None where the input set no size."""
     return "auto" if size is None else size
 
 
 _Size = Annotated[int, Field(ge=1)]
 
 
+@dataclass(frozen=True)
+class BlockRule:
+    """Size of a round's blocks, from the number of sites and the keys of [engine]; blocks are the unit of placement.
+
+    It never depends on the number of ranks: batched kernels are not bit-identical across batch sizes, so only blocks
+    that are the same everywhere make results independent of the ranks.
+    """
+
+    most: int
+    """Sites in the largest block."""
+    lanes: int | None = None
+    """Hosts that the blocks of a round are to fill; None: every block is as large as may be."""
+
+    def size(self, num_sites: int) -> int:
+        """Sites in one block where `num_sites` are to be trained, from 1 to `most`.
+
+        With lanes the blocks are as large as they can be in as few turns of all lanes as `most` allows.
+        """
+        if self.lanes is None:
+            return self.most
+        turns = -(-max(1, num_sites) // (self.lanes * self.most))
+        return max(1, -(-num_sites // (self.lanes * turns)))
+
+    def __str__(self) -> str:
+        if self.most == 1:
+            return "blocks of 1 site"
+        if self.lanes is None:
+            return f"blocks of {self.most} sites"
+        return f"blocks of at most {self.most} sites, to fill {self.lanes} lanes"
+
+
 class EngineChoice(Component):
-    """How a block of sites is trained."""
+    """Training of a block of sites: the engine, its precision, and the size of a block."""
 
     name: Annotated[Literal["auto", "sequential", "stacked"], BeforeValidator(_renamed)] = "auto"
     """sequential: one site after another (a CPU's best). stacked: a block at once (GPUs). auto: by device."""
     precision: Precision = "float32"
-    """Of matrix products and convolutions in training; anything but float32 changes results, in the third digit or so.
-    tf32 is a GPU's and does nothing on a CPU."""
+    """Precision of matrix products and convolutions in training; anything but float32 changes results, in the third
+    digit or so. tf32 does nothing on a CPU."""
     sites_per_block: Annotated[Literal["auto"] | _Size, BeforeValidator(_spelled)] = "auto"
     """Sites in one block, the unit of placement. auto: 1 for sequential; for stacked 32, or fewer with `lanes`."""
     lanes: int | None = Field(None, ge=1, le=1_000_000)

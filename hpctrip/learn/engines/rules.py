@@ -14,7 +14,7 @@ from hpctrip.learn.local_work import LocalWork
 
 
 class Rule:
-    """Base of local optimisers: what they keep from step to step, and how it outlives a round."""
+    """Base of local optimisers: their state from step to step, and how it is saved from round to round."""
 
     num_slots: ClassVar[Callable[[LocalWork], int]]
     """Tensors of state that the rule keeps for every weight."""
@@ -24,26 +24,28 @@ class Rule:
         slots = range(type(self).num_slots(work))
         self.state = [[torch.zeros_like(w, requires_grad=False) for w in weights] for _ in slots]
 
-    def start(self, kept: torch.Tensor | None = None) -> None:
-        """Begin a site: at rest, or where its last round ended, as `save` laid it into `kept` [kept_length]."""
+    def start(self, saved: torch.Tensor | None = None) -> None:
+        """Begin a site: at rest, or at the state of its last round, which `save` wrote into `saved` [state_length]."""
         tensors = [tensor for slot in self.state for tensor in slot]
-        if kept is None:
+        if saved is None:
             for tensor in tensors:
                 tensor.zero_()
         else:
-            for tensor, part in zip(tensors, kept[:-1].split([t.numel() for t in tensors]), strict=True):
+            for tensor, part in zip(tensors, saved[:-1].split([t.numel() for t in tensors]), strict=True):
                 tensor.copy_(part.view(tensor.shape))
 
-    def save(self, kept: torch.Tensor, num_steps: int) -> None:
-        """Lay the state after so many more steps into `kept`: the slots one after another, then the number of steps."""
-        torch.cat([tensor.reshape(-1) for slot in self.state for tensor in slot], out=kept[:-1])
-        kept[-1] += num_steps
+    def save(self, saved: torch.Tensor, num_steps: int) -> None:
+        """Write the state after `num_steps` more steps into `saved`: the slots in turn, then the number of all
+        steps."""
+        torch.cat([tensor.reshape(-1) for slot in self.state for tensor in slot], out=saved[:-1])
+        saved[-1] += num_steps
 
     def begin_step(self) -> None:
         """Called once before the directions of a step."""
 
     def direction(self, i: int, weight: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
-        """What weight number `i` loses in this step, before the learning rate. Never changes `gradient` or `weight`."""
+        """Direction in which weight number `i` descends in this step, before the learning rate. Never changes
+        `gradient` or `weight`."""
         raise NotImplementedError
 
 
@@ -78,13 +80,13 @@ class AdamW(Rule):
         self.decay = torch.ones(2, dtype=torch.float64, device=weights[0].device)
         self.betas = torch.tensor([work.beta1, work.beta2], dtype=torch.float64, device=weights[0].device)
 
-    def start(self, kept: torch.Tensor | None = None) -> None:
+    def start(self, saved: torch.Tensor | None = None) -> None:
         """The bias correction goes on with the steps."""
-        super().start(kept)
-        if kept is None:
+        super().start(saved)
+        if saved is None:
             self.decay.fill_(1.0)
         else:
-            torch.pow(self.betas, kept[-1].double(), out=self.decay)
+            torch.pow(self.betas, saved[-1].double(), out=self.decay)
 
     def begin_step(self) -> None:
         """One more step counts for the bias correction."""
@@ -106,8 +108,8 @@ class AdamW(Rule):
 RULES: dict[str, type[Rule]] = {"sgd": SGD, "adamw": AdamW}
 
 
-def kept_length(num_params: int, work: LocalWork) -> int:
-    """Numbers that a site keeps of its optimiser from round to round; 0 where that is none, or it starts anew."""
+def state_length(num_params: int, work: LocalWork) -> int:
+    """Length of a site's optimiser state from round to round; 0 where there is none, or the optimiser starts anew."""
     num_slots = RULES[work.optimizer].num_slots(work)
     return num_slots * num_params + 1 if work.keep_optimizer and num_slots else 0
 

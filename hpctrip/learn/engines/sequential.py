@@ -8,10 +8,9 @@ from collections.abc import Iterator
 import torch
 
 from hpctrip.learn.aggregate import largest
-from hpctrip.learn.engines.base import SiteUpdate, SiteWork
+from hpctrip.learn.engines.base import Precision, SiteUpdate, SiteWork, allow_tf32, resident
 from hpctrip.learn.engines.rules import site_bytes
 from hpctrip.learn.engines.steps import AutogradStep, Step
-from hpctrip.learn.engines.tensors import Precision, allow_tf32, resident
 from hpctrip.learn.local_work import LocalWork
 from hpctrip.learn.params import num_params
 from hpctrip.learn.task import Task
@@ -55,12 +54,12 @@ class Sequential:
             self.step.finish(params, self.delta)
             magnitude = largest(self.delta).item()
             update = SiteUpdate(site.site, self.delta, magnitude, *losses, time.perf_counter() - began)
-            if site.optimizer is not None and update.usable:  # a diverged site keeps what it had
+            if site.optimizer is not None and update.usable:  # a diverged site keeps its former state
                 self.step.save(site.optimizer)
             yield update
 
     def memory_bytes(self, sites_per_block: int) -> int:
-        """Of one site, whatever the block."""
+        """Bytes of one site, whatever the block."""
         return site_bytes(len(self.delta), self.work)
 
     def _epochs(self, site: SiteWork) -> list[float]:

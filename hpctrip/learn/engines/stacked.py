@@ -18,10 +18,16 @@ from torch import nn
 from torch.func import functional_call, vmap
 
 from hpctrip.learn.aggregate import largest
-from hpctrip.learn.engines.base import SiteUpdate, SiteWork
-from hpctrip.learn.engines.cuda_graph import called, captured
+from hpctrip.learn.engines.base import (
+    Precision,
+    SiteUpdate,
+    SiteWork,
+    allow_tf32,
+    autocast,
+    resident,
+    views,
+)
 from hpctrip.learn.engines.rules import RULES, site_bytes
-from hpctrip.learn.engines.tensors import Precision, allow_tf32, autocast, resident, views
 from hpctrip.learn.local_work import LocalWork
 from hpctrip.learn.params import num_params
 from hpctrip.learn.task import Task
@@ -30,6 +36,8 @@ log = logging.getLogger(__name__)
 
 _MOST = 1 << 16
 """Sites that train at once where memory sets no bound."""
+WARM_UP_STEPS = 3
+"""Before a capture, as PyTorch's notes on CUDA graphs ask: libraries allocate and choose their kernels then."""
 
 
 class Stacked:
@@ -90,7 +98,7 @@ class Stacked:
             first += len(chunk)
 
     def memory_bytes(self, sites_per_block: int) -> int:
-        """Of every site of the block."""
+        """Bytes of all sites of the block."""
         return sites_per_block * site_bytes(num_params(self.model), self.work)
 
     def _train_if_memory_lasts(self, params: torch.Tensor, sites: list[SiteWork]) -> list[SiteUpdate] | None:
@@ -121,7 +129,7 @@ class Stacked:
         ]
 
     def _plan(self) -> tuple[int, str]:
-        """How many sites the GPU's free memory holds, by two measured steps; and that in words."""
+        """Number of sites that the GPU's free memory holds, measured with two steps, and a line that says so."""
         peaks, params = [], torch.zeros(num_params(self.model), device=self.device)
         order = np.zeros(self.work.batch_size, dtype=np.int64)
         for num_sites in (1, 2):
@@ -141,7 +149,7 @@ class Stacked:
 
 
 def sites_that_fit(peak_bytes: list[int], free_bytes: int) -> int:
-    """How many sites train at once in `free_bytes`, given the peaks measured with one and with two of them.
+    """Number of sites that train at once in `free_bytes`, from the peaks measured with one and with two sites.
 
     A fifth stays free: allocators fragment, and a graph's memory pool rounds up. At least 1, at most 2^16.
     """
@@ -151,8 +159,8 @@ def sites_that_fit(peak_bytes: list[int], free_bytes: int) -> int:
 
 
 def out_of_memory(error: BaseException | None) -> bool:
-    """Is memory at the bottom of it? Memory that runs out during a graph's capture leaves the capture broken, and
-    PyTorch raises another error over the first."""
+    """Whether the error, or one that caused it, is a lack of GPU memory. Memory that runs out during a graph's capture
+    leaves the capture broken, and PyTorch raises another error over the first."""
     while error and not isinstance(error, torch.cuda.OutOfMemoryError):
         error = error.__cause__ or error.__context__
     return error is not None
@@ -212,7 +220,7 @@ class Stack:
             self.ends[0].copy_(torch.where(active & ~self.begun, batch_loss, self.ends[0]))
             self.ends[1].copy_(torch.where(active, batch_loss, self.ends[1]))
             self.begun |= active
-            # Every site still active is at the same step; what the rule keeps for a finished one, nobody reads.
+            # Every site still active is at the same step; the rule's state of a finished one is never read.
             self.rule.begin_step()
             for i, ((name, w), gradient) in enumerate(zip(self.weights.items(), gradients, strict=True)):
                 if engine.work.prox_mu:
@@ -234,7 +242,7 @@ class Stack:
 
 @dataclass(frozen=True)
 class Schedule:
-    """Which samples every site visits in every step, padded to one shape, on the device."""
+    """The samples that every site visits in every step, padded to one shape, on the device."""
 
     index: torch.Tensor
     """[T, S, B] int64: rows of the training set. Padding repeats a sample of the same site."""
@@ -257,6 +265,30 @@ class Schedule:
             weight[row, visits - ragged : visits] = 1 / max(1, ragged)
         shape = (num_sites, num_steps, batch_size)
         return cls(*(torch.from_numpy(a.reshape(shape)).to(device).transpose(0, 1) for a in (index, weight)))
+
+
+def called(step: Callable[[], None]) -> Callable[[], None]:
+    """The step itself, which a CPU calls.
+
+    It takes no arguments and returns nothing: it reads and writes tensors that stay where they are, as a CUDA graph
+    needs.
+    """
+    return step
+
+
+def captured(step: Callable[[], None]) -> Callable[[], None]:
+    """The replay of the step's CUDA graph: one launch instead of some forty. The warm-up changes the step's tensors,
+    which hold no state yet."""
+    aside = torch.cuda.Stream()
+    aside.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(aside):
+        for _ in range(WARM_UP_STEPS):
+            step()
+    torch.cuda.current_stream().wait_stream(aside)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step()
+    return graph.replay
 
 
 def mapped_forward(model: nn.Module, weights: dict[str, torch.Tensor], x: torch.Tensor) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""One site's local training, step by step: the contract of a step, and the general one for any model, by autograd.
+"""Steps of a site's local training: their contract, and the general step for any model, by autograd.
 
 The local model lives in `weights`, tensors in whatever memory layout trains fastest; the global model and the delta
 are flat vectors (see learn.params). `start` and `finish` convert, once per site.
@@ -11,8 +11,8 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
+from hpctrip.learn.engines.base import Precision, autocast, channels_last
 from hpctrip.learn.engines.rules import RULES
-from hpctrip.learn.engines.tensors import Precision, autocast, channels_last
 from hpctrip.learn.local_work import LocalWork
 
 
@@ -29,10 +29,10 @@ class Step:
         raise NotImplementedError
 
     @torch.no_grad()
-    def start(self, params: torch.Tensor, kept: torch.Tensor | None = None) -> None:
+    def start(self, params: torch.Tensor, saved: torch.Tensor | None = None) -> None:
         """Begin a site: the local model becomes the global one, `params` [num_params]. Leaves nothing of the last.
 
-        `kept` is where the site's optimiser stopped; None: it starts anew.
+        `saved` is the state of the site's optimiser; None: it starts anew.
         """
         for weight, start in zip(self.weights, self._split("params", params), strict=True):
             weight.copy_(start)
@@ -44,11 +44,11 @@ class Step:
         for weight, start, out in zip(self.weights, starts, outs, strict=True):
             torch.sub(weight, start, out=out)
 
-    def save(self, kept: torch.Tensor) -> None:
-        """After a site: lay what its optimiser has come to into `kept`. A step without state has nothing to lay."""
+    def save(self, saved: torch.Tensor) -> None:
+        """End a site: write the state of its optimiser into `saved`. A step without state writes nothing."""
 
     def _split(self, role: str, flat: torch.Tensor) -> list[torch.Tensor]:
-        """Views of the flat vector in the weights' shapes. The last of each role is kept: a round's sites share two
+        """Views of the flat vector in the weights' shapes. The last of each role is cached: a round's sites share two
         vectors, and making the views takes as long as filling them where models are tiny."""
         if role not in self._views or self._views[role][0] is not flat:
             chunks = flat.split([weight.numel() for weight in self.weights])
@@ -68,17 +68,17 @@ class AutogradStep(Step):
         self.rule = RULES[work.optimizer](self.weights, work)
 
     @torch.no_grad()
-    def start(self, params: torch.Tensor, kept: torch.Tensor | None = None) -> None:
+    def start(self, params: torch.Tensor, saved: torch.Tensor | None = None) -> None:
         """Begin a site at the global model, its optimiser at rest or where it stopped."""
         super().start(params)
         self.anchor = self._split("params", params)
-        self.rule.start(kept)
+        self.rule.start(saved)
         self.num_steps = 0
 
     @torch.no_grad()
-    def save(self, kept: torch.Tensor) -> None:
-        """The rule knows how."""
-        self.rule.save(kept, self.num_steps)
+    def save(self, saved: torch.Tensor) -> None:
+        """Write the rule's state into `saved`."""
+        self.rule.save(saved, self.num_steps)
 
     def __call__(self, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """Forward, backward, update: gradients are taken, not accumulated, so nothing has to be cleared."""
@@ -93,7 +93,7 @@ class AutogradStep(Step):
     def _gradients(
         self, inputs: torch.Tensor, labels: torch.Tensor, num_samples: int
     ) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
-        """What a part of a batch of `num_samples` adds to its mean loss, and to its gradients."""
+        """Contribution of a part of a batch of `num_samples` to the batch's mean loss and gradients."""
         with autocast(self.precision, inputs.device):
             loss = self.loss(self.model(inputs), labels)
         if len(labels) < num_samples:

@@ -1,4 +1,4 @@
-"""Causal language models as the engines train them: loaded or made here, with adapters, and their tokens.
+"""Causal language models as the engines train them, loaded or made here; their adapters and tokenizers.
 
 The only file that imports `transformers` and `peft`; import it only where they are installed.
 """
@@ -6,9 +6,8 @@ The only file that imports `transformers` and `peft`; import it only where they 
 from __future__ import annotations
 
 import copy
-import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +21,8 @@ from tqdm import tqdm
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
 from hpctrip.base.errors import InputError
-from hpctrip.base.files import check_file
 from hpctrip.base.rng import stream
 from hpctrip.learn.engines.stacked import mapped_forward
-from hpctrip.learn.models.asked import check_config, no_more_than_stored
-from hpctrip.learn.models.lora import Lora
 from hpctrip.learn.params import flatten
 
 TINY = {
@@ -39,11 +35,7 @@ TINY = {
     "tie_word_embeddings": True,
 }
 """LlamaConfig of the tiny model: 357,024 parameters over bytes."""
-MAX_TEXT_BYTES = 2**27
-"""Of a file that holds no weights: four times the largest tokenizer in use (Gemma's, 34 MB)."""
 _WEIGHTS, _UNREAD = ".safetensors", (".bin", ".pt", ".pth")
-_TEXTS = (".json", ".txt", ".model", ".tiktoken", ".jinja", ".bpe")
-"""What transformers reads besides weights ends in one of these."""
 _TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.*", "*.tiktoken")
 _PRETRAIN_LR, _PRETRAIN_BATCH = 3e-3, 16
 
@@ -77,26 +69,28 @@ def next_token_loss(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
 
 
 class Builder:
-    """Models of one rank over one base: `Builder(base, lora)()` is a fresh one.
+    """Models of one rank over one base: `Builder(base, ...)()` is a fresh one.
 
-    With adapters, all models share the base's frozen tensors, so that a rank holds them once.
+    With adapters (`rank` > 0, as in the input's table [workload.lora]), all models share the base's frozen tensors, so
+    that a rank holds them once.
     """
 
-    def __init__(self, base: PreTrainedModel, lora: Lora | None):
-        self.base, self.lora = base, lora
+    def __init__(
+        self, base: PreTrainedModel, rank: int = 0, alpha: float = 0.0, target_modules: Sequence[str] = ()
+    ):
+        self.base, self.rank, self.alpha, self.target_modules = base, rank, alpha, list(target_modules)
 
     def __call__(self) -> NextToken:
         """Adapters draw their A from torch's global generator; B is 0, so a fresh model is the base."""
-        if self.lora is None:
+        if not self.rank:
             return NextToken(copy.deepcopy(self.base)).train()
         shared = {id(tensor): tensor for tensor in (*self.base.parameters(), *self.base.buffers())}
-        names = self.lora.target_modules
         config = LoraConfig(
             task_type="CAUSAL_LM",
-            r=self.lora.rank,
-            lora_alpha=self.lora.alpha,
+            r=self.rank,
+            lora_alpha=self.alpha,
             lora_dropout=0.0,
-            target_modules=names or "all-linear",
+            target_modules=self.target_modules or "all-linear",
         )
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="fan_in_fan_out")  # peft sets it right for GPT-2
@@ -105,12 +99,15 @@ class Builder:
                 return NextToken(get_peft_model(copy.deepcopy(self.base, shared), config)).train()
             except ValueError as error:
                 raise InputError(
-                    f"workload.lora.target_modules = {names}", _first_line(error), "leave it empty for all"
+                    f"workload.lora.target_modules = {self.target_modules}",
+                    _first_line(error),
+                    "leave it empty for all",
                 ) from None
 
 
 def why_not_stacked(build_model: Callable[[], nn.Module]) -> str:
-    """Why torch.func.vmap cannot map this model over sites; empty where it can: a tiny forward pass tells."""
+    """The reason why torch.func.vmap cannot map this model over sites, found by a tiny forward pass; empty where it
+    can."""
     with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = build_model()
@@ -127,7 +124,7 @@ def why_not_stacked(build_model: Callable[[], nn.Module]) -> str:
 
 
 def tiny_settings() -> dict[str, Any]:
-    """What the tiny model's weights depend on, besides the text."""
+    """Settings that the tiny model's weights depend on, besides the text."""
     versions = {"torch": torch.__version__, "transformers": transformers.__version__}
     return {"config": TINY, "lr": _PRETRAIN_LR, "batch": _PRETRAIN_BATCH} | versions
 
@@ -165,7 +162,7 @@ def pretrained(blocks: np.ndarray, num_steps: int) -> np.ndarray:
 
 
 def load(directory: Path, quantised: bool) -> PreTrainedModel:
-    """The model of a directory: frozen later, float32 or, `quantised`, its linear layers in 4 bits (NF4).
+    """The model of a directory, in float32 or, `quantised`, with its linear layers in 4 bits (NF4).
 
     Reads safetensors only and runs no code of the directory's. Raises InputError where the model is not whole.
     """
@@ -180,10 +177,10 @@ def load(directory: Path, quantised: bool) -> PreTrainedModel:
             bnb_4bit_compute_dtype=torch.bfloat16,
         )
         options["device_map"] = {"": torch.cuda.current_device()}
-    options |= {"use_safetensors": True, "output_loading_info": True}
+    options |= {"use_safetensors": True, "output_loading_info": True, "ignore_mismatched_sizes": True}
     model, about = _read(directory, AutoModelForCausalLM, **options)
-    if about["missing_keys"] or about["mismatched_keys"]:
-        lacking = sorted(map(str, [*about["missing_keys"], *about["mismatched_keys"]]))
+    mismatched = [name for name, *_ in about["mismatched_keys"]]  # with the shapes stored and expected
+    if lacking := sorted([*about["missing_keys"], *mismatched]):
         raise InputError(
             "workload.model",
             f"the weights in {directory} lack {len(lacking)} tensors of the model, e.g. {lacking[0]}",
@@ -193,20 +190,14 @@ def load(directory: Path, quantised: bool) -> PreTrainedModel:
 
 
 def check_directory(directory: Path) -> None:
-    """Raise InputError where a model's directory lacks its configuration, its tokenizer or its weights, where what is
-    read of it is no regular file or larger than MAX_TEXT_BYTES, and where its configuration asks for too much."""
+    """Raise InputError where a model's directory lacks its configuration, its tokenizer or its weights."""
     way_out = 'give the directory of a model as save_pretrained writes it, or set workload.model = "tiny"'
     if not directory.is_dir():
         raise InputError("workload.model", f"there is no directory {directory}", way_out)
     if not (directory / "config.json").is_file():
         raise InputError("workload.model", f"{directory} lacks config.json", way_out)
-    # transformers opens them by itself: a pipe would be waited for without end, a text of any size parsed
-    for path in sorted(directory.iterdir()):
-        if path.suffix in (*_TEXTS, _WEIGHTS) and not path.is_dir():
-            check_file(path, math.inf if path.suffix == _WEIGHTS else MAX_TEXT_BYTES, "workload.model")
-    check_config(directory / "config.json")
     # without any of these files a tokenizer is made that has no vocabulary
-    if not any(found for name in _TOKENIZERS for found in directory.glob(name)):
+    if not any(path for name in _TOKENIZERS for path in directory.glob(name)):
         raise InputError(
             "workload.model", f"{directory} has no tokenizer, e.g. tokenizer.json", "copy it there as well"
         )
@@ -222,8 +213,7 @@ def check_directory(directory: Path) -> None:
 
 def _read(directory: Path, auto: Any, **options: Any) -> Any:
     try:
-        with no_more_than_stored(directory.glob(f"*{_WEIGHTS}")):
-            return auto.from_pretrained(directory, local_files_only=True, trust_remote_code=False, **options)
+        return auto.from_pretrained(directory, local_files_only=True, trust_remote_code=False, **options)
     # a damaged file, an architecture of its own, ...: transformers has no common base
     except Exception as error:
         raise InputError(

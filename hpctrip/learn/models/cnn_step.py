@@ -16,8 +16,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from hpctrip.learn.engines.base import channels_last
 from hpctrip.learn.engines.steps import Step
-from hpctrip.learn.engines.tensors import channels_last
 
 _max_pool_backward = torch.ops.aten.max_pool2d_with_indices_backward
 _convolution_backward = torch.ops.aten.convolution_backward
@@ -46,7 +46,7 @@ class CNNStep(Step):
 
     @torch.no_grad()
     def __call__(self, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        """[B, 1, 28, 28], [B] -> mean loss. Each layer is updated once the gradient of its input is known."""
+        """[B, 1, 28, 28], [B] -> mean loss. Each layer is updated once the gradient of its input is computed."""
         fc1 = self.fc1.flatten(1)
         x1 = _images(inputs, len(labels), 28)
         y1 = F.conv2d(x1, self.conv1, self.bias1, padding=self.padding)
@@ -70,14 +70,14 @@ class CNNStep(Step):
         return loss
 
     def _descend(self, weight: torch.Tensor, bias: torch.Tensor, dy: torch.Tensor, x: torch.Tensor) -> None:
-        """Update a linear layer y = x W^T + b, given dloss/dy."""
+        """Update a linear layer y = x W^T + b, from dloss/dy."""
         weight.addmm_(dy.t(), x, alpha=-self.lr)
         bias.sub_(dy.sum(0), alpha=self.lr)
 
     def _descend_convolution(
         self, weight: torch.Tensor, bias: torch.Tensor, dy: torch.Tensor, x: torch.Tensor, needs_dx: bool
     ) -> torch.Tensor:
-        """Update a convolution, given dloss/dy; returns dloss/dx where it is needed."""
+        """Update a convolution, from dloss/dy; returns dloss/dx where it is needed."""
         sizes, stride, padding, dilation = [len(bias)], [1, 1], [self.padding] * 2, [1, 1]
         dx, dw, db = _convolution_backward(
             dy, x, weight, sizes, stride, padding, dilation, False, [0, 0], 1, [needs_dx, True, True]
@@ -97,5 +97,5 @@ def _relu_backward(dy: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 
 
 def _pool_backward(dy: torch.Tensor, x: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
-    """Of F.max_pool2d(x, 2): the gradient goes to the first of equal maxima, as everywhere in torch."""
+    """Backward pass of F.max_pool2d(x, 2): the gradient goes to the first of equal maxima, as everywhere in torch."""
     return _max_pool_backward(dy, x, [2, 2], [2, 2], [0, 0], [1, 1], False, indices)

@@ -9,11 +9,11 @@ from hpctrip.base.door import place_of
 from hpctrip.base.errors import InputError
 from hpctrip.base.inputs import resolved, validate
 from hpctrip.learn.local_work import LocalWork
-from hpctrip.learn.task import Task, checked
+from hpctrip.learn.task import Task, check_task
 
 
-class Stated(NamedTuple):
-    """What an input says of a training set."""
+class TrainingSize(NamedTuple):
+    """Size of a training set, as far as the input sets it."""
 
     num_samples: int
     has_groups: bool
@@ -21,8 +21,8 @@ class Stated(NamedTuple):
 
 
 class Workload(Component):
-    """Base of all workloads. The class attributes are what [train] means where it is silent: the paper's (Table 2).
-    None: the input has to say it."""
+    """Base of all workloads. The class attributes are the defaults of [train], the paper's (Table 2); None: the input
+    has to set the key."""
 
     lr: ClassVar[float | None] = None
     batch_size: ClassVar[int | None] = None
@@ -35,30 +35,33 @@ class Workload(Component):
     def check_data(self) -> None:
         """Raises InputError where files or packages that it needs are not there, as far as that costs no computing."""
 
-    def stated(self) -> Stated | None:
-        """What is known of its training set before the data are read: as many samples as `train_samples` asks for.
-        None: nothing."""
+    def stated(self) -> TrainingSize | None:
+        """Size of the training set before the data are read, from `train_samples`; None where the input does not set
+        it."""
         num_samples = getattr(self, "train_samples", None)
-        known = num_samples is not None and self.has_owners is not None
-        return Stated(num_samples, self.has_owners) if known else None
+        if num_samples is None or self.has_owners is None:
+            return None
+        return TrainingSize(num_samples, self.has_owners)
 
     def prepare_data(self, seed: int) -> None:
-        """Do once per node whatever `task` would repeat per rank (render, decompress): safe to call in every process.
+        """Prepares data (renders, decompresses) once per node, so that `task` need not repeat it per rank. Every
+        process may call it.
 
         Raises InputError that names the file where the data is missing or damaged.
         """
 
     def task(self, seed: int) -> Task:
-        """Load the prepared data (memory-mapped) and say how to train on it."""
+        """The task on the prepared data, which are memory-mapped."""
         raise NotImplementedError
 
     def checked_task(self, seed: int) -> Task:
-        """The task, or InputError where its samples and labels are none."""
-        return checked(self.task(seed), place_of("workload", self))
+        """`task`, checked. Raises InputError where its samples and labels cannot be trained on."""
+        return check_task(self.task(seed), place_of("workload", self))
 
-    def local_work(self, given: LocalWork) -> LocalWork:
-        """What a site does in a round: as given, and where that says nothing, this workload's own."""
-        return given.filled(
+    def local_work(self, train: LocalWork) -> LocalWork:
+        """Local training in a round: the input's table [train], its absent keys filled with this workload's own
+        values."""
+        return train.filled(
             lr=self.lr,
             batch_size=self.batch_size,
             local_epochs=float(self.local_epochs),
@@ -66,10 +69,10 @@ class Workload(Component):
             weight_decay=self.weight_decay,
         )
 
-    def checked_local_work(self, given: LocalWork) -> LocalWork:
-        """The local work, or InputError where it is none: every value within its bounds, nothing absent that a site
-        needs to know."""
-        work, place = self.local_work(given), place_of("workload", self)
+    def checked_local_work(self, train: LocalWork) -> LocalWork:
+        """`local_work`, checked. Raises InputError where it is no LocalWork, a value is out of its bounds, or a key is
+        absent that a site needs."""
+        work, place = self.local_work(train), place_of("workload", self)
         if not isinstance(work, LocalWork):
             raise InputError(
                 place, f"gave a {type(work).__name__} as its local work", "it must be a LocalWork"

@@ -21,17 +21,17 @@ from hpctrip.base.errors import InputError
 from hpctrip.base.files import PathName
 from hpctrip.base.sources import Reads
 from hpctrip.learn.data import cached
-from hpctrip.learn.data.cached import PARTS
-from hpctrip.learn.data.files import fingerprints
+from hpctrip.learn.data.cached import PARTS, fingerprints
+from hpctrip.learn.data.files import read_pair
 from hpctrip.learn.data.glyphs import CHARACTERS, IMAGE_SIZE, MOST_GLYPHS, Glyphs, renderer
-from hpctrip.learn.data.idx import read_pair
-from hpctrip.learn.data.limits import subset
+from hpctrip.learn.data.subsample import subset
 from hpctrip.learn.models.cnn import CNN
 from hpctrip.learn.task import Task
 from hpctrip.learn.workloads.base import WORKLOADS, Workload
 
 MEAN, STD = 0.1736, 0.3317
-"""Of the pixels of EMNIST by-class, as fractions of white; used for every data source, so that one model fits all."""
+"""Mean and deviation of the pixels of EMNIST by-class, as fractions of white; used for every data source, so that one
+model fits all."""
 
 _MERGED = "CIJKLMOPSUVWXYZ"  # letters whose two cases look alike: one class each in bymerge and balanced
 _BYMERGE = (
@@ -85,7 +85,7 @@ class Emnist(Workload):
     """`light`: 3x3 convolutions with 16 and 32 channels, 128 hidden units (0.21 M parameters with 62 classes);
     `leaf`: 5x5, 32 and 64 channels, 512 hidden units (1.69 M), the model of LEAF (Caldas et al. 2018) on 28x28."""
     glyphs: Glyphs = Glyphs()
-    """How the synthetic glyphs are drawn; ignored with data from a directory."""
+    """Drawing of the synthetic glyphs; ignored with data from a directory."""
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -95,7 +95,7 @@ class Emnist(Workload):
         return self
 
     def in_force(self) -> Self:
-        """With the number of glyphs that are rendered where none is given."""
+        """With the default number of glyphs where the input sets none."""
         return super().in_force().filled_in(**{f"{part}_samples": self._limit(part) for part in PARTS})
 
     def check_data(self) -> None:
@@ -179,9 +179,9 @@ class Emnist(Workload):
                 f"{first + num_classes - 1}",
                 "are these the files of another split?",
             )
-        kept = subset(self.kind, part, self._limit(part), len(labels), str(label_file), seed)
+        rows = subset(self.kind, part, self._limit(part), len(labels), str(label_file), seed)
         # EMNIST stores every image transposed (it was exported column by column).
-        return np.ascontiguousarray(images[kept].transpose(0, 2, 1)), labels[kept] - np.uint8(first)
+        return np.ascontiguousarray(images[rows].transpose(0, 2, 1)), labels[rows] - np.uint8(first)
 
     def _directory(self) -> Path:
         return Path(self.data).expanduser().resolve()
@@ -197,9 +197,9 @@ class Emnist(Workload):
         files, missing = {}, []
         for key in (f"{part}-{array}" for part in PARTS for array in ("images-idx3", "labels-idx1")):
             name = f"emnist-{self.split}-{key}-ubyte"
-            found = [path for path in (directory / name, directory / f"{name}.gz") if path.is_file()]
-            if found:
-                files[key] = found[0]
+            paths = [path for path in (directory / name, directory / f"{name}.gz") if path.is_file()]
+            if paths:
+                files[key] = paths[0]
             else:
                 missing.append(f"{name}[.gz]")
         if missing:

@@ -20,11 +20,10 @@ from hpctrip.base.rng import stream
 from hpctrip.base.sources import Reads
 from hpctrip.base.text import shown
 from hpctrip.learn.data import cached, leaf_json
-from hpctrip.learn.data.cached import PARTS
-from hpctrip.learn.data.files import fingerprints, json_object, read_text
-from hpctrip.learn.data.glyphs import CHARACTERS, IMAGE_SIZE, renderer
-from hpctrip.learn.data.limits import subset
-from hpctrip.learn.data.writers import Writers
+from hpctrip.learn.data.cached import PARTS, fingerprints
+from hpctrip.learn.data.files import json_object, read_text
+from hpctrip.learn.data.glyphs import CHARACTERS, IMAGE_SIZE, Writers, renderer
+from hpctrip.learn.data.subsample import subset
 from hpctrip.learn.models.cnn import CNN
 from hpctrip.learn.task import Task
 from hpctrip.learn.workloads.base import WORKLOADS, Workload
@@ -64,7 +63,7 @@ class Femnist(Workload):
     model: Literal["light", "leaf"] = "light"
     """As for emnist: `light`, 0.21 M parameters; `leaf`, 1.69 M, LEAF's."""
     glyphs: Writers = Writers()
-    """Who draws the synthetic glyphs, and how; ignored with data from files."""
+    """Writers of the synthetic glyphs; ignored with data from files."""
 
     def check_data(self) -> None:
         """The files, where the data are files."""
@@ -127,10 +126,10 @@ class Femnist(Workload):
             if not any(len(labels) for _, labels in by_part[part]):
                 raise InputError("workload.data", f"{self._path()} has no {part} samples", "give more data")
             images, labels = map(np.concatenate, zip(*by_part[part], strict=True))
-            kept = subset(self.kind, part, limit, len(labels), self.data, seed)
+            rows = subset(self.kind, part, limit, len(labels), self.data, seed)
             groups = np.repeat(np.arange(len(by_part[part])), [len(page[1]) for page in by_part[part]])
-            arrays |= {f"{part}_images": images[kept], f"{part}_labels": labels[kept].astype(np.int64)}
-            arrays[f"{part}_groups"] = groups[kept]
+            arrays |= {f"{part}_images": images[rows], f"{part}_labels": labels[rows].astype(np.int64)}
+            arrays[f"{part}_groups"] = groups[rows]
         return arrays
 
 

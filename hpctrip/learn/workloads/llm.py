@@ -15,18 +15,29 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 import torch
 from pydantic import Field, model_validator
 
+from hpctrip.base.component import Component
 from hpctrip.base.errors import InputError
 from hpctrip.base.extras import require
 from hpctrip.base.files import PathName
 from hpctrip.base.sources import Reads
 from hpctrip.learn.data import cached
-from hpctrip.learn.data.files import fingerprints
+from hpctrip.learn.data.cached import fingerprints
 from hpctrip.learn.data.sentences import VERSION, Sentences
 from hpctrip.learn.data.texts import blocks_of, encode_bytes, read_texts, text_files
-from hpctrip.learn.models.lora import Lora
 from hpctrip.learn.params import digest
 from hpctrip.learn.task import Dataset, Task
 from hpctrip.learn.workloads.base import WORKLOADS, Workload
+
+
+class Lora(Component):
+    """Low-rank adapters (Hu et al. 2022): W x + alpha / rank B A x, with W frozen, B = 0 at the start, no dropout."""
+
+    rank: int = Field(8, ge=1, le=4096)
+    """Rank of A [rank, in] and B [out, rank]."""
+    alpha: float = Field(16.0, gt=0)
+    """Scale of the adapters, divided by the rank."""
+    target_modules: list[str] = []
+    """Names of the layers that get adapters, e.g. ["q_proj", "v_proj"]; empty: every linear layer but the output."""
 
 
 def _all_texts(data: str) -> list[Path]:
@@ -52,8 +63,8 @@ class Llm(Workload):
     """Steps of 16 blocks that pretrain `tiny`, once per machine and setting (its cache keeps it), on the first tenth of
     every text, which no site gets. 0: its weights are random. Ignored with a model from a directory."""
     adapter: Literal["lora", "qlora", "full"] = "lora"
-    """What is trained and travels. `lora`: adapters; `qlora`: adapters over a base in 4 bits (needs bitsandbytes and a
-    GPU at every rank); `full`: all parameters."""
+    """The parameters that are trained and sent. `lora`: adapters; `qlora`: adapters over a base in 4 bits (needs
+    bitsandbytes and a GPU at every rank); `full`: all parameters."""
     lora: Lora = Lora()
     """The adapters; ignored with `full`."""
     data: Annotated[PathName, Reads(unless="sentences", find=_all_texts)] = Field("sentences", min_length=1)
@@ -63,7 +74,7 @@ class Llm(Workload):
     """Tokens of a sample: texts are cut into blocks, and each of their tokens predicts the next. What is left at a
     text's end is left out."""
     sentences: Sentences = Sentences()
-    """How much synthetic text there is; ignored with data from files."""
+    """Amount of synthetic text; ignored with data from files."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -116,7 +127,8 @@ class Llm(Workload):
             model_digest = cached.digest_of_large(causal.model_files(self._directory()))
             model = f"model from {self._directory()}"
         causal.check_fit(base, self.block_tokens, int(cached.load(folder, "num_tokens")))
-        build_model = causal.Builder(base, None if self.adapter == "full" else self.lora)
+        adapters = {} if self.adapter == "full" else self.lora.model_dump()
+        build_model = causal.Builder(base, **adapters)
         synthetic = self.data == "sentences"
         texts = "sentences (synthetic text)" if synthetic else f"texts from {self._path()}"
         return Task(

@@ -18,11 +18,10 @@ from hpctrip.base.errors import InputError
 from hpctrip.base.files import PathName
 from hpctrip.base.sources import Reads
 from hpctrip.learn.data import cached, leaf_json
-from hpctrip.learn.data.cached import PARTS
-from hpctrip.learn.data.files import fingerprints
-from hpctrip.learn.data.limits import subset
+from hpctrip.learn.data.cached import PARTS, fingerprints
+from hpctrip.learn.data.play_text import ALPHABET, WINDOW, encode, read_windows, split_by_time, windows
 from hpctrip.learn.data.sentences import VERSION, Sentences
-from hpctrip.learn.data.windows import ALPHABET, WINDOW, encode, read_windows, split_by_time, windows
+from hpctrip.learn.data.subsample import subset
 from hpctrip.learn.models.lstm import CharLSTM, next_character_loss
 from hpctrip.learn.task import Task
 from hpctrip.learn.workloads.base import WORKLOADS, Workload
@@ -52,8 +51,9 @@ class Shakespeare(Workload):
     folders `train` and `test` are used as they are; else every role is split by time), JSON of the form {"play/ROLE":
     text}, or plain text (.txt) in blocks of `ROLE:` and its lines. Each gzipped or not; several are put together."""
     predict: Literal["last", "every"] = "last"
-    """Of a window of 80 characters, `last`: the one that follows it (LEAF); `every`: after each of the 80 the next one,
-    80 predictions for the same work, in loss and accuracy (McMahan et al. 2017). The model is the same."""
+    """Characters to predict from a window of 80. `last`: the one that follows it (LEAF); `every`: after each of the 80
+    the next one, 80 predictions for the same work, in loss and accuracy (McMahan et al. 2017). The model is the
+    same."""
     stride: int | None = Field(None, ge=1)
     """Characters from the start of one window to the next. None: 1 with `last` (LEAF's), 80 with `every`: every
     character is then predicted once."""
@@ -64,7 +64,7 @@ class Shakespeare(Workload):
     test_samples: int | None = Field(None, ge=1, le=100_000_000)
     """Number of test windows, likewise. None: all."""
     sentences: Sentences = Sentences()
-    """How much synthetic text there is; ignored with data from files."""
+    """Amount of synthetic text; ignored with data from files."""
 
     def in_force(self) -> Self:
         """With the stride that belongs to what is predicted."""
@@ -126,13 +126,13 @@ class Shakespeare(Workload):
             "all": {role: windows(encode(text)) for role, text in self.sentences.write(seed).items()}
         }
         whole = spoken["all"] if "all" in spoken else spoken["train"]
-        kept = {role: cut for role, cut in whole.items() if len(cut) + WINDOW >= self.min_characters}
+        long_enough = {role: cut for role, cut in whole.items() if len(cut) + WINDOW >= self.min_characters}
         if "all" in spoken:
-            halves = [split_by_time(cut) for cut in kept.values()]
+            halves = [split_by_time(cut) for cut in long_enough.values()]
             by_part = {part: [half[i] for half in halves] for i, part in enumerate(PARTS)}
         else:
-            by_part = {"train": list(kept.values()), "test": list(spoken["test"].values())}
-        arrays = {"roles": np.array([len(kept), len(whole) - len(kept)])}
+            by_part = {"train": list(long_enough.values()), "test": list(spoken["test"].values())}
+        arrays = {"roles": np.array([len(long_enough), len(whole) - len(long_enough)])}
         stride = self.in_force().stride
         for part in PARTS:
             cuts = [cut[::stride] for cut in by_part[part]]
@@ -141,7 +141,7 @@ class Shakespeare(Workload):
                 raise InputError(
                     "workload.data",
                     f"{self._path()} gives no {part} window of {WINDOW} characters and the next, of {len(whole):,} "
-                    f"roles ({len(kept):,} with at least {self.min_characters} characters)",
+                    f"roles ({len(long_enough):,} with at least {self.min_characters} characters)",
                     "give longer texts, or lower workload.min_characters",
                 )
             limit = self.train_samples if part == "train" else self.test_samples

@@ -22,9 +22,17 @@ from hpctrip.base.rng import stream
 from hpctrip.base.sources import Reads
 from hpctrip.learn.data import cached
 from hpctrip.learn.data.chirps import Chirps
-from hpctrip.learn.data.clips import Clips, official_parts, owners_of, speaker_of, word_of
-from hpctrip.learn.data.limits import subset
-from hpctrip.learn.data.speech_files import clip_files, fingerprint, read_clips
+from hpctrip.learn.data.speech_files import (
+    Clips,
+    clip_files,
+    fingerprint,
+    official_parts,
+    owners_of,
+    read_clips,
+    speaker_of,
+    word_of,
+)
+from hpctrip.learn.data.subsample import subset
 from hpctrip.learn.models.kwt import KWT
 from hpctrip.learn.task import Task
 from hpctrip.learn.workloads.base import WORKLOADS, Workload
@@ -65,7 +73,7 @@ class Speech(Workload):
     depth: int = Field(12, ge=1, le=24)
     """Transformer blocks: 12 is KWT-1; fewer train faster and are no longer that model."""
     chirps: Chirps = Chirps()
-    """How the synthetic words are made; ignored with data from files."""
+    """Synthesis of the synthetic words; ignored with data from files."""
 
     def check_data(self) -> None:
         """The folder or archive, and the client map, where they are named."""

@@ -1,13 +1,27 @@
-"""Windows of 80 characters and the one that follows each, from texts by role: what the shakespeare workload learns."""
+"""Plays by speaking role, and their windows of 80 characters with the one that follows each.
+
+Roles are read from JSON of the form {"play/ROLE": text}, from LEAF's files, or from plain text in blocks that a role's
+name heads:
+
+First Citizen:
+Before we proceed any further, hear me speak.
+
+All:
+Speak, speak.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from hpctrip.learn.data import leaf_json, roles
+from hpctrip.base.errors import InputError
+from hpctrip.base.text import shown
+from hpctrip.learn.data import leaf_json
 from hpctrip.learn.data.files import json_object, read_text
 
 WINDOW = 80
@@ -19,6 +33,7 @@ TRAIN_FRACTION = 0.8  # of each role's text, as in McMahan et al. 2017
 
 _CODES = np.full(256, len(ALPHABET) - 1, np.uint8)
 _CODES[[ord(symbol) for symbol in ALPHABET]] = np.arange(len(ALPHABET))
+_HEADING = re.compile(r"([^\n:]{1,60}):[ \t]*(?:\n|$)")
 
 
 def encode(text: str) -> np.ndarray:
@@ -43,23 +58,23 @@ def split_by_time(cut: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def read_windows(paths: list[Path]) -> dict[str, np.ndarray]:
     """The windows [n, 81] of every role in these files; what several files hold of a role is put together."""
-    found: dict[str, list[np.ndarray]] = {}
+    by_role: dict[str, list[np.ndarray]] = {}
     for path in paths:
         for role, cut in _read(path):
-            found.setdefault(role, []).append(cut)
-    return {role: np.concatenate(cuts) if len(cuts) > 1 else cuts[0] for role, cuts in found.items()}
+            by_role.setdefault(role, []).append(cut)
+    return {role: np.concatenate(cuts) if len(cuts) > 1 else cuts[0] for role, cuts in by_role.items()}
 
 
 def _read(path: Path) -> Iterator[tuple[str, np.ndarray]]:
     """Role and windows [n, 81], from a file in any of the three formats: its content tells which."""
     text = read_text(path)
     if not text.lstrip().startswith("{"):
-        for role, speech in roles.from_text(path, text).items():
+        for role, speech in roles_from_text(path, text).items():
             yield f"{path.stem}/{role}", windows(encode(speech))
         return
     content = json_object(path, text)
     if not leaf_json.is_leaf(content):
-        for role, speech in roles.from_json(path, content).items():
+        for role, speech in roles_from_json(path, content).items():
             yield role, windows(encode(speech))
         return
     for user in leaf_json.users(path, content):
@@ -70,3 +85,37 @@ def _read(path: Path) -> Iterator[tuple[str, np.ndarray]]:
                 )
         together = "".join(x + y for x, y in zip(user.x, user.y, strict=True))
         yield user.name, encode(together).reshape(-1, WINDOW + 1)
+
+
+def roles_from_json(path: Path, content: dict[str, Any]) -> dict[str, str]:
+    """The texts of a by-role JSON object. Raises InputError that names the file and the role that has none."""
+    for role, text in content.items():
+        if not isinstance(text, str):
+            raise InputError(
+                str(path),
+                f"{shown(role)} holds a {type(text).__name__}, expected a text",
+                'a file of roles is {"play/ROLE": text}, one of LEAF has users, num_samples, user_data',
+            )
+    if not content:
+        raise InputError(str(path), "no roles in it", 'a file of roles is {"play/ROLE": text}')
+    return content
+
+
+def roles_from_text(path: Path, text: str) -> dict[str, str]:
+    """Each role's speeches, joined by line ends. A block without a heading goes on with the speech before it."""
+    speeches: dict[str, list[str]] = {}
+    role = None
+    for block in re.split(r"\n[ \t]*\n\s*", text.strip()):
+        heading = _HEADING.match(block)
+        if heading:
+            role, block = heading[1].strip(), block[heading.end() :]
+        if role is None:
+            break
+        speeches.setdefault(role, []).append(block)
+    if not speeches:
+        raise InputError(
+            str(path),
+            "it does not begin with a speaking role",
+            "write each speech as a block: ROLE:, then its lines",
+        )
+    return {role: "\n".join(filter(None, blocks)) for role, blocks in speeches.items()}

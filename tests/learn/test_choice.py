@@ -1,12 +1,13 @@
-"""The size of a round's blocks: from the sites that train and what the scenario declares, never from the ranks."""
+"""The engine of a device, and the size of a round's blocks, which never depends on the ranks."""
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpctrip.learn.engines import ENGINES, EngineChoice
-from hpctrip.learn.engines.blocks import BlockRule
+from hpctrip.learn.engines import ENGINES, EngineChoice, choose
+from hpctrip.learn.engines.choice import BlockRule
 from hpctrip.ranks.placement import cut
 
 NUMBERS = st.integers(1, 5000)
@@ -51,3 +52,11 @@ def test_a_round_without_sites_has_no_blocks(lanes):
 
 def test_older_files_say_nothing_where_they_mean_auto():
     assert EngineChoice.model_validate({"sites_per_block": None}) == EngineChoice()
+
+
+def test_auto_takes_the_loop_on_a_cpu_and_the_stack_on_a_gpu():
+    assert choose("auto", "cpu") == (ENGINES["sequential"], "on a CPU one site's model stays in the cache")
+    assert choose("auto", torch.device("cuda", 1))[0] is ENGINES["stacked"]
+    assert choose("stacked", "cpu")[0] is ENGINES["stacked"]
+    with pytest.raises(ValueError, match="did you mean 'stacked'"):
+        choose("staked", "cpu")

@@ -1,0 +1,227 @@
+"""Update compression: lossy encodings of an update on its way up, and what a host does with them.
+
+Shapes: P parameters.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar, Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+
+from hpctrip.base.component import Component, Registry
+from hpctrip.base.door import numbers, place_of
+from hpctrip.base.rng import stream
+from hpctrip.learn.params import check_finite, check_params
+
+
+class Compression(Component):
+    """Base of update compressions: a lossy encoding of an update on its way up, from a site to the aggregator.
+
+    The model's way down is not compressed. Encodings have a fixed length, so the size of a payload follows from P.
+    """
+
+    lossless: ClassVar[bool] = False
+    """True where the decoded update equals the encoded one: then no random number is drawn and nothing is copied."""
+
+    @property
+    def keeps_residual(self) -> bool:
+        """Error feedback: whether a site keeps what its encodings lost and adds it to its next update."""
+        return False
+
+    def payload_bytes(self, num_params: int) -> float:
+        """Size of an encoded update of `num_params` parameters, in bytes."""
+        raise NotImplementedError
+
+    def roundtrip(self, delta: torch.Tensor, rng: np.random.Generator) -> torch.Tensor:
+        """The decoded update, float32 [P], on the device of `delta` [P], which is not changed.
+
+        An update that is not finite decodes to one that is not finite, which the sum then refuses.
+        """
+        raise NotImplementedError
+
+    def sent_fraction(self, num_params: int) -> float:
+        """Size of the payload relative to the float32 update."""
+        return self.checked_payload_bytes(num_params) / (4 * num_params)
+
+    def try_roundtrip(self, num_params: int, seed: int) -> None:
+        """Encodes and decodes a small update before the first round. Raises InputError where the result is not a finite
+        float32 vector [P]."""
+        if self.lossless:
+            return
+        delta = torch.linspace(-1e-3, 1e-3, num_params)
+        rng, place = stream(seed, "compression/trial"), place_of("compression", self)
+        check_finite(self.checked_roundtrip(delta, rng), place, "a decoded update")
+
+    def checked_roundtrip(self, delta: torch.Tensor, rng: np.random.Generator) -> torch.Tensor:
+        """`roundtrip`, its result checked. Raises InputError where that is no float32 vector [P] on delta's device."""
+        decoded = self.roundtrip(delta, rng)
+        return check_params(decoded, delta, place_of("compression", self), "a decoded update")
+
+    def checked_payload_bytes(self, num_params: int) -> float:
+        """`payload_bytes`, checked. Raises InputError where it is not finite or below 0."""
+        size, place = self.payload_bytes(num_params), place_of("compression", self)
+        return float(numbers(size, (), 0.0, np.finfo(float).max, place, "payload_bytes"))
+
+
+COMPRESSIONS = Registry("update compression", default="none")
+_MOST_STEPS = 127
+"""Int8 steps of a bucket's largest entry; -128 is unused, so that both signs have the same range."""
+
+
+class Compressor:
+    """Compresses the updates of the sites that a host trains."""
+
+    def __init__(self, rule: Compression, seed: int):
+        self.rule, self.seed = rule, seed
+
+    def __call__(
+        self, site: int, round: int, delta: torch.Tensor, residual: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """The site's update `delta` [P] as the aggregator decodes it; the update did not diverge.
+
+        Random numbers come from the stream (seed, "compression", round, site). With error feedback (Stich et al. 2018;
+        Karimireddy et al. 2019, Algorithm 1): send C(e + delta), keep e + delta - C(e + delta) as the next e, where e
+        is the site's `residual` [P], which is changed in place. Raises InputError as `Compression.checked_roundtrip`.
+        """
+        if self.rule.lossless:
+            return delta
+        rng = stream(self.seed, "compression", round, site)
+        if residual is None:
+            return self.rule.checked_roundtrip(delta, rng)
+        sent = self.rule.checked_roundtrip(residual.add_(delta), rng)
+        residual.sub_(sent)
+        return sent
+
+
+@COMPRESSIONS.add
+class Uncompressed(Compression):
+    """float32, 4 bytes an entry."""
+
+    kind = "none"
+    lossless = True
+
+    def payload_bytes(self, num_params: int) -> float:
+        """4 P."""
+        return 4.0 * num_params
+
+    def roundtrip(self, delta: torch.Tensor, rng: np.random.Generator) -> torch.Tensor:
+        """The update itself."""
+        return delta
+
+
+@COMPRESSIONS.add
+class Half(Compression):
+    """A 16-bit floating-point format, rounded to nearest."""
+
+    kind = "half"
+    format: Literal["float16", "bfloat16"] = "float16"
+    """float16: relative error up to 2^-11 from 6e-5 to 65,504, absolute error up to 2^-25 below. bfloat16: relative
+    error up to 2^-8 over float32's whole range."""
+
+    def payload_bytes(self, num_params: int) -> float:
+        """2 P."""
+        return 2.0 * num_params
+
+    def roundtrip(self, delta: torch.Tensor, rng: np.random.Generator) -> torch.Tensor:
+        """To the format and back. Beyond float16's range: infinite, so the update counts as diverged."""
+        return delta.to(getattr(torch, self.format)).float()
+
+
+@COMPRESSIONS.add
+class Int8(Compression):
+    """Linear quantisation to -127..127 with one scale a bucket, its largest magnitude / 127, rounded to nearest.
+
+    An entry's error is at most half the scale: 1/254 of the bucket's largest entry.
+    """
+
+    kind = "int8"
+    bucket_size: int = Field(512, ge=1)
+    """Consecutive entries that share a scale."""
+
+    def payload_bytes(self, num_params: int) -> float:
+        """P, and 4 bytes a bucket for the scale."""
+        return num_params + 4.0 * math.ceil(num_params / self.bucket_size)
+
+    def roundtrip(self, delta: torch.Tensor, rng: np.random.Generator) -> torch.Tensor:
+        """Round to whole multiples of the bucket's scale."""
+        entries = in_buckets(delta, self.bucket_size)
+        scale = entries.abs().amax(dim=1, keepdim=True) / _MOST_STEPS
+        steps = (entries / torch.where(scale == 0, 1, scale)).round_().clamp_(-_MOST_STEPS, _MOST_STEPS)
+        return (steps * scale).view(-1)[: len(delta)]
+
+
+@COMPRESSIONS.add
+class QSGD(Compression):
+    """Stochastic quantisation to few levels of a bucket's 2-norm, right on average (Alistarh et al. 2017, Sec. 3.1).
+
+    v_i becomes ||v|| sgn(v_i) l / s, where ||v|| is the 2-norm of its bucket and l one of the two integers around
+    s |v_i| / ||v||, drawn so that the mean is v_i. The squared error of a bucket of n is at most
+    min(n / s^2, sqrt(n) / s) ||v||^2 on average (Lemma 3.1). The paper's Elias code would be shorter still; here
+    entries have a fixed length.
+    """
+
+    kind = "qsgd"
+    levels: int = Field(7, ge=1, le=127)
+    """s: an entry takes one of 2 s + 1 values. 1: 2 bits, 7: 4 bits, 127: 8 bits."""
+    bucket_size: int = Field(128, ge=1)
+    """n: consecutive entries that share a norm. Fewer mean less noise, and 32 / n more bits an entry."""
+
+    def payload_bytes(self, num_params: int) -> float:
+        """ceil(log2(2 s + 1)) bits an entry, in whole bytes, and 4 bytes a bucket for the norm."""
+        bits = (2 * self.levels).bit_length()
+        return math.ceil(bits * num_params / 8) + 4.0 * math.ceil(num_params / self.bucket_size)
+
+    def roundtrip(self, delta: torch.Tensor, rng: np.random.Generator) -> torch.Tensor:
+        """Draw a level for every entry."""
+        entries = in_buckets(delta, self.bucket_size)
+        # in float64, where the square of no float32 over- or underflows
+        norm = torch.linalg.vector_norm(entries, dim=1, keepdim=True, dtype=torch.float64).float()
+        exact = entries.abs() / torch.where(norm == 0, 1, norm) * self.levels
+        below = exact.floor()
+        # drawn by NumPy, so that the same numbers come on every device
+        draw = torch.from_numpy(rng.random(entries.shape, dtype=np.float32)).to(delta.device)
+        level = (below + (draw < exact - below)).clamp_(max=self.levels)
+        return (entries.sign() * level * (norm / self.levels)).view(-1)[: len(delta)]
+
+
+@COMPRESSIONS.add
+class TopK(Compression):
+    """The k entries of largest magnitude as they are, each with its index; the others are 0.
+
+    That is biased: where sites differ it need not converge, unless every site adds what it did not send to its next
+    update (error feedback: Stich et al. 2018; Karimireddy et al. 2019), which costs 4 P bytes a site of memory.
+    """
+
+    kind = "top-k"
+    fraction: float = Field(0.01, gt=0, le=0.5)
+    """k / P, of which at least one entry is sent. Beyond one half the indices cost more than the zeros saved."""
+    error_feedback: bool = True
+    """Keep what was not sent for the site's next update."""
+
+    @property
+    def keeps_residual(self) -> bool:
+        """With error feedback."""
+        return self.error_feedback
+
+    def num_sent(self, num_params: int) -> int:
+        """k."""
+        return max(1, round(self.fraction * num_params))
+
+    def payload_bytes(self, num_params: int) -> float:
+        """4 bytes for a value and 4 for its index."""
+        return 8.0 * self.num_sent(num_params)
+
+    def roundtrip(self, delta: torch.Tensor, rng: np.random.Generator) -> torch.Tensor:
+        """Zero but for the k largest."""
+        largest = delta.abs().topk(self.num_sent(len(delta)), sorted=False).indices
+        return torch.zeros_like(delta).index_copy_(0, largest, delta[largest])
+
+
+def in_buckets(delta: torch.Tensor, bucket_size: int) -> torch.Tensor:
+    """[num_buckets, bucket_size]: consecutive entries of `delta` [P], the last bucket filled up with zeros."""
+    return F.pad(delta, (0, -len(delta) % bucket_size)).view(-1, bucket_size)

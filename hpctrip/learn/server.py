@@ -1,0 +1,106 @@
+"""Server optimisers (Eq. 2): the step that applies the averaged update to the global model. Shapes: P parameters."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from pydantic import Field
+
+from hpctrip.base.component import Component, Registry
+from hpctrip.base.door import instance, place_of
+from hpctrip.base.errors import InputError
+from hpctrip.learn.params import check_finite, check_params
+
+
+class Server(Component):
+    """Base of server optimisers: how the averaged update (a pseudo-gradient) changes the global model."""
+
+    weights: Literal["samples", "uniform"] = "samples"
+    """p_i: proportional to the site's samples (Eq. 1), or equal."""
+    on_diverged: Literal["stop", "drop"] = "stop"
+    """Reaction to a site's update that is not finite or beyond the fixed-point range: stop the run, or leave that
+    update out of the round. A round in which every update diverged stops the run in any case."""
+    lr: float = Field(1.0, gt=0)
+    """Server learning rate; 1 adds the averaged update as it is (Eq. 2)."""
+
+    def initial_slots(self, num_params: int) -> torch.Tensor:
+        """The optimiser's state before its first step, float64 [num_slots, P]."""
+        return torch.zeros(0, num_params, dtype=torch.float64)
+
+    def step(self, params: torch.Tensor, slots: torch.Tensor, update: torch.Tensor) -> torch.Tensor:
+        """New float32 parameters [P]; `slots` is changed in place. Not called in a round in which no update arrives."""
+        raise NotImplementedError
+
+    def checked_step(self, params: torch.Tensor, slots: torch.Tensor, update: torch.Tensor) -> torch.Tensor:
+        """`step`, its result checked. Raises InputError where that is no float32 vector [P] on the device of
+        `params`."""
+        new_params = self.step(params, slots, update)
+        return check_params(new_params, params, place_of("server", self), "the new parameters")
+
+    def checked_slots(self, num_params: int) -> torch.Tensor:
+        """`initial_slots`, checked, and one step tried from it on a small update. Raises InputError where the state is
+        not float64 [num_slots, P], or where the new parameters are not finite."""
+        place = place_of("server", self)
+        slots = instance(self.initial_slots(num_params), torch.Tensor, place, "its state")
+        if slots.dtype != torch.float64 or slots.dim() != 2 or slots.shape[1] != num_params:
+            dtype = str(slots.dtype).removeprefix("torch.")
+            bound = f"it must be float64 [num_slots, {num_params}]"
+            raise InputError(place, f"gave its state as {dtype} {list(slots.shape)}", bound)
+        update = torch.full((num_params,), 1e-3, dtype=torch.float64)
+        new_params = self.checked_step(torch.zeros(num_params), slots.clone(), update)
+        check_finite(new_params, place, "the new parameters")
+        return slots
+
+
+SERVERS = Registry("server optimiser", default="fedavg")
+
+
+@SERVERS.add
+class FedAvg(Server):
+    """w += lr * update (Eq. 2), with momentum and Nesterov as options (DiLoCo's outer step: 0.9, Nesterov, lr 0.7)."""
+
+    kind = "fedavg"
+    momentum: float = Field(0.0, ge=0, lt=1)
+    """Weight of the past updates."""
+    nesterov: bool = False
+    """Look one momentum step ahead."""
+
+    def initial_slots(self, num_params: int) -> torch.Tensor:
+        """The velocity, at rest, where there is momentum."""
+        return torch.zeros(1 if self.momentum else 0, num_params, dtype=torch.float64)
+
+    def step(self, params: torch.Tensor, slots: torch.Tensor, update: torch.Tensor) -> torch.Tensor:
+        """As torch.optim.SGD with the update in place of the negative gradient."""
+        if self.momentum:
+            velocity = slots[0].mul_(self.momentum).add_(update)
+            update = update + self.momentum * velocity if self.nesterov else velocity
+        return (params.to(torch.float64) + self.lr * update).to(torch.float32)
+
+
+@SERVERS.add
+class FedAdam(Server):
+    """Adam on the averaged update (Reddi et al. 2021, Algorithm 2, with bias correction off as there)."""
+
+    kind = "fedadam"
+    lr: float = Field(0.01, gt=0)
+    """Server learning rate."""
+    beta1: float = Field(0.9, ge=0, lt=1)
+    """Decay of the first moment."""
+    beta2: float = Field(0.99, ge=0, lt=1)
+    """Decay of the second moment."""
+    tau: float = Field(1e-3, gt=0)
+    """Adaptivity: added to the root of the second moment."""
+
+    def initial_slots(self, num_params: int) -> torch.Tensor:
+        """First and second moment: m = 0, v = tau^2."""
+        slots = torch.zeros(2, num_params, dtype=torch.float64)
+        slots[1] = self.tau**2
+        return slots
+
+    def step(self, params: torch.Tensor, slots: torch.Tensor, update: torch.Tensor) -> torch.Tensor:
+        """m, v, then w += lr m / (sqrt(v) + tau)."""
+        first, second = slots[0], slots[1]
+        first.mul_(self.beta1).add_(update, alpha=1 - self.beta1)
+        second.mul_(self.beta2).addcmul_(update, update, value=1 - self.beta2)
+        return (params.to(torch.float64) + self.lr * first / (second.sqrt() + self.tau)).to(torch.float32)
