@@ -138,7 +138,9 @@ def test_these_keys_change_no_result_and_a_results_file_says_so(trained):
 def test_a_plug_in_cannot_replace_what_is_built_in(own_components, tiny, tmp_path):
     (tmp_path / "mine.py").write_text(NEAREST.replace("Nearest", "Static").replace("nearest", "static"))
     before = POLICIES["static"]
-    with pytest.raises(InputError, match=r"kind 'static' is already taken by hpctrip\.sim\.policies\.static"):
+    with pytest.raises(
+        InputError, match=r"kind 'static' is already taken by hpctrip\.sim\.policies\.baselines"
+    ):
         read_input([str(tiny)], [f"plugins=['{tmp_path / 'mine.py'}']", "policy.kind=static"])
     assert POLICIES["static"] is before
 
