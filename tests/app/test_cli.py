@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 
 import hpctrip as package
-from hpctrip.__main__ import cli, main
+from hpctrip.__main__ import cli
 from hpctrip.learn.workloads import WORKLOADS
 from hpctrip.sim.policies import POLICIES
 
@@ -173,27 +173,6 @@ def test_a_reader_that_leaves_early_is_no_error(launch):
     err = process.stderr.read()
     process.wait(timeout=100)
     assert "Traceback" not in err, err
-
-
-def test_an_end_of_file_in_a_run_does_not_look_like_ctrl_c(monkeypatch, tiny, tmp_path):
-    def cut(*arguments):
-        raise EOFError("the file is cut short")
-
-    monkeypatch.setattr("hpctrip.app.launch.launch", cut)
-    monkeypatch.setattr("sys.argv", ["hpctrip", "run", str(tiny), "--out", str(tmp_path / "run.h5")])
-    with pytest.raises(EOFError, match="the file is cut short"):
-        main()
-
-
-def test_an_end_of_file_that_nobody_foresaw_does_not_look_like_ctrl_c(monkeypatch, tmp_path, capsys):
-    def cut(*arguments):
-        raise EOFError("the file is cut short")
-
-    monkeypatch.setattr("hpctrip.learn.data.fetch.fetch", cut)
-    monkeypatch.setattr("sys.argv", ["hpctrip", "fetch", "emnist", str(tmp_path)])
-    with pytest.raises(SystemExit):
-        main()
-    assert "EOFError: the file is cut short" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("typed", "meant"), [("verfy", "verify"), ("chek", "check"), ("resum", "resume")])
