@@ -85,6 +85,18 @@ def test_it_ends_where_the_process_of_the_run_was_killed(written):
     assert "it was killed" in said.splitlines()[-2]
 
 
+def test_the_last_version_is_read_also_where_it_came_while_watch_waited(written):
+    """As after a reading that took long: the lock is free, and the last known version is old."""
+    path, now = written(1), [time.time()]
+
+    def finish():
+        written(3, "finished")
+        now[0] += 1000
+
+    said, ended = followed(path, [finish, lambda: None], clock=lambda: now[0])
+    assert ended.status == "finished" and "it was killed" not in said
+
+
 def test_a_run_that_was_killed_long_ago_is_over_at_once(written):
     path = written(2)
     os.utime(path, (0, 0))
