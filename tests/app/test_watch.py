@@ -86,14 +86,21 @@ def test_it_ends_where_the_process_of_the_run_was_killed(written):
 
 
 def test_the_last_version_is_read_also_where_it_came_while_watch_waited(written):
-    """As after a reading that took long: the lock is free, and the last known version is old."""
+    """After a reading that takes long, watch pauses for longer than a run may be silent."""
     path, now = written(1), [time.time()]
 
-    def finish():
-        written(3, "finished")
-        now[0] += 1000
+    def clock():
+        now[0] += 100
+        return now[0]
 
-    said, ended = followed(path, [finish, lambda: None], clock=lambda: now[0])
+    lock = OutputLock(path)
+    finish = (
+        lambda: written(2),
+        lambda: written(3, "finished") and lock.release(),
+        lambda: None,
+        lambda: None,
+    )
+    said, ended = followed(path, finish, clock=clock)
     assert ended.status == "finished" and "it was killed" not in said
 
 
