@@ -130,6 +130,13 @@ def test_the_workload_of_the_docs_learns(folder, trained):
     assert run.meta["synthetic_data"] and run.rounds["accuracy"].max() > 0.5
 
 
+def test_the_callback_of_the_docs_ends_a_run(folder, trained):
+    lines = ("evaluate.every_rounds=9", "stop.max_rounds=9", "callbacks.plateau.rounds=2")
+    run = trained("plugins=['plateau.py']", *lines)
+    assert run.meta["stop_reason"] == "callbacks.plateau: best accuracy 0.000 since round 0"
+    assert len(run.rounds) == 3
+
+
 def test_the_trace_of_the_docs_is_read(folder):
     trace = ("power.kind=trace", "power.path=cella_pdu1.csv", "power.column=measured")
     read_input(["mine.toml"], trace).experiment.check()
@@ -165,7 +172,11 @@ def test_every_key_that_a_page_names_exists(name):
     root = ClusterScenario if name == "docs/howto/gpu_cluster.md" else Experiment
     tables = "|".join(name for name in root.model_fields if name != "name")
     named = set(re.findall(rf"(?<![\w./])({tables})\.(?!(?:py|toml|h5|md|csv)\b)(\w+)", text))
-    own = {("workload", "samples"), ("power", "night")} if name == "docs/howto/components.md" else set()
+    own = (
+        {("workload", "samples"), ("power", "night"), ("callbacks", "plateau")}
+        if name == "docs/howto/components.md"
+        else set()
+    )
     assert not {(table, key) for table, key in named - own if key not in words_of(table, root)}
 
 

@@ -40,13 +40,15 @@ def watch(
 ) -> Run:
     """Print a line for every round of a run until it has ended or its process is gone; returns its last snapshot.
     `clock` is the wall clock in seconds since 1970. Raises InputError where there is no results file to begin with."""
-    run = open_run(path)
+    snapshot, run = _stamp(path), open_run(path)  # in this order: a change in between is seen later
     console.print(f"{printable(str(path))}: {printable(run.meta['scenario'])}, {run.status}", markup=False)
     _print_rounds(run, 0, console)
-    snapshot, changed_at = _stamp(path), Path(path).stat().st_mtime
+    changed_at = snapshot[0] / 1e9 if snapshot else clock()
     is_readable = True
     while run.status == RUNNING:
-        if not is_held(path) and clock() - changed_at > _silent_s(run):
+        is_silent = clock() - changed_at > _silent_s(run)
+        # in this order: the last version is written before the lock is released
+        if not is_held(path) and is_silent and _stamp(path) == snapshot:
             console.print("no process writes this run any more, and it has not ended: it was killed")
             break
         sleep(LOOK_S)
@@ -93,6 +95,9 @@ def _silent_s(run: Run) -> float:
 
 
 def _stamp(path: str | Path) -> tuple[int, ...]:
-    """Differs between two versions of the file."""
-    status = Path(path).stat()
+    """Differs between two versions of the file; empty where it cannot be found."""
+    try:
+        status = Path(path).stat()
+    except OSError:
+        return ()
     return status.st_mtime_ns, status.st_size, status.st_ino

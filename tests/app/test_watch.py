@@ -85,6 +85,25 @@ def test_it_ends_where_the_process_of_the_run_was_killed(written):
     assert "it was killed" in said.splitlines()[-2]
 
 
+def test_the_last_version_is_read_also_where_it_came_while_watch_waited(written):
+    """After a reading that takes long, watch pauses for longer than a run may be silent."""
+    path, now = written(1), [time.time()]
+
+    def clock():
+        now[0] += 100
+        return now[0]
+
+    lock = OutputLock(path)
+    finish = (
+        lambda: written(2),
+        lambda: written(3, "finished") and lock.release(),
+        lambda: None,
+        lambda: None,
+    )
+    said, ended = followed(path, finish, clock=clock)
+    assert ended.status == "finished" and "it was killed" not in said
+
+
 def test_a_run_that_was_killed_long_ago_is_over_at_once(written):
     path = written(2)
     os.utime(path, (0, 0))
