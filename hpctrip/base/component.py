@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import math
 import pkgutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,7 +15,6 @@ from pydantic import BaseModel, ConfigDict
 from pydantic.fields import FieldInfo
 from pydantic_core import core_schema
 
-from hpctrip.base.bounds import bounded
 from hpctrip.base.text import shown
 
 _LONGEST_NAME = 100
@@ -22,10 +22,7 @@ _LONGEST_NAME = 100
 
 
 class Component(BaseModel):
-    """A frozen, strict table of the input file. `kind` is its name in the registry that holds it.
-
-    Every number, text and list among its fields is bounded by itself (`base/bounds.py`).
-    """
+    """A frozen, strict table of the input file. `kind` is its name in the registry that holds it."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -39,10 +36,6 @@ class Component(BaseModel):
     """Raised where the same keys come to mean other numbers, by a default or by a rule: for studies, runs of before are
     then stale."""
 
-    @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> core_schema.CoreSchema:
-        return bounded(handler(source), cls)
-
     def in_force(self) -> Self:
         """The same with the value in force for every absent key whose default follows from other keys. An absent key
         that means what it says (no limit, all, none) stays absent, and so does what only the machine decides."""
@@ -53,6 +46,13 @@ class Component(BaseModel):
         """The same with `values` for those of these keys that are absent."""
         absent = {name: value for name, value in values.items() if getattr(self, name) is None}
         return self.model_copy(update=absent) if absent else self
+
+    def product_at_most(self, limit: int, *keys: str) -> Self:
+        """The component itself, for a validator. Raises ValueError where the product of these keys exceeds `limit`."""
+        product = math.prod(getattr(self, key) for key in keys)
+        if product > limit:
+            raise ValueError(f"{' x '.join(keys)} is {product:,}, the most is {limit:,}")
+        return self
 
 
 _registries: list[Registry] = []

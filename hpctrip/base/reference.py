@@ -35,7 +35,7 @@ class Key:
     """Empty: it must be given, or, where `may_be_absent`, there is none."""
     may_be_absent: bool
     bounds: str
-    """Empty: those that all numbers, texts and lists have (`base/bounds.py`)."""
+    """What limits its values; empty: nothing."""
     dimension: str
     """Of a number that may be given as a text with a unit (`units.units()` names them); empty: a plain value."""
     neutral: bool

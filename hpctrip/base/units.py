@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any
 
+from pydantic import Field
 from pydantic_core import core_schema
 
 MILE_M = 1609.344
@@ -111,10 +112,10 @@ class Quantity:
         return {**handler(schema), "dimension": self.dimension}
 
 
-Bytes = Annotated[float, Quantity("bytes")]
-Metres = Annotated[float, Quantity("metres")]
-Seconds = Annotated[float, Quantity("seconds")]
-BitsPerSecond = Annotated[float, Quantity("bits per second")]
-Watts = Annotated[float, Quantity("watts")]
-Joules = Annotated[float, Quantity("joules")]
-Grams = Annotated[float, Quantity("grams")]
+Bytes = Annotated[float, Quantity("bytes"), Field(le=1e15)]
+Metres = Annotated[float, Quantity("metres"), Field(le=1e12)]
+Seconds = Annotated[float, Quantity("seconds"), Field(le=1e15)]
+BitsPerSecond = Annotated[float, Quantity("bits per second"), Field(le=1e15)]
+Watts = Annotated[float, Quantity("watts"), Field(le=1e15)]
+Joules = Annotated[float, Quantity("joules"), Field(le=1e21)]
+Grams = Annotated[float, Quantity("grams"), Field(le=1e18)]

@@ -152,7 +152,7 @@ class FedAdam(Server):
     """Decay of the first moment."""
     beta2: float = Field(0.99, ge=0, lt=1)
     """Decay of the second moment."""
-    tau: float = Field(1e-3, gt=0)
+    tau: float = Field(1e-3, gt=0, le=1e6)
     """Adaptivity: added to the root of the second moment."""
 
     def initial_slots(self, num_params: int) -> torch.Tensor:

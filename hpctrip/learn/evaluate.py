@@ -29,7 +29,7 @@ class Evaluate(Component):
     """Evaluate after every so many rounds (and after the last one that max_rounds allows)."""
     max_samples: int | None = Field(None, ge=1)
     """Use only the first so many held-out samples."""
-    batch_size: int = Field(500, ge=1)
+    batch_size: int = Field(500, ge=1, le=10**9)
     """Samples per batch; batches have fixed boundaries, so that results do not depend on the ranks."""
 
     def due(self, round: int, last_round: int) -> bool:

@@ -99,7 +99,7 @@ def test_every_table_and_kind_is_a_section_with_its_docstring():
         ("shape.inner.depth", ["integer"], "7", "above 0, below 10"),
         ("path", ["text"], "", "length at least 1"),
         ("parts", ["list of integer"], "[1, 2]", "length at least 2, each at most 9"),
-        ("plain.size", ["number", '"auto"'], '"1.5 GB"', ""),
+        ("plain.size", ["number", '"auto"'], '"1.5 GB"', "at most 1000 TB"),
         ("wait_s", ["number"], "", "above 0, at most 2 h"),
         ("plain.radius", ['"a"', '"b"'], '"a"', ""),
         ("on", ["true or false"], "false", ""),

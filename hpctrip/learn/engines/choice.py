@@ -28,7 +28,7 @@ def _spelled(size: Any) -> Any:
     return "auto" if size is None else size
 
 
-_Size = Annotated[int, Field(ge=1)]
+_Size = Annotated[int, Field(ge=1, le=10**9)]
 
 
 class EngineChoice(Component):

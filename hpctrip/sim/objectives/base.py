@@ -5,10 +5,11 @@ Shapes: N sites, m candidates (cohort sizes that the policy weighs).
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 from pydantic import Field
 
-from hpctrip.base.bounds import LARGEST
 from hpctrip.base.component import Component, Registry
 from hpctrip.base.door import numbers, place_of
 from hpctrip.base.errors import InputError
@@ -43,7 +44,9 @@ class Objective(Component):
         preference = self.preference(sites, history)
         if preference is not None:
             place, shape = place_of("policy.objective", self), (len(sites),)
-            preference = numbers(preference, shape, -np.inf, LARGEST, place, "the preference of the sites")
+            preference = numbers(
+                preference, shape, -np.inf, sys.float_info.max, place, "the preference of the sites"
+            )
             log_score = log_score + preference
         return np.argsort(-log_score, kind="stable")
 

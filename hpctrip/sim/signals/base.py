@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
 
-from hpctrip.base.bounds import LARGEST
 from hpctrip.base.component import Component, Registry
 from hpctrip.base.door import instance, integers, numbers, place_of, positive
 from hpctrip.base.errors import InputError
@@ -56,7 +56,7 @@ class GridSignal:
             known.append(Signal.checked(series, LOWEST[table], HIGHEST, place, what))
         zone = integers(self.zone, (num_sites,), 0, len(known) - 1, place, "the zones of the sites")
         instance(self.synthetic, bool, place, "synthetic")
-        numbers(self.offset_s, (), 0.0, LARGEST, place, "offset_s")
+        numbers(self.offset_s, (), 0.0, sys.float_info.max, place, "offset_s")
         positive(self.until_s, place, "until_s")
         return replace(self, series=known, zone=zone)
 

@@ -21,7 +21,7 @@ class Throughput(Component):
     Power is metered where it enters the site: all of it counts `pue` times.
     """
 
-    num_gpus: int = Field(100, gt=0)
+    num_gpus: int = Field(100, gt=0, le=10**9)
     """GPUs of a site, N."""
     gpu_power_w: Watts = Field(400.0, gt=0)
     """Power of one busy GPU with its share of the server (400 W: the rating of an A100 SXM)."""
