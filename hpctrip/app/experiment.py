@@ -21,9 +21,9 @@ from hpctrip.app.signals import Interrupt
 from hpctrip.app.storing import Storing
 from hpctrip.base.component import Component
 from hpctrip.base.errors import HpctripError, InputError, cause
-from hpctrip.base.files import PathName, beside
 from hpctrip.base.identity import Neutral, Unlearned
 from hpctrip.base.inputs import Tables, merge, read_layers, resolved, validate
+from hpctrip.base.io import PathName, beside
 from hpctrip.base.plugins import NO_EXTENSIONS, Extensions
 from hpctrip.device.knobs import Knobs
 from hpctrip.device.meter import Metering

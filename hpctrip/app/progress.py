@@ -13,7 +13,7 @@ from rich.console import Console
 import hpctrip
 from hpctrip.app.aggregator import Aggregator
 from hpctrip.app.live_view import LiveView
-from hpctrip.base.stream import Unfailing
+from hpctrip.base.io import BestEffortStream
 from hpctrip.base.text import printable
 from hpctrip.base.units import HOUR_S
 from hpctrip.record.facts import SPENT
@@ -38,7 +38,7 @@ class Progress:
         """`history` are the rounds before this start; `quiet`: says nothing; `watch` is called after every round."""
         self.aggregator, self.path, self.watch = aggregator, path, watch
         self.stop = aggregator.experiment.stop
-        stream = Unfailing(sys.stdout)
+        stream = BestEffortStream(sys.stdout)
         # Under a launcher always lines: Open MPI gives a rank a pseudo-terminal even where its own output is a file.
         # Said either way: FORCE_COLOR, for one, would put control characters into a log.
         terminal = stream.isatty() and aggregator.ranks.size == 1

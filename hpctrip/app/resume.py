@@ -14,7 +14,7 @@ from hpctrip.app.signals import stop_file
 from hpctrip.app.sources import refuse_others, world_sources
 from hpctrip.app.stored import Stored
 from hpctrip.base.errors import InputError
-from hpctrip.base.output import check_suffix, check_writable, refuse_inputs
+from hpctrip.base.io import check_suffix, check_writable, refuse_inputs
 from hpctrip.base.sources import Source, named_files
 from hpctrip.record import checkpoint as checkpoints
 from hpctrip.record.admission import DamagedError

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ from hpctrip.app.sources import WORKLOAD, files_of_world, other_plugins, recorde
 from hpctrip.app.users_own import left_out, without_users_own
 from hpctrip.base.errors import Fault, InputError
 from hpctrip.base.identity import Flat, differing, flat, neutral_keys, without
-from hpctrip.base.inputs import Tables, parsed, resolved
+from hpctrip.base.inputs import Tables, resolved
 from hpctrip.base.plugins import Extensions
 from hpctrip.base.sources import (
     NamedFiles,
@@ -46,7 +47,7 @@ class Stored:
     @classmethod
     def _of(cls, place: str, input_toml: str, about: Mapping[str, Any]) -> Stored:
         try:
-            tables = parsed(input_toml)
+            tables = tomllib.loads(input_toml)
         except (ValueError, TypeError) as error:
             raise InputError(place, f"holds no valid input ({error})", "resume from the other one") from None
         read, files = (read_sources(about.get(name, []), place) for name in ("sources", "data_files"))

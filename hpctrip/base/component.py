@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import math
 import pkgutil
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict
 from pydantic.fields import FieldInfo
 from pydantic_core import core_schema
-
-from hpctrip.base.text import shown
-
-_LONGEST_NAME = 100
-"""Of a misspelt name, so many characters are compared with those that exist."""
 
 
 class Component(BaseModel):
@@ -150,7 +144,7 @@ class NamedTables:
                 for name, table in tables.items()
             }
 
-        names = core_schema.str_schema(pattern=r"^[A-Za-z0-9_-]+$", max_length=_LONGEST_NAME)
+        names = core_schema.str_schema(pattern=r"^[A-Za-z0-9_-]+$", max_length=100)
         tables = core_schema.dict_schema(names, handler.generate_schema(self.registry.field()))
         return core_schema.no_info_before_validator_function(with_kinds, tables)
 
@@ -191,26 +185,6 @@ def rebuild(cls: type[Component], around: frozenset[type[Component]] = frozenset
     if stale:
         cls.model_rebuild(force=True)
     return stale
-
-
-def closest(name: str, known: Iterable[str]) -> str:
-    """The known name that a misspelt one is nearest to; empty where none is near."""
-    # comparing takes the product of the lengths
-    near = difflib.get_close_matches(name[:_LONGEST_NAME], sorted(known), n=1, cutoff=0.5)
-    return near[0] if near else ""
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """`"did you mean 'x'?"` for a misspelt name; empty where none is near."""
-    near = closest(name, known)
-    return f"did you mean {near!r}?" if near else ""
-
-
-def unknown_name(name: Any, known: Iterable[str]) -> str:
-    """`"did you mean 'x'? known: ..."` for a misspelt name."""
-    names = sorted(known)
-    near = did_you_mean(name if isinstance(name, str) else shown(name), names)
-    return f"{near} known: {', '.join(names)}".lstrip()
 
 
 def import_all(package: str) -> None:

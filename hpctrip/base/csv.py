@@ -17,15 +17,9 @@ from pathlib import Path
 
 import numpy as np
 
-from hpctrip.base.component import unknown_name
 from hpctrip.base.errors import InputError
-from hpctrip.base.files import gunzipped, read_file
-from hpctrip.base.text import shown
-
-MAX_BYTES = 2**26
-"""Of a table, packed and unpacked: four times a month of all of Google's domains in one file."""
-MAX_COLUMNS = 1000
-"""Of a table; a quoted field has at most 131,072 characters (`csv.field_size_limit`)."""
+from hpctrip.base.io import gunzipped, read_file
+from hpctrip.base.text import shown, unknown_name
 
 _FLAGS = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False}
 _TIME = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?)?", re.ASCII)
@@ -110,7 +104,7 @@ def read_table(path: str | Path, place: str = "", may_comment: bool = False) -> 
     `may_comment`: the header may stand below a line that begins with #.
     """
     place = place or str(path)
-    text = _text(gunzipped(read_file(path, MAX_BYTES, place), MAX_BYTES, place), place)
+    text = _text(gunzipped(read_file(path, place), place), place)
     comment, _, body = text.partition("\n") if may_comment and text.startswith("#") else ("", "", text)
     needs_care = '"' in body or "\n\n" in body or body.startswith("\n")
     lines, widths, fields = _parsed(body, place) if needs_care else _cut(body)
@@ -123,8 +117,6 @@ def read_table(path: str | Path, place: str = "", may_comment: bool = False) -> 
             f"not a CSV file (has {_fields(widths[row])}, but the header has {_fields(width)})",
             "a field with a comma in it is written in double quotes",
         )
-    if width > MAX_COLUMNS:
-        raise InputError(place, f"has {width:,} columns, at most {MAX_COLUMNS:,} are read")
     header = fields[:width]
     twice = [name for name in header if header.count(name) > 1]
     if twice:

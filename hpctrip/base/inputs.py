@@ -4,7 +4,6 @@ report."""
 from __future__ import annotations
 
 import json
-import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -23,21 +22,15 @@ from hpctrip.base.component import (
     rebuild,
     registered,
     registry_of,
-    unknown_name,
 )
 from hpctrip.base.errors import Fault, InputError
-from hpctrip.base.files import named_path, read_text
+from hpctrip.base.io import named_path, read_text
 from hpctrip.base.misplaced import where_it_belongs
 from hpctrip.base.shipped import instead_of
-from hpctrip.base.text import shown
+from hpctrip.base.text import shown, unknown_name
 
 Tables = dict[str, Any]
 """Merged TOML: tables, keys and values as the user gave them."""
-
-LARGEST_FILE_BYTES = 2**20
-"""An input file is read up to this size: it is written by hand, or made from a sweep's few keys."""
-DEEPEST = 20
-"""Tables and lists within each other, and parts of a dotted key."""
 
 C = TypeVar("C", bound=Component)
 
@@ -113,9 +106,9 @@ def _read_file(path: str) -> Tables:
     named = named_path(path, path)
     if not named.exists():
         raise InputError(path, "no such file", instead_of(path))
-    text = read_text(named, LARGEST_FILE_BYTES, path)
+    text = read_text(named, path)
     try:
-        return parsed(text)
+        return tomllib.loads(text)
     except ValueError as error:
         raise InputError(path, f"not valid TOML: {error}") from None
 
@@ -129,49 +122,13 @@ def _read_overrides(lines: Iterable[str]) -> Tables:
             if not equals:
                 raise tomllib.TOMLDecodeError("no =")
             try:
-                layer = parsed(line)
+                layer = tomllib.loads(line)
             except tomllib.TOMLDecodeError:
-                layer = parsed(f"{key}={json.dumps(value.strip())}")
-        except tomllib.TOMLDecodeError:
+                layer = tomllib.loads(f"{key}={json.dumps(value.strip())}")
+        except ValueError:
             raise InputError(f"-o {line}", "not of the form key=value", "e.g. -o policy.k=50") from None
-        except ValueError as error:
-            raise InputError(f"-o {line}", str(error), "e.g. -o policy.k=50") from None
         tables = deep(tables, layer)
     return tables
-
-
-def parsed(text: str) -> Tables:
-    """The tables of a TOML text. Raises TOMLDecodeError where it is none, and another ValueError where it holds what
-    no input needs: an integer of thousands of digits, or what is nested deeper than DEEPEST."""
-    too_deep = ValueError(f"nested deeper than {DEEPEST} tables and lists")
-    # before it is parsed: the parser takes the square of the number of a key's parts
-    if any(part.count(".") > 5 * DEEPEST for line in text.splitlines() for part in _parts(line)):
-        raise too_deep
-    try:
-        tables = tomllib.loads(text)
-    except RecursionError:
-        raise too_deep from None
-    except tomllib.TOMLDecodeError:
-        raise
-    except ValueError:  # Python reads no decimal integer of more than 4,300 digits
-        raise ValueError("holds an integer of thousands of digits") from None
-    level: list[Any] = [tables]
-    for _ in range(DEEPEST):
-        level = [inner for outer in level for inner in _within(outer)]
-    if level:
-        raise too_deep
-    return tables
-
-
-def _parts(line: str) -> list[str]:
-    """A line cut where no key goes on, without its blanks."""
-    return re.split(r"[=,#\[\]{}]", "".join(line.split()))
-
-
-def _within(value: Any) -> Iterable[Any]:
-    """The tables and lists directly within one."""
-    held = value.values() if isinstance(value, dict) else value
-    return (inner for inner in held if isinstance(inner, dict | list))
 
 
 def deep(below: Tables, above: Tables) -> Tables:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from hpctrip.base.component import Component, closest, named_tables, registry_of, unknown_name
+from hpctrip.base.component import Component, named_tables, registry_of
 from hpctrip.base.reference import component_of
+from hpctrip.base.text import closest, unknown_name
 
 Path = tuple[str, ...]
 _NAME = "NAME"

@@ -15,12 +15,11 @@ from pathlib import Path
 from types import ModuleType
 
 from hpctrip.base.errors import InputError, cause
-from hpctrip.base.files import digest, named_path, read_file
+from hpctrip.base.io import digest, named_path, read_file
 from hpctrip.base.sources import PLUGINS, Source
 
 GROUP = "hpctrip.components"
 """The entry points of installed packages: each names a module whose import registers components."""
-_MAX_BYTES = 16 * 2**20
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,7 @@ class Plugin:
         """Read, not run. Raises InputError where it is no Python file."""
         place = f"plugins: {path!r}"
         file = named_path(path, place)
-        code = read_file(file, _MAX_BYTES, place)
+        code = read_file(file, place)
         if file.suffix != ".py":
             raise InputError(place, "not a Python file", "its name must end in .py")
         return cls(path, code)

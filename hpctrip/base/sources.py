@@ -18,14 +18,12 @@ from typing import NamedTuple
 
 from hpctrip.base.component import Component
 from hpctrip.base.errors import Fault, InputError
-from hpctrip.base.files import digest, digest_of_file, named_path
+from hpctrip.base.io import digest, digest_of_file, named_path
 
 MADE_HERE = "-"
 """The path of a source that is no file: synthetic data, made from the input."""
 PLUGINS = "plugins"
 """The key of the sources that are code."""
-MOST_BYTES = 2**38
-"""Of all files of a key that a found input names: a quarter of a terabyte, which is read in minutes."""
 
 
 class Source(NamedTuple):
@@ -93,15 +91,9 @@ class NamedFiles(NamedTuple):
         return Source(self.key, self.value, (of or digest_of_files)(self.find(self.value)))
 
     def digest(self, of: Callable[[Sequence[Path]], str]) -> str:
-        """The digest `of` all files that are opened; empty where one of them is not there, no regular file or
-        unreadable, where they hold more than MOST_BYTES, and where looking for them might walk the whole disk."""
-        folders, _, last = self.value.rpartition("/")
-        if is_pattern(folders) or "**" in last:
-            return ""
+        """The digest `of` all files that are opened; empty where one of them cannot be read."""
         try:
-            files = self.find(self.value)
-            plain = all(file.is_file() for file in files)  # a device may do something where it is opened
-            return of(files) if plain and sum(os.path.getsize(file) for file in files) <= MOST_BYTES else ""
+            return of(self.find(self.value))
         except (InputError, OSError):
             return ""
 

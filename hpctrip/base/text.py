@@ -1,7 +1,8 @@
-"""Foreign text on its way to a person: of a length that is read, and without what a terminal would obey."""
+"""Text for people: escaped and shortened messages, spelling suggestions, Markdown tables."""
 
 from __future__ import annotations
 
+import difflib
 import reprlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -70,20 +71,28 @@ def _cell(text: str) -> str:
 
 
 def shown(value: Any) -> str:
-    """repr(value), shortened while it is made: of a value of any size, depth and number of digits."""
+    """repr(value), shortened to fit an error message."""
     return _SHORT.repr(value)
 
 
-class _Short(reprlib.Repr):
-    def __init__(self) -> None:
-        super().__init__()
-        self.maxlevel, self.maxlist, self.maxdict, self.maxstring, self.maxlong = 4, 20, 20, 200, 60
-
-    def repr_int(self, x: int, level: int) -> str:
-        try:
-            return super().repr_int(x, level)
-        except ValueError:  # Python writes no integer of more than 4,300 digits
-            return f"<an integer of {x.bit_length():,} bits>"
+_SHORT = reprlib.Repr()
+_SHORT.maxlevel, _SHORT.maxlist, _SHORT.maxdict, _SHORT.maxstring, _SHORT.maxlong = 4, 20, 20, 200, 60
 
 
-_SHORT = _Short()
+def closest(name: str, names: Iterable[str]) -> str:
+    """The name that a misspelt one is nearest to; empty where none is near."""
+    near = difflib.get_close_matches(name, sorted(names), n=1, cutoff=0.5)
+    return near[0] if near else ""
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """`"did you mean 'x'?"` for a misspelt name; empty where none is near."""
+    near = closest(name, names)
+    return f"did you mean {near!r}?" if near else ""
+
+
+def unknown_name(name: Any, names: Iterable[str]) -> str:
+    """`"did you mean 'x'? known: ..."` for a misspelt name."""
+    names = sorted(names)
+    near = did_you_mean(name if isinstance(name, str) else shown(name), names)
+    return f"{near} known: {', '.join(names)}".lstrip()

@@ -8,9 +8,9 @@ from pydantic import Field, model_validator
 
 from hpctrip.base.component import Component
 from hpctrip.base.errors import InputError
-from hpctrip.base.files import PathName
 from hpctrip.base.gpus import GPUS
 from hpctrip.base.identity import Neutral
+from hpctrip.base.io import PathName
 from hpctrip.base.units import Seconds
 from hpctrip.cluster.budgets import BUDGETS
 from hpctrip.cluster.decisions import Rules

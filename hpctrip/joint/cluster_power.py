@@ -9,8 +9,8 @@ import numpy as np
 from pydantic import Field
 
 from hpctrip.base.errors import Fault, InputError
-from hpctrip.base.files import PathName
 from hpctrip.base.inputs import read_layers, validate
+from hpctrip.base.io import PathName
 from hpctrip.base.rng import stream
 from hpctrip.base.sources import Reads, named_files
 from hpctrip.cluster.rows import IntervalRow

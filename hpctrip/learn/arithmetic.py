@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from hpctrip.base.files import digest
+from hpctrip.base.io import digest
 
 _PACKAGES = ("torch", "numpy", "transformers", "peft")
 """Those whose code is part of a training step, where they are installed."""

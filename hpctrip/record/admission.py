@@ -21,11 +21,11 @@ import h5py
 from h5py import h5a, h5d, h5f, h5g, h5l, h5o, h5pl, h5s, h5t, h5z
 
 from hpctrip.base.errors import InputError
-from hpctrip.base.files import read_file
+from hpctrip.base.io import read_file
 from hpctrip.base.text import printable
 
 MAX_BYTES = 2 * 2**30
-"""Of a file, and of all its values unpacked: 30 times a run of 10,000 rounds of 100 sites."""
+"""Of all values of a file, unpacked: 30 times a run of 10,000 rounds of 100 sites."""
 MAX_OBJECTS = 1000
 """Groups and columns of a file. A run has about 70."""
 MAX_ATTRIBUTES = 1000
@@ -57,7 +57,7 @@ def admitted(path: str | Path, *forms: str) -> Iterator[h5py.File]:
     Raises InputError, in one line that names the file, for whatever is wrong with it, also while it is used;
     DamagedError where it is one of `forms` and cannot be read to its end, or empty.
     """
-    data = read_file(path, MAX_BYTES)
+    data = read_file(path)
     size, ours = len(data), any(form.encode() in data for form in forms)
     if not data.startswith(_SIGNATURE):
         kind = DamagedError if not data or (ours and _HEADER in data) else InputError

@@ -13,9 +13,8 @@ import numpy as np
 import pandas as pd
 
 from hpctrip.base.errors import InputError
-from hpctrip.base.files import digest
 from hpctrip.base.identity import differing
-from hpctrip.base.output import check_suffix, check_writable, refuse_inputs, refuse_other, replace_file
+from hpctrip.base.io import check_suffix, check_writable, digest, refuse_inputs, refuse_other, replace_file
 from hpctrip.base.text import encodable
 from hpctrip.record import schema
 from hpctrip.record.admission import admitted

@@ -28,9 +28,8 @@ import numpy as np
 from pydantic import Field
 
 from hpctrip.base.errors import InputError
-from hpctrip.base.files import read_file
-from hpctrip.base.output import replace_file
-from hpctrip.record.checkpoint import largest_bytes, model_arrays, model_of
+from hpctrip.base.io import read_file, replace_file
+from hpctrip.record.checkpoint import model_arrays, model_of
 from hpctrip.record.container import Container, Header
 from hpctrip.record.key_locks import KeyLocks
 from hpctrip.sim.outcome import SITE_REPORTS, Outcome, Wall
@@ -40,8 +39,6 @@ from hpctrip.sim.step import Draft
 KEY_DIGITS = 32
 ROUND, STATE = ".round", ".state"
 LOCKS = "locks"
-_LARGEST_ROUND_BYTES = 64 * 2**20
-"""Two million sites."""
 _NOTHING_MEASURED = Wall(*[0.0] * 6)
 """Wall time of a round that was taken, not trained: it cost none."""
 
@@ -183,7 +180,7 @@ class TrajectoryFiles:
             eval_loss = math.nan if header.eval_loss is None else header.eval_loss
             return Node(site=site, diverged=diverged != 0, told=told, eval_loss=eval_loss, **said)
 
-        return self._read(self._path(key, ROUND), _LARGEST_ROUND_BYTES, _ROUND_FILE, parse)
+        return self._read(self._path(key, ROUND), _ROUND_FILE, parse)
 
     def state(self, key: str) -> Kept | None:
         """The model after the round of this key; None as in `node`."""
@@ -192,7 +189,7 @@ class TrajectoryFiles:
             _same_key(header.key, key)
             return Kept(key, *model_of(arrays))
 
-        return self._read(self._path(key, STATE), largest_bytes(), _STATE_FILE, parse)
+        return self._read(self._path(key, STATE), _STATE_FILE, parse)
 
     def has_state(self, key: str) -> bool:
         """Is there a file that should hold it?"""
@@ -217,12 +214,12 @@ class TrajectoryFiles:
         replace_file(path, data, durable=False)
         self.written_bytes += len(data)
 
-    def _read(self, path: Path, most_bytes: int, sort: Container, parse: Callable) -> Node | Kept | None:
+    def _read(self, path: Path, sort: Container, parse: Callable) -> Node | Kept | None:
         """What a file holds, which counts as used now."""
         if not os.path.lexists(path):
             return None
         try:
-            found = sort.unpack(read_file(path, most_bytes), str(path), parse)
+            found = sort.unpack(read_file(path), str(path), parse)
         except InputError as error:
             if path.exists() and path not in self._said:  # else it was removed meanwhile
                 self._said.add(path)

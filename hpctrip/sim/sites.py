@@ -12,7 +12,7 @@ from hpctrip.base.component import Component, Registry
 from hpctrip.base.csv import Table, read_table
 from hpctrip.base.door import numbers, place_of
 from hpctrip.base.errors import InputError
-from hpctrip.base.files import PathName
+from hpctrip.base.io import PathName
 from hpctrip.base.rng import stream
 from hpctrip.base.sources import Reads
 from hpctrip.base.units import MILE_M, Metres

@@ -10,7 +10,7 @@ from strangers import OWNERS, forge, owned_by
 
 from hpctrip.app.experiment import read_input
 from hpctrip.base.errors import InputError
-from hpctrip.base.files import digest
+from hpctrip.base.io import digest
 from hpctrip.record.checkpoint import generations, newest, pack
 from hpctrip.record.diff import diff
 from hpctrip.record.reader import open_run

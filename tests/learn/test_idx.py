@@ -1,12 +1,10 @@
 import gzip
-import os
 import struct
 
 import numpy as np
 import pytest
 
 from hpctrip.base.errors import InputError
-from hpctrip.learn.data import files
 from hpctrip.learn.data.idx import read_idx, read_pair
 
 IMAGES = np.arange(2 * 3 * 4, dtype=np.uint8).reshape(2, 3, 4)
@@ -60,28 +58,6 @@ def test_a_damaged_file_is_named_with_what_it_holds_and_what_it_should(file, con
     assert complaint in str(error.value)
     assert str(path) in str(error.value)
     assert error.value.faults[0].way_out
-
-
-@pytest.mark.parametrize(
-    "shape",
-    [(2**32 - 1, 2**32 - 1, 2**32 - 1), (0, 2**32 - 1, 2**32 - 1), (2**32 - 1, 0, 28), (2**16, 2**16, 1)],
-)
-def test_dimensions_beyond_what_is_read_are_refused_even_where_one_is_0(file, shape):
-    path = file(bytes([0, 0, 8, 3]) + struct.pack(">3I", *shape))
-    with pytest.raises(InputError, match=r"its dimensions are .*: at most 1,073,741,824 are read"):
-        read_idx(path, 3)
-
-
-def test_a_data_file_is_a_regular_file_of_bounded_size(file, tmp_path, monkeypatch):
-    os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(InputError, match="is no regular file"):
-        read_idx(tmp_path / "pipe", 3)
-    monkeypatch.setattr(files, "MAX_BYTES", 30)
-    with pytest.raises(InputError, match="holds 40 bytes, at most 30 are read"):
-        read_idx(file(idx(IMAGES)), 3)
-    monkeypatch.setattr(files, "MAX_BYTES", 200)
-    with pytest.raises(InputError, match="holds more than 200 bytes when unpacked"):
-        read_idx(file(gzip.compress(idx(np.zeros((10, 10, 10), np.uint8)))), 3)
 
 
 def test_a_file_that_is_not_there_is_one_clear_report(tmp_path):

@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import os
 import shutil
 from pathlib import Path
 
@@ -350,18 +349,6 @@ def with_code_of_its_own(folder):
     (folder / "own.py").write_text("raise SystemExit('code of the directory was run')")
 
 
-def a_pipe(name):
-    def damage(folder):
-        (folder / name).unlink(missing_ok=True)
-        os.mkfifo(folder / name)
-
-    return damage
-
-
-def a_text_without_end(folder):
-    os.truncate(folder / "tokenizer.json", 2**27 + 1)
-
-
 def asking_for(**keys):
     def damage(folder):
         config = json.loads((folder / "config.json").read_text())
@@ -378,9 +365,6 @@ def asking_for(**keys):
         (asking_for(n_layer=5000), "asks for more parameters than 4 times the 2,772 stored"),
         (asking_for(vocab_size=10**9), "asks for more parameters than 4 times the 2,772 stored"),
         (asking_for(n_embd=10**6, n_head=1), "asks for more parameters than 4 times the 2,772 stored"),
-        (a_pipe("tokenizer_config.json"), "tokenizer_config.json: is no regular file"),
-        (a_pipe("model.safetensors"), "model.safetensors: is no regular file"),
-        (a_text_without_end, "tokenizer.json: holds 134,217,729 bytes, at most 134,217,728 are read"),
         (shutil.rmtree, "there is no directory"),
         (without_config, "lacks config.json"),
         (only_a_pickle, "only pytorch_model.bin: a pickle can run code, and is not read"),

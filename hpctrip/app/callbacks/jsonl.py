@@ -12,8 +12,7 @@ from pydantic import Field
 
 from hpctrip.app.callbacks.base import CALLBACKS, Callback, RunFacts, scalars
 from hpctrip.base.errors import InputError
-from hpctrip.base.files import PathName
-from hpctrip.base.output import append_to, refuse_other, replace_file
+from hpctrip.base.io import PathName, append_to, refuse_other, replace_file
 from hpctrip.sim.rounds import RoundRow
 
 WAY_OUT = "remove it, or name another by callbacks.jsonl.path"
@@ -35,7 +34,7 @@ class Jsonl(Callback):
         path = self._path(results)
         if os.path.realpath(path) == os.path.realpath(results):
             raise InputError(str(path), "is the results file of the run", WAY_OUT)
-        refuse_other(path, _has_rounds, "no file of a run's rounds as JSON", WAY_OUT, links=False)
+        refuse_other(path, _has_rounds, "no file of a run's rounds as JSON", WAY_OUT)
 
     def start(self, run: RunFacts) -> None:
         """The lines of the rounds so far, and no others."""

@@ -13,9 +13,8 @@ from pydantic import Field
 
 from hpctrip.app.callbacks.base import CALLBACKS, Callback, RunFacts
 from hpctrip.app.rank_totals import RankTotals
-from hpctrip.base.extras import require
-from hpctrip.base.files import PathName
-from hpctrip.base.output import refuse_other, remove_leftovers, replace_file
+from hpctrip.base.errors import require
+from hpctrip.base.io import PathName, refuse_other, remove_leftovers, replace_file
 from hpctrip.device.meter import PHASES
 from hpctrip.sim.rounds import RoundRow
 
@@ -57,7 +56,7 @@ class Prometheus(Callback):
         folder = Path(self.folder).expanduser() if self.folder else run.path.parent
         self._file = _file(folder, run, run.hosts[run.rank])
         what, way_out = "no file of metrics of hpctrip", f"remove it, or set callbacks.{self.kind}.folder"
-        refuse_other(self._file, lambda text: text.startswith(b"# HELP hpctrip_"), what, way_out, links=False)
+        refuse_other(self._file, lambda text: text.startswith(b"# HELP hpctrip_"), what, way_out)
         remove_leftovers(self._file)
         self._registry = CollectorRegistry()
         here = [rank for rank, host in enumerate(run.hosts) if host == run.hosts[run.rank]]

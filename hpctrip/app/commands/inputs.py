@@ -117,7 +117,7 @@ def plan(
     from hpctrip.app.experiment import read_input
     from hpctrip.app.forecast import forecast
     from hpctrip.app.forecast.report import report
-    from hpctrip.base.json import json_text
+    from hpctrip.base.io import json_text
 
     with reading():
         experiment = read_input(**given).experiment

@@ -5,8 +5,7 @@ from __future__ import annotations
 import click
 
 from hpctrip.app.net import Reader
-from hpctrip.base.component import closest
-from hpctrip.base.text import printable
+from hpctrip.base.text import closest, printable
 
 
 class _Figures(Reader, click.Group):

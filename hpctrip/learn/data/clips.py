@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hpctrip.base.component import unknown_name
 from hpctrip.base.csv import read_table
 from hpctrip.base.errors import InputError
+from hpctrip.base.text import unknown_name
 
 TESTING, VALIDATION = LISTS = ("testing_list.txt", "validation_list.txt")
 

@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
 from hpctrip.base.errors import InputError
-from hpctrip.base.files import digest
+from hpctrip.base.io import digest
 from hpctrip.base.units import GB
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from hpctrip.base.errors import InputError
-from hpctrip.base.files import GET_AGAIN
-from hpctrip.learn.data.files import MAX_BYTES, read_bytes
+from hpctrip.base.io import GET_AGAIN
+from hpctrip.learn.data.files import read_bytes
 
 _UNSIGNED_BYTE = 8
 
@@ -38,11 +38,6 @@ def read_idx(path: Path, num_dimensions: int) -> np.ndarray:
             str(path), f"the header ends after {len(content)} of {header_bytes} bytes", GET_AGAIN
         )
     shape = tuple(int(n) for n in np.frombuffer(content, ">u4", num_dimensions, offset=4))
-    if math.prod(max(n, 1) for n in shape) > MAX_BYTES:  # also where another one is 0
-        dimensions = " x ".join(f"{n:,}" for n in shape)
-        raise InputError(
-            str(path), f"its dimensions are {dimensions}: at most {MAX_BYTES:,} are read", GET_AGAIN
-        )
     found, expected = len(content) - header_bytes, math.prod(shape)
     if found != expected:
         raise InputError(

@@ -20,7 +20,7 @@ from rich.progress import Progress
 from threadpoolctl import threadpool_limits
 
 from hpctrip.base.errors import InputError
-from hpctrip.base.files import read_file
+from hpctrip.base.io import read_file
 from hpctrip.learn.data.archives import members
 from hpctrip.learn.data.clips import LISTS, Clips, check_words
 from hpctrip.learn.data.files import fingerprints
@@ -124,7 +124,7 @@ def _of_folder(source: Path, wanted: Callable[[str], bool]) -> Iterator[_File]:
             continue
         for path in _clips(folder):
             name = _clip_name(str(path), folder.name, path.stem)
-            yield _File(str(path), name, read_file(path, MAX_CLIP_BYTES), done / len(folders))
+            yield _File(str(path), name, read_file(path), done / len(folders))
     yield from _lists(source)
 
 
@@ -154,7 +154,7 @@ def _of_archive(source: Path, wanted: Callable[[str], bool]) -> Iterator[_File]:
 def _lists(folder: Path) -> Iterator[_File]:
     for path in map(folder.joinpath, LISTS):
         if path.is_file():
-            yield _File(str(path), path.name, read_file(path, MAX_LIST_BYTES), 0.0)
+            yield _File(str(path), path.name, read_file(path), 0.0)
 
 
 def _clip_name(place: str, word: str, stem: str) -> str:

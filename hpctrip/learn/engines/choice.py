@@ -7,8 +7,9 @@ from typing import Annotated, Any, Literal
 import torch
 from pydantic import BeforeValidator, Field
 
-from hpctrip.base.component import Component, unknown_name
+from hpctrip.base.component import Component
 from hpctrip.base.errors import InputError
+from hpctrip.base.text import unknown_name
 from hpctrip.learn.engines.base import Engine
 from hpctrip.learn.engines.blocks import BlockRule
 from hpctrip.learn.engines.sequential import Sequential

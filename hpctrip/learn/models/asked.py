@@ -20,10 +20,8 @@ from torch.nn.modules.module import (
 )
 
 from hpctrip.base.errors import InputError
-from hpctrip.base.files import read_file
+from hpctrip.base.io import read_file
 
-MAX_CONFIG_BYTES = 2**22
-"""Of config.json. That of a large model with a list of its labels holds 100 kB."""
 MOST_PARTS = 10_000
 """Layers, heads, experts or labels: of each, the largest models have hundreds."""
 TIMES_STORED = 4
@@ -37,7 +35,7 @@ def check_config(path: Path) -> None:
     """Raise InputError where a config.json counts more than MOST_PARTS of anything: lists of that length are made of
     it before anything is built."""
     try:
-        config = json.loads(read_file(path, MAX_CONFIG_BYTES, "workload.model"))
+        config = json.loads(read_file(path, "workload.model"))
         asked = next((pair for pair in _counts(config) if pair[1] > MOST_PARTS), None)
     except (ValueError, RecursionError):
         return  # transformers says what is wrong with it

@@ -6,7 +6,6 @@ The only file that imports `transformers` and `peft`; import it only where they 
 from __future__ import annotations
 
 import copy
-import math
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +21,6 @@ from tqdm import tqdm
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
 from hpctrip.base.errors import InputError
-from hpctrip.base.files import check_file
 from hpctrip.base.rng import stream
 from hpctrip.learn.engines.stacked import mapped_forward
 from hpctrip.learn.models.asked import check_config, no_more_than_stored
@@ -39,11 +37,7 @@ TINY = {
     "tie_word_embeddings": True,
 }
 """LlamaConfig of the tiny model: 357,024 parameters over bytes."""
-MAX_TEXT_BYTES = 2**27
-"""Of a file that holds no weights: four times the largest tokenizer in use (Gemma's, 34 MB)."""
 _WEIGHTS, _UNREAD = ".safetensors", (".bin", ".pt", ".pth")
-_TEXTS = (".json", ".txt", ".model", ".tiktoken", ".jinja", ".bpe")
-"""What transformers reads besides weights ends in one of these."""
 _TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.*", "*.tiktoken")
 _PRETRAIN_LR, _PRETRAIN_BATCH = 3e-3, 16
 
@@ -193,17 +187,13 @@ def load(directory: Path, quantised: bool) -> PreTrainedModel:
 
 
 def check_directory(directory: Path) -> None:
-    """Raise InputError where a model's directory lacks its configuration, its tokenizer or its weights, where what is
-    read of it is no regular file or larger than MAX_TEXT_BYTES, and where its configuration asks for too much."""
+    """Raise InputError where a model's directory lacks its configuration, its tokenizer or its weights, and where its
+    configuration asks for too much."""
     way_out = 'give the directory of a model as save_pretrained writes it, or set workload.model = "tiny"'
     if not directory.is_dir():
         raise InputError("workload.model", f"there is no directory {directory}", way_out)
     if not (directory / "config.json").is_file():
         raise InputError("workload.model", f"{directory} lacks config.json", way_out)
-    # transformers opens them by itself: a pipe would be waited for without end, a text of any size parsed
-    for path in sorted(directory.iterdir()):
-        if path.suffix in (*_TEXTS, _WEIGHTS) and not path.is_dir():
-            check_file(path, math.inf if path.suffix == _WEIGHTS else MAX_TEXT_BYTES, "workload.model")
     check_config(directory / "config.json")
     # without any of these files a tokenizer is made that has no vocabulary
     if not any(found for name in _TOKENIZERS for found in directory.glob(name)):

@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from pydantic import Field, model_validator
 
 from hpctrip.base.errors import InputError
-from hpctrip.base.files import PathName
+from hpctrip.base.io import PathName
 from hpctrip.base.sources import Reads
 from hpctrip.learn.data import cached
 from hpctrip.learn.data.cached import PARTS

@@ -15,7 +15,7 @@ import torch
 from pydantic import Field
 
 from hpctrip.base.errors import InputError
-from hpctrip.base.files import PathName
+from hpctrip.base.io import PathName
 from hpctrip.base.sources import Reads
 from hpctrip.learn.data import cached, leaf_json
 from hpctrip.learn.data.cached import PARTS

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import numpy as np
 
 from hpctrip.base.errors import InputError
-from hpctrip.base.files import PathName
+from hpctrip.base.io import PathName
 from hpctrip.base.rng import stream
 from hpctrip.base.sources import Reads
 from hpctrip.sim.power.base import POWER_MODELS, PowerModel

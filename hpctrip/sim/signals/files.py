@@ -15,11 +15,11 @@ from typing import Annotated, Literal, NamedTuple
 import numpy as np
 from pydantic import AfterValidator, Field
 
-from hpctrip.base.component import unknown_name
 from hpctrip.base.errors import InputError
-from hpctrip.base.files import PathName
+from hpctrip.base.io import PathName
 from hpctrip.base.signal import Signal
 from hpctrip.base.sources import Reads, files_at
+from hpctrip.base.text import unknown_name
 from hpctrip.base.times import moment_us, zone
 from hpctrip.base.units import Seconds
 from hpctrip.sim.signals.base import HIGHEST, LOWEST, GridSignal, SignalModel, zones_by_seed

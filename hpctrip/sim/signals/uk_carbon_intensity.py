@@ -10,12 +10,11 @@ from typing import Any, Literal
 import numpy as np
 
 from hpctrip.base.errors import InputError
-from hpctrip.base.files import gunzipped, read_file
+from hpctrip.base.io import gunzipped, read_file
 from hpctrip.base.times import moment_us, zone
 from hpctrip.sim.signals.base import SIGNALS
 from hpctrip.sim.signals.files import FileSignal, Series
 
-MAX_BYTES = 2**26
 REGIONS = range(1, 15)
 """Those of the network operators; 15 to 18 are England, Scotland, Wales and GB."""
 
@@ -37,7 +36,7 @@ class UkCarbonIntensity(FileSignal):
     def read(self, path: Path, place: str) -> Sequence[Series]:
         """Zones: GB, or a region's name."""
         try:
-            said = json.loads(gunzipped(read_file(path, MAX_BYTES, place), MAX_BYTES, place))
+            said = json.loads(gunzipped(read_file(path, place), place))
         except (ValueError, RecursionError):
             raise InputError(
                 place, "not a JSON text", "give an answer of api.carbonintensity.org.uk"

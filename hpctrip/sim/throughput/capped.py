@@ -7,7 +7,7 @@ from typing import Annotated, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from hpctrip.base.component import unknown_name
+from hpctrip.base.text import unknown_name
 from hpctrip.sim.throughput.base import THROUGHPUT_MODELS, Throughput
 
 MEASURED_CURVES: dict[str, list[list[float]]] = {

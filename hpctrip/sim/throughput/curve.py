@@ -11,7 +11,7 @@ from pydantic import model_validator
 
 from hpctrip.base.csv import read_table
 from hpctrip.base.errors import InputError
-from hpctrip.base.files import PathName
+from hpctrip.base.io import PathName
 from hpctrip.base.sources import Reads
 from hpctrip.sim.throughput.base import THROUGHPUT_MODELS
 from hpctrip.sim.throughput.points import OperatingPoints, Points
