@@ -27,17 +27,17 @@ class Component(BaseModel):
     )
     kind: ClassVar[str] = ""
     rules: ClassVar[int] = 1
-    """Raised where the same keys come to mean other numbers, by a default or by a rule: for studies, runs of before are
-    then stale."""
+    """Version of the meaning of the keys: raise it when the same keys come to give other numbers. Studies then treat
+    earlier runs as stale."""
 
-    def in_force(self) -> Self:
-        """The same with the value in force for every absent key whose default follows from other keys. An absent key
-        that means what it says (no limit, all, none) stays absent, and so does what only the machine decides."""
-        parts = {name: value.in_force() for name, value in self if isinstance(value, Component)}
+    def resolve(self) -> Self:
+        """A copy in which every absent key whose default follows from other keys has its value. A key stays absent
+        where absence has a meaning (no limit, all, none) and where the machine decides."""
+        parts = {name: value.resolve() for name, value in self if isinstance(value, Component)}
         return self.model_copy(update=parts) if parts else self
 
-    def filled_in(self, **values: Any) -> Self:
-        """The same with `values` for those of these keys that are absent."""
+    def with_defaults(self, **values: Any) -> Self:
+        """A copy with `values` for those of these keys that are absent."""
         absent = {name: value for name, value in values.items() if getattr(self, name) is None}
         return self.model_copy(update=absent) if absent else self
 
@@ -64,8 +64,8 @@ class Registry(Mapping[str, type[Component]]):
     def add(self, cls: type[Component]) -> type[Component]:
         """Register a component class under its `kind`.
 
-        A class takes its own place again when its module is imported again, as that of a plug-in is for every input
-        that names it. Raises ValueError where `kind` is empty or that of another class.
+        A class replaces itself when its module is imported again, as a plug-in is for every input that names it.
+        Raises ValueError where `kind` is empty or taken by another class.
         """
         if not cls.kind:
             raise ValueError(f"{self.sort} {cls.__name__} has no kind")
@@ -90,13 +90,13 @@ class Registry(Mapping[str, type[Component]]):
     def field(self) -> Any:
         """The pydantic type of an input table whose `kind` chooses among the registered classes.
 
-        Resolved when the enclosing model is (re)built, so plug-ins registered before that are known.
+        Resolved when the enclosing model is (re)built, so it includes the plug-ins registered before that.
         """
         return Annotated[Any, _Tagged(self)]
 
     def named_fields(self) -> Any:
-        """The pydantic type of a table of such tables, each under a name of the user's, which is also its `kind` where
-        it names none."""
+        """The pydantic type of a table of such tables under names that the user chooses; the name is the default
+        `kind`."""
         return Annotated[dict[str, Any], NamedTables(self)]
 
 
@@ -150,7 +150,7 @@ class NamedTables:
 
 
 def registered() -> list[tuple[type[Component], ...]]:
-    """The classes of every registry, as they are now: a component was added where this differs from before."""
+    """A snapshot of the classes of every registry, to notice when a component is added."""
     return [tuple(registry.values()) for registry in _registries]
 
 
@@ -160,7 +160,7 @@ def registry_of(field: FieldInfo) -> Registry | None:
 
 
 def named_tables(field: FieldInfo) -> NamedTables | None:
-    """What is behind a field made by `Registry.named_fields()`; None for any other field."""
+    """The NamedTables of a field made by `Registry.named_fields()`; None for any other field."""
     return next((item for item in field.metadata if isinstance(item, NamedTables)), None)
 
 
@@ -171,9 +171,8 @@ def component_of(field: FieldInfo) -> type[Component] | None:
 
 
 def rebuild(cls: type[Component], around: frozenset[type[Component]] = frozenset()) -> bool:
-    """Build the schema of a class again where tables in it choose among registered classes: it knows those that there
-    were. The classes within it come first, because their schemas become parts of its own; those `around` it come later.
-    Says whether there was something to build."""
+    """Rebuild the schema of a class whose tables choose among registered classes, the classes within it first, because
+    their schemas become parts of it. Classes `around` it are rebuilt by the caller. Returns whether it was rebuilt."""
     around, stale = around | {cls}, False
     for field in cls.model_fields.values():
         named, table = named_tables(field), component_of(field)

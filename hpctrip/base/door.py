@@ -1,6 +1,6 @@
 """Checks what a component hands over, at the one place where it enters: nobody further inside has to doubt it.
 
-Every function raises InputError at `place` (the component's, see `place_of`) with the first value that is not as it
+Every function raises InputError at `place` (the component's, see `config_key`) with the first value that is not as it
 must be; `what` says in words what the values are.
 """
 
@@ -19,7 +19,7 @@ from hpctrip.base.errors import InputError
 T = TypeVar("T")
 
 
-def place_of(table: str, component: Component) -> str:
+def config_key(table: str, component: Component) -> str:
     """The component's place in the input, `table.kind = 'its kind'`; of one that is not ours with its file."""
     return _place(table, type(component))
 

@@ -37,8 +37,8 @@ def described(file: Traversable) -> str:
     return re.match(r"(.*?[.:])(?= [A-Z]|$)|.*", text)[0]
 
 
-def instead_of(path: str) -> str:
-    """The way out for whoever named a scenario file that is not there."""
+def suggest_scenario(path: str) -> str:
+    """A way out where a scenario file does not exist."""
     name, folder = PurePath(path).stem, PurePath(path).parent
     if name in shipped(SCENARIOS):
         return f"`hpctrip inputs {name} --to {folder}` copies the scenario of that name"

@@ -32,7 +32,7 @@ def read_cluster(path: str) -> ClusterScenario:
             f"power.path = {path!r}", "names plug-ins, which are not run", "name them in the run's own input"
         )
     try:
-        return validate(tables, ClusterScenario).in_force()
+        return validate(tables, ClusterScenario).resolve()
     except InputError as error:
         raise InputError(
             faults=[Fault(f"{path}: {f.place}", f.problem, f.way_out) for f in error.faults]

@@ -11,7 +11,7 @@ import torch
 from pydantic import Field
 
 from hpctrip.base.component import Component, Registry
-from hpctrip.base.door import instance, place_of
+from hpctrip.base.door import config_key, instance
 from hpctrip.base.errors import InputError
 from hpctrip.learn.door import finite, parameters
 
@@ -98,12 +98,12 @@ class Server(Component):
     def checked_step(self, params: torch.Tensor, slots: torch.Tensor, update: torch.Tensor) -> torch.Tensor:
         """The step, or InputError where it gives what are no parameters."""
         found = self.step(params, slots, update)
-        return parameters(found, params, place_of("server", self), "the new parameters")
+        return parameters(found, params, config_key("server", self), "the new parameters")
 
     def checked_slots(self, num_params: int) -> torch.Tensor:
         """The state before the first step, or InputError where it is none, or where a step from it, tried on a small
         update, gives what it must not."""
-        slots, place = self.initial_slots(num_params), place_of("server", self)
+        slots, place = self.initial_slots(num_params), config_key("server", self)
         given = instance(slots, torch.Tensor, place, "its state")
         if given.dtype != torch.float64 or given.dim() != 2 or given.shape[1] != num_params:
             dtype = str(given.dtype).removeprefix("torch.")

@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import Field
 
 from hpctrip.base.component import Component
-from hpctrip.base.door import numbers, place_of
+from hpctrip.base.door import config_key, numbers
 from hpctrip.base.rng import stream
 from hpctrip.base.units import Seconds
 from hpctrip.sim.forecast import Forecast, Past
@@ -57,7 +57,7 @@ class Profiler(Component):
             seen_power, seen_comm_s = self._observe(world, index, time_s, seed)
             power, comm_s = power + weight * seen_power, comm_s + weight * seen_comm_s
             weights += weight
-        place, shape = place_of("profiler", self), (len(world),)
+        place, shape = config_key("profiler", self), (len(world),)
         power = numbers(power / weights, shape, 0.0, 1.0, place, "the power fractions that it sees")
         if forecast is not None:
             past = Past(
@@ -67,7 +67,7 @@ class Profiler(Component):
                 world.mean_power_fraction,
             )
             found = forecast.power_fraction(past, history.last.longest_compute_s if history.last else 0.0)
-            power = numbers(found, shape, 0.0, 1.0, place_of("forecast", forecast), "the power fractions")
+            power = numbers(found, shape, 0.0, 1.0, config_key("forecast", forecast), "the power fractions")
         # the aggregator keeps the accounts: neither noise nor delay
         power = np.where(world.faults.spent, 0.0, power)
         comm_s = numbers(comm_s / weights, shape, 0.0, _LARGEST, place, "the delays that it sees")

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from hpctrip.base.component import Component, Registry
 from hpctrip.base.csv import Table, read_table
-from hpctrip.base.door import numbers, place_of
+from hpctrip.base.door import config_key, numbers
 from hpctrip.base.errors import InputError
 from hpctrip.base.io import PathName
 from hpctrip.base.rng import stream
@@ -36,7 +36,7 @@ class SiteLaw(Component):
     def checked_distances_m(self, seed: int) -> np.ndarray:
         """The distances, or InputError where they are none: at least one, finite, 0 or more."""
         distances = np.atleast_1d(self.distances_m(seed))
-        place, what = place_of("sites", self), "the distances"
+        place, what = config_key("sites", self), "the distances"
         return numbers(distances, (max(1, distances.size),), 0.0, np.finfo(float).max, place, what)
 
 

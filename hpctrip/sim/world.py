@@ -7,7 +7,7 @@ from typing import Self
 
 import numpy as np
 
-from hpctrip.base.door import numbers, place_of
+from hpctrip.base.door import config_key, numbers
 from hpctrip.base.errors import InputError
 from hpctrip.sim.accounts import ENERGY_ONLY, Bill, Billing, Meter
 from hpctrip.sim.faults import NO_FAULTS, Faults, FaultSchedule
@@ -63,7 +63,7 @@ class World:
             shape,
             0.0,
             np.inf,
-            place_of("network", network),
+            config_key("network", network),
             "the bandwidths",
         )
         model_bytes = float(payload_bytes if network.update_bytes == "auto" else network.update_bytes)
@@ -74,7 +74,7 @@ class World:
             distance_m,
             bandwidth_bps,
             numbers(
-                comm_s, shape, 0.0, largest, place_of("network", network), "the communication delays in s"
+                comm_s, shape, 0.0, largest, config_key("network", network), "the communication delays in s"
             ),
             network.link_s(update_bytes, model_bytes),
             update_bytes,
@@ -103,7 +103,7 @@ class World:
 
     def power_fraction(self, clock_s: float) -> np.ndarray:
         """P_i(t), [N]; 0 where a site is out."""
-        place, what = place_of("power", self.power), f"the power fractions at {clock_s:g} s"
+        place, what = config_key("power", self.power), f"the power fractions at {clock_s:g} s"
         power = numbers(self.supply.fraction(clock_s), (len(self),), 0.0, 1.0, place, what)
         return np.where(self.faults.down(clock_s), 0.0, power)
 
@@ -113,7 +113,7 @@ class World:
 
     def throughput_of(self, power_fraction: np.ndarray) -> np.ndarray:
         """What the power of each site is worth, [N]: share of its throughput at full power; 0 without power."""
-        place, what = place_of("throughput", self.throughput), "the throughput fractions"
+        place, what = config_key("throughput", self.throughput), "the throughput fractions"
         worth = numbers(self.throughput.fraction(power_fraction), (len(self),), 0.0, 1.0, place, what)
         return np.where(power_fraction > 0, worth, 0.0)
 

@@ -11,8 +11,8 @@ from strangers import NOBODY, owned_by, stranger
 from hpctrip.app.experiment import Experiment, read_input, resolve
 from hpctrip.app.sources import world_sources
 from hpctrip.base.component import registry_of
-from hpctrip.base.descriptions import described
 from hpctrip.base.io import digest
+from hpctrip.base.reference import described
 from hpctrip.base.sources import Reads, named_files
 from hpctrip.record.checkpoint import newest
 from hpctrip.record.diff import diff

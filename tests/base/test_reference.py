@@ -6,7 +6,7 @@ import pytest
 from pydantic import Field
 
 from hpctrip.base.component import Component, Registry
-from hpctrip.base.identity import Neutral
+from hpctrip.base.identity import NotInResult
 from hpctrip.base.reference import names, sections, select
 from hpctrip.base.units import Bytes, Seconds
 
@@ -50,7 +50,7 @@ class Plain(Component):
     bytes."""
     wait_s: Seconds | None = Field(None, gt=0, le=7200)
     """How long."""
-    radius: Neutral[Literal["a", "b"]] = "a"
+    radius: NotInResult[Literal["a", "b"]] = "a"
     """Which."""
     on: bool = True
     """Whether."""
@@ -64,7 +64,7 @@ class Root(Component):
     shape: SHAPES.field() = Field(default_factory=dict, validate_default=True)
     """Of the thing."""
     plain: Plain = Plain(on=False)
-    quiet: Neutral[Inner] = Inner()
+    quiet: NotInResult[Inner] = Inner()
 
 
 KNOWN = sections(Root)

@@ -11,7 +11,7 @@ from invariants import Watched
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.inputs import validate
-from hpctrip.base.signal import Signal
+from hpctrip.base.series import Signal
 from hpctrip.cluster.budgets import Budget, Limit
 from hpctrip.cluster.frequencies import FREQUENCIES
 from hpctrip.cluster.placement import PLACEMENTS

@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import Field
 
 from hpctrip.base.io import PathName
-from hpctrip.base.signal import Signal, read_signal
+from hpctrip.base.series import Signal, read_signal
 from hpctrip.base.sources import Reads
 from hpctrip.base.units import J_PER_KWH, Seconds
 from hpctrip.cluster.budgets.base import BUDGETS, Budget, Limit, accrued

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from hpctrip.base.component import Component, Registry
-from hpctrip.base.door import numbers, place_of
+from hpctrip.base.door import config_key, numbers
 from hpctrip.base.rng import stream
 from hpctrip.learn.door import finite, parameters
 
@@ -48,18 +48,18 @@ class Compression(Component):
         if self.lossless:
             return
         delta = torch.linspace(-1e-3, 1e-3, num_params)
-        rng, place = stream(seed, "compression/trial"), place_of("compression", self)
+        rng, place = stream(seed, "compression/trial"), config_key("compression", self)
         finite(self.checked_roundtrip(delta, rng), place, "a decoded update")
 
     def checked_roundtrip(self, delta: torch.Tensor, rng: np.random.Generator) -> torch.Tensor:
         """What the aggregator decodes, or InputError where it is no update."""
         return parameters(
-            self.roundtrip(delta, rng), delta, place_of("compression", self), "a decoded update"
+            self.roundtrip(delta, rng), delta, config_key("compression", self), "a decoded update"
         )
 
     def checked_payload_bytes(self, num_params: int) -> float:
         """The size, or InputError where it is none: finite, 0 or more."""
-        size, place = self.payload_bytes(num_params), place_of("compression", self)
+        size, place = self.payload_bytes(num_params), config_key("compression", self)
         return float(numbers(size, (), 0.0, np.finfo(float).max, place, "payload_bytes"))
 
 

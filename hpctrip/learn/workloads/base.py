@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar, Literal, NamedTuple
 
 from hpctrip.base.component import Component, Registry
-from hpctrip.base.door import place_of
+from hpctrip.base.door import config_key
 from hpctrip.base.errors import InputError
 from hpctrip.base.inputs import resolved, validate
 from hpctrip.learn.local_work import LocalWork
@@ -54,7 +54,7 @@ class Workload(Component):
 
     def checked_task(self, seed: int) -> Task:
         """The task, or InputError where its samples and labels are none."""
-        return checked(self.task(seed), place_of("workload", self))
+        return checked(self.task(seed), config_key("workload", self))
 
     def local_work(self, given: LocalWork) -> LocalWork:
         """What a site does in a round: as given, and where that says nothing, this workload's own."""
@@ -69,7 +69,7 @@ class Workload(Component):
     def checked_local_work(self, given: LocalWork) -> LocalWork:
         """The local work, or InputError where it is none: every value within its bounds, nothing absent that a site
         needs to know."""
-        work, place = self.local_work(given), place_of("workload", self)
+        work, place = self.local_work(given), config_key("workload", self)
         if not isinstance(work, LocalWork):
             raise InputError(
                 place, f"gave a {type(work).__name__} as its local work", "it must be a LocalWork"

@@ -94,9 +94,9 @@ class Emnist(Workload):
             raise ValueError(f"{most:,} samples are asked for, but at most {MOST_GLYPHS:,} glyphs are drawn")
         return self
 
-    def in_force(self) -> Self:
+    def resolve(self) -> Self:
         """With the number of glyphs that are rendered where none is given."""
-        return super().in_force().filled_in(**{f"{part}_samples": self._limit(part) for part in PARTS})
+        return super().resolve().with_defaults(**{f"{part}_samples": self._limit(part) for part in PARTS})
 
     def check_data(self) -> None:
         """The four files of the split, where the data are files."""

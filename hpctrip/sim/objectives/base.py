@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import Field
 
 from hpctrip.base.component import Component, Registry
-from hpctrip.base.door import numbers, place_of
+from hpctrip.base.door import config_key, numbers
 from hpctrip.base.errors import InputError
 from hpctrip.base.units import J_PER_KWH
 from hpctrip.sim.rounds import Candidates, History
@@ -35,7 +35,7 @@ class Objective(Component):
 
     def checked_merit(self, weighed: Candidates, sites: SiteView, history: History) -> np.ndarray:
         """The merit, or InputError where it is none: a number of every candidate, which may be infinite."""
-        found, place = self.merit(weighed, sites, history), place_of("policy.objective", self)
+        found, place = self.merit(weighed, sites, history), config_key("policy.objective", self)
         return numbers(found, weighed.k.shape, -np.inf, np.inf, place, "the merit of the cohorts")
 
     def order(self, log_score: np.ndarray, sites: SiteView, history: History) -> np.ndarray:
@@ -43,7 +43,7 @@ class Objective(Component):
         where the preference is none: a number of every site, or -inf."""
         preference = self.preference(sites, history)
         if preference is not None:
-            place, shape = place_of("policy.objective", self), (len(sites),)
+            place, shape = config_key("policy.objective", self), (len(sites),)
             preference = numbers(
                 preference, shape, -np.inf, sys.float_info.max, place, "the preference of the sites"
             )

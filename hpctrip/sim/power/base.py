@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from hpctrip.base.component import Component, Registry
-from hpctrip.base.door import instance, place_of, positive
+from hpctrip.base.door import config_key, instance, positive
 from hpctrip.base.errors import InputError
 
 
@@ -41,7 +41,7 @@ class PowerModel(Component):
 
     def checked_supply(self, num_sites: int, seed: int) -> PowerSupply:
         """The supply, or InputError where it is none. Its fractions are checked where they are asked for (`World`)."""
-        found, place = self.supply(num_sites, seed), place_of("power", self)
+        found, place = self.supply(num_sites, seed), config_key("power", self)
         lacks = [name for name in ("step_s", "synthetic", "fraction", "describe") if not hasattr(found, name)]
         if lacks:
             problem = f"gave a {type(found).__name__} without {' and '.join(lacks)} as its supply"

@@ -10,10 +10,10 @@ from typing import Self
 import numpy as np
 
 from hpctrip.base.component import Component, Registry
-from hpctrip.base.door import instance, integers, numbers, place_of, positive
+from hpctrip.base.door import config_key, instance, integers, numbers, positive
 from hpctrip.base.errors import InputError
 from hpctrip.base.rng import stream
-from hpctrip.base.signal import Signal
+from hpctrip.base.series import Signal
 from hpctrip.base.text import shown
 from hpctrip.sim.sites import SiteLaw
 
@@ -94,7 +94,7 @@ class SignalModel(Component):
     def checked_signal(self, table: str, sites: SiteLaw, num_sites: int, seed: int) -> GridSignal:
         """That of `num_sites` sites, or InputError where it is none: numbers of every zone in range, every site in
         one."""
-        found, place = self.signal(table, sites, num_sites, seed), place_of(table, self)
+        found, place = self.signal(table, sites, num_sites, seed), config_key(table, self)
         return instance(found, GridSignal, place, "its signal").checked(table, num_sites, place)
 
 

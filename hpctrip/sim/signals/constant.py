@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from pydantic import Field
 
-from hpctrip.base.signal import Signal
+from hpctrip.base.series import Signal
 from hpctrip.sim.signals.base import HIGHEST, SIGNALS, GridSignal, SignalModel, check_range
 from hpctrip.sim.sites import SiteLaw
 

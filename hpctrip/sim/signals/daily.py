@@ -7,7 +7,7 @@ from typing import Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from hpctrip.base.signal import Signal
+from hpctrip.base.series import Signal
 from hpctrip.sim.signals.base import HIGHEST, SIGNALS, GridSignal, SignalModel, check_range, zones_by_seed
 from hpctrip.sim.sites import SiteLaw
 

@@ -17,7 +17,7 @@ from pydantic import AfterValidator, Field
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.io import PathName
-from hpctrip.base.signal import Signal
+from hpctrip.base.series import Signal
 from hpctrip.base.sources import Reads, files_at
 from hpctrip.base.text import unknown_name
 from hpctrip.base.times import moment_us, zone

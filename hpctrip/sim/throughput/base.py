@@ -6,7 +6,7 @@ import numpy as np
 from pydantic import Field
 
 from hpctrip.base.component import Component, Registry
-from hpctrip.base.door import numbers, place_of
+from hpctrip.base.door import config_key, numbers
 from hpctrip.base.units import Watts
 
 THROUGHPUT_MODELS = Registry("throughput model", default="linear")
@@ -59,7 +59,7 @@ class Throughput(Component):
 
     def checked_draw_w(self, power_fraction: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(busy, waiting) watts [N] of sites with so much power [N], or InputError where they are none."""
-        place, shape = place_of("throughput", self), power_fraction.shape
+        place, shape = config_key("throughput", self), power_fraction.shape
         busy_w = numbers(self.busy_w(power_fraction), shape, 0.0, LARGEST_W, place, "the watts of busy sites")
         waiting_w = self.waiting_w(power_fraction)
         return busy_w, numbers(waiting_w, shape, 0.0, LARGEST_W, place, "the watts of waiting sites")

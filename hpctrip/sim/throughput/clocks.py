@@ -22,9 +22,9 @@ class Clocks(OperatingPoints):
     idle_w: Watts | None = Field(None, ge=0)
     """Power of a GPU that is on and waits; absent: the model's."""
 
-    def in_force(self) -> Self:
+    def resolve(self) -> Self:
         """With the model's idle power."""
-        return super().in_force().filled_in(idle_w=self.gpu.idle_w)
+        return super().resolve().with_defaults(idle_w=self.gpu.idle_w)
 
     def points(self) -> Points:
         """The model's clocks."""

@@ -31,9 +31,9 @@ class Gpus(Throughput):
             )
         return self
 
-    def in_force(self) -> Self:
+    def resolve(self) -> Self:
         """With the site's power."""
-        return self.filled_in(site_power_w=self.full_power_w())
+        return self.with_defaults(site_power_w=self.full_power_w())
 
     def fraction(self, power_fraction: np.ndarray) -> np.ndarray:
         """n / N."""
@@ -41,7 +41,7 @@ class Gpus(Throughput):
 
     def gpus_on(self, power_fraction: np.ndarray) -> np.ndarray:
         """n."""
-        full_w = self.in_force().site_power_w
+        full_w = self.resolve().site_power_w
         one_w = self.gpu_power_w + self.host_w
         powered = np.asarray(power_fraction, dtype=np.float64) * (full_w / self.pue / one_w)
         # Rounding leaves exact multiples as 39.99999999999999; 1e-9 of a GPU is far above that, far below a watt.
