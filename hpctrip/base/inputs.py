@@ -193,7 +193,7 @@ def _fault(root: type[Component], detail: Any) -> Fault:
 
 
 def _locate(root: type[Component], loc: tuple[int | str, ...]) -> tuple[list[str], Any]:
-    """The path as the user wrote it, without the union tags that pydantic adds, and the class or registry at its end."""
+    """The path as the user wrote it, without the union tags that pydantic adds, and the class or registry there."""
     owner: Any = root
     path: list[str] = []
     parts = list(loc)

@@ -1,4 +1,4 @@
-"""A number that changes with time in steps: power that a site has, or grams of carbon for a kilowatt-hour."""
+"""Piecewise constant functions of time, such as a site's power or the carbon intensity of electricity."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hpctrip.base.errors import InputError
 
 @dataclass(frozen=True)
 class Signal:
-    """Values that hold from their time to the next; the last as long as the step before it. Then it starts again."""
+    """Periodic step function: each value holds from its time to the next, the last to the end of the period."""
 
     start_s: np.ndarray
     """[K] rising, from 0."""
@@ -23,24 +23,24 @@ class Signal:
 
     @classmethod
     def constant(cls, value: float) -> Signal:
-        """One that never changes."""
+        """A signal that never changes."""
         return cls(np.zeros(1), np.array([value]), np.inf)
 
     @classmethod
-    def checked(cls, found: object, low: float, high: float, place: str, what: str) -> Self:
-        """`found`, or InputError at `place` (the component's) where it is no signal: values within [low, high], whose
-        times rise from 0 and end before the period does."""
-        signal = instance(found, cls, place, what)
-        value = numbers(signal.value, (max(np.size(signal.value), 1),), low, high, place, what)
+    def checked(cls, value: object, low: float, high: float, place: str, what: str) -> Self:
+        """`value` as a signal with values within [low, high] whose times rise from 0 to before the end of the period.
+        InputError at `place` (the component's) where it is none."""
+        signal = instance(value, cls, place, what)
+        values = numbers(signal.value, (max(np.size(signal.value), 1),), low, high, place, what)
         period_s = positive(signal.period_s, place, f"the period of {what}")
-        start_s = numbers(signal.start_s, value.shape, 0.0, period_s, place, f"the times of {what}")
+        start_s = numbers(signal.start_s, values.shape, 0.0, period_s, place, f"the times of {what}")
         endless = len(start_s) > 1 and period_s == np.inf
         if start_s[0] != 0 or endless or (np.diff(start_s, append=period_s) <= 0).any():
             problem = f"gave times of {what} that do not rise from 0 to the end of a period of {period_s:g} s"
             raise InputError(
                 place, problem, "it begins again after its period; only one that never changes has none"
             )
-        return replace(signal, start_s=start_s, value=value, period_s=period_s)
+        return replace(signal, start_s=start_s, value=values, period_s=period_s)
 
     def at(self, clock_s: float) -> float:
         """The value at a time."""
@@ -59,7 +59,7 @@ class Signal:
 
 
 def read_signal(path: str, column: str, place: str) -> Signal:
-    """Columns time_s, rising, and `column`, 0 or more. InputError names the line that is wrong."""
+    """Read a signal from a CSV file with columns time_s, rising, and `column`, from 0 to 1e12."""
     table = read_table(path, place)
     table.require("time_s", column)
     start_s, value = table.numbers("time_s"), table.numbers(column)

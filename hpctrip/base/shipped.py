@@ -1,6 +1,5 @@
-"""The files that come with hpctrip beside its code: scenarios (inputs/), clusters (inputs/cluster/), studies
-(inputs/studies/), what they lay over for real data (inputs/real/), calibrations (inputs/calibrations/) and batch
-scripts (slurm/).
+"""Data files of the package: scenarios (inputs/), clusters (inputs/cluster/), studies (inputs/studies/), overlays for
+real data (inputs/real/), calibrations (inputs/calibrations/) and batch scripts (slurm/).
 
 They lie at the top of the repository; links in the package make them part of it, so that a wheel holds them too.
 """
@@ -22,10 +21,10 @@ SCRIPTS = ("slurm", ".sh")
 
 
 def shipped(kind: tuple[str, str]) -> dict[str, Traversable]:
-    """{name: file} of what comes with hpctrip; `kind` is one of the pairs above."""
+    """{name: file} of the package's files of a kind, one of the pairs above."""
     folder, suffix = kind
-    found = [file for file in files("hpctrip").joinpath(folder).iterdir() if file.name.endswith(suffix)]
-    return {file.name.removesuffix(suffix): file for file in sorted(found, key=lambda file: file.name)}
+    all_files = [file for file in files("hpctrip").joinpath(folder).iterdir() if file.name.endswith(suffix)]
+    return {file.name.removesuffix(suffix): file for file in sorted(all_files, key=lambda file: file.name)}
 
 
 def described(file: Traversable) -> str:

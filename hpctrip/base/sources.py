@@ -1,7 +1,7 @@
-"""Which files an input names, and the digests by which a run records what it read.
+"""The files that an input names, and the digests by which a run records what it read.
 
-A field whose value names files says so in its type, `path: Annotated[str, Reads()]`. Whoever asks for the files of an
-input (the record of a run, a replay, a check) walks the fields, so a new component is covered by its own declaration.
+A field whose value names files has the type `Annotated[str, Reads()]`. The record of a run, a replay and a check find
+the files of an input by walking its fields, so a new component is covered by its own declaration.
 
 An input that was found in a file is a stranger's: of the files that it names only those are opened whose digests that
 file records (`refuse_unknown`). Such a file tells nothing that its writer did not know.
@@ -27,14 +27,14 @@ PLUGINS = "plugins"
 
 
 class Source(NamedTuple):
-    """One thing that a run read."""
+    """A file, a set of files, or prepared data that a run read."""
 
     key: str
     """The dotted input key that names it."""
     path: str
-    """As the input names it, or MADE_HERE."""
+    """The path as the input names it, or MADE_HERE."""
     digest: str
-    """Of a file: `b2sum -l 128` says the same. Of several, or of prepared data: see who made it."""
+    """Digest of a file as by `b2sum -l 128`; for several, see `digest_of_files`; for prepared data, the workload."""
 
     def __str__(self) -> str:
         return f"{self.key} {self.path} blake2b:{self.digest}"

@@ -11,11 +11,10 @@ SCREEN_BYTES = 3500
 
 
 def printable(text: str, limit: int = 400) -> str:
-    r"""`text` in one line of about `limit` characters, fit for a terminal.
+    r"""`text` on one line of about `limit` characters, with unprintable characters escaped.
 
-    What Python calls not printable (control characters and ANSI sequences, line ends, bidirectional marks, lone
-    surrogates) is escaped as repr does: \x1b, \n, \u202e. Ordinary Unicode stays. What is longer ends in
-    "... (N more characters)".
+    Control characters, ANSI sequences, line ends, bidirectional marks and lone surrogates are escaped as in repr: \x1b,
+    \n, \u202e. Longer text ends in "... (N more characters)".
     """
     if len(text) <= limit and text.isprintable():
         return text
@@ -31,12 +30,12 @@ def printable(text: str, limit: int = 400) -> str:
 
 
 def encodable(text: str, encoding: str = "utf-8") -> str:
-    r"""`text` with backslash escapes for what the encoding cannot say: a file's name that is no UTF-8 has \udcff."""
+    r"""`text` with backslash escapes for characters outside the encoding, such as \udcff in file names."""
     return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
 def size_text(num_bytes: float) -> str:
-    """A number of bytes in words: "1.5 GB"."""
+    """A number of bytes as text: "1.5 GB"."""
     for unit in ("bytes", "kB", "MB", "GB"):
         if num_bytes < 1000 or unit == "GB":
             break
@@ -45,7 +44,7 @@ def size_text(num_bytes: float) -> str:
 
 
 def screenful(lines: Sequence[str]) -> Iterator[str]:
-    """The lines up to SCREEN_BYTES, then how many more there are."""
+    """The lines up to SCREEN_BYTES, then the number of lines left out."""
     left = SCREEN_BYTES
     for number, line in enumerate(lines):
         left -= len(line.encode())
@@ -56,12 +55,12 @@ def screenful(lines: Sequence[str]) -> Iterator[str]:
 
 
 def printable_toml(text: str) -> str:
-    """TOML text with what is not printable in its strings escaped as TOML does: it means the same."""
+    """TOML text with unprintable characters replaced by TOML escapes of the same meaning."""
     return "".join(c if c.isprintable() or c == "\n" else f"\\U{ord(c):08X}" for c in text)
 
 
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table in Markdown: every cell in one line, whose bars do not end it."""
+    """A Markdown table; line ends and bars within cells are escaped."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(map(_cell, line))} |" for line in lines)
 
