@@ -9,6 +9,7 @@ import secrets
 import socket
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,6 @@ import pytest
 import tomli_w
 
 from hpctrip.app.experiment import laid_over
-from hpctrip.base.inputs import parsed
 from hpctrip.record.checkpoint import generations, newest, pack
 from hpctrip.record.reader import open_run
 from hpctrip.record.schema import Column
@@ -95,7 +95,7 @@ def forge(results: Path, tables: Mapping[str, Any], **about: list[str]) -> None:
     """Lay these tables over the input that a results file and its checkpoints hold, and replace what they say of
     themselves, as whoever can write there can."""
     found, _, _ = newest(results)
-    text = tomli_w.dumps(laid_over(parsed(found.input_toml), [tables]))
+    text = tomli_w.dumps(laid_over(tomllib.loads(found.input_toml), [tables]))
     for file in generations(results):
         file.write_bytes(pack(dataclasses.replace(found, input_toml=text, about={**found.about, **about})))
     run = open_run(results)

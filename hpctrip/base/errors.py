@@ -35,7 +35,11 @@ class Fault:
 
 def cause(error: BaseException) -> str:
     """An exception of other code in one line."""
-    return printable(" ".join(f"{type(error).__name__}: {error}".split()))
+    try:
+        text = str(error)
+    except Exception:  # a plug-in's exception may fail there
+        text = "no text"
+    return printable(" ".join(f"{type(error).__name__}: {text}".split()))
 
 
 class HpctripError(Exception):

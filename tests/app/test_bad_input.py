@@ -104,7 +104,7 @@ VALUES = {
     "a limit of no time": (["watchdog.limit_s=1e-321"], ["watchdog.limit_s = 1e-321", "equal to 0.1"]),
     "a user who is not there": (
         ["sites.kind=csv", "sites.path='~no_such_user_here/x'"],
-        ["sites.path = ", "there is no user 'no_such_user_here'"],
+        ["sites.path = '~no_such_user_here/x'", "names no file (Could not determine home directory.)"],
     ),
     "k of 0": (["policy.kind=random", "policy.k=0"], ["policy.k = 0", "greater than or equal to 1"]),
     "alpha of 0": (["partition.alpha=0"], ["partition.alpha = 0", "0.000001"]),
@@ -445,7 +445,7 @@ FILES = {
     ),
     "a name too long for a file": (
         lambda folder: ["--out", "x" * 300],
-        ["names no file: File name too long"],
+        ["names no file (File name too long)"],
     ),
     "a plug-in that raises": (
         plugin("1 / 0"),
@@ -549,7 +549,7 @@ def test_many_ranks_report_once(case, folder, files_in, launch, tiny):
     assert not files_in(folder)
 
 
-NOT_A_NAME = ["a\0b", "~no_such_user_here/a", "x" * 256, "ü" * 128 + "/b", "a/" * 1501]
+NOT_A_NAME = ["a\0b", "~no_such_user_here/a", "x" * 256, "ü" * 128 + "/b"]
 WITH_A_NAME = {
     "check": ["check", "NAME"],
     "plan": ["plan", "NAME"],

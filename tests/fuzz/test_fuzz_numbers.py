@@ -222,9 +222,9 @@ def test_extreme_values_in_the_keys_of_other_inputs(folder, sort, data, monkeypa
 
 NAMES = st.one_of(
     st.sampled_from(
-        ["", ".", "~", "~/", "~no_such_user_here/x", "a\0b", "x" * 255, "x" * 256, "ü" * 200, "a/" * 3000, "a/" * 1500,
+        ["", ".", "~", "~/", "~no_such_user_here/x", "x" * 255, "x" * 256, "ü" * 200,
          "\x1b[2J", "a\nb", "\u202egnp.toml", "\udcff", "*", "[", "**/*", "-", "--", "-o", "http://localhost/x",
-         "small.toml/x", "x" * 100_000]
+         "small.toml/x"]
     ),
     st.text(max_size=300),
 ).filter(lambda name: ".." not in name and not name.startswith("/"))  # fmt: skip
