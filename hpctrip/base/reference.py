@@ -275,12 +275,14 @@ _BOUNDS = {  # text: keywords of JSON schema, or pydantic's own where it emits t
 
 def _bounds(schema: Schema) -> str:
     dimension = schema.get("dimension", "")
-    own = (
-        text.format(_bound(schema[word], dimension))
-        for text, words in _BOUNDS.items()
-        for word in words
-        if word in schema
-    )
+    own = []
+    for text, words in _BOUNDS.items():
+        values = [
+            schema[word] for word in words if word in schema
+        ]  # two where key and unit type both have one
+        if values:
+            tightest = min(values) if "most" in text or "below" in text else max(values)
+            own.append(text.format(_bound(tightest, dimension)))
     inner = _bounds(schema["items"]) if schema.get("type") == "array" else ""
     return _joined([*own, f"each {inner}" if inner else ""])
 
