@@ -125,7 +125,7 @@ def plot(figure: str, runs: ResultsFile | Iterable[ResultsFile], **options: Any)
     """One of the figures that `hpctrip plot` lists, of one run or cluster or of several: a Drawing with `picture` (a
     matplotlib figure), `table` (its numbers) and `lines`, which notebooks show. `options` are those of the command,
     with _ for -."""
-    from hpctrip.base.component import unknown_name
+    from hpctrip.base.text import unknown_name
     from hpctrip.figures import FIGURES
 
     if figure not in FIGURES:

@@ -130,7 +130,7 @@ def test_a_wheel_draws_every_figure_of_runs(python, trained, tmp_path):
 
 
 def test_a_wheel_says_how_an_extra_is_installed_without_the_checkout(python, tmp_path):
-    said = "from hpctrip.base.extras import how_to_install; print(how_to_install('mlflow'))"
+    said = "from hpctrip.base.errors import how_to_install; print(how_to_install('mlflow'))"
     assert python("-c", said, cwd=tmp_path) == "pip install 'hpctrip[mlflow]'\n"
 
 

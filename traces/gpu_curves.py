@@ -16,7 +16,7 @@ import click
 import numpy as np
 
 from hpctrip.base.csv import read_table
-from hpctrip.base.output import replace_file
+from hpctrip.base.io import replace_file
 
 CLOCKS = {"A100": ("a100_sxm", np.inf), "A40": ("a40", 290.0)}
 """{GPU: (how the files call it, watts up to which its power is not capped)}."""

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from hpctrip.app.host import Host
-from hpctrip.base.door import place_of
+from hpctrip.base.door import config_key
 from hpctrip.base.errors import DivergedError
 from hpctrip.base.units import sized
 from hpctrip.device.meter import PHASES
@@ -88,7 +88,7 @@ class Aggregator:
         if not math.isfinite(outcome.update_norm):
             server = self.experiment.server
             raise DivergedError(
-                f"{place_of('server', server)}: the model is no longer finite after round {draft.round}; "
+                f"{config_key('server', server)}: the model is no longer finite after round {draft.round}; "
                 f"lower server.lr (now {server.lr:g})"
             )
         self.num_rounds += 1

@@ -67,10 +67,10 @@ class FileName(click.ParamType):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """The same text. Raises InputError where no file can have this name."""
-        from hpctrip.base.files import nameable
+        from hpctrip.base.io import check_name
 
         try:
-            return nameable(value)
+            return check_name(value)
         except ValueError as error:
             raise InputError(value, str(error), "give the path of a file") from None
 

@@ -6,9 +6,9 @@ import re
 import shlex
 from collections.abc import Iterable, Mapping
 
-from hpctrip.base.component import unknown_name
 from hpctrip.base.errors import InputError
 from hpctrip.base.shipped import SCRIPTS, described, shipped
+from hpctrip.base.text import unknown_name
 
 LIBRARY = "launch"
 """The file that the other scripts source."""

@@ -21,9 +21,9 @@ from hpctrip.app.signals import Interrupt
 from hpctrip.app.storing import Storing
 from hpctrip.base.component import Component
 from hpctrip.base.errors import HpctripError, InputError, cause
-from hpctrip.base.files import PathName, beside
-from hpctrip.base.identity import Neutral, Unlearned
+from hpctrip.base.identity import NotInResult, NotInTraining
 from hpctrip.base.inputs import Tables, merge, read_layers, resolved, validate
+from hpctrip.base.io import PathName, beside
 from hpctrip.base.plugins import NO_EXTENSIONS, Extensions
 from hpctrip.device.meter import Metering
 from hpctrip.device.settings import GpuSettings
@@ -56,33 +56,33 @@ from hpctrip.sim.world import World
 class Experiment(Component):
     """One run: the whole input file."""
 
-    name: Neutral[str] = Field("powertrip", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    name: NotInResult[str] = Field("powertrip", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
     """Names the scenario and the results file."""
-    label: Neutral[str | None] = None
+    label: NotInResult[str | None] = None
     """How figures call this run; absent: its policy."""
     seed: int = Field(0, ge=0, lt=2**63)
     """Every random stream derives from it."""
-    plugins: Neutral[list[PathName]] = []
+    plugins: NotInResult[list[PathName]] = []
     """Python files to run first: they add policies, power models or workloads of your own. Paths in an input file are
     relative to that file. What a run records, and compares, is their content."""
-    sites: Unlearned[SITES.field()] = Field(default_factory=dict, validate_default=True)
+    sites: NotInTraining[SITES.field()] = Field(default_factory=dict, validate_default=True)
     """Where the sites are, and how many."""
-    network: Unlearned[Network] = Network()
-    power: Unlearned[POWER_MODELS.field()] = Field(default_factory=dict, validate_default=True)
+    network: NotInTraining[Network] = Network()
+    power: NotInTraining[POWER_MODELS.field()] = Field(default_factory=dict, validate_default=True)
     """The power fraction of every site over time."""
-    throughput: Unlearned[THROUGHPUT_MODELS.field()] = Field(default_factory=dict, validate_default=True)
+    throughput: NotInTraining[THROUGHPUT_MODELS.field()] = Field(default_factory=dict, validate_default=True)
     """The hardware of a site: what its power is worth in training speed, and what it draws."""
-    carbon: Unlearned[SIGNALS.field()] = Field(default_factory=dict, validate_default=True)
+    carbon: NotInTraining[SIGNALS.field()] = Field(default_factory=dict, validate_default=True)
     """Grams of CO2 for a kilowatt-hour at every site over time."""
-    price: Unlearned[SIGNALS.field()] = Field(default_factory=dict, validate_default=True)
+    price: NotInTraining[SIGNALS.field()] = Field(default_factory=dict, validate_default=True)
     """Money for a kilowatt-hour at every site over time."""
-    accounts: Unlearned[Accounts] = Accounts()
-    timing: Unlearned[Timing] = Timing()
-    faults: Unlearned[Faults] = Faults()
-    profiler: Unlearned[Profiler] = Profiler()
-    forecast: Unlearned[FORECASTS.field()] = Field(default_factory=dict, validate_default=True)
+    accounts: NotInTraining[Accounts] = Accounts()
+    timing: NotInTraining[Timing] = Timing()
+    faults: NotInTraining[Faults] = Faults()
+    profiler: NotInTraining[Profiler] = Profiler()
+    forecast: NotInTraining[FORECASTS.field()] = Field(default_factory=dict, validate_default=True)
     """What the profiler expects of the sites' power over the coming round."""
-    policy: Unlearned[POLICIES.field()] = Field(default_factory=dict, validate_default=True)
+    policy: NotInTraining[POLICIES.field()] = Field(default_factory=dict, validate_default=True)
     """Which sites train in a round."""
     workload: WORKLOADS.field() = Field(default_factory=dict, validate_default=True)
     """The data and the model."""
@@ -96,19 +96,19 @@ class Experiment(Component):
     engine: EngineChoice = EngineChoice()
     ranks: RanksInput = RanksInput()
     evaluate: Evaluate = Evaluate()
-    stop: Unlearned[Stop] = Stop()
-    checkpoint: Neutral[Checkpointing] = Checkpointing()
-    interrupt: Neutral[Interrupt] = Interrupt()
-    watchdog: Neutral[Limits] = Limits()
-    meter: Neutral[Metering] = Metering()
-    knobs: Neutral[GpuSettings] = GpuSettings()
-    callbacks: Neutral[CALLBACKS.named_fields()] = {}
+    stop: NotInTraining[Stop] = Stop()
+    checkpoint: NotInResult[Checkpointing] = Checkpointing()
+    interrupt: NotInResult[Interrupt] = Interrupt()
+    watchdog: NotInResult[Limits] = Limits()
+    meter: NotInResult[Metering] = Metering()
+    knobs: NotInResult[GpuSettings] = GpuSettings()
+    callbacks: NotInResult[CALLBACKS.named_fields()] = {}
     """Called after every round, by names of your choice: `[callbacks.tensorboard]`."""
-    store: Neutral[Storing] = Storing()
+    store: NotInResult[Storing] = Storing()
 
-    def in_force(self) -> Self:
+    def resolve(self) -> Self:
         """With what a site does in a round."""
-        known = super().in_force()
+        known = super().resolve()
         return known.model_copy(update={"train": known.workload.checked_local_work(known.train)})
 
     def num_sites(self) -> int:
@@ -298,4 +298,4 @@ def resolve(tables: Tables, extensions: Extensions = NO_EXTENSIONS) -> Input:
 def experiment_of(tables: Tables) -> Experiment:
     """The experiment that the tables describe as they stand, with the values in force. Plug-ins that they name are not
     run: `read_input` has done so, where the user named them."""
-    return validate(tables, Experiment).in_force()
+    return validate(tables, Experiment).resolve()

@@ -13,7 +13,7 @@ import torch
 from hpctrip.app.experiment import Experiment
 from hpctrip.app.metering import Energy
 from hpctrip.app.signals import received
-from hpctrip.base.door import place_of
+from hpctrip.base.door import config_key
 from hpctrip.base.rng import stream
 from hpctrip.learn.aggregate import PartialSum, mean_update
 from hpctrip.learn.compression import Compressor
@@ -54,7 +54,7 @@ class Host:
         self.work = experiment.train
         # torch's own generator initialises models; its seed derives from a named stream like all randomness
         torch.manual_seed(int(stream(self.seed, "init").integers(2**63)))
-        place = place_of("workload", experiment.workload)
+        place = config_key("workload", experiment.workload)
         self.model = checked_model(task, place).to(device)
         self.initial_params = flatten(self.model)
         """[P], equal everywhere: drawn from the seed."""

@@ -10,10 +10,10 @@ from itertools import groupby
 import click
 
 from hpctrip.app.experiment import Experiment
-from hpctrip.base.component import Component, did_you_mean
+from hpctrip.base.component import Component
 from hpctrip.base.plugins import Extensions
 from hpctrip.base.reference import Key, Section, names, sections, select
-from hpctrip.base.text import printable
+from hpctrip.base.text import did_you_mean, printable
 from hpctrip.base.units import units
 
 

@@ -16,7 +16,7 @@ from rich.text import Text
 
 import hpctrip
 from hpctrip.app.aggregator import Aggregator
-from hpctrip.base.stream import Unfailing
+from hpctrip.base.io import BestEffortStream
 from hpctrip.base.text import printable
 from hpctrip.base.units import HOUR_S
 from hpctrip.record.schema import time_to_accuracy_s
@@ -45,7 +45,7 @@ class Progress:
         round."""
         self.aggregator, self.path, self.watch = aggregator, path, watch
         self.stop = aggregator.experiment.stop
-        stream = Unfailing(sys.stdout)
+        stream = BestEffortStream(sys.stdout)
         # Under a launcher always lines: Open MPI gives a rank a pseudo-terminal even where its own output is a file.
         # Set either way: FORCE_COLOR, for one, would put control characters into a log.
         terminal = stream.isatty() and aggregator.ranks.size == 1

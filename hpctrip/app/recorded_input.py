@@ -3,6 +3,7 @@ with it."""
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ from hpctrip.app.learning import learned_tables
 from hpctrip.app.sources import other_plugins, recorded_plugins
 from hpctrip.base.errors import Fault, InputError, faults_at
 from hpctrip.base.identity import Flat, differing, flat, neutral_keys, without
-from hpctrip.base.inputs import Tables, parsed, resolved
+from hpctrip.base.inputs import Tables, resolved
 from hpctrip.base.plugins import Extensions
 from hpctrip.base.sources import PLUGINS, Source, read_sources
 from hpctrip.record.checkpoint import Checkpoint
@@ -36,7 +37,7 @@ class RecordedInput:
     @classmethod
     def _of(cls, place: str, input_toml: str, metadata: Mapping[str, Any]) -> RecordedInput:
         try:
-            tables = parsed(input_toml)
+            tables = tomllib.loads(input_toml)
         except (ValueError, TypeError) as error:
             raise InputError(place, f"holds no valid input ({error})", "restore a copy") from None
         return cls(place, tables, tuple(read_sources(metadata.get("sources", []), place)))

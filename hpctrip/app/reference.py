@@ -10,7 +10,6 @@ import click
 
 from hpctrip.app.experiment import Experiment
 from hpctrip.app.keys import known_sections
-from hpctrip.base.bounds import LARGEST, LARGEST_INTEGER, LONGEST_LIST, LONGEST_TEXT
 from hpctrip.base.component import Component
 from hpctrip.base.errors import EXIT_CODES
 from hpctrip.base.reference import Key, Section
@@ -68,9 +67,7 @@ def _index(title: str, top: Section, tables: dict[str, list[Section]]) -> Iterat
     yield "## Values"
     yield (
         "An absent key has its default. A key that *changes no result* may differ between runs that are compared and "
-        "between the parts of one run. Besides the bounds that a key has of its own, "
-        f"a number is 0 or of a magnitude from {1 / LARGEST:g} to {LARGEST:g}, an integer at most {LARGEST_INTEGER:,}, "
-        f"a text has at most {LONGEST_TEXT:,} characters, a list at most {LONGEST_LIST:,} items."
+        "between the parts of one run."
     )
     yield "## Units"
     yield (

@@ -19,7 +19,7 @@ from hpctrip.app.recorded_input import RecordedInput
 from hpctrip.app.signals import stop_file
 from hpctrip.app.sources import world_sources
 from hpctrip.base.errors import InputError
-from hpctrip.base.output import check_suffix, check_writable, refuse_inputs
+from hpctrip.base.io import check_suffix, check_writable, refuse_inputs
 from hpctrip.base.sources import Source, named_files, refuse_changed
 from hpctrip.record import checkpoint as checkpoints
 from hpctrip.record.checkpoint import Checkpoint

@@ -10,8 +10,7 @@ from pydantic import Field
 
 from hpctrip.base.component import Component
 from hpctrip.base.errors import HpctripError
-from hpctrip.base.files import PathName
-from hpctrip.base.output import check_writable
+from hpctrip.base.io import PathName, check_writable
 from hpctrip.base.units import GB
 from hpctrip.learn.params import digest
 from hpctrip.record.eviction import Bound

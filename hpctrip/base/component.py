@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
+import math
 import pkgutil
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Self
 
@@ -14,18 +14,9 @@ from pydantic import BaseModel, ConfigDict
 from pydantic.fields import FieldInfo
 from pydantic_core import core_schema
 
-from hpctrip.base.bounds import bounded
-from hpctrip.base.text import shown
-
-_LONGEST_NAME = 100
-"""Of a misspelt name, so many characters are compared with those that exist."""
-
 
 class Component(BaseModel):
-    """A frozen, strict table of the input file. `kind` is its name in the registry that holds it.
-
-    Every number, text and list among its fields is bounded by itself (`base/bounds.py`).
-    """
+    """A frozen, strict table of the input file. `kind` is its name in the registry that holds it."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -36,23 +27,26 @@ class Component(BaseModel):
     )
     kind: ClassVar[str] = ""
     rules: ClassVar[int] = 1
-    """Raised where the same keys come to mean other numbers, by a default or by a rule: for studies, runs of before are
-    then stale."""
+    """Version of the meaning of the keys: raise it when the same keys come to give other numbers. Studies then treat
+    earlier runs as stale."""
 
-    @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> core_schema.CoreSchema:
-        return bounded(handler(source), cls)
-
-    def in_force(self) -> Self:
-        """The same with the value in force for every absent key whose default follows from other keys. An absent key
-        that means what it says (no limit, all, none) stays absent, and so does what only the machine decides."""
-        parts = {name: value.in_force() for name, value in self if isinstance(value, Component)}
+    def resolve(self) -> Self:
+        """A copy in which every absent key whose default follows from other keys has its value. A key stays absent
+        where absence has a meaning (no limit, all, none) and where the machine decides."""
+        parts = {name: value.resolve() for name, value in self if isinstance(value, Component)}
         return self.model_copy(update=parts) if parts else self
 
-    def filled_in(self, **values: Any) -> Self:
-        """The same with `values` for those of these keys that are absent."""
+    def with_defaults(self, **values: Any) -> Self:
+        """A copy with `values` for those of these keys that are absent."""
         absent = {name: value for name, value in values.items() if getattr(self, name) is None}
         return self.model_copy(update=absent) if absent else self
+
+    def product_at_most(self, limit: int, *keys: str) -> Self:
+        """The component itself, for a validator. Raises ValueError where the product of these keys exceeds `limit`."""
+        product = math.prod(getattr(self, key) for key in keys)
+        if product > limit:
+            raise ValueError(f"{' x '.join(keys)} is {product:,}, the most is {limit:,}")
+        return self
 
 
 _registries: list[Registry] = []
@@ -70,8 +64,8 @@ class Registry(Mapping[str, type[Component]]):
     def add(self, cls: type[Component]) -> type[Component]:
         """Register a component class under its `kind`.
 
-        A class takes its own place again when its module is imported again, as that of a plug-in is for every input
-        that names it. Raises ValueError where `kind` is empty or that of another class.
+        A class replaces itself when its module is imported again, as a plug-in is for every input that names it.
+        Raises ValueError where `kind` is empty or taken by another class.
         """
         if not cls.kind:
             raise ValueError(f"{self.sort} {cls.__name__} has no kind")
@@ -96,13 +90,13 @@ class Registry(Mapping[str, type[Component]]):
     def field(self) -> Any:
         """The pydantic type of an input table whose `kind` chooses among the registered classes.
 
-        Resolved when the enclosing model is (re)built, so plug-ins registered before that are known.
+        Resolved when the enclosing model is (re)built, so it includes the plug-ins registered before that.
         """
         return Annotated[Any, _Tagged(self)]
 
     def named_fields(self) -> Any:
-        """The pydantic type of a table of such tables, each under a name of the user's, which is also its `kind` where
-        it names none."""
+        """The pydantic type of a table of such tables under names that the user chooses; the name is the default
+        `kind`."""
         return Annotated[dict[str, Any], NamedTables(self)]
 
 
@@ -150,13 +144,13 @@ class NamedTables:
                 for name, table in tables.items()
             }
 
-        names = core_schema.str_schema(pattern=r"^[A-Za-z0-9_-]+$", max_length=_LONGEST_NAME)
+        names = core_schema.str_schema(pattern=r"^[A-Za-z0-9_-]+$", max_length=100)
         tables = core_schema.dict_schema(names, handler.generate_schema(self.registry.field()))
         return core_schema.no_info_before_validator_function(with_kinds, tables)
 
 
 def registered() -> list[tuple[type[Component], ...]]:
-    """The classes of every registry, as they are now: a component was added where this differs from before."""
+    """A snapshot of the classes of every registry, to notice when a component is added."""
     return [tuple(registry.values()) for registry in _registries]
 
 
@@ -166,7 +160,7 @@ def registry_of(field: FieldInfo) -> Registry | None:
 
 
 def named_tables(field: FieldInfo) -> NamedTables | None:
-    """What is behind a field made by `Registry.named_fields()`; None for any other field."""
+    """The NamedTables of a field made by `Registry.named_fields()`; None for any other field."""
     return next((item for item in field.metadata if isinstance(item, NamedTables)), None)
 
 
@@ -177,9 +171,8 @@ def component_of(field: FieldInfo) -> type[Component] | None:
 
 
 def rebuild(cls: type[Component], around: frozenset[type[Component]] = frozenset()) -> bool:
-    """Build the schema of a class again where tables in it choose among registered classes: it knows those that there
-    were. The classes within it come first, because their schemas become parts of its own; those `around` it come later.
-    Says whether there was something to build."""
+    """Rebuild the schema of a class whose tables choose among registered classes, the classes within it first, because
+    their schemas become parts of it. Classes `around` it are rebuilt by the caller. Returns whether it was rebuilt."""
     around, stale = around | {cls}, False
     for field in cls.model_fields.values():
         named, table = named_tables(field), component_of(field)
@@ -191,26 +184,6 @@ def rebuild(cls: type[Component], around: frozenset[type[Component]] = frozenset
     if stale:
         cls.model_rebuild(force=True)
     return stale
-
-
-def closest(name: str, known: Iterable[str]) -> str:
-    """The known name that a misspelt one is nearest to; empty where none is near."""
-    # comparing takes the product of the lengths
-    near = difflib.get_close_matches(name[:_LONGEST_NAME], sorted(known), n=1, cutoff=0.5)
-    return near[0] if near else ""
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """`"did you mean 'x'?"` for a misspelt name; empty where none is near."""
-    near = closest(name, known)
-    return f"did you mean {near!r}?" if near else ""
-
-
-def unknown_name(name: Any, known: Iterable[str]) -> str:
-    """`"did you mean 'x'? known: ..."` for a misspelt name."""
-    names = sorted(known)
-    near = did_you_mean(name if isinstance(name, str) else shown(name), names)
-    return f"{near} known: {', '.join(names)}".lstrip()
 
 
 def import_all(package: str) -> None:

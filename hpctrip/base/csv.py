@@ -1,8 +1,8 @@
-"""The one reader of the CSV files that an input names. It is strict: a table means what it says, or is refused.
+"""Strict reader of the CSV files that an input names.
 
-RFC 4180 with any line end: the first line names the columns, each by a name of its own; every row has as many fields as
-there are columns; fields may be quoted. Empty lines are passed over, except within a table of one column, where they
-would be rows. UTF-8, with or without a byte order mark, plain or gzipped (the first bytes tell, not the name).
+RFC 4180 with any line end: the first line holds the column names, which are unique; every row has as many fields as
+there are columns; fields may be quoted. Empty lines are skipped, except in a table of one column, where they are rows.
+UTF-8, with or without a byte order mark, plain or gzipped (detected by the first bytes, not by the name).
 """
 
 from __future__ import annotations
@@ -17,15 +17,9 @@ from pathlib import Path
 
 import numpy as np
 
-from hpctrip.base.component import unknown_name
 from hpctrip.base.errors import InputError
-from hpctrip.base.files import gunzipped, read_file
-from hpctrip.base.text import shown
-
-MAX_BYTES = 2**26
-"""Of a table, packed and unpacked: four times a month of all of Google's domains in one file."""
-MAX_COLUMNS = 1000
-"""Of a table; a quoted field has at most 131,072 characters (`csv.field_size_limit`)."""
+from hpctrip.base.io import gunzipped, read_file
+from hpctrip.base.text import shown, unknown_name
 
 _FLAGS = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False}
 _TIME = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?)?", re.ASCII)
@@ -33,30 +27,30 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?)?", re.AS
 
 @dataclass(frozen=True)
 class Table:
-    """A CSV file of R rows as read: texts, which the methods turn into values.
+    """A CSV file of R rows of text, which the methods convert to values.
 
-    They raise InputError that names line, column and value of the first field that is not what it should be. A field
-    may be empty only where a method is told so (`may_lack`).
+    They raise InputError with the line, column and value of the first invalid field. A field may be empty only with
+    `may_lack`.
     """
 
     place: str
-    """How to speak of the file."""
+    """Name of the file in messages."""
     columns: dict[str, Sequence[str]]
     """{name: [R]}."""
     lines: np.ndarray
-    """[R] the line of the file on which each row begins."""
+    """[R] line number on which each row begins."""
     comment: str
-    """The line above the header that begins with #, where there may be one and is."""
+    """The line above the header that begins with #; empty where there is none."""
 
     def require(self, *names: str) -> None:
-        """InputError where one of these columns is not there."""
+        """Raise InputError where one of these columns is missing."""
         for name in names:
             if name not in self.columns:
                 problem = f"has no column {name!r}; {unknown_name(name, self.columns)}"
                 raise InputError(self.place, problem, f"needed: {', '.join(names)}")
 
     def column(self, name: str) -> Sequence[str]:
-        """A column's fields as they are, [R]. InputError where there is no such column."""
+        """The texts of a column, [R]. InputError where it is missing."""
         self.require(name)
         return self.columns[name]
 
@@ -74,11 +68,11 @@ class Table:
         return values.astype(np.int64)
 
     def flags(self, name: str, empty: bool | None = None) -> np.ndarray:
-        """A column of true and false, in any case, or 1 and 0, [R] bool; `empty`: what an empty field says, if any."""
+        """A column of true and false, in any case, or 1 and 0, [R] bool; `empty`: the value of empty fields, if any."""
         meaning = {text: _FLAGS.get(text.lower()) for text in set(self.column(name))} | {"": empty}
-        found = [meaning[text] for text in self.column(name)]
-        self.refuse(name, np.array([flag is None for flag in found], bool), "is neither true nor false")
-        return np.array(found, dtype=bool)
+        flags = [meaning[text] for text in self.column(name)]
+        self.refuse(name, np.array([flag is None for flag in flags], bool), "is neither true nor false")
+        return np.array(flags, dtype=bool)
 
     def times_us(self, name: str) -> np.ndarray:
         """A column of ISO 8601 dates, with or without a time of day, [R] int64 microseconds since 1970."""
@@ -87,30 +81,30 @@ class Table:
         return values.astype(np.int64)
 
     def texts(self, name: str) -> Sequence[str]:
-        """A column of texts, [R]."""
+        """A column of texts, none empty, [R]."""
         self.refuse(name, ~self._filled(name, True), "is missing")
         return self.column(name)
 
     def refuse(self, name: str, wrong: np.ndarray, problem: str, way_out: str = "") -> None:
-        """InputError for the first row that is `wrong` [R]."""
+        """Raise InputError for the first row that is `wrong` [R]."""
         if wrong.any():
             row = int(wrong.argmax())
             value = shown(self.column(name)[row])
             raise InputError(f"{self.place}, line {self.lines[row]}", f"{name} = {value} {problem}", way_out)
 
     def _filled(self, name: str, may_lack: bool) -> np.ndarray:
-        """[R] bool, where there must be a value: everywhere, or, where fields may be empty, where they are not."""
+        """[R] bool: rows that must hold a value, which are all rows unless fields may be empty."""
         texts = self.column(name)
         return np.fromiter(map(bool, texts), bool, len(texts)) | (not may_lack)
 
 
 def read_table(path: str | Path, place: str = "", may_comment: bool = False) -> Table:
-    """The table in a CSV file. InputError at `place` (else: the path), and with the line, where it is none.
+    """Read a CSV file. InputError at `place` (default: the path), with the line, where it is not a valid table.
 
-    `may_comment`: the header may stand below a line that begins with #.
+    `may_comment`: a line that begins with # may stand above the header.
     """
     place = place or str(path)
-    text = _text(gunzipped(read_file(path, MAX_BYTES, place), MAX_BYTES, place), place)
+    text = _text(gunzipped(read_file(path, place), place), place)
     comment, _, body = text.partition("\n") if may_comment and text.startswith("#") else ("", "", text)
     needs_care = '"' in body or "\n\n" in body or body.startswith("\n")
     lines, widths, fields = _parsed(body, place) if needs_care else _cut(body)
@@ -123,8 +117,6 @@ def read_table(path: str | Path, place: str = "", may_comment: bool = False) -> 
             f"not a CSV file (has {_fields(widths[row])}, but the header has {_fields(width)})",
             "a field with a comma in it is written in double quotes",
         )
-    if width > MAX_COLUMNS:
-        raise InputError(place, f"has {width:,} columns, at most {MAX_COLUMNS:,} are read")
     header = fields[:width]
     twice = [name for name in header if header.count(name) > 1]
     if twice:
@@ -134,7 +126,7 @@ def read_table(path: str | Path, place: str = "", may_comment: bool = False) -> 
 
 
 def _text(data: bytes, place: str) -> str:
-    """With "\n" for line ends and none at the end of the text."""
+    """Decode a file, with "\n" for line ends and none at the end."""
     try:
         text = data.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n").rstrip("\n")
     except UnicodeDecodeError:
@@ -151,9 +143,9 @@ def _text(data: bytes, place: str) -> str:
 
 
 def _cut(text: str) -> tuple[np.ndarray, np.ndarray, list[str]]:
-    """Of every row, the header too: the line on which it begins and its number of fields; and the fields of all rows.
+    """(first line of each row, fields of each row, all fields), the header included.
 
-    For text without quotes and empty lines, where every comma and every line end is a border: much faster than `csv`.
+    Only for text without quotes and empty lines, where it is much faster than `csv`.
     """
     symbols = np.frombuffer(text.encode(), np.uint8)
     is_end = symbols[(symbols == ord(",")) | (symbols == ord("\n"))] == ord("\n")
@@ -162,7 +154,7 @@ def _cut(text: str) -> tuple[np.ndarray, np.ndarray, list[str]]:
 
 
 def _parsed(text: str, place: str) -> tuple[np.ndarray, np.ndarray, list[str]]:
-    """As `_cut`, for any text."""
+    """The same as `_cut` for any text."""
     reader = csv.reader(io.StringIO(text), strict=True)
     rows, lines = [], []
     line = 1
@@ -182,7 +174,7 @@ def _fields(number: int) -> str:
 
 
 def _numbers(texts: Sequence[str]) -> np.ndarray:
-    """[R] float64; NaN for what is no decimal number."""
+    """[R] float64; NaN for anything but a decimal number."""
     with suppress(ValueError):
         if _is_decimal("".join(texts)):  # all at once, which is quick
             return np.fromiter(map(float, texts), np.float64, len(texts))
@@ -197,7 +189,7 @@ def _number(text: str) -> float:
 
 
 def _is_decimal(text: str) -> bool:
-    """Whether float() takes nothing but decimal numbers here: not nan, inf, 1_000, or digits of other scripts."""
+    """Whether a text has only characters of decimal numbers: not nan, inf, 1_000, or digits of other scripts."""
     return not text.encode().translate(None, b"0123456789+-.eE ")
 
 

@@ -1,7 +1,7 @@
-"""Checks what a component hands over, at the one place where it enters: nobody further inside has to doubt it.
+"""Checks of the values that a component returns, made once where they enter the program.
 
-Every function raises InputError at `place` (the component's, see `place_of`) with the first value that is not as it
-must be; `what` says in words what the values are.
+Every function raises InputError at `place` (the component's, see `config_key`) with the first invalid value; `what`
+names the values in the message.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from hpctrip.base.errors import InputError
 T = TypeVar("T")
 
 
-def place_of(table: str, component: Component) -> str:
-    """The component's place in the input, `table.kind = 'its kind'`; of one that is not ours with its file."""
+def config_key(table: str, component: Component) -> str:
+    """The component's place in the input, `table.kind = 'its kind'`, with the file of a plug-in's component."""
     return _place(table, type(component))
 
 
@@ -68,7 +68,7 @@ def integers(
 
 
 def instance(value: object, cls: type[T], place: str, what: str) -> T:
-    """`value` as it is: one of `cls`."""
+    """`value`, which must be an instance of `cls`."""
     if not isinstance(value, cls):
         raise InputError(place, f"gave a {type(value).__name__} as {what}", f"it must be a {cls.__name__}")
     return value

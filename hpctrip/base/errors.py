@@ -8,22 +8,21 @@ HpctripError                 anything that hpctrip itself reports; one clear tex
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import importlib.util
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
-from hpctrip.base.text import printable
-
-REPORT_BYTES = 3500
-"""A report ends after so many bytes and says how many faults it leaves out: it is read on a screen."""
+from hpctrip.base.text import printable, screenful
 
 
 @dataclass(frozen=True)
 class Fault:
-    """One thing wrong with the input: where, what (with the value and the bound), and the way out. As a text it is one
-    line, cut and escaped: all three may quote a stranger's file."""
+    """One fault of the input: the place, the problem (with the value and the bound), and the way out. As text it is
+    one line, shortened and escaped."""
 
     place: str
     problem: str
@@ -35,16 +34,16 @@ class Fault:
 
 
 def cause(error: BaseException) -> str:
-    """Somebody else's exception in one line."""
+    """An exception of other code in one line."""
     try:
         text = str(error)
-    except Exception:  # an integer of thousands of digits among its arguments, or a fault of its own
+    except Exception:  # a plug-in's exception may fail there
         text = "no text"
     return printable(" ".join(f"{type(error).__name__}: {text}".split()))
 
 
 class HpctripError(Exception):
-    """Base of all errors that hpctrip reports as one clear text."""
+    """Base of all errors that hpctrip reports as one clear text, without a traceback."""
 
     exit_code = 1
 
@@ -61,24 +60,11 @@ class InputError(HpctripError):
         self, place: str = "", problem: str = "", way_out: str = "", *, faults: list[Fault] | None = None
     ):
         self.faults = list(faults) if faults is not None else [Fault(place, problem, way_out)]
-        super().__init__("\n".join(_report(self.faults)))
+        super().__init__("\n".join(screenful([str(fault) for fault in self.faults])))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """So that it can be told from rank to rank with all its faults."""
+        """Pickle with all faults, to be sent from rank to rank."""
         return partial(InputError, faults=self.faults), ()
-
-
-def _report(faults: list[Fault]) -> Iterable[str]:
-    """A line for each fault, up to REPORT_BYTES, and how many more there are."""
-    left = REPORT_BYTES
-    for number, fault in enumerate(faults):
-        data = str(fault).encode()
-        line = data[:REPORT_BYTES].decode(errors="ignore")
-        left -= len(data)
-        if number and left < 0:
-            yield f"and {len(faults) - number:,} more"
-            return
-        yield line
 
 
 class DivergedError(HpctripError):
@@ -88,7 +74,7 @@ class DivergedError(HpctripError):
 
 
 class InterruptedRun(HpctripError):
-    """The run left early and on request, after a checkpoint: exit code 85 asks a job script to start it again."""
+    """The run stopped early on request, after a checkpoint: exit code 85 asks a job script to start it again."""
 
     exit_code = 85
 
@@ -108,12 +94,12 @@ EXIT_CODES = {
     InterruptedRun.exit_code: "interrupted after a checkpoint: `hpctrip resume` goes on",
     130: "ended at once by Ctrl-C: the second one, where a run was training",
 }
-"""What the exit code of a command says."""
+"""Meaning of a command's exit code."""
 
 
 @contextmanager
 def faults_at(place: str) -> Iterator[None]:
-    """The faults of the body are at this place, and there where they say."""
+    """Prefix the places of the faults that the body raises."""
     try:
         yield
     except InputError as error:
@@ -121,3 +107,16 @@ def faults_at(place: str) -> Iterator[None]:
             replace(fault, place=": ".join(filter(None, (place, fault.place)))) for fault in error.faults
         ]
         raise InputError(faults=faults) from None
+
+
+def how_to_install(extra: str) -> str:
+    """The command that installs an extra of setup.py: from the checkout, or from the package index."""
+    is_checkout = Path(__file__).parents[2].joinpath("setup.py").is_file()
+    return f"pip install -e '.[{extra}]'" if is_checkout else f"pip install 'hpctrip[{extra}]'"
+
+
+def require(place: str, extra: str, *packages: str) -> None:
+    """Raise InputError at `place` where one of these packages of an extra is not installed."""
+    missing = [name for name in packages if importlib.util.find_spec(name) is None]
+    if missing:
+        raise InputError(place, f"{' and '.join(missing)} not installed", how_to_install(extra))

@@ -1,12 +1,13 @@
-"""Which inputs mean the same experiment: the keys that cannot change a result say so where they are declared.
+"""Identity of an input: the marks of keys that do not affect results or training, and the hash of all others.
 
-A field is marked by its type, `transport: Neutral[str] = "auto"`; a table as a whole where it is a field of the table
-above it, `checkpoint: Neutral[Checkpointing]`. Whoever compares inputs (resume, diff, merge, the figures) leaves these
-keys out. A results file lists them (attribute `neutral_keys`), so that it can be compared without the classes.
+A field is marked by its type, `transport: NotInResult[str] = "auto"`; a table is marked as a whole where it is a field
+of the table above it, `checkpoint: NotInResult[Checkpointing]`. Comparisons of inputs (resume, diff, merge, figures)
+leave these keys out. A results file lists them (attribute `neutral_keys`), so that it can be compared without the
+classes.
 
-A key that no training sees is marked in the same way, `timing: Unlearned[Timing]`: runs that differ in such keys alone
-learn the same wherever they choose the same cohorts. What is not marked counts, so that a key that nobody thought about
-can cost training that was done before, but no wrong number.
+A key that does not affect training is marked in the same way, `timing: NotInTraining[Timing]`: runs that differ only in
+such keys learn the same wherever they choose the same cohorts. Unmarked keys count: a forgotten mark costs repeated
+training, never a wrong number.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ from hpctrip.base.component import Component, registry_of
 
 _T = TypeVar("_T")
 _NEUTRAL = "changes no result"
-Neutral = Annotated[_T, _NEUTRAL]
-"""The type of a field that changes no number of a result, whatever its value."""
+NotInResult = Annotated[_T, _NEUTRAL]
+"""Type of a field that affects no number of a result."""
 
 _UNLEARNED = "no training sees it"
-Unlearned = Annotated[_T, _UNLEARNED]
-"""The type of a field that changes who trains, when, for how long or how often somebody looks, but never what comes of
-training the same sites."""
+NotInTraining = Annotated[_T, _UNLEARNED]
+"""Type of a field that affects which sites train, when, for how long, or how often models are evaluated, but not the
+outcome of training given sites."""
 
 Flat = Mapping[str, Any]
 """An input as {"policy.k": 10, ...}. A key that is absent and one that is None mean the same: the default."""
@@ -43,18 +44,17 @@ def flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def is_neutral(field: FieldInfo) -> bool:
-    """Whether a field, or a table as a whole, changes no result."""
+    """Whether a field, or a table as a whole, affects no result."""
     return _NEUTRAL in field.metadata
 
 
 def neutral_keys(component: Component) -> list[str]:
-    """The dotted keys, and the tables as a whole, of this input that change no result."""
+    """The dotted keys and whole tables of an input that affect no result."""
     return list(_marked(component, {_NEUTRAL}))
 
 
 def unlearned_keys(component: Component) -> list[str]:
-    """The dotted keys, and the tables as a whole, of this input that no training sees; those that change no result
-    included."""
+    """The dotted keys and whole tables of an input that do not affect training, `neutral_keys` included."""
     return list(_marked(component, {_NEUTRAL, _UNLEARNED}))
 
 
@@ -68,28 +68,28 @@ def _marked(component: Component, marks: set[str], prefix: str = "") -> Iterator
 
 
 def chosen(component: Component) -> dict[str, Any]:
-    """{dotted key: value} of the keys whose value is not the default, kinds included: a key that is added later, and
-    that an input does not name, makes no other input."""
+    """{dotted key: value} of the keys that differ from their defaults, kinds included: a key that is added to hpctrip
+    later does not change the identity of an input that does not name it."""
     return dict(_chosen(component))
 
 
 def _chosen(component: Component, prefix: str = "", default: object = None) -> Iterator[tuple[str, Any]]:
-    """`default`: what stands where the whole table is absent; None: the defaults of its class."""
+    """`default`: the component used where the whole table is absent; None: the defaults of its class."""
     for name, field in type(component).model_fields.items():
         value = getattr(component, name)
         registry = registry_of(field)
         same_class = type(default) is type(component)
-        known = getattr(default, name) if same_class else field.get_default(call_default_factory=True)
+        usual = getattr(default, name) if same_class else field.get_default(call_default_factory=True)
         if registry and value.kind != registry.default:
             yield f"{prefix}{name}.kind", value.kind
         if isinstance(value, Component):
-            yield from _chosen(value, f"{prefix}{name}.", known)
-        elif value != known:
+            yield from _chosen(value, f"{prefix}{name}.", usual)
+        elif value != usual:
             yield prefix + name, value
 
 
 def raised_rules(component: Component) -> dict[str, int]:
-    """{table: rules} of the components whose rules have been raised since they came."""
+    """{table: rules} of the components whose `rules` are above 1."""
     return dict(_raised(component))
 
 
@@ -103,7 +103,7 @@ def _raised(component: Component, prefix: str = "") -> Iterator[tuple[str, int]]
 
 
 def without(table: Flat, keys: Iterable[str]) -> dict[str, Any]:
-    """The input without these keys and all that lies in these tables."""
+    """The input without these keys and tables."""
     left_out = set(keys)
 
     def stays(key: str) -> bool:
@@ -114,12 +114,12 @@ def without(table: Flat, keys: Iterable[str]) -> dict[str, Any]:
 
 
 def differing(tables: Sequence[Flat]) -> list[str]:
-    """The keys whose values are not the same in all inputs, in the order of their first appearance."""
+    """The keys whose values differ between the inputs, in the order of their first appearance."""
     keys = dict.fromkeys(key for table in tables for key in table)
     return [key for key in keys if any(table.get(key) != tables[0].get(key) for table in tables)]
 
 
 def identity(table: Flat) -> str:
-    """32 hexadecimal digits that are equal for equal inputs, whatever the order of their keys (blake2b)."""
-    given = {key: value for key, value in table.items() if value is not None}
-    return hashlib.blake2b(json.dumps(given, sort_keys=True).encode(), digest_size=16).hexdigest()
+    """Hash of an input in 32 hexadecimal digits (BLAKE2b), independent of the order of its keys."""
+    present = {key: value for key, value in table.items() if value is not None}
+    return hashlib.blake2b(json.dumps(present, sort_keys=True).encode(), digest_size=16).hexdigest()

@@ -1,12 +1,11 @@
-"""Input files for any root component: TOML merged left to right, `-o` lines on top, validated once, all faults in one
-report."""
+"""Reads the input of any root component: TOML files merged left to right, `-o` lines on top, validated once, with all
+faults in one report."""
 
 from __future__ import annotations
 
 import json
-import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import reduce
 from pathlib import Path
@@ -19,25 +18,24 @@ from hpctrip.base.component import (
     Component,
     NamedTables,
     Registry,
+    component_of,
     named_tables,
     rebuild,
     registered,
     registry_of,
-    unknown_name,
 )
 from hpctrip.base.errors import Fault, InputError
-from hpctrip.base.files import named_path, read_text
-from hpctrip.base.misplaced import where_it_belongs
-from hpctrip.base.shipped import instead_of
-from hpctrip.base.text import shown
+from hpctrip.base.io import named_path, read_text
+from hpctrip.base.shipped import suggest_scenario
+from hpctrip.base.text import closest, shown, unknown_name
 
 Tables = dict[str, Any]
-"""Merged TOML: tables, keys and values as the user gave them."""
+"""Merged TOML: tables, keys and values as the user wrote them."""
 
-LARGEST_FILE_BYTES = 2**20
-"""An input file is read up to this size: it is written by hand, or made from a sweep's few keys."""
-DEEPEST = 20
-"""Tables and lists within each other, and parts of a dotted key."""
+KeyPath = tuple[str, ...]
+"""Tables and key, as in ("policy", "k")."""
+_NAME = "NAME"
+"""Stands for the name of a table that the user chooses."""
 
 C = TypeVar("C", bound=Component)
 
@@ -50,9 +48,10 @@ def read_layers(paths: Iterable[str], overrides: Iterable[str]) -> list[Tables]:
 
 def merge(below: Tables, above: Tables, root: type[Component]) -> Tables:
     """`above` laid over `below`, table by table. A table that changes its `kind` replaces the one below: the keys of
-    another kind would not fit it. `root` says which kind a table has that names none."""
+    another kind would not fit it. `root` gives the default kinds."""
     registries = {name: registry_of(field) for name, field in root.model_fields.items()}
-    return _merge(below, above, {name: found.default for name, found in registries.items() if found})
+    defaults = {name: registry.default for name, registry in registries.items() if registry}
+    return _merge(below, above, defaults)
 
 
 def _merge(below: Tables, above: Tables, default_kinds: dict[str, str]) -> Tables:
@@ -70,20 +69,20 @@ def _merge(below: Tables, above: Tables, default_kinds: dict[str, str]) -> Table
 
 def validate(tables: Tables, root: type[C]) -> C:
     """The component that the tables describe. Raises InputError with every fault found."""
-    _know_what_is_registered(root)
+    _rebuild_if_registered(root)
     try:
         return root.model_validate(tables)
     except ValidationError as error:
         raise InputError(faults=_one_per_place(_fault(root, detail) for detail in error.errors())) from None
 
 
-def _know_what_is_registered(root: type[Component]) -> None:
-    """Build the root's schema again where a plug-in has added a component since: it takes some 50 ms, too long for each
-    run of a large study."""
-    known = registered()
-    if _built_with.get(root) != known:
+def _rebuild_if_registered(root: type[Component]) -> None:
+    """Rebuild the root's schema if a plug-in has added a component since the last time. Rebuilding takes some 50 ms,
+    too long for each run of a large study."""
+    classes = registered()
+    if _built_with.get(root) != classes:
         rebuild(root)
-        _built_with[root] = known
+        _built_with[root] = classes
 
 
 _built_with: dict[type[Component], list[tuple[type[Component], ...]]] = {}
@@ -112,16 +111,16 @@ def known_keys(owner: Any) -> list[str]:
 def _read_file(path: str) -> Tables:
     named = named_path(path, path)
     if not named.exists():
-        raise InputError(path, "no such file", instead_of(path))
-    text = read_text(named, LARGEST_FILE_BYTES, path)
+        raise InputError(path, "no such file", suggest_scenario(path))
+    text = read_text(named, path)
     try:
-        return parsed(text)
+        return tomllib.loads(text)
     except ValueError as error:
         raise InputError(path, f"not valid TOML: {error}") from None
 
 
 def _read_overrides(lines: Iterable[str]) -> Tables:
-    """One layer of all `-o key=value` lines. A value that is no TOML is taken as a text: `-o policy.kind=static`."""
+    """All `-o key=value` lines as one layer. A value that is not TOML is a text: `-o policy.kind=static`."""
     tables: Tables = {}
     for line in lines:
         key, equals, value = line.partition("=")
@@ -129,53 +128,17 @@ def _read_overrides(lines: Iterable[str]) -> Tables:
             if not equals:
                 raise tomllib.TOMLDecodeError("no =")
             try:
-                layer = parsed(line)
+                layer = tomllib.loads(line)
             except tomllib.TOMLDecodeError:
-                layer = parsed(f"{key}={json.dumps(value.strip())}")
-        except tomllib.TOMLDecodeError:
+                layer = tomllib.loads(f"{key}={json.dumps(value.strip())}")
+        except ValueError:
             raise InputError(f"-o {line}", "not of the form key=value", "e.g. -o policy.k=50") from None
-        except ValueError as error:
-            raise InputError(f"-o {line}", str(error), "e.g. -o policy.k=50") from None
         tables = deep(tables, layer)
     return tables
 
 
-def parsed(text: str) -> Tables:
-    """The tables of a TOML text. Raises TOMLDecodeError where it is none, and another ValueError where it holds what
-    no input needs: an integer of thousands of digits, or what is nested deeper than DEEPEST."""
-    too_deep = ValueError(f"nested deeper than {DEEPEST} tables and lists")
-    # before it is parsed: the parser takes the square of the number of a key's parts
-    if any(part.count(".") > 5 * DEEPEST for line in text.splitlines() for part in _parts(line)):
-        raise too_deep
-    try:
-        tables = tomllib.loads(text)
-    except RecursionError:
-        raise too_deep from None
-    except tomllib.TOMLDecodeError:
-        raise
-    except ValueError:  # Python reads no decimal integer of more than 4,300 digits
-        raise ValueError("holds an integer of thousands of digits") from None
-    level: list[Any] = [tables]
-    for _ in range(DEEPEST):
-        level = [inner for outer in level for inner in _within(outer)]
-    if level:
-        raise too_deep
-    return tables
-
-
-def _parts(line: str) -> list[str]:
-    """A line cut where no key goes on, without its blanks."""
-    return re.split(r"[=,#\[\]{}]", "".join(line.split()))
-
-
-def _within(value: Any) -> Iterable[Any]:
-    """The tables and lists directly within one."""
-    held = value.values() if isinstance(value, dict) else value
-    return (inner for inner in held if isinstance(inner, dict | list))
-
-
 def deep(below: Tables, above: Tables) -> Tables:
-    """Plain deep merge, as of `-o` lines: their order does not matter."""
+    """Deep merge of two tables without regard to kinds, as for `-o` lines, whose order does not matter."""
     both = {**below, **above}
     for key in below.keys() & above.keys():
         if isinstance(below[key], dict) and isinstance(above[key], dict):
@@ -191,7 +154,7 @@ def nested(key: str, value: Any) -> Tables:
 
 
 def _one_per_place(faults: Iterable[Fault]) -> list[Fault]:
-    """pydantic reports a value that fits no member of a union once for every member."""
+    """Join the faults of one place: pydantic reports a value that fits no member of a union once per member."""
     places: dict[str, Fault] = {}
     for fault in faults:
         first = places.get(fault.place)
@@ -202,12 +165,12 @@ def _one_per_place(faults: Iterable[Fault]) -> list[Fault]:
 
 
 def _fault(root: type[Component], detail: Any) -> Fault:
-    """One pydantic error as place, problem and way out."""
+    """Translate a pydantic error into place, problem and way out."""
     path, owner = _locate(root, detail["loc"])
     place, value = ".".join(path), detail.get("input")
     kind = detail["type"]
     if kind == "extra_forbidden":
-        return Fault(place, "unknown key", where_it_belongs(root, tuple(path), known_keys(owner)))
+        return Fault(place, "unknown key", suggest(root, tuple(path), known_keys(owner)))
     if kind == "union_tag_invalid":
         assert isinstance(owner, Registry)
         tag = detail["ctx"]["tag"]
@@ -230,7 +193,7 @@ def _fault(root: type[Component], detail: Any) -> Fault:
 
 
 def _locate(root: type[Component], loc: tuple[int | str, ...]) -> tuple[list[str], Any]:
-    """The dotted path that a user wrote (pydantic adds the union's tag), and the class or registry reached last."""
+    """The path as the user wrote it, without the union tags that pydantic adds, and the class or registry there."""
     owner: Any = root
     path: list[str] = []
     parts = list(loc)
@@ -269,8 +232,48 @@ def _element(annotation: Any) -> Any:
     )
 
 
+def suggest(root: type[Component], path: KeyPath, known: Iterable[str]) -> str:
+    """A way out for an unknown key: the tables or kinds that have it, or the nearest of the keys `known` in its
+    table."""
+    places = list(dict.fromkeys(_places(root)))
+    kinds = sorted({kind for place, kind in places if place == _without_names(root, path)})
+    if kinds:
+        return f"kinds with it: {', '.join(kinds)}; known here: {', '.join(sorted(known))}"
+    if elsewhere := _meant(path[-1], places):
+        return elsewhere
+    if len(path) > 1:
+        return unknown_name(path[-1], known)
+    near = _meant(closest(path[-1], {place[-1] for place, _ in places}), places)
+    return f"{near} known: {', '.join(sorted(known))}".lstrip()
+
+
+def _meant(name: str, places: Iterable[tuple[KeyPath, str]]) -> str:
+    """`"did you mean 'train.lr' or 'server.lr'?"` for the keys of this name; empty where there is none."""
+    found = dict.fromkeys(repr(".".join(place)) for place, _ in places if place[-1] == name)
+    return f"did you mean {' or '.join(found)}?" if found else ""
+
+
+def _places(table: type[Component], above: KeyPath = (), kind: str = "") -> Iterator[tuple[KeyPath, str]]:
+    """(path of a key, kind of its table) for every key in and below a table."""
+    for name, field in table.model_fields.items():
+        here = (*above, name)
+        yield here, kind
+        named, inner = named_tables(field), component_of(field)
+        registry = named.registry if named else registry_of(field)
+        for other in registry or ():
+            yield from _places(registry[other], (*here, _NAME) if named else here, other)
+        if inner is not None:
+            yield from _places(inner, here, kind)
+
+
+def _without_names(root: type[Component], path: KeyPath) -> KeyPath:
+    """The path, with _NAME in place of a name that the user chose."""
+    field = root.model_fields.get(path[0])
+    return (path[0], _NAME, *path[2:]) if field and named_tables(field) else path
+
+
 def inline_toml(value: Any, place: str) -> str:
-    """A value as it stands behind the = of one line of TOML. InputError at `place` for what TOML does not know."""
+    """A value as TOML text on one line. InputError at `place` for types that TOML lacks."""
     if isinstance(value, Mapping):
         parts = (
             f"{_toml_key(name)} = {inline_toml(part, f'{place}.{name}')}" for name, part in value.items()
@@ -289,5 +292,5 @@ def inline_toml(value: Any, place: str) -> str:
 
 
 def _toml_key(name: str) -> str:
-    """A key as TOML has it: in quotes where it needs them."""
+    """A TOML key, quoted where necessary."""
     return tomli_w.dumps({name: 0}).removesuffix(" = 0\n")

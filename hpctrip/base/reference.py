@@ -1,21 +1,25 @@
-"""The reference of the input keys, read from the component classes that declare them: fields, types and docstrings.
+"""Reference of the input keys, built from the fields, types and docstrings of the component classes.
 
 A section is a class: a table of the input, or one kind of a table that has several.
 """
 
 from __future__ import annotations
 
+import ast
 import inspect
 import json
-from collections.abc import Iterable, Iterator
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass, replace
+from functools import cache
+from itertools import pairwise
 from typing import Any
 
 from pydantic import TypeAdapter
 from pydantic.fields import FieldInfo
 
 from hpctrip.base.component import Component, Registry, component_of, named_tables, registry_of
-from hpctrip.base.descriptions import described
 from hpctrip.base.identity import is_neutral
 from hpctrip.base.units import spelled
 
@@ -25,21 +29,21 @@ Schema = dict[str, Any]
 
 @dataclass(frozen=True)
 class Key:
-    """One key, as a person wants to know it. The texts are those of TOML where they stand for values."""
+    """Description of one input key. Values are written as in TOML."""
 
     path: tuple[str, ...]
-    """Within its table: ("k",), or ("glyphs", "noise") for a key of a table within it."""
+    """Path within its table: ("k",), or ("glyphs", "noise") for a key of an inner table."""
     choices: tuple[str, ...]
-    """What it may be: "integer", or the values where there are only these; several: one of them."""
+    """Alternatives: types ("integer") or literal values."""
     default: str
-    """Empty: it must be given, or, where `may_be_absent`, there is none."""
+    """Default value; empty: the key is required or, where `may_be_absent`, has none."""
     may_be_absent: bool
     bounds: str
-    """Empty: those that all numbers, texts and lists have (`base/bounds.py`)."""
+    """Bounds of its values; empty: none."""
     dimension: str
-    """Of a number that may be given as a text with a unit (`units.units()` names them); empty: a plain value."""
+    """Dimension of a quantity, one of `units.units()`; empty: a plain value."""
     neutral: bool
-    """Whether it changes no result."""
+    """Whether it affects no result."""
     meaning: str
 
     @property
@@ -53,25 +57,25 @@ class Section:
     """One component class and its keys."""
 
     table: str
-    """Empty: the keys above all tables."""
+    """Name of the table; empty: the keys above all tables."""
     purpose: str
-    """What a table is for whose kinds say what they are; else empty."""
+    """Description of a table that has kinds; else empty."""
     kind: str
-    """Empty: the table has one kind only."""
+    """Kind of the table; empty: it has one only."""
     is_default: bool
-    """Whether the table is of this kind where it names none."""
+    """Whether this is the default kind of the table."""
     about: str
     """The docstring of the class."""
     keys: tuple[Key, ...]
 
     @property
     def path(self) -> tuple[str, ...]:
-        """What leads to its keys: table and kind, as far as there are any."""
+        """Table and kind, where there are any."""
         return tuple(filter(None, (self.table, self.kind)))
 
 
 def sections(root: type[Component]) -> list[Section]:
-    """Of the whole input: the keys above all tables, then every table, every registered kind."""
+    """All sections of an input: the keys above all tables, then every registered kind of every table."""
     fields, tables = described(root), []
     for name, field in list(fields.items()):
         named, table = named_tables(field), component_of(field)
@@ -100,13 +104,13 @@ def sections(root: type[Component]) -> list[Section]:
 
 
 def _within(table: FieldInfo, keys: Iterable[Key]) -> tuple[Key, ...]:
-    """The keys of a table, which change no result where the table as a whole changes none."""
+    """The keys of a table, neutral where the table as a whole is."""
     return tuple(replace(key, neutral=key.neutral or is_neutral(table)) for key in keys)
 
 
 def select(known: Iterable[Section], name: str) -> list[Section]:
-    """The sections, or the keys of them, that `name` means: a table, a kind, a key, or several of these with dots
-    between (policy.k, glyphs.noise). Empty: nothing has this name."""
+    """The sections, with all or some of their keys, that `name` denotes: a table, a kind, a key, or several of these
+    joined by dots (policy.k, glyphs.noise). Empty where nothing has this name."""
     known, parts = list(known), name.split(".")
     if parts[0] in {section.table for section in known}:  # [power] is meant, not timing.power
         known = [section for section in known if section.table == parts[0]]
@@ -121,7 +125,7 @@ def select(known: Iterable[Section], name: str) -> list[Section]:
 
 
 def names(known: Iterable[Section]) -> set[str]:
-    """What `select` finds something by: tables, kinds, keys, and keys after the name of their table."""
+    """The names that `select` accepts: tables, kinds, keys, and TABLE.KEY."""
     found = set()
     for section in known:
         found |= {*section.path, *(key.name for key in section.keys)}
@@ -140,8 +144,7 @@ def about(cls: type[Component]) -> str:
 
 
 def keys_of(cls: type[Component], default: Component | None = None) -> tuple[Key, ...]:
-    """The keys of a class, those of tables within it too. `default`: an instance that has the defaults, where they are
-    not those of the class."""
+    """The keys of a class and of its inner tables. `default`: an instance with other defaults than the class."""
     return tuple(_keys(described(cls), default))
 
 
@@ -162,7 +165,7 @@ def _keys(fields: dict[str, FieldInfo], defaults: Component | None) -> Iterator[
 
 
 def _keys_by_kind(name: str, field: FieldInfo, registry: Registry) -> Iterator[Key]:
-    """Of a table within a table that has several kinds: its kind, and every key once, which says whose it is."""
+    """The keys of an inner table with kinds: its kind, then every key once, with the kinds that have it."""
     kinds = sorted(registry)
     yield Key(
         path=(name, "kind"),
@@ -202,8 +205,43 @@ def _key(name: str, field: FieldInfo, default: Any) -> Key:
     )
 
 
+def described(cls: type[Component]) -> dict[str, FieldInfo]:
+    """The fields of a class by name, with the docstrings below them as descriptions. A field redefined without a
+    docstring inherits that of its base class; a class without source code has no descriptions of its own.
+
+    The source is parsed on demand: pydantic's `use_attribute_docstrings` parses it whenever a class is made, which
+    dominated the start-up time of this package.
+    """
+    found: dict[str, str] = {}
+    for base in reversed(cls.__mro__):
+        if issubclass(base, Component):
+            found |= _own(base)
+    fields = {name: copy(field) for name, field in cls.model_fields.items()}
+    for name, field in fields.items():
+        field.description = found.get(name)
+    return fields
+
+
+@cache
+def _own(cls: type[Component]) -> Mapping[str, str]:
+    """The docstrings below the fields in the body of a class, by field."""
+    try:
+        definition = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]
+    except (OSError, TypeError, SyntaxError):
+        return {}
+    return {
+        field.target.id: inspect.cleandoc(text.value.value)
+        for field, text in pairwise(definition.body)
+        if isinstance(field, ast.AnnAssign)
+        and isinstance(field.target, ast.Name)
+        and isinstance(text, ast.Expr)
+        and isinstance(text.value, ast.Constant)
+        and isinstance(text.value.value, str)
+    }
+
+
 def toml_value(value: Any, dimension: str = "") -> str:
-    """A value as it is written in an input, a quantity of a dimension with the unit that makes it shortest."""
+    """A value as TOML text; a quantity gets the unit that makes it shortest."""
     if isinstance(value, float):
         short = f"{value:g}"
         plain = short if float(short) == value else repr(value)
@@ -224,7 +262,7 @@ def _choices(schema: Schema) -> list[str]:
     return [_NAMES.get(schema.get("type", ""), "value")]
 
 
-_BOUNDS = {  # as JSON schema says them, and as pydantic does where it has no such word
+_BOUNDS = {  # text: keywords of JSON schema, or pydantic's own where it emits those
     "above {}": ("exclusiveMinimum", "gt"),
     "at least {}": ("minimum", "ge"),
     "below {}": ("exclusiveMaximum", "lt"),
@@ -237,12 +275,14 @@ _BOUNDS = {  # as JSON schema says them, and as pydantic does where it has no su
 
 def _bounds(schema: Schema) -> str:
     dimension = schema.get("dimension", "")
-    own = (
-        text.format(_bound(schema[word], dimension))
-        for text, words in _BOUNDS.items()
-        for word in words
-        if word in schema
-    )
+    own = []
+    for text, words in _BOUNDS.items():
+        values = [
+            schema[word] for word in words if word in schema
+        ]  # two where key and unit type both have one
+        if values:
+            tightest = min(values) if "most" in text or "below" in text else max(values)
+            own.append(text.format(_bound(tightest, dimension)))
     inner = _bounds(schema["items"]) if schema.get("type") == "array" else ""
     return _joined([*own, f"each {inner}" if inner else ""])
 

@@ -1,6 +1,6 @@
-"""Randomness has a name, not a history: the same (seed, purpose, keys) always gives the same stream.
+"""Named random streams: the same (seed, purpose, keys) always gives the same stream.
 
-Nothing is keyed by a rank and nothing has to be checkpointed.
+There is no state to checkpoint, and streams are never keyed by a rank.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from numpy.random.bit_generator import ISeedSequence
 
 
 class _Key(ISeedSequence):
-    """Philox's key as it is. `Philox(key=...)` gathers entropy from the system first and takes three times as long."""
+    """Passes a key to Philox unchanged. `Philox(key=...)` first gathers entropy and takes three times as long."""
 
     def __init__(self, digest: bytes):
         self.words = np.frombuffer(digest, dtype="<u8")

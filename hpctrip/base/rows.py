@@ -1,4 +1,4 @@
-"""Rows that are dataclasses, and the columns that tables make of them: the one source of every file's schema."""
+"""Dataclass rows whose fields define the columns of tables: the schema of results files."""
 
 from __future__ import annotations
 
@@ -9,28 +9,27 @@ from typing import Any
 import numpy as np
 
 TEXT = "text"
-"""The dtype of a column of texts."""
+"""dtype of a text column."""
 
 
 def column(doc: str, unit: str = "1", dtype: str = "f8", **default: Any) -> Any:
-    """A field that becomes one column of the results file, with its unit and description."""
+    """A dataclass field that is a column of the results file, with its unit and description."""
     return field(metadata={"doc": doc, "unit": unit, "dtype": dtype}, **default)
 
 
 def counted(doc: str, unit: str) -> Any:
-    """A column of what only some machines count: NaN in a row where it was not counted, and absent from a table in
+    """A column of a quantity that only some machines count: NaN where it was not counted, and absent from a table in
     which no row has it."""
     return field(metadata={"doc": doc, "unit": unit, "dtype": "f8", "is_counted": True}, default=math.nan)
 
 
 def is_measured(name: str) -> bool:
-    """Whether the numbers of this column are the machine's, not the result's: measured times and energies."""
+    """Whether a column holds measurements of the machine (times and energies) rather than results."""
     return name.endswith(("wall_s", "wall_j")) or name == "idle_fraction"
 
 
 def columns(cls: type) -> dict[str, dict[str, Any]]:
-    """{name: {doc, unit, dtype}} of a row class. A column that came later has a `default` too, which stands where
-    older files lack it."""
+    """{name: {doc, unit, dtype}} of a row class; a column added later also has a `default` for files that lack it."""
     return {
         f.name: dict(f.metadata) | ({} if f.default is MISSING else {"default": f.default})
         for f in fields(cls)
@@ -39,7 +38,7 @@ def columns(cls: type) -> dict[str, dict[str, Any]]:
 
 
 def spread_defaults(row: Any, length: int) -> None:
-    """Make arrays [length] of the columns of a frozen row that still have their default, which is one number."""
+    """Expand the columns of a frozen row that still hold their scalar default to arrays [length]."""
     for f in fields(row):
         if f.default is not MISSING and np.ndim(value := getattr(row, f.name)) == 0:
             object.__setattr__(row, f.name, np.full(length, value))

@@ -1,6 +1,5 @@
-"""The files that come with hpctrip beside its code: scenarios (inputs/), clusters (inputs/cluster/), studies
-(inputs/studies/), what they lay over for real data (inputs/real/), calibrations (inputs/calibrations/) and batch
-scripts (slurm/).
+"""Data files of the package: scenarios (inputs/), clusters (inputs/cluster/), studies (inputs/studies/), overlays for
+real data (inputs/real/), calibrations (inputs/calibrations/) and batch scripts (slurm/).
 
 They lie at the top of the repository; links in the package make them part of it, so that a wheel holds them too.
 """
@@ -22,10 +21,10 @@ SCRIPTS = ("slurm", ".sh")
 
 
 def shipped(kind: tuple[str, str]) -> dict[str, Traversable]:
-    """{name: file} of what comes with hpctrip; `kind` is one of the pairs above."""
+    """{name: file} of the package's files of a kind, one of the pairs above."""
     folder, suffix = kind
-    found = [file for file in files("hpctrip").joinpath(folder).iterdir() if file.name.endswith(suffix)]
-    return {file.name.removesuffix(suffix): file for file in sorted(found, key=lambda file: file.name)}
+    all_files = [file for file in files("hpctrip").joinpath(folder).iterdir() if file.name.endswith(suffix)]
+    return {file.name.removesuffix(suffix): file for file in sorted(all_files, key=lambda file: file.name)}
 
 
 def described(file: Traversable) -> str:
@@ -37,8 +36,8 @@ def described(file: Traversable) -> str:
     return re.match(r"(.*?[.:])(?= [A-Z]|$)|.*", text)[0]
 
 
-def instead_of(path: str) -> str:
-    """The way out for whoever named a scenario file that is not there."""
+def suggest_scenario(path: str) -> str:
+    """A way out where a scenario file does not exist."""
     name, folder = PurePath(path).stem, PurePath(path).parent
     if name in shipped(SCENARIOS):
         return f"`hpctrip inputs {name} --to {folder}` copies the scenario of that name"

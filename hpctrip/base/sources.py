@@ -1,4 +1,4 @@
-"""Which files an input names, and the digests by which a run records what it read.
+"""The files that an input names, and the digests by which a run records what it read.
 
 A field whose value names files says so in its type, `path: Annotated[str, Reads()]`. Whoever asks for the files of an
 input (the record of a run, a replay, a check) walks the fields, so a new component is covered by its own declaration.
@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from hpctrip.base.component import Component
 from hpctrip.base.errors import Fault, InputError
-from hpctrip.base.files import digest, digest_of_file, named_path
+from hpctrip.base.io import digest, digest_of_file, named_path
 
 MADE_HERE = "-"
 """The path of a source that is no file: synthetic data, made from the input."""
@@ -26,14 +26,14 @@ CHANGED = "bring back the file that the run read, or start a new run"
 
 
 class Source(NamedTuple):
-    """One thing that a run read."""
+    """A file, a set of files, or prepared data that a run read."""
 
     key: str
     """The dotted input key that names it."""
     path: str
-    """As the input names it, or MADE_HERE."""
+    """The path as the input names it, or MADE_HERE."""
     digest: str
-    """Of a file: `b2sum -l 128` says the same. Of several, or of prepared data: see who made it."""
+    """Digest of a file as by `b2sum -l 128`; for several, see `digest_of_files`; for prepared data, the workload."""
 
     def __str__(self) -> str:
         return f"{self.key} {self.path} blake2b:{self.digest}"

@@ -1,7 +1,8 @@
-"""Foreign text on its way to a person: of a length that is read, and without what a terminal would obey."""
+"""Text for people: escaped and shortened messages, spelling suggestions, Markdown tables."""
 
 from __future__ import annotations
 
+import difflib
 import reprlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -10,11 +11,10 @@ SCREEN_BYTES = 3500
 
 
 def printable(text: str, limit: int = 400) -> str:
-    r"""`text` in one line of about `limit` characters, fit for a terminal.
+    r"""`text` on one line of about `limit` characters, with unprintable characters escaped.
 
-    What Python calls not printable (control characters and ANSI sequences, line ends, bidirectional marks, lone
-    surrogates) is escaped as repr does: \x1b, \n, \u202e. Ordinary Unicode stays. What is longer ends in
-    "... (N more characters)".
+    Control characters, ANSI sequences, line ends, bidirectional marks and lone surrogates are escaped as in repr: \x1b,
+    \n, \u202e. Longer text ends in "... (N more characters)".
     """
     if len(text) <= limit and text.isprintable():
         return text
@@ -30,12 +30,12 @@ def printable(text: str, limit: int = 400) -> str:
 
 
 def encodable(text: str, encoding: str = "utf-8") -> str:
-    r"""`text` with backslash escapes for what the encoding cannot say: a file's name that is no UTF-8 has \udcff."""
+    r"""`text` with backslash escapes for characters outside the encoding, such as \udcff in file names."""
     return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
 def size_text(num_bytes: float) -> str:
-    """A number of bytes in words: "1.5 GB"."""
+    """A number of bytes as text: "1.5 GB"."""
     for unit in ("bytes", "kB", "MB", "GB"):
         if num_bytes < 1000 or unit == "GB":
             break
@@ -44,7 +44,7 @@ def size_text(num_bytes: float) -> str:
 
 
 def screenful(lines: Sequence[str]) -> Iterator[str]:
-    """The lines up to SCREEN_BYTES, then how many more there are."""
+    """The lines up to SCREEN_BYTES, then the number of lines left out."""
     left = SCREEN_BYTES
     for number, line in enumerate(lines):
         left -= len(line.encode())
@@ -55,12 +55,12 @@ def screenful(lines: Sequence[str]) -> Iterator[str]:
 
 
 def printable_toml(text: str) -> str:
-    """TOML text with what is not printable in its strings escaped as TOML does: it means the same."""
+    """TOML text with unprintable characters replaced by TOML escapes of the same meaning."""
     return "".join(c if c.isprintable() or c == "\n" else f"\\U{ord(c):08X}" for c in text)
 
 
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table in Markdown: every cell in one line, whose bars do not end it."""
+    """A Markdown table; line ends and bars within cells are escaped."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(map(_cell, line))} |" for line in lines)
 
@@ -70,20 +70,28 @@ def _cell(text: str) -> str:
 
 
 def shown(value: Any) -> str:
-    """repr(value), shortened while it is made: of a value of any size, depth and number of digits."""
+    """repr(value), shortened to fit an error message."""
     return _SHORT.repr(value)
 
 
-class _Short(reprlib.Repr):
-    def __init__(self) -> None:
-        super().__init__()
-        self.maxlevel, self.maxlist, self.maxdict, self.maxstring, self.maxlong = 4, 20, 20, 200, 60
-
-    def repr_int(self, x: int, level: int) -> str:
-        try:
-            return super().repr_int(x, level)
-        except ValueError:  # Python writes no integer of more than 4,300 digits
-            return f"<an integer of {x.bit_length():,} bits>"
+_SHORT = reprlib.Repr()
+_SHORT.maxlevel, _SHORT.maxlist, _SHORT.maxdict, _SHORT.maxstring, _SHORT.maxlong = 4, 20, 20, 200, 60
 
 
-_SHORT = _Short()
+def closest(name: str, names: Iterable[str]) -> str:
+    """The name that a misspelt one is nearest to; empty where none is near."""
+    near = difflib.get_close_matches(name, sorted(names), n=1, cutoff=0.5)
+    return near[0] if near else ""
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """`"did you mean 'x'?"` for a misspelt name; empty where none is near."""
+    near = closest(name, names)
+    return f"did you mean {near!r}?" if near else ""
+
+
+def unknown_name(name: Any, names: Iterable[str]) -> str:
+    """`"did you mean 'x'? known: ..."` for a misspelt name."""
+    names = sorted(names)
+    near = did_you_mean(name if isinstance(name, str) else shown(name), names)
+    return f"{near} known: {', '.join(names)}".lstrip()

@@ -1,4 +1,4 @@
-"""Points in time in CSV files: ISO 8601, as UTC, with an offset, or in a named time zone."""
+"""ISO 8601 times in CSV files: in UTC, with an offset, or in a named time zone."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def time_zone(name: str) -> str:
-    """`name`, where it is one of the IANA time zones. Raises ValueError."""
+    """`name`, for a pydantic validator. Raises ValueError where it is not an IANA time zone."""
     try:
         zone(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
@@ -28,13 +28,13 @@ def time_zone(name: str) -> str:
 
 
 def zone(name: str) -> tzinfo:
-    """The zone of this name; UTC is known even where there is no database of zones."""
+    """The time zone of this name; UTC works without a time zone database."""
     return UTC if name == "UTC" else ZoneInfo(name)
 
 
 def moment_us(text: str, local: tzinfo) -> int:
-    """Microseconds since 1970 of a time; one without an offset is that of the zone `local`. Raises ValueError for what
-    is no time, or one that its clocks skip. Of an hour that they show twice it is the first."""
+    """Microseconds from 1970 to a time, which without an offset is in the zone `local`; the first one of an ambiguous
+    hour. Raises ValueError where the text is not a time or the clocks skip it."""
     if not _TIME.fullmatch(text):
         raise ValueError("is no time such as 2022-01-01 00:05:00")
     found = datetime.fromisoformat(text)
@@ -48,9 +48,9 @@ def moment_us(text: str, local: tzinfo) -> int:
 def moments_us(table: Table, column: str, zone_name: str, keys: Sequence[str] | None = None) -> np.ndarray:
     """A column of times, [R] int64 microseconds since 1970; those without an offset are of this zone.
 
-    Where clocks are set back, an hour has the same local times twice. The rows of one key (all, where `keys` [R] is
-    absent) then tell them apart by their order: a time that would not be after the one before it is the second.
-    InputError names the first line that is no time.
+    Where clocks are set back, an hour has the same local times twice. The order of the rows of one key (of all rows
+    without `keys` [R]) tells them apart: a time that would not be after the one before it is the second.
+    InputError names the first line that is not a time.
     """
     local, wrong, problem = zone(zone_name), np.zeros(len(table.lines), dtype=bool), ""
     found = np.zeros(len(table.lines), dtype=np.int64)
@@ -70,7 +70,7 @@ def moments_us(table: Table, column: str, zone_name: str, keys: Sequence[str] | 
 
 
 def _second(text: str, local: tzinfo, first_us: int) -> int:
-    """The second moment at which the clocks show this time, or the first where they do so once."""
+    """The second moment at which the clocks show this time, or the first where they show it once."""
     found = datetime.fromisoformat(text)
     if found.tzinfo is not None:
         return first_us

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any
 
+from pydantic import Field
 from pydantic_core import core_schema
 
 MILE_M = 1609.344
@@ -54,15 +55,12 @@ _ALIASES = {
     "joules": {"joule": "J", "joules": "J", "kwh": "kWh"},
     "grams": {"gram": "g", "grams": "g", "tonne": "t", "tonnes": "t"},
 }
-"""Other names of units. What could mean two things is none: "Gb" of bytes, "Mw", "M"."""
+"""Other names of units. Ambiguous ones are left out: "Gb" for bytes, "Mw", "M"."""
 _QUANTITY = re.compile(r"\s*([-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?)\s*([A-Za-z/]+)\s*")
 
 
 def parse(value: object, dimension: str) -> object:
-    """The SI number that a text such as "1.5 GB" means; anything but a text is passed on unchanged.
-
-    Raises ValueError that names the units of the dimension.
-    """
+    """The SI number of a text such as "1.5 GB"; any other value unchanged. ValueError lists the dimension's units."""
     if not isinstance(value, str):
         return value
     factors = _FACTORS[dimension]
@@ -78,8 +76,7 @@ def parse(value: object, dimension: str) -> object:
 
 
 def spelled(value: float, dimension: str) -> str:
-    """The text for an SI number that has the fewest digits, in the SI unit where others have as few: "1.5 GB" for 1.5e9
-    bytes; "0" for 0."""
+    """The shortest text with a unit for an SI number, in the SI unit if as short: "1.5 GB" for 1.5e9 bytes."""
     factors = sorted(_FACTORS[dimension].items(), key=lambda item: item[1] != 1)
     texts = [f"{value / factor:g} {unit}" for unit, factor in factors]
     exact = [text for text in texts if math.isclose(float(str(parse(text, dimension))), value, rel_tol=1e-12)]
@@ -99,7 +96,7 @@ def units() -> dict[str, tuple[list[str], list[str]]]:
 
 @dataclass(frozen=True)
 class Quantity:
-    """Marks the type of a number that may be given as a text with a unit of this dimension."""
+    """Type annotation of a number that an input may give as a text with a unit of this dimension."""
 
     dimension: str
 
@@ -111,10 +108,10 @@ class Quantity:
         return {**handler(schema), "dimension": self.dimension}
 
 
-Bytes = Annotated[float, Quantity("bytes")]
-Metres = Annotated[float, Quantity("metres")]
-Seconds = Annotated[float, Quantity("seconds")]
-BitsPerSecond = Annotated[float, Quantity("bits per second")]
-Watts = Annotated[float, Quantity("watts")]
-Joules = Annotated[float, Quantity("joules")]
-Grams = Annotated[float, Quantity("grams")]
+Bytes = Annotated[float, Quantity("bytes"), Field(le=1e15)]
+Metres = Annotated[float, Quantity("metres"), Field(le=1e12)]
+Seconds = Annotated[float, Quantity("seconds"), Field(le=1e15)]
+BitsPerSecond = Annotated[float, Quantity("bits per second"), Field(le=1e15)]
+Watts = Annotated[float, Quantity("watts"), Field(le=1e15)]
+Joules = Annotated[float, Quantity("joules"), Field(le=1e21)]
+Grams = Annotated[float, Quantity("grams"), Field(le=1e18)]

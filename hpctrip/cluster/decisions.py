@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hpctrip.base.door import instance, integers, numbers, place_of
+from hpctrip.base.door import config_key, instance, integers, numbers
 from hpctrip.cluster.allocator import Allocator
 from hpctrip.cluster.budgets import Limit
 from hpctrip.cluster.frequencies import FrequencyPolicy
@@ -76,7 +76,7 @@ class Decisions:
         limit_w = self.limit.limit_w(clock_s, until_s, used.energy_j, used.carbon_g)
         self.limit_w = float(numbers(limit_w, (), 0.0, math.inf, "budget", "the watts that may be drawn"))
         view = self.view(active, clock_s)
-        place = place_of("scheduler", self.scheduler)
+        place = config_key("scheduler", self.scheduler)
         plan = instance(self.scheduler.plan(view), Plan, place, "its plan").checked(view, place)
         frequency = self._frequency(view, plan)
         self._allocator.apply(active, plan.gpus, frequency, self.scheduler.elastic, clock_s)
@@ -109,5 +109,5 @@ class Decisions:
         if plan.frequency is not None:
             return plan.frequency
         chosen = self.frequency.choose(view, plan.gpus, self._gpu)
-        place, last = place_of("frequency", self.frequency), len(view.speeds.frequencies) - 1
+        place, last = config_key("frequency", self.frequency), len(view.speeds.frequencies) - 1
         return integers(chosen, view.job.shape, 0, last, place, "the frequencies")

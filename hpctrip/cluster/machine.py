@@ -6,7 +6,6 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from hpctrip.base.bounds import within
 from hpctrip.base.component import Component
 from hpctrip.base.units import Seconds, Watts
 
@@ -33,7 +32,7 @@ class Machine(Component):
 
     @model_validator(mode="after")
     def _bounded(self) -> Self:
-        return within(self, MOST_GPUS, "num_nodes", "gpus_per_node")
+        return self.product_at_most(MOST_GPUS, "num_nodes", "gpus_per_node")
 
     @property
     def num_gpus(self) -> int:

@@ -8,10 +8,11 @@ from typing import Annotated
 
 from pydantic import Field
 
-from hpctrip.base.component import Component, unknown_name
+from hpctrip.base.component import Component
 from hpctrip.base.errors import InputError
-from hpctrip.base.files import PathName
+from hpctrip.base.io import PathName
 from hpctrip.base.sources import Reads, files_at
+from hpctrip.base.text import unknown_name
 from hpctrip.cluster.fit import fit
 from hpctrip.cluster.profiles import FixedBatch
 from hpctrip.cluster.step_time import StepTime

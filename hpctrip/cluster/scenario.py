@@ -8,8 +8,8 @@ from pydantic import Field, model_validator
 
 from hpctrip.base.component import Component
 from hpctrip.base.errors import InputError
-from hpctrip.base.files import PathName
-from hpctrip.base.identity import Neutral
+from hpctrip.base.identity import NotInResult
+from hpctrip.base.io import PathName
 from hpctrip.base.units import Seconds
 from hpctrip.cluster.budgets import BUDGETS
 from hpctrip.cluster.decisions import Rules
@@ -47,13 +47,13 @@ class Clock(Component):
 class ClusterScenario(Component):
     """One simulation of a cluster: the whole input file."""
 
-    name: Neutral[str] = Field("cluster", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    name: NotInResult[str] = Field("cluster", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
     """Names the scenario and the results file."""
-    label: Neutral[str | None] = None
+    label: NotInResult[str | None] = None
     """How figures call this run; absent: its scheduler."""
     seed: int = Field(0, ge=0, lt=2**63)
     """Every random stream derives from it."""
-    plugins: Neutral[list[PathName]] = []
+    plugins: NotInResult[list[PathName]] = []
     """Python files to run first: they add schedulers or traces of your own."""
     cluster: Machine = Machine()
     gpu: GPUS.field() = Field(default_factory=dict, validate_default=True)

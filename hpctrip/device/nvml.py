@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from hpctrip.base.extras import how_to_install
+from hpctrip.base.errors import how_to_install
 from hpctrip.device.counters import Unavailable
 
 _T = TypeVar("_T")

@@ -12,9 +12,8 @@ from collections.abc import Sequence
 import click
 import pandas as pd
 
-from hpctrip.base.component import unknown_name
 from hpctrip.base.errors import InputError
-from hpctrip.base.text import printable
+from hpctrip.base.text import printable, unknown_name
 from hpctrip.base.units import HOUR_S
 from hpctrip.figures.common import reading, style
 from hpctrip.figures.common.plot import Drawing, aligned, figure

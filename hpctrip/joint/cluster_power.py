@@ -9,8 +9,8 @@ import numpy as np
 from pydantic import Field
 
 from hpctrip.base.errors import Fault, InputError
-from hpctrip.base.files import PathName
 from hpctrip.base.inputs import read_layers, validate
+from hpctrip.base.io import PathName
 from hpctrip.base.rng import stream
 from hpctrip.base.sources import Reads, named_files
 from hpctrip.cluster.rows import IntervalRow
@@ -32,7 +32,7 @@ def read_cluster(path: str) -> ClusterScenario:
             f"power.path = {path!r}", "names plug-ins, which are not run", "name them in the run's own input"
         )
     try:
-        return validate(tables, ClusterScenario).in_force()
+        return validate(tables, ClusterScenario).resolve()
     except InputError as error:
         raise InputError(
             faults=[Fault(f"{path}: {f.place}", f.problem, f.way_out) for f in error.faults]

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from pydantic import Field
 
 from hpctrip.base.component import Component, Registry
-from hpctrip.base.door import numbers, place_of
+from hpctrip.base.door import config_key, numbers
 from hpctrip.base.rng import stream
 from hpctrip.learn.params import check_finite, check_params
 
@@ -54,17 +54,17 @@ class Compression(Component):
         if self.lossless:
             return
         delta = torch.linspace(-1e-3, 1e-3, num_params)
-        rng, place = stream(seed, "compression/trial"), place_of("compression", self)
+        rng, place = stream(seed, "compression/trial"), config_key("compression", self)
         check_finite(self.checked_roundtrip(delta, rng), place, "a decoded update")
 
     def checked_roundtrip(self, delta: torch.Tensor, rng: np.random.Generator) -> torch.Tensor:
         """`roundtrip`, its result checked. Raises InputError where that is no float32 vector [P] on delta's device."""
         decoded = self.roundtrip(delta, rng)
-        return check_params(decoded, delta, place_of("compression", self), "a decoded update")
+        return check_params(decoded, delta, config_key("compression", self), "a decoded update")
 
     def checked_payload_bytes(self, num_params: int) -> float:
         """`payload_bytes`, checked. Raises InputError where it is not finite or below 0."""
-        size, place = self.payload_bytes(num_params), place_of("compression", self)
+        size, place = self.payload_bytes(num_params), config_key("compression", self)
         return float(numbers(size, (), 0.0, np.finfo(float).max, place, "payload_bytes"))
 
 

@@ -12,7 +12,7 @@ from torch import nn
 from torch.func import functional_call
 
 from hpctrip.base.component import Component
-from hpctrip.base.identity import Unlearned
+from hpctrip.base.identity import NotInTraining
 from hpctrip.learn.engines.base import channels_last, resident, views
 from hpctrip.learn.task import Dataset, Task
 
@@ -26,11 +26,11 @@ overflows, and a diverged model shows as a loss of up to 65,536. Its correct pre
 class Evaluate(Component):
     """Evaluation of the global model on held-out data."""
 
-    every_rounds: Unlearned[int] = Field(1, ge=1)
+    every_rounds: NotInTraining[int] = Field(1, ge=1)
     """Evaluate after every so many rounds (and after the last one that max_rounds allows)."""
     max_samples: int | None = Field(None, ge=1)
     """Use only the first so many held-out samples."""
-    batch_size: int = Field(500, ge=1)
+    batch_size: int = Field(500, ge=1, le=10**9)
     """Samples per batch; batches have fixed boundaries, so that results do not depend on the ranks."""
 
     def due(self, round: int, last_round: int) -> bool:

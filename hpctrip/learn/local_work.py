@@ -62,7 +62,7 @@ class LocalWork(Component):
         """The same with the values `own` for absent keys. Raises InputError where options exclude each other."""
         if self.local_steps is not None:
             own.pop("local_epochs", None)
-        work = self.filled_in(**own)
+        work = self.with_defaults(**own)
         if work.momentum and work.optimizer != "sgd":
             raise InputError(
                 f"train.momentum = {work.momentum:g}",

@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from hpctrip.base import files
+from hpctrip.base import io
 from hpctrip.base.errors import InputError
 
 _PACKAGES = ("torch", "numpy", "transformers", "peft")
@@ -79,7 +79,7 @@ def arithmetic(device: torch.device) -> str:
     facts += [torch.__config__.show(), platform.machine(), _processor()]
     if device.type == "cuda":
         facts += [torch.cuda.get_device_name(device), f"cuDNN {torch.backends.cudnn.version()}"]
-    return files.digest("\n".join(facts).encode())
+    return io.digest("\n".join(facts).encode())
 
 
 def _version(package: str) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from hpctrip.base.component import Component, Registry
-from hpctrip.base.door import integers, place_of
+from hpctrip.base.door import config_key, integers
 from hpctrip.base.errors import InputError
 from hpctrip.base.rng import stream
 
@@ -46,7 +46,7 @@ class Partition(Component):
         self.check(len(labels), num_sites, groups is not None)
         num_samples, num_sites = len(labels), self.pooled_sites or num_sites
         rng = stream(seed, f"partition/{self.kind}")
-        place = place_of("partition", self)
+        place = config_key("partition", self)
         owner = self.owners(np.asarray(labels), groups, num_sites, rng)
         owner = integers(owner, (num_samples,), NOBODY, num_sites - 1, place, "the owners")
         by_site = np.argsort(owner, kind="stable")  # stable: indices stay sorted within a site

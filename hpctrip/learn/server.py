@@ -8,7 +8,7 @@ import torch
 from pydantic import Field
 
 from hpctrip.base.component import Component, Registry
-from hpctrip.base.door import instance, place_of
+from hpctrip.base.door import config_key, instance
 from hpctrip.base.errors import InputError
 from hpctrip.learn.params import check_finite, check_params
 
@@ -36,12 +36,12 @@ class Server(Component):
         """`step`, its result checked. Raises InputError where that is no float32 vector [P] on the device of
         `params`."""
         new_params = self.step(params, slots, update)
-        return check_params(new_params, params, place_of("server", self), "the new parameters")
+        return check_params(new_params, params, config_key("server", self), "the new parameters")
 
     def checked_slots(self, num_params: int) -> torch.Tensor:
         """`initial_slots`, checked, and one step tried from it on a small update. Raises InputError where the state is
         not float64 [num_slots, P], or where the new parameters are not finite."""
-        place = place_of("server", self)
+        place = config_key("server", self)
         slots = instance(self.initial_slots(num_params), torch.Tensor, place, "its state")
         if slots.dtype != torch.float64 or slots.dim() != 2 or slots.shape[1] != num_params:
             dtype = str(slots.dtype).removeprefix("torch.")
@@ -89,7 +89,7 @@ class FedAdam(Server):
     """Decay of the first moment."""
     beta2: float = Field(0.99, ge=0, lt=1)
     """Decay of the second moment."""
-    tau: float = Field(1e-3, gt=0)
+    tau: float = Field(1e-3, gt=0, le=1e6)
     """Adaptivity: added to the root of the second moment."""
 
     def initial_slots(self, num_params: int) -> torch.Tensor:

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from hpctrip.base.component import Component
 from hpctrip.base.errors import InputError
-from hpctrip.base.identity import Neutral
+from hpctrip.base.identity import NotInResult
 from hpctrip.ranks.base import Ranks
 from hpctrip.ranks.launched import launched_size
 from hpctrip.ranks.serial import SerialRanks
@@ -17,9 +17,9 @@ from hpctrip.ranks.serial import SerialRanks
 class RanksInput(Component):
     """Where it runs. Only `threads` can change a result, in the last bits."""
 
-    transport: Neutral[Literal["auto", "serial", "mpi", "nccl"]] = "auto"
+    transport: NotInResult[Literal["auto", "serial", "mpi", "nccl"]] = "auto"
     """auto: mpi under a launcher, else serial."""
-    device: Neutral[Literal["auto", "cpu", "cuda"]] = "auto"
+    device: NotInResult[Literal["auto", "cpu", "cuda"]] = "auto"
     """auto: the node's GPUs where there are any."""
     threads: int = Field(1, ge=1, le=1024)
     """torch threads per rank. Fixed by the input, not by the machine, as kernels may round differently with the number

@@ -6,7 +6,6 @@ touched, so at every moment at least one is whole.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,8 +15,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from hpctrip.base.errors import InputError
-from hpctrip.base.files import read_file
-from hpctrip.base.output import replace_file
+from hpctrip.base.io import read_file, replace_file
 from hpctrip.record import schema
 from hpctrip.record.container import Container, Header
 from hpctrip.sim.rounds import History
@@ -156,7 +154,7 @@ def _rows(tables: dict[str, dict[str, np.ndarray]]) -> dict[str, dict[str, np.nd
 
 def read(path: str | Path) -> Checkpoint:
     """The checkpoint in a file. Raises InputError where there is none, and where it is damaged or malformed."""
-    return unpack(read_file(path, math.inf), str(path))
+    return unpack(read_file(path), str(path))
 
 
 def generations(results: str | Path) -> list[Path]:

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from hpctrip.base.errors import Fault
-from hpctrip.base.output import replace_file
+from hpctrip.base.io import replace_file
 from hpctrip.base.rows import TEXT, columns
 from hpctrip.base.units import HOUR_S, J_PER_KWH
 from hpctrip.cluster.rows import IntervalRow, JobRows, Result

@@ -10,7 +10,7 @@ import os
 import struct
 from pathlib import Path
 
-from hpctrip.base.output import unwritable
+from hpctrip.base.io import unwritable
 from hpctrip.record.lock import is_at
 
 _DIGITS = 15

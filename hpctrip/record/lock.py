@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from hpctrip.base.errors import InputError
-from hpctrip.base.files import open_at_once
-from hpctrip.base.output import remove_leftovers, unwritable
+from hpctrip.base.io import remove_leftovers, unwritable
 from hpctrip.record.checkpoint import generations
 
 
@@ -26,7 +25,7 @@ def is_held(path: str | Path) -> bool:
     """Does a job have the right to write this results file now? Where there is a lock file that nobody holds, a killed
     job's, it is locked for a moment, in which a job that starts is refused. What is no regular file is no lock."""
     try:
-        with os.fdopen(open_at_once(f"{os.path.realpath(path)}.lock", os.O_RDONLY)) as file:
+        with open(f"{os.path.realpath(path)}.lock", "rb") as file:
             if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -63,7 +62,7 @@ class OutputLock:
     def _locked(self) -> Any:
         """The lock file, open and locked."""
         while True:
-            file = os.fdopen(open_at_once(self._path, os.O_RDWR | os.O_CREAT), "r+b", buffering=0)
+            file = os.fdopen(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666), "r+b", buffering=0)
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:

@@ -14,9 +14,8 @@ import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
 from hpctrip.base.errors import InputError
-from hpctrip.base.files import digest
 from hpctrip.base.identity import differing
-from hpctrip.base.output import check_suffix, check_writable, refuse_inputs, refuse_other, replace_file
+from hpctrip.base.io import check_suffix, check_writable, digest, refuse_inputs, refuse_other, replace_file
 from hpctrip.base.text import encodable, printable
 from hpctrip.record import schema
 from hpctrip.record.lock import OutputLock

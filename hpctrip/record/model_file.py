@@ -9,7 +9,7 @@ import numpy as np
 from safetensors.numpy import save
 
 from hpctrip.base.errors import InputError
-from hpctrip.base.output import check_suffix, check_writable, replace_file
+from hpctrip.base.io import check_suffix, check_writable, replace_file
 from hpctrip.record.checkpoint import SUFFIXES, Checkpoint, newest, read
 
 

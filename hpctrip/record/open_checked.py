@@ -8,7 +8,6 @@ The file is read whole into memory first, so it needs no lock and nobody changes
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +15,7 @@ import h5py
 from h5py import h5d, h5f, h5g, h5l, h5o, h5pl, h5z
 
 from hpctrip.base.errors import InputError
-from hpctrip.base.files import read_file
+from hpctrip.base.io import read_file
 from hpctrip.base.text import printable
 
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
@@ -37,7 +36,7 @@ def open_checked(path: str | Path, *formats: str) -> Iterator[h5py.File]:
     Raises InputError, in one line that names the file, for whatever is wrong with it, also while it is used;
     DamagedError where it is a file of hpctrip that cannot be read to its end, or empty.
     """
-    data = read_file(path, math.inf)
+    data = read_file(path)
     is_ours = not data or (_HEADER in data and any(name.encode() in data for name in formats))
     error_type = DamagedError if is_ours else InputError
     if not data.startswith(_SIGNATURE):

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from hpctrip.base.errors import Fault, InputError
-from hpctrip.base.files import named_path
+from hpctrip.base.io import named_path
 from hpctrip.base.sources import NamedFiles, read_sources, refuse_changed
 from hpctrip.base.text import printable
 from hpctrip.record import schema

@@ -11,8 +11,7 @@ import pandas as pd
 from rich.table import Table
 from rich.text import Text
 
-from hpctrip.base.json import json_text
-from hpctrip.base.output import write_new
+from hpctrip.base.io import json_text, write_new
 from hpctrip.base.text import printable
 from hpctrip.base.units import HOUR_S, J_PER_KWH
 from hpctrip.record.merge import csv_bytes

@@ -28,8 +28,7 @@ import numpy as np
 from pydantic import Field
 
 from hpctrip.base.errors import InputError
-from hpctrip.base.files import read_file
-from hpctrip.base.output import replace_file
+from hpctrip.base.io import read_file, replace_file
 from hpctrip.record.checkpoint import model_arrays, model_of
 from hpctrip.record.container import Container, Header
 from hpctrip.record.key_locks import KeyLocks
@@ -220,7 +219,7 @@ class TrajectoryFiles:
         if not os.path.lexists(path):
             return None
         try:
-            found = sort.unpack(read_file(path, math.inf), str(path), parse)
+            found = sort.unpack(read_file(path), str(path), parse)
         except InputError as error:
             if path.exists() and path not in self._said:  # else it was removed meanwhile
                 self._said.add(path)

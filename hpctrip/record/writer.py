@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import h5py
 import numpy as np
 
-from hpctrip.base.output import replace_file
+from hpctrip.base.io import replace_file
 from hpctrip.record import schema
 from hpctrip.record.schema import Column, Table
 from hpctrip.sim.rounds import History

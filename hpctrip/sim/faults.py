@@ -15,7 +15,7 @@ from pydantic import Field, model_validator
 from hpctrip.base.component import Component
 from hpctrip.base.csv import read_table
 from hpctrip.base.errors import InputError
-from hpctrip.base.files import PathName
+from hpctrip.base.io import PathName
 from hpctrip.base.rng import stream
 from hpctrip.base.sources import Reads
 from hpctrip.base.units import Seconds

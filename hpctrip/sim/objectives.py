@@ -14,7 +14,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from hpctrip.base.component import Component, Registry
-from hpctrip.base.door import numbers, place_of
+from hpctrip.base.door import config_key, numbers
 from hpctrip.base.errors import InputError
 from hpctrip.base.units import J_PER_KWH, Grams, Joules, Seconds
 from hpctrip.sim.rounds import Candidates, History, RoundRow
@@ -39,7 +39,7 @@ class Objective(Component):
 
     def checked_merit(self, weighed: Candidates, sites: SiteView, history: History) -> np.ndarray:
         """The merit; InputError where it is not a number, possibly infinite, for every candidate."""
-        merit, place = self.merit(weighed, sites, history), place_of("policy.objective", self)
+        merit, place = self.merit(weighed, sites, history), config_key("policy.objective", self)
         return numbers(merit, weighed.k.shape, -np.inf, np.inf, place, "the merit of the cohorts")
 
     def order(self, log_score: np.ndarray, sites: SiteView, history: History) -> np.ndarray:
@@ -47,7 +47,7 @@ class Objective(Component):
         index. InputError where the preference is not a number, or -inf, for every site."""
         preference = self.preference(sites, history)
         if preference is not None:
-            place, shape = place_of("policy.objective", self), (len(sites),)
+            place, shape = config_key("policy.objective", self), (len(sites),)
             preference = numbers(
                 preference, shape, -np.inf, sys.float_info.max, place, "the preference of the sites"
             )

@@ -12,9 +12,9 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from hpctrip.base.component import Component, Registry
-from hpctrip.base.door import instance, place_of, positive
+from hpctrip.base.door import config_key, instance, positive
 from hpctrip.base.errors import InputError
-from hpctrip.base.files import PathName
+from hpctrip.base.io import PathName
 from hpctrip.base.rng import stream
 from hpctrip.base.series import next_step_s
 from hpctrip.base.sources import Reads
@@ -55,7 +55,7 @@ class PowerModel(Component):
 
     def checked_supply(self, num_sites: int, seed: int) -> PowerSupply:
         """The supply. InputError where it is none; its fractions are checked where they are asked for (`World`)."""
-        place = place_of("power", self)
+        place = config_key("power", self)
         supply = instance(self.supply(num_sites, seed), PowerSupply, place, "its supply")
         positive(supply.step_s, place, "step_s")
         instance(supply.synthetic, bool, place, "synthetic")

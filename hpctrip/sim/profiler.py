@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import Field
 
 from hpctrip.base.component import Component
-from hpctrip.base.door import numbers, place_of
+from hpctrip.base.door import config_key, numbers
 from hpctrip.base.rng import stream
 from hpctrip.base.units import Seconds
 from hpctrip.sim.forecast import Forecast, Observations, newest_apart
@@ -56,7 +56,7 @@ class Profiler(Component):
             seen_power, seen_comm_s = self._observe(world, index, time_s, seed)
             power, comm_s = power + weight * seen_power, comm_s + weight * seen_comm_s
             weights += weight
-        place, shape = place_of("profiler", self), (len(world),)
+        place, shape = config_key("profiler", self), (len(world),)
         power = numbers(power / weights, shape, 0.0, 1.0, place, "the power fractions that it sees")
         if forecast is not None:
             past = Observations(
@@ -67,7 +67,7 @@ class Profiler(Component):
             )
             span_s = history.last.longest_compute_s if history.last else 0.0
             power = forecast.power_fraction(past, span_s)
-            power = numbers(power, shape, 0.0, 1.0, place_of("forecast", forecast), "the power fractions")
+            power = numbers(power, shape, 0.0, 1.0, config_key("forecast", forecast), "the power fractions")
         # the aggregator keeps the accounts, so it knows exactly who has spent a budget
         power = np.where(world.faults.spent, 0.0, power)
         comm_s = numbers(comm_s / weights, shape, 0.0, _LARGEST, place, "the delays that it sees")

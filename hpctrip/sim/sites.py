@@ -10,9 +10,9 @@ from pydantic import Field, model_validator
 
 from hpctrip.base.component import Component, Registry
 from hpctrip.base.csv import Table, read_table
-from hpctrip.base.door import numbers, place_of
+from hpctrip.base.door import config_key, numbers
 from hpctrip.base.errors import InputError
-from hpctrip.base.files import PathName
+from hpctrip.base.io import PathName
 from hpctrip.base.rng import stream
 from hpctrip.base.sources import Reads
 from hpctrip.base.units import MILE_M, Metres
@@ -36,7 +36,7 @@ class SitePlacement(Component):
     def checked_distances_m(self, seed: int) -> np.ndarray:
         """The distances. InputError where they are not one or more finite numbers of 0 or more."""
         distances = np.atleast_1d(self.distances_m(seed))
-        place, what = place_of("sites", self), "the distances"
+        place, what = config_key("sites", self), "the distances"
         return numbers(distances, (max(1, distances.size),), 0.0, np.finfo(float).max, place, what)
 
 

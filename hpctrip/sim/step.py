@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from hpctrip.base.door import instance, place_of
+from hpctrip.base.door import config_key, instance
 from hpctrip.base.errors import InputError
 from hpctrip.base.rng import stream
 from hpctrip.sim.energy import SPENT
@@ -128,7 +128,7 @@ class Simulation:
         """The policy's choice for the round after `history`, checked: a non-empty set of distinct sites."""
         round = len(history) + 1
         decision = self.policy.select(view, history, stream(self.seed, "policy", round))
-        place = place_of("policy", self.policy)
+        place = config_key("policy", self.policy)
         decision = instance(decision, Decision, place, "its decision").checked(len(self.world), place, round)
         visits = decision.local_work * self.num_visits[decision.cohort].max()
         if decision.local_work > 1 and visits > MOST_VISITS:

@@ -7,7 +7,7 @@ from typing import Self
 
 import numpy as np
 
-from hpctrip.base.door import numbers, place_of
+from hpctrip.base.door import config_key, numbers
 from hpctrip.base.errors import InputError
 from hpctrip.base.series import mean, never
 from hpctrip.sim.energy import DEFAULT_ACCOUNTS, Accounts, Meter
@@ -62,7 +62,7 @@ class World:
         that compression leaves for the way up. InputError where a component returns an invalid value."""
         distance_m = sites.checked_distances_m(seed)
         shape, largest = distance_m.shape, np.finfo(float).max
-        place, bandwidth_bps = place_of("network", network), network.bandwidth_bps(distance_m)
+        place, bandwidth_bps = config_key("network", network), network.bandwidth_bps(distance_m)
         bandwidth_bps = numbers(bandwidth_bps, shape, 0.0, np.inf, place, "the bandwidths")
         model_bytes = float(payload_bytes if network.update_bytes == "auto" else network.update_bytes)
         update_bytes = model_bytes * sent_fraction
@@ -98,7 +98,7 @@ class World:
 
     def power_fraction(self, clock_s: float) -> np.ndarray:
         """P_i(t), [N]; 0 where a site is out."""
-        place, what = place_of("power", self.power), f"the power fractions at {clock_s:g} s"
+        place, what = config_key("power", self.power), f"the power fractions at {clock_s:g} s"
         power = numbers(self.supply.at(clock_s), (len(self),), 0.0, 1.0, place, what)
         return np.where(self.faults.down(clock_s), 0.0, power)
 
@@ -113,7 +113,7 @@ class World:
 
     def throughput_of(self, power_fraction: np.ndarray) -> np.ndarray:
         """Throughput fraction of each site at this power, [N], relative to full power; 0 without power."""
-        place, what = place_of("throughput", self.throughput), "the throughput fractions"
+        place, what = config_key("throughput", self.throughput), "the throughput fractions"
         fraction = numbers(self.throughput.fraction(power_fraction), (len(self),), 0.0, 1.0, place, what)
         return np.where(power_fraction > 0, fraction, 0.0)
 

@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal, Self
 import click
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
-from hpctrip.base.component import Component, unknown_name
-from hpctrip.base.files import PathName
-from hpctrip.base.text import shown
+from hpctrip.base.component import Component
+from hpctrip.base.io import PathName
+from hpctrip.base.text import shown, unknown_name
 
 Tables = dict[str, Any]
 MOST_RUNS = 10_000

@@ -13,9 +13,9 @@ from typing import Any
 from hpctrip.app.experiment import Input, demonstration, laid_over, read_given, resolve, seen_from_here
 from hpctrip.app.sources import files_of_input
 from hpctrip.base.errors import Fault, InputError
-from hpctrip.base.files import beside
 from hpctrip.base.identity import chosen, flat, identity, neutral_keys, raised_rules, without
 from hpctrip.base.inputs import Tables, deep, nested, resolved
+from hpctrip.base.io import beside
 from hpctrip.base.plugins import Extensions
 from hpctrip.base.sources import PLUGINS, Source
 from hpctrip.base.text import shown as shown_value

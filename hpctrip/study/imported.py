@@ -15,7 +15,7 @@ from hpctrip.base.csv import Table, read_table
 from hpctrip.base.errors import InputError
 from hpctrip.base.identity import neutral_keys
 from hpctrip.base.inputs import resolved
-from hpctrip.base.output import replace_file
+from hpctrip.base.io import replace_file
 from hpctrip.base.text import printable, shown
 from hpctrip.record import schema
 from hpctrip.record.merge import csv_bytes

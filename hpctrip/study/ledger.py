@@ -18,8 +18,7 @@ import pandas as pd
 
 from hpctrip.base.csv import read_table
 from hpctrip.base.errors import InputError
-from hpctrip.base.files import check_folder
-from hpctrip.base.output import replace_file, unwritable
+from hpctrip.base.io import check_folder, replace_file, unwritable
 from hpctrip.record.merge import csv_bytes
 from hpctrip.record.reader import Run
 from hpctrip.study.file import COLUMNS, LAST_COLUMNS

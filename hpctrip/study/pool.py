@@ -17,10 +17,9 @@ from pathlib import Path
 
 from hpctrip.app.sources import WORKLOAD
 from hpctrip.base.errors import InputError
-from hpctrip.base.files import check_folder, read_file
 from hpctrip.base.identity import chosen, differing
 from hpctrip.base.inputs import Tables
-from hpctrip.base.output import remove_file, replace_file
+from hpctrip.base.io import check_folder, read_file, remove_file, replace_file
 from hpctrip.base.sources import PLUGINS, read_sources
 from hpctrip.base.sources import differing as differing_sources
 from hpctrip.base.text import printable
@@ -30,9 +29,6 @@ from hpctrip.record.reader import Run, open_run
 from hpctrip.study.grid import Entry
 from hpctrip.study.imported import read_imported
 from hpctrip.study.status import RunStatus
-
-_MAX_TEXT_BYTES = 2**20
-"""Of a file that says why a run failed."""
 
 
 @dataclass(frozen=True)
@@ -156,7 +152,7 @@ def _text(path: Path) -> str:
     if not os.path.lexists(path):
         return ""
     try:
-        said = read_file(path, _MAX_TEXT_BYTES, links=False).decode(errors="replace")
+        said = read_file(path).decode(errors="replace")
     except InputError as error:
         said = str(error)
     return printable(said.strip(), 1000)

@@ -13,7 +13,7 @@ from hpctrip.app.experiment import resolve
 from hpctrip.app.launch import launch
 from hpctrip.app.resume import Start, start_or_go_on
 from hpctrip.base.errors import HpctripError, InputError, InterruptedRun
-from hpctrip.base.output import replace_file
+from hpctrip.base.io import replace_file
 from hpctrip.base.text import printable
 from hpctrip.ranks.watchdog.guardian import Guardian
 from hpctrip.record.lock import HeldError

@@ -7,12 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hpctrip.base.component import unknown_name
 from hpctrip.base.errors import InputError, faults_at
-from hpctrip.base.files import beside
 from hpctrip.base.inputs import Tables, read_layers, validate
-from hpctrip.base.output import replace_file
+from hpctrip.base.io import beside, replace_file
 from hpctrip.base.shipped import STUDIES, shipped
+from hpctrip.base.text import unknown_name
 from hpctrip.record.merge import csv_bytes
 from hpctrip.study import table
 from hpctrip.study.claims.readings import Survey, by_reading

@@ -6,11 +6,12 @@ A line that is TOML, or whose value its key takes as it stands (a label or a pat
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from hpctrip.base.errors import InputError
-from hpctrip.base.inputs import Tables, parsed
+from hpctrip.base.inputs import Tables
 from hpctrip.study.file import numbers
 
 _RANGE = re.compile(r"\s*\d+\s*\.\.\s*\d+\s*")
@@ -74,12 +75,12 @@ def _items(part: str, line: str) -> list[Any]:
             raise InputError(f"-o {line}", str(error), "e.g. -o seed=0..9") from None
     if not part:
         raise InputError(f"-o {line}", "has an empty value", "e.g. -o policy.k=10,20")
-    return [parsed(f"value={part}")["value"] if _is_toml(f"value={part}") else part]
+    return [tomllib.loads(f"value={part}")["value"] if _is_toml(f"value={part}") else part]
 
 
 def _is_toml(line: str) -> bool:
     try:
-        parsed(line)
+        tomllib.loads(line)
     except ValueError:
         return False
     return True

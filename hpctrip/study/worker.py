@@ -27,7 +27,7 @@ from hpctrip.app.launch import launch
 from hpctrip.app.resume import Start, start_or_go_on
 from hpctrip.base.errors import HpctripError, InterruptedRun
 from hpctrip.base.inputs import Tables
-from hpctrip.base.output import append_to, replace_file
+from hpctrip.base.io import append_to, replace_file
 from hpctrip.base.plugins import Extensions
 from hpctrip.record.lock import HeldError, is_held
 from hpctrip.sim.step import State

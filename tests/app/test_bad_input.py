@@ -93,13 +93,18 @@ VALUES = {
         ["train.local_steps=1_000_000", "train.batch_size=1_000_000"],
         ["train: site 0 would visit 1,000,000,000,000 samples in a round, the most is 100,000,000"],
     ),
-    "a subnormal interval": (["profiler.interval_s=1e-310"], ["profiler.interval_s = 1e-310", "1e-30"]),
-    "an integer of 65 bits": (["engine.sites_per_block=18446744073709551616"], ["9223372036854775807"]),
+    "an integer of 65 bits": (
+        ["engine.sites_per_block=18446744073709551616"],
+        ["engine.sites_per_block = 18446744073709551616", "less than or equal to 1000000000"],
+    ),
+    "an update beyond any network": (
+        ["network.update_bytes=1e300"],
+        ["network.update_bytes = 1e+300", "less than or equal to 1000000000000000"],
+    ),
     "a limit of no time": (["watchdog.limit_s=1e-321"], ["watchdog.limit_s = 1e-321", "equal to 0.1"]),
-    "a NUL in a text": (['label="a\\u0000b"'], ["label = 'a\\x00b': holds a NUL character"]),
     "a user who is not there": (
         ["sites.kind=csv", "sites.path='~no_such_user_here/x'"],
-        ["sites.path = ", "there is no user 'no_such_user_here'"],
+        ["sites.path = '~no_such_user_here/x'", "names no file (Could not determine home directory.)"],
     ),
     "k of 0": (["policy.kind=random", "policy.k=0"], ["policy.k = 0", "greater than or equal to 1"]),
     "alpha of 0": (["partition.alpha=0"], ["partition.alpha = 0", "0.000001"]),
@@ -440,7 +445,7 @@ FILES = {
     ),
     "a name too long for a file": (
         lambda folder: ["--out", "x" * 300],
-        ["names no file: File name too long"],
+        ["names no file (File name too long)"],
     ),
     "a plug-in that raises": (
         plugin("1 / 0"),
@@ -544,7 +549,7 @@ def test_many_ranks_report_once(case, folder, files_in, launch, tiny):
     assert not files_in(folder)
 
 
-NOT_A_NAME = ["a\0b", "~no_such_user_here/a", "x" * 256, "ü" * 128 + "/b", "a/" * 1501]
+NOT_A_NAME = ["a\0b", "~no_such_user_here/a", "x" * 256, "ü" * 128 + "/b"]
 WITH_A_NAME = {
     "check": ["check", "NAME"],
     "plan": ["plan", "NAME"],

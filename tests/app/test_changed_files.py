@@ -9,9 +9,9 @@ import pytest
 from hpctrip.app.experiment import Experiment, read_input, resolve
 from hpctrip.app.sources import world_sources
 from hpctrip.base.component import registry_of
-from hpctrip.base.descriptions import described
 from hpctrip.base.errors import InputError
-from hpctrip.base.files import digest
+from hpctrip.base.io import digest
+from hpctrip.base.reference import described
 from hpctrip.base.sources import Reads, named_files
 from hpctrip.figures.common.sources import traces_of
 from hpctrip.record.checkpoint import newest

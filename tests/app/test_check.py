@@ -56,7 +56,9 @@ def test_too_few_samples_are_refused_by_check_in_the_words_of_run(what, hpctrip,
 NO_FIRST_ROUND = {
     "a signal that the objective needs": ["policy.objective={kind='deadline', deadline_s=3600}"],
     "a site within the radius": ["policy={kind='fixed-radius', radius_m=1}"],
-    "an update that ever arrives": ["network.update_bytes=1e30"],
+    "an update that ever arrives": [
+        "network={update_bytes=1e15, near_bandwidth_bps=1e6, far_bandwidth_bps=1e6}"
+    ],
 }
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from hpctrip.app.experiment import Experiment, experiment_of, read_input
-from hpctrip.base.descriptions import described
 from hpctrip.base.errors import InputError
 from hpctrip.base.identity import neutral_keys
+from hpctrip.base.reference import described
 from hpctrip.sim.policies import POLICIES
 
 ROOT = Path(__file__).parents[2]
@@ -30,7 +30,7 @@ def test_without_a_file_the_embedded_scenario_is_used():
 
 def test_an_empty_file_is_all_defaults(files):
     experiment = read_input(files("")).experiment
-    assert experiment == Experiment().in_force()
+    assert experiment == Experiment().resolve()
     assert (experiment.policy.kind, experiment.power.kind, len(experiment.sites.distances_m(0))) == (
         "powertrip",
         "uniform",

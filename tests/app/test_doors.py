@@ -514,7 +514,7 @@ def tables(table):
     )
 
 
-def place_of(table, folder):
+def config_key(table, folder):
     """The component is named by its key and its file."""
     return [f"{table}.kind = 'mine' ({folder / 'mine.py'}): "]
 
@@ -530,7 +530,7 @@ def test_what_a_plug_in_must_not_give_is_one_clear_line(case, plugin, hpctrip, t
     table, given, fragments = CASES[case]
     args = [*plugin(table, given), *tables(table)]
     ended = hpctrip("run", tiny, *args, "--out", folder / "run.h5")
-    ended.check_refused([*place_of(table, folder), *fragments])
+    ended.check_refused([*config_key(table, folder), *fragments])
     assert [path.name for path in files_in(folder)] == ["mine.py"]
 
 
@@ -547,7 +547,7 @@ def test_an_objective_is_asked_for_the_merit_of_cohorts_after_the_first_round(
 ):
     ended = hpctrip("run", tiny, *plugin("policy.objective", {"merit": merit}), "--out", folder / "run.h5")
     assert ended.code == 2 and "Traceback" not in ended.err
-    assert f"{place_of('policy.objective', folder)[0]}{says}" in ended.err
+    assert f"{config_key('policy.objective', folder)[0]}{says}" in ended.err
     assert len(open_run(folder / "run.h5").rounds) == 1
 
 
@@ -569,7 +569,7 @@ def test_a_server_step_that_leaves_the_finite_numbers_later_is_named_in_its_roun
 def test_a_plan_is_refused_like_the_run(case, plugin, hpctrip, tiny, folder):
     table, given, fragments = CASES[case]
     args = [*plugin(table, given), *tables(table)]
-    hpctrip("plan", tiny, *args).check_refused([*place_of(table, folder), *fragments])
+    hpctrip("plan", tiny, *args).check_refused([*config_key(table, folder), *fragments])
 
 
 @pytest.mark.mpi

@@ -9,7 +9,7 @@ import h5py
 import numpy as np
 import pytest
 
-from hpctrip.base.json import json_text
+from hpctrip.base.io import json_text
 from hpctrip.record.show import summary
 
 

@@ -41,7 +41,7 @@ def test_a_kind_is_described_without_the_others(hpctrip):
 
 def test_a_quantity_says_its_dimension_its_spelling_and_the_units(hpctrip):
     ended = hpctrip("keys", "network.update_bytes")
-    assert '    update_bytes = "1.5 GB": number of bytes or "auto"\n' in ended.out
+    assert '    update_bytes = "1.5 GB": number of bytes or "auto"; at most 1000 TB\n' in ended.out
     assert "bytes: B, kB, MB, GB" in ended.out and "metres" not in ended.out
 
 

@@ -12,7 +12,7 @@ import tomli_w
 
 from hpctrip.app.experiment import read_input
 from hpctrip.base.errors import InputError
-from hpctrip.base.files import digest
+from hpctrip.base.io import digest
 from hpctrip.record.checkpoint import generations, newest, pack
 from hpctrip.record.diff import diff
 from hpctrip.record.reader import open_run

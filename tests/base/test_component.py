@@ -3,7 +3,8 @@ import importlib
 import pytest
 from pydantic import Field, ValidationError
 
-from hpctrip.base.component import Component, Registry, registry_of, unknown_name
+from hpctrip.base.component import Component, Registry, registry_of
+from hpctrip.base.text import unknown_name
 
 SHAPES = Registry("shape", default="disc")
 

@@ -6,7 +6,7 @@ import pytest
 from pydantic import Field
 
 from hpctrip.base.component import Component, Registry
-from hpctrip.base.identity import Neutral, chosen, differing, flat, identity, neutral_keys, without
+from hpctrip.base.identity import NotInResult, chosen, differing, flat, identity, neutral_keys, without
 
 TOYS = Registry("toy", default="ball")
 
@@ -15,7 +15,7 @@ TOYS = Registry("toy", default="ball")
 class Ball(Component):
     kind = "ball"
     radius: float = 1.0
-    maker: Neutral[str | None] = None
+    maker: NotInResult[str | None] = None
 
 
 @TOYS.add
@@ -29,9 +29,9 @@ class Paper(Component):
 
 
 class Box(Component):
-    name: Neutral[str] = "box"
+    name: NotInResult[str] = "box"
     toy: TOYS.field() = Field(default_factory=dict, validate_default=True)
-    paper: Neutral[Paper] = Paper()
+    paper: NotInResult[Paper] = Paper()
     size: float = 2.0
 
 

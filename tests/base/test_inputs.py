@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from pydantic import Field
 
 from hpctrip.base.component import Component, Registry
 from hpctrip.base.errors import InputError
-from hpctrip.base.inputs import inline_toml, known_keys, merge, parsed, read_layers, resolved, validate
+from hpctrip.base.inputs import inline_toml, known_keys, merge, read_layers, resolved, validate
 from hpctrip.base.units import Metres
 
 SHAPES = Registry("shape", default="circle")
@@ -353,41 +354,8 @@ def test_a_component_may_choose_among_its_own_sort(monkeypatch):
     assert found.first.second == Polygon() and found.second == Circle()
 
 
-DEEP = {
-    "lists": "a = " + "[" * 1500 + "]" * 1500,
-    "inline tables": "a = " + "{b = " * 1500 + "1" + "}" * 1500,
-    "parts of a key": "a." * 1500 + "b = 1",
-    "a hundred thousand parts of a key": "a . " * 100_000 + "b = 1",
-    "parts of a table's name": f"[{'a.' * 25}b]",
-    "lists that the parser still takes": "a = " + "[" * 50 + "]" * 50,
-}
-
-
-@pytest.mark.parametrize("name", DEEP)
-def test_what_is_nested_too_deeply_is_refused_in_one_line(files, name):
-    with pytest.raises(InputError, match="nested deeper than 20 tables and lists"):
-        read_layers(files(DEEP[name]), [])
-    if not name.startswith("parts of a table"):
-        with pytest.raises(InputError, match="nested deeper than 20 tables and lists"):
-            read_layers([], [DEEP[name]])
-
-
-@pytest.mark.parametrize("digits", [400, 5000])
-def test_an_integer_of_many_digits_is_refused_in_one_line(files, digits):
-    line = f"shape.radius_m = {'9' * digits}"
-    for paths, overrides in ((files(line), []), ([], [line])):
-        with pytest.raises(InputError) as caught:
-            validate(read(paths, overrides), Drawing)
-        assert len(str(caught.value).splitlines()) == 1 and len(str(caught.value)) < 1000
-
-
-def test_a_file_larger_than_a_person_writes_is_not_read(files):
-    with pytest.raises(InputError, match="at most 1,048,576 are read"):
-        read_layers(files("#" * 2_000_000), [])
-
-
 def test_an_input_that_is_no_file_is_refused(tmp_path):
-    for path in (str(tmp_path), "/dev/zero", "a\0b", "~no_such_user_here/a", "x" * 300):
+    for path in (str(tmp_path), "a\0b", "~no_such_user_here/a", "x" * 300):
         with pytest.raises(InputError):
             read_layers([path], [])
 
@@ -399,7 +367,7 @@ def test_a_value_of_one_line_is_read_back_as_it_was():
         "nothing": {},
         "none": [],
     }
-    assert parsed(f"given = {inline_toml(value, 'given')}") == {"given": value}
+    assert tomllib.loads(f"given = {inline_toml(value, 'given')}") == {"given": value}
     assert inline_toml(np.float64(0.25), "given") == "0.25"
     with pytest.raises(InputError, match=r"given\.part: a set is no value of an input"):
         inline_toml({"part": {1}}, "given")

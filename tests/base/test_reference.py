@@ -6,7 +6,7 @@ import pytest
 from pydantic import Field
 
 from hpctrip.base.component import Component, Registry
-from hpctrip.base.identity import Neutral
+from hpctrip.base.identity import NotInResult
 from hpctrip.base.reference import names, sections, select
 from hpctrip.base.units import Bytes, Seconds
 
@@ -50,7 +50,7 @@ class Plain(Component):
     bytes."""
     wait_s: Seconds | None = Field(None, gt=0, le=7200)
     """How long."""
-    radius: Neutral[Literal["a", "b"]] = "a"
+    radius: NotInResult[Literal["a", "b"]] = "a"
     """Which."""
     on: bool = True
     """Whether."""
@@ -64,7 +64,7 @@ class Root(Component):
     shape: SHAPES.field() = Field(default_factory=dict, validate_default=True)
     """Of the thing."""
     plain: Plain = Plain(on=False)
-    quiet: Neutral[Inner] = Inner()
+    quiet: NotInResult[Inner] = Inner()
 
 
 KNOWN = sections(Root)
@@ -99,7 +99,7 @@ def test_every_table_and_kind_is_a_section_with_its_docstring():
         ("shape.inner.depth", ["integer"], "7", "above 0, below 10"),
         ("path", ["text"], "", "length at least 1"),
         ("parts", ["list of integer"], "[1, 2]", "length at least 2, each at most 9"),
-        ("plain.size", ["number", '"auto"'], '"1.5 GB"', ""),
+        ("plain.size", ["number", '"auto"'], '"1.5 GB"', "at most 1000 TB"),
         ("wait_s", ["number"], "", "above 0, at most 2 h"),
         ("plain.radius", ['"a"', '"b"'], '"a"', ""),
         ("on", ["true or false"], "false", ""),

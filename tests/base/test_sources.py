@@ -9,7 +9,7 @@ import pytest
 
 from hpctrip.base.component import Component
 from hpctrip.base.errors import InputError
-from hpctrip.base.files import digest, digest_of_file
+from hpctrip.base.io import digest, digest_of_file
 from hpctrip.base.sources import (
     Reads,
     Source,

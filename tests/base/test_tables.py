@@ -2,14 +2,12 @@
 
 import gzip
 import lzma
-import os
 import tarfile
 import zipfile
 
 import numpy as np
 import pytest
 
-from hpctrip.base import csv
 from hpctrip.base.csv import read_table
 from hpctrip.base.errors import InputError
 
@@ -121,7 +119,6 @@ def test_columns_have_names_of_their_own(table):
     found = table("value,b\n1,2\n")
     for method in (found.require, found.numbers, found.integers, found.flags, found.times_us, found.texts):
         assert "has no column 'valeu'; did you mean 'value'?" in fault(method, "valeu")
-    assert "has 1,001 columns, at most 1,000" in fault(table, ",".join(map(str, range(1001))))
 
 
 def test_a_comment_stands_above_the_header_only_where_it_may(table):
@@ -173,11 +170,3 @@ def test_archives_other_than_gzip_are_refused_by_what_is_in_them_not_by_their_na
 )
 def test_what_is_no_table_is_one_clear_line(table, content, problem):
     assert problem in fault(table, content)
-
-
-def test_a_table_is_a_regular_file_of_bounded_size(table, tmp_path, monkeypatch):
-    os.mkfifo(tmp_path / "pipe")
-    assert "is no regular file" in fault(read_table, tmp_path / "pipe", "the table")
-    monkeypatch.setattr(csv, "MAX_BYTES", 1000)
-    assert "at most 1,000 are read" in fault(table, "a\n" * 501)
-    assert "more than 1,000 bytes when unpacked" in fault(table, gzip.compress(b"a\n" * 501))

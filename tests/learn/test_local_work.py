@@ -11,18 +11,18 @@ SPEECH = WORKLOADS["speech"]()
 IN_FORCE = ("lr", "batch_size", "optimizer", "weight_decay", "local_epochs", "local_steps")
 
 
-def in_force(**given):
+def resolve(**given):
     work = SPEECH.local_work(LocalWork(**given)).model_dump()
     return tuple(work[name] for name in IN_FORCE)
 
 
 def test_what_is_absent_is_the_workloads_own_and_is_told_as_plain_values():
-    assert in_force() == (0.001, 16, "adamw", 0.1, 1.0, None)
-    assert in_force(lr=0.5, weight_decay=0.0, optimizer="sgd") == (0.5, 16, "sgd", 0.0, 1.0, None)
+    assert resolve() == (0.001, 16, "adamw", 0.1, 1.0, None)
+    assert resolve(lr=0.5, weight_decay=0.0, optimizer="sgd") == (0.5, 16, "sgd", 0.0, 1.0, None)
 
 
 def test_steps_stand_for_epochs():
-    assert in_force(local_steps=3)[-2:] == (None, 3)
+    assert resolve(local_steps=3)[-2:] == (None, 3)
     steps = SPEECH.local_work(LocalWork(local_steps=3, batch_size=5))
     assert steps.num_visits(np.array([0, 2, 900])).tolist() == [0, 15, 15]
     # a fraction of a pass in whole batches of 16, as far as there are so many samples

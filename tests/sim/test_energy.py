@@ -189,7 +189,7 @@ def test_the_energy_of_a_round_is_the_integral_of_the_power_drawn(fractions, kin
         SITES["uniform"](num_sites=len(fractions), min_distance_m=1e6, max_distance_m=9e6),
         Network(update_bytes=0.0, propagation_m_per_s=1e6),
         Steps(fractions=[[max(f, 0.1) for f in row] for row in fractions], step_s=step_s),
-        THROUGHPUT_MODELS[kind](**keys).in_force(),
+        THROUGHPUT_MODELS[kind](**keys).resolve(),
         Timing(seconds_per_sample=1.0, clock=clock),
         0.0,
         0,

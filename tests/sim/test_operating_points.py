@@ -105,7 +105,7 @@ def test_the_model_of_an_a100_is_the_measured_table_to_a_few_percent():
 def test_the_least_energy_of_an_a100_is_a_quarter_below_that_at_full_speed(kind):
     """Measured: 27 to 30 % less energy for 22 % more time, near 0.76 of the highest clock. Tables and model have fewer
     clocks than were measured."""
-    site, full = THROUGHPUT_MODELS[kind](choice="least-energy").in_force(), np.ones(1)
+    site, full = THROUGHPUT_MODELS[kind](choice="least-energy").resolve(), np.ones(1)
     energy = site.busy_w(full) / site.fraction(full) / site.full_power_w()
     assert 0.24 < 1 - energy[0] < 0.30
     assert 1.19 < 1 / site.fraction(full)[0] < 1.29
@@ -113,7 +113,7 @@ def test_the_least_energy_of_an_a100_is_a_quarter_below_that_at_full_speed(kind)
 
 @pytest.mark.parametrize("kind", sorted(THROUGHPUT_MODELS))
 def test_no_kind_draws_more_than_its_power_or_waits_at_more_than_it_computes_at(kind):
-    site = THROUGHPUT_MODELS[kind]().in_force()
+    site = THROUGHPUT_MODELS[kind]().resolve()
     drawn_w = site.busy_w(POWER)
     assert (drawn_w <= POWER * site.full_power_w() * (1 + 1e-6)).all() and drawn_w[0] == 0
     assert (site.waiting_w(POWER) <= drawn_w).all()

@@ -7,7 +7,6 @@ import os
 import pytest
 from small_study import BASE, STUDY
 
-from hpctrip.study.status import RunStatus
 from hpctrip.study.studies import Asked, read_studies
 
 
@@ -20,44 +19,6 @@ def planned(tmp_path):
     for folder in ("runs", "logs"):
         (tmp_path / "out" / folder).mkdir(parents=True)
     return study.ledger
-
-
-def test_pipes_in_place_of_a_lock_and_of_a_failure_hold_nobody_up(planned, launch, tmp_path):
-    first, second = (entry.identity for entry in planned.entries[:2])
-    os.mkfifo(f"{planned.runs.results(first)}.lock")
-    os.mkfifo(planned.runs.failure(second))
-    ended = launch(0, "study", tmp_path / "study.toml", "--out", tmp_path / "out", "--list", timeout=90)
-    assert ended.code == 0, ended.err
-    one, another, *_ = ended.out.splitlines()
-    assert one.startswith("planned") and another.startswith("failed") and "is no regular file" in another
-
-
-@pytest.mark.parametrize(
-    ("put", "said"),
-    [
-        (lambda path, secret: path.symlink_to(secret), "is a symbolic link, which is not followed here"),
-        (
-            lambda path, secret: os.truncate(os.open(path, os.O_RDWR | os.O_CREAT), 2**40),
-            "holds 1,099,511,627,776",
-        ),
-    ],
-)
-def test_why_a_run_failed_is_read_from_a_small_file_of_the_folder_itself(planned, tmp_path, put, said):
-    (tmp_path / "secret").write_text("password")
-    entry = planned.entries[0]
-    put(planned.runs.failure(entry.identity), tmp_path / "secret")
-    line = planned.line(entry)
-    assert line.status == RunStatus.FAILED and said in line.reason
-
-
-def test_a_link_in_place_of_a_log_fails_its_run_and_is_not_written_through(planned, study, tmp_path):
-    precious = tmp_path / "precious"
-    precious.write_text("mine")
-    planned.runs.log(planned.entries[0].identity).symlink_to(precious)
-    ended = study(tmp_path, "--only", "k = 2, seed 4", "--jobs", "1")
-    assert "is a symbolic link, which is not written through" in ended.err + ended.out
-    assert precious.read_text() == "mine"
-    assert planned.lines()[0].status == RunStatus.FAILED
 
 
 def test_of_a_long_log_only_the_end_is_read_where_a_launched_run_says_why_it_died(

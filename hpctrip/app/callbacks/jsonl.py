@@ -12,8 +12,7 @@ from pydantic import Field
 
 from hpctrip.app.callbacks.base import CALLBACKS, Callback, RunFacts, scalars
 from hpctrip.base.errors import InputError
-from hpctrip.base.files import PathName
-from hpctrip.base.output import append_to, refuse_other, replace_file
+from hpctrip.base.io import PathName, append_to, refuse_other, replace_file
 from hpctrip.sim.rounds import RoundRow
 
 HINT = "remove it, or name another by callbacks.jsonl.path"
@@ -35,7 +34,7 @@ class Jsonl(Callback):
         path = self._path(results)
         if os.path.realpath(path) == os.path.realpath(results):
             raise InputError(str(path), "is the results file of the run", HINT)
-        refuse_other(path, _has_rounds, "no file of a run's rounds as JSON", HINT, links=False)
+        refuse_other(path, _has_rounds, "no file of a run's rounds as JSON", HINT)
 
     def start(self, run: RunFacts) -> None:
         """Write the lines of the rounds so far, and open the file for more."""

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, field_validator
 
 from hpctrip.app.callbacks.base import CALLBACKS, Callback, RunFacts, scalars
-from hpctrip.base.extras import require
+from hpctrip.base.errors import require
 from hpctrip.base.identity import flat, identity
 from hpctrip.sim.rounds import RoundRow
 

@@ -11,9 +11,8 @@ import numpy as np
 from pydantic import Field
 
 from hpctrip.app.callbacks.base import CALLBACKS, Callback, RunFacts
-from hpctrip.base.extras import require
-from hpctrip.base.files import PathName
-from hpctrip.base.output import refuse_other, remove_leftovers, replace_file
+from hpctrip.base.errors import require
+from hpctrip.base.io import PathName, refuse_other, remove_leftovers, replace_file
 from hpctrip.device.meter import PHASES
 from hpctrip.sim.rounds import RoundRow
 
@@ -52,7 +51,7 @@ class Prometheus(Callback):
         folder = Path(self.folder).expanduser() if self.folder else run.path.parent
         self._file = folder / f"{run.path.name}{SUFFIX}"
         what, hint = "no file of metrics of hpctrip", f"remove it, or set callbacks.{self.kind}.folder"
-        refuse_other(self._file, lambda text: text.startswith(b"# HELP hpctrip_"), what, hint, links=False)
+        refuse_other(self._file, lambda text: text.startswith(b"# HELP hpctrip_"), what, hint)
         remove_leftovers(self._file)
         self._registry, self._metrics = CollectorRegistry(), Metrics(run)
         self._registry.register(self._metrics)

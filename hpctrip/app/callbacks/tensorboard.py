@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from hpctrip.app.callbacks.base import CALLBACKS, Callback, RunFacts, scalars
-from hpctrip.base.extras import require
-from hpctrip.base.files import PathName
+from hpctrip.base.errors import require
+from hpctrip.base.io import PathName
 from hpctrip.sim.rounds import RoundRow
 
 BY_CLOCK = "learning/accuracy_by_simulated_second"

@@ -59,4 +59,4 @@ def read_cluster_input(
 
 def scenario_of(tables: Tables) -> ClusterScenario:
     """The scenario that the tables describe, with the values in force."""
-    return validate(tables, ClusterScenario).in_force()
+    return validate(tables, ClusterScenario).resolve()

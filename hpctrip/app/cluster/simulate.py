@@ -11,7 +11,7 @@ import click
 from hpctrip.app.cluster.given import ClusterInput, read_cluster_input
 from hpctrip.app.resume import check_name, default_path, locked
 from hpctrip.base.identity import neutral_keys
-from hpctrip.base.output import refuse_inputs
+from hpctrip.base.io import refuse_inputs
 from hpctrip.base.sources import named_files
 from hpctrip.record.cluster import write_cluster
 from hpctrip.record.environment import environment

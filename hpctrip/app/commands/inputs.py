@@ -116,7 +116,7 @@ def plan(
     from hpctrip.app.experiment import read_input
     from hpctrip.app.forecast import forecast
     from hpctrip.app.forecast.report import report
-    from hpctrip.base.json import json_text
+    from hpctrip.base.io import json_text
 
     experiment = read_input(**given).experiment
     speeds = samples_per_second, gbit_per_second * 1e9

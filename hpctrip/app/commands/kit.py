@@ -24,10 +24,10 @@ def inputs(name: str | None, folder: str | None, overwrite: bool) -> None:
 
     `hpctrip cluster` takes those called cluster/NAME; those called real/NAME are laid over a scenario.
     """
-    from hpctrip.base.component import unknown_name
     from hpctrip.base.errors import InputError
-    from hpctrip.base.output import write_new
+    from hpctrip.base.io import write_new
     from hpctrip.base.shipped import CLUSTERS, OVERLAYS, SCENARIOS, described, shipped
+    from hpctrip.base.text import unknown_name
 
     files = shipped(SCENARIOS)
     for group, kind in (("cluster", CLUSTERS), ("real", OVERLAYS)):
@@ -82,7 +82,7 @@ def slurm(name: str | None, folder: str | None, overwrite: bool, **site: Any) ->
     and so on, wins over the setting.
     """
     from hpctrip.app.batch import scripts, site_script
-    from hpctrip.base.output import write_new
+    from hpctrip.base.io import write_new
 
     if name is None:
         _list(scripts())

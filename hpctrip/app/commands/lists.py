@@ -50,7 +50,7 @@ def reference(ctx: click.Context, folder: str, overwrite: bool) -> None:
     from pathlib import Path
 
     from hpctrip.app.reference import pages
-    from hpctrip.base.output import write_new
+    from hpctrip.base.io import write_new
 
     texts = pages(ctx.find_root().command)
     for path in write_new({Path(folder, name): text.encode() for name, text in texts.items()}, overwrite):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import click
 
-from hpctrip.base.component import closest
-from hpctrip.base.text import printable
+from hpctrip.base.text import closest, printable
 
 
 class _Figures(click.Group):

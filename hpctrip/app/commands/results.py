@@ -23,7 +23,7 @@ def show(paths: tuple[str, ...], status: bool, as_json: bool) -> None:
     """Summarise results files."""
     from rich.console import Console
 
-    from hpctrip.base.json import json_text
+    from hpctrip.base.io import json_text
     from hpctrip.record.reader import open_runs
     from hpctrip.record.results_file import open_results
     from hpctrip.record.show import facts
@@ -51,10 +51,10 @@ def watch(path: str) -> None:
     from rich.console import Console
 
     from hpctrip.app.watch import watch as follow
-    from hpctrip.base.stream import Unfailing
+    from hpctrip.base.io import BestEffortStream
     from hpctrip.record.show import show as summary
 
-    console = Console(file=Unfailing(sys.stdout), highlight=False, soft_wrap=True)
+    console = Console(file=BestEffortStream(sys.stdout), highlight=False, soft_wrap=True)
     with suppress(KeyboardInterrupt):
         console.print(summary(follow(path, console)))
 
@@ -105,7 +105,7 @@ def verify(
     """
     from hpctrip.app.replay import Verification, verify_file
     from hpctrip.base.errors import InputError
-    from hpctrip.base.json import json_text
+    from hpctrip.base.io import json_text
     from hpctrip.base.plugins import Plugin
     from hpctrip.record.reader import open_runs
 
@@ -132,7 +132,7 @@ def diff(paths: tuple[str, str], as_json: bool) -> None:
 
     Wall times, machines and input keys that change no result do not count.
     """
-    from hpctrip.base.json import json_text
+    from hpctrip.base.io import json_text
     from hpctrip.record.diff import diff as compare
     from hpctrip.record.results_file import open_results
 

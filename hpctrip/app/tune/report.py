@@ -16,7 +16,7 @@ from hpctrip.app.tune.search import front
 from hpctrip.app.tune.trial import Keys, Trial
 from hpctrip.app.tune.tuner import Tuned
 from hpctrip.base.inputs import Tables, deep, nested
-from hpctrip.base.output import check_writable, write_new
+from hpctrip.base.io import check_writable, write_new
 from hpctrip.record.merge import csv_bytes
 
 TRIALS, PICTURE, CURVE = "trials.csv", "trials.png", "curve.csv"

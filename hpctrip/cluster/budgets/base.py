@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 
-from hpctrip.base.bounds import LARGEST
 from hpctrip.base.component import Component, Registry
-from hpctrip.base.door import instance, place_of
+from hpctrip.base.door import config_key, instance
 from hpctrip.base.series import Signal
 
 BUDGETS = Registry("budget", default="none")
@@ -42,9 +43,9 @@ class Budget(Component):
 
     def checked_limit(self) -> Limit:
         """The limit, or InputError where it is none. Its watts are checked where they are asked for (`Decisions`)."""
-        place = place_of("budget", self)
+        place = config_key("budget", self)
         limit = instance(self.limit(), Limit, place, "its limit")
-        Signal.checked(limit.intensity, 0.0, LARGEST, place, "the intensity of carbon")
+        Signal.checked(limit.intensity, 0.0, sys.float_info.max, place, "the intensity of carbon")
         return limit
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from hpctrip.base.files import PathName
+from hpctrip.base.io import PathName
 from hpctrip.base.series import Signal, read_signal
 from hpctrip.base.sources import Reads
 from hpctrip.base.units import J_PER_KWH, Seconds

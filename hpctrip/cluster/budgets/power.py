@@ -6,7 +6,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from hpctrip.base.files import PathName
+from hpctrip.base.io import PathName
 from hpctrip.base.series import Signal, read_signal
 from hpctrip.base.sources import Reads
 from hpctrip.base.units import Watts

@@ -7,7 +7,7 @@ from typing import Annotated
 import numpy as np
 
 from hpctrip.base.csv import read_table
-from hpctrip.base.files import PathName
+from hpctrip.base.io import PathName
 from hpctrip.base.sources import Reads
 from hpctrip.cluster.models import Catalogue
 from hpctrip.cluster.traces.base import (

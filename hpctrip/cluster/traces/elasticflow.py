@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from hpctrip.base.component import unknown_name
 from hpctrip.base.csv import Table, read_table
 from hpctrip.base.errors import InputError
-from hpctrip.base.files import PathName
+from hpctrip.base.io import PathName
 from hpctrip.base.sources import Reads
+from hpctrip.base.text import unknown_name
 from hpctrip.cluster.models import Catalogue
 from hpctrip.cluster.traces.base import (
     TRACES,

@@ -7,11 +7,11 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from hpctrip.base.component import unknown_name
 from hpctrip.base.csv import read_table
 from hpctrip.base.errors import InputError
-from hpctrip.base.files import PathName
+from hpctrip.base.io import PathName
 from hpctrip.base.sources import Reads
+from hpctrip.base.text import unknown_name
 from hpctrip.cluster.models import Catalogue
 from hpctrip.cluster.traces.base import TRACES, Raw, Trace, durations, gpu_counts, unknown
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from hpctrip.base.csv import read_table
 from hpctrip.base.errors import InputError
-from hpctrip.base.files import PathName, named_path
+from hpctrip.base.io import PathName, named_path
 from hpctrip.base.sources import Reads
 from hpctrip.cluster.goodput import Application, Training
 from hpctrip.cluster.models import Catalogue

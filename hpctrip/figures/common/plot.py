@@ -21,8 +21,7 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from hpctrip.base.errors import HpctripError, InputError
-from hpctrip.base.files import digest
-from hpctrip.base.output import check_suffix, check_writable, refuse_inputs, refuse_other, replace_file
+from hpctrip.base.io import check_suffix, check_writable, digest, refuse_inputs, refuse_other, replace_file
 from hpctrip.base.text import printable
 from hpctrip.figures.common.sources import Source
 from hpctrip.figures.common.style import LOOK

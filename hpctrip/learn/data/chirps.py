@@ -13,7 +13,6 @@ from typing import Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from hpctrip.base.bounds import within
 from hpctrip.base.component import Component
 from hpctrip.base.rng import stream
 from hpctrip.learn.data.mfcc import SAMPLE_RATE, mfcc
@@ -40,7 +39,7 @@ class Chirps(Component):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        return within(self, _MOST_CLIPS, "num_words", "num_speakers", "repetitions")
+        return self.product_at_most(_MOST_CLIPS, "num_words", "num_speakers", "repetitions")
 
     def draw(self, words: Sequence[str] | None, seed: int) -> Clips:
         """The clips of these words (None: all). A word is the same melody for every seed; speakers are not."""

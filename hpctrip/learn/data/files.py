@@ -14,19 +14,15 @@ from typing import Any
 import numpy as np
 
 from hpctrip.base.errors import InputError
-from hpctrip.base.files import GET_AGAIN, gunzipped, read_file
+from hpctrip.base.io import GET_AGAIN, gunzipped, read_file
 from hpctrip.base.text import shown
 
-MAX_BYTES = 2**30
-"""Largest data file, packed and unpacked: twice EMNIST's largest (547 MB), and more than any that LEAF's scripts
-write."""
 _UNSIGNED_BYTE = 8
 
 
 def read_bytes(path: Path) -> bytes:
-    """The whole file, decompressed where it is gzipped. InputError where it is no regular file, damaged, or holds more
-    than MAX_BYTES."""
-    return gunzipped(read_file(path, MAX_BYTES), MAX_BYTES, str(path))
+    """The whole file, decompressed where it is gzipped. InputError where it cannot be read or is damaged."""
+    return gunzipped(read_file(path), str(path))
 
 
 def read_text(path: Path) -> str:

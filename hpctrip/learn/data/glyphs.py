@@ -28,7 +28,6 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 from pydantic import Field, model_validator
 
-from hpctrip.base.bounds import within
 from hpctrip.base.component import Component
 from hpctrip.base.errors import InputError
 from hpctrip.base.rng import stream
@@ -177,7 +176,7 @@ class Writers(Glyphs):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        return within(self, MOST_GLYPHS, "writers", "samples")
+        return self.product_at_most(MOST_GLYPHS, "writers", "samples")
 
     def pages(self, seed: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """For each writer images [n, 28, 28] uint8, white on black, and characters [n] uint8 (into CHARACTERS)."""

@@ -14,7 +14,6 @@ from typing import Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from hpctrip.base.bounds import within
 from hpctrip.base.component import Component
 from hpctrip.base.rng import stream
 
@@ -64,7 +63,7 @@ class Sentences(Component):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        return within(self, _MOST_CHARACTERS, "roles", "characters")
+        return self.product_at_most(_MOST_CHARACTERS, "roles", "characters")
 
     def write(self, seed: int) -> dict[str, str]:
         """The text of every role. The first n roles are the same, whatever `roles` is."""

@@ -19,10 +19,10 @@ from rich.console import Console
 from rich.progress import Progress
 from threadpoolctl import threadpool_limits
 
-from hpctrip.base.component import unknown_name
 from hpctrip.base.csv import read_table
 from hpctrip.base.errors import InputError
-from hpctrip.base.files import read_file
+from hpctrip.base.io import read_file
+from hpctrip.base.text import unknown_name
 from hpctrip.learn.data.archives import members
 from hpctrip.learn.data.cached import fingerprints
 from hpctrip.learn.data.mfcc import SAMPLE_RATE, WINDOW, mfcc
@@ -192,7 +192,7 @@ def _of_folder(source: Path, wanted: Callable[[str], bool]) -> Iterator[_File]:
             continue
         for path in _clips(folder):
             name = _clip_name(str(path), folder.name, path.stem)
-            yield _File(str(path), name, read_file(path, MAX_CLIP_BYTES), done / len(folders))
+            yield _File(str(path), name, read_file(path), done / len(folders))
     yield from _lists(source)
 
 
@@ -222,7 +222,7 @@ def _of_archive(source: Path, wanted: Callable[[str], bool]) -> Iterator[_File]:
 def _lists(folder: Path) -> Iterator[_File]:
     for path in map(folder.joinpath, LISTS):
         if path.is_file():
-            yield _File(str(path), path.name, read_file(path, MAX_LIST_BYTES), 0.0)
+            yield _File(str(path), path.name, read_file(path), 0.0)
 
 
 def _clip_name(place: str, word: str, stem: str) -> str:

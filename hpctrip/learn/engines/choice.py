@@ -8,8 +8,9 @@ from typing import Annotated, Any, Literal
 import torch
 from pydantic import BeforeValidator, Field
 
-from hpctrip.base.component import Component, unknown_name
+from hpctrip.base.component import Component
 from hpctrip.base.errors import InputError
+from hpctrip.base.text import unknown_name
 from hpctrip.learn.engines.base import Engine, Precision
 from hpctrip.learn.engines.sequential import Sequential
 from hpctrip.learn.engines.stacked import Stacked
@@ -27,7 +28,7 @@ def _spelled(size: Any) -> Any:
     return "auto" if size is None else size
 
 
-_Size = Annotated[int, Field(ge=1)]
+_Size = Annotated[int, Field(ge=1, le=10**9)]
 
 
 @dataclass(frozen=True)

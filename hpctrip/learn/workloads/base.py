@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar, Literal, NamedTuple
 
 from hpctrip.base.component import Component, Registry
-from hpctrip.base.door import place_of
+from hpctrip.base.door import config_key
 from hpctrip.base.errors import InputError
 from hpctrip.base.inputs import resolved, validate
 from hpctrip.learn.local_work import LocalWork
@@ -56,7 +56,7 @@ class Workload(Component):
 
     def checked_task(self, seed: int) -> Task:
         """`task`, checked. Raises InputError where its samples and labels cannot be trained on."""
-        return check_task(self.task(seed), place_of("workload", self))
+        return check_task(self.task(seed), config_key("workload", self))
 
     def local_work(self, train: LocalWork) -> LocalWork:
         """Local training in a round: the input's table [train], its absent keys filled with this workload's own
@@ -72,7 +72,7 @@ class Workload(Component):
     def checked_local_work(self, train: LocalWork) -> LocalWork:
         """`local_work`, checked. Raises InputError where it is no LocalWork, a value is out of its bounds, or a key is
         absent that a site needs."""
-        work, place = self.local_work(train), place_of("workload", self)
+        work, place = self.local_work(train), config_key("workload", self)
         if not isinstance(work, LocalWork):
             raise InputError(
                 place, f"gave a {type(work).__name__} as its local work", "it must be a LocalWork"

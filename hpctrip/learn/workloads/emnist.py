@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from pydantic import Field, model_validator
 
 from hpctrip.base.errors import InputError
-from hpctrip.base.files import PathName
+from hpctrip.base.io import PathName
 from hpctrip.base.sources import Reads
 from hpctrip.learn.data import cached
 from hpctrip.learn.data.cached import PARTS, fingerprints
@@ -94,9 +94,9 @@ class Emnist(Workload):
             raise ValueError(f"{most:,} samples are asked for, but at most {MOST_GLYPHS:,} glyphs are drawn")
         return self
 
-    def in_force(self) -> Self:
+    def resolve(self) -> Self:
         """With the default number of glyphs where the input sets none."""
-        return super().in_force().filled_in(**{f"{part}_samples": self._limit(part) for part in PARTS})
+        return super().resolve().with_defaults(**{f"{part}_samples": self._limit(part) for part in PARTS})
 
     def check_data(self) -> None:
         """The four files of the split, where the data are files."""

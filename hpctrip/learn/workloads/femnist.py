@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from pydantic import Field
 
 from hpctrip.base.errors import InputError
-from hpctrip.base.files import PathName
+from hpctrip.base.io import PathName
 from hpctrip.base.rng import stream
 from hpctrip.base.sources import Reads
 from hpctrip.base.text import shown

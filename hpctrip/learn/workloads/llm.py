@@ -16,9 +16,8 @@ import torch
 from pydantic import Field, model_validator
 
 from hpctrip.base.component import Component
-from hpctrip.base.errors import InputError
-from hpctrip.base.extras import require
-from hpctrip.base.files import PathName
+from hpctrip.base.errors import InputError, require
+from hpctrip.base.io import PathName
 from hpctrip.base.sources import Reads
 from hpctrip.learn.data import cached
 from hpctrip.learn.data.cached import fingerprints

@@ -15,7 +15,7 @@ import torch
 from pydantic import Field
 
 from hpctrip.base.errors import InputError
-from hpctrip.base.files import PathName
+from hpctrip.base.io import PathName
 from hpctrip.base.sources import Reads
 from hpctrip.learn.data import cached, leaf_json
 from hpctrip.learn.data.cached import PARTS, fingerprints
@@ -66,9 +66,9 @@ class Shakespeare(Workload):
     sentences: Sentences = Sentences()
     """Amount of synthetic text; ignored with data from files."""
 
-    def in_force(self) -> Self:
+    def resolve(self) -> Self:
         """With the stride that belongs to what is predicted."""
-        return super().in_force().filled_in(stride=1 if self.predict == "last" else WINDOW)
+        return super().resolve().with_defaults(stride=1 if self.predict == "last" else WINDOW)
 
     def check_data(self) -> None:
         """The files, where the data are files."""
@@ -108,7 +108,7 @@ class Shakespeare(Workload):
 
     def _folder(self, seed: int) -> Path:
         """The folder of the prepared arrays. Its key holds everything that they depend on."""
-        settings: dict[str, Any] = self.in_force().model_dump(exclude={"data", "sentences"})
+        settings: dict[str, Any] = self.resolve().model_dump(exclude={"data", "sentences"})
         if self.data == "sentences":
             settings |= {"sentences (synthetic)": self.sentences.model_dump(), "version": VERSION}
             settings["seed"] = seed
@@ -133,7 +133,7 @@ class Shakespeare(Workload):
         else:
             by_part = {"train": list(long_enough.values()), "test": list(spoken["test"].values())}
         arrays = {"roles": np.array([len(long_enough), len(whole) - len(long_enough)])}
-        stride = self.in_force().stride
+        stride = self.resolve().stride
         for part in PARTS:
             cuts = [cut[::stride] for cut in by_part[part]]
             num_windows = sum(map(len, cuts))

@@ -17,12 +17,12 @@ from typing import Annotated, Any, Literal, NamedTuple
 import numpy as np
 from pydantic import AfterValidator, Field
 
-from hpctrip.base.component import unknown_name
 from hpctrip.base.csv import Table, read_table
 from hpctrip.base.errors import InputError
-from hpctrip.base.files import PathName, gunzipped, read_file
+from hpctrip.base.io import PathName, gunzipped, read_file
 from hpctrip.base.series import Signal
 from hpctrip.base.sources import Reads, files_at
+from hpctrip.base.text import unknown_name
 from hpctrip.base.times import moment_us, moments_us, time_zone, zone
 from hpctrip.base.units import Seconds
 from hpctrip.sim.grid.signals import HIGHEST, LOWEST, SIGNALS, GridSignal, SignalModel, zones_by_seed
@@ -33,7 +33,6 @@ _TIME, _ZONES = "Datetime (UTC)", ("Zone Id", "Zone id")
 """Columns of Electricity Maps."""
 _REGIONS = range(1, 15)
 """The regions of Britain's network operators; 15 to 18 are England, Scotland, Wales and GB."""
-_MAX_JSON_BYTES = 2**26
 
 
 class ZoneValues(NamedTuple):
@@ -271,7 +270,7 @@ class UkCarbonIntensity(FileSignal):
     def read(self, path: Path, place: str) -> Sequence[ZoneValues]:
         """Zones: GB, or a region's name."""
         try:
-            answer = json.loads(gunzipped(read_file(path, _MAX_JSON_BYTES, place), _MAX_JSON_BYTES, place))
+            answer = json.loads(gunzipped(read_file(path, place), place))
         except ValueError:
             raise InputError(
                 place, "not a JSON text", "give an answer of api.carbonintensity.org.uk"

@@ -15,7 +15,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from hpctrip.base.component import Component, Registry
-from hpctrip.base.door import instance, integers, numbers, place_of, positive
+from hpctrip.base.door import config_key, instance, integers, numbers, positive
 from hpctrip.base.errors import InputError
 from hpctrip.base.rng import stream
 from hpctrip.base.series import Signal
@@ -101,7 +101,7 @@ class SignalModel(Component):
     def checked_signal(self, table: str, sites: SitePlacement, num_sites: int, seed: int) -> GridSignal:
         """The signal at `num_sites` sites. InputError where a zone's values are out of range, or a site is in no
         zone."""
-        signal, place = self.signal(table, sites, num_sites, seed), place_of(table, self)
+        signal, place = self.signal(table, sites, num_sites, seed), config_key(table, self)
         return instance(signal, GridSignal, place, "its signal").checked(table, num_sites, place)
 
 

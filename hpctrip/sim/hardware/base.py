@@ -11,8 +11,9 @@ from typing import Annotated, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from hpctrip.base.component import Component, Registry, unknown_name
-from hpctrip.base.door import numbers, place_of
+from hpctrip.base.component import Component, Registry
+from hpctrip.base.door import config_key, numbers
+from hpctrip.base.text import unknown_name
 from hpctrip.base.units import Watts
 
 THROUGHPUT_MODELS = Registry("throughput model", default="linear")
@@ -27,7 +28,7 @@ class Throughput(Component):
     Power is metered where it enters the site: all of it counts `pue` times.
     """
 
-    num_gpus: int = Field(100, gt=0)
+    num_gpus: int = Field(100, gt=0, le=10**9)
     """GPUs of a site, N."""
     gpu_power_w: Watts = Field(400.0, gt=0)
     """Power of one busy GPU with its share of the server (400 W: the rating of an A100 SXM)."""
@@ -65,7 +66,7 @@ class Throughput(Component):
 
     def checked_draw_w(self, power_fraction: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(busy, waiting) watts [N] of sites with these power fractions [N]. InputError where they are no watts."""
-        place, shape = place_of("throughput", self), power_fraction.shape
+        place, shape = config_key("throughput", self), power_fraction.shape
         busy_w = numbers(self.busy_w(power_fraction), shape, 0.0, _MAX_W, place, "the watts of busy sites")
         waiting_w = self.waiting_w(power_fraction)
         return busy_w, numbers(waiting_w, shape, 0.0, _MAX_W, place, "the watts of waiting sites")
@@ -103,9 +104,9 @@ class Gpus(Throughput):
             )
         return self
 
-    def in_force(self) -> Self:
+    def resolve(self) -> Self:
         """With the site's power."""
-        return self.filled_in(site_power_w=self.full_power_w())
+        return self.with_defaults(site_power_w=self.full_power_w())
 
     def fraction(self, power_fraction: np.ndarray) -> np.ndarray:
         """n / N."""
@@ -113,7 +114,7 @@ class Gpus(Throughput):
 
     def gpus_on(self, power_fraction: np.ndarray) -> np.ndarray:
         """n."""
-        full_w = self.in_force().site_power_w
+        full_w = self.resolve().site_power_w
         one_w = self.gpu_power_w + self.host_w
         powered = np.asarray(power_fraction, dtype=np.float64) * (full_w / self.pue / one_w)
         # Rounding leaves exact multiples as 39.99999999999999; 1e-9 of a GPU is far above that, far below a watt.

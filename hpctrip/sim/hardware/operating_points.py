@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 
 from hpctrip.base.csv import read_table
 from hpctrip.base.errors import InputError
-from hpctrip.base.files import PathName
+from hpctrip.base.io import PathName
 from hpctrip.base.sources import Reads
 from hpctrip.base.units import Watts
 from hpctrip.sim.hardware.base import THROUGHPUT_MODELS, Throughput
@@ -135,9 +135,9 @@ class Clocks(OperatingPoints):
     idle_w: Watts | None = Field(None, ge=0)
     """Power of a GPU that is on and waits; absent: the model's."""
 
-    def in_force(self) -> Self:
+    def resolve(self) -> Self:
         """The same with the model's idle power where none is set."""
-        return super().in_force().filled_in(idle_w=self.gpu.idle_w)
+        return super().resolve().with_defaults(idle_w=self.gpu.idle_w)
 
     def points(self) -> Points:
         """One point for each clock of the model."""

@@ -19,7 +19,7 @@ import pandas as pd
 
 from hpctrip.base.csv import Table, read_table
 from hpctrip.base.errors import InputError
-from hpctrip.base.output import replace_file
+from hpctrip.base.io import replace_file
 
 ORIGIN = (
     'Google\'s PowerData2019 is at "gs://powerdata_2019/cell*.csv.gz" (gsutil -m cp); files of your own need the '

@@ -54,8 +54,7 @@ def calibrate(
     same command goes on after a kill. Writes points.csv, profile.csv, calibration.md, calibration.json and, as an input
     to be laid over others, NAME.toml.
     """
-    from hpctrip.base.files import check_folder
-    from hpctrip.base.json import json_text
+    from hpctrip.base.io import check_folder, json_text
     from hpctrip.base.shipped import CALIBRATIONS
     from hpctrip.study.calibrate import forms
     from hpctrip.study.calibrate.report import Report
@@ -82,8 +81,7 @@ def calibrate(
 
 
 def _write(folder: Path, report: Report) -> None:
-    from hpctrip.base.json import json_text
-    from hpctrip.base.output import replace_file
+    from hpctrip.base.io import json_text, replace_file
     from hpctrip.record.merge import csv_bytes
     from hpctrip.study.calibrate import forms
 

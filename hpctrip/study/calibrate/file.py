@@ -7,7 +7,7 @@ from typing import Any, Self
 from pydantic import Field, model_validator
 
 from hpctrip.base.component import Component
-from hpctrip.base.files import PathName
+from hpctrip.base.io import PathName
 from hpctrip.study.file import Seeds, Small, Tables, Variant
 
 DOTTED = r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$"

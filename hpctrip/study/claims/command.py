@@ -11,8 +11,6 @@ from hpctrip.base.text import printable
 from hpctrip.study.claims import PAPER
 from hpctrip.study.commands import RESULTS
 
-MAX_PREFACE_BYTES = 2**20
-
 
 @click.command()
 @click.argument("folder", type=FILE, metavar="[DIR]", default=RESULTS)
@@ -50,9 +48,7 @@ def claims(
     from dataclasses import replace
 
     from hpctrip.base.errors import InputError
-    from hpctrip.base.files import check_folder, read_text
-    from hpctrip.base.json import json_text
-    from hpctrip.base.output import replace_file
+    from hpctrip.base.io import check_folder, json_text, read_text, replace_file
     from hpctrip.study.claims.gather import gathered
     from hpctrip.study.claims.page import PICTURES
     from hpctrip.study.studies import Asked
@@ -62,7 +58,7 @@ def claims(
         check_folder(one)
     if not Path(folder).exists():
         raise InputError(folder, "no such folder", "name that of the studies (--out of `hpctrip study`)")
-    said = read_text(preface, MAX_PREFACE_BYTES) if preface else ""
+    said = read_text(preface) if preface else ""
     page = replace(gathered(Asked(Path(folder), overrides, plugins, small), study), preface=said.strip())
     written = [(goes / "claims.md", page.markdown), (goes / "claims.html", page.html)]
     for file, text in written:

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from hpctrip.base.errors import InputError
-from hpctrip.base.files import read_file
 from hpctrip.base.identity import flat
 from hpctrip.base.inputs import resolved
+from hpctrip.base.io import read_file
 from hpctrip.record.reader import Run
 from hpctrip.study.claims import PAPER
 from hpctrip.study.claims.page import Page, Section
@@ -38,8 +38,6 @@ CONSTANTS = (
     "stop.target_accuracy",
 )
 """What the paper does not state, or states in words: told on the page with the value in force."""
-MAX_PICTURE_BYTES = 2**24
-"""Of one figure of a study."""
 _PNG = b"\x89PNG\r\n\x1a\n"
 MOST_VALUES = 3
 """Of a constant that varies within a study: more are not told one by one."""
@@ -139,7 +137,7 @@ def _pictures(study: Study) -> dict[str, bytes]:
     for file in sorted([*paths(study.file.figure, study.ledger.folder), *readings]):
         if not os.path.lexists(file):
             continue
-        png = read_file(file, MAX_PICTURE_BYTES, links=False)
+        png = read_file(file)
         if not png.startswith(_PNG):
             raise InputError(
                 str(file), "is not a PNG picture, as its name says", "remove it, or draw it again"

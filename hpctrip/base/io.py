@@ -1,0 +1,341 @@
+"""Whole files: reading them, writing them atomically, and the errors that name them; JSON text; the console stream."""
+
+from __future__ import annotations
+
+import errno
+import glob
+import gzip
+import hashlib
+import json
+import math
+import os
+import secrets
+import tempfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Annotated, Any, BinaryIO, TextIO
+
+import numpy as np
+from pydantic import AfterValidator
+
+from hpctrip.base.errors import Fault, HpctripError, InputError
+from hpctrip.base.text import encodable
+
+GZIP_MAGIC = b"\x1f\x8b"
+GET_AGAIN = "copy or fetch the file again"
+
+
+# Names
+
+
+def check_name(value: str) -> str:
+    """`value`, unless the operating system accepts no file of this name, or its "~user" is unknown (ValueError)."""
+    try:
+        os.lstat(Path(value).expanduser())
+    except (OSError, RuntimeError, ValueError) as error:
+        # a file that does not exist, or not on this machine, is reported by whoever opens it
+        if not isinstance(error, FileNotFoundError | NotADirectoryError | PermissionError):
+            raise ValueError(f"names no file ({_reason(error)})") from None
+    return value
+
+
+PathName = Annotated[str, AfterValidator(check_name)]
+"""Type of an input key that names a file, a folder or a pattern of them."""
+
+
+def named_path(value: str, place: str) -> Path:
+    """The path that the user wrote, with "~" expanded. InputError at `place` where no file can have this name."""
+    try:
+        return Path(check_name(value)).expanduser()
+    except ValueError as error:
+        raise InputError(place, str(error), "give the path of a file") from None
+
+
+def beside(folder: str, path: str) -> str:
+    """A path that a file in `folder` names, relative to the working directory."""
+    return path if path.startswith("~") else os.path.join(folder, path)
+
+
+def check_folder(path: str | Path) -> None:
+    """Raise InputError where `path` is not a folder and cannot become one. A path where nothing is yet is fine."""
+    path = Path(path)
+    for part in (path, *path.parents):
+        if os.path.lexists(part):
+            if not os.path.isdir(part):
+                raise InputError(str(part), "is no folder", "name a folder, or what is to become one")
+            return
+
+
+def check_suffix(path: str | Path, suffixes: Sequence[str]) -> None:
+    """Raise InputError unless the file name ends in one of `suffixes`."""
+    name = str(path).rpartition("/")[2]  # empty for a folder
+    if Path(name).suffix not in suffixes:
+        raise InputError(
+            str(path), f"does not end in {' or '.join(suffixes)}", f"name the file so, e.g. NAME{suffixes[0]}"
+        )
+
+
+def refuse_inputs(outputs: Iterable[str | Path], inputs: Iterable[str | Path]) -> None:
+    """Raise InputError where an output file is also an input."""
+    read = {os.path.realpath(os.path.expanduser(path)) for path in inputs}
+    for path in outputs:
+        if os.path.realpath(path) in read:
+            raise InputError(str(path), "is an input, which is never overwritten", "choose another name")
+
+
+# Reading
+
+
+def read_file(path: str | Path, place: str = "") -> bytes:
+    """The bytes of a file. InputError at `place` (default: the path) where it cannot be read."""
+    with _opened(path, place or str(path)) as file:
+        return file.read()
+
+
+def read_text(path: str | Path, place: str = "") -> str:
+    """The text of a UTF-8 file. InputError at `place` (default: the path) where it cannot be read."""
+    try:
+        return read_file(path, place).decode()
+    except UnicodeDecodeError:
+        raise InputError(place or str(path), "cannot be read (not a UTF-8 text)") from None
+
+
+@contextmanager
+def _opened(path: str | Path, place: str) -> Iterator[BinaryIO]:
+    """A file open for reading; errors while opening or reading it become an InputError at `place`."""
+    # the message names the path unless the place ends with it
+    its = "" if place == str(path) or place.endswith(("'", '"')) else f"{path}: "
+    if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):  # a pipe would block
+        raise InputError(place, f"{its}is no regular file", "give the path of a file")
+    try:
+        with open(path, "rb") as file:
+            yield file
+    except FileNotFoundError:
+        raise InputError(place, f"{its}no such file", "check the path") from None
+    except (OSError, ValueError) as error:
+        problem = f"{its}cannot be read ({_reason(error)})"
+        raise InputError(place, problem, "check the path and permissions") from None
+
+
+def gunzipped(data: bytes, place: str) -> bytes:
+    """The content of gzipped data; other data unchanged. InputError at `place` where the gzip stream is damaged."""
+    if not data.startswith(GZIP_MAGIC):
+        return data
+    try:
+        return gzip.decompress(data)
+    except EOFError:
+        raise InputError(place, "the gzip stream ends too early: the file is truncated", GET_AGAIN) from None
+    except (gzip.BadGzipFile, zlib.error) as error:
+        raise InputError(place, f"the gzip stream is damaged ({error})", GET_AGAIN) from None
+
+
+def digest(data: bytes) -> str:
+    """The content digest by which files are recorded and compared: BLAKE2b of 16 bytes, in hexadecimal."""
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+def digest_of_file(path: str | Path, place: str = "") -> str:
+    """The content digest of a file, read in pieces. InputError as for `read_file`."""
+    content = hashlib.blake2b(digest_size=16)
+    with _opened(path, place or str(path)) as file:
+        while piece := file.read(2**20):
+            content.update(piece)
+    return content.hexdigest()
+
+
+# Writing
+
+
+def replace_file(path: str | Path, data: bytes, durable: bool = True) -> None:
+    """Write a file atomically: a temporary file in the same folder is written, synced and renamed.
+
+    Without `durable` it is not synced, so that a power cut may leave it torn. Raises InputError where the file cannot
+    be written and HpctripError where the disk is full.
+    """
+    path = Path(os.path.realpath(path))  # a link to another file system stays a link
+    aside = path.with_name(f"{path.name}.{secrets.token_hex(8)}.tmp")
+    _refuse_other_than_files(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(aside, "xb") as file:
+            file.write(data)
+            file.flush()
+            if durable:
+                os.fsync(file.fileno())
+        os.replace(aside, path)
+    except OSError as error:
+        raise unwritable(path, error) from error
+    finally:
+        with suppress(OSError):
+            aside.unlink()
+    if durable:
+        _sync_folder(path.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Force the names in a folder to disk, where the file system supports it."""
+    with suppress(OSError):
+        number = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(number)
+        finally:
+            os.close(number)
+
+
+def append_to(path: str | Path) -> BinaryIO:
+    """An unbuffered file to append to and to read, made with its folders. InputError where it cannot be written."""
+    path = Path(path)
+    _refuse_other_than_files(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return open(path, "a+b", buffering=0)
+    except OSError as error:
+        raise unwritable(path, error) from error
+
+
+def remove_file(path: str | Path) -> None:
+    """Remove a file if it exists. InputError where it cannot be removed."""
+    try:
+        Path(path).unlink(missing_ok=True)
+    except OSError as error:
+        raise unwritable(Path(path), error, "cannot be removed:") from error
+
+
+def remove_leftovers(path: str | Path) -> None:
+    """Remove the temporary files of jobs that were killed while they wrote `path`. Only for its sole writer."""
+    for leftover in glob.glob(f"{glob.escape(os.path.realpath(path))}.{'[0-9a-f]' * 16}.tmp"):
+        with suppress(OSError):
+            os.unlink(leftover)
+
+
+def refuse_other(path: str | Path, is_ours: Callable[[bytes], bool], what: str, way_out: str) -> None:
+    """Raise InputError where a file exists whose content is not ours; `what` says what it is not."""
+    if os.path.lexists(path) and not is_ours(read_file(path)):
+        raise InputError(str(path), f"exists and is {what}", way_out)
+
+
+def write_new(files: Mapping[Path, bytes], overwrite: bool = False) -> list[Path]:
+    """Write files with their folders and return their paths. InputError, and none is written, where one exists and
+    `overwrite` is false."""
+    for path in files:
+        check_writable(path, overwrite)
+    for path, content in files.items():
+        replace_file(path, content)
+    return list(files)
+
+
+def check_writable(path: str | Path, overwrite: bool = False) -> None:
+    """Raise InputError unless `replace_file(path, ...)` could work now; missing folders are fine."""
+    path = Path(os.path.realpath(path))
+    try:
+        _refuse_other_than_files(path)
+        if path.exists() and not overwrite:
+            raise InputError(str(path), "exists already", "remove it, choose another name, or --overwrite")
+        if path.exists() and not os.access(path, os.W_OK):
+            raise PermissionError(errno.EACCES, "it is write-protected")
+        with suppress(FileNotFoundError):  # a name that is too long or lies under a file
+            os.lstat(f"{path}.{'0' * 16}.tmp")
+        folder = next(parent for parent in path.parents if parent.exists())
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise unwritable(path, error) from error
+
+
+def _refuse_other_than_files(path: Path) -> None:
+    """Raise InputError where the path is that of a folder or a device: /dev/null must not be replaced."""
+    try:
+        if path.is_dir():
+            raise unwritable(path, IsADirectoryError(errno.EISDIR, "it is a directory"))
+        if path.exists() and not path.is_file():
+            raise InputError(str(path), "is no regular file", "choose another name")
+    except OSError as error:
+        raise unwritable(path, error) from error
+
+
+_WAYS_OUT = {
+    errno.EISDIR: "choose another name, or a file inside it",
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "free some space or choose another place"),
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "choose a place where you may write"),
+}
+
+
+def unwritable(path: Path, error: OSError, problem: str = "cannot be written:") -> HpctripError:
+    """The error to raise where a file cannot be written: InputError, except for a full or failing disk."""
+    way_out = _WAYS_OUT.get(error.errno or 0, "choose another place")
+    fault = Fault(str(path), f"{problem} {error.strerror}", way_out)
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
+        return HpctripError(str(fault))
+    return InputError(faults=[fault])
+
+
+def _reason(error: Exception) -> str:
+    """Why a path cannot be used, without the number of the system's error."""
+    return error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+
+
+# Text for other programs and for the console
+
+
+def json_text(value: Any) -> str:
+    """Strict JSON, in ASCII, of mappings, lists, texts, numbers and arrays; NaN and infinity become null."""
+    return json.dumps(_plain(value), indent=2, allow_nan=False)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(part) for key, part in value.items()}
+    if isinstance(value, np.ndarray | np.generic):
+        return _plain(value.tolist())
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return str(value) if isinstance(value, Path) else value
+
+
+class BestEffortStream:
+    """Text stream that drops its output once the stream below fails: a broken pipe (`| head`), a closed terminal, a
+    full disk. Characters outside the encoding are escaped. Made for rich's `Console(file=...)`, which would end the
+    process at a broken pipe."""
+
+    def __init__(self, stream: TextIO | None):
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def isatty(self) -> bool:
+        """Whether the stream is a terminal."""
+        with suppress(OSError, ValueError):
+            return self._stream is not None and self._stream.isatty()
+        return False
+
+    def write(self, text: str) -> int:
+        """Write text; never raises."""
+        if self._stream is not None:
+            try:
+                self._stream.write(encodable(text, self._stream.encoding or "utf-8"))
+            except (OSError, ValueError) as error:
+                self._drop(error)
+        return len(text)
+
+    def flush(self) -> None:
+        """Flush; never raises."""
+        if self._stream is not None:
+            try:
+                self._stream.flush()
+            except (OSError, ValueError) as error:
+                self._drop(error)
+
+    def _drop(self, error: Exception) -> None:
+        if isinstance(error, BlockingIOError):
+            return  # a non-blocking terminal that is behind catches up
+        stream, self._stream = self._stream, None
+        # text left in its buffer would fail again, and set the exit code, when Python flushes it at exit
+        with suppress(OSError, ValueError, AttributeError):
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, stream.fileno())  # type: ignore[union-attr]
+            os.close(null)

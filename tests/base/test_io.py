@@ -1,0 +1,237 @@
+"""Files are read and written whole, and every failure is one line that names the file."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import stat
+
+import pytest
+
+from hpctrip.base.errors import InputError
+from hpctrip.base.io import (
+    BestEffortStream,
+    append_to,
+    check_suffix,
+    digest,
+    digest_of_file,
+    gunzipped,
+    named_path,
+    read_file,
+    read_text,
+    refuse_inputs,
+    remove_leftovers,
+    replace_file,
+    write_new,
+)
+
+# Reading
+
+
+def test_a_file_is_read_whole(tmp_path):
+    (tmp_path / "a").write_bytes(b"abc")
+    assert read_file(tmp_path / "a") == b"abc" and read_text(tmp_path / "a") == "abc"
+    assert read_file(f"/proc/{os.getpid()}/status").startswith(b"Name:")  # a file without a size
+
+
+@pytest.mark.parametrize(
+    ("make", "problem"),
+    [
+        (lambda path: path.mkdir(), "Is a directory"),
+        (os.mkfifo, "is no regular file"),
+        (lambda path: path.symlink_to("/dev/zero"), "is no regular file"),
+        (lambda path: None, "no such file"),
+    ],
+)
+def test_anything_else_is_refused_in_one_line(tmp_path, make, problem):
+    make(tmp_path / "a")
+    for read in (read_file, digest_of_file):
+        with pytest.raises(InputError, match=problem) as caught:
+            read(tmp_path / "a", "sites.path")
+        assert str(caught.value).startswith("sites.path: ") and "\n" not in str(caught.value)
+
+
+def test_a_text_is_utf_8(tmp_path):
+    (tmp_path / "a").write_bytes(b"\xff")
+    with pytest.raises(InputError, match=r"a: cannot be read \(not a UTF-8 text\)"):
+        read_text(tmp_path / "a")
+
+
+@pytest.mark.parametrize("name", ["a\0b", "~no_such_user_here/a", "x" * 300])
+def test_a_name_that_can_be_no_file_is_refused(name):
+    with pytest.raises(InputError, match=r"^sites\.path: names no file"):
+        named_path(name, "sites.path")
+
+
+def test_a_file_that_does_not_exist_is_still_a_path(tmp_path):
+    assert named_path(f"{tmp_path}/none", "sites.path") == tmp_path / "none"
+
+
+@pytest.mark.parametrize(
+    ("path", "place", "said"),
+    [
+        ("none.csv", "none.csv", "none.csv: no such file"),
+        ("none.py", "plugins: 'none.py'", "plugins: 'none.py': no such file"),
+        ("none//a.py", "plugins: 'none//a.py'", "plugins: 'none//a.py': no such file"),
+        ("path", "sites.path", "sites.path: path: no such file"),
+    ],
+)
+def test_a_report_names_the_file_once(tmp_path, monkeypatch, path, place, said):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError) as caught:
+        read_file(path, place)
+    assert str(caught.value).startswith(said)
+
+
+def test_gzip_is_unpacked_or_refused_where_it_is_damaged():
+    packed = gzip.compress(b"a" * 1000) + gzip.compress(b"b")
+    assert gunzipped(packed, "f") == b"a" * 1000 + b"b"
+    assert gunzipped(b"plain", "f") == b"plain"
+    for damaged in (packed[:-3], packed[:5] + b"x" * 20):
+        with pytest.raises(InputError, match="gzip stream"):
+            gunzipped(damaged, "f")
+
+
+def test_a_digest_is_of_the_content():
+    assert digest(b"a") == digest(b"a") != digest(b"b") and len(digest(b"")) == 32
+
+
+# Writing
+
+
+@pytest.mark.parametrize("through_a_link", [False, True])
+def test_what_is_no_file_is_never_replaced(tmp_path, through_a_link):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("pipe")
+    for write in (replace_file, lambda path, data: write_new({path: data}, overwrite=True)):
+        with pytest.raises(InputError, match="pipe: is no regular file"):
+            write(tmp_path / ("link" if through_a_link else "pipe"), b"mine")
+    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+    assert {path.name for path in tmp_path.iterdir()} == {"pipe", "link"}
+
+
+def test_a_folder_is_never_replaced(tmp_path):
+    with pytest.raises(InputError, match="it is a directory; choose another name, or a file inside it"):
+        replace_file(tmp_path, b"mine")
+
+
+def test_several_files_are_written_all_or_none(tmp_path):
+    (tmp_path / "b").write_bytes(b"old")
+    files = {tmp_path / "new" / "a": b"1", tmp_path / "b": b"2"}
+    with pytest.raises(InputError, match="b: exists already; remove it, choose another name, or --overwrite"):
+        write_new(files)
+    assert [path.name for path in tmp_path.rglob("*")] == ["b"]
+    assert write_new(files, overwrite=True) == list(files)
+    assert (tmp_path / "new" / "a").read_bytes() == b"1" and (tmp_path / "b").read_bytes() == b"2"
+
+
+def test_leftovers_of_this_file_alone_are_removed(tmp_path):
+    left, others = "[a].h5.0123456789abcdef.tmp", ["[a].h5", "[a].h5.mine.tmp", "a.h5.0123456789abcdef.tmp"]
+    for name in (left, *others):
+        (tmp_path / name).touch()
+    remove_leftovers(tmp_path / "[a].h5")
+    assert {path.name for path in tmp_path.iterdir()} == set(others)
+
+
+def test_an_input_is_known_by_any_of_its_names(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "link").symlink_to("a")
+    for out, source in (("a", "./a"), ("link", "a"), ("x/../a", tmp_path / "link")):
+        with pytest.raises(InputError, match="is an input, which is never overwritten"):
+            refuse_inputs([out], [source])
+    refuse_inputs(["b"], ["a", "link"])
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a", "a.h5/", ".h5", "a.H5", "a.h5.gz"])
+def test_a_name_ends_as_files_of_its_sort_do(name):
+    with pytest.raises(
+        InputError, match=r"does not end in \.h5 or \.hdf5; name the file so, e\.g\. NAME\.h5"
+    ):
+        check_suffix(name, (".h5", ".hdf5"))
+    check_suffix("x y/.a.hdf5", (".h5", ".hdf5"))
+
+
+def test_a_file_is_appended_to_and_made_with_its_folder(tmp_path):
+    path = tmp_path / "new" / "log"
+    for _ in range(2):
+        with append_to(path) as file:
+            file.write(b"line\n")
+    assert path.read_bytes() == b"line\n" * 2
+    with pytest.raises(InputError, match="new: cannot be written: it is a directory"):
+        append_to(tmp_path / "new")
+
+
+# The console's stream
+
+
+class Breaks(io.StringIO):
+    """Fails with this error from the second text on."""
+
+    encoding = "utf-8"
+
+    def __init__(self, error):
+        super().__init__()
+        self.error, self.tries = error, 0
+
+    def write(self, text):
+        self.tries += 1
+        if self.tries > 1:
+            raise self.error
+        return super().write(text)
+
+
+def test_text_passes():
+    stream = io.StringIO()
+    file = BestEffortStream(stream)
+    assert file.write("größer\n") == 7 and stream.getvalue() == "größer\n"
+    file.flush()
+    assert not file.isatty()
+
+
+@pytest.mark.parametrize(
+    "error", [BrokenPipeError(), OSError(28, "No space left on device"), ValueError("closed file")]
+)
+def test_what_fails_is_given_up(error):
+    stream = Breaks(error)
+    file = BestEffortStream(stream)
+    for text in ("one", "two", "three"):
+        assert file.write(text) == len(text)
+    file.flush()
+    assert stream.getvalue() == "one" and stream.tries == 2
+
+
+def test_a_terminal_that_is_only_behind_is_written_to_again():
+    stream = Breaks(BlockingIOError())
+    file = BestEffortStream(stream)
+    for _ in range(4):
+        file.write("x")
+    assert stream.tries == 4
+
+
+def test_what_the_encoding_cannot_say_is_escaped():
+    raw = io.BytesIO()
+    stream = io.TextIOWrapper(raw, "ascii", write_through=True)
+    BestEffortStream(stream).write("0.4 ┤ Zürich")
+    assert raw.getvalue() == rb"0.4 \u2524 Z\xfcrich"
+
+
+@pytest.mark.parametrize("stream", [None, io.StringIO()])
+def test_a_stream_that_is_closed_or_absent_takes_text_too(stream):
+    if stream is not None:
+        stream.close()
+    file = BestEffortStream(stream)
+    file.write("text")
+    file.flush()
+    assert not file.isatty()
+
+
+def test_after_a_broken_pipe_nothing_is_left_to_fail_when_the_stream_is_closed():
+    """As Python does at its end, when the exit code would become 120."""
+    reader, writer = os.pipe()
+    stream = os.fdopen(writer, "w")
+    os.close(reader)
+    file = BestEffortStream(stream)
+    file.write("text")
+    file.flush()
+    stream.close()
