@@ -11,7 +11,7 @@ import pandas as pd
 from hpctrip.base.text import printable
 from hpctrip.figures.common import style
 from hpctrip.figures.common.plot import Drawing, figure
-from hpctrip.figures.common.sources import ONE_CLUSTER
+from hpctrip.figures.common.reading import ONE_CLUSTER
 from hpctrip.record.cluster import ClusterRun
 
 PARTS = {"jobs": ("job", style.BLUE), "hosts": ("host", style.ORANGE), "idle GPUs": ("idle", style.GREY)}

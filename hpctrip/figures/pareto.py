@@ -17,13 +17,13 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from hpctrip.base.errors import InputError
+from hpctrip.base.stats import Estimate, on_front
 from hpctrip.base.text import printable
 from hpctrip.base.units import J_PER_KWH
-from hpctrip.figures.common import grouping, intervals, reading, style
-from hpctrip.figures.common.front import on_front
+from hpctrip.figures.common import grouping, reading, style
 from hpctrip.figures.common.grouping import Group
 from hpctrip.figures.common.plot import Drawing, aligned, figure
-from hpctrip.figures.common.sources import RUNS, TARGET
+from hpctrip.figures.common.reading import RUNS, TARGET
 from hpctrip.record.reader import Run
 
 MARKS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "h", "*")
@@ -85,12 +85,13 @@ def numbers(groups: Sequence[Group], panels: Sequence[Panel], target: float) -> 
     """A row for each group: time, and for every panel its mean, interval and whether it is on the front."""
     rows = []
     for group in groups:
-        time = intervals.times(group.runs, target)
+        time = group.times(target)
         row = {"label": group.label, "policy": group.policy} | time.row()
         for panel in panels:
-            mean, half = intervals.mean_and_interval([spent(run, panel, target) for run in group.runs])
-            row |= {panel.name: mean, f"{panel.name}_half_width": half if time.reached else np.nan}
-        rows.append(row | {"time_half_width": time.half_width})
+            used = Estimate.mean([spent(run, panel, target) for run in group.runs])
+            half = used.high - used.value if time.reached else np.nan
+            row |= {panel.name: used.value, f"{panel.name}_half_width": half}
+        rows.append(row | {"time_half_width": time.high - time.hours})
     table = pd.DataFrame(rows)
     hours = np.where(table["num_reached"] == table["num_seeds"], table["mean_h"], np.nan)
     for panel in panels:

@@ -19,7 +19,7 @@ from pandas.api.types import is_numeric_dtype
 from hpctrip.base.errors import InputError
 from hpctrip.figures.common import style
 from hpctrip.figures.common.plot import Drawing, aligned, figure
-from hpctrip.figures.common.sources import csv_table
+from hpctrip.figures.common.reading import csv_table
 
 PHASES = {
     "train": (style.BLUE, ""),

@@ -12,7 +12,7 @@ import pandas as pd
 from hpctrip.base.units import HOUR_S, MILE_M
 from hpctrip.figures.common import grouping, reading, style
 from hpctrip.figures.common.plot import Drawing, aligned, figure
-from hpctrip.figures.common.sources import ONE_RUN
+from hpctrip.figures.common.reading import ONE_RUN
 from hpctrip.record.reader import Run
 
 MOST = 25

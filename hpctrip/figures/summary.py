@@ -13,12 +13,13 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure, SubFigure
 
+from hpctrip.base.stats import wilson
 from hpctrip.base.text import printable
 from hpctrip.base.units import HOUR_S
-from hpctrip.figures.common import grouping, intervals, reading, style
+from hpctrip.figures.common import grouping, reading, style
 from hpctrip.figures.common import run_panels as panels
 from hpctrip.figures.common.plot import Drawing, figure
-from hpctrip.figures.common.sources import EACH_RUN
+from hpctrip.figures.common.reading import EACH_RUN
 from hpctrip.record.reader import Run
 
 PAGE_INCHES = (9.2, 10.5)
@@ -95,7 +96,7 @@ def reached(run: Run) -> str:
     if found.empty:
         return ""
     row = found.iloc[0]
-    low, high = intervals.wilson(row["eval_correct"], row["eval_seen"])
+    low, high = wilson(row["eval_correct"], row["eval_seen"])
     interval = (
         f", 95 % interval {reading.percent(low)} to {reading.percent(high)}" if np.isfinite(low) else ""
     )
@@ -137,7 +138,7 @@ def table_of(run: Run) -> pd.DataFrame:
     rounds, sites = run.rounds, run.sites
     hours = rounds["clock_s"] / HOUR_S
     start_h = rounds["clock_start_s"] / HOUR_S
-    low, high = intervals.wilson(rounds["eval_correct"].to_numpy(), rounds["eval_seen"].to_numpy())
+    low, high = wilson(rounds["eval_correct"].to_numpy(), rounds["eval_seen"].to_numpy())
     parts = [
         ("accuracy", "held-out", hours, rounds["accuracy"], low, high, rounds["eval_seen"]),
         ("loss", "held-out", hours, rounds["eval_loss"]),

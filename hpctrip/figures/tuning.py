@@ -12,7 +12,7 @@ from hpctrip.base.errors import InputError
 from hpctrip.base.text import printable
 from hpctrip.figures.common import style
 from hpctrip.figures.common.plot import Drawing, aligned, figure
-from hpctrip.figures.common.sources import csv_table
+from hpctrip.figures.common.reading import csv_table
 
 NUMBERS = ("samples_per_second", "samples_per_joule")
 

@@ -12,7 +12,7 @@ from hpctrip.app.users_own import USERS_OWN
 from hpctrip.base.component import named_tables, registry_of
 from hpctrip.base.errors import InputError
 from hpctrip.base.sources import Reads
-from hpctrip.figures.common.sources import traces_of
+from hpctrip.figures.common.reading import traces_of
 from hpctrip.record.checkpoint import newest
 from hpctrip.record.reader import open_run
 

@@ -54,7 +54,7 @@ COMPONENTS = {
     "calibrate": ("hpctrip.study.calibrate.search.Search.steps", ["calibrate", "--small"]),
     "claims": ("hpctrip.study.claims.gather.read_studies", ["claims", "."]),
     "run, several values": ("hpctrip.study.studies.entries", ["run", "-o", "seed=1,2"]),
-    "plot": ("hpctrip.figures.common.sources.read_runs", ["plot", "league", "x.h5"]),
+    "plot": ("hpctrip.figures.common.reading.read_runs", ["plot", "league", "x.h5"]),
 }
 
 

@@ -120,7 +120,7 @@ def test_it_joins_a_table_of_runs_of_today(old, trained, hpctrip, tmp_path):
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("figure", ["summary", "fig05_network", "fig10_cohort_size"])
+@pytest.mark.parametrize("figure", ["summary", "network", "cohort_size"])
 def test_its_figures_are_drawn(figure, old, tmp_path, capsys):
     out = tmp_path / "page.png"
     assert FIGURES[figure].main([str(old), "--out", str(out)]) == 0

@@ -93,7 +93,7 @@ def test_an_option_of_a_figure_is_taken_as_its_command_takes_it(folder, study):
     """As a text too: whoever draws is handed a number."""
     from hpctrip.study.file import Picture
 
-    picture = Picture.model_validate({"name": "fig09_policies", "target": "0.45", "reference": 3})
+    picture = Picture.model_validate({"name": "policies", "target": "0.45", "reference": 3})
     assert picture.options == {"target": 0.45, "reference": "3"}
 
 

@@ -6,8 +6,9 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
+from hpctrip.base.stats import wilson
 from hpctrip.base.units import HOUR_S, MILE_M
-from hpctrip.figures.common import intervals, reading, style
+from hpctrip.figures.common import reading, style
 from hpctrip.record.reader import Run
 
 ABOVE = {"loc": "lower right", "bbox_to_anchor": (1, 0.985), "handlelength": 1.5, "borderaxespad": 0}
@@ -19,7 +20,7 @@ def accuracy(axes: Axes, run: Run) -> None:
     reached."""
     rows = run.rounds.dropna(subset="accuracy")
     hours = rows["clock_s"] / HOUR_S
-    low, high = intervals.wilson(rows["eval_correct"].to_numpy(), rows["eval_seen"].to_numpy())
+    low, high = wilson(rows["eval_correct"].to_numpy(), rows["eval_seen"].to_numpy())
     if np.isfinite(low).any():
         axes.fill_between(
             hours, 100 * low, 100 * high, color=style.SKY, alpha=0.4, lw=0, label="95 % interval"

@@ -1,4 +1,4 @@
-"""How pictures look: one column of a paper, colours told apart by everyone, an empty figure and its legend."""
+"""The look of pictures: colours that everyone can tell apart, figures of a column's width, panels, legends."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import matplotlib
+import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
+
+from hpctrip.figures.common.grouping import Group
 
 COLUMN_INCHES = 3.35
 """Width of one column of a two-column paper."""
@@ -144,3 +147,64 @@ def grid(axes: Axes, axis: str) -> None:
 def whole_numbers(axes: Axes, axis: str) -> None:
     """Ticks at whole numbers only, of what is counted."""
     getattr(axes, f"{axis}axis").set_major_locator(MaxNLocator(nbins="auto", integer=True, min_n_ticks=1))
+
+
+def rows(names: Sequence[str], margin_inches: float) -> tuple[Figure, Axes]:
+    """A figure with one named row for each thing to compare, from top to bottom, and so much room around the rows."""
+    lines = max(name.count("\n") + 1 for name in names)
+    picture = figure(margin_inches + max(0.31, 0.12 * lines + 0.07) * len(names))
+    axes = picture.subplots()
+    axes.set_yticks(range(len(names)), names, multialignment="right", linespacing=1.1)
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.tick_params(axis="y", length=0)
+    return picture, axes
+
+
+ONE_PANEL = 4
+"""Number of curves that share one panel at most."""
+MOST_PANELS = 60
+"""Number of panels that can still be looked at."""
+COLUMNS = 3
+NAME_LENGTH = 36
+"""Number of letters of a line that fit over a panel."""
+OTHERS_IN_GREY = "; grey: all others"
+"""What a heading says of the curves of `draw_behind`."""
+
+
+def panels_of(groups: Sequence[Group]) -> tuple[Figure, list[Axes]]:
+    """A figure, and the axes of every group: one and the same where there are few groups, else a panel each, all with
+    the same scales."""
+    names = [counted_name(group.label, len(group.runs), NAME_LENGTH) for group in groups]
+    if len(names) <= ONE_PANEL:
+        picture = figure(2.6)
+        return picture, [picture.subplots()] * len(names)
+    num_rows = -(-len(names) // COLUMNS)
+    lines = max(name.count("\n") + 1 for name in names)
+    picture = figure(0.7 + (1.15 + 0.12 * lines) * num_rows, PAGE_INCHES)
+    panels = list(picture.subplots(num_rows, COLUMNS, sharex=True, sharey=True, squeeze=False).flat)
+    for axes, name in zip(panels, names, strict=False):
+        axes.set_title(name, color="black")
+    for axes in panels[len(names) :]:
+        axes.remove()
+    for axes in panels[max(0, len(names) - COLUMNS) : len(names)]:
+        axes.tick_params(labelbottom=True)
+    return picture, panels[: len(names)]
+
+
+def draw_behind(panels: Sequence[Axes], curves: Sequence[tuple[np.ndarray, np.ndarray]], **look: Any) -> None:
+    """Draw all curves (x, y) faintly into every panel, to compare with; not where the curves share one panel."""
+    if len(panels) <= ONE_PANEL:
+        return
+    x, y = (np.concatenate([np.append(curve[of], np.nan) for curve in curves]) for of in (0, 1))
+    for axes in panels:
+        axes.plot(x, y, color=FAINT, linewidth=0.5, zorder=0, **look)
+
+
+def label_panels(figure: Figure, panels: Sequence[Axes], x: str, y: str) -> None:
+    """Name the axes: y once for all panels."""
+    for axes in panels[-COLUMNS:]:
+        axes.set_xlabel(x)
+    if len(panels) <= ONE_PANEL:
+        panels[0].set_ylabel(y)
+    else:
+        figure.supylabel(y, fontsize=8)

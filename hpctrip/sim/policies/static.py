@@ -1,7 +1,7 @@
 """A fixed cohort, chosen once.
 
 The paper's static-optimal is this policy at the best k of a sweep (Eq. 9), found offline: slurm/emnist_static_sweep.sh
-runs the sweep, `hpctrip plot fig08` prints that k.
+runs the sweep, `hpctrip plot sweep` prints that k.
 """
 
 from __future__ import annotations

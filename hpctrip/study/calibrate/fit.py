@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hpctrip.figures.common.intervals import student_t
+from hpctrip.base.stats import student_t
 
 
 @dataclass(frozen=True)

@@ -144,7 +144,7 @@ def _pictures(study: Study) -> dict[str, bytes]:
             raise InputError(
                 str(file), "is not a PNG picture, as its name says", "remove it, or draw it again"
             )
-        found[f"{name}_{file.name.removeprefix(f'{study.file.name}_')}"] = png
+        found[f"{name}_{file.name}"] = png
     return found
 
 

@@ -15,8 +15,8 @@ HEAD = ("figure", "claim", "paper", "ours (95 % interval)", "ordering", "magnitu
 METHOD = (
     "Ordering: met or not met where the 95 % interval (Student t) over seeds lies on one side of the statement, else "
     "undecided at this number of seeds. Ratios are geometric means, paired by seed. Where seeds did not reach the "
-    "target, the interval is of their hours cut at the end of the run, and decides in one direction only. Intervals "
-    "are not corrected for the number of claims: of twenty that are not true, one may be met by chance."
+    "target, the ratio is a bound and has no interval: a sign test over the seeds decides, in one direction only. "
+    "Intervals are not corrected for the number of claims: of twenty that are not true, one may be met by chance."
 )
 
 

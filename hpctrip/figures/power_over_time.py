@@ -1,4 +1,4 @@
-"""Fig 3: power of single domains over time.
+"""Power of single domains over time.
 
 TRACES is a folder of cell*.csv.gz files as Google publishes them (PowerData2019), one such file, or a quoted pattern.
 Without a DOMAIN, four are drawn, of as many cells as there are. The legend names the lines from the highest mean to the
@@ -18,7 +18,7 @@ from hpctrip.base.text import printable
 from hpctrip.base.units import HOUR_S
 from hpctrip.figures.common import reading, style
 from hpctrip.figures.common.plot import Drawing, aligned, figure
-from hpctrip.figures.common.sources import TRACES
+from hpctrip.figures.common.reading import TRACES
 
 DAY_S = 24 * HOUR_S
 

@@ -1,7 +1,7 @@
-"""Fig 5: bandwidth and delay against distance.
+"""Bandwidth and delay against distance.
 
 The simulated WAN of a run. Points are its sites, lines the laws of its input (bandwidth law, Eq. 3) where the sites
-follow them. The dotted line stands at 1,000 miles, inside which the paper calls the bandwidth relatively constant.
+follow them. The dotted line stands at 1,000 miles, up to which the default law has full bandwidth.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from hpctrip.base.units import GB, MILE_M
 from hpctrip.figures.common import reading, style
 from hpctrip.figures.common.plot import Drawing, aligned, figure
-from hpctrip.figures.common.sources import ONE_RUN
+from hpctrip.figures.common.reading import ONE_RUN
 from hpctrip.record.reader import Run
 from hpctrip.sim.network import Network
 

@@ -1,4 +1,4 @@
-"""Fig 2: power utilisation of every cell of a trace.
+"""Power utilisation of every cell of a trace.
 
 Bars are means over the cell's domains and all times; whiskers reach from the lowest to the highest single sample of
 any of its domains. They are a range, not an interval of confidence.
@@ -14,7 +14,7 @@ import pandas as pd
 from hpctrip.base.text import printable
 from hpctrip.figures.common import reading, style
 from hpctrip.figures.common.plot import Drawing, aligned, figure
-from hpctrip.figures.common.sources import TRACES
+from hpctrip.figures.common.reading import TRACES
 
 
 @figure(TRACES)
