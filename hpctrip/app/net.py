@@ -1,7 +1,7 @@
 """The last net under whatever reads input: a mistake of hpctrip's own that a stranger's file brings to light is one
 line that names the file, and its traceback lies in a log.
 
-It covers every command that trains nothing by itself (`Reader`; the runs of a study and of a calibration are made by
+It covers every command that trains nothing by itself (`Reader`; the runs of a study are made by
 other processes), and the others up to the point where a run's parts are built. Whatever happens in a round is not input
 any more: it shows its traceback.
 """

@@ -1,6 +1,5 @@
 """The files that come with hpctrip beside its code: scenarios (inputs/), clusters (inputs/cluster/), studies
-(inputs/studies/), what they lay over for real data (inputs/real/), calibrations (inputs/calibrations/) and batch
-scripts (slurm/).
+(inputs/studies/), what they lay over for real data (inputs/real/) and batch scripts (slurm/).
 
 They lie at the top of the repository; links in the package make them part of it, so that a wheel holds them too.
 """
@@ -17,7 +16,6 @@ SCENARIOS = ("inputs", ".toml")
 CLUSTERS = ("inputs/cluster", ".toml")
 OVERLAYS = ("inputs/real", ".toml")
 STUDIES = ("inputs/studies", ".toml")
-CALIBRATIONS = ("inputs/calibrations", ".toml")
 SCRIPTS = ("slurm", ".sh")
 
 

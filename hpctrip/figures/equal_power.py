@@ -1,4 +1,4 @@
-"""Accuracy, time and speed-up of fixed cohorts of k sites, side by side.
+"""Accuracy, time and speed-up of fixed cohorts of k sites.
 
 Made for runs at equal power and without a WAN. a: accuracy against simulated time, the mean over seeds in its band. b:
 time-to-accuracy against k. c: how many times sooner than with the smallest k, the geometric mean over the seeds that

@@ -1,4 +1,4 @@
-"""Accuracy that larger cohorts gain over the smallest, round by round.
+"""Accuracy that larger cohorts gain, round by round.
 
 Lines are means over seeds of the accuracy of k sites less that of the smallest k with the same seed, round by round;
 bands are 95 % confidence intervals (Student t). A line ends with the first of its seeds that ended: those that are left

@@ -51,7 +51,6 @@ def test_a_mistake_in_a_round_shows_its_traceback(command, logs, hpctrip, tiny, 
 
 COMPONENTS = {
     "study": ("hpctrip.study.ledger.Ledger.lines", ["study", "fig09", "--small", "--list"]),
-    "calibrate": ("hpctrip.study.calibrate.search.Search.steps", ["calibrate", "--small"]),
     "claims": ("hpctrip.study.claims.gather.read_studies", ["claims", "."]),
     "run, several values": ("hpctrip.study.studies.entries", ["run", "-o", "seed=1,2"]),
     "plot": ("hpctrip.figures.common.reading.read_runs", ["plot", "league", "x.h5"]),

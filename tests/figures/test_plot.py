@@ -24,7 +24,7 @@ from hpctrip.figures.common import grouping, reading, style
 from hpctrip.figures.common.plot import SUFFIXES
 
 ROOT = Path(__file__).parents[2]
-SCRIPTS = sorted((ROOT / "postprocess").glob("*.py"))
+SCRIPTS = sorted({*(ROOT / "postprocess").glob("*.py")} - {ROOT / "postprocess" / "calibrate.py"})
 OF_RUNS = sorted(name for name, plot in FIGURES.items() if plot.source in (reading.RUNS, reading.ONE_RUN))
 SWEEPS = ("equal_power", "sweep", "gain")
 """Drawn of fixed cohorts of several sizes."""

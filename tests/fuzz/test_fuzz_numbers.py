@@ -19,9 +19,7 @@ from hypothesis import strategies as st
 
 from hpctrip.app.experiment import Experiment
 from hpctrip.base.component import Component, registry_of
-from hpctrip.base.errors import InputError
 from hpctrip.cluster.scenario import ClusterScenario
-from hpctrip.study.calibrate.file import CalibrationFile
 from hpctrip.study.file import StudyFile
 
 Key = tuple[str, str, tuple[str, ...]]
@@ -35,7 +33,7 @@ OTHERS = [float("nan"), float("inf"), -float("inf"), True, False, [], "", "auto"
           "1e30 GB", "0 mi", "1e-30 ns", "9" * 5000 + " s", "1e20 Gbit/s", "1 W", "1e25 d"]  # fmt: skip
 
 
-ROOTS = {"cluster": ClusterScenario, "study": StudyFile, "calibration": CalibrationFile}
+ROOTS = {"cluster": ClusterScenario, "study": StudyFile}
 """Of the other sorts of input."""
 
 
@@ -174,39 +172,14 @@ values = [0.1, 0.2]
 [[figure]]
 name = "curves"
 """,
-    "calibration": """
-name = "fuzz"
-seeds = [1]
-[[constant]]
-key = "train.lr"
-values = [0.1, 0.2]
-[sweep]
-inputs = ["small.toml"]
-values = [1, 5]
-[[bar]]
-label = "a"
-inputs = ["small.toml"]
-hours = 1
-[[bar]]
-label = "b"
-inputs = ["small.toml"]
-policy.kind = "random"
-hours = 2
-""",
 }
-READERS = {"cluster": ["cluster", "check"], "study": ["study", "--list"], "calibration": ["calibrate"]}
+READERS = {"cluster": ["cluster", "check"], "study": ["study", "--list"]}
 
 
 @pytest.mark.parametrize("sort", ROOTS)
 @many
 @given(data=st.data())
 def test_extreme_values_in_the_keys_of_other_inputs(folder, sort, data, monkeypatch):
-    """A calibration is read up to where its first runs would be made."""
-
-    def make(*_: object) -> None:
-        raise InputError("calibrate", "makes nothing here")
-
-    monkeypatch.setattr("hpctrip.study.calibrate.search.make", make)
     monkeypatch.chdir(folder)
     tables = tomllib.loads(SMALL_OTHERS[sort])
     for _ in range(data.draw(st.integers(1, 2))):
@@ -298,7 +271,6 @@ COMMANDS = {
     "study, the folder": ["study", "fig09", "--small", "--list", "--only", "seed 1", "--out", "NAME"],
     "study, some": ["study", "fig09", "--small", "--list", "--only", "NAME"],
     "study, a ledger": ["study", "fig09", "--small", "--list", "--import", "NAME"],
-    "calibrate": ["calibrate", "NAME"],
     "claims": ["claims", "csv", "--study", "NAME"],
     "a command": ["NAME", "--no-such-option"],
     "an option": ["check", "-o", "NAME"],
