@@ -33,10 +33,10 @@ LEAST = 2
 @figure(RUNS, SWEPT, TARGET)
 def plot(runs: Sequence[Run], policy: str = "static", target: float | None = None) -> Drawing:
     """A sweep over k in three panels."""
-    kept, lines = fixed_cohorts(runs, policy)
-    target = reading.common_target(kept, target)
-    unlike = grouping.warn_of_differences(grouping.grouped(kept))
-    groups = of_each_k(kept)
+    swept, lines = fixed_cohorts(runs, policy)
+    target = reading.common_target(swept, target)
+    unlike = grouping.warn_of_differences(grouping.grouped(swept))
+    groups = of_each_k(swept)
     if len(groups) < LEAST:
         raise InputError("the runs", f"are all of k = {next(iter(groups))}", "give those of several k")
     points = {k: group.times(target) for k, group in groups.items()}
@@ -71,9 +71,9 @@ def plot(runs: Sequence[Run], policy: str = "static", target: float | None = Non
     for axes, letter in zip((accuracy, hours, speed), "abc", strict=True):
         axes.set_title(letter, color="black", fontweight="bold")
     style.legend_below(picture)
-    bands = "; bars and bands: 95 % intervals of means over seeds" if len(kept) > len(groups) else ""
+    bands = "; bars and bands: 95 % intervals of means over seeds" if len(swept) > len(groups) else ""
     seeds = style.seeds([t.num_seeds for t in points.values()])
-    style.heading(picture, f"{seeds} a k; {reading.provenance(kept, unlike)}{bands}")
+    style.heading(picture, f"{seeds} a k; {reading.provenance(swept, unlike)}{bands}")
     return Drawing(picture, pd.DataFrame(table), lines)
 
 

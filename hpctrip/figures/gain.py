@@ -28,9 +28,9 @@ EARLY = 20
 @figure(RUNS, SWEPT)
 def plot(runs: Sequence[Run], policy: str = "static") -> Drawing:
     """The gain of every k over the smallest."""
-    kept, lines = fixed_cohorts(runs, policy)
-    unlike = grouping.warn_of_differences(grouping.grouped(kept))
-    first, *others = of_each_k(kept).items()
+    swept, lines = fixed_cohorts(runs, policy)
+    unlike = grouping.warn_of_differences(grouping.grouped(swept))
+    first, *others = of_each_k(swept).items()
     if not others:
         raise InputError("the runs", f"are all of k = {first[0]}", "give those of several k")
     shown = style.told_apart([k for k, _ in others])
@@ -55,7 +55,9 @@ def plot(runs: Sequence[Run], policy: str = "static") -> Drawing:
     axes.set(xlabel="Round", ylabel=f"Accuracy over that of k = {first[0]}\n(percentage points)")
     style.whole_numbers(axes, "x")
     style.grid(axes, "y")
-    style.heading(picture, f"{reading.provenance(kept, unlike)}; bands: 95 % intervals of means over n seeds")
+    style.heading(
+        picture, f"{reading.provenance(swept, unlike)}; bands: 95 % intervals of means over n seeds"
+    )
     style.legend_below(picture)
     head = ("k", "n", "rounds", f"mean gain, rounds 1 to {EARLY}", "mean gain later")
     return Drawing(picture, pd.concat(tables, ignore_index=True), [*lines, *aligned(head, rows)])

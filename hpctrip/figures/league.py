@@ -52,7 +52,7 @@ def plot(runs: Sequence[Run], baseline: str = "powertrip", split: str | None = N
     """Every policy over all scenarios in which it and the baseline ran."""
     scenarios = entries(runs)
     table = pd.DataFrame(
-        [row for name, found in scenarios.items() for row in ratios(name, found, baseline)],
+        [row for name, by_policy in scenarios.items() for row in ratios(name, by_policy, baseline)],
         columns=[
             *("scenario", "policy", "num_seeds", "ratio", "ratio_low", "ratio_high", "is"),
             *(
@@ -127,7 +127,7 @@ def entries(runs: Sequence[Run]) -> dict[str, dict[str, Times]]:
 
 
 def policies(runs: Sequence[Run]) -> list[str]:
-    """What to call the policy of each run: its kind, and the keys in which runs of this kind differ."""
+    """The name of each run's policy: its kind, and the keys in which runs of this kind differ."""
     settings = [
         {key: value for key, value in run.settings.items() if key.startswith(("policy.", "forecast."))}
         for run in runs
@@ -152,7 +152,7 @@ def policies(runs: Sequence[Run]) -> list[str]:
 
 
 def _title(runs: Sequence[Run]) -> str:
-    """What the labels of a scenario's runs begin with, in whole words."""
+    """The common beginning of the labels of a scenario's runs, in whole words."""
     labels = [run.meta["label"].split() for run in runs]
     common = takewhile(lambda words: len(set(words)) == 1, zip(*labels, strict=False))
     return " ".join(words[0] for words in common)
@@ -222,9 +222,9 @@ def summary(policy: str, own: pd.DataFrame) -> tuple[str, ...]:
 
 def over_scenarios(own: pd.DataFrame, ratio: str, how: str) -> Estimate:
     """The geometric mean over scenarios of a column of ratios, of which `how` says whether they are bounds."""
-    known = own[own[ratio].notna() | (own[how] == UNKNOWN)]
-    at_least, at_most = (known[how].isin([bound, UNKNOWN]) for bound in ("at least", "at most"))
-    return Estimate.geometric_mean(known[ratio].fillna(1.0), at_least, at_most)
+    rows = own[own[ratio].notna() | (own[how] == UNKNOWN)]
+    at_least, at_most = (rows[how].isin([bound, UNKNOWN]) for bound in ("at least", "at most"))
+    return Estimate.geometric_mean(rows[ratio].fillna(1.0), at_least, at_most)
 
 
 def _cells(own: pd.DataFrame, ratio: str, how: str) -> tuple[str, str]:

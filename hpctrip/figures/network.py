@@ -74,10 +74,10 @@ def law(run: Run) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
         bandwidth_bps = network.bandwidth_bps(distance_m)
         return bandwidth_bps, network.comm_s(distance_m, bandwidth_bps, up_bytes, down_bytes)
 
-    for found, expected in zip(
+    for recorded, expected in zip(
         (sites["bandwidth_bps"], sites["comm_s"]), of(sites["distance_m"]), strict=True
     ):
-        if not np.allclose(found, expected, rtol=1e-6, atol=0):
+        if not np.allclose(recorded, expected, rtol=1e-6, atol=0):
             return None
     farthest = max(sites["distance_m"].max(), NEAR_MILES * MILE_M)
     distance_m = np.linspace(max(sites["distance_m"].min(), farthest / 1000), farthest, 200)

@@ -78,7 +78,7 @@ class Pairs:
 
     @cached_property
     def mean(self) -> Estimate:
-        """The mean difference in hours; NaN where one is not known."""
+        """The mean difference in hours; NaN where one is not labels."""
         return Estimate.mean([] if self.ratio.bound else self.hours)
 
 
@@ -133,16 +133,16 @@ def plot(runs: Sequence[Run], baseline: str | None = None, target: float | None 
 
 def baseline_of(groups: Sequence[Group], label: str | None) -> Group:
     """The configuration named, else the first powertrip. InputError where there is none, or nothing to compare."""
-    known = ", ".join(group.label for group in groups)
+    labels = ", ".join(group.label for group in groups)
     if len(groups) < 2:
-        raise InputError("the runs", f"are of one configuration, {known}", "give others to compare it with")
+        raise InputError("the runs", f"are of one configuration, {labels}", "give others to compare it with")
     for group in groups:
         if group.label == label or (label is None and group.policy == "powertrip"):
             return group
     problem = (
         "no run is of policy powertrip" if label is None else f"nothing is labelled {printable(label)!r}"
     )
-    raise InputError("--baseline", problem, f"the labels are {known}")
+    raise InputError("--baseline", problem, f"the labels are {labels}")
 
 
 def draw(axes: Axes, rows: Sequence[Pairs]) -> None:

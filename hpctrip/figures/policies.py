@@ -146,8 +146,8 @@ def reference_bar(bars: list[Bar], label: str | None) -> Bar | None:
     for bar in bars:
         if bar[0].label == label:
             return bar
-    known = ", ".join(group.label for group, _ in bars)
-    raise InputError("--reference", f"no bar is labelled {printable(label)!r}", f"the labels are {known}")
+    labels = ", ".join(group.label for group, _ in bars)
+    raise InputError("--reference", f"no bar is labelled {printable(label)!r}", f"the labels are {labels}")
 
 
 def compared(t: Times, reference: Bar | None) -> tuple[str, str]:
@@ -169,4 +169,4 @@ def words(ratio: Estimate) -> str:
         return f"{SIGNS[ratio.bound]}{100 * (1 - 1 / value):.0f} % less time"
     if value < 1 and ratio.bound != "at least":
         return f"{'> ' if ratio.bound else ''}{1 / value:.3g} times as long"
-    return "not known"
+    return "not labels"

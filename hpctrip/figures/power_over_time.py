@@ -36,10 +36,10 @@ def plot(
     if not days > 0:
         raise InputError("--days", f"{days:g} is not above 0")
     chosen = list(dict.fromkeys([*domains, *more])) or in_turn(traces)[:4]
-    known = list(traces["domain"].unique())
+    available = list(traces["domain"].unique())
     for name in chosen:
-        if name not in known:
-            raise InputError("--domains", f"no domain {printable(name)!r}", unknown_name(name, known))
+        if name not in available:
+            raise InputError("--domains", f"no domain {printable(name)!r}", unknown_name(name, available))
     if len(chosen) > style.MOST_LINES:
         problem = f"{len(chosen)} lines cannot be told apart"
         raise InputError("--domains", problem, f"name {style.MOST_LINES} at most")

@@ -46,8 +46,8 @@ def plot(traces: pd.DataFrame) -> Drawing:
     axes.set_ylabel(f"{traces.attrs['column'].capitalize()} power\nutilisation (%)")
     style.heading(picture, reading.trace_title(traces))
     style.grid(axes, "y")
-    said = f"lowest to highest {reading.step_words(traces)} sample"
-    style.legend_below(picture, [(bars, "mean"), (whiskers, said)])
+    whisker_label = f"lowest to highest {reading.step_words(traces)} sample"
+    style.legend_below(picture, [(bars, "mean"), (whiskers, whisker_label)])
 
     numbers = cells[["mean", "min", "max", "mean_spare"]]
     rows = [

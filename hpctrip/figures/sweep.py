@@ -31,10 +31,10 @@ SWEPT = click.Option(["--policy"], default="static", show_default=True, help="Th
 @figure(RUNS, SWEPT, TARGET)
 def plot(runs: Sequence[Run], policy: str = "static", target: float | None = None) -> Drawing:
     """A sweep over k: where its minimum is, how sure that is, and whether it is convex."""
-    kept, lines = fixed_cohorts(runs, policy)
-    target = reading.common_target(kept, target)
-    unlike = grouping.warn_of_differences(grouping.grouped(kept))
-    points = sweep(kept, target)
+    swept, lines = fixed_cohorts(runs, policy)
+    target = reading.common_target(swept, target)
+    unlike = grouping.warn_of_differences(grouping.grouped(swept))
+    points = sweep(swept, target)
     low = lowest(points)
 
     rows = [
@@ -53,7 +53,7 @@ def plot(runs: Sequence[Run], policy: str = "static", target: float | None = Non
     seeds = style.seeds([t.num_seeds for t in points.values()])
     style.heading(
         picture,
-        f"{printable(policy, 40)}, {seeds} a k; {reading.provenance(kept, unlike)}\n{marked}",
+        f"{printable(policy, 40)}, {seeds} a k; {reading.provenance(swept, unlike)}\n{marked}",
     )
     style.legend_below(picture)
     table = pd.DataFrame([{"k": k} | t.row() | {"not_told_from_lowest": k in low} for k, t in points.items()])
@@ -146,21 +146,21 @@ def mark(axes: Axes, low: list[int], points: dict[int, Times]) -> str:
 
 def fixed_cohorts(runs: Sequence[Run], policy: str) -> tuple[list[Run], list[str]]:
     """The runs of `policy` with one cohort size throughout, and lines that name the others."""
-    kept, left_out = [], []
+    swept, left_out = [], []
     for run in runs:
         if run.meta["policy"] != policy:
             left_out.append(f"left out: {run.path}, policy {printable(run.meta['policy'], 80)}")
         elif run.rounds["num_sites"].nunique() > 1:
             left_out.append(f"left out: {run.path}, its cohort size changes")
         else:
-            kept.append(run)
-    if not kept:
+            swept.append(run)
+    if not swept:
         raise InputError(
             str(runs[0].path),
             f"neither this nor another run is of policy {printable(policy, 80)} with a fixed k",
             "name its --policy",
         )
-    return kept, left_out
+    return swept, left_out
 
 
 def sweep(runs: Sequence[Run], target: float) -> dict[int, Times]:

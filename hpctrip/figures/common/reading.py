@@ -1,4 +1,4 @@
-"""What figures are drawn of: how it is named on the command line, how it is read, and what it is in a few words."""
+"""The input of figures: how the command line names it, how it is read, and its description in a few words."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DRAWN_COLUMNS = {
     "rounds": ("clock_start_s", "clock_s", "makespan_s", "wall_s", "idle_fraction"),
     "sites": NEEDED_SITE_COLUMNS[:-1],  # an older file does not know the power
 }
-"""What must be finite to be drawn, {table: columns}."""
+"""{table: columns that must be finite to be drawn}."""
 
 
 def read_runs(patterns: Sequence[str]) -> list[Run]:
@@ -100,7 +100,7 @@ def cohort_steps(rounds: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
 
 
 def trace_title(frame: pd.DataFrame) -> str:
-    """What the traces are, in a few words; synthetic ones are called so."""
+    """A description of traces in a few words; synthetic ones are called so."""
     days = (frame["time_s"].max() - frame["time_s"].min()) / (24 * HOUR_S)
     size = ", ".join(counted(frame[name].nunique(), name) for name in ("cell", "domain"))
     return f"{'Synthetic' if frame.attrs['synthetic'] else 'Recorded'} traces: {size}, {days:.3g} days"
@@ -139,16 +139,16 @@ class Source:
 
 
 def _all_runs(runs: Sequence[str]) -> list[Subject]:
-    found = read_runs(runs)
-    return [Subject(found, [run.path for run in found])]
+    opened = read_runs(runs)
+    return [Subject(opened, [run.path for run in opened])]
 
 
 def _one_run(runs: Sequence[str]) -> list[Subject]:
-    found = read_runs(runs)
-    if len(found) > 1:
-        problem = f"{len(found)} runs, each with sites of its own"
+    opened = read_runs(runs)
+    if len(opened) > 1:
+        problem = f"{len(opened)} runs, each with sites of its own"
         raise InputError(printable(" ".join(runs)), problem, "name one run")
-    return [Subject(found[0], [found[0].path])]
+    return [Subject(opened[0], [opened[0].path])]
 
 
 def _each_run(runs: Sequence[str]) -> list[Subject]:
@@ -156,19 +156,19 @@ def _each_run(runs: Sequence[str]) -> list[Subject]:
 
 
 def _clusters(runs: Sequence[str]) -> list[Subject]:
-    found = open_runs(runs, opened=open_cluster)
-    if faults := [fault for run in found for fault in run.schema_faults()]:
+    clusters = open_runs(runs, opened=open_cluster)
+    if faults := [fault for run in clusters for fault in run.schema_faults()]:
         raise InputError(faults=faults)
-    return [Subject(found, [run.path for run in found])]
+    return [Subject(clusters, [run.path for run in clusters])]
 
 
 def _one_cluster(runs: Sequence[str]) -> list[Subject]:
-    ((found, files, _),) = _clusters(runs)
-    if len(found) > 1 or not len(found[0].intervals):
+    ((clusters, files, _),) = _clusters(runs)
+    if len(clusters) > 1 or not len(clusters[0].intervals):
         raise InputError(
             printable(" ".join(runs)), "is not one cluster with an interval", "name one results file"
         )
-    return [Subject(found[0], files)]
+    return [Subject(clusters[0], files)]
 
 
 def _traces(traces: str, column: str, flags: str) -> list[Subject]:
@@ -232,15 +232,15 @@ def csv_table(integers: Sequence[str], numbers: Sequence[str], may_lack: bool = 
     """A CSV table that has these columns; any other is one of texts. `may_lack`: a number may be empty, it is NaN."""
 
     def read(table: str) -> list[Subject]:
-        found = read_table(table)
-        found.require(*integers, *numbers)
+        rows = read_table(table)
+        rows.require(*integers, *numbers)
         columns = {
-            name: found.integers(name)
+            name: rows.integers(name)
             if name in integers
-            else found.numbers(name, may_lack)
+            else rows.numbers(name, may_lack)
             if name in numbers
             else [printable(text, 1000) for text in texts]
-            for name, texts in found.columns.items()
+            for name, texts in rows.columns.items()
         }
         return [Subject(pd.DataFrame(columns), [Path(table)])]
 

@@ -76,7 +76,7 @@ MOST_LINES = len(CYCLE)
 
 
 def told_apart(sizes: Sequence[int]) -> list[int]:
-    """Which of these rising k are drawn: all, or the largest and those nearest to half, a quarter, ... of it."""
+    """The k of a rising sequence to draw: all, or the largest and those nearest to half, a quarter, ... of it."""
     if len(sizes) <= MOST_LINES:
         return list(sizes)
     wanted = [sizes[-1] / 2**i for i in range(MOST_LINES) if sizes[-1] / 2**i >= sizes[0]]
@@ -93,18 +93,18 @@ def one_seed(arrived: bool, beyond: str = ">") -> dict[str, Any]:
 
 def wrapped(name: str, letters: int, lines: int = 4) -> str:
     """A name in lines of so many letters, a number beside its unit; what does not fit ends in an ellipsis."""
-    kept = re.sub(r"(?<=\d) (?=[\w%])|(?<= =) (?=\d)| (?== )", "\xa0", name)
-    parts = textwrap.wrap(kept, max(letters, 2), max_lines=lines, placeholder="…")
+    unbroken = re.sub(r"(?<=\d) (?=[\w%])|(?<= =) (?=\d)| (?== )", "\xa0", name)
+    parts = textwrap.wrap(unbroken, max(letters, 2), max_lines=lines, placeholder="…")
     return "\n".join(parts).replace("\xa0", " ")
 
 
 def counted_name(name: str, n: int, letters: int) -> str:
     """A name and its number of seeds, which is never cut off nor apart."""
-    said = f"(n = {n})"
+    count = f"(n = {n})"
     lines = wrapped(name, letters, 3).splitlines() or [""]
-    if len(lines[-1]) + 1 + len(said) > letters:
-        return "\n".join([*lines, said])
-    return "\n".join([*lines[:-1], f"{lines[-1]} {said}".strip()])
+    if len(lines[-1]) + 1 + len(count) > letters:
+        return "\n".join([*lines, count])
+    return "\n".join([*lines[:-1], f"{lines[-1]} {count}".strip()])
 
 
 def seeds(numbers: Sequence[int]) -> str:
@@ -116,8 +116,8 @@ def seeds(numbers: Sequence[int]) -> str:
 def legend_below(figure: Figure, entries: Sequence[tuple[Artist, str]] = (), ncols: int = 0) -> None:
     """A legend below everything, in as many columns as fit the figure's width; by default of all that has a label."""
     if not entries:
-        found = [axes.get_legend_handles_labels() for axes in figure.axes]
-        entries = [entry for handles, labels in found for entry in zip(handles, labels, strict=True)]
+        by_axes = [axes.get_legend_handles_labels() for axes in figure.axes]
+        entries = [entry for handles, labels in by_axes for entry in zip(handles, labels, strict=True)]
     if not entries:
         return
     width = figure.get_figwidth() - 0.5  # handle and gaps
@@ -132,10 +132,10 @@ def legend_below(figure: Figure, entries: Sequence[tuple[Artist, str]] = (), nco
 
 
 def heading(figure: Figure, text: str) -> None:
-    """What the data are, small, above the whole figure, in as many lines as it takes."""
+    """Write a description of the data above the whole figure, small, in as many lines as it takes."""
     letters = int(figure.get_figwidth() / LETTER_INCHES)
-    said = "\n".join(wrapped(line, letters) for line in text.splitlines())
-    figure.suptitle(said, x=0.01, ha="left", fontsize=7, color=QUIET)
+    lines = "\n".join(wrapped(line, letters) for line in text.splitlines())
+    figure.suptitle(lines, x=0.01, ha="left", fontsize=7, color=QUIET)
 
 
 def grid(axes: Axes, axis: str) -> None:
@@ -168,7 +168,7 @@ COLUMNS = 3
 NAME_LENGTH = 36
 """Number of letters of a line that fit over a panel."""
 OTHERS_IN_GREY = "; grey: all others"
-"""What a heading says of the curves of `draw_behind`."""
+"""The part of a heading about the curves of `draw_behind`."""
 
 
 def panels_of(groups: Sequence[Group]) -> tuple[Figure, list[Axes]]:

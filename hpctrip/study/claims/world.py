@@ -34,9 +34,9 @@ class StartsSmallAndGrows(Claim):
             growth.append(late - early)
             ends.append((sites[0], early, late, sites.max()))
         start, early, late, most = np.mean(ends, axis=0)
-        said = f"{start:.0f} sites in round 1, {early:.0f} over the first quarter, {late:.0f} over the last"
+        ours = f"{start:.0f} sites in round 1, {early:.0f} over the first quarter, {late:.0f} over the last"
         grown = Estimate.mean(growth)
-        return Finding(verdict_of(grown), f"{said} (at most {most:.0f})", num_seeds=grown.n)
+        return Finding(verdict_of(grown), f"{ours} (at most {most:.0f})", num_seeds=grown.n)
 
 
 @dataclass(frozen=True)
@@ -79,8 +79,8 @@ class DelayIsNotLinear(Claim):
             np.polyfit(sites["distance_m"][part] / MILE_M, sites["comm_s"][part], 1)[0] * 1000
             for part in (near, ~near)
         ]
-        said = f"{slopes[0]:.3g} s per 1000 miles inside 1000 miles, {slopes[1]:.3g} s beyond"
-        return Finding(Verdict.MET if slopes[1] > slopes[0] else Verdict.NOT_MET, said)
+        ours = f"{slopes[0]:.3g} s per 1000 miles inside 1000 miles, {slopes[1]:.3g} s beyond"
+        return Finding(Verdict.MET if slopes[1] > slopes[0] else Verdict.NOT_MET, ours)
 
 
 @dataclass(frozen=True)
@@ -102,5 +102,5 @@ class SparePower(Claim):
         inside = self.low <= means.min() and means.max() <= self.high
         made_up = " (synthetic traces)" if any(run.meta["synthetic_power"] for run in runs) else ""
         span = " to ".join(f"{mean:.1%}" for mean in sorted({means.min(), means.max()}))
-        said = f"{span}, mean of {counted(len(means), 'cell')}{made_up}"
-        return Finding(Verdict.MET if inside else Verdict.NOT_MET, said)
+        ours = f"{span}, mean of {counted(len(means), 'cell')}{made_up}"
+        return Finding(Verdict.MET if inside else Verdict.NOT_MET, ours)
