@@ -1,7 +1,7 @@
-"""Fig 2: power utilisation of every cell of a trace. `--help` says more."""
+"""Fig 2: power utilisation of every cell of a trace."""
 
 import sys
 
-from hpctrip.figures.fig02_power_utilisation import plot
+from hpctrip.figures.power_utilisation import plot
 
-sys.exit(plot.main())
+sys.exit(plot.numbered("fig02_power_utilisation", __doc__).main())

@@ -1,7 +1,7 @@
-"""Fig 3: power of single domains over time. `--help` says more."""
+"""Fig 3: power of single domains over time."""
 
 import sys
 
-from hpctrip.figures.fig03_power_over_time import plot
+from hpctrip.figures.power_over_time import plot
 
-sys.exit(plot.main())
+sys.exit(plot.numbered("fig03_power_over_time", __doc__).main())

@@ -1,7 +1,7 @@
-"""Fig 5: bandwidth and delay against distance. `--help` says more."""
+"""Fig 5: bandwidth and delay against distance."""
 
 import sys
 
-from hpctrip.figures.fig05_network import plot
+from hpctrip.figures.network import plot
 
-sys.exit(plot.main())
+sys.exit(plot.numbered("fig05_network", __doc__).main())

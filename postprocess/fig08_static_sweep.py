@@ -1,7 +1,7 @@
-"""Fig 8: time-to-accuracy against the static k. `--help` says more."""
+"""Fig 8: time-to-accuracy against the static k."""
 
 import sys
 
-from hpctrip.figures.fig08_static_sweep import plot
+from hpctrip.figures.sweep import plot
 
-sys.exit(plot.main())
+sys.exit(plot.numbered("fig08_static_sweep", __doc__).main())

@@ -1,7 +1,7 @@
-"""Figs 9, 12: time-to-accuracy by policy. `--help` says more."""
+"""Figs 9, 12: time-to-accuracy by policy."""
 
 import sys
 
-from hpctrip.figures.fig09_policies import plot
+from hpctrip.figures.policies import plot
 
-sys.exit(plot.main())
+sys.exit(plot.numbered("fig09_policies", __doc__).main())

@@ -1,7 +1,7 @@
-"""Fig 10: cohort size against simulated time. `--help` says more."""
+"""Fig 10: cohort size against simulated time."""
 
 import sys
 
-from hpctrip.figures.fig10_cohort_size import plot
+from hpctrip.figures.cohort_size import plot
 
-sys.exit(plot.main())
+sys.exit(plot.numbered("fig10_cohort_size", __doc__).main())

@@ -1,7 +1,7 @@
-"""Fig 11: accuracy of larger fixed cohorts over the smallest, round by round. `--help` says more."""
+"""Fig 11: accuracy of larger fixed cohorts over the smallest, round by round."""
 
 import sys
 
-from hpctrip.figures.fig11_gain import plot
+from hpctrip.figures.gain import plot
 
-sys.exit(plot.main())
+sys.exit(plot.numbered("fig11_gain", __doc__).main())

@@ -1,7 +1,7 @@
-"""Figs 13, 14: time-to-accuracy by policy, for each value of one input key. `--help` says more."""
+"""Figs 13, 14: time-to-accuracy by policy, for each value of one input key."""
 
 import sys
 
-from hpctrip.figures.fig13_policies_by import plot
+from hpctrip.figures.policies_by import plot
 
-sys.exit(plot.main())
+sys.exit(plot.numbered("fig13_policies_by", __doc__).main())

@@ -15,7 +15,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from hpctrip.figures import FIGURES
-from hpctrip.figures.common import sources
+from hpctrip.figures.common import reading
 
 ROOT = Path(__file__).parents[1]
 OURS = ["hpctrip", "inputs", "slurm", "traces", "tests", "postprocess", "benchmarks", "docs", ".ci"]
@@ -110,11 +110,11 @@ DRAW_ALL = """
 import sys
 from hpctrip.app.cli import cli
 from hpctrip.figures import FIGURES
-from hpctrip.figures.common import sources
+from hpctrip.figures.common import reading
 
 for name, figure in FIGURES.items():
-    if figure.source in (sources.RUNS, sources.ONE_RUN):
-        runs = sys.argv[1:] if figure.source is sources.RUNS else sys.argv[1:2]
+    if figure.source in (reading.RUNS, reading.ONE_RUN):
+        runs = sys.argv[1:] if figure.source is reading.RUNS else sys.argv[1:2]
         cli(["plot", name, *runs, "--out", f"{name}.svg"], standalone_mode=False)
 """
 
@@ -123,7 +123,7 @@ def test_a_wheel_draws_every_figure_of_runs(python, trained, tmp_path):
     lines = ("stop.max_rounds=2", "evaluate.every_rounds=1", "power.kind=constant")
     policies = (("policy.kind=powertrip",), *(("policy.kind=static", f"policy.k={k}") for k in (2, 3)))
     python("-c", DRAW_ALL, *(trained(*lines, *policy).path for policy in policies), cwd=tmp_path)
-    of_runs = [name for name, figure in FIGURES.items() if figure.source in (sources.RUNS, sources.ONE_RUN)]
+    of_runs = [name for name, figure in FIGURES.items() if figure.source in (reading.RUNS, reading.ONE_RUN)]
     assert len(of_runs) > 8
     for name in of_runs:
         assert (tmp_path / f"{name}.svg").read_bytes().startswith(b"<?xml"), name

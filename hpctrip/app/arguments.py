@@ -17,6 +17,11 @@ from click.shell_completion import CompletionItem
 from hpctrip.base.errors import InputError
 from hpctrip.base.text import printable
 
+MOVED = {
+    "calibrate": "hpctrip study calibration, then postprocess/calibrate.py of the source tree on its table.csv"
+}
+"""{command that there was: what to do instead}"""
+
 
 class DefaultsToRun(click.Group):
     """`hpctrip FILE.toml` means `hpctrip run FILE.toml`."""
@@ -24,6 +29,8 @@ class DefaultsToRun(click.Group):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """The rest of the command line, which begins with a command."""
         first = args[0] if args else ""
+        if first in MOVED and not os.path.lexists(first):
+            ctx.fail(f"{first} is no command any more: {MOVED[first]}")
         if ctx.resilient_parsing and not first:  # the shell completes the first word: a command
             return super().parse_args(ctx, args)
         if first not in self.commands and first not in ("--help", "-h", "--version"):

@@ -1,5 +1,5 @@
 """Data files of the package: scenarios (inputs/), clusters (inputs/cluster/), studies (inputs/studies/), overlays for
-real data (inputs/real/), calibrations (inputs/calibrations/) and batch scripts (slurm/).
+real data (inputs/real/) and batch scripts (slurm/).
 
 They lie at the top of the repository; links in the package make them part of it, so that a wheel holds them too.
 """
@@ -16,7 +16,6 @@ SCENARIOS = ("inputs", ".toml")
 CLUSTERS = ("inputs/cluster", ".toml")
 OVERLAYS = ("inputs/real", ".toml")
 STUDIES = ("inputs/studies", ".toml")
-CALIBRATIONS = ("inputs/calibrations", ".toml")
 SCRIPTS = ("slurm", ".sh")
 
 

@@ -18,7 +18,7 @@ from hpctrip.base.text import printable
 from hpctrip.base.units import HOUR_S
 from hpctrip.figures.common import style
 from hpctrip.figures.common.plot import Drawing, aligned, figure
-from hpctrip.figures.common.sources import csv_table
+from hpctrip.figures.common.reading import csv_table
 
 NUMBERS = ("load", "jct_s", "kwh", "powerflow_jct_s", "powerflow_kwh", "ratio")
 TEXTS = ("account", "baseline")

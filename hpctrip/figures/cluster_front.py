@@ -14,12 +14,12 @@ from itertools import cycle
 import pandas as pd
 
 from hpctrip.base.errors import InputError
+from hpctrip.base.stats import on_front
 from hpctrip.base.text import printable
 from hpctrip.base.units import HOUR_S, J_PER_KWH
 from hpctrip.figures.common import style
-from hpctrip.figures.common.front import on_front
 from hpctrip.figures.common.plot import Drawing, aligned, figure
-from hpctrip.figures.common.sources import CLUSTERS
+from hpctrip.figures.common.reading import CLUSTERS
 from hpctrip.record.cluster import ClusterRun
 
 MARKS = ("o", "s", "^", "D", "v", "P", "X")

@@ -11,7 +11,7 @@ import pandas as pd
 from hpctrip.base.text import printable
 from hpctrip.figures.common import style
 from hpctrip.figures.common.plot import Drawing, figure
-from hpctrip.figures.common.sources import ONE_CLUSTER
+from hpctrip.figures.common.reading import ONE_CLUSTER
 from hpctrip.record.cluster import ClusterRun
 
 PARTS = {"jobs": ("job", style.BLUE), "hosts": ("host", style.ORANGE), "idle GPUs": ("idle", style.GREY)}
@@ -44,8 +44,8 @@ def plot(run: ClusterRun) -> Drawing:
     style.heading(picture, f"{printable(run.meta['label'] or run.meta['scheduler'], 60)}{made_up}, simulated")
     style.legend_below(picture)
     energy_kwh = run.meta["energy_j"] / 3.6e6
-    said = f"{energy_kwh:.1f} kWh in {table['clock_h'].iloc[-1]:.2f} h, largest power {table['peak_kw'].max():.2f} kW"
-    return Drawing(picture, table, [said])
+    line = f"{energy_kwh:.1f} kWh in {table['clock_h'].iloc[-1]:.2f} h, largest power {table['peak_kw'].max():.2f} kW"
+    return Drawing(picture, table, [line])
 
 
 def numbers(run: ClusterRun) -> pd.DataFrame:

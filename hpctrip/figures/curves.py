@@ -15,11 +15,12 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
+from hpctrip.base.stats import mean_interval
 from hpctrip.base.units import HOUR_S
-from hpctrip.figures.common import grouping, intervals, panels, reading, style
+from hpctrip.figures.common import grouping, reading, style
 from hpctrip.figures.common.grouping import Group
 from hpctrip.figures.common.plot import Drawing, aligned, figure
-from hpctrip.figures.common.sources import RUNS, TARGET
+from hpctrip.figures.common.reading import RUNS, TARGET
 from hpctrip.record.reader import Run
 
 
@@ -36,13 +37,13 @@ class Mean:
 @figure(RUNS, TARGET)
 def plot(runs: Sequence[Run], target: float | None = None) -> Drawing:
     """The accuracy of every run, and the mean of every configuration."""
-    groups = grouping.grouped(runs, panels.MOST)
+    groups = grouping.grouped(runs, style.MOST_PANELS)
     unlike = grouping.warn_of_differences(groups)
     goals = {target} if target else {float(run.meta["target_accuracy"]) for run in runs}
     goal = goals.pop() if len(goals) == 1 else np.nan  # several goals are no common line
-    picture, axes_of = panels.of_groups(groups)
-    own = len(groups) > panels.ONE_PANEL
-    panels.behind(axes_of, [evaluated(run) for run in runs])
+    picture, axes_of = style.panels_of(groups)
+    own = len(groups) > style.ONE_PANEL
+    style.draw_behind(axes_of, [evaluated(run) for run in runs])
     rows, tables = [], []
     for i, (group, axes) in enumerate(zip(groups, axes_of, strict=True)):
         look = style.line(0 if own else i)
@@ -56,11 +57,11 @@ def plot(runs: Sequence[Run], target: float | None = None) -> Drawing:
             axes.axhline(100 * goal, color=style.GREY, linestyle=":", linewidth=1, label=name)
     axes_of[0].set_xlim(left=0)
     axes_of[0].set_ylim(bottom=0)
-    panels.labels(picture, axes_of, "Simulated time (hours)", "Held-out accuracy (%)")
+    style.label_panels(picture, axes_of, "Simulated time (hours)", "Held-out accuracy (%)")
     many = (
         "; thin: single seeds, thick: their mean, bands: its 95 % interval" if len(runs) > len(groups) else ""
     )
-    style.heading(picture, reading.provenance(runs, unlike) + many + (panels.OTHERS if own else ""))
+    style.heading(picture, reading.provenance(runs, unlike) + many + (style.OTHERS_IN_GREY if own else ""))
     style.legend_below(picture)
     head = ("configuration", "n", "all run until h", "mean accuracy there", "best", "hours to target")
     return Drawing(picture, pd.concat(tables, ignore_index=True), aligned(head, rows))
@@ -81,13 +82,7 @@ def mean_of(group: Group) -> Mean:
     times = np.unique(np.concatenate([hours for hours, _ in curves]))
     times = times[(times >= first) & (times <= last)]
     at = np.array([np.interp(times, hours, values) for hours, values in curves])
-    n = len(curves)
-    half = (
-        intervals.student_t(n - 1) * at.std(axis=0, ddof=1) / np.sqrt(n)
-        if n > 1
-        else np.full(len(times), np.nan)
-    )
-    mean = at.mean(axis=0)
+    mean, half = mean_interval(at)
     return Mean(times, mean, np.maximum(mean - half, 0), np.minimum(mean + half, 100))
 
 
@@ -109,10 +104,10 @@ def said_of(group: Group, mean: Mean, goal: float) -> tuple[str, ...]:
         there = f"{mean.mean[-1]:.3g} %"
         if np.isfinite(mean.low[-1]):
             there += f" ({mean.low[-1]:.3g} % to {mean.high[-1]:.3g} %)"
-    times = intervals.times(group.runs, goal)
+    times = group.times(goal)
     until = f"{mean.hours[-1]:.3g}" if len(mean.hours) else "-"
     hours = str(times) if np.isfinite(goal) else "-"
-    return group.label, str(times.num_seeds), until, there, reading.percent(times.accuracy), hours
+    return group.label, str(times.num_seeds), until, there, reading.percent(times.best_accuracy), hours
 
 
 def table_of(group: Group, mean: Mean) -> list[pd.DataFrame]:

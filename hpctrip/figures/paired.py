@@ -1,16 +1,18 @@
 """Time-to-accuracy less a baseline's, seed by seed.
 
 Two configurations that share a seed share its sites, power and data, so their difference says more than two intervals
-that overlap. Dots are seeds, the bar is the mean of the n differences with its 95 % confidence interval (Student t):
-where it does not hold 0, the two are told apart. Where one of a pair did not reach the target, the difference is at
-least (arrow to the right) or at most (arrow to the left) what is drawn, and there is no mean. Seeds that only one of
-the two has, or that neither brought to the target, are left out and counted.
+that overlap. Dots are seeds, the bar is the mean of the n differences with its 95 % confidence interval (Student t).
+Whether the two are told apart is decided by the ratio of their times, as in all tables and figures: by the interval of
+its geometric mean over the seeds. Where one of a pair did not reach the target, the difference is at least (arrow to
+the right) or at most (arrow to the left) what is drawn, and there is no mean. Seeds that only one of the two has are
+left out and counted, and so are seeds that neither brought to the target: they leave the ratio unknown.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import click
 import numpy as np
@@ -19,48 +21,65 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from hpctrip.base.errors import InputError
+from hpctrip.base.stats import Estimate, Times, compare, shared_seeds
 from hpctrip.base.text import printable
-from hpctrip.base.units import HOUR_S
-from hpctrip.figures.common import grouping, intervals, reading, style
+from hpctrip.figures.common import grouping, reading, style
 from hpctrip.figures.common.grouping import Group
 from hpctrip.figures.common.plot import Drawing, aligned, figure
-from hpctrip.figures.common.sources import RUNS, TARGET
+from hpctrip.figures.common.reading import RUNS, TARGET
 from hpctrip.record.reader import Run
 
 MOST = 100
-"""So many rows are still looked at."""
-MARKS = {0: "o", 1: ">", -1: "<"}
-"""The difference is what it is, at least that, or at most that."""
+"""Number of rows that can still be looked at."""
+MARKS = {"exact": "o", "at least": ">", "at most": "<"}
+"""Marks of differences."""
+LEGEND = {
+    "exact": "one seed",
+    "at least": "one seed, not reached: at least",
+    "at most": "one seed, baseline not reached: at most",
+}
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """A configuration against the baseline, over the seeds that both have and at least one brought to the target."""
+    """A configuration against the baseline."""
 
     label: str
-    seeds: list[int]
-    hours: np.ndarray
-    """[n] its hours less the baseline's."""
-    bound: np.ndarray
-    """[n] 0: known; 1: it did not reach the target, so at least that; -1: the baseline did not, so at most."""
-    num_left_out: int
+    own: Times
+    base: Times
 
-    @property
-    def mean(self) -> tuple[float, float]:
-        """Mean and half width of its interval; NaN where a difference is not known, or there is none."""
-        if len(self.hours) == 0 or self.bound.any():
-            return np.nan, np.nan
-        return intervals.mean_and_interval(self.hours)
+    @cached_property
+    def seeds(self) -> list[int]:
+        """The seeds that both have and at least one brought to the target, [n]."""
+        shared = shared_seeds(self.own, self.base)
+        both = self.own.of_seeds(shared).arrived | self.base.of_seeds(shared).arrived
+        return [seed for seed, arrived in zip(shared, both, strict=True) if arrived]
 
-    @property
-    def verdict(self) -> str:
-        """What the interval says, in words."""
-        mean, half = self.mean
-        if not np.isfinite(half):
-            return "no interval"
-        if mean - half > 0 or mean + half < 0:
-            return "slower" if mean > 0 else "faster"
-        return "not told apart"
+    @cached_property
+    def num_left_out(self) -> int:
+        """The number of the other seeds."""
+        return len({*self.own.seeds, *self.base.seeds}) - len(self.seeds)
+
+    @cached_property
+    def ratio(self) -> Estimate:
+        """Its time over the baseline's."""
+        return compare(self.own, self.base)
+
+    @cached_property
+    def hours(self) -> np.ndarray:
+        """[n] its hours less the baseline's."""
+        return self.own.of_seeds(self.seeds).spent_h - self.base.of_seeds(self.seeds).spent_h
+
+    @cached_property
+    def bounds(self) -> list[str]:
+        """[n] "exact", "at least" where it did not reach the target, or "at most" where the baseline did not."""
+        arrived = self.own.of_seeds(self.seeds).arrived, self.base.of_seeds(self.seeds).arrived
+        return ["exact" if a and b else "at most" if a else "at least" for a, b in zip(*arrived, strict=True)]
+
+    @cached_property
+    def mean(self) -> Estimate:
+        """The mean difference in hours; NaN where one is not labels."""
+        return Estimate.mean([] if self.ratio.bound else self.hours)
 
 
 @figure(
@@ -76,107 +95,82 @@ def plot(runs: Sequence[Run], baseline: str | None = None, target: float | None 
     groups = grouping.grouped(runs, MOST)
     unlike = grouping.warn_of_differences(groups)
     base = baseline_of(groups, baseline)
-    found = [pairs(group, base, target) for group in groups if group is not base]
-    found.sort(key=lambda p: (len(p.hours) == 0, np.median(p.hours) if len(p.hours) else 0.0))
+    base_times = base.times(target)
+    rows = [Pairs(group.label, group.times(target), base_times) for group in groups if group is not base]
+    rows.sort(key=lambda p: (not p.seeds, np.median(p.hours) if p.seeds else 0.0, p.label))
 
-    rows, table = [], []
-    for p in found:
-        mean, half = p.mean
-        interval = f"{mean - half:+.3g} to {mean + half:+.3g}" if np.isfinite(half) else "-"
-        said = f"{mean:+.3g}" if np.isfinite(mean) else "-"
-        rows.append((p.label, str(len(p.hours)), said, interval, p.verdict, str(p.num_left_out)))
-        shown = {"mean_h": mean, "low_h": mean - half, "high_h": mean + half, "n": len(p.hours)}
-        for seed, hours, bound in zip(p.seeds, p.hours, p.bound, strict=True):
-            how = {0: "exact", 1: "at least", -1: "at most"}[int(bound)]
-            table.append({"label": p.label, "seed": seed, "difference_h": hours, "is": how} | shown)
+    cells, table = [], []
+    for p in rows:
+        mean = p.mean
+        interval = f"{mean.low:+.3g} to {mean.high:+.3g}" if np.isfinite(mean.low) else "-"
+        hours = f"{mean.value:+.3g}" if np.isfinite(mean.value) else "-"
+        ratio = p.ratio.text()
+        cells.append(
+            (p.label, str(len(p.seeds)), hours, interval, ratio, p.ratio.verdict, str(p.num_left_out))
+        )
+        shown = {"mean_h": mean.value, "low_h": mean.low, "high_h": mean.high, "n": len(p.seeds)}
+        for seed, difference, bound in zip(p.seeds, p.hours, p.bounds, strict=True):
+            table.append({"label": p.label, "seed": seed, "difference_h": difference, "is": bound} | shown)
     head = (
         "configuration",
         "n",
         "mean difference h",
         "95 % interval",
+        "ratio (95 %)",
         f"than {base.label}",
         "seeds left out",
     )
 
-    lines_of_name = max(name.count("\n") + 1 for name in names(found))
-    picture = style.figure(1.3 + max(0.31, 0.12 * lines_of_name + 0.07) * len(found))
-    axes = picture.subplots()
-    draw(axes, found)
-    said = f"Simulated hours to {reading.percent(target)}, less those of {base.label} with the same seed"
-    axes.set_xlabel(style.wrapped(said, 36))
+    picture, axes = style.rows([style.counted_name(p.label, len(p.seeds), 22) for p in rows], 1.3)
+    draw(axes, rows)
+    label = f"Simulated hours to {reading.percent(target)}, less those of {base.label} with the same seed"
+    axes.set_xlabel(style.wrapped(label, 36))
     style.heading(picture, reading.provenance(runs, unlike))
-    style.legend_below(picture, key(found))
+    style.legend_below(picture, key(rows))
     columns = ["label", "seed", "difference_h", "is", "mean_h", "low_h", "high_h", "n"]
-    return Drawing(picture, pd.DataFrame(table, columns=columns), aligned(head, rows))
+    return Drawing(picture, pd.DataFrame(table, columns=columns), aligned(head, cells))
 
 
 def baseline_of(groups: Sequence[Group], label: str | None) -> Group:
     """The configuration named, else the first powertrip. InputError where there is none, or nothing to compare."""
-    known = ", ".join(group.label for group in groups)
+    labels = ", ".join(group.label for group in groups)
     if len(groups) < 2:
-        raise InputError("the runs", f"are of one configuration, {known}", "give others to compare it with")
+        raise InputError("the runs", f"are of one configuration, {labels}", "give others to compare it with")
     for group in groups:
         if group.label == label or (label is None and group.policy == "powertrip"):
             return group
     problem = (
         "no run is of policy powertrip" if label is None else f"nothing is labelled {printable(label)!r}"
     )
-    raise InputError("--baseline", problem, f"the labels are {known}")
+    raise InputError("--baseline", problem, f"the labels are {labels}")
 
 
-def pairs(group: Group, base: Group, target: float) -> Pairs:
-    """The differences of one configuration."""
-    of_base = {run.meta["seed"]: run for run in base.runs}
-    seeds, hours, bound = [], [], []
-    for run in sorted(group.runs, key=lambda run: run.meta["seed"]):
-        other = of_base.get(run.meta["seed"])
-        if other is None:
-            continue
-        (own_s, arrived), (other_s, other_arrived) = run.spent(target), other.spent(target)
-        if not arrived and not other_arrived:
-            continue
-        seeds.append(run.meta["seed"])
-        hours.append((own_s - other_s) / HOUR_S)
-        bound.append(int(other_arrived) - int(arrived))
-    all_seeds = {run.meta["seed"] for run in (*group.runs, *base.runs)}
-    return Pairs(group.label, seeds, np.array(hours), np.array(bound, dtype=int), len(all_seeds) - len(seeds))
-
-
-def draw(axes: Axes, found: Sequence[Pairs]) -> None:
+def draw(axes: Axes, rows: Sequence[Pairs]) -> None:
     """One row for each configuration."""
     axes.axvline(0, color="black", linewidth=0.8)
-    for y, p in enumerate(found):
-        mean, half = p.mean
-        if np.isfinite(mean):
-            axes.plot([mean, mean], [y - 0.28, y + 0.28], color=style.BLUE, linewidth=2)
-        if np.isfinite(half):
-            axes.errorbar(mean, y, xerr=half, fmt="none", color=style.BLUE, capsize=3, elinewidth=1.2)
-        places = y + np.linspace(-0.16, 0.16, len(p.hours)) if len(p.hours) > 1 else [y]
-        for hours, place, bound in zip(p.hours, places, p.bound, strict=False):
-            axes.plot(hours, place, **style.one_seed(bound == 0, MARKS[int(bound)]))
-    axes.set_yticks(range(len(found)), names(found), multialignment="right", linespacing=1.1)
-    axes.set_ylim(len(found) - 0.5, -0.5)
-    axes.tick_params(axis="y", length=0)
+    for y, p in enumerate(rows):
+        mean = p.mean
+        if np.isfinite(mean.value):
+            axes.plot([mean.value] * 2, [y - 0.28, y + 0.28], color=style.BLUE, linewidth=2)
+        if np.isfinite(mean.low):
+            half = mean.high - mean.value
+            axes.errorbar(mean.value, y, xerr=half, fmt="none", color=style.BLUE, capsize=3, elinewidth=1.2)
+        places = y + np.linspace(-0.16, 0.16, len(p.seeds)) if len(p.seeds) > 1 else [y]
+        for hours, place, bound in zip(p.hours, places, p.bounds, strict=False):
+            axes.plot(hours, place, **style.one_seed(bound == "exact", MARKS[bound]))
     axes.margins(x=0.08)
     style.grid(axes, "x")
 
 
-def names(found: Sequence[Pairs]) -> list[str]:
-    """What stands beside every row."""
-    return [style.counted_name(p.label, len(p.hours), 22) for p in found]
-
-
-def key(found: Sequence[Pairs]) -> list[tuple[Line2D, str]]:
-    """What the marks mean."""
-    entries = []
-    if any((p.bound == 0).any() for p in found):
-        entries.append((Line2D([], [], **style.one_seed(True)), "one seed"))
-    if any(np.isfinite(p.mean[1]) for p in found):
-        entries.append((Line2D([], [], color=style.BLUE, linewidth=1.2, marker="|"), "mean, 95 % interval"))
-    for bound, said in (
-        (1, "one seed, not reached: at least"),
-        (-1, "one seed, baseline not reached: at most"),
-    ):
-        if any((p.bound == bound).any() for p in found):
-            entries.append((Line2D([], [], **style.one_seed(False, MARKS[bound])), said))
-    return entries
+def key(rows: Sequence[Pairs]) -> list[tuple[Line2D, str]]:
+    """The legend of the marks that these rows have."""
+    used = {bound for p in rows for bound in p.bounds}
+    marks = {
+        bound: (Line2D([], [], **style.one_seed(bound == "exact", MARKS[bound])), LEGEND[bound])
+        for bound in MARKS
+        if bound in used
+    }
+    seeds, bounds = marks.pop("exact", None), list(marks.values())
+    means = [(Line2D([], [], color=style.BLUE, linewidth=1.2, marker="|"), "mean, 95 % interval")]
+    has_mean = any(np.isfinite(p.mean.low) for p in rows)
+    return [*([seeds] if seeds else []), *(means if has_mean else []), *bounds]

@@ -17,53 +17,55 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from hpctrip.base.errors import InputError
+from hpctrip.base.stats import Estimate, on_front
 from hpctrip.base.text import printable
 from hpctrip.base.units import J_PER_KWH
-from hpctrip.figures.common import grouping, intervals, reading, style
-from hpctrip.figures.common.front import on_front
+from hpctrip.figures.common import grouping, reading, style
 from hpctrip.figures.common.grouping import Group
 from hpctrip.figures.common.plot import Drawing, aligned, figure
-from hpctrip.figures.common.sources import RUNS, TARGET
+from hpctrip.figures.common.reading import RUNS, TARGET
 from hpctrip.record.reader import Run
 
 MARKS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "h", "*")
 MOST = 40
-"""So many points are still told apart."""
+"""Number of points that can still be told apart."""
 
 
 class Panel(NamedTuple):
-    """What time is drawn against."""
+    """A quantity that time is drawn against."""
 
     column: str
-    """Of the rounds."""
+    """Its column in the table of rounds."""
     unit: float
-    """Of the axis, in that of the column."""
+    """The unit of the axis, in that of the column."""
     name: str
     title: str
 
 
 def panels_of(runs: Sequence[Run]) -> list[Panel]:
-    """Those of which every round of all runs knows. InputError where there are none, or the currencies differ."""
+    """The quantities that every round of all runs has. InputError where there are none, or the currencies differ."""
     currencies = {printable(str(run.setting("accounts.currency", "")), 10) for run in runs}
     panels = [
         Panel("energy_j", J_PER_KWH, "kwh", "Energy (kWh)"),
         Panel("carbon_g", 1e3, "kg", "Carbon (kg CO2)"),
         Panel("cost", 1.0, "cost", f"Price ({', '.join(sorted(currencies))})"),
     ]
-    known = [panel for panel in panels if all(np.isfinite(run.rounds[panel.column]).all() for run in runs)]
-    if not known:
+    available = [
+        panel for panel in panels if all(np.isfinite(run.rounds[panel.column]).all() for run in runs)
+    ]
+    if not available:
         problem = "have no energy in every round: some were made by an older hpctrip"
         raise InputError("the runs", problem, "make them again")
-    if known[-1].column == "cost" and len(currencies) > 1:
+    if available[-1].column == "cost" and len(currencies) > 1:
         raise InputError(
             "the runs", f"have costs in {', '.join(sorted(currencies))}", "give runs of one currency"
         )
-    return known
+    return available
 
 
 @figure(RUNS, TARGET)
 def plot(runs: Sequence[Run], target: float | None = None) -> Drawing:
-    """A panel for each thing that is known, a point for each configuration."""
+    """A panel for each quantity that the runs have, a point for each configuration."""
     target = reading.common_target(runs, target)
     groups = grouping.grouped(runs, MOST)
     unlike = grouping.warn_of_differences(groups)
@@ -85,12 +87,13 @@ def numbers(groups: Sequence[Group], panels: Sequence[Panel], target: float) -> 
     """A row for each group: time, and for every panel its mean, interval and whether it is on the front."""
     rows = []
     for group in groups:
-        time = intervals.times(group.runs, target)
+        time = group.times(target)
         row = {"label": group.label, "policy": group.policy} | time.row()
         for panel in panels:
-            mean, half = intervals.mean_and_interval([spent(run, panel, target) for run in group.runs])
-            row |= {panel.name: mean, f"{panel.name}_half_width": half if time.reached else np.nan}
-        rows.append(row | {"time_half_width": time.half_width})
+            used = Estimate.mean([spent(run, panel, target) for run in group.runs])
+            half = used.high - used.value if time.reached else np.nan
+            row |= {panel.name: used.value, f"{panel.name}_half_width": half}
+        rows.append(row | {"time_half_width": time.high - time.hours})
     table = pd.DataFrame(rows)
     hours = np.where(table["num_reached"] == table["num_seeds"], table["mean_h"], np.nan)
     for panel in panels:
@@ -136,17 +139,17 @@ def _bar(half_width: float) -> float | None:
 
 
 def _notes(runs: Sequence[Run], panels: Sequence[Panel], table: pd.DataFrame) -> str:
-    """What of the signals is made up, and what open points are, in words for the heading."""
+    """The part of the heading about synthetic signals and open points."""
     signals = {"carbon_g": "carbon", "cost": "price"}
     named = [signals[panel.column] for panel in panels if panel.column in signals]
     made_up = [name for name in named if any(name in run.meta["synthetic_signals"] for run in runs)]
-    said = f"; synthetic {' and '.join(made_up)}" if made_up else ""
+    synthetic = f"; synthetic {' and '.join(made_up)}" if made_up else ""
     missed = (table["num_reached"] < table["num_seeds"]).any()
-    return said + ("; *: open, the target was not reached by every seed" if missed else "")
+    return synthetic + ("; *: open, the target was not reached by every seed" if missed else "")
 
 
 def _key(table: pd.DataFrame) -> list[tuple[Line2D, str]]:
-    """What the marks mean that are no configuration's."""
+    """The legend of the marks that are no configuration's."""
     entries = [(Line2D([], [], color=style.FAINT, linewidth=3), "front: nobody is better in both")]
     if table["time_half_width"].notna().any():
         entries.append(

@@ -19,7 +19,7 @@ from pandas.api.types import is_numeric_dtype
 from hpctrip.base.errors import InputError
 from hpctrip.figures.common import style
 from hpctrip.figures.common.plot import Drawing, aligned, figure
-from hpctrip.figures.common.sources import csv_table
+from hpctrip.figures.common.reading import csv_table
 
 PHASES = {
     "train": (style.BLUE, ""),
@@ -50,9 +50,9 @@ def plot(table: pd.DataFrame) -> Drawing:
     panels[0, 0].set_ylabel("Wall seconds a round")
     panels[1, 0].set_ylabel("Share of\nthe round (%)")
     n = sorted({*table["num_rounds"]})
-    said = f"n = {' to '.join(map(str, dict.fromkeys((n[0], n[-1]))))} rounds a point"
+    counts = f"n = {' to '.join(map(str, dict.fromkeys((n[0], n[-1]))))} rounds a point"
     style.heading(
-        picture, f"Measured wall time; medians and quartiles, {said}; percentages: parallel efficiency"
+        picture, f"Measured wall time; medians and quartiles, {counts}; percentages: parallel efficiency"
     )
     entries = [axes.get_legend_handles_labels() for axes in panels[:, 0]]
     style.legend_below(picture, [pair for both in entries for pair in zip(*both, strict=True)])

@@ -12,7 +12,7 @@ import pandas as pd
 from hpctrip.base.units import HOUR_S, MILE_M
 from hpctrip.figures.common import grouping, reading, style
 from hpctrip.figures.common.plot import Drawing, aligned, figure
-from hpctrip.figures.common.sources import ONE_RUN
+from hpctrip.figures.common.reading import ONE_RUN
 from hpctrip.record.reader import Run
 
 MOST = 25
@@ -48,10 +48,10 @@ def plot(run: Run) -> Drawing:
         style.grid(axes, "x")
     rest = f"{num_more} more not drawn; " if num_more else ""
     label = grouping.grouped([run])[0].label
-    said = f"{label}, seed {run.meta['seed']}, n = {reading.counted(all_rounds, 'round')}; "
+    subject = f"{label}, seed {run.meta['seed']}, n = {reading.counted(all_rounds, 'round')}; "
     style.heading(
         picture,
-        f"{said}{reading.provenance([run])}\n{rest}{reading.counted(num_never, 'site')} never the straggler",
+        f"{subject}{reading.provenance([run])}\n{rest}{reading.counted(num_never, 'site')} never the straggler",
     )
     style.legend_below(picture)
 

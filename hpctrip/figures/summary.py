@@ -13,12 +13,13 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure, SubFigure
 
+from hpctrip.base.stats import wilson
 from hpctrip.base.text import printable
 from hpctrip.base.units import HOUR_S
-from hpctrip.figures.common import grouping, intervals, reading, style
+from hpctrip.figures.common import grouping, reading, style
 from hpctrip.figures.common import run_panels as panels
 from hpctrip.figures.common.plot import Drawing, figure
-from hpctrip.figures.common.sources import EACH_RUN
+from hpctrip.figures.common.reading import EACH_RUN
 from hpctrip.record.reader import Run
 
 PAGE_INCHES = (9.2, 10.5)
@@ -55,7 +56,7 @@ def page_of(run: Run) -> Figure:
 def facts(run: Run) -> list[str]:
     """The lines that say what this run was; synthetic data and power are called so."""
     meta = run.meta
-    said = "synthetic " if meta["synthetic_data"] and "synthetic" not in meta["data_source"].lower() else ""
+    prefix = "synthetic " if meta["synthetic_data"] and "synthetic" not in meta["data_source"].lower() else ""
     how = (
         f"{'synthetic' if meta['synthetic_power'] else 'real'} power",
         f"policy {grouping.grouped([run])[0].label}",
@@ -63,7 +64,7 @@ def facts(run: Run) -> list[str]:
         f"{reading.counted(meta['num_ranks'], 'rank')}, {meta['transport']}",
         f"engine {meta['engine']}",
     )
-    return [f"{said}data: {meta['data_source'] or 'source not recorded'}", " · ".join(how)]
+    return [f"{prefix}data: {meta['data_source'] or 'source not recorded'}", " · ".join(how)]
 
 
 def origin(run: Run) -> str:
@@ -71,13 +72,13 @@ def origin(run: Run) -> str:
     meta = run.meta
     commit = f", commit {meta['git_commit'][:12]}" if meta["git_commit"] else ""
     changed = " with changes" if meta["git_dirty"] else ""
-    said = (
+    parts = (
         f"hpctrip {meta['hpctrip_version'] or 'of unknown version'}{commit}{changed}",
         f"model digest {meta['params_digest'][:16] or 'not known'}",
         f"written {meta['updated_utc']}" if meta["updated_utc"] else "",
         printable(run.path.name, 60),
     )
-    return printable(" · ".join(filter(None, said)), 200)
+    return printable(" · ".join(filter(None, parts)), 200)
 
 
 def outcome(run: Run) -> str:
@@ -90,12 +91,12 @@ def outcome(run: Run) -> str:
 
 
 def reached(run: Run) -> str:
-    """What "reached" means here: the evaluation that says so, and how sure it is. Empty where it was not."""
-    found = run.rounds[run.rounds["clock_s"] == run.time_to_accuracy_s]
-    if found.empty:
+    """The evaluation that first reached the target, with its interval; empty where none did."""
+    rows = run.rounds[run.rounds["clock_s"] == run.time_to_accuracy_s]
+    if rows.empty:
         return ""
-    row = found.iloc[0]
-    low, high = intervals.wilson(row["eval_correct"], row["eval_seen"])
+    row = rows.iloc[0]
+    low, high = wilson(row["eval_correct"], row["eval_seen"])
     interval = (
         f", 95 % interval {reading.percent(low)} to {reading.percent(high)}" if np.isfinite(low) else ""
     )
@@ -137,7 +138,7 @@ def table_of(run: Run) -> pd.DataFrame:
     rounds, sites = run.rounds, run.sites
     hours = rounds["clock_s"] / HOUR_S
     start_h = rounds["clock_start_s"] / HOUR_S
-    low, high = intervals.wilson(rounds["eval_correct"].to_numpy(), rounds["eval_seen"].to_numpy())
+    low, high = wilson(rounds["eval_correct"].to_numpy(), rounds["eval_seen"].to_numpy())
     parts = [
         ("accuracy", "held-out", hours, rounds["accuracy"], low, high, rounds["eval_seen"]),
         ("loss", "held-out", hours, rounds["eval_loss"]),
@@ -178,7 +179,7 @@ def lines_of(run: Run) -> list[str]:
     rounds, k = run.rounds, run.rounds["num_sites"]
     hours = {name: rounds[f"straggler_{name}_s"].sum() / HOUR_S for name in ("compute", "comm")}
     data, how = facts(run)
-    said = {
+    texts = {
         "run": f"{run.meta['scenario']}, {ending(run)}",
         "outcome": outcome(run),
         "reached": reached(run) or "no",
@@ -190,4 +191,4 @@ def lines_of(run: Run) -> list[str]:
         + f"; {panels.wall_note(run)}",
         "made by": origin(run),
     }
-    return [f"{name:<12}{printable(text)}" for name, text in said.items()]
+    return [f"{name:<12}{printable(text)}" for name, text in texts.items()]

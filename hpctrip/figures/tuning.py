@@ -12,7 +12,7 @@ from hpctrip.base.errors import InputError
 from hpctrip.base.text import printable
 from hpctrip.figures.common import style
 from hpctrip.figures.common.plot import Drawing, aligned, figure
-from hpctrip.figures.common.sources import csv_table
+from hpctrip.figures.common.reading import csv_table
 
 NUMBERS = ("samples_per_second", "samples_per_joule")
 
@@ -20,14 +20,14 @@ NUMBERS = ("samples_per_second", "samples_per_joule")
 @figure(csv_table(integers=("rounds",), numbers=NUMBERS, may_lack=True))
 def plot(table: pd.DataFrame) -> Drawing:
     """One panel: samples per joule to the right, per second up. InputError where no joules were measured."""
-    known = table.assign(row=range(1, len(table) + 1)).dropna(subset=[*NUMBERS])
-    if known.empty:
+    measured = table.assign(row=range(1, len(table) + 1)).dropna(subset=[*NUMBERS])
+    if measured.empty:
         raise InputError("tuning", "no trial has joules", "see trials.csv for the throughputs")
     picture = style.figure(2.6)
     axes = picture.subplots()
-    on_front = known[known["on_front"] == "true"].sort_values(NUMBERS[0])
+    on_front = measured[measured["on_front"] == "true"].sort_values(NUMBERS[0])
     axes.plot(on_front[NUMBERS[1]], on_front[NUMBERS[0]], color=style.FAINT, linewidth=3, zorder=0)
-    for row in known.itertuples():
+    for row in measured.itertuples():
         place = row.samples_per_joule, row.samples_per_second
         axes.plot(*place, "o", color=style.BLUE, fillstyle="full" if row.best_by else "none", markersize=4)
         axes.annotate(str(row.row), place, (3, 3), textcoords="offset points", fontsize=6, color=style.QUIET)
@@ -43,6 +43,6 @@ def plot(table: pd.DataFrame) -> Drawing:
             f"{row.samples_per_joule:.4g}",
             row.best_by,
         )
-        for row in known.itertuples()
+        for row in measured.itertuples()
     ]
     return Drawing(picture, table, aligned(("setting", "samples/s", "samples/J", "best by"), cells))

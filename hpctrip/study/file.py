@@ -124,10 +124,10 @@ class Picture(Component):
 
     @model_validator(mode="after")
     def _known(self) -> Self:
-        from hpctrip.figures import FIGURES
+        from hpctrip.figures import FIGURES, unknown_figure
 
         if self.name not in FIGURES:
-            raise ValueError(f"no figure is called {self.name!r}; {unknown_name(self.name, FIGURES)}")
+            raise ValueError(f"no figure is called {self.name!r}; {unknown_figure(self.name)}")
         chosen = FIGURES[self.name]
         if chosen.source.of_study is None:
             raise ValueError(f"{self.name} is drawn of {chosen.source.needs}, not of a study")

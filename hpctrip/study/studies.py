@@ -66,15 +66,14 @@ class Study:
         return save(drawn(survey), self.readings_picture)
 
 
-def found_file(name: str, kind: tuple[str, str] = STUDIES, sort: str = "study") -> str:
-    """The file of this path, or the one of this name and `kind`, a `sort` of file, that comes with hpctrip. InputError
-    where there is none."""
-    known = shipped(kind)
+def found_file(name: str) -> str:
+    """The study file of this path, or the one of this name that comes with hpctrip. InputError where there is none."""
+    known = shipped(STUDIES)
     if os.path.lexists(name) and not (os.path.isdir(name) and name in known):
         return name
     if name in known:
         return str(known[name])
-    raise InputError(name, f"no such {sort} file", unknown_name(Path(name).stem, known))
+    raise InputError(name, "no such study file", unknown_name(Path(name).stem, known))
 
 
 @dataclass(frozen=True)

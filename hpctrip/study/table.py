@@ -8,12 +8,11 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from hpctrip.base.stats import Estimate, Times, compare
 from hpctrip.base.text import markdown_table
-from hpctrip.figures.common.intervals import Times, times
+from hpctrip.figures.common.grouping import times_of
 from hpctrip.figures.common.plot import aligned
-from hpctrip.record.reader import Run
 from hpctrip.study.ledger import Line
-from hpctrip.study.ratio import Estimate, Missing, paired_ratio
 
 
 @dataclass(frozen=True)
@@ -24,49 +23,31 @@ class Row:
     choices: dict[str, str]
     target: float
     planned: int
-    """Its seeds in the grid."""
+    """The number of its seeds in the grid."""
     times: Times | None
     """None: no run is finished."""
-    ratio: Estimate | None
-    """How many times the hours of the first variant it takes; None: not known."""
+    ratio: Estimate
+    """How many times the hours of the first variant it takes."""
 
 
 def rows(lines: Sequence[Line]) -> list[Row]:
-    """One row a variant, in the order of the grid, of its finished runs."""
+    """One row a variant, in the order of the grid, of its finished runs. There is no ratio to a first variant that has
+    another target, or no seed in common."""
     variants: dict[str, list[Line]] = {}
     for line in lines:
         variants.setdefault(line.entry.variant, []).append(line)
-    first = _finished(next(iter(variants.values())))
-    made = []
+    made: list[Row] = []
     for name, members in variants.items():
-        finished = _finished(members)
+        finished = [line.evidence.run for line in members if line.finished and line.evidence.run]
         target = members[0].entry.given.experiment.stop.target_accuracy
         target = math.nan if target is None else target
-        made.append(
-            Row(
-                name,
-                dict(members[0].entry.choices),
-                target,
-                len(members),
-                times(list(finished.values()), target) if finished else None,
-                _ratio(finished, first),
-            )
-        )
+        times = times_of(finished, target) if finished else None
+        first = made[0].times if made else times
+        comparable = times and first and target > 0 and target == (made[0].target if made else target)
+        ratio = compare(times, first) if comparable else Estimate.mean([])
+        made.append(Row(name, dict(members[0].entry.choices), target, len(members), times, ratio))
     return made
 
-
-def _finished(lines: Sequence[Line]) -> dict[int, Run]:
-    return {line.entry.seed: line.evidence.run for line in lines if line.finished and line.evidence.run}
-
-
-def _ratio(runs: dict[int, Run], base: dict[int, Run]) -> Estimate | None:
-    try:
-        return paired_ratio(list(runs.values()), list(base.values()))
-    except Missing:
-        return None
-
-
-NO_RATIO = Estimate(math.nan, math.nan, math.nan, 0)
 
 HEAD = (
     "variant",
@@ -100,16 +81,16 @@ def _cells(row: Row) -> tuple[str, ...]:
         str(row.planned) if row.times.num_seeds == row.planned else f"{row.times.num_seeds} of {row.planned}"
     )
     reached = f"{row.times.num_reached}/{row.times.num_seeds}"
-    ratio = row.ratio.text() if row.ratio else "-"
+    accuracy = f"{row.times.best_accuracy:.4f}"
     if math.isnan(row.target):
-        return row.variant, "no target", seeds, "-", f"{row.times.accuracy:.4f}", "-"
-    return row.variant, str(row.times), seeds, reached, f"{row.times.accuracy:.4f}", ratio
+        return row.variant, "no target", seeds, "-", accuracy, "-"
+    return row.variant, str(row.times), seeds, reached, accuracy, row.ratio.text()
 
 
 def _numbers(row: Row) -> dict[str, object]:
     nothing = dict.fromkeys(("mean_h", "low_h", "high_h", "best_accuracy"), math.nan)
-    known = row.times.row() if row.times else nothing | {"num_seeds": 0, "num_reached": 0}
-    found = row.ratio or NO_RATIO
-    ratio = {"ratio": found.value, "ratio_low": found.low, "ratio_high": found.high, "ratio_is": found.bound}
+    times = row.times.row() if row.times else nothing | {"num_seeds": 0, "num_reached": 0}
+    r = row.ratio
+    ratio = {"ratio": r.value, "ratio_low": r.low, "ratio_high": r.high, "ratio_is": r.bound}
     named = {"variant": row.variant, **row.choices, "target_accuracy": row.target}
-    return named | known | ratio | {"num_pairs": found.n}
+    return named | times | ratio | {"num_pairs": r.n}

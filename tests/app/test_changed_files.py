@@ -13,7 +13,7 @@ from hpctrip.base.errors import InputError
 from hpctrip.base.io import digest
 from hpctrip.base.reference import described
 from hpctrip.base.sources import Reads, named_files
-from hpctrip.figures.common.sources import traces_of
+from hpctrip.figures.common.reading import traces_of
 from hpctrip.record.checkpoint import newest
 from hpctrip.record.diff import diff
 from hpctrip.record.reader import open_run

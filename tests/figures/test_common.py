@@ -1,4 +1,4 @@
-"""Time-to-accuracy, intervals over seeds, and which runs belong together."""
+"""Time-to-accuracy of runs, and which runs belong together."""
 
 import h5py
 import numpy as np
@@ -6,7 +6,7 @@ import pytest
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.units import HOUR_S
-from hpctrip.figures.common import grouping, intervals, reading, style
+from hpctrip.figures.common import grouping, reading, style
 
 
 def test_time_to_accuracy_is_the_end_of_the_first_evaluated_round_at_the_target(make_run):
@@ -16,32 +16,11 @@ def test_time_to_accuracy_is_the_end_of_the_first_evaluated_round_at_the_target(
     assert np.isnan(run.time_to(0.51))
 
 
-def test_the_interval_of_three_seeds_uses_students_t_with_two_degrees_of_freedom():
-    mean, half_width = intervals.mean_and_interval([1.0, 2.0, 3.0])
-    assert mean == 2.0
-    assert half_width == pytest.approx(4.3027 / np.sqrt(3))  # standard deviation 1
-
-
-def test_one_seed_has_no_interval():
-    mean, half_width = intervals.mean_and_interval([1.5])
-    assert mean == 1.5 and np.isnan(half_width)
-
-
-@pytest.mark.parametrize(
-    ("freedom", "quantile"), [(9, 2.2622), (10, 2.2281), (20, 2.0860), (60, 2.0003), (1000, 1.9623)]
-)
-def test_students_t_agrees_with_printed_tables(freedom, quantile):
-    assert intervals.student_t(freedom) == pytest.approx(quantile, abs=2e-4)
-
-
-def test_a_seed_that_never_arrives_makes_the_mean_a_lower_bound_without_interval(make_run):
-    runs = reading.read_runs([make_run("a"), make_run("b", seed=1, accuracy=(0.1, 0.2, 0.3), hours=2.0)])
-    times = intervals.times(runs, 0.45)
-    assert (times.num_seeds, times.num_reached, times.reached) == (2, 1, False)
-    assert times.hours == pytest.approx((3 + 6) / 2)
-    assert np.isnan(times.half_width)
-    assert times.accuracy == pytest.approx((0.5 + 0.3) / 2)
-    assert str(times) == "> 4.5"
+def test_the_times_of_runs_are_in_hours_and_in_the_order_of_their_seeds(make_run):
+    runs = reading.read_runs([make_run("b", seed=1, accuracy=(0.1, 0.2, 0.3), hours=2.0), make_run("a")])
+    times = grouping.times_of(runs, 0.45)
+    assert (times.seeds, times.spent_h.tolist(), times.arrived.tolist()) == ((0, 1), [3, 6], [True, False])
+    assert times.accuracies.tolist() == [0.5, 0.3]
 
 
 def test_seeds_of_one_configuration_are_one_group_and_k_is_named(make_run):
@@ -149,28 +128,6 @@ def test_synthetic_data_is_called_so(make_run):
         == "synthetic data in 1 of 2 runs, synthetic power in 1 of 2 runs; simulated time"
     )
     assert reading.provenance(runs[1:]) == "real data, real power; simulated time"
-
-
-@pytest.mark.parametrize(
-    ("correct", "seen", "low", "high"),
-    [(0, 10, 0.0, 0.2775), (5, 10, 0.2366, 0.7634), (452, 1000, 0.4214, 0.4830)],
-)
-def test_wilsons_interval_agrees_with_printed_values(correct, seen, low, high):
-    found = intervals.wilson(np.array(correct), np.array(seen))
-    assert found == pytest.approx((low, high), abs=1e-4)
-
-
-def test_nothing_seen_has_no_interval():
-    low, high = intervals.wilson(np.array([0]), np.array([0]))
-    assert np.isnan(low).all() and np.isnan(high).all()
-
-
-def test_no_interval_of_times_reaches_below_zero(make_run):
-    runs = reading.read_runs([make_run(f"s{seed}", seed=seed, hours=h) for seed, h in enumerate((0.1, 3.0))])
-    times = intervals.times(runs, 0.45)
-    assert times.hours - times.half_width < 0
-    assert times.low == 0
-    assert str(times).endswith("(0 to 59.9)")  # 4.65 + 12.7062 * 4.35
 
 
 def test_a_label_is_one_line_without_what_a_terminal_obeys_nor_what_hides_it_from_a_legend(make_run):

@@ -162,6 +162,27 @@ def test_a_ratio_has_an_interval_over_its_seeds_unless_it_is_a_bound(make_run):
     )
 
 
+def test_equal_times_all_win_whatever_the_order_of_the_files(scenarios):
+    hours = {("powertrip", 0): (1, 2), ("oort", 0): (1, 2), ("random", 0): (3, 3), ("static", 5): (3, 3)}
+    runs = open_runs(list(scenarios({**hours, ("static", 3): (3, 3)})))
+    for order in (runs, runs[::-1]):
+        table = league.plot(order).table
+        assert table.groupby("policy")["is_win"].sum()[["oort", "powertrip", "random"]].tolist() == [2, 2, 0]
+        assert set(table["best_fixed"]) == {"static k=3"}
+
+
+def test_a_ratio_is_unknown_where_neither_reached_the_target_and_so_is_the_mean_over_scenarios(
+    scenarios, make_run
+):
+    missed = {"accuracy": (0.1, 0.2, 0.3), "update_bytes": 2e9}
+    both = [make_run(f"{policy}-missed", policy, **missed) for policy in ("powertrip", "goodput")]
+    drawing = league.plot(open_runs([*scenarios({("powertrip", 0): (1, 1), ("goodput", 0): (2, 2)}), *both]))
+    own = drawing.table[drawing.table["policy"] == "goodput"]
+    assert own["is"].tolist() == ["exact", "exact", "unknown"] and own["ratio"].isna().tolist() == [0, 0, 1]
+    (line,) = (" ".join(line.split()) for line in drawing.lines if line.startswith("goodput"))
+    assert line.startswith("goodput 3 (1 bounds) unknown unknown")
+
+
 def test_without_the_baseline_there_is_no_league(scenarios):
     runs = open_runs(list(scenarios({("goodput", 0): (1, 1)})))
     with pytest.raises(InputError, match="have no scenario in which powertrip ran"):

@@ -6,15 +6,8 @@ import numpy as np
 import pytest
 
 from hpctrip.base.errors import InputError
-from hpctrip.figures.common.front import on_front
 from hpctrip.figures.common.reading import read_runs
 from hpctrip.figures.pareto import panels_of, plot
-
-
-def test_the_front_holds_what_no_other_point_beats():
-    x, y = np.array([1, 2, 3, 3, np.nan]), np.array([3, 2, 2, 1, 0])
-    assert on_front(x, y).tolist() == [True, True, False, True, False]
-    assert on_front(np.ones(2), np.ones(2)).tolist() == [True, True]  # neither is better
 
 
 @pytest.fixture

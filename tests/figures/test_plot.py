@@ -19,14 +19,14 @@ from matplotlib.text import Text
 from PIL import Image
 
 from hpctrip.app.cli import cli
-from hpctrip.figures import FIGURES, fig05_network, scaling
-from hpctrip.figures.common import grouping, reading, sources, style
+from hpctrip.figures import FIGURES, network, scaling, successor
+from hpctrip.figures.common import grouping, reading, style
 from hpctrip.figures.common.plot import SUFFIXES
 
 ROOT = Path(__file__).parents[2]
-SCRIPTS = sorted((ROOT / "postprocess").glob("*.py"))
-OF_RUNS = sorted(name for name, plot in FIGURES.items() if plot.source in (sources.RUNS, sources.ONE_RUN))
-SWEEPS = ("fig06_equal_power", "fig08_static_sweep", "fig11_gain")
+SCRIPTS = sorted({*(ROOT / "postprocess").glob("*.py")} - {ROOT / "postprocess" / "calibrate.py"})
+OF_RUNS = sorted(name for name, plot in FIGURES.items() if plot.source in (reading.RUNS, reading.ONE_RUN))
+SWEEPS = ("equal_power", "sweep", "gain")
 """Drawn of fixed cohorts of several sizes."""
 UNFRIENDLY = (r"_$x^2$ \frac{", "\x1b[31m{0} %s & # ~", "one long name after the other " * 9, "é ß", "plain")
 
@@ -42,17 +42,24 @@ def test_plot_alone_lists_the_figures_a_line_each():
 
 def test_any_beginning_that_is_no_other_figures_will_do(make_run, tmp_path):
     out = tmp_path / "picture.svg"
-    ended = CliRunner().invoke(cli, ["plot", "fig10", make_run("a"), "--out", str(out)])
+    ended = CliRunner().invoke(cli, ["plot", "cohort", make_run("a"), "--out", str(out)])
     assert ended.exit_code == 0, ended.output
     assert out.exists() and len(pd.read_csv(tmp_path / "picture.csv")) == 3
-    ended = CliRunner().invoke(cli, ["plot", "fig0", make_run("b")])
-    assert ended.exit_code == 2 and "no figure 'fig0'; several begin so: fig02_power_utilis" in ended.output
-    ended = CliRunner().invoke(cli, ["plot", "fig9", make_run("b")])
-    assert ended.exit_code == 2 and "no figure 'fig9'; did you mean 'fig09_policies'?" in ended.output
+    ended = CliRunner().invoke(cli, ["plot", "power", make_run("b")])
+    assert ended.exit_code == 2 and "no figure 'power'; several begin so: power_over_time, po" in ended.output
     ended = CliRunner().invoke(cli, ["plot", "zzz", make_run("b")])
     assert ended.exit_code == 2 and "no figure 'zzz'; known: cluster_equal_energy, " in ended.output
     ended = CliRunner().invoke(cli, ["plot", "curvs", "x.h5"])
     assert ended.exit_code == 2 and "did you mean 'curves'?" in ended.output
+
+
+@pytest.mark.parametrize("name", ["fig09", "fig9", "fig12", "fig09_policies"])
+def test_a_number_of_the_paper_is_answered_with_todays_name_of_the_figure(name):
+    ended = CliRunner().invoke(cli, ["plot", name, "x.h5"])
+    assert ended.exit_code == 2
+    assert ended.output.splitlines()[-1].endswith(
+        f"no figure {name!r}; it is called 'policies' now: hpctrip plot policies"
+    )
 
 
 @pytest.mark.parametrize("name", sorted(FIGURES))
@@ -65,7 +72,7 @@ def test_drawing_leaves_matplotlibs_settings_alone(name, make_run):
         ]
         runs = reading.read_runs(paths)
         options = {"policy": "random"} if name in SWEEPS else {}
-        FIGURES[name](runs[0] if FIGURES[name].source is sources.ONE_RUN else runs, **options)
+        FIGURES[name](runs[0] if FIGURES[name].source is reading.ONE_RUN else runs, **options)
     assert dict(matplotlib.rcParams) == before
 
 
@@ -94,7 +101,7 @@ def labels_outside(picture):
     return found
 
 
-@pytest.mark.parametrize("name", [name for name in OF_RUNS if FIGURES[name].source is sources.RUNS])
+@pytest.mark.parametrize("name", [name for name in OF_RUNS if FIGURES[name].source is reading.RUNS])
 @pytest.mark.parametrize("num_seeds", [1, 3])
 def test_no_text_covers_another_whatever_the_runs_are_called(name, num_seeds, make_run):
     paths = [
@@ -119,7 +126,7 @@ def test_no_text_covers_another_whatever_the_runs_are_called(name, num_seeds, ma
     assert overlapping(FIGURES[name](runs, **options).picture) == []
 
 
-@pytest.mark.parametrize("name", ["summary", "fig05_network", "stragglers"])
+@pytest.mark.parametrize("name", ["summary", "network", "stragglers"])
 @pytest.mark.parametrize("k", [(1,), (2, 4, 6)])
 def test_no_text_of_a_single_run_covers_another(name, k, make_run):
     path = make_run("a", label=UNFRIENDLY[2], k=k, accuracy=(0.2, 0.3, 0.5)[: len(k)], votes=k)
@@ -134,12 +141,12 @@ def test_one_round_that_was_never_evaluated_is_drawn(name, make_run):
     blind = {"accuracy": (float("nan"),)}
     paths = [make_run(f"a{p}{k}", p, k=(k,), policy_keys={"k": k}, **blind) for k, p in kinds]
     runs = reading.read_runs(paths)
-    drawing = FIGURES[name](runs[0] if FIGURES[name].source is sources.ONE_RUN else runs)
+    drawing = FIGURES[name](runs[0] if FIGURES[name].source is reading.ONE_RUN else runs)
     assert drawing.image("svg").startswith(b"<?xml")
 
 
 def test_the_suffix_chooses_the_format(drawn, make_run, tmp_path):
-    drawn(fig05_network, make_run("a"), out="out.pdf")
+    drawn(network, make_run("a"), out="out.pdf")
     assert (tmp_path / "out.pdf").read_bytes().startswith(b"%PDF")
 
 
@@ -154,7 +161,7 @@ def test_a_png_has_a_palette_and_looks_as_it_was_drawn(make_run):
 
 
 def test_missing_folders_are_made(drawn, make_run, tmp_path):
-    drawn(fig05_network, make_run("a"), out="new/folder/out.png")
+    drawn(network, make_run("a"), out="new/folder/out.png")
 
 
 def test_numbers_are_never_written_over_what_they_were_read_from(tmp_path, capsys):
@@ -172,24 +179,24 @@ def test_numbers_are_never_written_over_what_they_were_read_from(tmp_path, capsy
     ("name", "arguments", "said"),
     [
         (
-            "fig02_power_utilisation",
+            "power_utilisation",
             ["nowhere"],
-            "fig02_power_utilisation.py: nowhere: no such file or folder",
+            "power_utilisation.py: nowhere: no such file or folder",
         ),
-        ("fig03_power_over_time", ["nowhere"], "fig03_power_over_time.py: nowhere: no such file or folder"),
-        ("fig05_network", ["nowhere.h5"], "nowhere.h5: no such file"),
-        ("fig05_network", ["{run}", "{other}"], "2 runs, each with sites of its own; name one run"),
-        ("fig08_static_sweep", ["{run}"], "of policy static with a fixed k; name its --policy"),
+        ("power_over_time", ["nowhere"], "power_over_time.py: nowhere: no such file or folder"),
+        ("network", ["nowhere.h5"], "nowhere.h5: no such file"),
+        ("network", ["{run}", "{other}"], "2 runs, each with sites of its own; name one run"),
+        ("sweep", ["{run}"], "of policy static with a fixed k; name its --policy"),
         (
-            "fig09_policies",
+            "policies",
             ["{run}", "--reference", "best"],
             "no bar is labelled 'best'; the labels are powertrip",
         ),
-        ("fig09_policies", ["{text}"], "is not an HDF5 file"),
-        ("fig10_cohort_size", ["{empty}"], "holds no finished round"),
+        ("policies", ["{text}"], "is not an HDF5 file"),
+        ("cohort_size", ["{empty}"], "holds no finished round"),
         ("summary", ["{run}", "{other}", "--out", "x.png"], "--out: one picture cannot hold 2 runs"),
         (
-            "fig05_network",
+            "network",
             ["{run}", "--out", "{text}/x.png"],
             "text.h5/x.png: cannot be written: Not a directory",
         ),
@@ -222,7 +229,7 @@ def test_bad_input_is_one_line_and_code_2(make_run, tmp_path, monkeypatch, capsy
     ],
 )
 def test_a_wrong_option_is_one_line_and_code_2(capsys, arguments, said):
-    assert FIGURES["fig09_policies"].main(["run.h5", *arguments]) == 2
+    assert FIGURES["policies"].main(["run.h5", *arguments]) == 2
     error = capsys.readouterr().err
     assert said in error and error.count("\n") == 1
 
@@ -231,7 +238,7 @@ def test_a_damaged_column_is_named(make_run, capsys):
     path = make_run("old")
     with h5py.File(path, "a") as file:
         del file["rounds/makespan_s"]
-    assert FIGURES["fig10_cohort_size"].main([path]) == 2
+    assert FIGURES["cohort_size"].main([path]) == 2
     assert "/rounds/makespan_s: is missing" in capsys.readouterr().err
 
 
@@ -246,10 +253,22 @@ def test_scripts_run_from_the_shell(make_run):
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
-def test_a_script_only_calls_the_figure_of_its_name(script):
+def test_a_script_only_calls_its_figure(script):
     lines = [line for line in script.read_text().splitlines()[1:] if line]
-    assert lines == ["import sys", f"from hpctrip.figures.{script.stem} import plot", "sys.exit(plot.main())"]
-    assert script.stem in FIGURES
+    name = successor(script.stem) or script.stem
+    call = "plot" if name == script.stem else f'plot.numbered("{script.stem}", __doc__)'
+    assert lines == ["import sys", f"from hpctrip.figures.{name} import plot", f"sys.exit({call}.main())"]
+    assert name in FIGURES
+
+
+def test_a_script_has_the_number_and_the_title_of_the_paper(make_run, tmp_path):
+    script = [sys.executable, ROOT / "postprocess" / "fig09_policies.py"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    shown = subprocess.run([*script, "--help"], capture_output=True, text=True, env=environment, check=True)
+    assert "fig09_policies.py [OPTIONS]" in shown.stdout and "Figs 9, 12: time-to-accuracy by" in shown.stdout
+    command = [*script, make_run("p")]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path, check=True)
+    assert done.stdout.splitlines()[-2:] == ["picture: fig09_policies.png", "numbers: fig09_policies.csv"]
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)

@@ -22,7 +22,7 @@ key = "policy.k"
 values = [2, 3]
 
 [[figure]]
-name = "fig08_static_sweep"
+name = "sweep"
 target = 0.01
 
 [[figure]]

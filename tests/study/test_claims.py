@@ -8,9 +8,11 @@ import pandas as pd
 import pytest
 
 from hpctrip.base.sources import NamedFiles
+from hpctrip.base.stats import Estimate
 from hpctrip.record.reader import Run
 from hpctrip.sim.traces.files import trace_files
 from hpctrip.study.claims.base import Claim, Finding, Verdict, all_of, verdict_of
+from hpctrip.study.claims.evidence import Missing, times
 from hpctrip.study.claims.page import Page, Section
 from hpctrip.study.claims.paper import CLAIMS
 from hpctrip.study.claims.speed import AboutEqual, Faster, FasterInAll, Order, SlowerThanIn, Takes
@@ -23,7 +25,6 @@ from hpctrip.study.claims.sweeps import (
     SmallEarlyGain,
 )
 from hpctrip.study.claims.world import DelayIsNotLinear, Overhead, SparePower, StartsSmallAndGrows
-from hpctrip.study.ratio import Estimate, Missing, log_ratio, times
 
 ABOUT_A_CLAIM = ("Fig", "It is so", "", "s")
 
@@ -55,18 +56,22 @@ def found(kind, *arguments, study="s", **variants):
 
 
 def test_a_verdict_needs_the_whole_interval_on_one_side():
-    assert verdict_of(Estimate(1, 0.5, 1.5, 3)) is Verdict.MET
-    assert verdict_of(Estimate(-1, -1.5, -0.5, 3)) is Verdict.NOT_MET
-    assert verdict_of(Estimate(1, -0.5, 2.5, 3)) is Verdict.UNDECIDED
-    assert verdict_of(Estimate.of([5.0])) is Verdict.UNDECIDED  # one seed has no interval
-    assert verdict_of(Estimate(1, 0.5, 1.5, 3), above=2) is Verdict.NOT_MET
+    assert verdict_of(Estimate.mean([0.9, 1, 1.1])) is Verdict.MET
+    assert verdict_of(Estimate.mean([-0.9, -1, -1.1])) is Verdict.NOT_MET
+    assert verdict_of(Estimate.mean([0, 1, 2])) is Verdict.UNDECIDED
+    assert verdict_of(Estimate.mean([5.0])) is Verdict.UNDECIDED  # one seed has no interval
+    assert verdict_of(Estimate.mean([0.9, 1, 1.1]), above=2) is Verdict.NOT_MET
 
 
 def test_a_bound_decides_in_its_own_direction_only():
-    assert verdict_of(Estimate(1, 0.5, 1.5, 3, "at least")) is Verdict.MET
-    assert verdict_of(Estimate(1, 0.5, 1.5, 3, "at most")) is Verdict.UNDECIDED
-    assert verdict_of(Estimate(-1, -2, -0.5, 3, "at most")) is Verdict.NOT_MET
-    assert verdict_of(Estimate(-1, -2, -0.5, 3, "at least")) is Verdict.UNDECIDED
+    ones, yes, no = np.ones(6), [True] * 6, [False] * 6
+    assert verdict_of(Estimate.mean(ones, yes, no)) is Verdict.MET
+    assert verdict_of(Estimate.mean(ones, no, yes)) is Verdict.UNDECIDED
+    assert verdict_of(Estimate.mean(-ones, no, yes)) is Verdict.NOT_MET
+    assert verdict_of(Estimate.mean(-ones, yes, no)) is Verdict.UNDECIDED
+    assert (
+        verdict_of(Estimate.mean(ones[:3], yes[:3], no[:3])) is Verdict.UNDECIDED
+    )  # three seeds are too few
 
 
 def test_several_statements_are_met_where_all_are():
@@ -79,23 +84,9 @@ def test_several_statements_are_met_where_all_are():
 
 def test_times_are_paired_by_the_seeds_that_all_have():
     a, b = times([*seeds(1, 2), run_of((3, 4), seed=7)], seeds(10, 20, 30)[1:])
-    assert a.hours.tolist() == [2] and b.hours.tolist() == [20]
+    assert a.spent_h.tolist() == [2] and b.spent_h.tolist() == [20]
     with pytest.raises(Missing, match="no seed in common"):
         times(seeds(1), [run_of((1, 2), seed=9)])
-
-
-def test_the_ratio_is_the_geometric_mean_over_seeds():
-    log = log_ratio(*times(seeds(1, 4), seeds(2, 2)))
-    assert np.exp(log.value) == pytest.approx(1.0)
-    half = 12.7062 * np.std(np.log([0.5, 2]), ddof=1) / np.sqrt(2)
-    assert (log.low, log.high) == pytest.approx((-half, half))
-
-
-def test_who_never_arrives_is_a_bound_and_two_such_say_nothing():
-    assert log_ratio(*times(seeds(1, 1), late(2, 2))).bound == "at most"
-    assert log_ratio(*times(late(1, 1), seeds(2, 2))).bound == "at least"
-    both = log_ratio(*times(late(1, 1), late(2, 2)))
-    assert both.bound == "unknown" and verdict_of(both) is verdict_of(both.negated()) is Verdict.UNDECIDED
 
 
 def test_what_is_unknown_of_some_does_not_hide_what_others_contradict():
@@ -132,9 +123,12 @@ def test_faster_is_met_open_or_not_and_compares_the_share():
 
 
 def test_faster_than_what_never_arrives_is_met_and_its_share_a_bound():
-    met = found(Faster, "a", "b", 0.5, a=seeds(1, 1.1), b=late(3, 3.3))
-    assert met.ordering is Verdict.MET and met.ours.startswith("at least 67% less time: at most 0.333")
+    met = found(Faster, "a", "b", 0.5, a=seeds(*[1] * 6), b=late(*[3] * 6))
+    assert met.ordering is Verdict.MET
+    assert met.ours == "at least 67% less time: at most 0.333 times as long"
     assert met.magnitude == "the paper's 50% cannot be compared with a bound"
+    few = found(Faster, "a", "b", 0.5, a=seeds(1, 1, 1), b=late(1.02, 1.02, 1.02))
+    assert few.ordering is Verdict.UNDECIDED and few.ours.endswith(": at most 0.98 times as long")
     never = found(Faster, "a", "b", 0.5, a=late(1, 1.1), b=seeds(3, 3.3))
     assert never.ordering is Verdict.UNDECIDED and never.ours.startswith("at most 67%")
 
@@ -159,6 +153,12 @@ def test_the_order_is_not_met_where_two_neighbours_are_the_other_way_round():
     assert found(Order, ("a", "b", "c"), **runs).ordering is Verdict.MET
     other = found(Order, ("a", "c", "b"), **runs)
     assert other.ordering is Verdict.NOT_MET and other.ours == "a < b < c"
+
+
+def test_an_order_counts_the_seeds_of_its_pairs_and_ties_are_equal():
+    later = [run_of((1, 2), seed) for seed in (2, 3, 4)]
+    assert found(Order, ("a", "b"), a=seeds(1, 1, 1), b=later).num_seeds == 1
+    assert found(Order, ("b", "a"), a=seeds(1, 2), b=seeds(1, 2)).ours == "a = b"
 
 
 def test_our_order_puts_those_last_that_arrive_with_fewer_seeds():
@@ -226,12 +226,12 @@ def test_a_size_that_never_arrives_speaks_against_convex_and_is_not_left_out():
         return {str(k): [*of] for k, of in zip((10, 20, 40, 80), of_k, strict=True)}
 
     def never(k):
-        return seeds(50, 51, accuracy=(0.2, 0.4), k=(k,))
+        return seeds(*[50] * 6, accuracy=(0.2, 0.4), k=(k,))
 
     def bent(second, third):
-        return found(Convex, **runs(seeds(3, 3.1, k=(10,)), second, third, seeds(2, 2.1, k=(80,))))
+        return found(Convex, **runs(seeds(*[3] * 6, k=(10,)), second, third, seeds(*[2] * 6, k=(80,))))
 
-    peak = bent(never(20), seeds(1, 1.1, k=(40,)))
+    peak = bent(never(20), seeds(*[1] * 6, k=(40,)))
     assert peak.ordering is Verdict.NOT_MET and peak.ours == "bends down at k = 20"
     both = bent(never(20), never(40))
     assert both.ordering is Verdict.UNDECIDED

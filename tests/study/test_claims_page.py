@@ -34,7 +34,7 @@ def folder(tmp_path):
         if entry.variant in HOURS:
             finish(entry, tmp_path, HOURS[entry.variant])
     (tmp_path / "fig09-small").mkdir()
-    (tmp_path / "fig09-small" / "fig09_policies.png").write_bytes(PNG)
+    (tmp_path / "fig09-small" / "policies.png").write_bytes(PNG)
     return tmp_path
 
 
@@ -114,7 +114,7 @@ def test_the_page_carries_pictures_of_the_folder_itself_and_nothing_else(
     folder, hpctrip, tmp_path, put, said
 ):
     (tmp_path / "secret.txt").write_text("password")
-    picture = folder / "fig09-small" / "fig09_policies.png"
+    picture = folder / "fig09-small" / "policies.png"
     picture.unlink()
     put(picture, tmp_path / "secret.txt")
     hpctrip("claims", folder, "--small", "--study", "fig09").check_refused([f"{picture.name}: {said}"])

@@ -54,8 +54,8 @@ def test_it_ends_with_the_table_and_the_figure(made):
     spent_h = [run.rounds["clock_s"].iloc[-1] / 3600 for run in runs]
     assert table["mean_h"].tolist() == pytest.approx([sum(spent_h[:2]) / 2, sum(spent_h[2:]) / 2])
     assert "| policy.k = 2 |" in (made.folder / "out/two/table.md").read_text()
-    assert (made.folder / "out/two/fig08_static_sweep.png").stat().st_size > 1000
-    assert list(pd.read_csv(made.folder / "out/two/fig08_static_sweep.csv")["k"]) == [2, 3]
+    assert (made.folder / "out/two/sweep.png").stat().st_size > 1000
+    assert list(pd.read_csv(made.folder / "out/two/sweep.csv")["k"]) == [2, 3]
     assert "Two cohort sizes" in made.ended.out and "finished: policy.k" in made.ended.out
 
 
@@ -172,7 +172,7 @@ def test_runs_made_elsewhere_are_taken_up_by_identity_and_drawn(made, study, tmp
     pd.testing.assert_frame_equal(
         ledger_of(tmp_path).drop(columns=left_out), ledger_of(made.folder).drop(columns=left_out)
     )
-    for name in ("table.csv", "fig08_static_sweep.csv"):
+    for name in ("table.csv", "sweep.csv"):
         assert (tmp_path / "out/two" / name).read_text() == (made.folder / "out/two" / name).read_text()
     onwards = tmp_path / "again"
     onwards.mkdir()

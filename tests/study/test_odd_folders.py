@@ -72,13 +72,11 @@ def test_a_folder_in_place_of_why_a_run_failed(copied, study):
 WAY_OUT = "choose another name, or a file inside it"
 
 
-@pytest.mark.parametrize("command", ["claims", "calibrate"])
-def test_pages_and_fits_need_a_folder(command, folder, hpctrip, monkeypatch):
+def test_a_page_needs_a_folder(folder, hpctrip, monkeypatch):
     monkeypatch.chdir(folder)
     a_file(folder / "afile")
     (folder / "results/studies").mkdir(parents=True)
-    words = {"claims": ["--to", "afile"], "calibrate": ["--out", "afile", "--small"]}
-    hpctrip(command, *words[command]).check_refused(["afile: is no folder"])
+    hpctrip("claims", "--to", "afile").check_refused(["afile: is no folder"])
     hpctrip("claims", "afile").check_refused(["afile: is no folder"])
 
 
@@ -93,7 +91,7 @@ def test_an_option_of_a_figure_is_taken_as_its_command_takes_it(folder, study):
     """As a text too: whoever draws is handed a number."""
     from hpctrip.study.file import Picture
 
-    picture = Picture.model_validate({"name": "fig09_policies", "target": "0.45", "reference": 3})
+    picture = Picture.model_validate({"name": "policies", "target": "0.45", "reference": 3})
     assert picture.options == {"target": 0.45, "reference": "3"}
 
 

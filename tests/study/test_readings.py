@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 import tomli_w
 from small_study import BASE
-from test_claims import late, seeds
+from test_claims import seeds
 
 from hpctrip.study.claims.base import Verdict
 from hpctrip.study.claims.readings import Survey, by_reading, claims_of
@@ -72,7 +72,7 @@ def survey():
     choices = [
         *(({"reading": "defaults", "policy": FAST}, run) for run in seeds(1, 1.1)),
         *(({"reading": "defaults", "policy": SLOW}, run) for run in seeds(2, 2.1)),
-        *(({"reading": "log", "policy": FAST}, run) for run in late(5, 5.1)),
+        *(({"reading": "log", "policy": FAST}, run) for run in seeds(5, 5.1)),
         ({"reading": "clock", "policy": FAST}, None),
     ]
     return Survey.of("fig09", *by_reading("reading", choices))
@@ -80,7 +80,7 @@ def survey():
 
 def test_the_base_speaks_for_what_a_reading_does_not_touch_and_for_nothing_else(survey):
     number = [claim.says for claim in survey.claims].index("PowerTrip takes less time than static optimal")
-    verdicts = {reading: found[number].ordering for reading, found in survey.found.items()}
+    verdicts = {reading: found[number].ordering for reading, found in survey.findings.items()}
     assert verdicts == {"defaults": Verdict.MET, "log": Verdict.NOT_MET, "clock": Verdict.NOT_RUN}
     lines = survey.lines[survey.lines.index(f"Fig 9: {survey.claims[number].says}") :][1:4]
     assert lines == [

@@ -89,10 +89,10 @@ HEAD = 'name = "x"\ninputs = ["base.toml"]\n'
         ),
         (HEAD + AXIS + "[[figure]]\nname = 'fig9'\n", ["no figure is called 'fig9'"]),
         (
-            HEAD + AXIS + "[[figure]]\nname = 'fig09_policies'\ntarget = 3\n",
+            HEAD + AXIS + "[[figure]]\nname = 'policies'\ntarget = 3\n",
             ["target: '3' is not a fraction"],
         ),
-        (HEAD + AXIS + "[[figure]]\nname = 'fig09_policies'\nlabel = 3\n", ["has no option 'label'"]),
+        (HEAD + AXIS + "[[figure]]\nname = 'policies'\nlabel = 3\n", ["has no option 'label'"]),
         (
             HEAD + AXIS + "[[figure]]\nname = 'summary'\n",
             ["summary is drawn of results files, a picture each"],

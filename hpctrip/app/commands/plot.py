@@ -35,17 +35,20 @@ class _Figures(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
-            ctx.fail(f"no figure {printable(args[0], 40)!r}; {_meant(args[0], self.list_commands(ctx))}")
+            ctx.fail(f"no figure {printable(args[0], 40)!r}; {_hint(args[0], self.list_commands(ctx))}")
         return super().resolve_command(ctx, args)
 
 
-def _meant(given: str, names: list[str]) -> str:
-    """The way out for whoever asks for a figure that there is not: by its name, or by the number before it."""
-    if several := [name for name in names if name.startswith(given)]:
+def _hint(name: str, names: list[str]) -> str:
+    """The way out for a name that no figure has, or that is the beginning of several."""
+    from hpctrip.figures import successor
+
+    if new := successor(name):
+        return f"it is called {new!r} now: hpctrip plot {new}"
+    if several := [each for each in names if each.startswith(name)]:
         return f"several begin so: {', '.join(several)}"
-    beginnings = {name.partition("_")[0]: name for name in names} | {name: name for name in names}
-    near = closest(given, beginnings)
-    return f"did you mean {beginnings[near]!r}?" if near else f"known: {', '.join(names)}"
+    near = closest(name, names)
+    return f"did you mean {near!r}?" if near else f"known: {', '.join(names)}"
 
 
 @click.group(cls=_Figures, invoke_without_command=True, subcommand_metavar="NAME RUNS... [OPTIONS]")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import compress
 
 from hpctrip.app.tune.trial import Keys, Trial
-from hpctrip.figures.common.front import on_front
+from hpctrip.base.stats import on_front
 
 Cost = Callable[[Trial], float]
 _GOLDEN = (math.sqrt(5) - 1) / 2

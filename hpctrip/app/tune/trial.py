@@ -17,9 +17,9 @@ from hpctrip.app.experiment import Experiment, read_input
 from hpctrip.app.host import Host, ServerStep
 from hpctrip.app.metering import Energy
 from hpctrip.base.errors import HpctripError
+from hpctrip.base.stats import mean_interval
 from hpctrip.device.meter import Meter, open_meter
 from hpctrip.device.settings import SettingsProcess
-from hpctrip.figures.common.intervals import mean_and_interval
 from hpctrip.ranks.device import choose_device, gpu_identity
 from hpctrip.ranks.serial import SerialRanks
 from hpctrip.sim.rounds import RoundRow
@@ -166,4 +166,4 @@ def _error(rows: list[RoundRow]) -> float:
         [row.num_samples] for row in rows
     ]
     known = [values for values in found.T if not np.isnan(values).any()]
-    return max(half / mean if mean > 0 else math.inf for mean, half in map(mean_and_interval, known))
+    return max(half / mean if mean > 0 else math.inf for mean, half in map(mean_interval, known))

@@ -1,1 +1,1 @@
-"""What the figures share, by subject."""
+"""Shared parts of the figures, by subject."""

@@ -1,4 +1,4 @@
-"""Groups: the runs of one configuration, which differ in their seed only."""
+"""Groups runs by configuration, so that the runs of a group differ in their seed only."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from hpctrip.base import stats
 from hpctrip.base.identity import differing, identity, without
 from hpctrip.base.text import printable
+from hpctrip.base.units import HOUR_S
 from hpctrip.record.reader import InputError, Run
 
 APART = ("seed", "stop")
@@ -23,6 +25,19 @@ class Group:
     label: str
     policy: str
     runs: tuple[Run, ...]
+
+    def times(self, target: float) -> stats.Times:
+        """Its time to a target accuracy over its seeds."""
+        return times_of(self.runs, target)
+
+
+def times_of(runs: Sequence[Run], target: float) -> stats.Times:
+    """The time to a target accuracy over runs of one configuration, a seed each."""
+    by_seed = []
+    for run in runs:
+        spent_s, reached = run.spent(target)
+        by_seed.append((run.meta["seed"], spent_s / HOUR_S, reached, run.rounds["accuracy"].max()))
+    return stats.Times.of(by_seed)
 
 
 def grouped(runs: Sequence[Run], most: int | None = None) -> list[Group]:
@@ -58,12 +73,12 @@ def _label(name: str, run: Run, telling: Sequence[str]) -> str:
     """The name of a group, with the keys that tell it from others of that name."""
     settings = configuration(run)
     keys = sorted({*telling} if run.meta["label"] else {*telling, "policy.k"})
-    told = [
+    named = [
         f"{key.removeprefix('policy.')} = {_shown(settings[key])}"
         for key in keys
         if settings.get(key) is not None
     ]
-    return " ".join(filter(None, (name, ", ".join(told))))
+    return " ".join(filter(None, (name, ", ".join(named))))
 
 
 def configuration(run: Run) -> dict[str, object]:
@@ -90,12 +105,13 @@ def warn_of_differences(groups: Sequence[Group]) -> str:
 
     Returns the same in a few words, for the picture; empty where they are alike.
     """
-    found = unlike(groups)
-    for key, labels in found.items():
-        said = " | ".join(f"{value} ({', '.join(of)})" for value, of in labels.items())
-        print(f"warning: not alike in {key}: {said}", file=sys.stderr)
-    named = [*list(found)[:2], *([f"{len(found) - 2} more"] if len(found) > 2 else [])]
-    return f"not alike in {', '.join(named)}" if found else ""
+    differences = unlike(groups)
+    for key, labels in differences.items():
+        values = " | ".join(f"{value} ({', '.join(of)})" for value, of in labels.items())
+        print(f"warning: not alike in {key}: {values}", file=sys.stderr)
+    more = len(differences) - 2
+    named = [*list(differences)[:2], *([f"{more} more"] if more > 0 else [])]
+    return f"not alike in {', '.join(named)}" if differences else ""
 
 
 def _shown(value: object) -> str:

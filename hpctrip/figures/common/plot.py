@@ -1,4 +1,4 @@
-"""What a figure is: a function from what was read to a drawing, with its command line and the files that it leaves."""
+"""Figures as functions from their input to a drawing, with a command line each, and the files that they write."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from PIL.PngImagePlugin import PngInfo
 from hpctrip.base.errors import HpctripError, InputError
 from hpctrip.base.io import check_suffix, check_writable, digest, refuse_inputs, refuse_other, replace_file
 from hpctrip.base.text import printable
-from hpctrip.figures.common.sources import Source
+from hpctrip.figures.common.reading import Source
 from hpctrip.figures.common.style import LOOK
 from hpctrip.record.merge import csv_bytes
 from hpctrip.record.results_file import ResultsFile
@@ -33,33 +33,33 @@ SUFFIXES = (".png", ".pdf", ".svg")
 
 
 _MADE_BY = re.compile(rb"hpctrip figure (\w+), numbers blake2b:([0-9a-f]{32})")
-"""What every picture says of itself: which figure it is, and the digest of the numbers beside it."""
-_TOLD_IN = {"pdf": "Keywords", "svg": "Description"}
-"""Where a picture of this form says it; a PNG does in a text of its own."""
+"""Metadata of every picture: the figure that it is, and the digest of the numbers beside it."""
+_METADATA_KEY = {"pdf": "Keywords", "svg": "Description"}
+"""The metadata field that holds it, by file format; a PNG has a text chunk of its own."""
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """What a figure gives."""
+    """A picture with its numbers."""
 
     picture: Figure
     table: pd.DataFrame
     """Every number in the picture, with all its digits."""
     lines: Sequence[str]
-    """What is printed: the numbers for reading, and what they say."""
+    """Text to print: the numbers, rounded for reading, and conclusions from them."""
     figure: str = "unnamed"
     """The name of the figure that it is."""
 
     def image(self, form: str = "png") -> bytes:
         """The picture as a file of this form: png, pdf or svg."""
-        said = f"hpctrip figure {self.figure}, numbers blake2b:{digest(csv_bytes(self.table))}"
+        made_by = f"hpctrip figure {self.figure}, numbers blake2b:{digest(csv_bytes(self.table))}"
         data = io.BytesIO()
-        told = {_TOLD_IN[form]: said} if form in _TOLD_IN else None
+        metadata = {_METADATA_KEY[form]: made_by} if form in _METADATA_KEY else None
         with matplotlib.rc_context(LOOK), warnings.catch_warnings():
             # a box stands for a letter of no font here
             warnings.filterwarnings("ignore", "Glyph .* missing from")
-            self.picture.savefig(data, format=form, metadata=told)
-        return _of_few_colours(data, said) if form == "png" else data.getvalue()
+            self.picture.savefig(data, format=form, metadata=metadata)
+        return _with_palette(data, made_by) if form == "png" else data.getvalue()
 
     _repr_png_ = image  # notebooks show it
 
@@ -89,11 +89,11 @@ class Drawing:
         refuse_other(numbers, lambda text: digest(text) in ours, what, way_out)
 
 
-def _of_few_colours(png: io.BytesIO, said: str) -> bytes:
-    """The same PNG with a palette of 256 colours, which take a third of the bytes; nobody sees the difference. `said`
-    stands in it as a text."""
+def _with_palette(png: io.BytesIO, made_by: str) -> bytes:
+    """The same PNG with a palette of 256 colours, which takes a third of the bytes and looks the same, and with a text
+    chunk."""
     data, texts = io.BytesIO(), PngInfo()
-    texts.add_text("Source", said)
+    texts.add_text("Source", made_by)
     with Image.open(png) as image:
         few = image.convert("RGB").quantize(method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
         few.save(data, "png", optimize=True, dpi=image.info["dpi"], pnginfo=texts)
@@ -111,6 +111,13 @@ class Plot:
     draw: Callable[..., Drawing]
     source: Source
     options: tuple[click.Option, ...]
+    name: str
+    help: str
+    """Its title in one line, then details."""
+
+    def numbered(self, name: str, title: str) -> Plot:
+        """The same figure under the name and title that it has in a paper."""
+        return replace(self, name=name, help=f"{title}\n{self.help.partition(chr(10))[2]}")
 
     def __call__(self, subject: Any, **options: Any) -> Drawing:
         """Draw it. Raises InputError where it cannot be drawn of that. Every subject and every line passes here, and
@@ -120,15 +127,9 @@ class Plot:
         lines = [printable(line, 1000) for line in drawing.lines]
         return replace(drawing, figure=self.name, lines=lines)
 
-    @property
-    def name(self) -> str:
-        """The name of its module."""
-        return self.draw.__module__.rpartition(".")[2]
-
     @functools.cached_property
     def command(self) -> click.Command:
         """Its command line."""
-        doc = inspect.getdoc(sys.modules[self.draw.__module__]) or ""
         return click.Command(
             self.name,
             params=[
@@ -138,13 +139,13 @@ class Plot:
                 _overwrite(),
             ],
             callback=self._run,
-            help=doc,
-            short_help=doc.splitlines()[0],
+            help=self.help,
+            short_help=self.help.splitlines()[0],
         )
 
-    def _run(self, out: Path | None, overwrite: bool, **given: Any) -> None:
+    def _run(self, out: Path | None, overwrite: bool, **arguments: Any) -> None:
         """Read, draw, print, and leave the picture and its numbers."""
-        read = {param.name: given.pop(param.name) for param in self.source.params}
+        read = {param.name: arguments.pop(param.name) for param in self.source.params}
         subjects = self.source.read(**read)
         if out and len(subjects) > 1:
             problem = f"one picture cannot hold {len(subjects)} runs"
@@ -152,26 +153,26 @@ class Plot:
         for subject in subjects:
             path = out or subject.out or Path(f"{self.name}.png")
             refuse_inputs([path, path.with_suffix(".csv")], subject.files)
-            drawing = self(subject.what, **given)
+            drawing = self(subject.what, **arguments)
             for line in drawing.lines:
                 click.echo(line)
             for line in drawing.save(path, overwrite):
                 click.echo(printable(line, 1000))
 
     def main(self, argv: Sequence[str] | None = None) -> int:
-        """It as a script: the exit code. What is wrong is one line on stderr."""
+        """Run it as a script and return the exit code; an error is one line on stderr."""
         program = f"{self.name}.py"
         try:
             self.command.main(argv, prog_name=program, standalone_mode=False)
         except HpctripError as error:
-            said, code = " | ".join(str(error).splitlines()), error.exit_code
+            problem, code = " | ".join(str(error).splitlines()), error.exit_code
         except click.ClickException as error:
-            said, code = f"{error.format_message()} (--help says more)", error.exit_code
+            problem, code = f"{error.format_message()} (--help says more)", error.exit_code
         except click.Abort:
             return 130
         else:
             return 0
-        click.echo(printable(f"{program}: {said}", 4000), err=True)
+        click.echo(printable(f"{program}: {problem}", 4000), err=True)
         return code
 
 
@@ -183,12 +184,14 @@ def _legible(subject: Any) -> Any:
 
 
 def figure(source: Source, *options: click.Option) -> Callable[[Callable[..., Drawing]], Plot]:
-    """Make a function a figure, `draw(what the source reads, **options) -> Drawing`, called as its module is."""
+    """Make a function a figure, `draw(what the source reads, **options) -> Drawing`. Its name is that of its module,
+    its help the module's docstring."""
 
     def add(draw: Callable[..., Drawing]) -> Plot:
-        made = Plot(draw, source, options)
-        FIGURES[made.name] = made
-        return made
+        module = sys.modules[draw.__module__]
+        name = module.__name__.rpartition(".")[2]
+        FIGURES[name] = Plot(draw, source, options, name, inspect.getdoc(module) or name)
+        return FIGURES[name]
 
     return add
 
@@ -202,13 +205,13 @@ class _Picture(click.ParamType):
 
 
 def _out(default: str) -> click.Option:
-    said = f"Picture to write, {' '.join(SUFFIXES)}, with its numbers beside it in .csv (default: {default})."
-    return click.Option(["--out"], type=_Picture(), metavar="FILE", help=said)
+    text = f"Picture to write, {' '.join(SUFFIXES)}, with its numbers beside it in .csv (default: {default})."
+    return click.Option(["--out"], type=_Picture(), metavar="FILE", help=text)
 
 
 def _overwrite() -> click.Option:
-    said = "Replace files that are there; an earlier picture of this figure and its numbers are, in any case."
-    return click.Option(["--overwrite"], is_flag=True, help=said)
+    text = "Replace files that are there; an earlier picture of this figure and its numbers are, in any case."
+    return click.Option(["--overwrite"], is_flag=True, help=text)
 
 
 def aligned(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

@@ -1,26 +1,35 @@
-"""Runs and traces as figures need them, and what they are in a few words."""
+"""The input of figures: how the command line names it, how it is read, and its description in a few words."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import glob
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import chain, islice
+from pathlib import Path
+from typing import Any, NamedTuple
 
+import click
 import numpy as np
 import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
+from hpctrip.base.csv import read_table
 from hpctrip.base.errors import Fault
+from hpctrip.base.text import printable, shown
 from hpctrip.base.units import HOUR_S
-from hpctrip.record.reader import FAULTS_TOLD, InputError, Run, open_runs
+from hpctrip.record.cluster import open_cluster
+from hpctrip.record.reader import FAULTS_TOLD, Run, open_runs, read_traces, refuse_other_traces
 
 NEEDED_ATTRIBUTES = ("policy", "label", "update_bytes")
 NEEDED_SITE_COLUMNS = ("site", "distance_m", "bandwidth_bps", "comm_s", "num_samples", "power_fraction")
-"""What figures use beyond what every results file is checked for by its reader."""
+"""Columns that figures use and that the reader of results files does not check."""
 DRAWN_COLUMNS = {
     "rounds": ("clock_start_s", "clock_s", "makespan_s", "wall_s", "idle_fraction"),
     "sites": NEEDED_SITE_COLUMNS[:-1],  # an older file does not know the power
 }
-"""What must be finite to be drawn, {table: columns}."""
+"""{table: columns that must be finite to be drawn}."""
 
 
 def read_runs(patterns: Sequence[str]) -> list[Run]:
@@ -62,22 +71,20 @@ def percent(fraction: float) -> str:
 
 
 def provenance(runs: Sequence[Run], unlike: str = "") -> str:
-    """What was made up and what was not, in a few words, and below it what `warn_of_differences` found.
-
-    The time of every run is simulated, whatever its data.
-    """
-    said = []
+    """Whether data and power are synthetic or real, in a few words; below it the differences that `warn_of_differences`
+    names. The time of every run is simulated, whatever its data."""
+    parts = []
     for what in ("data", "power"):
         made_up = sum(bool(run.meta[f"synthetic_{what}"]) for run in runs)
         some = "" if made_up in (0, len(runs)) else f" in {made_up} of {len(runs)} runs"
-        said.append(("synthetic " if made_up else "real ") + what + some)
-    return f"{', '.join(said)}; simulated time" + (f"\n{unlike}" if unlike else "")
+        parts.append(("synthetic " if made_up else "real ") + what + some)
+    return f"{', '.join(parts)}; simulated time" + (f"\n{unlike}" if unlike else "")
 
 
-def common_target(runs: Sequence[Run], given: float | None) -> float:
-    """The accuracy to measure at: the one given, or the runs' own where they agree."""
-    if given is not None:
-        return given
+def common_target(runs: Sequence[Run], target: float | None) -> float:
+    """The accuracy to measure at: the one asked for, or the runs' own where they agree."""
+    if target is not None:
+        return target
     targets = sorted({float(run.meta["target_accuracy"]) for run in runs})
     if len(targets) == 1 and targets[0] > 0:
         return targets[0]
@@ -92,7 +99,7 @@ def cohort_steps(rounds: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
 
 
 def trace_title(frame: pd.DataFrame) -> str:
-    """What the traces are, in a few words; synthetic ones are called so."""
+    """A description of traces in a few words; synthetic ones are called so."""
     days = (frame["time_s"].max() - frame["time_s"].min()) / (24 * HOUR_S)
     size = ", ".join(counted(frame[name].nunique(), name) for name in ("cell", "domain"))
     return f"{'Synthetic' if frame.attrs['synthetic'] else 'Recorded'} traces: {size}, {days:.3g} days"
@@ -101,3 +108,160 @@ def trace_title(frame: pd.DataFrame) -> str:
 def step_words(frame: pd.DataFrame) -> str:
     """How long each value of traces holds: "5-minute"."""
     return f"{np.median(np.diff(np.unique(frame['time_s']))) / 60:.3g}-minute"
+
+
+class Subject(NamedTuple):
+    """The input of one picture."""
+
+    what: Any
+    files: list[Path]
+    """The files that it was read from; they are never overwritten."""
+    out: Path | None = None
+    """The default path of its picture (None: the figure's name, in the working folder)."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A kind of input: its command-line parameters and its reader."""
+
+    needs: str
+    """The input in words."""
+    params: tuple[click.Parameter, ...]
+    read: Callable[..., list[Subject]]
+    """From the values of `params` by name to one subject a picture. Raises InputError."""
+    default_out: str = ""
+    """The default picture as help names it, where it is not the figure's name."""
+    of_many: bool = False
+    """Whether one picture is drawn of a list of runs."""
+    of_study: Callable[[Sequence[Run]], Any] | None = None
+    """Turns the runs of a study into the input of the figure; None: the figure cannot be drawn of a study."""
+
+
+def _all_runs(runs: Sequence[str]) -> list[Subject]:
+    opened = read_runs(runs)
+    return [Subject(opened, [run.path for run in opened])]
+
+
+def _one_run(runs: Sequence[str]) -> list[Subject]:
+    opened = read_runs(runs)
+    if len(opened) > 1:
+        problem = f"{len(opened)} runs, each with sites of its own"
+        raise InputError(printable(" ".join(runs)), problem, "name one run")
+    return [Subject(opened[0], [opened[0].path])]
+
+
+def _each_run(runs: Sequence[str]) -> list[Subject]:
+    return [Subject(run, [run.path], run.path.with_suffix(".png")) for run in read_runs(runs)]
+
+
+def _clusters(runs: Sequence[str]) -> list[Subject]:
+    clusters = open_runs(runs, opened=open_cluster)
+    if faults := [fault for run in clusters for fault in run.schema_faults()]:
+        raise InputError(faults=faults)
+    return [Subject(clusters, [run.path for run in clusters])]
+
+
+def _one_cluster(runs: Sequence[str]) -> list[Subject]:
+    ((clusters, files, _),) = _clusters(runs)
+    if len(clusters) > 1 or not len(clusters[0].intervals):
+        raise InputError(
+            printable(" ".join(runs)), "is not one cluster with an interval", "name one results file"
+        )
+    return [Subject(clusters[0], files)]
+
+
+def _traces(traces: str, column: str, flags: str) -> list[Subject]:
+    frame = read_traces(traces, column, flags)
+    frame.attrs["column"] = column
+    return [Subject(frame, [*map(Path, glob.glob(traces)), *Path(traces).glob("*.csv")])]
+
+
+def with_sites(runs: Sequence[Run]) -> Run:
+    """The first run whose sites are known, which an imported run's are not; the first of all if none has them."""
+    return next((run for run in runs if not run.sites.empty), runs[0])
+
+
+def traces_of(runs: Sequence[Run]) -> pd.DataFrame:
+    """The traces that the first run follows. Raises InputError where it follows none, or they are gone or
+    others."""
+    power = runs[0].input["power"]
+    if power["kind"] != "trace":
+        raise InputError("power", f"is of kind {power['kind']}, not trace", "draw it in a study on traces")
+    column, path = power["column"], power["path"]
+    if path != "synthetic":
+        refuse_other_traces(path, runs[0])
+    frame = read_traces(path, column, power["flags"], power["synthetic_seed"])
+    frame.attrs["column"] = column
+    return frame
+
+
+_RUNS = (click.Argument(["runs"], nargs=-1, required=True, metavar="RUNS..."),)
+_TRACES = (
+    click.Argument(["traces"], metavar="TRACES"),
+    click.Option(
+        ["--column"],
+        type=click.Choice(["production", "measured"]),
+        default="production",
+        show_default=True,
+        help="Which utilisation; some published files hold the measured one only.",
+    ),
+    click.Option(
+        ["--flags"],
+        type=click.Choice(["true-is-bad", "true-is-good"]),
+        default="true-is-bad",
+        show_default=True,
+        help="What true means in the flag columns.",
+    ),
+)
+
+RUNS = Source("results files, folders or quoted patterns", _RUNS, _all_runs, of_many=True, of_study=list)
+ONE_RUN = Source("one results file", _RUNS, _one_run, of_study=with_sites)
+EACH_RUN = Source("results files, a picture each", _RUNS, _each_run, "beside the results file, .png")
+TRACES = Source(
+    "power traces: a folder of cell*.csv(.gz), a file or a quoted pattern",
+    _TRACES,
+    _traces,
+    of_study=traces_of,
+)
+CLUSTERS = Source("results files of simulated clusters", _RUNS, _clusters, of_many=True)
+ONE_CLUSTER = Source("one results file of a simulated cluster", _RUNS, _one_cluster)
+
+
+def csv_table(integers: Sequence[str], numbers: Sequence[str], may_lack: bool = False) -> Source:
+    """A CSV table that has these columns; any other is one of texts. `may_lack`: a number may be empty, it is NaN."""
+
+    def read(table: str) -> list[Subject]:
+        rows = read_table(table)
+        rows.require(*integers, *numbers)
+        columns = {
+            name: rows.integers(name)
+            if name in integers
+            else rows.numbers(name, may_lack)
+            if name in numbers
+            else [printable(text, 1000) for text in texts]
+            for name, texts in rows.columns.items()
+        }
+        return [Subject(pd.DataFrame(columns), [Path(table)])]
+
+    return Source("a CSV table", (click.Argument(["table"], metavar="TABLE.csv"),), read)
+
+
+class _Fraction(click.ParamType):
+    name = "fraction"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            number = float(value)
+        except (TypeError, ValueError, OverflowError):  # of an option in a study file: a list, 10**400
+            number = math.nan
+        if not 0 < number <= 1:
+            self.fail(f"{printable(shown(value))} is not a fraction in (0, 1], such as 0.45", param, ctx)
+        return number
+
+
+TARGET = click.Option(
+    ["--target"],
+    type=_Fraction(),
+    metavar="FRACTION",
+    help="Measure the time to this accuracy on the recorded curves (default: the runs' own target).",
+)

@@ -6,12 +6,13 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
+from hpctrip.base.stats import wilson
 from hpctrip.base.units import HOUR_S, MILE_M
-from hpctrip.figures.common import intervals, reading, style
+from hpctrip.figures.common import reading, style
 from hpctrip.record.reader import Run
 
 ABOVE = {"loc": "lower right", "bbox_to_anchor": (1, 0.985), "handlelength": 1.5, "borderaxespad": 0}
-"""Where a legend stands: right of the panel's title, over no data."""
+"""The place of a legend: right of the panel's title, over no data."""
 
 
 def accuracy(axes: Axes, run: Run) -> None:
@@ -19,7 +20,7 @@ def accuracy(axes: Axes, run: Run) -> None:
     reached."""
     rows = run.rounds.dropna(subset="accuracy")
     hours = rows["clock_s"] / HOUR_S
-    low, high = intervals.wilson(rows["eval_correct"].to_numpy(), rows["eval_seen"].to_numpy())
+    low, high = wilson(rows["eval_correct"].to_numpy(), rows["eval_seen"].to_numpy())
     if np.isfinite(low).any():
         axes.fill_between(
             hours, 100 * low, 100 * high, color=style.SKY, alpha=0.4, lw=0, label="95 % interval"
@@ -79,7 +80,7 @@ def cohort(axes: Axes, run: Run) -> None:
 
 
 def round_times(axes: Axes, run: Run) -> None:
-    """What each round's simulated time went to at the straggler, below the round's whole time."""
+    """Compute and communication time of each round's straggler, below the round's whole time."""
     compute, both = (
         np.cumsum([run.rounds["straggler_compute_s"], run.rounds["straggler_comm_s"]], axis=0) / 60
     )
@@ -108,7 +109,7 @@ def chosen(run: Run) -> np.ndarray:
 
 
 def sites(axes: Axes, run: Run) -> None:
-    """Where the sites are and which were chosen: distance against power at the start."""
+    """Distance of the sites against their power at the start, with how often they were chosen."""
     table, most = run.sites, max(1, run.sites["num_samples"].max())
     size = area(table["num_samples"].to_numpy(), most)
     order = np.argsort(-size, kind="stable")  # large ones first, so that small ones stay visible
@@ -138,7 +139,7 @@ def sites(axes: Axes, run: Run) -> None:
 
 
 def area(samples: np.ndarray | int, most: int) -> np.ndarray | float:
-    """Of a point, in square points."""
+    """The area of a point, in square points."""
     return 10 + 70 * samples / most
 
 
@@ -154,10 +155,10 @@ def power_over_time(run: Run) -> pd.DataFrame | None:
     rows = run.cohorts[["round", "site", "power_fraction"]]
     if not (rows.groupby("site")["power_fraction"].nunique() > 1).any():
         return None
-    found = rows.groupby("round")["power_fraction"].agg(["mean", "min", "max", "size"])
-    clock_h = run.rounds.set_index("round")[["clock_start_s", "clock_s"]].reindex(found.index) / HOUR_S
+    powers = rows.groupby("round")["power_fraction"].agg(["mean", "min", "max", "size"])
+    clock_h = run.rounds.set_index("round")[["clock_start_s", "clock_s"]].reindex(powers.index) / HOUR_S
     times = {"hours": clock_h["clock_start_s"], "end_h": clock_h["clock_s"]}
-    return found.rename(columns={"size": "n"}).assign(**times).reset_index()
+    return powers.rename(columns={"size": "n"}).assign(**times).reset_index()
 
 
 def power(axes: Axes, varying: pd.DataFrame) -> None:
@@ -175,7 +176,7 @@ def power(axes: Axes, varying: pd.DataFrame) -> None:
 
 
 def wall_time(axes: Axes, run: Run) -> None:
-    """Where the measured time of the machine went, one bar."""
+    """The measured time of the machine by phase, one bar."""
     left = 0.0
     for name, seconds, colour, hatch in wall_parts(run):
         look = {"color": colour, "hatch": hatch, "edgecolor": "white", "linewidth": 0}
@@ -203,12 +204,12 @@ def wall_parts(run: Run) -> list[tuple[str, float, str, str]]:
 
 
 def wall_note(run: Run) -> str:
-    """What the bar of the wall time cannot show: who waited, and what was recorded beside the training."""
+    """A note on what the bar of the wall time cannot show: waiting hosts, and recording beside the training."""
     idle = reading.percent(run.rounds["idle_fraction"].mean())
-    said = f"hosts waited {idle} of their training phase"
+    note = f"hosts waited {idle} of their training phase"
     if run.meta["num_ranks"] > 1:
-        said += f"; rank 0 recorded for {run.rounds['record_wall_s'].sum():.3g} s while they trained"
-    return said
+        note += f"; rank 0 recorded for {run.rounds['record_wall_s'].sum():.3g} s while they trained"
+    return note
 
 
 def titled(axes: Axes, title: str, legend: str = "") -> None:

@@ -1,4 +1,4 @@
-"""How pictures look: one column of a paper, colours told apart by everyone, an empty figure and its legend."""
+"""The look of pictures: colours that everyone can tell apart, figures of a column's width, panels, legends."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import matplotlib
+import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
+
+from hpctrip.figures.common.grouping import Group
 
 COLUMN_INCHES = 3.35
 """Width of one column of a two-column paper."""
@@ -73,7 +76,7 @@ MOST_LINES = len(CYCLE)
 
 
 def told_apart(sizes: Sequence[int]) -> list[int]:
-    """Which of these rising k are drawn: all, or the largest and those nearest to half, a quarter, ... of it."""
+    """The k of a rising sequence to draw: all, or the largest and those nearest to half, a quarter, ... of it."""
     if len(sizes) <= MOST_LINES:
         return list(sizes)
     wanted = [sizes[-1] / 2**i for i in range(MOST_LINES) if sizes[-1] / 2**i >= sizes[0]]
@@ -90,18 +93,18 @@ def one_seed(arrived: bool, beyond: str = ">") -> dict[str, Any]:
 
 def wrapped(name: str, letters: int, lines: int = 4) -> str:
     """A name in lines of so many letters, a number beside its unit; what does not fit ends in an ellipsis."""
-    kept = re.sub(r"(?<=\d) (?=[\w%])|(?<= =) (?=\d)| (?== )", "\xa0", name)
-    parts = textwrap.wrap(kept, max(letters, 2), max_lines=lines, placeholder="…")
+    unbroken = re.sub(r"(?<=\d) (?=[\w%])|(?<= =) (?=\d)| (?== )", "\xa0", name)
+    parts = textwrap.wrap(unbroken, max(letters, 2), max_lines=lines, placeholder="…")
     return "\n".join(parts).replace("\xa0", " ")
 
 
 def counted_name(name: str, n: int, letters: int) -> str:
     """A name and its number of seeds, which is never cut off nor apart."""
-    said = f"(n = {n})"
+    count = f"(n = {n})"
     lines = wrapped(name, letters, 3).splitlines() or [""]
-    if len(lines[-1]) + 1 + len(said) > letters:
-        return "\n".join([*lines, said])
-    return "\n".join([*lines[:-1], f"{lines[-1]} {said}".strip()])
+    if len(lines[-1]) + 1 + len(count) > letters:
+        return "\n".join([*lines, count])
+    return "\n".join([*lines[:-1], f"{lines[-1]} {count}".strip()])
 
 
 def seeds(numbers: Sequence[int]) -> str:
@@ -113,8 +116,8 @@ def seeds(numbers: Sequence[int]) -> str:
 def legend_below(figure: Figure, entries: Sequence[tuple[Artist, str]] = (), ncols: int = 0) -> None:
     """A legend below everything, in as many columns as fit the figure's width; by default of all that has a label."""
     if not entries:
-        found = [axes.get_legend_handles_labels() for axes in figure.axes]
-        entries = [entry for handles, labels in found for entry in zip(handles, labels, strict=True)]
+        by_axes = [axes.get_legend_handles_labels() for axes in figure.axes]
+        entries = [entry for handles, labels in by_axes for entry in zip(handles, labels, strict=True)]
     if not entries:
         return
     width = figure.get_figwidth() - 0.5  # handle and gaps
@@ -129,10 +132,10 @@ def legend_below(figure: Figure, entries: Sequence[tuple[Artist, str]] = (), nco
 
 
 def heading(figure: Figure, text: str) -> None:
-    """What the data are, small, above the whole figure, in as many lines as it takes."""
+    """Write a description of the data above the whole figure, small, in as many lines as it takes."""
     letters = int(figure.get_figwidth() / LETTER_INCHES)
-    said = "\n".join(wrapped(line, letters) for line in text.splitlines())
-    figure.suptitle(said, x=0.01, ha="left", fontsize=7, color=QUIET)
+    lines = "\n".join(wrapped(line, letters) for line in text.splitlines())
+    figure.suptitle(lines, x=0.01, ha="left", fontsize=7, color=QUIET)
 
 
 def grid(axes: Axes, axis: str) -> None:
@@ -144,3 +147,64 @@ def grid(axes: Axes, axis: str) -> None:
 def whole_numbers(axes: Axes, axis: str) -> None:
     """Ticks at whole numbers only, of what is counted."""
     getattr(axes, f"{axis}axis").set_major_locator(MaxNLocator(nbins="auto", integer=True, min_n_ticks=1))
+
+
+def rows(names: Sequence[str], margin_inches: float) -> tuple[Figure, Axes]:
+    """A figure with one named row for each thing to compare, from top to bottom, and so much room around the rows."""
+    lines = max(name.count("\n") + 1 for name in names)
+    picture = figure(margin_inches + max(0.31, 0.12 * lines + 0.07) * len(names))
+    axes = picture.subplots()
+    axes.set_yticks(range(len(names)), names, multialignment="right", linespacing=1.1)
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.tick_params(axis="y", length=0)
+    return picture, axes
+
+
+ONE_PANEL = 4
+"""Number of curves that share one panel at most."""
+MOST_PANELS = 60
+"""Number of panels that can still be looked at."""
+COLUMNS = 3
+NAME_LENGTH = 36
+"""Number of letters of a line that fit over a panel."""
+OTHERS_IN_GREY = "; grey: all others"
+"""The part of a heading about the curves of `draw_behind`."""
+
+
+def panels_of(groups: Sequence[Group]) -> tuple[Figure, list[Axes]]:
+    """A figure, and the axes of every group: one and the same where there are few groups, else a panel each, all with
+    the same scales."""
+    names = [counted_name(group.label, len(group.runs), NAME_LENGTH) for group in groups]
+    if len(names) <= ONE_PANEL:
+        picture = figure(2.6)
+        return picture, [picture.subplots()] * len(names)
+    num_rows = -(-len(names) // COLUMNS)
+    lines = max(name.count("\n") + 1 for name in names)
+    picture = figure(0.7 + (1.15 + 0.12 * lines) * num_rows, PAGE_INCHES)
+    panels = list(picture.subplots(num_rows, COLUMNS, sharex=True, sharey=True, squeeze=False).flat)
+    for axes, name in zip(panels, names, strict=False):
+        axes.set_title(name, color="black")
+    for axes in panels[len(names) :]:
+        axes.remove()
+    for axes in panels[max(0, len(names) - COLUMNS) : len(names)]:
+        axes.tick_params(labelbottom=True)
+    return picture, panels[: len(names)]
+
+
+def draw_behind(panels: Sequence[Axes], curves: Sequence[tuple[np.ndarray, np.ndarray]], **look: Any) -> None:
+    """Draw all curves (x, y) faintly into every panel, to compare with; not where the curves share one panel."""
+    if len(panels) <= ONE_PANEL:
+        return
+    x, y = (np.concatenate([np.append(curve[of], np.nan) for curve in curves]) for of in (0, 1))
+    for axes in panels:
+        axes.plot(x, y, color=FAINT, linewidth=0.5, zorder=0, **look)
+
+
+def label_panels(figure: Figure, panels: Sequence[Axes], x: str, y: str) -> None:
+    """Name the axes: y once for all panels."""
+    for axes in panels[-COLUMNS:]:
+        axes.set_xlabel(x)
+    if len(panels) <= ONE_PANEL:
+        panels[0].set_ylabel(y)
+    else:
+        figure.supylabel(y, fontsize=8)

@@ -1,4 +1,4 @@
-"""What a claim is: a sentence of the paper, the study that speaks of it, and how the study's runs are asked."""
+"""The base class of claims of the paper, and the verdicts on them."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import enum
 import math
 from dataclasses import dataclass
 
-from hpctrip.study.claims.evidence import Evidence
-from hpctrip.study.ratio import UNKNOWN, Estimate, Missing
+from hpctrip.base.stats import UNKNOWN, Estimate
+from hpctrip.study.claims.evidence import Evidence, Missing
 
 
 class Verdict(enum.StrEnum):
-    """What the runs say of a statement."""
+    """The verdict on a statement."""
 
     MET = "met"
     NOT_MET = "not met"
@@ -20,19 +20,12 @@ class Verdict(enum.StrEnum):
 
 
 def verdict_of(estimate: Estimate, above: float = 0.0) -> Verdict:
-    """Of the statement that a quantity lies above a value: decided where the 95 % interval lies on one side of it.
-
-    A bound decides only in its own direction: "at least 2" is above 1, but not below 3.
-    """
-    if estimate.low > above and estimate.bound != "at most":
-        return Verdict.MET
-    if estimate.high < above and estimate.bound != "at least":
-        return Verdict.NOT_MET
-    return Verdict.UNDECIDED
+    """The verdict on the statement that a quantity lies above a value (see `hpctrip.base.stats`)."""
+    return {True: Verdict.MET, False: Verdict.NOT_MET, None: Verdict.UNDECIDED}[estimate.lies_above(above)]
 
 
 def all_of(verdicts: list[Verdict]) -> Verdict:
-    """Of several statements together: met where all are, not met where one is not."""
+    """The verdict on several statements together: met where all are, not met where one is not."""
     for verdict in (Verdict.NOT_MET, Verdict.NOT_RUN, Verdict.UNDECIDED):
         if verdict in verdicts:
             return verdict
@@ -41,7 +34,7 @@ def all_of(verdicts: list[Verdict]) -> Verdict:
 
 @dataclass(frozen=True)
 class Finding:
-    """What our runs say of a claim."""
+    """The result of checking a claim against our runs."""
 
     ordering: Verdict
     """Whether the statement itself holds: who is faster, whether it grows."""
@@ -84,7 +77,7 @@ def against(estimate: Estimate, paper: float, form: str = "{:.3g}") -> str:
     if estimate.bound:
         return f"the paper's {form.format(paper)} cannot be compared with a bound"
     ratio = estimate.value / paper
-    said = f"{f'{ratio:.2f} of' if ratio >= 0 else 'contrary to'} the paper's"
+    relation = f"{f'{ratio:.2f} of' if ratio >= 0 else 'contrary to'} the paper's"
     if math.isnan(estimate.low):
-        return f"{said}; one seed has no interval"
-    return f"{said}, which lies {'in' if estimate.holds(paper) else 'outside'} our interval"
+        return f"{relation}; one seed has no interval"
+    return f"{relation}, which lies {'in' if estimate.holds(paper) else 'outside'} our interval"

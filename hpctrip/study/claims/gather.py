@@ -1,4 +1,4 @@
-"""What the page of claims is made of: the finished runs of the paper's studies, what was in force, their pictures."""
+"""Gathers the page of claims from the finished runs of the paper's studies, their settings and their pictures."""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ CONSTANTS = (
     "policy.search",
     "stop.target_accuracy",
 )
-"""What the paper does not state, or states in words: told on the page with the value in force."""
+"""Keys that the paper does not state, or states in words; the page shows their values."""
 _PNG = b"\x89PNG\r\n\x1a\n"
 MOST_VALUES = 3
-"""Of a constant that varies within a study: more are not told one by one."""
+"""Number of values of a constant within a study that the page lists one by one."""
 
 
 def gathered(asked: Asked, including: str = PAPER) -> Page:
     """The page of what the studies in a folder say, which the study file or name `including` includes. Raises
     InputError where a study or a results file is unusable."""
     studies = read_studies(found_file(including), asked)
-    names, known = [study.file.name for study in studies], sorted({claim.study for claim in CLAIMS})
-    if not set(names) & set(known):
+    names, spoken_of = [study.file.name for study in studies], sorted({claim.study for claim in CLAIMS})
+    if not set(names) & set(spoken_of):
         raise InputError(
-            including, "includes no study that a claim speaks of", f"include some of {', '.join(known)}"
+            including, "includes no study that a claim speaks of", f"include some of {', '.join(spoken_of)}"
         )
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise InputError(
@@ -60,19 +60,23 @@ def gathered(asked: Asked, including: str = PAPER) -> Page:
         )
     lines = {study.file.name: [line for line in study.ledger.lines() if line.finished] for study in studies}
     evidence = {study.file.name: dict(_variants(study, lines[study.file.name])) for study in studies}
-    found = [(claim, claim.finding(evidence)) for claim in CLAIMS]
-    told = {study.file.name: _constants(lines[study.file.name]) for study in studies}
-    shared = _shared([constants for constants in told.values() if constants])
+    findings = [(claim, claim.finding(evidence)) for claim in CLAIMS]
+    constants = {study.file.name: _constants(lines[study.file.name]) for study in studies}
+    shared = _shared([of_study for of_study in constants.values() if of_study])
     sections = [
         Section(
             f"{study.title} (study {study.file.name})",
-            [*_facts(study, lines[study.file.name], dict(told[study.file.name].items() - shared.items()))],
+            [
+                *_facts(
+                    study, lines[study.file.name], dict(constants[study.file.name].items() - shared.items())
+                )
+            ],
             _pictures(study) if lines[study.file.name] else {},
         )
         for study in studies
     ]
     alike = [f"in all studies: {_settings(shared)}"] if shared else []
-    return Page(found, [*alike, *_commands(including, asked)], sections)
+    return Page(findings, [*alike, *_commands(including, asked)], sections)
 
 
 def _variants(study: Study, finished: Sequence[Line]) -> Iterator[tuple[str, list[Run]]]:
@@ -85,16 +89,16 @@ def _variants(study: Study, finished: Sequence[Line]) -> Iterator[tuple[str, lis
 def _constants(finished: Sequence[Line]) -> dict[str, str]:
     """{key: value in force} over the runs of one study; keys that none of them has are absent."""
     inputs = [flat(resolved(line.entry.given.experiment)) for line in finished]
-    found = {}
+    in_force = {}
     for key in CONSTANTS:
         values = [*dict.fromkeys(str(one[key]) for one in inputs if one.get(key) is not None)]
         if values:
-            found[key] = " or ".join(values) if len(values) <= MOST_VALUES else "varied"
-    return found
+            in_force[key] = " or ".join(values) if len(values) <= MOST_VALUES else "varied"
+    return in_force
 
 
 def _shared(all_constants: Sequence[dict[str, str]]) -> dict[str, str]:
-    """What is in force in every study."""
+    """The constants that have one value in every study."""
     first = all_constants[0] if all_constants else {}
     return {key: value for key, value in first.items() if all(one.get(key) == value for one in all_constants)}
 
@@ -104,7 +108,7 @@ def _settings(constants: Mapping[str, str]) -> str:
 
 
 def _facts(study: Study, finished: Sequence[Line], own: Mapping[str, str]) -> Iterator[str]:
-    """What is to be known of one study; `own`: the constants that not all studies share."""
+    """Facts about one study; `own`: the constants that not all studies share."""
     yield f"{len(finished)} of {len(study.ledger.entries)} runs finished"
     if study.file.overlays:
         yield f"laid over its inputs: {', '.join(Path(file).name for file in study.file.overlays)}"
@@ -115,7 +119,7 @@ def _facts(study: Study, finished: Sequence[Line], own: Mapping[str, str]) -> It
 
 
 def _synthetic(finished: Sequence[Line]) -> Iterator[str]:
-    """What was made up, and in which variants where not in all."""
+    """The synthetic parts, with their variants where these are not all."""
     everyone = {line.entry.variant for line in finished}
     for what in ("data", "power"):
         variants = dict.fromkeys(
@@ -132,7 +136,7 @@ def _pictures(study: Study) -> dict[str, bytes]:
     """{name that it has with those of the others: PNG} of the figures that a study draws. The page carries what is read
     here, so it must be a picture that lies in the folder itself: InputError names one that is not."""
     name = study.ledger.name.replace("/", "_")
-    found = {}
+    pictures = {}
     readings = [study.readings_picture] if study.file.readings else []
     for file in sorted([*paths(study.file.figure, study.ledger.folder), *readings]):
         if not os.path.lexists(file):
@@ -142,12 +146,12 @@ def _pictures(study: Study) -> dict[str, bytes]:
             raise InputError(
                 str(file), "is not a PNG picture, as its name says", "remove it, or draw it again"
             )
-        found[f"{name}_{file.name.removeprefix(f'{study.file.name}_')}"] = png
-    return found
+        pictures[f"{name}_{file.name}"] = png
+    return pictures
 
 
 def _commands(including: str, asked: Asked) -> Iterator[str]:
-    """What repeats it all, without what is the default."""
+    """The commands that repeat studies and page, without defaults."""
     folder = [] if asked.folder == Path(RESULTS) else [str(asked.folder)]
     out = ["--out", *folder] if folder else []
     yield f"repeat the studies: {_command('study', including, *asked.words, *out)}"

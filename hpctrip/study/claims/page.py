@@ -15,8 +15,8 @@ HEAD = ("figure", "claim", "paper", "ours (95 % interval)", "ordering", "magnitu
 METHOD = (
     "Ordering: met or not met where the 95 % interval (Student t) over seeds lies on one side of the statement, else "
     "undecided at this number of seeds. Ratios are geometric means, paired by seed. Where seeds did not reach the "
-    "target, the interval is of their hours cut at the end of the run, and decides in one direction only. Intervals "
-    "are not corrected for the number of claims: of twenty that are not true, one may be met by chance."
+    "target, the ratio is a bound and has no interval: a sign test over the seeds decides, in one direction only. "
+    "Intervals are not corrected for the number of claims: of twenty that are not true, one may be met by chance."
 )
 
 
@@ -26,7 +26,7 @@ PICTURES = "claims"
 
 @dataclass(frozen=True)
 class Section:
-    """What the reader must know of one study."""
+    """Facts and pictures of one study."""
 
     title: str
     facts: Sequence[str]
@@ -37,11 +37,11 @@ class Section:
 
 @dataclass(frozen=True)
 class Page:
-    """All claims with what was found, and what the reader must know of it."""
+    """All claims with their findings, and the facts about the studies behind them."""
 
-    found: Sequence[tuple[Claim, Finding]]
+    findings: Sequence[tuple[Claim, Finding]]
     facts: Sequence[str]
-    """Of all studies, one line each: readings and constants in force, commands."""
+    """Facts about all studies, one line each: shared constants, commands."""
     sections: Sequence[Section] = ()
     preface: str = ""
     """Markdown of who made it."""
@@ -51,25 +51,25 @@ class Page:
         """One a claim, in the order of `HEAD`."""
         return [
             (c.figure, c.says, c.paper, f.ours, str(f.ordering), f.magnitude, str(f.num_seeds or ""), c.study)
-            for c, f in self.found
+            for c, f in self.findings
         ]
 
     @property
     def summary(self) -> str:
         """How many claims are met."""
-        counts = Counter(finding.ordering for _, finding in self.found)
-        said = ", ".join(f"{counts[verdict]} {verdict}" for verdict in Verdict if counts[verdict])
-        return f"{len(self.found)} claims: {said}"
+        counts = Counter(finding.ordering for _, finding in self.findings)
+        text = ", ".join(f"{counts[verdict]} {verdict}" for verdict in Verdict if counts[verdict])
+        return f"{len(self.findings)} claims: {text}"
 
     @property
     def lines(self) -> list[str]:
         """The page as it is printed."""
-        said = []
-        for claim, finding in self.found:
+        lines = []
+        for claim, finding in self.findings:
             paper = f" (paper: {claim.paper})" if claim.paper else ""
-            said += [f"{finding.ordering:9}  {claim.figure}: {claim.says}{paper}", f"{'':11}{finding.ours}"]
-            said += [f"{'':11}{finding.magnitude}"] if finding.magnitude else []
-        return [*said, self.summary]
+            lines += [f"{finding.ordering:9}  {claim.figure}: {claim.says}{paper}", f"{'':11}{finding.ours}"]
+            lines += [f"{'':11}{finding.magnitude}"] if finding.magnitude else []
+        return [*lines, self.summary]
 
     @property
     def plain(self) -> list[dict[str, str | int]]:
@@ -77,7 +77,7 @@ class Page:
         names = ("figure", "claim", "paper", "ours", "ordering", "magnitude", "seeds", "study")
         return [
             dict(zip(names, row, strict=True)) | {"seeds": finding.num_seeds}
-            for row, (_, finding) in zip(self.rows, self.found, strict=True)
+            for row, (_, finding) in zip(self.rows, self.findings, strict=True)
         ]
 
     @property
@@ -131,8 +131,8 @@ def _list(facts: Sequence[str]) -> str:
 
 def _figure(caption: str, png: bytes) -> str:
     data = base64.b64encode(png).decode()
-    said = html.escape(caption)
-    return f'<figure><img alt="{said}" src="data:image/png;base64,{data}"><figcaption>{said}</figcaption></figure>'
+    text = html.escape(caption)
+    return f'<figure><img alt="{text}" src="data:image/png;base64,{data}"><figcaption>{text}</figcaption></figure>'
 
 
 _HTML = """<!doctype html>

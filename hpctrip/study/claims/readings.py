@@ -1,4 +1,4 @@
-"""Which ordering claims survive which reading: the claims of one study, checked anew for every reading."""
+"""The ordering claims of one study, checked anew for every reading of the paper."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hpctrip.study.claims.paper import CLAIMS
 from hpctrip.study.claims.speed import Takes
 
 MARKS = {Verdict.MET: "+", Verdict.NOT_MET: "-", Verdict.UNDECIDED: "?", Verdict.NOT_RUN: ""}
-"""Of verdicts, where there is room for one letter."""
+"""One letter for each verdict."""
 
 
 def claims_of(study: str) -> list[Claim]:
@@ -29,10 +29,10 @@ class Survey:
     """The claims of one study under every reading."""
 
     claims: Sequence[Claim]
-    found: Mapping[str, Sequence[Finding]]
-    """{reading: what is found of every claim}; the base is the first."""
+    findings: Mapping[str, Sequence[Finding]]
+    """{reading: the finding of every claim}; the base is the first."""
     provenance: str
-    """Which of the runs' data and power were made up."""
+    """Whether data and power of the runs are synthetic."""
 
     @classmethod
     def of(cls, study: str, readings: Mapping[str, Variants], planned: Mapping[str, Sequence[str]]) -> Survey:
@@ -40,34 +40,36 @@ class Survey:
         reading, speaks for those that a reading does not touch."""
         claims = claims_of(study)
         base = next(iter(readings.values()), {})
-        found = {}
+        findings = {}
         for reading, own in readings.items():
             untouched = {label: runs for label, runs in base.items() if label not in planned[reading]}
-            found[reading] = [claim.finding({study: {**untouched, **own}}) for claim in claims]
+            findings[reading] = [claim.finding({study: {**untouched, **own}}) for claim in claims]
         every = [run for own in readings.values() for runs in own.values() for run in runs]
-        return cls(claims, found, provenance(every))
+        return cls(claims, findings, provenance(every))
 
     @property
     def lines(self) -> list[str]:
         """As it is printed: of every claim, what it survives and what not."""
-        said = []
+        lines = []
         for number, claim in enumerate(self.claims):
-            said.append(f"{claim.figure}: {claim.says}")
+            lines.append(f"{claim.figure}: {claim.says}")
             for verdict in Verdict:
                 where = [
-                    reading for reading, found in self.found.items() if found[number].ordering == verdict
+                    reading
+                    for reading, findings in self.findings.items()
+                    if findings[number].ordering == verdict
                 ]
                 if where:
-                    said.append(
-                        f"  {verdict} with {len(where)} of {len(self.found)} readings: {', '.join(where)}"
+                    lines.append(
+                        f"  {verdict} with {len(where)} of {len(self.findings)} readings: {', '.join(where)}"
                     )
-        return said
+        return lines
 
     @property
     def markdown(self) -> str:
         """What the runs are, and a table of one row a reading and one column a claim."""
         head = ["reading", *(f"{claim.figure}: {claim.says}" for claim in self.claims)]
-        rows = [[reading, *(f.ordering for f in found)] for reading, found in self.found.items()]
+        rows = [[reading, *(f.ordering for f in findings)] for reading, findings in self.findings.items()]
         return f"{self.provenance}\n\n{markdown_table(head, rows)}\n"
 
     @property
@@ -82,8 +84,8 @@ class Survey:
                 "ours": finding.ours,
                 "seeds": finding.num_seeds,
             }
-            for reading, found in self.found.items()
-            for claim, finding in zip(self.claims, found, strict=True)
+            for reading, findings in self.findings.items()
+            for claim, finding in zip(self.claims, findings, strict=True)
         )
 
 

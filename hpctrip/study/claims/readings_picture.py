@@ -27,11 +27,11 @@ def drawn(survey: Survey) -> Drawing:
 
 
 def _picture(survey: Survey) -> Figure:
-    readings, claims = list(survey.found), survey.claims
+    readings, claims = list(survey.findings), survey.claims
     picture = style.figure(1.4 + 0.2 * len(readings) + 0.13 * len(claims), style.PAGE_INCHES)
     axes = picture.subplots()
     for y, reading in enumerate(readings):
-        for x, finding in enumerate(survey.found[reading]):
+        for x, finding in enumerate(survey.findings[reading]):
             verdict = finding.ordering
             axes.fill(
                 [x - 0.5, x + 0.5, x + 0.5, x - 0.5], [y - 0.5, y - 0.5, y + 0.5, y + 0.5], COLOURS[verdict]
@@ -47,12 +47,12 @@ def _picture(survey: Survey) -> Figure:
     for spine in axes.spines.values():
         spine.set_visible(False)
     letters = int(style.PAGE_INCHES / style.LETTER_INCHES)
-    said = [f"{number + 1}  {claim.figure}: {claim.says}" for number, claim in enumerate(claims)]
-    axes.set_xlabel("\n".join(style.wrapped(line, letters, 1) for line in said), ha="left", x=0, fontsize=7)
+    titles = [f"{number + 1}  {claim.figure}: {claim.says}" for number, claim in enumerate(claims)]
+    axes.set_xlabel("\n".join(style.wrapped(line, letters, 1) for line in titles), ha="left", x=0, fontsize=7)
     shown = [
         verdict
         for verdict in Verdict
-        if any(f.ordering == verdict for row in survey.found.values() for f in row)
+        if any(f.ordering == verdict for row in survey.findings.values() for f in row)
     ]
     entries = [
         (Patch(facecolor=COLOURS[v], edgecolor=style.GREY), f"{v} ({MARKS[v]})" if MARKS[v] else v)

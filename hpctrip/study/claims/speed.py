@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
+from hpctrip.base.stats import UNKNOWN, Estimate, compare, in_order
+from hpctrip.record.reader import Run
 from hpctrip.study.claims.base import Claim, Finding, Verdict, against, all_of, verdict_of
-from hpctrip.study.claims.evidence import Evidence, variant
-from hpctrip.study.ratio import UNKNOWN, Estimate, log_ratio, times
+from hpctrip.study.claims.evidence import Evidence, times, variant
 
 ABOUT = 0.2
 """Two times are about equal where the interval of their ratio lies within this of 1: our reading."""
+
+
+def ratio_of(one: Sequence[Run], other: Sequence[Run]) -> Estimate:
+    """How many times the hours of `other` the runs of `one` take. Raises Missing as `times`."""
+    return compare(*times(one, other))
 
 
 @dataclass(frozen=True)
@@ -23,15 +28,13 @@ class Takes(Claim):
 
     def check(self, evidence: Evidence) -> Finding:
         """The mean over seeds."""
-        (found,) = times(variant(evidence, self.study, self.label))
-        arrived = found.reached.all()
-        hours = Estimate.of(found.hours, "" if arrived else "at least")
-        reached = f"{found.reached.sum()} of {hours.n} seeds reached the target, "
+        (took,) = times(variant(evidence, self.study, self.label))
+        reached = "" if took.reached else f"{took.num_reached} of {took.num_seeds} seeds reached the target, "
         return Finding(
-            Verdict.MET if arrived else Verdict.NOT_MET,
-            f"{'' if arrived else reached}{hours.text()} h",
-            against(hours, self.hours),
-            hours.n,
+            Verdict.MET if took.reached else Verdict.NOT_MET,
+            f"{reached}{took.estimate.text()} h",
+            against(took.estimate, self.hours),
+            took.num_seeds,
         )
 
 
@@ -48,14 +51,9 @@ class Faster(Claim):
     def check(self, evidence: Evidence) -> Finding:
         """1 - the geometric mean of the ratios of their hours, seed by seed."""
         fast = variant(evidence, self.study, self.fast)
-        ratio = log_ratio(*times(fast, variant(evidence, self.slow_study or self.study, self.slow)))
-        saved = less_time(ratio)
-        return Finding(
-            verdict_of(saved),
-            told(ratio),
-            "" if self.share is None else against(saved, self.share, "{:.0%}"),
-            saved.n,
-        )
+        ratio = ratio_of(fast, variant(evidence, self.slow_study or self.study, self.slow))
+        share = "" if self.share is None else against(ratio.complement, self.share, "{:.0%}")
+        return Finding(verdict_of(ratio.complement), in_words(ratio), share, ratio.n)
 
 
 @dataclass(frozen=True)
@@ -67,15 +65,9 @@ class AboutEqual(Claim):
 
     def check(self, evidence: Evidence) -> Finding:
         """The geometric mean of the ratios, seed by seed."""
-        log = log_ratio(*times(*(variant(evidence, self.study, label) for label in (self.one, self.other))))
-        ratio = log.mapped(np.exp)
-        inside = [verdict_of(log, np.log1p(-ABOUT)), _below(verdict_of(log, np.log1p(ABOUT)))]
+        ratio = ratio_of(*(variant(evidence, self.study, label) for label in (self.one, self.other)))
+        inside = [verdict_of(ratio, 1 - ABOUT), verdict_of(ratio.complement, -ABOUT)]
         return Finding(all_of(inside), f"{ratio.text()} times as long", against(ratio, 1.0), ratio.n)
-
-
-def _below(verdict: Verdict) -> Verdict:
-    """The verdict of the opposite statement."""
-    return {Verdict.MET: Verdict.NOT_MET, Verdict.NOT_MET: Verdict.MET}.get(verdict, verdict)
 
 
 @dataclass(frozen=True)
@@ -85,19 +77,19 @@ class Order(Claim):
     labels: tuple[str, ...]
 
     def check(self, evidence: Evidence) -> Finding:
-        """Every pair of neighbours, seed by seed; our order is told, by mean hours, those last that
-        reach the target with fewer of the seeds."""
+        """Every pair of neighbours over the seeds that both have; our order is by mean hours, those last that reach the
+        target with fewer of their seeds."""
         runs = {label: variant(evidence, self.study, label) for label in self.labels}
         pairs = [
-            verdict_of(less_time(log_ratio(*times(runs[fast], runs[slow]))))
-            for fast, slow in zip(self.labels, self.labels[1:], strict=False)
+            ratio_of(runs[fast], runs[slow]) for fast, slow in zip(self.labels, self.labels[1:], strict=False)
         ]
-        found = {label: times(same)[0] for label, same in runs.items()}
-        in_order = sorted(found, key=lambda label: found[label].place)
-        ours = " < ".join(
-            f"{label}{'' if found[label].reached.all() else ' (not with every seed)'}" for label in in_order
+        took = {label: times(same)[0] for label, same in runs.items()}
+        ours = in_order(
+            (f"{label}{'' if each.reached else ' (not with every seed)'}", each)
+            for label, each in took.items()
         )
-        return Finding(all_of(pairs), ours, num_seeds=min(map(len, runs.values())))
+        verdict = all_of([verdict_of(pair.complement) for pair in pairs])
+        return Finding(verdict, ours, num_seeds=min(pair.n for pair in pairs))
 
 
 @dataclass(frozen=True)
@@ -112,17 +104,17 @@ class FasterInAll(Claim):
 
     def check(self, evidence: Evidence) -> Finding:
         """Against every other policy at every value, seed by seed."""
-        said, found = [], []
+        lines, ratios = [], []
         all_fast = {value: variant(evidence, self.study, f"{value}, {self.fast}") for value in self.values}
         others = {label: variant(evidence, study, label) for study, label in self.elsewhere}
         for value, fast in all_fast.items():
             slow = {label: variant(evidence, self.study, f"{value}, {label}") for label in self.slow}
-            logs = {label: log_ratio(*times(fast, runs)) for label, runs in (slow | others).items()}
-            ratios = [f"{log.mapped(np.exp).text()} times {label}" for label, log in logs.items()]
-            said.append(f"{value}: {', '.join(ratios)}")
-            found += logs.values()
-        verdict = all_of([verdict_of(less_time(log)) for log in found])
-        return Finding(verdict, "; ".join(said), num_seeds=min(log.n for log in found))
+            to_each = {label: ratio_of(fast, runs) for label, runs in (slow | others).items()}
+            texts = [f"{ratio.text()} times {label}" for label, ratio in to_each.items()]
+            lines.append(f"{value}: {', '.join(texts)}")
+            ratios += to_each.values()
+        verdict = all_of([verdict_of(ratio.complement) for ratio in ratios])
+        return Finding(verdict, "; ".join(lines), num_seeds=min(ratio.n for ratio in ratios))
 
 
 @dataclass(frozen=True)
@@ -135,21 +127,15 @@ class SlowerThanIn(Claim):
     def check(self, evidence: Evidence) -> Finding:
         """The ratio of their hours, seed by seed."""
         here, there = (variant(evidence, study, self.label) for study in (self.study, self.other_study))
-        log = log_ratio(*times(here, there))
-        return Finding(verdict_of(log), f"{log.mapped(np.exp).text()} times as long", num_seeds=log.n)
+        ratio = ratio_of(here, there)
+        return Finding(verdict_of(ratio, 1.0), f"{ratio.text()} times as long", num_seeds=ratio.n)
 
 
-def less_time(log: Estimate) -> Estimate:
-    """The share of the time that the faster saves, from ln(fast / slow)."""
-    return log.negated().mapped(lambda x: -np.expm1(-x))
-
-
-def told(log: Estimate) -> str:
-    """What ln(fast / slow) says: `44% less time: 0.56 (0.4 to 0.8) times as long`."""
-    if log.bound == UNKNOWN:
+def in_words(ratio: Estimate) -> str:
+    """A ratio of times in words: `44% less time: 0.56 (0.4 to 0.8) times as long`."""
+    if ratio.bound == UNKNOWN:
         return "unknown: neither reached the target with every seed"
-    saved, ratio = less_time(log), log.mapped(np.exp)
-    share, more, bound = (
-        (saved.value, "less", saved.bound) if log.value <= 0 else (ratio.value - 1, "more", ratio.bound)
-    )
-    return f"{bound} {share:.0%} {more} time: {ratio.text()} times as long".strip()
+    saved = ratio.complement
+    less = f"{saved.bound} {saved.value:.0%} less" if ratio.value <= 1 else ""
+    more = f"{ratio.bound} {ratio.value - 1:.0%} more"
+    return f"{less or more} time: {ratio.text()} times as long".strip()

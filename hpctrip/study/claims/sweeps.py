@@ -7,26 +7,26 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hpctrip.figures import fig11_gain
+from hpctrip.base.stats import UNKNOWN, Estimate, Times, compare
+from hpctrip.figures import gain
 from hpctrip.record.reader import Run
 from hpctrip.study.claims.base import Claim, Finding, Verdict, all_of, verdict_of
-from hpctrip.study.claims.evidence import Evidence
-from hpctrip.study.ratio import UNKNOWN, Estimate, Missing, Times, log_ratio, times
+from hpctrip.study.claims.evidence import Evidence, Missing, times
 
 
 def swept(evidence: Evidence, study: str) -> dict[int, Sequence[Run]]:
     """{k: its seeds} of a study over fixed cohorts, k ascending. Raises Missing for fewer than three k."""
     if study not in evidence:
         raise Missing(f"study {study} was not run")
-    found: dict[int, Sequence[Run]] = {}
+    by_k: dict[int, Sequence[Run]] = {}
     for runs in evidence[study].values():
         k = int(runs[0].rounds["num_sites"].iloc[0])
-        if k in found:
+        if k in by_k:
             raise Missing(f"study {study} has two variants of k = {k}")
-        found[k] = runs
-    if len(found) < 3:
-        raise Missing(f"study {study} has {len(found)} finished k, three are needed")
-    return dict(sorted(found.items()))
+        by_k[k] = runs
+    if len(by_k) < 3:
+        raise Missing(f"study {study} has {len(by_k)} finished k, three are needed")
+    return dict(sorted(by_k.items()))
 
 
 def _times(evidence: Evidence, study: str) -> dict[int, Times]:
@@ -42,31 +42,23 @@ class Minimum(Claim):
 
     def check(self, evidence: Evidence) -> Finding:
         """The k with the least mean that all seeds reached is faster than both ends, seed by seed."""
-        found = _times(evidence, self.study)
-        reached = {k: t for k, t in found.items() if t.reached.all()}
+        points = _times(evidence, self.study)
+        reached = {k: t for k, t in points.items() if t.reached}
         if not reached:
             raise Missing("no k reached the target with every seed")
-        best = min(reached, key=lambda k: reached[k].hours.mean())
-        ends = [found[end] for end in (min(found), max(found))]
-        verdicts = [
-            verdict_of(log_ratio(reached[best], end).negated()) for end in ends if end is not found[best]
-        ]
+        best = min(reached, key=lambda k: reached[k].hours)
+        over_best = {k: verdict_of(compare(t, reached[best]), 1.0) for k, t in points.items() if k != best}
+        low, high = min(points), max(points)
+        verdicts = [over_best[end] for end in (low, high) if end != best]
         inner = len(verdicts) == 2
-        tied = [k for k, t in found.items() if k != best and not _slower(t, reached[best])]
-        may_be_inner = any(min(found) < k < max(found) for k in tied)
-        said = f"k = {best}" + (
-            f", seed by seed not told apart from {', '.join(map(str, tied))}" if tied else ""
-        )
+        tied = [k for k, verdict in over_best.items() if verdict is not Verdict.MET]
+        may_be_inner = any(low < k < high for k in tied)
+        others = f", seed by seed not told apart from {', '.join(map(str, tied))}" if tied else ""
         # an end with the least mean speaks against the statement only as far as no inner k may be better
         verdict = all_of(verdicts) if inner else Verdict.UNDECIDED if may_be_inner else Verdict.NOT_MET
         place = "is among" if self.k in (best, *tied) else "is not among"
-        return Finding(
-            verdict, said, f"the paper's {self.k} {place} the k not told from our best", len(ends[0].hours)
-        )
-
-
-def _slower(one: Times, best: Times) -> bool:
-    return verdict_of(log_ratio(one, best)) is Verdict.MET
+        magnitude = f"the paper's {self.k} {place} the k not told from our best"
+        return Finding(verdict, f"k = {best}{others}", magnitude, points[best].num_seeds)
 
 
 @dataclass(frozen=True)
@@ -80,25 +72,19 @@ class Convex(Claim):
         bends = [_bend(*three) for three in zip(points, points[1:], points[2:], strict=False)]
         down = [str(at) for at, bend in zip(k, bends, strict=True) if bend.value < 0]
         unknown = [str(at) for at, bend in zip(k, bends, strict=True) if bend.bound == UNKNOWN]
-        said = (
-            [f"bends down at k = {', '.join(down)}"] if down else ["all means bend up"] if not unknown else []
-        )
-        said += (
-            [f"unknown at k = {', '.join(unknown)}, where runs did not reach the target"] if unknown else []
-        )
-        return Finding(all_of([verdict_of(bend) for bend in bends]), "; ".join(said), num_seeds=bends[0].n)
+        parts = [f"bends down at k = {', '.join(down)}"] if down else []
+        if unknown:
+            parts.append(f"unknown at k = {', '.join(unknown)}, where runs did not reach the target")
+        ours = "; ".join(parts) or "all means bend up"
+        return Finding(all_of([verdict_of(bend) for bend in bends]), ours, num_seeds=bends[0].n)
 
 
 def _bend(*points: tuple[int, Times]) -> Estimate:
-    """The second divided difference of hours at three ascending k. Where some seeds of the middle one did not arrive
-    it is at most that, where some of an outer one did not, at least that; where both happened, it is unknown."""
-    k, found = zip(*points, strict=True)
-    left, middle, right = (t.reached.all() for t in found)
-    outer = left and right
-    if not middle and not outer:
-        return Estimate(np.nan, np.nan, np.nan, len(found[0].hours), UNKNOWN)
-    slopes = np.diff([t.hours for t in found], axis=0) / np.diff(k)[:, None]
-    return Estimate.of(slopes[1] - slopes[0], "at most" if not middle else "at least" if not outer else "")
+    """The second divided difference of hours at three ascending k: an upper bound where the middle one did not reach
+    the target, a lower one where an outer one did not."""
+    k, (left, middle, right) = zip(*points, strict=True)
+    slopes = np.diff([t.spent_h for t in (left, middle, right)], axis=0) / np.diff(k)[:, None]
+    return Estimate.mean(slopes[1] - slopes[0], ~(left.arrived & right.arrived), ~middle.arrived)
 
 
 @dataclass(frozen=True)
@@ -107,13 +93,13 @@ class MoreIsFaster(Claim):
 
     def check(self, evidence: Evidence) -> Finding:
         """Every pair of neighbours, seed by seed."""
-        found = _times(evidence, self.study)
-        pairs = list(zip(found, list(found)[1:], strict=False))
-        logs = [log_ratio(found[more], found[less]).negated() for less, more in pairs]
-        first, last = min(found), max(found)
-        whole = log_ratio(found[last], found[first]).negated().mapped(np.exp)
-        said = f"k = {last} is {whole.text()} times as fast as k = {first}"
-        return Finding(all_of([verdict_of(log) for log in logs]), said, num_seeds=logs[0].n)
+        points = _times(evidence, self.study)
+        pairs = zip(points, list(points)[1:], strict=False)
+        speed_ups = [compare(points[less], points[more]) for less, more in pairs]
+        first, last = min(points), max(points)
+        whole = compare(points[first], points[last])
+        ours = f"k = {last} is {whole.text()} times as fast as k = {first}"
+        return Finding(all_of([verdict_of(each, 1.0) for each in speed_ups]), ours, num_seeds=whole.n)
 
 
 @dataclass(frozen=True)
@@ -122,17 +108,17 @@ class Diminishing(Claim):
 
     def check(self, evidence: Evidence) -> Finding:
         """Speed-up over the smallest k, per added site, seed by seed."""
-        found = _times(evidence, self.study)
-        if not all(t.reached.all() for t in found.values()):
+        points = _times(evidence, self.study)
+        if not all(t.reached for t in points.values()):
             raise Missing("not every k reached the target with every seed")
-        k = list(found)
+        k = list(points)
         low, middle, high = k[0], k[len(k) // 2], k[-1]
-        speed = {at: found[low].hours / found[at].hours for at in (low, middle, high)}
+        speed = {at: points[low].spent_h / points[at].spent_h for at in (low, middle, high)}
         early = (speed[middle] - speed[low]) / (middle - low)
         late = (speed[high] - speed[middle]) / (high - middle)
-        less = Estimate.of(early - late)
-        said = [f"{100 * gain.mean():.2g}" for gain in (early, late)]
-        where = f"{said[0]} per 100 sites up to k = {middle}, then {said[1]}"
+        less = Estimate.mean(early - late)
+        rates = [f"{100 * per_site.mean():.2g}" for per_site in (early, late)]
+        where = f"{rates[0]} per 100 sites up to k = {middle}, then {rates[1]}"
         return Finding(verdict_of(less), f"speed-up grows by {where}", num_seeds=less.n)
 
 
@@ -152,9 +138,9 @@ class HigherInTheEnd(Claim):
             points.append(100 * (both[1].iloc[:length].max() - both[0].iloc[:length].max()))
         if not points:
             raise Missing("the smallest and the largest k have no seed in common")
-        higher = Estimate.of(points)
-        said = f"k = {max(runs)} is {higher.text('{:+.2g}')} percentage points above k = {min(runs)}"
-        return Finding(verdict_of(higher), f"{said} after as many rounds", num_seeds=higher.n)
+        higher = Estimate.mean(points)
+        ours = f"k = {max(runs)} is {higher.text('{:+.2g}')} percentage points above k = {min(runs)}"
+        return Finding(verdict_of(higher), f"{ours} after as many rounds", num_seeds=higher.n)
 
 
 EARLY = (10, 20)
@@ -174,13 +160,13 @@ class SmallEarlyGain(Claim):
             raise Missing(f"study {self.study} has no k = {self.k}")
         small = {run.meta["seed"]: run for run in runs[min(runs)]}
         pairs = [(small[run.meta["seed"]], run) for run in runs[self.k] if run.meta["seed"] in small]
-        gains = [fig11_gain.gain([base], [run])["gain_points"] for base, run in pairs]
-        gains = [gain for gain in gains if gain.index.max() > max(EARLY)]
+        gains = [gain.gain([base], [run])["gain_points"] for base, run in pairs]
+        gains = [points for points in gains if points.index.max() > max(EARLY)]
         if not gains:
             raise Missing(f"no seed has more than {max(EARLY)} rounds of both k")
-        verdicts, said = [], []
+        verdicts, parts = [], []
         for rounds in EARLY:
             early, late = np.transpose([(g.loc[:rounds].mean(), g.loc[rounds + 1 :].mean()) for g in gains])
-            verdicts.append(verdict_of(Estimate.of(late - early)))
-            said.append(f"{early.mean():.2g} points in the first {rounds} rounds, {late.mean():.2g} later")
-        return Finding(all_of(verdicts), "; ".join(said), num_seeds=len(gains))
+            verdicts.append(verdict_of(Estimate.mean(late - early)))
+            parts.append(f"{early.mean():.2g} points in the first {rounds} rounds, {late.mean():.2g} later")
+        return Finding(all_of(verdicts), "; ".join(parts), num_seeds=len(gains))

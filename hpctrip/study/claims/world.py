@@ -1,4 +1,4 @@
-"""Claims about the world and the cohorts: what no clock is needed for."""
+"""Claims about sites, power, networks and cohorts."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from hpctrip.base.errors import InputError
+from hpctrip.base.stats import Estimate
 from hpctrip.base.units import MILE_M
-from hpctrip.figures.common.reading import counted
-from hpctrip.figures.common.sources import traces_of, with_sites
+from hpctrip.figures.common.reading import counted, traces_of, with_sites
 from hpctrip.study.claims.base import Claim, Finding, Verdict, verdict_of
-from hpctrip.study.claims.evidence import Evidence, variant
-from hpctrip.study.ratio import Estimate, Missing
+from hpctrip.study.claims.evidence import Evidence, Missing, variant
 
 NEAR_M = 1000 * MILE_M
 """Inside, the paper calls bandwidth "relatively constant"."""
@@ -35,9 +34,9 @@ class StartsSmallAndGrows(Claim):
             growth.append(late - early)
             ends.append((sites[0], early, late, sites.max()))
         start, early, late, most = np.mean(ends, axis=0)
-        said = f"{start:.0f} sites in round 1, {early:.0f} over the first quarter, {late:.0f} over the last"
-        grown = Estimate.of(growth)
-        return Finding(verdict_of(grown), f"{said} (at most {most:.0f})", num_seeds=grown.n)
+        ours = f"{start:.0f} sites in round 1, {early:.0f} over the first quarter, {late:.0f} over the last"
+        grown = Estimate.mean(growth)
+        return Finding(verdict_of(grown), f"{ours} (at most {most:.0f})", num_seeds=grown.n)
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,7 @@ class Overhead(Claim):
             more.append((fixed_s[early - 1] - dynamic_s[early - 1]) / early)
         if not more:
             raise Missing("the two variants have no seed in common")
-        longer = Estimate.of(more)
+        longer = Estimate.mean(more)
         return Finding(verdict_of(longer), f"{longer.text('{:+.3g}')} s a round", num_seeds=longer.n)
 
 
@@ -80,8 +79,8 @@ class DelayIsNotLinear(Claim):
             np.polyfit(sites["distance_m"][part] / MILE_M, sites["comm_s"][part], 1)[0] * 1000
             for part in (near, ~near)
         ]
-        said = f"{slopes[0]:.3g} s per 1000 miles inside 1000 miles, {slopes[1]:.3g} s beyond"
-        return Finding(Verdict.MET if slopes[1] > slopes[0] else Verdict.NOT_MET, said)
+        ours = f"{slopes[0]:.3g} s per 1000 miles inside 1000 miles, {slopes[1]:.3g} s beyond"
+        return Finding(Verdict.MET if slopes[1] > slopes[0] else Verdict.NOT_MET, ours)
 
 
 @dataclass(frozen=True)
@@ -103,5 +102,5 @@ class SparePower(Claim):
         inside = self.low <= means.min() and means.max() <= self.high
         made_up = " (synthetic traces)" if any(run.meta["synthetic_power"] for run in runs) else ""
         span = " to ".join(f"{mean:.1%}" for mean in sorted({means.min(), means.max()}))
-        said = f"{span}, mean of {counted(len(means), 'cell')}{made_up}"
-        return Finding(Verdict.MET if inside else Verdict.NOT_MET, said)
+        ours = f"{span}, mean of {counted(len(means), 'cell')}{made_up}"
+        return Finding(Verdict.MET if inside else Verdict.NOT_MET, ours)

@@ -1,7 +1,7 @@
-"""Fig 5: bandwidth and delay against distance.
+"""Bandwidth and delay against distance.
 
 The simulated WAN of a run. Points are its sites, lines the laws of its input (bandwidth law, Eq. 3) where the sites
-follow them. The dotted line stands at 1,000 miles, inside which the paper calls the bandwidth relatively constant.
+follow them. The dotted line stands at 1,000 miles, up to which the default law has full bandwidth.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from hpctrip.base.units import GB, MILE_M
 from hpctrip.figures.common import reading, style
 from hpctrip.figures.common.plot import Drawing, aligned, figure
-from hpctrip.figures.common.sources import ONE_RUN
+from hpctrip.figures.common.reading import ONE_RUN
 from hpctrip.record.reader import Run
 from hpctrip.sim.network import Network
 
@@ -74,10 +74,10 @@ def law(run: Run) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
         bandwidth_bps = network.bandwidth_bps(distance_m)
         return bandwidth_bps, network.comm_s(distance_m, bandwidth_bps, up_bytes, down_bytes)
 
-    for found, expected in zip(
+    for recorded, expected in zip(
         (sites["bandwidth_bps"], sites["comm_s"]), of(sites["distance_m"]), strict=True
     ):
-        if not np.allclose(found, expected, rtol=1e-6, atol=0):
+        if not np.allclose(recorded, expected, rtol=1e-6, atol=0):
             return None
     farthest = max(sites["distance_m"].max(), NEAR_MILES * MILE_M)
     distance_m = np.linspace(max(sites["distance_m"].min(), farthest / 1000), farthest, 200)

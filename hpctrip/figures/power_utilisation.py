@@ -1,4 +1,4 @@
-"""Fig 2: power utilisation of every cell of a trace.
+"""Power utilisation of every cell of a trace.
 
 Bars are means over the cell's domains and all times; whiskers reach from the lowest to the highest single sample of
 any of its domains. They are a range, not an interval of confidence.
@@ -14,7 +14,7 @@ import pandas as pd
 from hpctrip.base.text import printable
 from hpctrip.figures.common import reading, style
 from hpctrip.figures.common.plot import Drawing, aligned, figure
-from hpctrip.figures.common.sources import TRACES
+from hpctrip.figures.common.reading import TRACES
 
 
 @figure(TRACES)
@@ -46,8 +46,8 @@ def plot(traces: pd.DataFrame) -> Drawing:
     axes.set_ylabel(f"{traces.attrs['column'].capitalize()} power\nutilisation (%)")
     style.heading(picture, reading.trace_title(traces))
     style.grid(axes, "y")
-    said = f"lowest to highest {reading.step_words(traces)} sample"
-    style.legend_below(picture, [(bars, "mean"), (whiskers, said)])
+    whisker_label = f"lowest to highest {reading.step_words(traces)} sample"
+    style.legend_below(picture, [(bars, "mean"), (whiskers, whisker_label)])
 
     numbers = cells[["mean", "min", "max", "mean_spare"]]
     rows = [

@@ -1,9 +1,10 @@
-"""Figs 6, 7: what more sites are worth by themselves.
+"""Accuracy, time and speed-up of fixed cohorts of k sites.
 
 Made for runs at equal power and without a WAN. a: accuracy against simulated time, the mean over seeds in its band. b:
-time-to-accuracy against k. c: how many times sooner than with the smallest k, the geometric mean over seeds; the dotted
-line would be a speed-up as large as the growth of k. All intervals are 95 % (Student t; of speed-ups over logarithms).
-A k that did not reach the target with every seed has no time and no speed-up; the printed table says what it reached.
+time-to-accuracy against k. c: how many times sooner than with the smallest k, the geometric mean over the seeds that
+both have; the dotted line would be a speed-up as large as the growth of k. All intervals are 95 % (Student t; of
+speed-ups over logarithms). A k that did not reach the target with every seed has no time and no speed-up; the printed
+table says what it reached.
 Where there are more curves than can be told apart, those of the largest k and of about half, a quarter, ... are drawn.
 """
 
@@ -16,12 +17,13 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from hpctrip.base.errors import InputError
+from hpctrip.base.stats import compare
 from hpctrip.figures import curves
-from hpctrip.figures.common import grouping, intervals, reading, style
+from hpctrip.figures.common import grouping, reading, style
 from hpctrip.figures.common.grouping import Group
 from hpctrip.figures.common.plot import Drawing, aligned, figure
-from hpctrip.figures.common.sources import RUNS, TARGET
-from hpctrip.figures.fig08_static_sweep import SWEPT, fixed_cohorts, of_each_k
+from hpctrip.figures.common.reading import RUNS, TARGET
+from hpctrip.figures.sweep import SWEPT, fixed_cohorts, of_each_k
 from hpctrip.record.reader import Run
 
 LEAST = 2
@@ -31,25 +33,23 @@ LEAST = 2
 @figure(RUNS, SWEPT, TARGET)
 def plot(runs: Sequence[Run], policy: str = "static", target: float | None = None) -> Drawing:
     """A sweep over k in three panels."""
-    kept, lines = fixed_cohorts(runs, policy)
-    target = reading.common_target(kept, target)
-    unlike = grouping.warn_of_differences(grouping.grouped(kept))
-    groups = of_each_k(kept)
+    swept, lines = fixed_cohorts(runs, policy)
+    target = reading.common_target(swept, target)
+    unlike = grouping.warn_of_differences(grouping.grouped(swept))
+    groups = of_each_k(swept)
     if len(groups) < LEAST:
         raise InputError("the runs", f"are all of k = {next(iter(groups))}", "give those of several k")
-    points = {k: intervals.times(group.runs, target) for k, group in groups.items()}
+    points = {k: group.times(target) for k, group in groups.items()}
     first = next(iter(groups))
-    gains = {k: speed_ups(groups[first].runs, group.runs, target) for k, group in groups.items()}
 
     rows, table = [], []
     for k, t in points.items():
-        mean, low, high = intervals.geometric_mean(gains[k]) if len(gains[k]) else [np.nan] * 3
-        known = f"{mean:.3g}" if np.isfinite(mean) else "-"
-        spread = f" ({low:.3g} to {high:.3g})" if np.isfinite(low) else ""
-        rows.append(
-            (str(k), str(t), str(t.num_seeds), str(t.num_reached), f"{t.accuracy:.4f}", known + spread)
-        )
-        numbers = {"speed_up": mean, "speed_up_low": low, "speed_up_high": high}
+        gain = compare(points[first], t)
+        exact = gain.n and not gain.bound and t.reached
+        counts = str(t.num_seeds), str(t.num_reached), f"{t.best_accuracy:.4f}"
+        rows.append((str(k), str(t), *counts, gain.text() if exact else "-"))
+        ends = (gain.value, gain.low, gain.high) if exact else (np.nan, np.nan, np.nan)
+        numbers = dict(zip(("speed_up", "speed_up_low", "speed_up_high"), ends, strict=True))
         table.append({"k": k} | t.row() | numbers)
     head = ("k", "TTA h (95 % interval)", "seeds", "reached", "best accuracy", f"speed-up over k = {first}")
     lines += aligned(head, rows)
@@ -71,22 +71,10 @@ def plot(runs: Sequence[Run], policy: str = "static", target: float | None = Non
     for axes, letter in zip((accuracy, hours, speed), "abc", strict=True):
         axes.set_title(letter, color="black", fontweight="bold")
     style.legend_below(picture)
-    said = "; bars and bands: 95 % intervals of means over seeds" if len(kept) > len(groups) else ""
+    bands = "; bars and bands: 95 % intervals of means over seeds" if len(swept) > len(groups) else ""
     seeds = style.seeds([t.num_seeds for t in points.values()])
-    style.heading(
-        picture,
-        f"{seeds} a k; {reading.provenance(kept, unlike)}{said}",
-    )
+    style.heading(picture, f"{seeds} a k; {reading.provenance(swept, unlike)}{bands}")
     return Drawing(picture, pd.DataFrame(table), lines)
-
-
-def speed_ups(base: Sequence[Run], runs: Sequence[Run], target: float) -> np.ndarray:
-    """[n] how many times sooner each seed reached the target than the same seed of `base`; empty where one of them did
-    not reach it, because a mean over the others would be a mean over the lucky."""
-    of_base = {run.meta["seed"]: run.time_to(target) for run in base}
-    both = [(of_base.get(run.meta["seed"]), run.time_to(target)) for run in runs]
-    pairs = np.array([pair for pair in both if pair[0] is not None], dtype=float).reshape(-1, 2)
-    return pairs[:, 0] / pairs[:, 1] if np.isfinite(pairs).all() else np.empty(0)
 
 
 def draw_curves(axes: Axes, groups: dict[int, Group], target: float) -> None:

@@ -1,6 +1,6 @@
-"""Figs 13, 14: policies for each value of one input key.
+"""Policies for each value of one input key.
 
-The key is what was varied beside the policy: network.update_bytes (Fig 13), workload.kind (Fig 14), or any other.
+The key is what was varied beside the policy: network.update_bytes, workload.kind, or any other.
 Points are means over seeds with 95 % confidence intervals (Student t), side by side in the order of the table; dots
 are single seeds, and open arrow heads seeds that did not reach the target in the time that is drawn. Where there are
 such seeds, the point is open too: it is a lower bound. Each
@@ -19,13 +19,13 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from hpctrip.base.errors import InputError
+from hpctrip.base.stats import Times, compare
 from hpctrip.base.text import printable
 from hpctrip.base.units import GB
-from hpctrip.figures.common import grouping, intervals, reading, style
-from hpctrip.figures.common.intervals import Times
+from hpctrip.figures.common import grouping, reading, style
 from hpctrip.figures.common.plot import Drawing, aligned, figure
-from hpctrip.figures.common.sources import RUNS, TARGET
-from hpctrip.figures.fig09_policies import Bar, reference_bar, words
+from hpctrip.figures.common.reading import RUNS, TARGET
+from hpctrip.figures.policies import Bar, bars_of, compared, reference_bar
 from hpctrip.record.reader import Run
 
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
@@ -51,71 +51,68 @@ def plot(
     runs: Sequence[Run], by: str = UPDATE_BYTES, reference: str | None = None, target: float | None = None
 ) -> Drawing:
     """The policies at every value of the key."""
-    found = {value: bars_of(same, target) for value, same in of_each_value(runs, by).items()}
-    labels = list(dict.fromkeys(group.label for bars in found.values() for group, _ in bars))
+    by_value = {
+        value: bars_of(grouping.grouped(same), reading.common_target(same, target))
+        for value, same in of_each_value(runs, by).items()
+    }
+    labels = list(dict.fromkeys(group.label for bars in by_value.values() for group, _ in bars))
     if len(labels) > len(MARKERS):
         raise InputError("the runs", f"are of {len(labels)} policies", f"give at most {len(MARKERS)}")
 
     rows, table = [], []
-    for value, bars in found.items():
+    for value, bars in by_value.items():
         base = reference_bar(bars, reference)
         for group, t in bars:
-            ratio = t.hours / base[1].hours if base and base[1].reached else np.nan
-            said = words(ratio, t.reached) if np.isfinite(ratio) and group is not base[0] else "-"
-            rows.append((value, group.label, str(t), str(t.num_seeds), str(t.num_reached), said))
-            table.append(
-                {by: value, "label": group.label, "policy": group.policy} | t.row() | {"ratio": ratio}
-            )
+            ratio = compare(t, base[1]).value if base else np.nan
+            instead = compared(t, base)[1] if base and group is not base[0] else "-"
+            rows.append((value, group.label, str(t), str(t.num_seeds), str(t.num_reached), instead))
+            named = {by: value, "label": group.label, "policy": group.policy}
+            table.append(named | t.row() | {"ratio": ratio})
     head = (by, "policy", "TTA h (95 % interval)", "seeds", "reached", "reference takes")
     lines = aligned(head, rows)
 
-    picture = style.figure(3.0, style.PAGE_INCHES if len(found) * len(labels) > 12 else style.COLUMN_INCHES)
+    picture = style.figure(
+        3.0, style.PAGE_INCHES if len(by_value) * len(labels) > 12 else style.COLUMN_INCHES
+    )
     axes = picture.subplots()
-    draw(axes, found, labels)
+    draw(axes, by_value, labels)
     axes.set_xlabel(by)
     axes.set_ylabel("Simulated hours\nto the target")
     goals = sorted({target} if target else {float(run.meta["target_accuracy"]) for run in runs})
-    said = f"target {' or '.join(reading.percent(goal) for goal in goals)}; {reading.provenance(runs)}"
-    times = [t for bars in found.values() for _, t in bars]
-    style.heading(picture, f"{said}; {style.seeds([t.num_seeds for t in times])} a point")
+    measured = f"target {' or '.join(reading.percent(goal) for goal in goals)}; {reading.provenance(runs)}"
+    times = [t for bars in by_value.values() for _, t in bars]
+    style.heading(picture, f"{measured}; {style.seeds([t.num_seeds for t in times])} a point")
     style.legend_below(picture, [*zip(*axes.get_legend_handles_labels(), strict=True), *key(times)])
     return Drawing(picture, pd.DataFrame(table), lines)
 
 
 def of_each_value(runs: Sequence[Run], key: str) -> dict[str, list[Run]]:
     """{value in words: its runs}, in ascending order. Raises InputError where a run has no such key."""
-    found = {}
+    by_value = {}
     for run in runs:
         value = run.setting(key)
         if value is None or isinstance(value, list):
             raise InputError(
                 str(run.path), f"has no single value of the key {printable(key)!r}", "name another --by"
             )
-        found.setdefault(value, []).append(run)
-    numbers = all(isinstance(value, int | float) for value in found)
-    return {_said(key, value): found[value] for value in sorted(found, key=None if numbers else str)}
+        by_value.setdefault(value, []).append(run)
+    numbers = all(isinstance(value, int | float) for value in by_value)
+    return {_tick(key, value): by_value[value] for value in sorted(by_value, key=None if numbers else str)}
 
 
-def _said(key: str, value: object) -> str:
+def _tick(key: str, value: object) -> str:
     """A value on the axis."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         return f"{value / GB:g} GB" if key.endswith("_bytes") else f"{value:g}"
     return printable(str(value), 40)
 
 
-def bars_of(runs: Sequence[Run], target: float | None) -> list[Bar]:
-    """The policies of these runs, fastest first."""
-    goal = reading.common_target(runs, target)
-    bars = [(group, intervals.times(group.runs, goal)) for group in grouping.grouped(runs)]
-    return sorted(bars, key=lambda bar: bar[1].place)
-
-
-def draw(axes: Axes, found: dict[str, list[Bar]], labels: list[str]) -> None:
+def draw(axes: Axes, by_value: dict[str, list[Bar]], labels: list[str]) -> None:
     """A column of points for every value, one place in it for every policy."""
     width = 0.7 / len(labels)
     for i, label in enumerate(labels):
         colour, marker, name = style.CYCLE[i], MARKERS[i], label
-        for x, bars in enumerate(found.values()):
+        for x, bars in enumerate(by_value.values()):
             t = next((t for group, t in bars if group.label == label), None)
             if t is None:
                 continue
@@ -135,14 +132,14 @@ def draw(axes: Axes, found: dict[str, list[Bar]], labels: list[str]) -> None:
                 for place, hours, arrived in zip(places, t.spent_h, t.arrived, strict=True):
                     axes.plot(place, hours, **style.one_seed(arrived, "^"))
             name = None  # one entry in the legend
-    axes.set_xticks(range(len(found)), list(found))
-    axes.set_xlim(-0.6, len(found) - 0.4)
+    axes.set_xticks(range(len(by_value)), list(by_value))
+    axes.set_xlim(-0.6, len(by_value) - 0.4)
     axes.set_ylim(bottom=0)
     style.grid(axes, "y")
 
 
 def key(times: list[Times]) -> list[tuple[Line2D, str]]:
-    """What the marks mean that are no policy's."""
+    """The legend of the marks that are no policy's."""
     many, missed = any(t.num_seeds > 1 for t in times), not all(t.reached for t in times)
     entries = []
     if many:

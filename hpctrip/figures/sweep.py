@@ -1,9 +1,9 @@
-"""Fig 8: time-to-accuracy against the static k.
+"""Time-to-accuracy against the static k.
 
 Points are means over seeds with 95 % confidence intervals (Student t; no time is below 0), dots single seeds. Where a
 seed did not reach the target, the point is open and a lower bound: the time that was spent. Such a k is never the best
-one (Eq. 9). The k with the lowest mean is marked together with all k whose intervals overlap its own: they are not told
-apart. Where that are all of them, none is marked.
+one (Eq. 9). The k with the lowest mean is marked together with all k that are not told apart from it: those whose ratio
+to it, paired by seed, has an interval that holds 1. Where that are all of them, none is marked.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from hpctrip.base.errors import InputError
+from hpctrip.base.stats import Times, compare
 from hpctrip.base.text import printable
-from hpctrip.figures.common import grouping, intervals, reading, style
+from hpctrip.figures.common import grouping, reading, style
 from hpctrip.figures.common.grouping import Group
-from hpctrip.figures.common.intervals import Times
 from hpctrip.figures.common.plot import Drawing, aligned, figure
-from hpctrip.figures.common.sources import RUNS, TARGET
+from hpctrip.figures.common.reading import RUNS, TARGET
 from hpctrip.record.reader import Run
 
 SWEPT = click.Option(["--policy"], default="static", show_default=True, help="The policy that was swept.")
@@ -31,28 +31,29 @@ SWEPT = click.Option(["--policy"], default="static", show_default=True, help="Th
 @figure(RUNS, SWEPT, TARGET)
 def plot(runs: Sequence[Run], policy: str = "static", target: float | None = None) -> Drawing:
     """A sweep over k: where its minimum is, how sure that is, and whether it is convex."""
-    kept, lines = fixed_cohorts(runs, policy)
-    target = reading.common_target(kept, target)
-    unlike = grouping.warn_of_differences(grouping.grouped(kept))
-    points = sweep(kept, target)
+    swept, lines = fixed_cohorts(runs, policy)
+    target = reading.common_target(swept, target)
+    unlike = grouping.warn_of_differences(grouping.grouped(swept))
+    points = sweep(swept, target)
     low = lowest(points)
 
     rows = [
-        (str(k), str(t), str(t.num_seeds), str(t.num_reached), f"{t.accuracy:.4f}") for k, t in points.items()
+        (str(k), str(t), str(t.num_seeds), str(t.num_reached), f"{t.best_accuracy:.4f}")
+        for k, t in points.items()
     ]
     lines += aligned(("k", "TTA h (95 % interval)", "seeds", "reached", "best accuracy"), rows)
-    lines.append(f"best k (Eq. 9): {said_of(low, points, target)}")
+    lines.append(f"best k (Eq. 9): {best_in_words(low, points, target)}")
     lines.append(f"convex: {convexity({k: point for k, point in points.items() if point.reached})}")
 
     picture = style.figure(2.8)
     axes = picture.subplots()
     draw(axes, points)
-    found = mark(axes, low, points)
+    marked = mark(axes, low, points)
     axes.set_ylabel(f"Simulated hours\nto {reading.percent(target)} accuracy")
     seeds = style.seeds([t.num_seeds for t in points.values()])
     style.heading(
         picture,
-        f"{printable(policy, 40)}, {seeds} a k; {reading.provenance(kept, unlike)}\n{found}",
+        f"{printable(policy, 40)}, {seeds} a k; {reading.provenance(swept, unlike)}\n{marked}",
     )
     style.legend_below(picture)
     table = pd.DataFrame([{"k": k} | t.row() | {"not_told_from_lowest": k in low} for k, t in points.items()])
@@ -60,28 +61,28 @@ def plot(runs: Sequence[Run], policy: str = "static", target: float | None = Non
 
 
 def lowest(points: dict[int, Times]) -> list[int]:
-    """The k with the lowest mean among those that reached the target with every seed, and after it all whose
-    95 % intervals overlap its own. Without intervals (one seed) nothing tells one from another."""
+    """The k with the lowest mean among those that reached the target with every seed, and after it all that are not
+    slower, seed by seed. One seed in common tells nothing apart."""
     reached = {k: t for k, t in points.items() if t.reached}
     if not reached:
         return []
     best = min(reached, key=lambda k: reached[k].hours)
-    apart = [k for k, t in reached.items() if t.low > reached[best].high]
-    return [best, *(k for k in reached if k not in (best, *apart))]
+    tied = (k for k, t in reached.items() if k != best and compare(t, reached[best]).verdict != "slower")
+    return [best, *tied]
 
 
-def said_of(low: list[int], points: dict[int, Times], target: float) -> str:
+def best_in_words(low: list[int], points: dict[int, Times], target: float) -> str:
     """The lowest mean, and what is not told apart from it."""
     if not low:
         return f"none, no k reached {reading.percent(target)} with every seed"
     best, *tied = low
-    said = f"{best} has the lowest mean, {points[best]} h to {reading.percent(target)}"
+    lowest_mean = f"{best} has the lowest mean, {points[best]} h to {reading.percent(target)}"
     if not tied:
-        return said
-    if np.isnan(points[best].half_width):
-        return f"{said}; one seed has no interval, so nothing says that it is best"
+        return lowest_mean
+    if not points[best].has_interval:
+        return f"{lowest_mean}; one seed has no interval, so nothing says that it is best"
     of_all = ", that is all" if len(low) == sum(t.reached for t in points.values()) else ""
-    return f"{said}; not told apart from k = {', '.join(map(str, tied))}{of_all}"
+    return f"{lowest_mean}; not told apart from k = {', '.join(map(str, tied))}{of_all}"
 
 
 def draw(axes: Axes, points: dict[int, Times]) -> None:
@@ -117,7 +118,7 @@ def draw(axes: Axes, points: dict[int, Times]) -> None:
         )
     for k, t in missed.items():
         place = {"xytext": (0, 6), "textcoords": "offset points", "ha": "center", "fontsize": 7}
-        axes.annotate(reading.percent(t.accuracy), (k, t.hours), color=style.VERMILLION, **place)
+        axes.annotate(reading.percent(t.best_accuracy), (k, t.hours), color=style.VERMILLION, **place)
     axes.set_xlabel("Sites in the cohort, k")
     axes.margins(x=0.08, y=0.15)
     axes.set_ylim(bottom=0)
@@ -126,13 +127,15 @@ def draw(axes: Axes, points: dict[int, Times]) -> None:
 
 
 def mark(axes: Axes, low: list[int], points: dict[int, Times]) -> str:
-    """A line at the lowest mean and a ring around what is not told apart from it, where that are not all; then what
-    there is to say is in the words that are returned."""
+    """Draw a line at the lowest mean and a ring around each k that is not told apart from it, where these are not all.
+    Returns the same in words."""
     if not low:
         return "no k reached the target with every seed"
     best, *tied = low
     if tied and len(low) == sum(t.reached for t in points.values()):
-        return f"no best k: {'one seed, no interval' if np.isnan(points[best].half_width) else 'all intervals overlap'}"
+        return (
+            f"no best k: {'no two are told apart' if points[best].has_interval else 'one seed, no interval'}"
+        )
     axes.axvline(best, color=style.GREY, linestyle="--", linewidth=0.8, zorder=0)
     if not tied:
         return f"lowest at k = {best}"
@@ -143,26 +146,26 @@ def mark(axes: Axes, low: list[int], points: dict[int, Times]) -> str:
 
 def fixed_cohorts(runs: Sequence[Run], policy: str) -> tuple[list[Run], list[str]]:
     """The runs of `policy` with one cohort size throughout, and lines that name the others."""
-    kept, left_out = [], []
+    swept, left_out = [], []
     for run in runs:
         if run.meta["policy"] != policy:
             left_out.append(f"left out: {run.path}, policy {printable(run.meta['policy'], 80)}")
         elif run.rounds["num_sites"].nunique() > 1:
             left_out.append(f"left out: {run.path}, its cohort size changes")
         else:
-            kept.append(run)
-    if not kept:
+            swept.append(run)
+    if not swept:
         raise InputError(
             str(runs[0].path),
             f"neither this nor another run is of policy {printable(policy, 80)} with a fixed k",
             "name its --policy",
         )
-    return kept, left_out
+    return swept, left_out
 
 
 def sweep(runs: Sequence[Run], target: float) -> dict[int, Times]:
     """{k: time-to-accuracy over seeds}, k ascending."""
-    return {k: intervals.times(group.runs, target) for k, group in of_each_k(runs).items()}
+    return {k: group.times(target) for k, group in of_each_k(runs).items()}
 
 
 def of_each_k(runs: Sequence[Run]) -> dict[int, Group]:

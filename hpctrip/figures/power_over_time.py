@@ -1,4 +1,4 @@
-"""Fig 3: power of single domains over time.
+"""Power of single domains over time.
 
 TRACES is a folder of cell*.csv.gz files as Google publishes them (PowerData2019), one such file, or a quoted pattern.
 Without a DOMAIN, four are drawn, of as many cells as there are. The legend names the lines from the highest mean to the
@@ -17,7 +17,7 @@ from hpctrip.base.text import printable, unknown_name
 from hpctrip.base.units import HOUR_S
 from hpctrip.figures.common import reading, style
 from hpctrip.figures.common.plot import Drawing, aligned, figure
-from hpctrip.figures.common.sources import TRACES
+from hpctrip.figures.common.reading import TRACES
 
 DAY_S = 24 * HOUR_S
 
@@ -35,10 +35,10 @@ def plot(
     if not days > 0:
         raise InputError("--days", f"{days:g} is not above 0")
     chosen = list(dict.fromkeys([*domains, *more])) or in_turn(traces)[:4]
-    known = list(traces["domain"].unique())
+    available = list(traces["domain"].unique())
     for name in chosen:
-        if name not in known:
-            raise InputError("--domains", f"no domain {printable(name)!r}", unknown_name(name, known))
+        if name not in available:
+            raise InputError("--domains", f"no domain {printable(name)!r}", unknown_name(name, available))
     if len(chosen) > style.MOST_LINES:
         problem = f"{len(chosen)} lines cannot be told apart"
         raise InputError("--domains", problem, f"name {style.MOST_LINES} at most")

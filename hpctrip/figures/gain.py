@@ -1,4 +1,4 @@
-"""Fig 11: what larger cohorts gain, round by round.
+"""Accuracy that larger cohorts gain, round by round.
 
 Lines are means over seeds of the accuracy of k sites less that of the smallest k with the same seed, round by round;
 bands are 95 % confidence intervals (Student t). A line ends with the first of its seeds that ended: those that are left
@@ -14,22 +14,23 @@ import numpy as np
 import pandas as pd
 
 from hpctrip.base.errors import InputError
-from hpctrip.figures.common import grouping, intervals, reading, style
+from hpctrip.base.stats import mean_interval
+from hpctrip.figures.common import grouping, reading, style
 from hpctrip.figures.common.plot import Drawing, aligned, figure
-from hpctrip.figures.common.sources import RUNS
-from hpctrip.figures.fig08_static_sweep import SWEPT, fixed_cohorts, of_each_k
+from hpctrip.figures.common.reading import RUNS
+from hpctrip.figures.sweep import SWEPT, fixed_cohorts, of_each_k
 from hpctrip.record.reader import Run
 
 EARLY = 20
-"""The paper speaks of the first 10 to 20 rounds."""
+"""Number of rounds whose mean gain is printed apart from that of later ones."""
 
 
 @figure(RUNS, SWEPT)
 def plot(runs: Sequence[Run], policy: str = "static") -> Drawing:
     """The gain of every k over the smallest."""
-    kept, lines = fixed_cohorts(runs, policy)
-    unlike = grouping.warn_of_differences(grouping.grouped(kept))
-    first, *others = of_each_k(kept).items()
+    swept, lines = fixed_cohorts(runs, policy)
+    unlike = grouping.warn_of_differences(grouping.grouped(swept))
+    first, *others = of_each_k(swept).items()
     if not others:
         raise InputError("the runs", f"are all of k = {first[0]}", "give those of several k")
     shown = style.told_apart([k for k, _ in others])
@@ -39,21 +40,24 @@ def plot(runs: Sequence[Run], policy: str = "static") -> Drawing:
     axes.axhline(0, color="black", linewidth=0.8)
     rows, tables = [], []
     for k, group in others:
-        found = gain(first[1].runs, group.runs)
+        gains = gain(first[1].runs, group.runs)
         if k in shown:
             i = shown.index(k)
-            name = style.counted_name(f"k = {k}", found.attrs["n"], 30)
+            name = style.counted_name(f"k = {k}", gains.attrs["n"], 30)
             band = {"alpha": 0.2, "linewidth": 0, "color": style.CYCLE[i]}
-            axes.fill_between(found.index, found["low"], found["high"], **band)
-            axes.plot(found.index, found["gain_points"], label=name, **style.line(i))
-        early, late = found.loc[:EARLY, "gain_points"].mean(), found.loc[EARLY + 1 :, "gain_points"].mean()
-        said = [f"{mean:+.3g}" if np.isfinite(mean) else "-" for mean in (early, late)]
-        rows.append((str(k), str(found.attrs["n"]), str(len(found)), *said))
-        tables.append(found.reset_index().assign(k=k, n=found.attrs["n"]))
+            axes.fill_between(gains.index, gains["low"], gains["high"], **band)
+            axes.plot(gains.index, gains["gain_points"], label=name, **style.line(i))
+        n, points = gains.attrs["n"], gains["gain_points"]
+        means = points.loc[:EARLY].mean(), points.loc[EARLY + 1 :].mean()
+        cells = [f"{mean:+.3g}" if np.isfinite(mean) else "-" for mean in means]
+        rows.append((str(k), str(n), str(len(gains)), *cells))
+        tables.append(gains.reset_index().assign(k=k, n=n))
     axes.set(xlabel="Round", ylabel=f"Accuracy over that of k = {first[0]}\n(percentage points)")
     style.whole_numbers(axes, "x")
     style.grid(axes, "y")
-    style.heading(picture, f"{reading.provenance(kept, unlike)}; bands: 95 % intervals of means over n seeds")
+    style.heading(
+        picture, f"{reading.provenance(swept, unlike)}; bands: 95 % intervals of means over n seeds"
+    )
     style.legend_below(picture)
     head = ("k", "n", "rounds", f"mean gain, rounds 1 to {EARLY}", "mean gain later")
     return Drawing(picture, pd.concat(tables, ignore_index=True), [*lines, *aligned(head, rows)])
@@ -73,8 +77,7 @@ def gain(base: Sequence[Run], runs: Sequence[Run]) -> pd.DataFrame:
         for other, run in both
     ]
     points = pd.concat(curves, axis=1, join="inner").dropna()
-    known = [intervals.mean_and_interval(row) for row in points.to_numpy()]
-    mean, half = np.array(known).reshape(-1, 2).T
-    found = pd.DataFrame({"gain_points": mean, "low": mean - half, "high": mean + half}, index=points.index)
-    found.attrs["n"] = len(both)
-    return found
+    mean, half = mean_interval(points.to_numpy().T)
+    gains = pd.DataFrame({"gain_points": mean, "low": mean - half, "high": mean + half}, index=points.index)
+    gains.attrs["n"] = len(both)
+    return gains

@@ -1,4 +1,4 @@
-"""Fig 10: cohort size against simulated time.
+"""Cohort size against simulated time.
 
 One step curve for each run. Up to four configurations share a panel, each with a colour and dashes of its own. More get
 a panel each, with all others grey behind it. With one powertrip and one static run, the area by which the static cohort
@@ -13,20 +13,20 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from hpctrip.figures.common import grouping, panels, reading, style
+from hpctrip.figures.common import grouping, reading, style
 from hpctrip.figures.common.plot import Drawing, aligned, figure
-from hpctrip.figures.common.sources import RUNS
+from hpctrip.figures.common.reading import RUNS
 from hpctrip.record.reader import Run
 
 
 @figure(RUNS)
 def plot(runs: Sequence[Run]) -> Drawing:
     """The cohort size of every run given."""
-    groups = grouping.grouped(runs, panels.MOST)
+    groups = grouping.grouped(runs, style.MOST_PANELS)
     unlike = grouping.warn_of_differences(groups)
-    picture, axes_of = panels.of_groups(groups)
-    own = len(groups) > panels.ONE_PANEL
-    panels.behind(axes_of, [reading.cohort_steps(run.rounds) for run in runs], drawstyle="steps-post")
+    picture, axes_of = style.panels_of(groups)
+    own = len(groups) > style.ONE_PANEL
+    style.draw_behind(axes_of, [reading.cohort_steps(run.rounds) for run in runs], drawstyle="steps-post")
     rows, tables = [], []
     for i, (group, axes) in enumerate(zip(groups, axes_of, strict=True)):
         look = style.line(0 if own else i)
@@ -57,9 +57,9 @@ def plot(runs: Sequence[Run]) -> Drawing:
     axes_of[0].set_xlim(left=0)
     axes_of[0].set_ylim(bottom=0)
     style.whole_numbers(axes_of[0], "y")
-    panels.labels(picture, axes_of, "Simulated time (hours)", "Sites in the cohort, k")
+    style.label_panels(picture, axes_of, "Simulated time (hours)", "Sites in the cohort, k")
     many = "; a line for every seed" if len(runs) > len(groups) else ""
-    style.heading(picture, reading.provenance(runs, unlike) + many + (panels.OTHERS if own else ""))
+    style.heading(picture, reading.provenance(runs, unlike) + many + (style.OTHERS_IN_GREY if own else ""))
     style.legend_below(picture)
     return Drawing(picture, pd.concat(tables, ignore_index=True), lines)
 

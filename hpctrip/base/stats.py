@@ -1,0 +1,302 @@
+"""Statistics over seeds: means, ratios of times, and bounds where runs did not reach their target; intervals are 95 %.
+
+How two configurations are compared (`compare`), everywhere in tables, figures and claims:
+
+* Over the seeds that both have. Each gives one ratio of hours; the answer is their geometric mean with the interval of
+  Student's t over logarithms. One seed has no interval.
+* A seed that did not reach the target counts with the hours that it spent, so its ratio is a bound: "at least" where it
+  is a seed of the first configuration, "at most" where it is one of the second. The mean is then a bound in the same
+  direction and has no interval, because the values behind it are not known.
+* Where both configurations have such seeds, be it the same seed or different ones, the ratio is "unknown". Seeds are
+  never left out for that: the others would be the easy ones.
+* One of the two is faster where the interval lies on one side of 1. A bound decides in its own direction only, by a
+  sign test over the seeds whose order is certain: six of six are needed, or nine of ten. Else they are not told apart.
+* Equal times are a tie: nobody is first, whatever the order of the input.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+UNKNOWN = "unknown"
+Z_975 = 1.959964
+"""The two-sided 95 % quantile of the normal distribution."""
+TIE = 1e-9
+"""Relative difference below which two times are equal."""
+
+# Student's t at 97.5 % for 1 to 9 degrees of freedom; above, the expansion of `student_t` is good to 2e-4.
+_T_975 = (12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622)
+
+
+def student_t(freedom: int) -> float:
+    """The two-sided 95 % quantile of Student's t (Abramowitz & Stegun 26.7.5 from 10 degrees of freedom on)."""
+    if freedom <= len(_T_975):
+        return _T_975[freedom - 1]
+    z = Z_975
+    terms = (
+        (z**3 + z) / 4,
+        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
+        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
+    )
+    return z + sum(term / freedom ** (i + 1) for i, term in enumerate(terms))
+
+
+def mean_interval(values: Sequence[float] | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean over the first axis and half width of its interval (Student t); the half width of one value is NaN."""
+    x = np.asarray(values, dtype=float)
+    mean = x.mean(axis=0)
+    if len(x) < 2:
+        return mean, np.full_like(mean, np.nan)
+    return mean, student_t(len(x) - 1) * x.std(axis=0, ddof=1) / np.sqrt(len(x))
+
+
+def wilson(correct: np.ndarray, seen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Wilson's interval (1927) of the share of which `correct` of `seen` samples are a draw: lower and upper bounds.
+
+    Any shape; NaN where nothing was seen. It is about the test samples alone: other seeds may differ by more.
+    """
+    n = np.where(np.asarray(seen) > 0, seen, np.nan).astype(float)
+    share, z2 = correct / n, Z_975**2
+    centre = (share + z2 / (2 * n)) / (1 + z2 / n)
+    half = Z_975 * np.sqrt(share * (1 - share) / n + z2 / (4 * n**2)) / (1 + z2 / n)
+    return np.maximum(centre - half, 0), np.minimum(centre + half, 1)
+
+
+def on_front(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Whether a point is on the Pareto front, [n] bool: no other is as good in both and better in one, less being
+    better; never where one of its numbers is NaN."""
+    x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
+    no_worse = (x[None] <= x[:, None]) & (y[None] <= y[:, None])
+    beaten = no_worse & ((x[None] < x[:, None]) | (y[None] < y[:, None]))
+    return ~beaten.any(axis=1) & ~np.isnan(x) & ~np.isnan(y)
+
+
+@dataclass(frozen=True, eq=False)
+class Estimate:
+    """The mean of one number a seed, with its interval; or a bound of it, which has none."""
+
+    value: float
+    """NaN where it is unknown or there is no seed."""
+    low: float
+    high: float
+    """The ends of the interval; NaN for one seed, and for a bound."""
+    bound: str
+    """Empty: the value is exact. "at least", "at most", or "unknown"."""
+    by_seed: np.ndarray = field(repr=False)
+    """[n] the numbers behind it."""
+    at_least: np.ndarray = field(repr=False)
+    """[n] bool, whether a number is only a lower bound."""
+    at_most: np.ndarray = field(repr=False)
+    """[n] bool, whether a number is only an upper bound. One that is both is not known at all."""
+
+    @classmethod
+    def mean(
+        cls,
+        by_seed: Sequence[float] | np.ndarray,
+        at_least: Sequence[bool] | np.ndarray | None = None,
+        at_most: Sequence[bool] | np.ndarray | None = None,
+    ) -> Estimate:
+        """The arithmetic mean, with the interval of Student's t."""
+        x = np.asarray(by_seed, dtype=float)
+        below, above = (
+            np.zeros(len(x), dtype=bool) if flags is None else np.asarray(flags, dtype=bool)
+            for flags in (at_least, at_most)
+        )
+        bound = {(True, True): UNKNOWN, (True, False): "at least", (False, True): "at most"}
+        word = bound.get((bool(below.any()), bool(above.any())), "")
+        value = math.nan if word == UNKNOWN or not len(x) else float(x.mean())
+        half = float(mean_interval(x)[1]) if len(x) and not word else math.nan
+        return cls(value, value - half, value + half, word, x, below, above)
+
+    @classmethod
+    def geometric_mean(
+        cls,
+        by_seed: Sequence[float] | np.ndarray,
+        at_least: Sequence[bool] | np.ndarray | None = None,
+        at_most: Sequence[bool] | np.ndarray | None = None,
+    ) -> Estimate:
+        """The geometric mean of numbers above 0, with the interval of Student's t over their logarithms."""
+        return cls.mean(np.log(np.asarray(by_seed, dtype=float)), at_least, at_most)._mapped(np.exp)
+
+    def _mapped(self, rising: Callable[[np.ndarray], np.ndarray]) -> Estimate:
+        value, low, high = (float(rising(np.float64(x))) for x in (self.value, self.low, self.high))
+        return replace(self, value=value, low=low, high=high, by_seed=rising(self.by_seed))
+
+    @property
+    def n(self) -> int:
+        """The number of seeds."""
+        return len(self.by_seed)
+
+    @property
+    def complement(self) -> Estimate:
+        """1 less the number: the share of the time that is saved, of a ratio of times."""
+        bound = {"at most": "at least", "at least": "at most"}.get(self.bound, self.bound)
+        ends = 1 - self.value, 1 - self.high, 1 - self.low
+        return Estimate(*ends, bound, 1 - self.by_seed, self.at_most, self.at_least)
+
+    def lies_above(self, value: float) -> bool | None:
+        """Whether the number lies above a value; None where the seeds do not decide it (see the module)."""
+        if not self.bound:
+            return True if self.low > value else False if self.high < value else None
+        if self.bound == "at least" and _sign_test((self.by_seed > value).sum(), self.n):
+            return True
+        if self.bound == "at most" and _sign_test((self.by_seed < value).sum(), self.n):
+            return False
+        return None
+
+    def holds(self, value: float) -> bool:
+        """Whether the interval holds this value."""
+        return bool(self.low <= value <= self.high)
+
+    @property
+    def verdict(self) -> str:
+        """What a ratio of times says of the first of the two: faster, slower, or not told apart, and why."""
+        if self.bound == UNKNOWN or not self.n:
+            return UNKNOWN
+        slower = self.lies_above(1.0)
+        if slower is None:
+            return "no interval" if self.n == 1 else "not told apart"
+        return "slower" if slower else "faster"
+
+    def text(self, form: str = "{:.3g}") -> str:
+        """`0.62 (0.55 to 0.7)`, or the bound: `at least 1.5`, `unknown`; `-` where there is no seed."""
+        if math.isnan(self.value):
+            return self.bound or "-"
+        spread = "" if math.isnan(self.low) else f" ({form.format(self.low)} to {form.format(self.high)})"
+        return f"{self.bound} {form.format(self.value)}{spread}".strip()
+
+
+def _sign_test(num_signs: int, n: int) -> bool:
+    """Whether so many of n coins, or more, fall on one side with a probability of at most 2.5 %."""
+    return sum(math.comb(n, k) for k in range(num_signs, n + 1)) <= 0.025 * 2**n
+
+
+@dataclass(frozen=True, eq=False)
+class Times:
+    """Time-to-accuracy of one configuration over its seeds, in ascending order of the seeds. Arrays [n].
+
+    A seed that did not reach the target counts with the time it spent, so the mean is then a lower bound: leaving such
+    seeds out would make the configuration look faster than it is.
+    """
+
+    seeds: tuple[int, ...]
+    spent_h: np.ndarray
+    """Hours to the target, or in all where it was not reached."""
+    arrived: np.ndarray
+    """Whether the target was reached, bool."""
+    accuracies: np.ndarray
+    """The highest accuracy recorded; NaN where none was evaluated."""
+
+    @classmethod
+    def of(cls, by_seed: Iterable[tuple[int, float, bool, float]]) -> Times:
+        """From one (seed, hours, whether the target was reached, highest accuracy) a seed, in any order."""
+        seeds, spent_h, arrived, accuracies = zip(*sorted(by_seed), strict=True)
+        return cls(seeds, np.array(spent_h), np.array(arrived, dtype=bool), np.array(accuracies, dtype=float))
+
+    def of_seeds(self, seeds: Iterable[int]) -> Times:
+        """The same over some of its seeds."""
+        wanted = sorted(seeds)
+        at = [self.seeds.index(seed) for seed in wanted]
+        return Times(tuple(wanted), self.spent_h[at], self.arrived[at], self.accuracies[at])
+
+    @property
+    def num_seeds(self) -> int:
+        """How many seeds there are."""
+        return len(self.seeds)
+
+    @property
+    def num_reached(self) -> int:
+        """How many of them reached the target."""
+        return int(self.arrived.sum())
+
+    @property
+    def reached(self) -> bool:
+        """Whether every seed reached the target."""
+        return bool(self.arrived.all())
+
+    @property
+    def estimate(self) -> Estimate:
+        """The mean hours."""
+        return Estimate.mean(self.spent_h, at_least=~self.arrived)
+
+    @property
+    def hours(self) -> float:
+        """The mean, or its lower bound."""
+        return float(self.spent_h.mean())
+
+    @property
+    def low(self) -> float:
+        """Lower end of the interval in hours, never below 0, where no time is; NaN where there is no interval."""
+        low = self.estimate.low
+        return max(0.0, low) if math.isfinite(low) else math.nan
+
+    @property
+    def high(self) -> float:
+        """Upper end of the interval in hours; NaN where there is none."""
+        return self.estimate.high
+
+    @property
+    def has_interval(self) -> bool:
+        """Whether the mean has an interval."""
+        return math.isfinite(self.high)
+
+    @property
+    def best_accuracy(self) -> float:
+        """Mean over the seeds of the highest accuracy recorded; NaN where none was evaluated."""
+        known = self.accuracies[~np.isnan(self.accuracies)]
+        return float(known.mean()) if len(known) else math.nan
+
+    @property
+    def place(self) -> tuple[float, float]:
+        """Sorts those first that arrive with a greater share of their seeds, then the faster."""
+        return -self.num_reached / self.num_seeds, self.hours
+
+    def ties_with(self, other: Times) -> bool:
+        """Whether neither of the two stands before the other."""
+        return self.place[0] == other.place[0] and math.isclose(self.hours, other.hours, rel_tol=TIE)
+
+    def __str__(self) -> str:
+        if not self.reached:
+            return f"> {self.hours:.3g}"
+        interval = f" ({self.low:.3g} to {self.high:.3g})" if self.has_interval else ""
+        return f"{self.hours:.3g}{interval}"
+
+    def row(self) -> dict[str, float | int]:
+        """Its numbers as they stand in a table; a bound is one where `num_reached` is below `num_seeds`."""
+        return {
+            "mean_h": self.hours,
+            "low_h": self.low,
+            "high_h": self.high,
+            "num_seeds": self.num_seeds,
+            "num_reached": self.num_reached,
+            "best_accuracy": self.best_accuracy,
+        }
+
+
+def shared_seeds(*all_times: Times) -> list[int]:
+    """The seeds that all have, ascending."""
+    return sorted(set.intersection(*(set(times.seeds) for times in all_times)))
+
+
+def compare(one: Times, other: Times) -> Estimate:
+    """How many times the hours of `other` it takes `one`, by the rules of this module. A configuration takes exactly as
+    long as itself, whether it arrives or not."""
+    if one is other:
+        return Estimate.geometric_mean(np.ones(one.num_seeds))
+    seeds = shared_seeds(one, other)
+    one, other = one.of_seeds(seeds), other.of_seeds(seeds)
+    return Estimate.geometric_mean(one.spent_h / other.spent_h, ~one.arrived, ~other.arrived)
+
+
+def in_order(named: Iterable[tuple[str, Times]]) -> str:
+    """Names from the fastest to the slowest, `a < b = c`, ties by name."""
+    ranked = sorted(named, key=lambda pair: (*pair[1].place, pair[0]))
+    said, last = "", None
+    for name, times in ranked:
+        said += name if last is None else f" = {name}" if times.ties_with(last) else f" < {name}"
+        last = times
+    return said
