@@ -16,7 +16,7 @@ import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
 from hpctrip.base.csv import read_table
-from hpctrip.base.errors import Fault
+from hpctrip.base.errors import Fault, InputError
 from hpctrip.base.text import printable, shown
 from hpctrip.base.units import HOUR_S
 from hpctrip.record.cluster import open_cluster
