@@ -76,8 +76,8 @@ def test_a_preface_stands_under_the_title_as_it_was_written(folder, claims):
 
 @pytest.mark.parametrize(
     ("content", "problem"),
-    [(None, "no such file"), (b"\xff", "not a UTF-8 text"), (b" " * 2**21, "at most 1,048,576")],
-    ids=["absent", "no text", "large"],
+    [(None, "no such file"), (b"\xff", "not a UTF-8 text")],
+    ids=["absent", "no text"],
 )
 def test_a_preface_that_cannot_be_read_is_one_line_and_no_page(content, problem, folder):
     if content is not None:
