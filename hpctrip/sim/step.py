@@ -173,7 +173,7 @@ class Simulation:
     def row(self, draft: Draft, outcome: Outcome) -> RoundRow:
         """The round as it is recorded: what was decided, how long it took, what it cost and what training gave."""
         before, timing, wall = draft.before, _timing(draft, outcome), outcome.wall
-        cohort = self._cohort_round(draft, timing, outcome)
+        cohort = _cohort_round(draft, timing, outcome, self.num_visits)
         arrived, visits = cohort.status == Status.ARRIVED, cohort.num_samples
         weights = self.weights(cohort.site, arrived)[arrived]
         noise = estimate(cohort.update_norm[arrived], weights, outcome.mean_update_norm, len(draft.world))
@@ -213,28 +213,29 @@ class Simulation:
             candidates=draft.candidates,
         )
 
-    def _cohort_round(self, draft: Draft, timing: RoundTiming, outcome: Outcome) -> CohortRound:
-        """The part of the row with an entry for each site of the cohort."""
-        world, cohort, start_s = draft.world, draft.cohort, draft.before.clock_s
-        status = np.where(outcome.diverged, Status.DIVERGED, timing.status)
-        trained, arrived = timing.status == Status.ARRIVED, status == Status.ARRIVED
-        power_fraction = world.power_fraction(start_s)
-        return CohortRound(
-            site=cohort,
-            num_samples=np.where(trained, draft.local_work * self.num_visits[cohort], 0),
-            power_fraction=power_fraction[cohort],
-            throughput_fraction=world.throughput_of(power_fraction)[cohort],
-            seen_power_fraction=draft.view.power_fraction[cohort],
-            compute_s=timing.compute_s,
-            comm_s=timing.comm_s,
-            train_wall_s=outcome.train_wall_s,
-            status=status,
-            **world.bill(start_s, cohort, timing),
-            **{
-                column: np.where(arrived, getattr(outcome, name), math.nan)
-                for name, column in SITE_REPORTS.items()
-            },
-        )
+
+def _cohort_round(draft: Draft, timing: RoundTiming, outcome: Outcome, num_visits: np.ndarray) -> CohortRound:
+    """The part of the row with an entry for each site of the cohort."""
+    world, cohort, start_s = draft.world, draft.cohort, draft.before.clock_s
+    status = np.where(outcome.diverged, Status.DIVERGED, timing.status)
+    trained, arrived = timing.status == Status.ARRIVED, status == Status.ARRIVED
+    power_fraction = world.power_fraction(start_s)
+    return CohortRound(
+        site=cohort,
+        num_samples=np.where(trained, draft.local_work * num_visits[cohort], 0),
+        power_fraction=power_fraction[cohort],
+        throughput_fraction=world.throughput_of(power_fraction)[cohort],
+        seen_power_fraction=draft.view.power_fraction[cohort],
+        compute_s=timing.compute_s,
+        comm_s=timing.comm_s,
+        train_wall_s=outcome.train_wall_s,
+        status=status,
+        **world.bill(start_s, cohort, timing),
+        **{
+            column: np.where(arrived, getattr(outcome, name), math.nan)
+            for name, column in SITE_REPORTS.items()
+        },
+    )
 
 
 def _timing(draft: Draft, outcome: Outcome) -> RoundTiming:
