@@ -173,7 +173,7 @@ class Simulation:
     def row(self, draft: Draft, outcome: Outcome) -> RoundRow:
         """The round as it is recorded: what was decided, how long it took, what it cost and what training gave."""
         before, timing, wall = draft.before, _timing(draft, outcome), outcome.wall
-        cohort = _cohort_round(self.num_visits, draft, timing, outcome)
+        cohort = _cohort_round(draft, timing, outcome, self.num_visits)
         arrived, visits = cohort.status == Status.ARRIVED, cohort.num_samples
         weights = self.weights(cohort.site, arrived)[arrived]
         noise = estimate(cohort.update_norm[arrived], weights, outcome.mean_update_norm, len(draft.world))
@@ -214,7 +214,7 @@ class Simulation:
         )
 
 
-def _cohort_round(num_visits: np.ndarray, draft: Draft, timing: RoundTiming, outcome: Outcome) -> CohortRound:
+def _cohort_round(draft: Draft, timing: RoundTiming, outcome: Outcome, num_visits: np.ndarray) -> CohortRound:
     """The part of the row with an entry for each site of the cohort."""
     world, cohort, start_s = draft.world, draft.cohort, draft.before.clock_s
     status = np.where(outcome.diverged, Status.DIVERGED, timing.status)
