@@ -10,6 +10,7 @@ from typing import get_args
 import pytest
 
 import hpctrip
+from hpctrip.app.callbacks import CALLBACKS
 from hpctrip.app.cluster.given import read_cluster_input
 from hpctrip.app.experiment import Experiment, read_input
 from hpctrip.base.component import registry_of
@@ -73,6 +74,7 @@ def folder(tmp_path, monkeypatch):
         POLICIES,
         POWER_MODELS,
         WORKLOADS,
+        CALLBACKS,
         PARTITIONS,
         SCHEDULERS,
     ):  # what plug-ins register is forgotten

@@ -128,7 +128,7 @@ class Played:
     gpus, accuracy_round = ["GPU-aaaa-0"], 4
 
     def __init__(self, cost):
-        self.cost, self.meter = cost, Meter(said="made up")
+        self.cost, self.meter = cost, Meter(description="made up")
 
     def tried(self, keys, rounds):
         return replace(self.cost(keys), keys=keys, num_rounds=rounds)
