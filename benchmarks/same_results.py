@@ -102,7 +102,20 @@ def command(files: list[str], overrides: Overrides, out: Path) -> list[str]:
     if kind != "dirichlet":
         small.pop("partition.alpha")
     words = [word for key, value in (small | overrides).items() for word in ("-o", f"{key}={value}")]
-    return ["mpirun", "-n", "3", sys.executable, "-m", "hpctrip", "run", *files, *words, "--out", str(out)]
+    return [
+        "mpirun",
+        "-n",
+        "3",
+        sys.executable,
+        "-m",
+        "hpctrip",
+        "run",
+        *files,
+        *words,
+        "--out",
+        str(out),
+        "--overwrite",
+    ]
 
 
 def ended(checkout: Path, words: list[str]) -> str:
