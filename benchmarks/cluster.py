@@ -12,9 +12,9 @@ from __future__ import annotations
 import argparse
 import time
 
-from hpctrip.base.inputs import validate
 from hpctrip.cluster.rows import Result
 from hpctrip.cluster.scenario import ClusterScenario
+from hpctrip.config.inputs import validate
 
 JOBS_PER_GPU = 7
 MEAN_GPU_S = 58_000.0

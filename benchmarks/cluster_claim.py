@@ -20,10 +20,10 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from hpctrip.app.cluster.given import read_cluster_input
 from hpctrip.base.units import J_PER_KWH
 from hpctrip.cluster.equal_energy import Front, counted_j
 from hpctrip.cluster.rows import Result
+from hpctrip.cluster.run_input import read_cluster_input
 from hpctrip.cluster.scenario import ClusterScenario
 
 ACCOUNTS = {

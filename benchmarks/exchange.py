@@ -29,16 +29,6 @@ import torch.nn.functional as F
 from mpi4py import MPI
 from torch import nn
 
-from hpctrip.app.aggregator import Aggregator
-from hpctrip.app.callbacks import RunFacts
-from hpctrip.app.callbacks.calls import Callbacks
-from hpctrip.app.checkpointer import Checkpointer, Checkpointing
-from hpctrip.app.experiment import resolve
-from hpctrip.app.host import Host
-from hpctrip.app.loop import train
-from hpctrip.app.rank0 import Rank0, Turn
-from hpctrip.app.signals import Interrupt, Interruption
-from hpctrip.app.storing import NoStore
 from hpctrip.learn.aggregate import PartialSum
 from hpctrip.learn.counters import EVALUATION
 from hpctrip.learn.engines.base import SiteUpdate, SiteWork
@@ -47,6 +37,16 @@ from hpctrip.learn.workloads.base import WORKLOADS, Workload
 from hpctrip.ranks.mpi import MpiRanks
 from hpctrip.record.checkpoint import Generations
 from hpctrip.record.writer import Recorder
+from hpctrip.runner.aggregator import Aggregator
+from hpctrip.runner.cache.writer import NoStore
+from hpctrip.runner.callbacks import RunFacts
+from hpctrip.runner.callbacks.calls import Callbacks
+from hpctrip.runner.checkpointer import Checkpointer, Checkpointing
+from hpctrip.runner.experiment import resolve
+from hpctrip.runner.host import Host
+from hpctrip.runner.loop import train
+from hpctrip.runner.rank0 import Rank0, Turn
+from hpctrip.runner.signals import Interrupt, Interruption
 from hpctrip.sim.step import State
 
 LIMIT = 1.2

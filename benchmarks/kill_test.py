@@ -143,7 +143,7 @@ def launch(
 
 def undisturbed(folder: Path) -> dict[str, Run]:
     """What each state must come to; made in this process, which loads hpctrip's packages once."""
-    from hpctrip.app.cli import cli
+    from hpctrip.cli.main import cli
 
     references = {}
     for state in STATES:
@@ -303,7 +303,7 @@ if __name__ == "__main__":
     kill = json.loads(os.environ.pop("HPCTRIP_KILL", "null"))
     if kill:
         suicide(kill)
-        from hpctrip.app.cli import main as hpctrip
+        from hpctrip.cli.main import main as hpctrip
 
         hpctrip()
     else:

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from hpctrip.app.experiment import experiment_of
+from hpctrip.runner.experiment import experiment_of
 from hpctrip.sim.outcome import Outcome
 from hpctrip.sim.policies import POLICIES
 from hpctrip.sim.step import Simulation, State

@@ -1,11 +1,8 @@
-"""`python -m hpctrip`: the command line of `app`, and the commands of the layer above it."""
+"""`python -m hpctrip`: the command line."""
 
-from hpctrip.app.cli import cli, main
-from hpctrip.study.claims.command import claims
-from hpctrip.study.commands import run, study
+from hpctrip.cli.main import cli, main
 
-for command in (run, study, claims):
-    cli.add_command(command)
+__all__ = ["cli", "main"]
 
 if __name__ == "__main__":
     main()

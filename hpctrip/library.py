@@ -14,12 +14,13 @@ from typing import Any
 
 import torch
 
-from hpctrip.app.launch import launch
-from hpctrip.app.resume import start_new, start_or_resume, start_resumed
 from hpctrip.base.errors import InputError
-from hpctrip.base.inputs import inline_toml
-from hpctrip.record import cluster, reader
+from hpctrip.cluster import results
+from hpctrip.config.inputs import inline_toml
+from hpctrip.record import reader
 from hpctrip.record.results_file import ResultsFile, open_results
+from hpctrip.runner.resume import start_new, start_or_resume, start_resumed
+from hpctrip.runner.session import launch
 
 Inputs = str | Path | Iterable[str | Path]
 
@@ -39,7 +40,7 @@ class Run(reader.Run):
         return _shown(self)
 
 
-class Cluster(cluster.ClusterRun):
+class Cluster(results.ClusterRun):
     """The results of one simulated cluster in memory: `jobs` and `intervals` are pandas frames, `meta` and `input` as
     of a `Run`. A notebook shows its summary."""
 
@@ -106,14 +107,14 @@ def simulate(
     """Simulate one GPU cluster, as `hpctrip cluster` does (no input: synthetic jobs on 128 GPUs).
 
         cluster = hpctrip.simulate("inputs/cluster/powerflow.toml", {"scheduler.kind": "fifo"})
-        cluster.jobs.jct_s.mean(), cluster.meta["energy_j"]
+        results.jobs.jct_s.mean(), results.meta["energy_j"]
 
     Arguments as in `run`. Raises InputError for bad input.
     """
-    from hpctrip.app.cluster.simulate import simulate as simulated
+    from hpctrip.cluster.run_simulate import simulate as simulated
 
     given = _paths(inputs), _lines(overrides), None if out is None else str(out)
-    return _typed(cluster.open_cluster(simulated(*given, overwrite, _paths(plugins))))
+    return _typed(results.open_cluster(simulated(*given, overwrite, _paths(plugins))))
 
 
 def open(path: str | Path) -> Run | Cluster:
@@ -149,7 +150,7 @@ def _launched(begin: Any, quiet: bool) -> Run | None:
 
 def _typed(found: Any) -> Any:
     """What was read, as the class that is offered."""
-    return (Cluster if isinstance(found, cluster.ClusterRun) else Run)(**vars(found))
+    return (Cluster if isinstance(found, results.ClusterRun) else Run)(**vars(found))
 
 
 def _shown(found: ResultsFile) -> str:

@@ -33,7 +33,7 @@ from hpctrip.base.io import replace_file
 from hpctrip.base.stats import student_t
 from hpctrip.figures.common.plot import aligned
 from hpctrip.record.merge import csv_bytes
-from hpctrip.study.claims.paper import CENTRAL_50, FIG09_HOURS, POWERTRIP
+from hpctrip.studies.claims.paper import CENTRAL_50, FIG09_HOURS, POWERTRIP
 
 PAPER_HOURS = FIG09_HOURS | {CENTRAL_50: FIG09_HOURS[POWERTRIP]}
 """The bars of Fig. 9; "centralized 50 %" is "about equal" to PowerTrip."""

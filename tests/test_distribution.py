@@ -108,7 +108,7 @@ def test_a_wheel_writes_batch_scripts(installed, tmp_path):
 
 DRAW_ALL = """
 import sys
-from hpctrip.app.cli import cli
+from hpctrip.cli.main import cli
 from hpctrip.figures import FIGURES
 from hpctrip.figures.common import reading
 

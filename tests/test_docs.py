@@ -10,15 +10,15 @@ from typing import get_args
 import pytest
 
 import hpctrip
-from hpctrip.app.callbacks import CALLBACKS
-from hpctrip.app.cluster.given import read_cluster_input
-from hpctrip.app.experiment import Experiment, read_input
-from hpctrip.base.component import registry_of
 from hpctrip.base.errors import EXIT_CODES
+from hpctrip.cluster.run_input import read_cluster_input
 from hpctrip.cluster.scenario import ClusterScenario
 from hpctrip.cluster.schedulers import SCHEDULERS
+from hpctrip.config.component import registry_of
 from hpctrip.learn.partition import PARTITIONS
 from hpctrip.learn.workloads import WORKLOADS
+from hpctrip.runner.callbacks import CALLBACKS
+from hpctrip.runner.experiment import Experiment, read_input
 from hpctrip.sim.policies import POLICIES
 from hpctrip.sim.power import POWER_MODELS
 
@@ -90,8 +90,8 @@ def folder(tmp_path, monkeypatch):
 def test_every_command_of_the_docs_is_understood(words, folder):
     """Parsed, not run: the options and arguments exist, and where there are input files, they are valid."""
     from hpctrip.__main__ import cli
-    from hpctrip.study.studies import Asked, swept
-    from hpctrip.study.sweep import could_be_several
+    from hpctrip.studies.studies import Asked, swept
+    from hpctrip.studies.sweep import could_be_several
 
     name, *rest = words[words.index("hpctrip") + 1 :]
     if name == "--version":

@@ -1,6 +1,7 @@
 """The layers are one-way: a module imports only from its own package or a lower layer, and files form no circles."""
 
 import ast
+import functools
 import subprocess
 import sys
 from pathlib import Path
@@ -10,33 +11,54 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "hpctrip"
 LAYERS = [  # lower ones first; packages of one layer do not know each other
     {"base"},
+    {"config"},
     {"sim"},
-    {"cluster"},
-    {"joint"},
     {"learn"},
-    {"device"},
-    {"ranks"},
+    {"device", "ranks"},
     {"record"},
     {"figures"},
-    {"app"},
-    {"study"},
+    {"runner"},
+    {"plan", "tune"},
+    {"cluster"},
+    {"studies"},
+    {"library"},
+    {"cli"},
 ]
 HEIGHT = {package: height for height, packages in enumerate(LAYERS) for package in packages}
 FORBIDDEN = {  # what each package must not import from outside
     "base": {"torch", "mpi4py", "h5py", "pandas"},
     "sim": {"torch", "mpi4py", "h5py"},
-    "cluster": {"torch", "mpi4py", "h5py"},
-    "joint": {"torch", "mpi4py", "h5py"},
+    "config": {"torch", "mpi4py", "h5py", "pandas"},
     "learn": {"mpi4py", "h5py"},
     "device": {"mpi4py", "h5py"},
     "ranks": {"h5py", "pandas"},
     "record": {"mpi4py", "torch"},
     "figures": {"mpi4py", "h5py", "torch"},
-    "app": {"mpi4py", "h5py"},
-    "study": {"mpi4py", "h5py", "torch"},
+    "runner": {"mpi4py", "h5py"},
+    "plan": {"mpi4py", "h5py"},
+    "tune": {"mpi4py", "h5py"},
+    "cluster": {"torch", "mpi4py"},
+    "studies": {"mpi4py", "h5py", "torch"},
+    "library": {"mpi4py", "h5py"},
+    "cli": {"mpi4py", "h5py", "torch"},
 }
-MODULES = sorted(path for package in HEIGHT for path in (PACKAGE / package).rglob("*.py"))
-LONGEST_FILE, LONGEST_CLASS = 400, 150
+BY_NAME = {  # {file: the modules of higher layers that it imports by name}
+    "figures/__init__.py": {"hpctrip.cluster.figures"},
+    "record/results_file.py": {"hpctrip.cluster.results"},
+    "record/run_kind.py": {"hpctrip.runner.replay"},
+    "runner/experiment.py": {"hpctrip.cluster.site_power"},
+}
+MODULES = sorted(
+    path
+    for path in PACKAGE.rglob("*.py")
+    if path.name != "__main__.py" and path.parts[-2:] != ("hpctrip", "__init__.py")
+)
+LONGEST_FILE, LONGEST_CLASS, LONGEST_FUNCTION, MOST_FILES = 400, 150, 60, 25
+
+
+def layer_of(path):
+    """The package of a file, or the module that is a layer by itself."""
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
 def name_of(path):
@@ -44,9 +66,15 @@ def name_of(path):
     return ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
 
 
+@functools.cache
+def nodes(path):
+    """Every node of a file's syntax tree."""
+    return list(ast.walk(ast.parse(path.read_text())))
+
+
 def imports(path):
     """Every module name that a file imports, wherever in the file."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -56,7 +84,7 @@ def imports(path):
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_a_module_imports_only_from_its_own_package_or_a_lower_layer(path):
-    package = path.relative_to(PACKAGE).parts[0]
+    package = layer_of(path)
     for name in imports(path):
         parts = name.split(".")
         if parts[0] == "hpctrip" and len(parts) > 1 and parts[1] != package:
@@ -65,8 +93,30 @@ def test_a_module_imports_only_from_its_own_package_or_a_lower_layer(path):
 
 
 def test_every_package_has_its_layer():
-    packages = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
-    assert packages <= HEIGHT.keys()
+    assert {layer_of(path) for path in MODULES} == HEIGHT.keys()
+
+
+def test_higher_layers_are_imported_by_name_only_where_the_list_says_so():
+    found = {}
+    for path in MODULES:
+        texts = (node.value for node in nodes(path) if isinstance(node, ast.Constant))
+        names = {text.partition(":")[0] for text in texts if isinstance(text, str)}
+        modules = {
+            name
+            for name in names
+            if (PACKAGE.parent / name.replace(".", "/")).is_dir()
+            or (PACKAGE.parent / f"{name.replace('.', '/')}.py").is_file()
+        }
+        higher = {
+            name
+            for name in modules
+            if name.startswith("hpctrip.")
+            and len(name) > 8
+            and HEIGHT[name.split(".")[1]] > HEIGHT[layer_of(path)]
+        }
+        if higher:
+            found[str(path.relative_to(PACKAGE))] = higher
+    assert found == BY_NAME
 
 
 def test_no_files_import_each_other_in_a_circle():
@@ -88,12 +138,19 @@ def test_no_files_import_each_other_in_a_circle():
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_files_and_classes_stay_small(path):
+def test_files_classes_and_functions_stay_small(path):
     text = path.read_text()
     assert text.count("\n") <= LONGEST_FILE
-    for node in ast.walk(ast.parse(text)):
+    for node in nodes(path):
         if isinstance(node, ast.ClassDef):
             assert node.end_lineno - node.lineno < LONGEST_CLASS, f"class {node.name}"
+        if isinstance(node, ast.FunctionDef):
+            assert node.end_lineno - node.lineno < LONGEST_FUNCTION, f"function {node.name}"
+
+
+def test_folders_stay_small():
+    folders = {path.parent for path in MODULES}
+    assert [folder for folder in folders if len(list(folder.glob("*.py"))) > MOST_FILES] == []
 
 
 def test_mpi_and_torch_distributed_are_each_imported_in_their_own_files_only():
@@ -112,7 +169,7 @@ def test_mpi_and_torch_distributed_are_each_imported_in_their_own_files_only():
         ("hpctrip.record.reader", "torch mpi4py"),
         ("hpctrip.learn.workloads", "transformers peft"),
         ("hpctrip.figures", "torch mpi4py"),
-        ("hpctrip.app.cli", "torch mpi4py h5py pandas matplotlib"),
+        ("hpctrip.cli.main", "torch mpi4py h5py pandas matplotlib"),
     ],
 )
 def test_importing_does_not_start_what_is_not_needed(module, absent):
@@ -123,13 +180,15 @@ def test_importing_does_not_start_what_is_not_needed(module, absent):
 
 def test_figures_read_results_through_the_reader_alone():
     """The network's law, which Fig 5 draws, is the only thing that they compute with. They write CSV as all do."""
-    of_record = {f"hpctrip.record.{name}" for name in ("reader", "results_file", "cluster", "merge")}
+    of_record = {f"hpctrip.record.{name}" for name in ("reader", "results_file", "merge")}
     allowed = {*of_record, "hpctrip.sim.network"}
     for path in (PACKAGE / "figures").rglob("*.py"):
         used = {name for name in imports(path) if name.startswith(("hpctrip.record", "hpctrip.sim"))}
         assert used <= allowed, f"{path.name}: {used - allowed}"
 
 
-def test_the_cluster_uses_nothing_of_the_simulated_sites_but_their_hardware():
-    used = {name for path in (PACKAGE / "cluster").rglob("*.py") for name in imports(path)}
-    assert {name for name in used if name.startswith("hpctrip.sim")} == {"hpctrip.sim.hardware.gpu_power"}
+def test_the_cluster_is_reached_by_registries_and_the_command_line_only():
+    users = {
+        layer_of(path) for path in MODULES if any(n.startswith("hpctrip.cluster") for n in imports(path))
+    }
+    assert users <= {"cluster", "library", "cli"}

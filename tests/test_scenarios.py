@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hpctrip.app.experiment import read_input
+from hpctrip.runner.experiment import read_input
 
 ROOT = Path(__file__).parents[1]
 COMPUTE_S = 12.0

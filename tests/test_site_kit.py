@@ -89,7 +89,7 @@ def test_what_the_images_copy_is_all_that_an_installation_needs(tmp_path):
 
 @pytest.mark.parametrize("note", NOTES, ids=lambda note: note.name)
 def test_notes_name_files_variables_and_keys_that_exist(note):
-    from hpctrip.app.experiment import Experiment
+    from hpctrip.runner.experiment import Experiment
 
     text = note.read_text()
     for name in re.findall(r"\]\(([^):]+)\)", text):

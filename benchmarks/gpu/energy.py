@@ -112,10 +112,10 @@ def counter(setting: Setting) -> Callable[[], float]:
 def tuned(setting: Setting, report: Report) -> None:
     """`hpctrip tune` on W1s with glyphs: what its best settings gain over the input as it is. Its files stay in the
     results."""
-    from hpctrip.app.about import device_name
-    from hpctrip.app.tune import report as files
-    from hpctrip.app.tune.trial import Bench
-    from hpctrip.app.tune.tuner import Goal, tune
+    from hpctrip.runner.run_metadata import device_name
+    from hpctrip.tune import report as files
+    from hpctrip.tune.trial import Bench
+    from hpctrip.tune.tuner import Goal, tune
 
     num_sites, num_samples, num_rounds = (2, 40, 1) if setting.small else (100, 100, 4)
     lines = (

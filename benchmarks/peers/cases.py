@@ -11,11 +11,11 @@ import numpy as np
 import tomli_w
 import torch
 
-from hpctrip.app.aggregator import Aggregator
-from hpctrip.app.experiment import read_input
-from hpctrip.app.host import Host
 from hpctrip.base.rng import stream
 from hpctrip.ranks.serial import SerialRanks
+from hpctrip.runner.aggregator import Aggregator
+from hpctrip.runner.experiment import read_input
+from hpctrip.runner.host import Host
 from hpctrip.sim.outcome import Outcome
 from hpctrip.sim.step import State
 

@@ -1,6 +1,6 @@
 """Reference made from the program while the site is built, so that none of it can be out of date.
 
-Input keys and commands are pages of their own (`hpctrip.app.reference`). In other pages `<!-- generated: NAME -->`
+Input keys and commands are pages of their own (`hpctrip.cli.reference`). In other pages `<!-- generated: NAME -->`
 stands for one of the `PARTS`.
 """
 
@@ -16,8 +16,8 @@ from mkdocs.structure.files import File, Files
 
 import hpctrip
 from hpctrip.__main__ import cli
-from hpctrip.app.reference import pages
-from hpctrip.record import cluster
+from hpctrip.cli.reference import pages
+from hpctrip.cluster import results
 from hpctrip.record.schema import ATTRIBUTES, DESCRIPTIONS, TABLES
 
 Tables = Mapping[str, Mapping[str, Mapping[str, Any]]]
@@ -46,7 +46,7 @@ def columns(tables: Tables = TABLES, descriptions: Mapping[str, str] = DESCRIPTI
 
 def cluster_columns() -> Iterator[str]:
     """The same of a results file of a cluster."""
-    yield from columns(cluster.TABLES, cluster.DESCRIPTIONS)
+    yield from columns(results.TABLES, results.DESCRIPTIONS)
 
 
 def attributes() -> Iterator[str]:

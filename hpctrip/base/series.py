@@ -14,8 +14,8 @@ from typing import Self
 import numpy as np
 
 from hpctrip.base.csv import read_table
-from hpctrip.base.door import instance, numbers, positive
 from hpctrip.base.errors import InputError
+from hpctrip.base.validate import instance, numbers, positive
 
 _MAX_MEAN_STEPS = 288
 """A day of five-minute steps: the mean over more of them is taken at as many evenly spaced times."""

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hpctrip.base.door import config_key, instance, integers, numbers
+from hpctrip.base.validate import instance, integers, numbers
 from hpctrip.cluster.allocator import Allocator
 from hpctrip.cluster.budgets import Limit
 from hpctrip.cluster.frequencies import FrequencyPolicy
 from hpctrip.cluster.meter import Meter
 from hpctrip.cluster.schedulers import Scheduler
 from hpctrip.cluster.view import ClusterView, Plan
+from hpctrip.config.component import config_key
 from hpctrip.sim.hardware.gpu_power import Gpu
 
 

@@ -6,8 +6,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from hpctrip.base.component import Component
 from hpctrip.base.units import Seconds, Watts
+from hpctrip.config.component import Component
 
 MOST_GPUS = 1_000_000
 

@@ -8,15 +8,15 @@ from typing import Annotated
 
 from pydantic import Field
 
-from hpctrip.base.component import Component
 from hpctrip.base.errors import InputError
 from hpctrip.base.io import PathName
-from hpctrip.base.sources import Reads, files_at
 from hpctrip.base.text import unknown_name
 from hpctrip.cluster.fit import fit
 from hpctrip.cluster.profiles import FixedBatch
 from hpctrip.cluster.step_time import StepTime
 from hpctrip.cluster.tables import Measured, read_throughputs
+from hpctrip.config.component import Component
+from hpctrip.config.sources import Reads, files_at
 
 FITTED = {
     "bert": ((64, 128), StepTime(0.048611, 0.0018322, 0.074752, 0.0036472, 0.065240, 0.0016395, 2.6118)),

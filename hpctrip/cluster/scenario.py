@@ -6,9 +6,7 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from hpctrip.base.component import Component
 from hpctrip.base.errors import InputError
-from hpctrip.base.identity import NotInResult
 from hpctrip.base.io import PathName
 from hpctrip.base.units import Seconds
 from hpctrip.cluster.budgets import BUDGETS
@@ -22,6 +20,8 @@ from hpctrip.cluster.profiles import Speeds
 from hpctrip.cluster.schedulers import SCHEDULERS
 from hpctrip.cluster.simulator import Simulator
 from hpctrip.cluster.traces import TRACES
+from hpctrip.config.component import Component
+from hpctrip.config.identity import NotInResult
 from hpctrip.sim.hardware.gpu_power import GPUS
 
 

@@ -7,8 +7,8 @@ from typing import Self
 
 import numpy as np
 
-from hpctrip.base.door import integers
 from hpctrip.base.errors import InputError
+from hpctrip.base.validate import integers
 from hpctrip.cluster.machine import Machine
 from hpctrip.cluster.profiles import Speeds
 

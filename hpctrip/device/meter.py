@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from pydantic import Field
 
-from hpctrip.base.component import Component
 from hpctrip.base.text import printable
 from hpctrip.base.units import Watts
+from hpctrip.config.component import Component
 from hpctrip.device import nvml
 from hpctrip.device.counters import Assumed, EnergyCounter, Unavailable, cpus
 

@@ -15,8 +15,8 @@ from types import TracebackType
 from pydantic import Field
 
 import hpctrip
-from hpctrip.base.component import Component
 from hpctrip.base.units import Watts
+from hpctrip.config.component import Component
 
 _PUT_BACK_S = 30.0
 """Longest time that an orderly end waits for the settings to be put back; the daemon goes on with it afterwards."""

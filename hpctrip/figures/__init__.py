@@ -7,14 +7,20 @@ A new figure is a module here whose function `plot` is decorated with `figure(..
 """
 
 import re
+from importlib import import_module
 
-from hpctrip.base.component import import_all
 from hpctrip.base.text import unknown_name
+from hpctrip.config.component import import_all
 from hpctrip.figures.common.plot import FIGURES, Drawing, Plot
 
 __all__ = ["FIGURES", "Drawing", "Plot", "successor", "unknown_figure"]
 
-import_all(__name__)
+REGISTERED_BY_NAME = ("hpctrip.cluster.figures",)
+"""Packages of higher layers that add figures; imported by name, so that this layer does not depend on theirs."""
+
+for _package in (__name__, *REGISTERED_BY_NAME):
+    import_module(_package)
+    import_all(_package)
 
 PAPER_FIGURES = {
     2: "power_utilisation",

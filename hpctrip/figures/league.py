@@ -24,8 +24,8 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from hpctrip.base.errors import InputError
-from hpctrip.base.identity import differing, identity, without
 from hpctrip.base.stats import TIE, UNKNOWN, Estimate, Times, compare, shared_seeds
+from hpctrip.config.identity import differing, identity, without
 from hpctrip.figures.common import reading, style
 from hpctrip.figures.common.grouping import times_of
 from hpctrip.figures.common.plot import Drawing, aligned, figure

@@ -78,7 +78,7 @@ class Pairs:
 
     @cached_property
     def mean(self) -> Estimate:
-        """The mean difference in hours; NaN where one is not labels."""
+        """The mean difference in hours; NaN where one is not known."""
         return Estimate.mean([] if self.ratio.bound else self.hours)
 
 

@@ -169,4 +169,4 @@ def words(ratio: Estimate) -> str:
         return f"{SIGNS[ratio.bound]}{100 * (1 - 1 / value):.0f} % less time"
     if value < 1 and ratio.bound != "at least":
         return f"{'> ' if ratio.bound else ''}{1 / value:.3g} times as long"
-    return "not labels"
+    return "not known"

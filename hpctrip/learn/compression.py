@@ -13,9 +13,9 @@ import torch
 import torch.nn.functional as F
 from pydantic import Field
 
-from hpctrip.base.component import Component, Registry
-from hpctrip.base.door import config_key, numbers
 from hpctrip.base.rng import stream
+from hpctrip.base.validate import numbers
+from hpctrip.config.component import Component, Registry, config_key
 from hpctrip.learn.params import check_finite, check_params
 
 

@@ -11,8 +11,8 @@ from pydantic import Field
 from torch import nn
 from torch.func import functional_call
 
-from hpctrip.base.component import Component
-from hpctrip.base.identity import NotInTraining
+from hpctrip.config.component import Component
+from hpctrip.config.identity import NotInTraining
 from hpctrip.learn.engines.base import channels_last, resident, views
 from hpctrip.learn.task import Dataset, Task
 

@@ -8,9 +8,9 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from hpctrip.base.component import Component
 from hpctrip.base.errors import InputError
 from hpctrip.base.rng import stream
+from hpctrip.config.component import Component
 from hpctrip.sim.policies.base import MOST_VISITS
 
 

@@ -12,10 +12,10 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from hpctrip.base.component import Component, Registry
-from hpctrip.base.door import config_key, integers
 from hpctrip.base.errors import InputError
 from hpctrip.base.rng import stream
+from hpctrip.base.validate import integers
+from hpctrip.config.component import Component, Registry, config_key
 
 PARTITIONS = Registry("partition", default="dirichlet")
 

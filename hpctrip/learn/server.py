@@ -7,9 +7,9 @@ from typing import Literal
 import torch
 from pydantic import Field
 
-from hpctrip.base.component import Component, Registry
-from hpctrip.base.door import config_key, instance
 from hpctrip.base.errors import InputError
+from hpctrip.base.validate import instance
+from hpctrip.config.component import Component, Registry, config_key
 from hpctrip.learn.params import check_finite, check_params
 
 

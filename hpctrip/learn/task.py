@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from hpctrip.base.door import instance, integers
 from hpctrip.base.errors import InputError
+from hpctrip.base.validate import instance, integers
 
 
 @dataclass(frozen=True, eq=False)

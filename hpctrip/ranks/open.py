@@ -6,9 +6,9 @@ from typing import Literal
 
 from pydantic import Field
 
-from hpctrip.base.component import Component
 from hpctrip.base.errors import InputError
-from hpctrip.base.identity import NotInResult
+from hpctrip.config.component import Component
+from hpctrip.config.identity import NotInResult
 from hpctrip.ranks.base import Ranks
 from hpctrip.ranks.launched import launched_size
 from hpctrip.ranks.serial import SerialRanks

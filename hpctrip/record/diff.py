@@ -11,10 +11,10 @@ import numpy as np
 import pandas as pd
 
 from hpctrip.base.errors import InputError
-from hpctrip.base.identity import differing
 from hpctrip.base.rows import is_measured
-from hpctrip.base.sources import MADE_HERE, PLUGINS, Source, read_sources
 from hpctrip.base.text import printable
+from hpctrip.config.identity import differing
+from hpctrip.config.sources import MADE_HERE, PLUGINS, Source, read_sources
 from hpctrip.record.reader import Run
 from hpctrip.record.results_file import ResultsFile
 

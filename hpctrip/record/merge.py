@@ -14,9 +14,9 @@ import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
 from hpctrip.base.errors import InputError
-from hpctrip.base.identity import differing
 from hpctrip.base.io import check_suffix, check_writable, digest, refuse_inputs, refuse_other, replace_file
 from hpctrip.base.text import encodable, printable
+from hpctrip.config.identity import differing
 from hpctrip.record import schema
 from hpctrip.record.lock import OutputLock
 from hpctrip.record.open_checked import open_checked

@@ -17,8 +17,8 @@ import pandas as pd
 
 from hpctrip.base.errors import Fault, InputError
 from hpctrip.base.io import named_path
-from hpctrip.base.sources import NamedFiles, read_sources, refuse_changed
 from hpctrip.base.text import printable
+from hpctrip.config.sources import NamedFiles, read_sources, refuse_changed
 from hpctrip.record import schema
 from hpctrip.record.open_checked import damaged, open_checked
 from hpctrip.record.results_file import ResultsFile

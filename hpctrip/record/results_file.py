@@ -14,10 +14,10 @@ import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
 from hpctrip.base.errors import Fault, InputError
-from hpctrip.base.identity import flat, without
 from hpctrip.base.rows import TEXT
-from hpctrip.base.sources import PLUGINS
 from hpctrip.base.text import printable
+from hpctrip.config.identity import flat, without
+from hpctrip.config.sources import PLUGINS
 from hpctrip.record.open_checked import open_checked
 from hpctrip.record.schema import Attribute
 
@@ -42,7 +42,7 @@ class Kind(NamedTuple):
     """The function that computes the simulated half anew, as "module:name": it needs layers above this one."""
 
 
-KINDS = {"hpctrip run": "hpctrip.record.run_kind:KIND", "hpctrip cluster": "hpctrip.record.cluster:KIND"}
+KINDS = {"hpctrip run": "hpctrip.record.run_kind:KIND", "hpctrip cluster": "hpctrip.cluster.results:KIND"}
 """{format: where its Kind is}, imported when a file of this format is used."""
 
 

@@ -14,5 +14,5 @@ KIND = Kind(
     summary=run_summary,
     contradictions=run_contradictions,
     differences=run_differences,
-    replay="hpctrip.app.replay:replay",
+    replay="hpctrip.runner.replay:replay",
 )

@@ -14,10 +14,10 @@ from typing import Literal, NamedTuple
 import numpy as np
 from pydantic import Field
 
-from hpctrip.base.component import Component
 from hpctrip.base.errors import InputError
 from hpctrip.base.series import spans
 from hpctrip.base.units import GB, J_PER_KWH, Grams, Joules, spelled
+from hpctrip.config.component import Component
 from hpctrip.sim.grid import GridSignal, SignalModel
 from hpctrip.sim.rounds import History, Status
 from hpctrip.sim.sites import SitePlacement

@@ -12,13 +12,13 @@ from typing import Annotated, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from hpctrip.base.component import Component
 from hpctrip.base.csv import read_table
 from hpctrip.base.errors import InputError
 from hpctrip.base.io import PathName
 from hpctrip.base.rng import stream
-from hpctrip.base.sources import Reads
 from hpctrip.base.units import Seconds
+from hpctrip.config.component import Component
+from hpctrip.config.sources import Reads
 from hpctrip.sim.timing import LONGEST_ROUND_S, Timing
 
 MOST_OUTAGES = 20_000_000

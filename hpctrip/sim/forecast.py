@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from pydantic import Field
 
-from hpctrip.base.component import Component, Registry
 from hpctrip.base.units import Seconds
+from hpctrip.config.component import Component, Registry
 
 DAY_S = 86400.0
 _MAX_OBSERVATIONS = 1000

@@ -7,8 +7,8 @@ from typing import Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from hpctrip.base.component import Component
 from hpctrip.base.units import GB, MILE_M, BitsPerSecond, Bytes, Metres
+from hpctrip.config.component import Component
 
 SMALL_UPDATE_BYTES = 1000
 """Less than this is probably a number of gigabytes without its unit."""

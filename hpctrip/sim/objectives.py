@@ -13,10 +13,10 @@ from typing import Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from hpctrip.base.component import Component, Registry
-from hpctrip.base.door import config_key, numbers
 from hpctrip.base.errors import InputError
 from hpctrip.base.units import J_PER_KWH, Grams, Joules, Seconds
+from hpctrip.base.validate import numbers
+from hpctrip.config.component import Component, Registry, config_key
 from hpctrip.sim.rounds import Candidates, History, RoundRow
 from hpctrip.sim.view import SiteView
 

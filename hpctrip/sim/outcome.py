@@ -1,6 +1,6 @@
 """The outcome of training in one round: losses, norms, evaluation and wall times, which a simulation cannot know.
 
-It is *real* where hosts trained (app/aggregator.py makes it of what they counted), *recorded* where a file is
+It is *real* where hosts trained (runner/aggregator.py makes it of what they counted), *recorded* where a file is
 replayed, and *assumed* where a round is only planned or a policy only studied.
 """
 

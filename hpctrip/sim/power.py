@@ -11,13 +11,13 @@ from typing import Annotated, Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from hpctrip.base.component import Component, Registry
-from hpctrip.base.door import config_key, instance, positive
 from hpctrip.base.errors import InputError
 from hpctrip.base.io import PathName
 from hpctrip.base.rng import stream
 from hpctrip.base.series import next_step_s
-from hpctrip.base.sources import Reads
+from hpctrip.base.validate import instance, positive
+from hpctrip.config.component import Component, Registry, config_key
+from hpctrip.config.sources import Reads
 from hpctrip.sim.traces.files import Flags, TraceSet, read_trace_files, trace_files
 from hpctrip.sim.traces.synthetic import synthetic_traces
 

@@ -7,10 +7,10 @@ import math
 import numpy as np
 from pydantic import Field
 
-from hpctrip.base.component import Component
-from hpctrip.base.door import config_key, numbers
 from hpctrip.base.rng import stream
 from hpctrip.base.units import Seconds
+from hpctrip.base.validate import numbers
+from hpctrip.config.component import Component, config_key
 from hpctrip.sim.forecast import Forecast, Observations, newest_apart
 from hpctrip.sim.rounds import History
 from hpctrip.sim.view import SiteView

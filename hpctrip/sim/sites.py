@@ -8,14 +8,14 @@ from typing import Annotated, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from hpctrip.base.component import Component, Registry
 from hpctrip.base.csv import Table, read_table
-from hpctrip.base.door import config_key, numbers
 from hpctrip.base.errors import InputError
 from hpctrip.base.io import PathName
 from hpctrip.base.rng import stream
-from hpctrip.base.sources import Reads
 from hpctrip.base.units import MILE_M, Metres
+from hpctrip.base.validate import numbers
+from hpctrip.config.component import Component, Registry, config_key
+from hpctrip.config.sources import Reads
 
 SITES = Registry("sites", default="powerlaw")
 

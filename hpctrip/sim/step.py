@@ -16,9 +16,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from hpctrip.base.door import config_key, instance
 from hpctrip.base.errors import InputError
 from hpctrip.base.rng import stream
+from hpctrip.base.validate import instance
+from hpctrip.config.component import config_key
 from hpctrip.sim.energy import SPENT
 from hpctrip.sim.forecast import Forecast
 from hpctrip.sim.noise import estimate, noise_ratio

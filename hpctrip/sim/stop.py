@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
-from hpctrip.base.component import Component
 from hpctrip.base.units import Grams, Joules, Seconds
+from hpctrip.config.component import Component
 from hpctrip.sim.energy import MONEY, Accounts, Budget, budgets, check_budgets
 from hpctrip.sim.grid import SignalModel
 from hpctrip.sim.rounds import History

@@ -15,10 +15,10 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from hpctrip.base.component import Component
 from hpctrip.base.errors import InputError
 from hpctrip.base.series import never, spans
 from hpctrip.base.units import J_PER_KWH, Seconds
+from hpctrip.config.component import Component
 from hpctrip.sim.rounds import Status
 from hpctrip.sim.view import SiteView
 

@@ -7,9 +7,10 @@ from typing import Self
 
 import numpy as np
 
-from hpctrip.base.door import config_key, numbers
 from hpctrip.base.errors import InputError
 from hpctrip.base.series import mean, never
+from hpctrip.base.validate import numbers
+from hpctrip.config.component import config_key
 from hpctrip.sim.energy import DEFAULT_ACCOUNTS, Accounts, Meter
 from hpctrip.sim.faults import NO_FAULTS, Faults, FaultSchedule
 from hpctrip.sim.grid.signals import NO_SIGNAL, SignalModel

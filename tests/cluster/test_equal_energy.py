@@ -4,9 +4,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from hpctrip.base.inputs import validate
 from hpctrip.cluster.equal_energy import HIGHEST, Front, counted_j, with_eta
 from hpctrip.cluster.scenario import ClusterScenario
+from hpctrip.config.inputs import validate
 
 
 @pytest.fixture(scope="module")

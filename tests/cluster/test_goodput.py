@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from hpctrip.base.errors import InputError
-from hpctrip.base.inputs import validate
 from hpctrip.cluster.scenario import ClusterScenario
 from hpctrip.cluster.traces import TRACES
 from hpctrip.cluster.traces.pollux import application_files, read_application
+from hpctrip.config.inputs import validate
 
 WORKLOAD = "name,time,application,num_replicas,batch_size\nown-0,0,own,2,64\nown-1,60,own,1,32\n"
 

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from invariants import Watched
 
 from hpctrip.base.errors import InputError
-from hpctrip.base.inputs import validate
 from hpctrip.base.series import Signal
 from hpctrip.cluster.budgets import Budget, Limit
 from hpctrip.cluster.frequencies import FREQUENCIES
 from hpctrip.cluster.placement import PLACEMENTS
 from hpctrip.cluster.scenario import ClusterScenario
 from hpctrip.cluster.schedulers import SCHEDULERS, Plan, Scheduler
+from hpctrip.config.inputs import validate
 
 OWN = sorted(SCHEDULERS)
 

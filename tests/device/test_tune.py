@@ -8,16 +8,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from hpctrip.app.experiment import read_input
-from hpctrip.app.tune import report, tuner
-from hpctrip.app.tune.dials import CAP, CLOCK
-from hpctrip.app.tune.search import better_half, by_eta, front, golden_section, halving
-from hpctrip.app.tune.spaces import candidates, default_spaces, read_space
-from hpctrip.app.tune.trial import Bench, Trial
-from hpctrip.app.tune.tuner import Goal, Tuned
 from hpctrip.base.errors import HpctripError, InputError
 from hpctrip.device.meter import Meter
 from hpctrip.record.merge import csv_bytes
+from hpctrip.runner.experiment import read_input
+from hpctrip.tune import report, tuner
+from hpctrip.tune.dials import CAP, CLOCK
+from hpctrip.tune.search import better_half, by_eta, front, golden_section, halving
+from hpctrip.tune.spaces import candidates, default_spaces, read_space
+from hpctrip.tune.trial import Bench, Trial
+from hpctrip.tune.tuner import Goal, Tuned
 
 LINES = ("sites.num_sites=4", "workload.train_samples=80", "workload.test_samples=40")
 

@@ -7,11 +7,11 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from hpctrip.app.experiment import resolve
 from hpctrip.base.units import HOUR_S, MILE_M
 from hpctrip.figures.common import style
 from hpctrip.record.schema import Column
 from hpctrip.record.writer import write_run
+from hpctrip.runner.experiment import resolve
 from hpctrip.sim.rounds import Candidates, CohortRound, History, RoundRow
 
 

@@ -1,6 +1,5 @@
 """Time-to-accuracy of runs, and which runs belong together."""
 
-import h5py
 import numpy as np
 import pytest
 
@@ -140,15 +139,6 @@ def test_more_configurations_than_anyone_can_look_at_are_refused(make_run):
     assert len(grouping.grouped(runs, 3)) == 3
     with pytest.raises(InputError, match="are of 3 configurations, 2 at most are drawn"):
         grouping.grouped(runs, 2)
-
-
-@pytest.mark.parametrize("column", ["/rounds/clock_s", "/sites/distance_m"])
-def test_a_time_or_distance_that_is_none_is_named(make_run, column):
-    path = make_run("spoiled")
-    with h5py.File(path, "a") as file:
-        file[column][0] = np.nan
-    with pytest.raises(InputError, match=f"{column}: is not a number everywhere"):
-        reading.read_runs([path])
 
 
 def test_the_number_of_seeds_is_never_cut_off_a_long_name():

@@ -18,7 +18,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 from PIL import Image
 
-from hpctrip.app.cli import cli
+from hpctrip.cli.main import cli
 from hpctrip.figures import FIGURES, network, scaling, successor
 from hpctrip.figures.common import grouping, reading, style
 from hpctrip.figures.common.plot import SUFFIXES
@@ -234,12 +234,12 @@ def test_a_wrong_option_is_one_line_and_code_2(capsys, arguments, said):
     assert said in error and error.count("\n") == 1
 
 
-def test_a_damaged_column_is_named(make_run, capsys):
+def test_a_damaged_file_is_named(make_run, capsys):
     path = make_run("old")
     with h5py.File(path, "a") as file:
         del file["rounds/makespan_s"]
     assert FIGURES["cohort_size"].main([path]) == 2
-    assert "/rounds/makespan_s: is missing" in capsys.readouterr().err
+    assert "is damaged (/rounds does not match its checksum)" in capsys.readouterr().err
 
 
 def test_scripts_run_from_the_shell(make_run):

@@ -8,8 +8,8 @@ import tomllib
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from hpctrip.base.component import Component, registry_of
-from hpctrip.base.inputs import known_keys
+from hpctrip.config.component import Component, registry_of
+from hpctrip.config.inputs import known_keys
 
 EXAMPLES = int(os.environ.get("HPCTRIP_FUZZ", "12"))
 """Examples of each kind of file, the same ones each time; with the environment variable, new ones."""

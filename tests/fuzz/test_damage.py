@@ -21,14 +21,14 @@ import tomli_w
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpctrip.app.experiment import Experiment
 from hpctrip.cluster.scenario import ClusterScenario
 from hpctrip.record.checkpoint import SUFFIXES
 from hpctrip.record.diff import diff
 from hpctrip.record.reader import open_run
 from hpctrip.record.results_file import open_results
 from hpctrip.record.verify import verify
-from hpctrip.study.studies import Asked, read_studies
+from hpctrip.runner.experiment import Experiment
+from hpctrip.studies.studies import Asked, read_studies
 
 sys.path.insert(0, str(Path(__file__).parent))
 from damage import damaged, many, mistyped_inputs, mistyped_tables

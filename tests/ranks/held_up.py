@@ -5,7 +5,7 @@ import os
 import signal
 import time
 
-from hpctrip.app.cli import main
+from hpctrip.cli.main import main
 from hpctrip.ranks.launched import launched_rank
 
 how = os.environ["HELD_UP"] if launched_rank() == 1 else ""

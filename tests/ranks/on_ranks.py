@@ -72,7 +72,7 @@ def main() -> None:
         for transport in ("mpi", "nccl") if ranks.size > 1 else ("serial",):
             with with_transport(ranks, transport) as chosen:
                 Path(folder, f"{transport}-{chosen.rank}.json").write_text(json.dumps(seen(chosen)))
-    from hpctrip.app.cli import cli
+    from hpctrip.cli.main import cli
 
     for run in runs:
         cli(shlex.split(run), standalone_mode=False)

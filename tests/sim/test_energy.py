@@ -65,7 +65,7 @@ def world(power=None, throughput="linear", carbon=None, price=None, timing=None,
     num_sites = len(power.fractions) if isinstance(power, Steps) else 2
     return World.build(
         SITES["uniform"](num_sites=num_sites, min_distance_m=1e6, max_distance_m=1e6),
-        Network(update_bytes=2e9, propagation_m_per_s=1e6, near_bandwidth_bps=1e30),
+        Network(update_bytes=2e9, propagation_m_per_s=1e6, near_bandwidth_bps=1e15),
         power,
         THROUGHPUT_MODELS[throughput](**SITE),
         timing or Timing(seconds_per_sample=1.0),

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpctrip.base.errors import InputError
-from hpctrip.joint.cluster_power import ClusterPower
+from hpctrip.cluster.site_power import ClusterPower
 from hpctrip.sim.power import POWER_MODELS, Trace, TraceSupply
 from hpctrip.sim.traces.synthetic import synthetic_traces
 

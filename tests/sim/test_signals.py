@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hpctrip.base.component import Component
 from hpctrip.base.errors import InputError
-from hpctrip.base.inputs import validate
+from hpctrip.config.component import Component
+from hpctrip.config.inputs import validate
 from hpctrip.sim.grid import SIGNALS
 from hpctrip.sim.sites import SITES
 

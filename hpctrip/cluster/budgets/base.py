@@ -6,9 +6,9 @@ import sys
 
 import numpy as np
 
-from hpctrip.base.component import Component, Registry
-from hpctrip.base.door import config_key, instance
 from hpctrip.base.series import Signal
+from hpctrip.base.validate import instance
+from hpctrip.config.component import Component, Registry, config_key
 
 BUDGETS = Registry("budget", default="none")
 

@@ -9,9 +9,9 @@ from pydantic import Field
 
 from hpctrip.base.io import PathName
 from hpctrip.base.series import Signal, read_signal
-from hpctrip.base.sources import Reads
 from hpctrip.base.units import J_PER_KWH, Seconds
 from hpctrip.cluster.budgets.base import BUDGETS, Budget, Limit, accrued
+from hpctrip.config.sources import Reads
 
 
 @BUDGETS.add

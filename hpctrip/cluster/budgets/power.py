@@ -8,9 +8,9 @@ from pydantic import Field, model_validator
 
 from hpctrip.base.io import PathName
 from hpctrip.base.series import Signal, read_signal
-from hpctrip.base.sources import Reads
 from hpctrip.base.units import Watts
 from hpctrip.cluster.budgets.base import BUDGETS, Budget, Limit
+from hpctrip.config.sources import Reads
 
 
 @BUDGETS.add

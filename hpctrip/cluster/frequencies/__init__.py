@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from pydantic import Field
 
-from hpctrip.base.component import Component, Registry
 from hpctrip.cluster.view import ClusterView
+from hpctrip.config.component import Component, Registry
 from hpctrip.sim.hardware.gpu_power import Gpu
 
 FREQUENCIES = Registry("frequency policy", default="highest")

@@ -1,7 +1,7 @@
 """Which GPUs a job gets: one file for each way."""
 
-from hpctrip.base.component import import_all
 from hpctrip.cluster.placement.base import PLACEMENTS, Layout, Parts, Placement
+from hpctrip.config.component import import_all
 
 __all__ = ["PLACEMENTS", "Layout", "Parts", "Placement"]
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from pydantic import Field
 
-from hpctrip.base.component import Component, Registry
 from hpctrip.cluster.machine import Machine
+from hpctrip.config.component import Component, Registry
 
 Parts = list[tuple[int, int]]
 """What a job has: (node, mask of its GPUs there), nodes rising. Bit i of a mask is GPU i of the node."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from hpctrip.base.component import Component, Registry
 from hpctrip.cluster.view import ClusterView, Plan
+from hpctrip.config.component import Component, Registry
 
 SCHEDULERS = Registry("scheduler", default="powerflow")
 

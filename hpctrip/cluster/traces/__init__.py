@@ -1,7 +1,7 @@
 """Where jobs come from: a reader for each published format, one of our own, and a generator. One file each."""
 
-from hpctrip.base.component import import_all
 from hpctrip.cluster.traces.base import TRACES, Raw, Trace
+from hpctrip.config.component import import_all
 
 __all__ = ["TRACES", "Raw", "Trace"]
 

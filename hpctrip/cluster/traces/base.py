@@ -9,13 +9,13 @@ from typing import Self
 import numpy as np
 from pydantic import Field
 
-from hpctrip.base.component import Component, Registry
 from hpctrip.base.csv import Table
 from hpctrip.base.errors import InputError
 from hpctrip.base.rng import stream
 from hpctrip.cluster.jobs import Jobs
 from hpctrip.cluster.models import Catalogue
 from hpctrip.cluster.profiles import Profile
+from hpctrip.config.component import Component, Registry
 
 TRACES = Registry("jobs", default="synthetic")
 

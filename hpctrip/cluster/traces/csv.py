@@ -8,7 +8,6 @@ import numpy as np
 
 from hpctrip.base.csv import read_table
 from hpctrip.base.io import PathName
-from hpctrip.base.sources import Reads
 from hpctrip.cluster.models import Catalogue
 from hpctrip.cluster.traces.base import (
     TRACES,
@@ -21,6 +20,7 @@ from hpctrip.cluster.traces.base import (
     times,
     unknown,
 )
+from hpctrip.config.sources import Reads
 
 
 @TRACES.add

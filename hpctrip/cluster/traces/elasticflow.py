@@ -7,7 +7,6 @@ from typing import Annotated
 from hpctrip.base.csv import Table, read_table
 from hpctrip.base.errors import InputError
 from hpctrip.base.io import PathName
-from hpctrip.base.sources import Reads
 from hpctrip.base.text import unknown_name
 from hpctrip.cluster.models import Catalogue
 from hpctrip.cluster.traces.base import (
@@ -21,6 +20,7 @@ from hpctrip.cluster.traces.base import (
     times,
     unknown,
 )
+from hpctrip.config.sources import Reads
 
 _TIME = ("submission_time", "submit_time")
 _STEPS = ("num_iteration", "iteration")

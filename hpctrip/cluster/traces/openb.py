@@ -8,9 +8,9 @@ import numpy as np
 
 from hpctrip.base.csv import read_table
 from hpctrip.base.io import PathName
-from hpctrip.base.sources import Reads
 from hpctrip.cluster.models import Catalogue
 from hpctrip.cluster.traces.base import LONGEST_S, TRACES, Raw, Trace, unknown
+from hpctrip.config.sources import Reads
 
 
 @TRACES.add

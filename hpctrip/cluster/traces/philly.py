@@ -10,10 +10,10 @@ from pydantic import Field
 from hpctrip.base.csv import read_table
 from hpctrip.base.errors import InputError
 from hpctrip.base.io import PathName
-from hpctrip.base.sources import Reads
 from hpctrip.base.text import unknown_name
 from hpctrip.cluster.models import Catalogue
 from hpctrip.cluster.traces.base import TRACES, Raw, Trace, durations, gpu_counts, unknown
+from hpctrip.config.sources import Reads
 
 
 @TRACES.add

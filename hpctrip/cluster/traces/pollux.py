@@ -10,10 +10,10 @@ import numpy as np
 from hpctrip.base.csv import read_table
 from hpctrip.base.errors import InputError
 from hpctrip.base.io import PathName, named_path
-from hpctrip.base.sources import Reads
 from hpctrip.cluster.goodput import Application, Training
 from hpctrip.cluster.models import Catalogue
 from hpctrip.cluster.traces.base import TRACES, Raw, Trace, gpu_counts, times, unknown
+from hpctrip.config.sources import Reads
 
 _LARGEST_LOCAL = {"yolov3": 8}
 """{application: largest batch of a GPU}, as AdaptDL's simulator sets it."""

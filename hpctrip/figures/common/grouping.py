@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hpctrip.base import stats
-from hpctrip.base.identity import differing, identity, without
 from hpctrip.base.text import printable
 from hpctrip.base.units import HOUR_S
+from hpctrip.config.identity import differing, identity, without
 from hpctrip.record.reader import InputError, Run
 
 APART = ("seed", "stop")

@@ -4,32 +4,25 @@ from __future__ import annotations
 
 import glob
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
 import numpy as np
 import pandas as pd
-from pandas.api.types import is_numeric_dtype
 
 from hpctrip.base.csv import read_table
-from hpctrip.base.errors import Fault, InputError
+from hpctrip.base.errors import InputError
 from hpctrip.base.text import printable, shown
 from hpctrip.base.units import HOUR_S
-from hpctrip.record.cluster import open_cluster
 from hpctrip.record.reader import FAULTS_TOLD, Run, open_runs, read_traces, refuse_other_traces
 
 NEEDED_ATTRIBUTES = ("policy", "label", "update_bytes")
 NEEDED_SITE_COLUMNS = ("site", "distance_m", "bandwidth_bps", "comm_s", "num_samples", "power_fraction")
 """Columns that figures use and that the reader of results files does not check."""
-DRAWN_COLUMNS = {
-    "rounds": ("clock_start_s", "clock_s", "makespan_s", "wall_s", "idle_fraction"),
-    "sites": NEEDED_SITE_COLUMNS[:-1],  # an older file does not know the power
-}
-"""{table: columns that must be finite to be drawn}."""
 
 
 def read_runs(patterns: Sequence[str]) -> list[Run]:
@@ -46,18 +39,9 @@ def read_runs(patterns: Sequence[str]) -> list[Run]:
             )
         if run.rounds.empty:
             raise InputError(str(run.path), "holds no finished round", "let it run longer, or leave it out")
-        if faults := [*islice(chain(run.structure_faults(), _not_drawable(run)), FAULTS_TOLD)]:
+        if faults := [*islice(run.structure_faults(), FAULTS_TOLD)]:
             raise InputError(faults=faults)
     return runs
-
-
-def _not_drawable(run: Run) -> Iterator[Fault]:
-    """Times, sizes and distances that are none: an axis would have no end."""
-    for table, names in DRAWN_COLUMNS.items():
-        for name in names:
-            values = run.tables[table][name]
-            if not is_numeric_dtype(values) or not np.isfinite(values).all():
-                yield Fault(f"{run.path}: /{table}/{name}", "is not a number everywhere", "restore a copy")
 
 
 def counted(number: int, name: str) -> str:
@@ -154,22 +138,6 @@ def _each_run(runs: Sequence[str]) -> list[Subject]:
     return [Subject(run, [run.path], run.path.with_suffix(".png")) for run in read_runs(runs)]
 
 
-def _clusters(runs: Sequence[str]) -> list[Subject]:
-    clusters = open_runs(runs, opened=open_cluster)
-    if faults := [fault for run in clusters for fault in run.schema_faults()]:
-        raise InputError(faults=faults)
-    return [Subject(clusters, [run.path for run in clusters])]
-
-
-def _one_cluster(runs: Sequence[str]) -> list[Subject]:
-    ((clusters, files, _),) = _clusters(runs)
-    if len(clusters) > 1 or not len(clusters[0].intervals):
-        raise InputError(
-            printable(" ".join(runs)), "is not one cluster with an interval", "name one results file"
-        )
-    return [Subject(clusters[0], files)]
-
-
 def _traces(traces: str, column: str, flags: str) -> list[Subject]:
     frame = read_traces(traces, column, flags)
     frame.attrs["column"] = column
@@ -195,7 +163,8 @@ def traces_of(runs: Sequence[Run]) -> pd.DataFrame:
     return frame
 
 
-_RUNS = (click.Argument(["runs"], nargs=-1, required=True, metavar="RUNS..."),)
+RUNS_ARGUMENT = (click.Argument(["runs"], nargs=-1, required=True, metavar="RUNS..."),)
+"""The parameters of a source that reads results files."""
 _TRACES = (
     click.Argument(["traces"], metavar="TRACES"),
     click.Option(
@@ -214,17 +183,17 @@ _TRACES = (
     ),
 )
 
-RUNS = Source("results files, folders or quoted patterns", _RUNS, _all_runs, of_many=True, of_study=list)
-ONE_RUN = Source("one results file", _RUNS, _one_run, of_study=with_sites)
-EACH_RUN = Source("results files, a picture each", _RUNS, _each_run, "beside the results file, .png")
+RUNS = Source(
+    "results files, folders or quoted patterns", RUNS_ARGUMENT, _all_runs, of_many=True, of_study=list
+)
+ONE_RUN = Source("one results file", RUNS_ARGUMENT, _one_run, of_study=with_sites)
+EACH_RUN = Source("results files, a picture each", RUNS_ARGUMENT, _each_run, "beside the results file, .png")
 TRACES = Source(
     "power traces: a folder of cell*.csv(.gz), a file or a quoted pattern",
     _TRACES,
     _traces,
     of_study=traces_of,
 )
-CLUSTERS = Source("results files of simulated clusters", _RUNS, _clusters, of_many=True)
-ONE_CLUSTER = Source("one results file of a simulated cluster", _RUNS, _one_cluster)
 
 
 def csv_table(integers: Sequence[str], numbers: Sequence[str], may_lack: bool = False) -> Source:

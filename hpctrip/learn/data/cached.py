@@ -24,7 +24,7 @@ import numpy as np
 import pooch
 
 from hpctrip.base.errors import InputError
-from hpctrip.base.sources import digest_of_files
+from hpctrip.config.sources import digest_of_files
 from hpctrip.learn.task import Dataset
 
 PARTS = ("train", "test")

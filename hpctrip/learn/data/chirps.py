@@ -13,8 +13,8 @@ from typing import Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from hpctrip.base.component import Component
 from hpctrip.base.rng import stream
+from hpctrip.config.component import Component
 from hpctrip.learn.data.mfcc import SAMPLE_RATE, mfcc
 from hpctrip.learn.data.speech_files import Clips, check_words
 

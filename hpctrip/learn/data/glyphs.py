@@ -28,9 +28,9 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 from pydantic import Field, model_validator
 
-from hpctrip.base.component import Component
 from hpctrip.base.errors import InputError
 from hpctrip.base.rng import stream
+from hpctrip.config.component import Component
 
 CHARACTERS = string.digits + string.ascii_uppercase + string.ascii_lowercase
 """The 62 classes in the order of EMNIST by-class."""

@@ -14,8 +14,8 @@ from typing import Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from hpctrip.base.component import Component
 from hpctrip.base.rng import stream
+from hpctrip.config.component import Component
 
 VERSION = 1  # raise it with any change that alters the texts
 

@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal
 import torch
 from pydantic import BeforeValidator, Field
 
-from hpctrip.base.component import Component
 from hpctrip.base.errors import InputError
 from hpctrip.base.text import unknown_name
+from hpctrip.config.component import Component
 from hpctrip.learn.engines.base import Engine, Precision
 from hpctrip.learn.engines.sequential import Sequential
 from hpctrip.learn.engines.stacked import Stacked

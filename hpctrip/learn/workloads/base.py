@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal, NamedTuple
 
-from hpctrip.base.component import Component, Registry
-from hpctrip.base.door import config_key
 from hpctrip.base.errors import InputError
-from hpctrip.base.inputs import resolved, validate
+from hpctrip.config.component import Component, Registry, config_key
+from hpctrip.config.inputs import resolved, validate
 from hpctrip.learn.local_work import LocalWork
 from hpctrip.learn.task import Task, check_task
 

@@ -19,7 +19,7 @@ from pydantic import Field, model_validator
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.io import PathName
-from hpctrip.base.sources import Reads
+from hpctrip.config.sources import Reads
 from hpctrip.learn.data import cached
 from hpctrip.learn.data.cached import PARTS, fingerprints
 from hpctrip.learn.data.files import read_pair

@@ -17,8 +17,8 @@ from pydantic import Field
 from hpctrip.base.errors import InputError
 from hpctrip.base.io import PathName
 from hpctrip.base.rng import stream
-from hpctrip.base.sources import Reads
 from hpctrip.base.text import shown
+from hpctrip.config.sources import Reads
 from hpctrip.learn.data import cached, leaf_json
 from hpctrip.learn.data.cached import PARTS, fingerprints
 from hpctrip.learn.data.files import json_object, read_text

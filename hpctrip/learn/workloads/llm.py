@@ -15,10 +15,10 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 import torch
 from pydantic import Field, model_validator
 
-from hpctrip.base.component import Component
 from hpctrip.base.errors import InputError, require
 from hpctrip.base.io import PathName
-from hpctrip.base.sources import Reads
+from hpctrip.config.component import Component
+from hpctrip.config.sources import Reads
 from hpctrip.learn.data import cached
 from hpctrip.learn.data.cached import fingerprints
 from hpctrip.learn.data.sentences import VERSION, Sentences

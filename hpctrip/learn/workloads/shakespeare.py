@@ -16,7 +16,7 @@ from pydantic import Field
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.io import PathName
-from hpctrip.base.sources import Reads
+from hpctrip.config.sources import Reads
 from hpctrip.learn.data import cached, leaf_json
 from hpctrip.learn.data.cached import PARTS, fingerprints
 from hpctrip.learn.data.play_text import ALPHABET, WINDOW, encode, read_windows, split_by_time, windows

@@ -19,7 +19,7 @@ from pydantic import Field
 from hpctrip.base.errors import InputError
 from hpctrip.base.io import PathName
 from hpctrip.base.rng import stream
-from hpctrip.base.sources import Reads
+from hpctrip.config.sources import Reads
 from hpctrip.learn.data import cached
 from hpctrip.learn.data.chirps import Chirps
 from hpctrip.learn.data.speech_files import (

@@ -29,8 +29,8 @@ from types import TracebackType
 
 from pydantic import Field
 
-from hpctrip.base.component import Component
 from hpctrip.base.units import Seconds
+from hpctrip.config.component import Component
 from hpctrip.ranks.base import Ranks, hostname
 from hpctrip.ranks.phase import Phase, current_phase
 from hpctrip.ranks.watchdog.heartbeat_socket import INTERFACE, HeartbeatSocket

@@ -1,6 +1,6 @@
 """Signals of the grid at every site over time: grams of CO2, or money, for a kilowatt-hour."""
 
-from hpctrip.base.component import import_all
+from hpctrip.config.component import import_all
 from hpctrip.sim.grid.signals import SIGNALS, GridSignal, SignalModel
 
 __all__ = ["SIGNALS", "GridSignal", "SignalModel"]

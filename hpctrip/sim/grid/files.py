@@ -21,10 +21,10 @@ from hpctrip.base.csv import Table, read_table
 from hpctrip.base.errors import InputError
 from hpctrip.base.io import PathName, gunzipped, read_file
 from hpctrip.base.series import Signal
-from hpctrip.base.sources import Reads, files_at
 from hpctrip.base.text import unknown_name
 from hpctrip.base.times import moment_us, moments_us, time_zone, zone
 from hpctrip.base.units import Seconds
+from hpctrip.config.sources import Reads, files_at
 from hpctrip.sim.grid.signals import HIGHEST, LOWEST, SIGNALS, GridSignal, SignalModel, zones_by_seed
 from hpctrip.sim.sites import SitePlacement
 

@@ -14,12 +14,12 @@ from typing import Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from hpctrip.base.component import Component, Registry
-from hpctrip.base.door import config_key, instance, integers, numbers, positive
 from hpctrip.base.errors import InputError
 from hpctrip.base.rng import stream
 from hpctrip.base.series import Signal
 from hpctrip.base.text import shown
+from hpctrip.base.validate import instance, integers, numbers, positive
+from hpctrip.config.component import Component, Registry, config_key
 from hpctrip.sim.sites import SitePlacement
 
 SIGNALS = Registry("signal", default="none")

@@ -11,10 +11,10 @@ from typing import Annotated, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from hpctrip.base.component import Component, Registry
-from hpctrip.base.door import config_key, numbers
 from hpctrip.base.text import unknown_name
 from hpctrip.base.units import Watts
+from hpctrip.base.validate import numbers
+from hpctrip.config.component import Component, Registry, config_key
 
 THROUGHPUT_MODELS = Registry("throughput model", default="linear")
 _MAX_W = 1e30

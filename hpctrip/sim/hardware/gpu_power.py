@@ -12,8 +12,8 @@ from typing import Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from hpctrip.base.component import Component, Registry
 from hpctrip.base.units import Watts
+from hpctrip.config.component import Component, Registry
 
 GPUS = Registry("gpu", default="a100")
 

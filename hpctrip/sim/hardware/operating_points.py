@@ -15,8 +15,8 @@ from pydantic import Field, model_validator
 from hpctrip.base.csv import read_table
 from hpctrip.base.errors import InputError
 from hpctrip.base.io import PathName
-from hpctrip.base.sources import Reads
 from hpctrip.base.units import Watts
+from hpctrip.config.sources import Reads
 from hpctrip.sim.hardware.base import THROUGHPUT_MODELS, Throughput
 from hpctrip.sim.hardware.gpu_power import GPUS
 

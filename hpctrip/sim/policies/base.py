@@ -8,9 +8,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from hpctrip.base.component import Component, Registry
-from hpctrip.base.door import instance, integers
 from hpctrip.base.errors import InputError
+from hpctrip.base.validate import instance, integers
+from hpctrip.config.component import Component, Registry
 from hpctrip.sim.rounds import Candidates, History
 from hpctrip.sim.view import SiteView
 

@@ -106,7 +106,7 @@ class FirstBack(FixedOrDynamic):
 class Static(PowerToCost, Policy):
     """The top k sites by power-to-cost at the start, the same cohort for the whole run (Sec. 3.2).
 
-    The paper's static-optimal is this policy at the best k of a sweep (Eq. 9), found offline:
+    The paper's static-optimal is this policy at the best k of a sweep (Eq. 9), found offline. The script
     slurm/emnist_static_sweep.sh runs the sweep, `hpctrip plot sweep` prints that k.
     """
 

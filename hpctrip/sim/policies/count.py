@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from hpctrip.base.component import Component
+from hpctrip.config.component import Component
 from hpctrip.sim.objectives import OBJECTIVES
 from hpctrip.sim.policies.base import Decision, Policy, check_k
 from hpctrip.sim.rounds import Candidates, History

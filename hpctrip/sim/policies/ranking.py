@@ -7,8 +7,8 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from hpctrip.base.component import Component
 from hpctrip.base.units import GB, Bytes
+from hpctrip.config.component import Component
 from hpctrip.sim.view import SiteView
 
 

@@ -120,12 +120,8 @@ def read_trace_files(
         raise InputError("traces", "no file to read")
     files = [_read_file(path, column, flags) for path in paths]
     step_us = _common_step_us(files)
-    domains: dict[tuple[str, str], list[pd.DataFrame]] = {}
-    for file in files:
-        for key, rows in file.rows.groupby(["cell", "pdu"], sort=False):
-            domains.setdefault(key, []).append(rows.assign(path=str(file.path)))
-    keys = sorted(domains, key=lambda key: (key[0], len(key[1]), key[1]))  # pdu9 before pdu10
-    tables = [pd.concat(domains[key]) for key in keys]
+    domains = _domains(files)
+    keys, tables = list(domains), list(domains.values())
 
     start_us = int(max(table.time_us.min() for table in tables))
     end_us = int(min(table.time_us.max() for table in tables))
@@ -158,6 +154,16 @@ def read_trace_files(
         num_filled=num_filled,
         num_cut=num_cut,
     )
+
+
+def _domains(files: Sequence[TraceFile]) -> dict[tuple[str, str], pd.DataFrame]:
+    """The rows of each power domain, {(cell, pdu): rows}, sorted by cell and by the number of the domain."""
+    parts: dict[tuple[str, str], list[pd.DataFrame]] = {}
+    for file in files:
+        for key, rows in file.rows.groupby(["cell", "pdu"], sort=False):
+            parts.setdefault(key, []).append(rows.assign(path=str(file.path)))
+    keys = sorted(parts, key=lambda key: (key[0], len(key[1]), key[1]))  # pdu9 before pdu10
+    return {key: pd.concat(parts[key]) for key in keys}
 
 
 def _common_step_us(files: Sequence[TraceFile]) -> int:

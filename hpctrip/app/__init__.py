@@ -1,1 +1,0 @@
-"""Layer 5: everything meets here and only here: input, experiment, loop, command line."""

@@ -1,1 +1,0 @@
-"""A simulated cluster from an input to a results file, and back."""

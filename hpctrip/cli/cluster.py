@@ -1,0 +1,89 @@
+"""`cluster`: a GPU cluster, simulated; `cluster fit`: the form of a step's time, fitted to measurements."""
+
+from __future__ import annotations
+
+import click
+
+from hpctrip.base.text import printable, printable_toml
+from hpctrip.cli.arguments import FILE, DefaultsToRun, an_input, overwrite_option
+
+
+@click.group(cls=DefaultsToRun, invoke_without_command=True)
+def cluster() -> None:
+    """Simulate a GPU cluster whose jobs are scheduled under a budget (PowerFlow).
+
+    `hpctrip cluster FILE.toml` means `hpctrip cluster run FILE.toml`.
+    """
+
+
+@cluster.command()
+@an_input
+@click.option("--out", type=FILE, metavar="FILE.h5", help="Results file (default: results/NAME-TIME.h5).")
+@overwrite_option
+def run(
+    out: str | None,
+    overwrite: bool,
+    paths: tuple[str, ...],
+    overrides: tuple[str, ...],
+    plugins: tuple[str, ...],
+) -> None:
+    """Simulate one cluster: TOML files merged left to right; none: synthetic jobs on 128 GPUs."""
+    from rich.console import Console
+
+    from hpctrip.cluster.results import open_cluster
+    from hpctrip.cluster.run_simulate import simulate
+    from hpctrip.record.show import show
+
+    path = simulate(paths, overrides, out, overwrite, plugins)
+    Console(highlight=False).print(show(open_cluster(path)))
+
+
+@cluster.command()
+@an_input
+def check(**given: tuple[str, ...]) -> None:
+    """Validate the input of a cluster, read its trace, and print every key with the value in force."""
+    from hpctrip.cluster.run_input import read_cluster_input
+
+    checked = read_cluster_input(**given)
+    checked.scenario.simulator()
+    click.echo(printable_toml(checked.resolved_toml), nl=False)
+
+
+@cluster.command()
+@click.argument("name", required=False)
+def keys(name: str | None) -> None:
+    """Describe every key of the input of a cluster, or those that NAME means, as `hpctrip keys` does."""
+    from hpctrip.cli.keys import show_keys
+    from hpctrip.cluster.scenario import ClusterScenario
+
+    show_keys(name, ClusterScenario)
+
+
+@cluster.command()
+@click.argument("tables", nargs=-1, type=FILE, required=True, metavar="TABLE.csv...")
+@click.option(
+    "--gpus-per-node",
+    type=click.IntRange(1, 1024),
+    default=8,
+    show_default=True,
+    help="Of the cluster on which the tables were measured.",
+)
+def fit(tables: tuple[str, ...], gpus_per_node: int) -> None:
+    """Fit the form of a step's time to tables of measured throughputs, and print parameters and errors.
+
+    A table is a model's: a row for each global batch size, a column for each number of GPUs, steps per second.
+    """
+    from dataclasses import fields
+    from pathlib import Path
+
+    from hpctrip.cluster.fit import fit as fitted
+    from hpctrip.cluster.step_time import StepTime
+    from hpctrip.cluster.tables import read_throughputs
+
+    names = [field.name for field in fields(StepTime)]
+    click.echo(f"{'model':18}{'mean error':>11}{'largest':>9}" + "".join(f"{name:>12}" for name in names))
+    for path in tables:
+        found = fitted(read_throughputs(path, gpus_per_node))
+        numbers = "".join(f"{value:12.5g}" for value in found.step_time.parameters)
+        name = printable(Path(path).stem, 17)
+        click.echo(f"{name:18}{found.mean_error:11.2%}{found.max_error:9.2%}{numbers}")

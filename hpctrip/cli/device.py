@@ -1,0 +1,123 @@
+"""`tune`, `knobs`: what is done with this machine's devices."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from hpctrip.base.text import printable
+from hpctrip.cli.arguments import FILE, Number, an_input, overwrite_option
+
+
+@click.command()
+@click.option("--restore", is_flag=True, help="Put back what killed runs have left.")
+def knobs(restore: bool) -> None:
+    """List this machine's GPUs with their power caps, and the settings that killed runs have left on them.
+
+    A run puts its settings ([knobs] in the input) back however it ends. Only where a batch system kills every process
+    at once nothing is left to do so.
+    """
+    from hpctrip.base.errors import HpctripError
+    from hpctrip.device.counters import Unavailable
+    from hpctrip.device.nvml import Gpu, all_uuids
+    from hpctrip.device.recovery_log import leftovers
+
+    left = list(leftovers())
+    try:
+        for found in left:
+            if restore:
+                found.put_back()
+            click.echo(printable(f"{'put back' if restore else 'left'}: {found}", 1000))
+        for gpu in map(Gpu.of, all_uuids()):
+            low, high = gpu.cap_range_mw
+            click.echo(
+                f"{gpu.uuid} {gpu.name}: power cap {gpu.cap_mw / 1000:g} W of {low / 1000:g} to {high / 1000:g} W"
+            )
+    except Unavailable as error:
+        raise HpctripError(str(error)) from None
+
+
+@click.command()
+@an_input
+@click.option(
+    "--out", type=FILE, default="tuned", show_default=True, metavar="DIR", help="Folder to write into."
+)
+@overwrite_option
+@click.option(
+    "--over",
+    multiple=True,
+    metavar="KEY=[...]",
+    help="Values of an input key to try, instead of the usual knobs of this device; may be repeated.",
+)
+@click.option(
+    "--rounds",
+    type=click.IntRange(1, 10_000),
+    default=4,
+    show_default=True,
+    help="Rounds after which accuracy is compared.",
+)
+@click.option(
+    "--accuracy-bound",
+    type=Number(0, 1),
+    default=0.01,
+    show_default=True,
+    help="A setting may cost so much accuracy.",
+)
+@click.option(
+    "--eta",
+    type=Number(0, 1),
+    default=0.5,
+    show_default=True,
+    help="Zeus' weight of energy (1) against time (0).",
+)
+@click.option(
+    "--error",
+    type=Number(0.001, 1),
+    default=0.05,
+    show_default=True,
+    help="Measure until the 95 % interval of a sample's time is within this share of it.",
+)
+@click.option("--no-knobs", is_flag=True, help="Try no power caps and clocks of the GPU.")
+def tune(
+    out: str,
+    overwrite: bool,
+    over: tuple[str, ...],
+    rounds: int,
+    accuracy_bound: float,
+    eta: float,
+    error: float,
+    no_knobs: bool,
+    paths: tuple[str, ...],
+    overrides: tuple[str, ...],
+    plugins: tuple[str, ...],
+) -> None:
+    """Measure under which settings this machine trains an input fastest, and on the least energy.
+
+    Precision, sites in a block and batch size are tried, on a CPU engine and threads too; then power caps and clocks of
+    the GPU are searched, where it takes them. Written are inputs to lay over the one that was tuned (best_*.toml), all
+    trials (trials.csv), their front (trials.png), and what power is worth here (curve.csv).
+    """
+    from hpctrip.ranks.launched import launched_size
+    from hpctrip.runner.run_metadata import device_name
+    from hpctrip.tune import report
+    from hpctrip.tune.spaces import default_spaces, read_space
+    from hpctrip.tune.trial import Bench
+    from hpctrip.tune.tuner import Goal, tune
+
+    if launched_size() > 1:
+        raise click.UsageError("tune measures the device of one process: start it without a launcher")
+    spaces = [read_space(line) for line in over]
+    bench = Bench(paths, overrides, plugins, rounds, error, most_rounds=10 * rounds)
+    spaces = spaces or default_spaces(bench)
+    report.check(Path(out), overwrite)
+    device = device_name(bench.device)
+    click.echo(f"tuning on {device}; energy: {bench.meter.description}")
+    say = lambda line: click.echo(printable(line, 1000))  # noqa: E731
+    tuned = tune(bench, Goal(accuracy_bound, eta), spaces, not no_knobs, say)
+    for note in tuned.notes:
+        say(note)
+    for name, trial in tuned.best.items():
+        say(f"{report.WORDS[name]}: {trial.words}")
+    for path in report.write(tuned, Path(out), device, overwrite):
+        say(str(path))

@@ -1,0 +1,299 @@
+"""Reference of the input keys, built from the fields, types and docstrings of the component classes.
+
+A section is a class: a table of the input, or one kind of a table that has several.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping
+from copy import copy
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import pairwise
+from typing import Any
+
+from pydantic import TypeAdapter
+from pydantic.fields import FieldInfo
+
+from hpctrip.base.units import spelled
+from hpctrip.config.component import Component, Registry, component_of, named_tables, registry_of
+from hpctrip.config.identity import is_neutral
+
+Schema = dict[str, Any]
+"""JSON schema of a field, as pydantic makes it."""
+
+
+@dataclass(frozen=True)
+class Key:
+    """Description of one input key. Values are written as in TOML."""
+
+    path: tuple[str, ...]
+    """Path within its table: ("k",), or ("glyphs", "noise") for a key of an inner table."""
+    choices: tuple[str, ...]
+    """Alternatives: types ("integer") or literal values."""
+    default: str
+    """Default value; empty: the key is required or, where `may_be_absent`, has none."""
+    may_be_absent: bool
+    bounds: str
+    """Bounds of its values; empty: none."""
+    dimension: str
+    """Dimension of a quantity, one of `units.units()`; empty: a plain value."""
+    neutral: bool
+    """Whether it affects no result."""
+    meaning: str
+
+    @property
+    def name(self) -> str:
+        """Its dotted name within the table."""
+        return ".".join(self.path)
+
+
+@dataclass(frozen=True)
+class Section:
+    """One component class and its keys."""
+
+    table: str
+    """Name of the table; empty: the keys above all tables."""
+    purpose: str
+    """Description of a table that has kinds; else empty."""
+    kind: str
+    """Kind of the table; empty: it has one only."""
+    is_default: bool
+    """Whether this is the default kind of the table."""
+    about: str
+    """The docstring of the class."""
+    keys: tuple[Key, ...]
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """Table and kind, where there are any."""
+        return tuple(filter(None, (self.table, self.kind)))
+
+
+def sections(root: type[Component]) -> list[Section]:
+    """All sections of an input: the keys above all tables, then every registered kind of every table."""
+    fields, tables = described(root), []
+    for name, field in list(fields.items()):
+        named, table = named_tables(field), component_of(field)
+        registry = named.registry if named else registry_of(field)
+        if registry is not None:
+            purpose = " ".join((field.description or "").split())
+            found = [
+                Section(
+                    name,
+                    purpose,
+                    kind,
+                    kind == registry.default,
+                    about(registry[kind]),
+                    _within(field, keys_of(registry[kind])),
+                )
+                for kind in sorted(registry)
+            ]
+        elif table is not None:
+            keys = keys_of(table, field.get_default(call_default_factory=True))
+            found = [Section(name, "", "", True, about(table), _within(field, keys))]
+        else:
+            continue
+        tables += found
+        del fields[name]
+    return [Section("", "", "", True, about(root), tuple(_keys(fields, None))), *tables]
+
+
+def _within(table: FieldInfo, keys: Iterable[Key]) -> tuple[Key, ...]:
+    """The keys of a table, neutral where the table as a whole is."""
+    return tuple(replace(key, neutral=key.neutral or is_neutral(table)) for key in keys)
+
+
+def select(known: Iterable[Section], name: str) -> list[Section]:
+    """The sections, with all or some of their keys, that `name` denotes: a table, a kind, a key, or several of these
+    joined by dots (policy.k, glyphs.noise). Empty where nothing has this name."""
+    known, parts = list(known), name.split(".")
+    if parts[0] in {section.table for section in known}:  # [power] is meant, not timing.power
+        known = [section for section in known if section.table == parts[0]]
+    found = []
+    for section in known:
+        keys = tuple(key for key in section.keys if _in_order(parts, (*section.path, *key.path)))
+        if _in_order(parts, section.path):
+            found.append(section)
+        elif keys:
+            found.append(replace(section, keys=keys))
+    return found
+
+
+def names(known: Iterable[Section]) -> set[str]:
+    """The names that `select` accepts: tables, kinds, keys, and TABLE.KEY."""
+    found = set()
+    for section in known:
+        found |= {*section.path, *(key.name for key in section.keys)}
+        found |= {f"{section.table}.{key.name}" for key in section.keys if section.table}
+    return found
+
+
+def _in_order(parts: Iterable[str], path: Iterable[str]) -> bool:
+    left = iter(path)
+    return all(part in left for part in parts)
+
+
+def about(cls: type[Component]) -> str:
+    """The docstring of a class, without its indentation; empty where it has none."""
+    return inspect.cleandoc(cls.__doc__ or "")
+
+
+def keys_of(cls: type[Component], default: Component | None = None) -> tuple[Key, ...]:
+    """The keys of a class and of its inner tables. `default`: an instance with other defaults than the class."""
+    return tuple(_keys(described(cls), default))
+
+
+def _keys(fields: dict[str, FieldInfo], defaults: Component | None) -> Iterator[Key]:
+    for name, field in fields.items():
+        default = (
+            getattr(defaults, name) if defaults is not None else field.get_default(call_default_factory=True)
+        )
+        table, registry = component_of(field), registry_of(field)
+        if registry is not None:
+            yield from _keys_by_kind(name, field, registry)
+            continue
+        if table is None:
+            yield _key(name, field, default)
+            continue
+        for key in keys_of(table, default if isinstance(default, Component) else None):
+            yield replace(key, path=(name, *key.path), neutral=key.neutral or is_neutral(field))
+
+
+def _keys_by_kind(name: str, field: FieldInfo, registry: Registry) -> Iterator[Key]:
+    """The keys of an inner table with kinds: its kind, then every key once, with the kinds that have it."""
+    kinds = sorted(registry)
+    yield Key(
+        path=(name, "kind"),
+        choices=tuple(map(toml_value, kinds)),
+        default=toml_value(registry.default),
+        may_be_absent=True,
+        bounds="",
+        dimension="",
+        neutral=is_neutral(field),
+        meaning=" ".join((field.description or "").split()),
+    )
+    found: dict[tuple[str, ...], dict[str, Key]] = {}
+    for kind in kinds:
+        for key in keys_of(registry[kind]):
+            found.setdefault(key.path, {})[kind] = key
+    for path, by_kind in found.items():
+        key = by_kind.get(registry.default, next(iter(by_kind.values())))
+        others = [f"{other}: {k.default}" for other, k in by_kind.items() if k.default != key.default]
+        told = ", ".join(by_kind) + (f"; default of {', '.join(others)}" if others else "")
+        neutral = key.neutral or is_neutral(field)
+        yield replace(key, path=(name, *path), neutral=neutral, meaning=f"{key.meaning} ({told})".strip())
+
+
+def _key(name: str, field: FieldInfo, default: Any) -> Key:
+    schema = TypeAdapter(field.rebuild_annotation()).json_schema()
+    parts = [part for part in schema.get("anyOf", [schema]) if part.get("type") != "null"]
+    dimension = next((part["dimension"] for part in parts if "dimension" in part), "")
+    return Key(
+        path=(name,),
+        choices=tuple(text for part in parts for text in _choices(part)),
+        default="" if field.is_required() or default is None else toml_value(default, dimension),
+        may_be_absent=not field.is_required(),
+        bounds=_joined(_bounds(part) for part in parts),
+        dimension=dimension,
+        neutral=is_neutral(field),
+        meaning=" ".join((field.description or "").split()),
+    )
+
+
+def described(cls: type[Component]) -> dict[str, FieldInfo]:
+    """The fields of a class by name, with the docstrings below them as descriptions. A field redefined without a
+    docstring inherits that of its base class; a class without source code has no descriptions of its own.
+
+    The source is parsed on demand: pydantic's `use_attribute_docstrings` parses it whenever a class is made, which
+    dominated the start-up time of this package.
+    """
+    found: dict[str, str] = {}
+    for base in reversed(cls.__mro__):
+        if issubclass(base, Component):
+            found |= _own(base)
+    fields = {name: copy(field) for name, field in cls.model_fields.items()}
+    for name, field in fields.items():
+        field.description = found.get(name)
+    return fields
+
+
+@cache
+def _own(cls: type[Component]) -> Mapping[str, str]:
+    """The docstrings below the fields in the body of a class, by field."""
+    try:
+        definition = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]
+    except (OSError, TypeError, SyntaxError):
+        return {}
+    return {
+        field.target.id: inspect.cleandoc(text.value.value)
+        for field, text in pairwise(definition.body)
+        if isinstance(field, ast.AnnAssign)
+        and isinstance(field.target, ast.Name)
+        and isinstance(text, ast.Expr)
+        and isinstance(text.value, ast.Constant)
+        and isinstance(text.value.value, str)
+    }
+
+
+def toml_value(value: Any, dimension: str = "") -> str:
+    """A value as TOML text; a quantity gets the unit that makes it shortest."""
+    if isinstance(value, float):
+        short = f"{value:g}"
+        plain = short if float(short) == value else repr(value)
+        return f'"{spelled(value, dimension)}"' if dimension and value else plain
+    return json.dumps(value, ensure_ascii=False)
+
+
+_NAMES = {"string": "text", "integer": "integer", "number": "number", "boolean": "true or false"}
+
+
+def _choices(schema: Schema) -> list[str]:
+    if "const" in schema:
+        return [toml_value(schema["const"])]
+    if "enum" in schema:
+        return [toml_value(value) for value in schema["enum"]]
+    if schema.get("type") == "array":
+        return [f"list of {', '.join(_choices(schema.get('items', {})))}"]
+    return [_NAMES.get(schema.get("type", ""), "value")]
+
+
+_BOUNDS = {  # text: keywords of JSON schema, or pydantic's own where it emits those
+    "above {}": ("exclusiveMinimum", "gt"),
+    "at least {}": ("minimum", "ge"),
+    "below {}": ("exclusiveMaximum", "lt"),
+    "at most {}": ("maximum", "le"),
+    "length at least {}": ("minLength", "minItems"),
+    "length at most {}": ("maxLength", "maxItems"),
+    "matching {}": ("pattern",),
+}
+
+
+def _bounds(schema: Schema) -> str:
+    dimension = schema.get("dimension", "")
+    own = []
+    for text, words in _BOUNDS.items():
+        values = [
+            schema[word] for word in words if word in schema
+        ]  # two where key and unit type both have one
+        if values:
+            tightest = min(values) if "most" in text or "below" in text else max(values)
+            own.append(text.format(_bound(tightest, dimension)))
+    inner = _bounds(schema["items"]) if schema.get("type") == "array" else ""
+    return _joined([*own, f"each {inner}" if inner else ""])
+
+
+def _bound(value: Any, dimension: str) -> str:
+    if isinstance(value, str):
+        return value
+    if dimension:
+        return spelled(value, dimension)
+    return f"{value:,}" if isinstance(value, int) else f"{value:g}"
+
+
+def _joined(texts: Iterable[str]) -> str:
+    return ", ".join(filter(None, texts))

@@ -1,0 +1,104 @@
+"""`inputs`, `slurm`: what comes with hpctrip, handed out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import click
+
+from hpctrip.base.text import printable
+from hpctrip.cli.arguments import FILE, overwrite_option
+
+_to = click.option("--to", "folder", type=FILE, metavar="DIR", help="Write there.")
+
+
+@click.command()
+@click.argument("name", required=False)
+@_to
+@overwrite_option
+def inputs(name: str | None, folder: str | None, overwrite: bool) -> None:
+    """List the scenarios that come with hpctrip; print the one called NAME; or copy it, or all, to DIR.
+
+    `hpctrip cluster` takes those called cluster/NAME; those called real/NAME are laid over a scenario.
+    """
+    from hpctrip.base.errors import InputError
+    from hpctrip.base.io import write_new
+    from hpctrip.base.text import unknown_name
+    from hpctrip.config.package_data import CLUSTERS, OVERLAYS, SCENARIOS, described, shipped
+
+    files = shipped(SCENARIOS)
+    for group, kind in (("cluster", CLUSTERS), ("real", OVERLAYS)):
+        files |= {f"{group}/{stem}": file for stem, file in shipped(kind).items()}
+    if name is not None and name not in files:
+        raise InputError(f"inputs {name}", "no such scenario", unknown_name(name, files))
+    if folder is not None:
+        chosen = [name] if name else list(files)
+        texts = {Path(folder, f"{name}.toml"): files[name].read_bytes() for name in chosen}
+        for path in write_new(texts, overwrite):
+            click.echo(printable(str(path), 1000))
+    elif name is not None:
+        click.echo(files[name].read_text(encoding="utf-8"), nl=False)
+    else:
+        _list({name: described(file) for name, file in files.items()})
+
+
+_SETTINGS = (
+    click.option("--modules", metavar="M...", help="Modules to load, in one word: 'openmpi cuda'."),
+    click.option("--setup", metavar="FILE", help="A file of the site's to source."),
+    click.option("--venv", metavar="DIR", help="Virtual environment of hpctrip."),
+    click.option(
+        "--container", metavar="WORDS", help="What runs a command in it: 'apptainer exec --nv x.sif'."
+    ),
+    click.option("--launcher", metavar="PATTERN", help="How to start ranks: 'mpirun -np {n} {python}'."),
+)
+_OPTIONS = (
+    click.option("--account", metavar="A", help="Account to charge."),
+    click.option("--partition", metavar="P", help="Partition, or several: p,q."),
+    click.option(
+        "--sbatch", "options", multiple=True, metavar="--OPTION=VALUE", help="Any other option of sbatch."
+    ),
+)
+SITE = ("account", "partition", "options", "modules", "setup", "venv", "container", "launcher")
+"""What `a_site` adds."""
+
+
+def a_site(command: Callable[..., None]) -> Callable[..., None]:
+    """The options and settings of a batch script."""
+    return reduce(lambda decorated, option: option(decorated), reversed((*_OPTIONS, *_SETTINGS)), command)
+
+
+@click.command()
+@click.argument("name", required=False)
+@_to
+@overwrite_option
+@a_site
+def slurm(name: str | None, folder: str | None, overwrite: bool, **site: Any) -> None:
+    """List the batch scripts for Slurm; print the one called NAME with a site's settings in it; or write it to DIR.
+
+    The script itself says what it is for and how it is submitted. A variable of sbatch's environment, HPCTRIP_MODULES
+    and so on, wins over the setting.
+    """
+    from hpctrip.base.io import write_new
+    from hpctrip.runner.batch_script import scripts, site_script
+
+    if name is None:
+        _list(scripts())
+        return
+    path = Path(folder or ".", f"{name}.sh")
+    text = site_script(name, str(path), **site)
+    if folder is None:
+        click.echo(text, nl=False)
+        return
+    write_new({path: text.encode()}, overwrite)
+    click.echo(printable(str(path), 1000))
+    if not Path("inputs").is_dir():
+        click.echo("it reads inputs/, which is not here: `hpctrip inputs --to inputs` copies it")
+
+
+def _list(descriptions: dict[str, str]) -> None:
+    width = max(map(len, descriptions))
+    for name, text in descriptions.items():
+        click.echo(f"{name:{width}}  {text}")

@@ -1,0 +1,165 @@
+"""`show`, `watch`, `export`, `verify`, `diff`, `merge`: what is done with results files."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from hpctrip.base.text import printable, screenful
+from hpctrip.cli.arguments import FILE, format_option, overwrite_option, plugins_option
+
+
+@click.command()
+@click.argument("paths", nargs=-1, type=FILE, required=True, metavar="FILE.h5...")
+@click.option(
+    "--status", is_flag=True, help="Print only the status: running, finished, interrupted or failed."
+)
+@format_option
+def show(paths: tuple[str, ...], status: bool, as_json: bool) -> None:
+    """Summarise results files."""
+    from rich.console import Console
+
+    from hpctrip.base.io import json_text
+    from hpctrip.record.reader import open_runs
+    from hpctrip.record.results_file import open_results
+    from hpctrip.record.show import facts
+    from hpctrip.record.show import show as summary
+
+    if as_json:
+        found = open_runs(paths, opened=open_results)
+        known = ({"path": run_.path, "status": run_.status} if status else facts(run_) for run_ in found)
+        click.echo(json_text({"runs": list(known)}))
+        return
+    for run_ in open_runs(paths, opened=open_results):
+        if status:
+            click.echo(run_.status)
+        else:
+            Console(highlight=False).print(summary(run_))
+
+
+@click.command()
+@click.argument("path", type=FILE, metavar="FILE.h5")
+def watch(path: str) -> None:
+    """Follow a run that another process writes, a line a round, until it ends or its process is gone.
+
+    Only the results file is read, so the run does not notice; Ctrl-C ends `watch` alone.
+    """
+    from rich.console import Console
+
+    from hpctrip.base.io import BestEffortStream
+    from hpctrip.cli.watch import watch as follow
+    from hpctrip.record.show import show as summary
+
+    console = Console(file=BestEffortStream(sys.stdout), highlight=False, soft_wrap=True)
+    with suppress(KeyboardInterrupt):
+        console.print(summary(follow(path, console)))
+
+
+@click.command()
+@click.argument("path", type=FILE, metavar="FILE.h5")
+@click.argument("folder", type=FILE, metavar="[FOLDER]", required=False)
+@click.option(
+    "--model", type=FILE, metavar="OUT.safetensors", help="Write the trained model of its newest checkpoint."
+)
+@overwrite_option
+def export(path: str, folder: str | None, model: str | None, overwrite: bool) -> None:
+    """Write a results file's tables as CSV into FOLDER, or its model."""
+    from hpctrip.record.model_file import export_model
+    from hpctrip.record.results_file import open_results
+    from hpctrip.record.show import export as write
+
+    if not (folder or model):
+        raise click.UsageError("name a FOLDER for the tables, --model OUT.safetensors, or both")
+    written = [
+        *(write(open_results(path), folder, overwrite) if folder else []),
+        *([export_model(path, model, overwrite)] if model else []),
+    ]
+    for file in written:
+        click.echo(printable(str(file), 1000))
+
+
+@click.command()
+@click.argument("paths", nargs=-1, type=FILE, required=True, metavar="FILE.h5...")
+@click.option("--no-replay", is_flag=True, help="Check the file against itself only (quick).")
+@click.option(
+    "--data",
+    type=FILE,
+    multiple=True,
+    metavar="PATH",
+    help="A file that a file's input names (sites, traces, outages), or a folder that holds some; may be repeated.",
+)
+@plugins_option
+@format_option
+def verify(
+    paths: tuple[str, ...], no_replay: bool, data: tuple[str, ...], plugins: tuple[str, ...], as_json: bool
+) -> None:
+    """Check results files. Exit code 2 where one is wrong.
+
+    Each file is checked against itself (schema, checksums, clock arithmetic), then its simulated half is replayed from
+    its recorded input: world, views, cohorts, arrivals, clock. A cluster is simulated again as a whole. Files that an
+    input names are found under --data.
+    """
+    from hpctrip.base.errors import InputError
+    from hpctrip.base.io import json_text
+    from hpctrip.config.plugins import Plugin
+    from hpctrip.record.reader import open_runs
+    from hpctrip.runner.replay import Verification, verify_file
+
+    own = [Plugin.read(path) for path in plugins]
+
+    def verified(path: Path) -> Verification:
+        report = verify_file(path, not no_replay, own, data)
+        if not as_json:
+            click.echo(report)
+        return report
+
+    reports = open_runs(paths, opened=verified)
+    if as_json:
+        click.echo(json_text({"files": [report.values() for report in reports]}))
+    if faults := [fault for report in reports for fault in report.faults]:
+        raise InputError(faults=faults)
+
+
+@click.command()
+@click.argument("paths", nargs=2, type=FILE, metavar="A.h5 B.h5")
+@format_option
+def diff(paths: tuple[str, str], as_json: bool) -> None:
+    """Say where two runs part, and in what. Exit code 0: equal, 1: different, 2: a file cannot be read.
+
+    Wall times, machines and input keys that change no result do not count.
+    """
+    from hpctrip.base.io import json_text
+    from hpctrip.record.diff import diff as compare
+    from hpctrip.record.results_file import open_results
+
+    a, b = map(open_results, paths)
+    found = compare(a, b)
+    if as_json:
+        differing = [asdict(difference) for difference in found]
+        click.echo(json_text({"a": a.path, "b": b.path, "equal": not found, "differences": differing}))
+    else:
+        for line in screenful([*map(str, found)] or [f"equal: {a.counted}"]):
+            click.echo(line)
+    if found:
+        raise click.exceptions.Exit(1)
+
+
+@click.command()
+@click.argument("out", type=FILE, metavar="OUT.h5")
+@click.argument("paths", nargs=-1, type=FILE, required=True, metavar="FILE.h5...")
+@click.option("--overwrite", is_flag=True, help="Replace OUT.h5 and OUT.csv whatever they are.")
+def merge(out: str, paths: tuple[str, ...], overwrite: bool) -> None:
+    """Gather results files, e.g. of a sweep, in one table: a row a run, with the input keys that differ.
+
+    Writes OUT.h5 (group /runs) and OUT.csv; replaces those of an earlier merge and nothing else.
+    """
+    from hpctrip.record.merge import write_merged
+    from hpctrip.record.reader import open_runs
+
+    runs = open_runs(paths, besides=out)
+    for written in write_merged(out, runs, overwrite):
+        click.echo(printable(f"{written}: {len(runs)} runs", 1000))

@@ -1,0 +1,206 @@
+"""`study`, and `run` where a line names several values. Heavy imports happen inside."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hpctrip.base.errors import InputError
+from hpctrip.base.text import printable
+from hpctrip.cli import inputs
+from hpctrip.cli.arguments import FILE, Speed, plugins_option
+from hpctrip.cli.package_data import SITE, a_site
+from hpctrip.ranks.launched import launched_size
+from hpctrip.studies import RESULTS
+
+if TYPE_CHECKING:
+    from hpctrip.studies.ledger import Line
+    from hpctrip.studies.studies import Asked, Study
+
+
+class Jobs(click.IntRange):
+    """A number of workers, or `auto` (None)."""
+
+    name = "jobs"
+
+    def __init__(self) -> None:
+        super().__init__(1, 10_000)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | None:
+        """The number; None for auto."""
+        return None if value == "auto" else super().convert(value, param, ctx)
+
+
+jobs_option = click.option(
+    "--jobs",
+    type=Jobs(),
+    default="auto",
+    metavar="N|auto",
+    help="Runs side by side: one per GPU, or per core.",
+)
+
+
+@click.command()
+@click.argument("path", type=FILE, metavar="FILE.toml|NAME", required=False)
+@click.option(
+    "--out", type=FILE, default=RESULTS, show_default=True, metavar="DIR", help="Where runs and studies lie."
+)
+@jobs_option
+@click.option(
+    "--ranks", type=click.IntRange(1, 100_000), default=1, help="Ranks of every run, started by mpirun."
+)
+@click.option(
+    "--only", metavar="PATTERN", help="Only runs whose name holds this text, or matches it (* and ?)."
+)
+@click.option("--small", is_flag=True, help="The study's small form.")
+@click.option(
+    "-o",
+    "overrides",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="One line of TOML laid over all runs. Several values, 10,20 or 0..9, are an axis.",
+)
+@plugins_option
+@click.option(
+    "--import",
+    "imports",
+    type=FILE,
+    multiple=True,
+    metavar="LEDGER.csv",
+    help="First take up runs made elsewhere.",
+)
+@click.option(
+    "--list", "listed", is_flag=True, help="Make nothing: say what is finished, running, failed or stale."
+)
+@click.option(
+    "--dry-run", "planned", is_flag=True, help="Make nothing: say what is left, its wall time and disk."
+)
+@click.option(
+    "--samples-per-second", type=Speed(), help="For --dry-run: speed of a worker; absent: measured."
+)
+@click.option("--slurm", "submitted", is_flag=True, help="Submit what is left as a job array.")
+@click.option("--at-once", type=click.IntRange(1), metavar="N", help="For --slurm: so many tasks at a time.")
+@a_site
+@click.option(
+    "--task",
+    type=click.IntRange(0),
+    hidden=True,
+    help="Make the run of this index, on the ranks that there are.",
+)
+def study(path: str | None, **asked: Any) -> None:
+    """Make all runs of a study that are not finished, then its table and figures; without FILE: list what there is.
+
+    Each run is made once and kept by what it is made of (input, data, code of your own), so studies share runs,
+    and a study that is started again, after a kill or with another input, does only what is missing.
+    """
+    if path is None:
+        _list_shipped()
+    elif asked["task"] is not None:
+        from hpctrip.studies.slurm import run_task
+
+        run_task(asked["task"], lambda: _read(path, asked))
+    else:
+        _alone()
+        _study(path, asked)
+
+
+def _read(path: str, asked: dict[str, Any]) -> list[Study]:
+    from hpctrip.studies.studies import found_file, read_studies
+
+    return read_studies(found_file(path), _asked(asked))
+
+
+def _asked(asked: dict[str, Any]) -> Asked:
+    from hpctrip.studies.studies import Asked
+
+    return Asked(Path(asked["out"]), asked["overrides"], asked["plugins"], asked["small"])
+
+
+def _study(path: str, asked: dict[str, Any]) -> None:
+    from hpctrip.studies import run as runs
+
+    studies = _read(path, asked)
+    for line in runs.take_up_all(studies, asked["imports"]):
+        click.echo(printable(line, 1000))
+    lines = runs.chosen(studies, asked["only"])
+    if asked["listed"]:
+        for line in lines:
+            click.echo(printable(f"{line.status:11}  {line.entry.name}  {line.reason}".rstrip(), 300))
+    elif asked["planned"]:
+        runs.plan(lines, asked["jobs"], asked["samples_per_second"])
+    elif asked["submitted"]:
+        _submit(path, studies, [line for line in lines if line.can_be_made], asked)
+    else:
+        runs.run(studies, asked["only"], asked["jobs"], asked["ranks"], _again())
+
+
+def _submit(path: str, studies: list[Study], todo: list[Line], asked: dict[str, Any]) -> None:
+    from hpctrip.studies.slurm import submit
+
+    if not todo:
+        click.echo("nothing is left to make")
+        return
+    words = [path, "--out", asked["out"], *_asked(asked).words]
+    job = submit(studies, todo, asked["at_once"], words, **{name: asked[name] for name in SITE})
+    click.echo(f"job {job}: {len(todo)} runs as tasks of an array")
+    line = f"table and figures, once it is over: python -m hpctrip study {shlex.join(words)}"
+    click.echo(printable(line, 4000))
+
+
+def _again() -> str:
+    return f"python -m hpctrip {shlex.join(sys.argv[1:])}"
+
+
+_SWEEP = """
+
+With several values in a line, `-o policy.k=10,20,40 -o seed=0..9`, all combinations are run, side by side, as a study
+is: --out then names its folder, and the same command goes on with what is missing.
+"""
+
+
+@click.command(help=f"{inputs.run.help}{_SWEEP}", short_help=inputs.run.get_short_help_str(100))
+@jobs_option
+def run(jobs: int | None, **given: Any) -> None:
+    """See `help`."""
+    from hpctrip.studies.sweep import could_be_several
+
+    made = inputs.run.callback
+    assert made is not None
+    if launched_size() > 1 or not any(map(could_be_several, given["overrides"])):
+        made(**given)
+        return
+    from hpctrip.studies.run import run as make
+    from hpctrip.studies.studies import Asked, swept
+
+    folder = given["out"] or RESULTS
+    sweep = swept(given["paths"], Asked(Path(folder), given["overrides"], given["plugins"]))
+    if sweep is None:
+        made(**given)
+        return
+    if folder.endswith((".h5", ".hdf5")):
+        raise InputError(f"--out {folder}", "is one file, and a sweep makes several", "name a folder")
+    if given["overwrite"]:
+        raise InputError("--overwrite", "a sweep keeps each run by its input: there is nothing to overwrite")
+    make([sweep], None, jobs, 1, _again())
+
+
+run.params[1:1] = inputs.run.params
+
+
+def _list_shipped() -> None:
+    from hpctrip.config.package_data import STUDIES, described, shipped
+
+    files = shipped(STUDIES)
+    width = max(map(len, files), default=0)
+    for name, file in files.items():
+        click.echo(f"{name:{width}}  {described(file)}")
+
+
+def _alone() -> None:
+    if launched_size() > 1:
+        problem = f"was started {launched_size()} times by a launcher"
+        raise InputError("study", problem, "start it once: it starts its runs itself (--jobs, --ranks)")

@@ -1,0 +1,78 @@
+"""Completion time against energy of simulated clusters.
+
+A point is a run: the average job completion time and the energy of the whole cluster. Runs of one scheduler, with other
+budgets say, are joined in the order of their energy. Down and left is better; the faint line is the front of all runs,
+on which no other run is better in both.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import cycle
+
+import pandas as pd
+
+from hpctrip.base.errors import InputError
+from hpctrip.base.stats import on_front
+from hpctrip.base.text import printable
+from hpctrip.base.units import HOUR_S, J_PER_KWH
+from hpctrip.cluster.figures.sources import CLUSTERS
+from hpctrip.cluster.results import ClusterRun
+from hpctrip.figures.common import style
+from hpctrip.figures.common.plot import Drawing, aligned, figure
+
+MARKS = ("o", "s", "^", "D", "v", "P", "X")
+
+
+@figure(CLUSTERS)
+def plot(runs: Sequence[ClusterRun]) -> Drawing:
+    """A line for each scheduler, and the front of all runs."""
+    table = numbers(runs)
+    picture = style.figure(3.0)
+    axes = picture.subplots()
+    front = table[table["on_front"]].sort_values("energy_kwh")
+    axes.plot(front["energy_kwh"], front["mean_jct_h"], color=style.FAINT, linewidth=3, zorder=0)
+    for i, ((name, rows), mark) in enumerate(
+        zip(table.groupby("name", sort=True), cycle(MARKS), strict=False)
+    ):
+        ordered = rows.sort_values("energy_kwh")
+        axes.plot(
+            ordered["energy_kwh"],
+            ordered["mean_jct_h"],
+            marker=mark,
+            markersize=4,
+            label=name,
+            **style.line(i),
+        )
+    axes.set(xlabel="Energy of the cluster (kWh)", ylabel="Average job\ncompletion time (h)")
+    axes.set_xlim(0, 1.05 * table["energy_kwh"].max())
+    axes.set_ylim(0, 1.05 * table["mean_jct_h"].max())
+    style.grid(axes, "both")
+    made_up = ", synthetic jobs" if any(run.meta["synthetic_jobs"] for run in runs) else ""
+    style.heading(picture, f"Simulated{made_up}; faint: no other run is better in both")
+    style.legend_below(picture)
+    cells = [
+        (row.name, f"{row.mean_jct_h:.3f}", f"{row.energy_kwh:.1f}", "yes" if row.on_front else "no")
+        for row in table.itertuples(index=False)
+    ]
+    return Drawing(picture, table, aligned(("scheduler", "JCT h", "kWh", "on the front"), cells))
+
+
+def numbers(runs: Sequence[ClusterRun]) -> pd.DataFrame:
+    """A row for each run, by scheduler and energy. InputError where a run left jobs undone."""
+    for run in runs:
+        if math.isnan(run.meta["mean_jct_s"]):
+            raise InputError(
+                str(run.path), "left jobs undone: it has no average completion time", "leave it out"
+            )
+    table = pd.DataFrame(
+        {
+            "name": [printable(run.meta["label"] or run.meta["scheduler"], 40) for run in runs],
+            "path": [str(run.path) for run in runs],
+            "mean_jct_h": [run.meta["mean_jct_s"] / HOUR_S for run in runs],
+            "energy_kwh": [run.meta["energy_j"] / J_PER_KWH for run in runs],
+        }
+    ).sort_values(["name", "energy_kwh", "path"], ignore_index=True)
+    table["on_front"] = on_front(table["energy_kwh"].to_numpy(), table["mean_jct_h"].to_numpy())
+    return table

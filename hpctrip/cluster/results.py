@@ -1,0 +1,259 @@
+"""Results files of simulated clusters: written, read, shown, checked against themselves, compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pandas as pd
+
+from hpctrip.base.errors import Fault
+from hpctrip.base.io import replace_file
+from hpctrip.base.rows import TEXT, columns
+from hpctrip.base.units import HOUR_S, J_PER_KWH
+from hpctrip.cluster.rows import IntervalRow, JobRows, Result
+from hpctrip.record.diff import Difference, changes
+from hpctrip.record.open_checked import open_checked
+from hpctrip.record.reader import common_fields, read_frame
+from hpctrip.record.results_file import Kind, ResultsFile
+from hpctrip.record.schema import ATTRIBUTES as OF_RUNS
+from hpctrip.record.schema import Attribute, Column
+from hpctrip.record.verify import RELATIVE_TOLERANCE
+from hpctrip.record.writer import Group, file_image
+
+FORMAT = "hpctrip cluster"
+FORMAT_VERSION = 1
+_SHARED = (
+    *("status", "stop_reason", "scenario", "label", "command", "folder", "created_utc", "seed"),
+    *("hpctrip_version", "git_commit", "git_dirty", "python_version", "numpy_version", "h5py_version"),
+)
+ATTRIBUTES: dict[str, Attribute] = {
+    **{name: OF_RUNS[name] for name in _SHARED},
+    "neutral_keys": Attribute([], "input keys and tables that change no result"),
+    "sources": Attribute([], "what was read: input key, path and BLAKE2b digest; plug-ins included"),
+    "packages": Attribute([], "installed packages that added components: name and version"),
+    "scheduler": Attribute("", "scheduler"),
+    "synthetic_jobs": Attribute(False, "the jobs were made up"),
+    "mean_jct_s": Attribute(float("nan"), "average job completion time (NaN: a job was not completed)"),
+    "energy_j": Attribute(0.0, "energy of the whole cluster"),
+    "carbon_g": Attribute(0.0, "carbon of this energy (0: intensity not known)"),
+    "wall_s": Attribute(0.0, "wall time of the simulation"),
+}
+"""The attributes of every results file of a cluster."""
+TABLES = {"jobs": columns(JobRows), "intervals": columns(IntervalRow)}
+DESCRIPTIONS = {
+    "jobs": "one row a job, in the order of submission; index: job",
+    "intervals": "one row an interval of time; index: interval",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class ClusterRun(ResultsFile):
+    """The results of one simulated cluster."""
+
+    jobs: pd.DataFrame
+    """[N] one row a job."""
+    intervals: pd.DataFrame
+    """One row an interval of time."""
+
+    format = FORMAT
+    attributes = ATTRIBUTES
+    columns = TABLES
+
+    @property
+    def tables(self) -> dict[str, pd.DataFrame]:
+        """The frames by the name of their group in the file."""
+        return {"jobs": self.jobs, "intervals": self.intervals}
+
+    @property
+    def counted(self) -> str:
+        """The size of the results in a few words."""
+        return f"{len(self.jobs)} jobs, {len(self.intervals)} intervals"
+
+
+def summed(result: Result) -> dict[str, Any]:
+    """The attributes that follow from the rows."""
+    return {
+        "stop_reason": result.stop_reason,
+        "mean_jct_s": result.mean_jct_s,
+        "energy_j": float(result.energy_j),
+        "carbon_g": float(sum(row.carbon_g for row in result.intervals)),
+    }
+
+
+def write_cluster(path: str | Path, meta: Mapping[str, Any], result: Result) -> None:
+    """Write one whole results file, replacing what is there at once or not at all.
+
+    `meta` holds attributes of ATTRIBUTES and any others, and the two texts `input_toml` and `input_json`; what follows
+    from the rows is added. Raises InputError where nothing can be written there.
+    """
+    meta = {name: about.default for name, about in ATTRIBUTES.items()} | dict(meta) | summed(result)
+    texts = {"toml": meta.pop("input_toml", ""), "json": meta.pop("input_json", "{}")}
+    groups = [
+        Group(name, table, DESCRIPTIONS[name], "job" if name == "jobs" else "interval")
+        for name, table in tables_of(result).items()
+    ]
+    replace_file(path, file_image(FORMAT, FORMAT_VERSION, meta, ATTRIBUTES, texts, groups))
+
+
+def tables_of(result: Result) -> dict[str, dict[str, Column]]:
+    """The rows as columns: {table: {column: Column}}."""
+    values = {
+        "jobs": {name: getattr(result.jobs, name) for name in TABLES["jobs"]},
+        "intervals": {name: [getattr(row, name) for row in result.intervals] for name in TABLES["intervals"]},
+    }
+    return {
+        table: {
+            name: Column(_as(values[table][name], about["dtype"]), about["unit"], about["doc"])
+            for name, about in names.items()
+        }
+        for table, names in TABLES.items()
+    }
+
+
+def _as(values: Any, dtype: str) -> np.ndarray:
+    return np.array(values, dtype=object if dtype == TEXT else f"<{dtype}")
+
+
+def open_cluster(path: str | Path) -> ClusterRun:
+    """Read one results file of a cluster. Raises InputError, in one line that names the file, as `open_run`."""
+    with open_checked(path, FORMAT) as file:
+        return read_cluster(Path(path), file)
+
+
+def read_cluster(path: Path, file: h5py.File) -> ClusterRun:
+    """The results in an open file."""
+    fields = common_fields(path, file, ATTRIBUTES, FORMAT_VERSION)
+    return ClusterRun(**fields, **{name: read_frame(file[name], about) for name, about in TABLES.items()})
+
+
+def facts(run: ClusterRun) -> dict[str, Any]:
+    """The facts of a cluster; NaN: not known, or there is none."""
+    jobs, rows = run.jobs, run.intervals
+    span_s = float(rows["clock_s"].iloc[-1]) if len(rows) else 0.0
+    lengths_s = (rows["clock_s"] - rows["clock_start_s"]).to_numpy()
+    done = jobs["jct_s"].dropna()
+    num_nodes = run.setting("cluster.num_nodes", 0)
+
+    def mean(name: str) -> float:
+        return float((rows[name] * lengths_s).sum() / span_s) if span_s else 0.0
+
+    return {
+        "path": str(run.path),
+        **{name: run.meta[name] for name in _TOLD},
+        "placement": str(run.setting("placement.kind", "unknown")),
+        "budget": str(run.setting("budget.kind", "unknown")),
+        "jobs_path": run.setting("jobs.path"),
+        "num_nodes": num_nodes,
+        "num_gpus": num_nodes * run.setting("cluster.gpus_per_node", 0),
+        "num_jobs": len(jobs),
+        "num_completed": len(done),
+        "mean_completed_jct_s": float(done.mean()),
+        "median_completed_jct_s": float(done.median()),
+        "p99_completed_jct_s": float(done.quantile(0.99)),
+        "clock_s": span_s,
+        **{f"{part}_energy_j": float(rows[f"{part}_energy_j"].sum()) for part in ("job", "host", "idle")},
+        **{f"mean_{name}": mean(name) for name in ("busy_gpus", "nodes_on", "stranded_gpus")},
+        "num_boots": int(rows["boots"].sum()),
+        "num_starts": int(jobs["starts"].sum()),
+        "num_migrations": int(jobs["migrations"].sum()),
+    }
+
+
+_TOLD = (
+    *(
+        "status",
+        "stop_reason",
+        "scenario",
+        "label",
+        "seed",
+        "scheduler",
+        "synthetic_jobs",
+        "energy_j",
+        "carbon_g",
+    ),
+    *("hpctrip_version", "git_commit", "git_dirty", "created_utc", "wall_s"),
+)
+
+
+def summary(facts: Mapping[str, Any]) -> dict[str, str]:
+    """The facts of a cluster in words."""
+    jct = (
+        f"{facts['mean_completed_jct_s']:.1f} s mean, {facts['median_completed_jct_s']:.1f} s median, "
+        f"{facts['p99_completed_jct_s']:.1f} s 99th percentile"
+    )
+    kwh = {name: facts[f"{name}energy_j"] / J_PER_KWH for name in ("", "job_", "host_", "idle_")}
+    trace = f"{facts['jobs_path'] or 'a generator'}{' (synthetic)' if facts['synthetic_jobs'] else ''}"
+    return {
+        "status": f"{facts['status']}: {facts['stop_reason']}",
+        "scenario": f"{facts['scenario'] or 'unnamed'}, seed {facts['seed']}",
+        "scheduler": f"{facts['scheduler']}, placement {facts['placement']}, budget {facts['budget']}",
+        "cluster": f"{facts['num_gpus']:,} GPUs on {facts['num_nodes']:,} nodes",
+        "jobs": f"{facts['num_completed']:,} of {facts['num_jobs']:,} completed, from {trace}",
+        "job completion time": jct if facts["num_completed"] else "no job was completed",
+        "simulated time": f"{facts['clock_s'] / HOUR_S:.2f} h",
+        "energy": f"{kwh['']:.1f} kWh: jobs {kwh['job_']:.1f}, hosts {kwh['host_']:.1f}, "
+        f"idle GPUs {kwh['idle_']:.1f}",
+        "GPUs with a job": f"{facts['mean_busy_gpus']:.1f} of {facts['num_gpus']:,} on average",
+        "nodes on": f"{facts['mean_nodes_on']:.1f} on average, {facts['num_boots']:,} boots",
+        "starts": f"{facts['num_starts']:,}, {facts['num_migrations']:,} of them migrations",
+        "stranded GPUs": f"{facts['mean_stranded_gpus']:.1f} free in partly used nodes on average",
+        "hpctrip": f"{facts['hpctrip_version']}, {facts['wall_s']:.1f} s, written {facts['created_utc']}",
+    }
+
+
+def contradictions(run: ClusterRun) -> Iterator[Fault]:
+    """One fault for every column whose numbers do not follow from the others."""
+    jobs, rows = run.jobs, run.intervals
+    checks = {
+        "/jobs/jct_s": (jobs["jct_s"], jobs["end_s"] - jobs["submit_s"]),
+        "/intervals/energy_j": (
+            rows["energy_j"],
+            rows["job_energy_j"] + rows["host_energy_j"] + rows["idle_energy_j"],
+        ),
+        "/intervals/power_w": (rows["power_w"] * (rows["clock_s"] - rows["clock_start_s"]), rows["energy_j"]),
+        "/intervals/clock_start_s": (rows["clock_start_s"].iloc[1:], rows["clock_s"].iloc[:-1]),
+        "/jobs/energy_j": ([jobs["energy_j"].sum()], [rows["job_energy_j"].sum()]),
+        "/jobs/starts": ([jobs["starts"].sum()], [rows["starts"].sum()]),
+        "energy_j": ([run.meta["energy_j"]], [rows["energy_j"].sum()]),
+        "mean_jct_s": (
+            [run.meta["mean_jct_s"]],
+            [np.mean(jobs["jct_s"].to_numpy()) if len(jobs) else np.nan],
+        ),
+    }
+    for place, (found, expected) in checks.items():
+        same = np.isclose(found, expected, rtol=RELATIVE_TOLERANCE, atol=1e-6, equal_nan=True)
+        if not same.all():
+            at = int(np.flatnonzero(~same)[0])
+            yield Fault(
+                f"{run.path}: {place}",
+                f"row {at}: is {np.asarray(found)[at]:g}, the other columns give {np.asarray(expected)[at]:g}",
+            )
+
+
+def differences(a: ClusterRun, b: ClusterRun) -> Iterator[Difference]:
+    """The differences between the tables of two clusters."""
+    yield from _table_changes(a, b, "jobs", "job")
+    yield from _table_changes(a, b, "intervals", "interval")
+
+
+def _table_changes(a: ClusterRun, b: ClusterRun, table: str, key: str) -> Iterator[Difference]:
+    left, right = a.tables[table], b.tables[table]
+    if len(left) != len(right):
+        yield Difference("run", table, len(left), len(right))
+    else:
+        yield from changes(table, left, right, key)
+
+
+KIND = Kind(
+    read=read_cluster,
+    facts=facts,
+    summary=summary,
+    contradictions=contradictions,
+    differences=differences,
+    replay="hpctrip.cluster.run_replay:replay",
+)

@@ -1,0 +1,207 @@
+"""Components and registries: a component's fields are its input keys, its validation and its documentation."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import math
+import pkgutil
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Self
+
+from pydantic import BaseModel, ConfigDict
+from pydantic.fields import FieldInfo
+from pydantic_core import core_schema
+
+
+class Component(BaseModel):
+    """A frozen, strict table of the input file. `kind` is its name in the registry that holds it."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        strict=True,
+        allow_inf_nan=False,
+        ser_json_inf_nan="constants",
+    )
+    kind: ClassVar[str] = ""
+    rules: ClassVar[int] = 1
+    """Version of the meaning of the keys: raise it when the same keys come to give other numbers. Studies then treat
+    earlier runs as stale."""
+
+    def resolve(self) -> Self:
+        """A copy in which every absent key whose default follows from other keys has its value. A key stays absent
+        where absence has a meaning (no limit, all, none) and where the machine decides."""
+        parts = {name: value.resolve() for name, value in self if isinstance(value, Component)}
+        return self.model_copy(update=parts) if parts else self
+
+    def with_defaults(self, **values: Any) -> Self:
+        """A copy with `values` for those of these keys that are absent."""
+        absent = {name: value for name, value in values.items() if getattr(self, name) is None}
+        return self.model_copy(update=absent) if absent else self
+
+    def product_at_most(self, limit: int, *keys: str) -> Self:
+        """The component itself, for a validator. Raises ValueError where the product of these keys exceeds `limit`."""
+        product = math.prod(getattr(self, key) for key in keys)
+        if product > limit:
+            raise ValueError(f"{' x '.join(keys)} is {product:,}, the most is {limit:,}")
+        return self
+
+
+def config_key(table: str, component: Component) -> str:
+    """The component's place in the input, `table.kind = 'its kind'`, with the file of a plug-in's component."""
+    return _place(table, type(component))
+
+
+@functools.cache
+def _place(table: str, cls: type[Component]) -> str:
+    key = f"{table}.kind = {cls.kind!r}" if cls.kind else table
+    if cls.__module__.startswith("hpctrip."):
+        return key
+    file = getattr(sys.modules.get(cls.__module__), "__file__", None)
+    return f"{key} ({file})" if file else key
+
+
+_registries: list[Registry] = []
+
+
+class Registry(Mapping[str, type[Component]]):
+    """Named components of one sort. `POLICIES.add` decorates a class that has a `kind`; `field()` is its input type."""
+
+    def __init__(self, sort: str, default: str = ""):
+        self.sort = sort
+        self.default = default
+        self._classes: dict[str, type[Component]] = {}
+        _registries.append(self)
+
+    def add(self, cls: type[Component]) -> type[Component]:
+        """Register a component class under its `kind`.
+
+        A class replaces itself when its module is imported again, as a plug-in is for every input that names it.
+        Raises ValueError where `kind` is empty or taken by another class.
+        """
+        if not cls.kind:
+            raise ValueError(f"{self.sort} {cls.__name__} has no kind")
+        holder = self._classes.get(cls.kind, cls)
+        if (holder.__module__, holder.__qualname__) != (cls.__module__, cls.__qualname__):
+            raise ValueError(
+                f"{self.sort} {cls.__name__}: kind {cls.kind!r} is already taken by "
+                f"{holder.__module__}.{holder.__qualname__}; choose another"
+            )
+        self._classes[cls.kind] = cls
+        return cls
+
+    def __getitem__(self, name: str) -> type[Component]:
+        return self._classes[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._classes)
+
+    def __len__(self) -> int:
+        return len(self._classes)
+
+    def field(self) -> Any:
+        """The pydantic type of an input table whose `kind` chooses among the registered classes.
+
+        Resolved when the enclosing model is (re)built, so it includes the plug-ins registered before that.
+        """
+        return Annotated[Any, _Tagged(self)]
+
+    def named_fields(self) -> Any:
+        """The pydantic type of a table of such tables under names that the user chooses; the name is the default
+        `kind`."""
+        return Annotated[dict[str, Any], NamedTables(self)]
+
+
+class _Tagged:
+    """Schema of a table tagged by `kind`; the tag itself is removed before the component sees the table."""
+
+    def __init__(self, registry: Registry):
+        self.registry = registry
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> core_schema.CoreSchema:
+        registry = self.registry
+
+        def strip(table: Any) -> Any:
+            return {k: v for k, v in table.items() if k != "kind"} if isinstance(table, dict) else table
+
+        choices = {
+            kind: core_schema.no_info_before_validator_function(strip, handler.generate_schema(cls))
+            for kind, cls in registry.items()
+        }
+
+        def tag(table: Any) -> Any:
+            return (
+                table.get("kind", registry.default)
+                if isinstance(table, dict)
+                else getattr(table, "kind", None)
+            )
+
+        return core_schema.tagged_union_schema(
+            choices, discriminator=tag, metadata={"registry": registry.sort}
+        )
+
+
+@dataclass(frozen=True)
+class NamedTables:
+    """Schema of a table whose every entry is a table tagged by `kind`."""
+
+    registry: Registry
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> core_schema.CoreSchema:
+        def with_kinds(tables: Any) -> Any:
+            if not isinstance(tables, dict):
+                return tables
+            return {
+                name: {"kind": name} | table if isinstance(table, dict) else table
+                for name, table in tables.items()
+            }
+
+        names = core_schema.str_schema(pattern=r"^[A-Za-z0-9_-]+$", max_length=100)
+        tables = core_schema.dict_schema(names, handler.generate_schema(self.registry.field()))
+        return core_schema.no_info_before_validator_function(with_kinds, tables)
+
+
+def registered() -> list[tuple[type[Component], ...]]:
+    """A snapshot of the classes of every registry, to notice when a component is added."""
+    return [tuple(registry.values()) for registry in _registries]
+
+
+def registry_of(field: FieldInfo) -> Registry | None:
+    """The registry behind a field made by `Registry.field()`; None for any other field."""
+    return next((item.registry for item in field.metadata if isinstance(item, _Tagged)), None)
+
+
+def named_tables(field: FieldInfo) -> NamedTables | None:
+    """The NamedTables of a field made by `Registry.named_fields()`; None for any other field."""
+    return next((item for item in field.metadata if isinstance(item, NamedTables)), None)
+
+
+def component_of(field: FieldInfo) -> type[Component] | None:
+    """The class of a field that is a table of one kind; None for any other field."""
+    annotation = field.annotation
+    return annotation if isinstance(annotation, type) and issubclass(annotation, Component) else None
+
+
+def rebuild(cls: type[Component], around: frozenset[type[Component]] = frozenset()) -> bool:
+    """Rebuild the schema of a class whose tables choose among registered classes, the classes within it first, because
+    their schemas become parts of it. Classes `around` it are rebuilt by the caller. Returns whether it was rebuilt."""
+    around, stale = around | {cls}, False
+    for field in cls.model_fields.values():
+        named, table = named_tables(field), component_of(field)
+        registry = named.registry if named else registry_of(field)
+        stale |= registry is not None
+        for inner in registry.values() if registry is not None else filter(None, [table]):
+            if inner not in around:
+                stale |= rebuild(inner, around)
+    if stale:
+        cls.model_rebuild(force=True)
+    return stale
+
+
+def import_all(package: str) -> None:
+    """Import every module of this package, so that its components register: a new file is a new component."""
+    for module in pkgutil.iter_modules(sys.modules[package].__path__):
+        importlib.import_module(f"{package}.{module.name}")

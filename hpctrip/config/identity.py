@@ -1,0 +1,125 @@
+"""Identity of an input: the marks of keys that do not affect results or training, and the hash of all others.
+
+A field is marked by its type, `transport: NotInResult[str] = "auto"`; a table is marked as a whole where it is a field
+of the table above it, `checkpoint: NotInResult[Checkpointing]`. Comparisons of inputs (resume, diff, merge, figures)
+leave these keys out. A results file lists them (attribute `neutral_keys`), so that it can be compared without the
+classes.
+
+A key that does not affect training is marked in the same way, `timing: NotInTraining[Timing]`: runs that differ only in
+such keys learn the same wherever they choose the same cohorts. Unmarked keys count: a forgotten mark costs repeated
+training, never a wrong number.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Annotated, Any, TypeVar
+
+from pydantic.fields import FieldInfo
+
+from hpctrip.config.component import Component, registry_of
+
+_T = TypeVar("_T")
+_NEUTRAL = "changes no result"
+NotInResult = Annotated[_T, _NEUTRAL]
+"""Type of a field that affects no number of a result."""
+
+_UNLEARNED = "no training sees it"
+NotInTraining = Annotated[_T, _UNLEARNED]
+"""Type of a field that affects which sites train, when, for how long, or how often models are evaluated, but not the
+outcome of training given sites."""
+
+Flat = Mapping[str, Any]
+"""An input as {"policy.k": 10, ...}. A key that is absent and one that is None mean the same: the default."""
+
+
+def flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """{dotted key: value} of nested tables, in their order."""
+    keys: dict[str, Any] = {}
+    for key, value in table.items():
+        keys |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {prefix + key: value}
+    return keys
+
+
+def is_neutral(field: FieldInfo) -> bool:
+    """Whether a field, or a table as a whole, affects no result."""
+    return _NEUTRAL in field.metadata
+
+
+def neutral_keys(component: Component) -> list[str]:
+    """The dotted keys and whole tables of an input that affect no result."""
+    return list(_marked(component, {_NEUTRAL}))
+
+
+def unlearned_keys(component: Component) -> list[str]:
+    """The dotted keys and whole tables of an input that do not affect training, `neutral_keys` included."""
+    return list(_marked(component, {_NEUTRAL, _UNLEARNED}))
+
+
+def _marked(component: Component, marks: set[str], prefix: str = "") -> Iterator[str]:
+    for name, field in type(component).model_fields.items():
+        value = getattr(component, name)
+        if any(isinstance(item, str) and item in marks for item in field.metadata):
+            yield prefix + name
+        elif isinstance(value, Component):
+            yield from _marked(value, marks, f"{prefix}{name}.")
+
+
+def chosen(component: Component) -> dict[str, Any]:
+    """{dotted key: value} of the keys that differ from their defaults, kinds included: a key that is added to hpctrip
+    later does not change the identity of an input that does not name it."""
+    return dict(_chosen(component))
+
+
+def _chosen(component: Component, prefix: str = "", default: object = None) -> Iterator[tuple[str, Any]]:
+    """`default`: the component used where the whole table is absent; None: the defaults of its class."""
+    for name, field in type(component).model_fields.items():
+        value = getattr(component, name)
+        registry = registry_of(field)
+        same_class = type(default) is type(component)
+        usual = getattr(default, name) if same_class else field.get_default(call_default_factory=True)
+        if registry and value.kind != registry.default:
+            yield f"{prefix}{name}.kind", value.kind
+        if isinstance(value, Component):
+            yield from _chosen(value, f"{prefix}{name}.", usual)
+        elif value != usual:
+            yield prefix + name, value
+
+
+def raised_rules(component: Component) -> dict[str, int]:
+    """{table: rules} of the components whose `rules` are above 1."""
+    return dict(_raised(component))
+
+
+def _raised(component: Component, prefix: str = "") -> Iterator[tuple[str, int]]:
+    if component.rules > 1:
+        yield prefix, component.rules
+    for name in type(component).model_fields:
+        value = getattr(component, name)
+        if isinstance(value, Component):
+            yield from _raised(value, f"{prefix}.{name}" if prefix else name)
+
+
+def without(table: Flat, keys: Iterable[str]) -> dict[str, Any]:
+    """The input without these keys and tables."""
+    left_out = set(keys)
+
+    def stays(key: str) -> bool:
+        parts = key.split(".")
+        return not any(".".join(parts[:depth]) in left_out for depth in range(1, len(parts) + 1))
+
+    return {key: value for key, value in table.items() if stays(key)}
+
+
+def differing(tables: Sequence[Flat]) -> list[str]:
+    """The keys whose values differ between the inputs, in the order of their first appearance."""
+    keys = dict.fromkeys(key for table in tables for key in table)
+    return [key for key in keys if any(table.get(key) != tables[0].get(key) for table in tables)]
+
+
+def identity(table: Flat) -> str:
+    """Hash of an input in 32 hexadecimal digits (BLAKE2b), independent of the order of its keys."""
+    present = {key: value for key, value in table.items() if value is not None}
+    return hashlib.blake2b(json.dumps(present, sort_keys=True).encode(), digest_size=16).hexdigest()

@@ -1,0 +1,296 @@
+"""Reads the input of any root component: TOML files merged left to right, `-o` lines on top, validated once, with all
+faults in one report."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import reduce
+from pathlib import Path
+from typing import Any, TypeVar, get_args
+
+import tomli_w
+from pydantic import ValidationError
+
+from hpctrip.base.errors import Fault, InputError
+from hpctrip.base.io import named_path, read_text
+from hpctrip.base.text import closest, shown, unknown_name
+from hpctrip.config.component import (
+    Component,
+    NamedTables,
+    Registry,
+    component_of,
+    named_tables,
+    rebuild,
+    registered,
+    registry_of,
+)
+from hpctrip.config.package_data import suggest_scenario
+
+Tables = dict[str, Any]
+"""Merged TOML: tables, keys and values as the user wrote them."""
+
+KeyPath = tuple[str, ...]
+"""Tables and key, as in ("policy", "k")."""
+_NAME = "NAME"
+"""Stands for the name of a table that the user chooses."""
+
+C = TypeVar("C", bound=Component)
+
+
+def read_layers(paths: Iterable[str], overrides: Iterable[str]) -> list[Tables]:
+    """The tables of every file and, last, of all `-o key=value` lines, to be merged left to right. InputError for a
+    file or a line that is no TOML."""
+    return [*map(_read_file, paths), _read_overrides(overrides)]
+
+
+def merge(below: Tables, above: Tables, root: type[Component]) -> Tables:
+    """`above` laid over `below`, table by table. A table that changes its `kind` replaces the one below: the keys of
+    another kind would not fit it. `root` gives the default kinds."""
+    registries = {name: registry_of(field) for name, field in root.model_fields.items()}
+    defaults = {name: registry.default for name, registry in registries.items() if registry}
+    return _merge(below, above, defaults)
+
+
+def _merge(below: Tables, above: Tables, default_kinds: dict[str, str]) -> Tables:
+    merged = dict(below)
+    for key, value in above.items():
+        old = merged.get(key)
+        if isinstance(value, dict) and isinstance(old, dict):
+            kind = old.get("kind", default_kinds.get(key))
+            same = value.get("kind", kind) == kind
+            merged[key] = _merge(old, value, default_kinds) if same else value
+        else:
+            merged[key] = value
+    return merged
+
+
+def validate(tables: Tables, root: type[C]) -> C:
+    """The component that the tables describe. Raises InputError with every fault found."""
+    _rebuild_if_registered(root)
+    try:
+        return root.model_validate(tables)
+    except ValidationError as error:
+        raise InputError(faults=_one_per_place(_fault(root, detail) for detail in error.errors())) from None
+
+
+def _rebuild_if_registered(root: type[Component]) -> None:
+    """Rebuild the root's schema if a plug-in has added a component since the last time. Rebuilding takes some 50 ms,
+    too long for each run of a large study."""
+    classes = registered()
+    if _built_with.get(root) != classes:
+        rebuild(root)
+        _built_with[root] = classes
+
+
+_built_with: dict[type[Component], list[tuple[type[Component], ...]]] = {}
+
+
+def resolved(component: Component) -> Tables:
+    """Every field of a component as plain values, `kind` included."""
+    table: Tables = {"kind": component.kind} if component.kind else {}
+    for name in type(component).model_fields:
+        table[name] = _plain(getattr(component, name))
+    return table
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _plain(part) for name, part in value.items()}
+    return resolved(value) if isinstance(value, Component) else value
+
+
+def known_keys(owner: Any) -> list[str]:
+    """The input keys of a component class."""
+    keys = list(owner.model_fields)
+    return ["kind", *keys] if owner.kind and "kind" not in keys else keys
+
+
+def _read_file(path: str) -> Tables:
+    named = named_path(path, str(path))
+    if not named.exists():
+        raise InputError(path, "no such file", suggest_scenario(path))
+    text = read_text(named, str(path))
+    try:
+        return tomllib.loads(text)
+    except ValueError as error:
+        raise InputError(path, f"not valid TOML: {error}") from None
+
+
+def _read_overrides(lines: Iterable[str]) -> Tables:
+    """All `-o key=value` lines as one layer. A value that is not TOML is a text: `-o policy.kind=static`."""
+    tables: Tables = {}
+    for line in lines:
+        key, equals, value = line.partition("=")
+        try:
+            if not equals:
+                raise tomllib.TOMLDecodeError("no =")
+            try:
+                layer = tomllib.loads(line)
+            except tomllib.TOMLDecodeError:
+                layer = tomllib.loads(f"{key}={json.dumps(value.strip())}")
+        except ValueError:
+            raise InputError(f"-o {line}", "not of the form key=value", "e.g. -o policy.k=50") from None
+        tables = deep(tables, layer)
+    return tables
+
+
+def deep(below: Tables, above: Tables) -> Tables:
+    """Deep merge of two tables without regard to kinds, as for `-o` lines, whose order does not matter."""
+    both = {**below, **above}
+    for key in below.keys() & above.keys():
+        if isinstance(below[key], dict) and isinstance(above[key], dict):
+            both[key] = deep(below[key], above[key])
+    return both
+
+
+def nested(key: str, value: Any) -> Tables:
+    """The tables that a dotted key and its value make."""
+    *outer, last = key.split(".")
+    table: Tables = {last: value}
+    return reduce(lambda inner, part: {part: inner}, reversed(outer), table)
+
+
+def _one_per_place(faults: Iterable[Fault]) -> list[Fault]:
+    """Join the faults of one place: pydantic reports a value that fits no member of a union once per member."""
+    places: dict[str, Fault] = {}
+    for fault in faults:
+        first = places.get(fault.place)
+        places[fault.place] = (
+            replace(first, problem=f"{first.problem}, or {fault.problem}") if first else fault
+        )
+    return list(places.values())
+
+
+def _fault(root: type[Component], detail: Any) -> Fault:
+    """Translate a pydantic error into place, problem and way out."""
+    path, owner = _locate(root, detail["loc"])
+    place, value = ".".join(path), detail.get("input")
+    kind = detail["type"]
+    if kind == "extra_forbidden":
+        return Fault(place, "unknown key", suggest(root, tuple(path), known_keys(owner)))
+    if kind == "union_tag_invalid":
+        assert isinstance(owner, Registry)
+        tag = detail["ctx"]["tag"]
+        return Fault(f"{place}.kind = {shown(tag)}", f"unknown {owner.sort}", unknown_name(tag, owner))
+    if kind in ("union_tag_not_found", "model_type", "dict_type"):
+        return Fault(
+            f"{place} = {shown(value)}",
+            "must be a table",
+            f'e.g. [{place}] on a line of its own, then "key = value" lines',
+        )
+    problem = detail["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
+    if kind == "missing":
+        problem = "is missing"
+    elif kind in ("too_short", "string_too_short"):
+        least = detail["ctx"]["min_length"]
+        problem = "must not be empty" if least == 1 else f"must have at least {least}"
+    if isinstance(value, dict):
+        return Fault(place, problem)
+    return Fault(f"{place} = {shown(value)}", problem)
+
+
+def _locate(root: type[Component], loc: tuple[int | str, ...]) -> tuple[list[str], Any]:
+    """The path as the user wrote it, without the union tags that pydantic adds, and the class or registry there."""
+    owner: Any = root
+    path: list[str] = []
+    parts = list(loc)
+    while parts:
+        part = parts.pop(0)
+        if isinstance(owner, Registry):  # this part is the tag
+            owner = owner[str(part)]
+            continue
+        if isinstance(owner, NamedTables):  # this part is the user's name for a table
+            path.append(str(part))
+            owner = owner.registry
+            if parts == ["[key]"]:  # pydantic's word for: the name itself is wrong
+                break
+            continue
+        if isinstance(owner, type) and issubclass(owner, Component) and part in owner.model_fields:
+            field = owner.model_fields[str(part)]
+            path.append(str(part))
+            owner = registry_of(field) or named_tables(field) or field.annotation
+            continue
+        if isinstance(owner, type) and issubclass(owner, Component):
+            path.append(str(part))
+            break
+        if isinstance(part, int):  # an element of a list; anything else is pydantic's name for a union member
+            path.append(str(part))
+            owner = _element(owner)
+    return path, owner
+
+
+def _element(annotation: Any) -> Any:
+    """The component class X of the elements of `list[X]`, also of `list[X] | None`; else the annotation."""
+    if isinstance(annotation, type) and issubclass(annotation, Component):
+        return annotation
+    inner = (_element(part) for part in get_args(annotation))
+    return next(
+        (part for part in inner if isinstance(part, type) and issubclass(part, Component)), annotation
+    )
+
+
+def suggest(root: type[Component], path: KeyPath, known: Iterable[str]) -> str:
+    """A way out for an unknown key: the tables or kinds that have it, or the nearest of the keys `known` in its
+    table."""
+    places = list(dict.fromkeys(_places(root)))
+    kinds = sorted({kind for place, kind in places if place == _without_names(root, path)})
+    if kinds:
+        return f"kinds with it: {', '.join(kinds)}; known here: {', '.join(sorted(known))}"
+    if elsewhere := _meant(path[-1], places):
+        return elsewhere
+    if len(path) > 1:
+        return unknown_name(path[-1], known)
+    near = _meant(closest(path[-1], {place[-1] for place, _ in places}), places)
+    return f"{near} known: {', '.join(sorted(known))}".lstrip()
+
+
+def _meant(name: str, places: Iterable[tuple[KeyPath, str]]) -> str:
+    """`"did you mean 'train.lr' or 'server.lr'?"` for the keys of this name; empty where there is none."""
+    found = dict.fromkeys(repr(".".join(place)) for place, _ in places if place[-1] == name)
+    return f"did you mean {' or '.join(found)}?" if found else ""
+
+
+def _places(table: type[Component], above: KeyPath = (), kind: str = "") -> Iterator[tuple[KeyPath, str]]:
+    """(path of a key, kind of its table) for every key in and below a table."""
+    for name, field in table.model_fields.items():
+        here = (*above, name)
+        yield here, kind
+        named, inner = named_tables(field), component_of(field)
+        registry = named.registry if named else registry_of(field)
+        for other in registry or ():
+            yield from _places(registry[other], (*here, _NAME) if named else here, other)
+        if inner is not None:
+            yield from _places(inner, here, kind)
+
+
+def _without_names(root: type[Component], path: KeyPath) -> KeyPath:
+    """The path, with _NAME in place of a name that the user chose."""
+    field = root.model_fields.get(path[0])
+    return (path[0], _NAME, *path[2:]) if field and named_tables(field) else path
+
+
+def inline_toml(value: Any, place: str) -> str:
+    """A value as TOML text on one line. InputError at `place` for types that TOML lacks."""
+    if isinstance(value, Mapping):
+        parts = (
+            f"{_toml_key(name)} = {inline_toml(part, f'{place}.{name}')}" for name, part in value.items()
+        )
+        return "{" + ", ".join(parts) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(inline_toml(part, place) for part in value) + "]"
+    value = value.item() if hasattr(value, "item") else value  # numpy's numbers
+    value = str(value) if isinstance(value, Path) else value
+    try:
+        return tomli_w.dumps({"value": value}).removeprefix("value = ").rstrip("\n")
+    except TypeError:
+        raise InputError(
+            place, f"a {type(value).__name__} is no value of an input", "give a number, text or list"
+        ) from None
+
+
+def _toml_key(name: str) -> str:
+    """A TOML key, quoted where necessary."""
+    return tomli_w.dumps({name: 0}).removesuffix(" = 0\n")

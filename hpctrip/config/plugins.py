@@ -1,0 +1,117 @@
+"""User code that registers components: plug-ins (Python files) and installed packages.
+
+Code runs only if the command names it (in an input file, a `-o` line or an option) or if it is installed. Plug-ins that
+a results file or checkpoint records are compared by digest and never run.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from types import ModuleType
+
+from hpctrip.base.errors import InputError, cause
+from hpctrip.base.io import digest, named_path, read_file
+from hpctrip.config.sources import PLUGINS, Source
+
+GROUP = "hpctrip.components"
+"""The entry points of installed packages: each names a module whose import registers components."""
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """A Python file as read, so that every rank runs the code that was hashed."""
+
+    path: str
+    code: bytes
+
+    @classmethod
+    def read(cls, path: str) -> Plugin:
+        """Read a plug-in without running it. Raises InputError where it is not a Python file."""
+        place = f"plugins: {path!r}"
+        file = named_path(path, place)
+        code = read_file(file, place)
+        if file.suffix != ".py":
+            raise InputError(place, "not a Python file", "its name must end in .py")
+        return cls(path, code)
+
+    @property
+    def source(self) -> Source:
+        """Its entry in the record of a run."""
+        return Source(PLUGINS, self.path, digest(self.code))
+
+    def run(self) -> None:
+        """Execute the code, which registers its classes. Raises InputError where that fails."""
+        module = ModuleType(f"hpctrip_plugin_{Path(self.path).stem}")
+        module.__file__ = str(Path(self.path).expanduser())
+        # where pydantic looks up annotations and docstrings of the file's classes
+        sys.modules[module.__name__] = module
+        try:
+            # not through an import: that would take a compiled file that lies beside it
+            exec(compile(self.code, module.__file__, "exec", dont_inherit=True), module.__dict__)
+        except (Exception, SystemExit) as error:
+            raise InputError(f"plugins: {self.path!r}", f"fails when imported: {cause(error)}") from None
+
+
+@dataclass(frozen=True)
+class Package:
+    """An installed package that adds components."""
+
+    name: str
+    version: str
+    modules: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.version}"
+
+    def run(self) -> None:
+        """Import its modules, which register their classes. Raises InputError where that fails."""
+        for module in self.modules:
+            try:
+                metadata.EntryPoint(self.name, module, GROUP).load()
+            except (Exception, SystemExit) as error:
+                raise InputError(
+                    f"installed package {self}",
+                    f"its components cannot be imported: {cause(error)}",
+                    f"fix it, or remove it: pip uninstall {self.name}",
+                ) from None
+
+
+@dataclass(frozen=True)
+class Extensions:
+    """All user code of a command."""
+
+    plugins: tuple[Plugin, ...] = ()
+    packages: tuple[Package, ...] = ()
+
+    @classmethod
+    def of(cls, paths: Iterable[str]) -> Extensions:
+        """The named plug-ins and the installed packages, not yet run. Raises InputError."""
+        return cls(tuple(map(Plugin.read, paths)), installed())
+
+    def run(self) -> None:
+        """Run all of it. Raises InputError that names the plug-in or package that fails."""
+        for extension in (*self.packages, *self.plugins):
+            extension.run()
+
+
+NO_EXTENSIONS = Extensions()
+
+
+def installed() -> tuple[Package, ...]:
+    """The installed packages that add components, sorted. The working directory, which `python -m` searches too, is
+    left out."""
+    here = os.getcwd()
+    path = [folder for folder in sys.path if folder and os.path.abspath(folder) != here]
+    packages: dict[str, Package] = {}
+    for distribution in metadata.distributions(path=path):
+        if GROUP in (distribution.read_text("entry_points.txt") or ""):
+            modules = tuple(entry.value for entry in distribution.entry_points if entry.group == GROUP)
+            name = distribution.metadata["Name"]
+            # the first one counts, as for imports
+            packages.setdefault(name, Package(name, distribution.version, modules))
+    return tuple(packages[name] for name in sorted(packages))

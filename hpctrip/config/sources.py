@@ -1,0 +1,138 @@
+"""The files that an input names, and the digests by which a run records what it read.
+
+A field whose value names files says so in its type, `path: Annotated[str, Reads()]`. Whoever asks for the files of an
+input (the record of a run, a replay, a check) walks the fields, so a new component is covered by its own declaration.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from hpctrip.base.errors import Fault, InputError
+from hpctrip.base.io import digest, digest_of_file, named_path
+from hpctrip.config.component import Component
+
+MADE_HERE = "-"
+"""The path of a source that is no file: synthetic data, made from the input."""
+PLUGINS = "plugins"
+"""The key of the sources that are code."""
+CHANGED = "bring back the file that the run read, or start a new run"
+"""The hint where a file has changed."""
+
+
+class Source(NamedTuple):
+    """A file, a set of files, or prepared data that a run read."""
+
+    key: str
+    """The dotted input key that names it."""
+    path: str
+    """The path as the input names it, or MADE_HERE."""
+    digest: str
+    """Digest of a file as by `b2sum -l 128`; for several, see `digest_of_files`; for prepared data, the workload."""
+
+    def __str__(self) -> str:
+        return f"{self.key} {self.path} blake2b:{self.digest}"
+
+
+def read_sources(texts: object, place: object) -> list[Source]:
+    """The sources whose texts, `str(source)`, are stored in a file at `place`. InputError where they are none."""
+    form = re.compile(r"([\w.]+) (.*) blake2b:([0-9a-f]+)", re.DOTALL)
+    found = [form.fullmatch(str(text)) for text in (texts if isinstance(texts, list) else [texts])]
+    if not all(found):
+        raise InputError(str(place), "does not say clearly what its run read", "restore a copy")
+    return [Source(*match.groups()) for match in found if match]
+
+
+def differing(recorded: Iterable[Source], found: Iterable[Source]) -> list[tuple[Source, Source]]:
+    """(recorded, found) of every input key whose files, named in both, have other contents now. Plug-ins are left
+    out: several have one key."""
+    now = {source.key: source for source in found if source.key != PLUGINS}
+    pairs = ((before, now[before.key]) for before in recorded if before.key in now)
+    return [(before, after) for before, after in pairs if before.digest != after.digest]
+
+
+def is_pattern(text: str) -> bool:
+    """Whether a path, or a part of one, is a pattern of names."""
+    return any(mark in text for mark in "*?[")
+
+
+def files_at(value: str) -> list[Path]:
+    """The file of this path, or the files that lie in the folder, sorted."""
+    path = named_path(value, value)
+    return sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]
+
+
+@dataclass(frozen=True)
+class Reads:
+    """Marks a field whose value is a path that the component reads; None reads nothing."""
+
+    unless: str | None = None
+    """The value that names no file: such data are made here."""
+    find: Callable[[str], list[Path]] = files_at
+    """All files that are opened for a value; raises InputError where there are none."""
+
+
+class NamedFiles(NamedTuple):
+    """An input key that names files."""
+
+    key: str
+    value: str
+    find: Callable[[str], list[Path]]
+
+    def source(self, of: Callable[[Sequence[Path]], str] | None = None) -> Source:
+        """The files as they are now, by the digest `of` them (default: digest_of_files). Raises InputError where they
+        cannot be read."""
+        return Source(self.key, self.value, (of or digest_of_files)(self.find(self.value)))
+
+
+def named_files(component: Component, prefix: str = "") -> Iterator[NamedFiles]:
+    """Every key of this input, in the order of its tables, whose value names files."""
+    for name, field in type(component).model_fields.items():
+        value = getattr(component, name)
+        mark = next((item for item in field.metadata if isinstance(item, Reads)), None)
+        if mark and value not in (None, mark.unless):
+            yield NamedFiles(prefix + name, value, mark.find)
+        elif isinstance(value, Component):
+            yield from named_files(value, f"{prefix}{name}.")
+
+
+def digest_of_files(files: Sequence[Path]) -> str:
+    """The digest of a file; of several, that of lines `digest  name` as `b2sum -l 128` prints them in the folder that
+    they share. InputError names the file that cannot be read."""
+    digests = [digest_of_file(file) for file in files]
+    if len(digests) == 1:
+        return digests[0]
+    paths = [file.absolute() for file in files]
+    folder = os.path.commonpath([path.parent for path in paths]) if paths else ""
+    lines = (
+        f"{found}  {path.relative_to(folder).as_posix()}\n"
+        for found, path in zip(digests, paths, strict=True)
+    )
+    return digest("".join(lines).encode("utf-8", "surrogateescape"))
+
+
+def refuse_changed(recorded: Iterable[Source], found: Iterable[Source], place: object) -> list[str]:
+    """Raise InputError naming every file whose content is not the one recorded at `place`. Data that were made from
+    the input, by this machine's libraries, may differ: returns a warning for each."""
+    pairs = differing(recorded, found)
+    faults = [
+        Fault(
+            after.key,
+            f"{after.path} has the digest {after.digest}, in {place} it has {before.digest}",
+            CHANGED,
+        )
+        for before, after in pairs
+        if after.path != MADE_HERE
+    ]
+    if faults:
+        raise InputError(faults=faults)
+    return [
+        f"warning: the data of {after.key}, made here, have the digest {after.digest}, not {before.digest}: "
+        "the numbers may differ"
+        for before, after in pairs
+    ]

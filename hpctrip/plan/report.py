@@ -1,0 +1,108 @@
+"""The report of `plan`, for a person."""
+
+from __future__ import annotations
+
+import math
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from hpctrip.base.text import printable, size_text
+from hpctrip.base.units import HOUR_S
+from hpctrip.config.inputs import resolved
+from hpctrip.learn.data.cached import cache_dir
+from hpctrip.plan.plan import OF_A_HOST, Plan
+from hpctrip.record import checkpoint as checkpoints
+from hpctrip.record.show import local_training
+from hpctrip.runner.resume import default_path
+
+
+def report(plan: Plan) -> Group:
+    """All of it, for a person."""
+    aggregator, rounds, speed = plan.aggregator, plan.rounds, plan.speed
+    e, host, sent, memory = aggregator.experiment, aggregator.host, plan.sent, plan.memory
+    ranks, written, known = host.ranks, plan.written, math.isfinite(speed.train_per_s)
+    facts = {
+        "scenario": f"{e.name}, seed {e.seed}: policy {e.policy.kind} over {host.num_sites} sites",
+        "ranks": f"{ranks.size}: {len(ranks.hosts)} host(s)"
+        + (", rank 0 is the aggregator" if ranks.size > 1 else " that is aggregator too"),
+        "hosts train": f"on a {'GPU' if host.hosts_kind == 'cuda' else 'CPU'}, {host.engine_choice}, {host.block_rule}",
+        "local training": local_training(resolved(host.work)),
+        "model": f"{len(host.initial_params):,} parameters",
+        "exchange": f"per rank and round: {size_text(sent.up)} up, {size_text(sent.down)} down, "
+        f"{size_text(sent.counters + sent.message)} of counters and assignment; "
+        f"{sent.seconds(plan.bandwidth_bps):.2g} s a round at {plan.bandwidth_bps / 1e9:g} Gbit/s",
+        "simulated WAN": f"updates of {aggregator.updates}",
+        "memory, a host": ", ".join(f"{name} {size_text(memory[name])}" for name in OF_A_HOST if memory[name])
+        + f"; besides: activations, and the process itself (this one: {size_text(plan.process_bytes)})",
+        "memory, aggregator": size_text(memory["aggregator"]) if ranks.size > 1 else "as the host",
+        "speed of a host": (f"{speed.train_per_s:,.0f} samples/s trained" if known else "not known")
+        + (f", {speed.evaluate_per_s:,.0f} evaluated" if math.isfinite(speed.evaluate_per_s) else "")
+        + f" ({speed.origin})",
+        "wall time": f"{plan.walls.sum():.1f} s for {len(rounds)} rounds, "
+        f"{_duration(plan.max_rounds_wall_s)} for max_rounds = {e.stop.max_rounds}"
+        if known
+        else "not known",
+        "written": f"{default_path(e.name, 'TIME')}: at most {size_text(written['results'])} after max_rounds; "
+        + (
+            f"{' and '.join(checkpoints.SUFFIXES)} beside it: {size_text(written['checkpoint'])} each; "
+            if e.checkpoint.enabled
+            else "no checkpoints; "
+        )
+        + f"prepared data in {cache_dir()}",
+    }
+    head = Table(show_header=False, box=None, pad_edge=False)
+    head.add_column(style="dim", no_wrap=True)
+    head.add_column(overflow="fold")
+    for name, text in facts.items():
+        head.add_row(name, Text(printable(text, 1000)))
+    notes = [Text(printable(f"! {warning}", 1000)) for warning in plan.warnings]
+    return Group(head, Text(), _rounds_table(plan), Text(), _hosts_table(plan), Text(), *notes)
+
+
+def _rounds_table(plan: Plan) -> Table:
+    table = Table(
+        title="first rounds, no accuracy gain assumed", title_justify="left", box=None, pad_edge=False
+    )
+    for name in (
+        "round",
+        "sites",
+        "arrive",
+        "blocks",
+        "duration s",
+        "clock h",
+        "busiest host",
+        "idle",
+        "wall s",
+    ):
+        table.add_column(name, justify="right")
+    for row in plan.first_rounds:
+        table.add_row(
+            str(row["round"]),
+            str(row["num_sites"]),
+            str(row["num_arrived"]),
+            str(row["num_blocks"]),
+            f"{row['makespan_s']:.1f}",
+            f"{row['clock_s'] / HOUR_S:.3f}",
+            f"{row['busiest_host_samples']:,} samples",
+            "-" if math.isnan(row["idle_fraction"]) else f"{row['idle_fraction']:.0%}",
+            "-" if math.isnan(row["wall_s"]) else f"{row['wall_s']:.2f}",
+        )
+    return table
+
+
+def _hosts_table(plan: Plan) -> Table:
+    """Hosts with the same load share a row: 40 hosts are a few rows."""
+    number = plan.rounds[-1].row.round
+    title = f"placement in round {number}: longest first onto the least loaded host"
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    for name in ("hosts", "blocks each", "sites each", "samples each"):
+        table.add_column(name, justify="right")
+    for row in plan.placement:
+        table.add_row(*(f"{number:,}" for number in row.values()))
+    return table
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 600 else f"{seconds / HOUR_S:.2f} h"

@@ -1,0 +1,56 @@
+"""How fast one host is: measured here, on a few batches."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from hpctrip.learn.aggregate import PartialSum
+from hpctrip.learn.compression import Compressor
+from hpctrip.learn.engines.base import SiteWork
+from hpctrip.learn.evaluate import evaluate
+from hpctrip.runner.host import Host
+
+_PROBE_S = 1.0  # wall time that each of the probe's measurements aims at
+
+
+@dataclass(frozen=True)
+class Speed:
+    """How fast one host is."""
+
+    train_per_s: float
+    """Training samples per second; NaN: not known."""
+    evaluate_per_s: float
+    """Held-out samples per second; inf: not known, taken as free."""
+    origin: str
+
+
+def probe(host: Host, sites_per_block: int) -> Speed:
+    """Train a few batches of one block with the real engine here, and evaluate one; the first of each only warms up."""
+    params, batch = host.initial_params, host.work.batch_size
+    block = [int(site) for site in np.argsort(-host.num_visits, kind="stable")[:sites_per_block]]
+    orders = [host.site_work(site, 1).order for site in block]
+    partial, compressor = PartialSum(len(params), 0, host.device), Compressor(host.experiment.compression, 0)
+
+    def train(num_batches: int) -> tuple[int, float]:
+        """(samples, seconds)."""
+        sites = [SiteWork(s, o[: num_batches * batch]) for s, o in zip(block, orders, strict=True)]
+        began = time.perf_counter()
+        for update in host.engine.train(params, sites):
+            # at full cost; what the update is does not matter here, not even whether it diverged
+            usable = update.delta.nan_to_num(0, 0, 0).clamp(-1, 1)
+            partial.add(compressor(update.site, 0, usable, host.memory.of(update.site)[0]), 0.0)
+        return sum(len(site.order) for site in sites), time.perf_counter() - began
+
+    first = host.eval_batches[:1]
+    train(1), evaluate(host.task, host.model, params, first)
+    samples, seconds = train(2)
+    longest = math.ceil(max(map(len, orders)) / batch)
+    samples, seconds = train(min(longest, 2 + int(_PROBE_S * 2 / max(seconds, 1e-6))))
+    began = time.perf_counter()
+    seen = evaluate(host.task, host.model, params, first).seen
+    where = f"measured here in {seconds:.1f} s, {host.device}"
+    return Speed(samples / seconds, seen / (time.perf_counter() - began), where)

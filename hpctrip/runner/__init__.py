@@ -1,0 +1,1 @@
+"""One run, from its input to its results file: session, main loop, checkpoints, callbacks, cache of trained rounds."""

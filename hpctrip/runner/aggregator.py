@@ -1,0 +1,201 @@
+"""Rank 0's half of a round: a draft of the simulation becomes work for hosts, their counters become its outcome."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from hpctrip.base.errors import DivergedError
+from hpctrip.base.units import sized
+from hpctrip.config.component import config_key
+from hpctrip.device.meter import PHASES
+from hpctrip.learn.aggregate import LARGEST_UPDATE
+from hpctrip.learn.counters import EVALUATION, TRAINING, Tally
+from hpctrip.ranks.placement import Assignment, Blocks, cut, cut_at_fixed_borders, place
+from hpctrip.runner.host import Host
+from hpctrip.sim.outcome import Outcome, Wall
+from hpctrip.sim.rounds import History, RoundRow
+from hpctrip.sim.step import Draft, State
+
+
+class Aggregator:
+    """Begins and finishes rounds. Shapes: k sites of the cohort, P parameters."""
+
+    def __init__(self, host: Host):
+        """`host` holds the parts of the experiment that every rank has."""
+        e = host.experiment
+        self.host, self.experiment, self.ranks = host, e, host.ranks
+        self.simulation = e.simulation(len(host.initial_params), host.num_samples)
+        self.world = self.simulation.world
+        self.num_rounds = 0
+        """Rounds since this process started; a resumed run has more."""
+        self.rank_wall_s = np.zeros((len(PHASES), self.ranks.size))
+        """Wall seconds of every rank since then, [phases, ranks]. The exchange is everyone's, recording rank 0's."""
+        self.rank_wall_j = np.full((len(PHASES), self.ranks.size), np.nan)
+        """Joules since then of the machine whose counters the rank reads, [phases, ranks]; NaN: it reads none."""
+        self.signals = np.zeros(self.ranks.size, dtype=np.int64)
+        """Number of the signal that every rank had received by the last round's end, [ranks]; 0: none."""
+
+    @property
+    def updates(self) -> str:
+        """The size of an update on the simulated WAN, in words."""
+        rule, size = self.experiment.compression, sized(self.world.update_bytes)
+        fraction = rule.sent_fraction(len(self.host.initial_params))
+        whole = sized(self.world.model_bytes)
+        return size if fraction == 1 else f"{size} ({rule.kind}: {fraction:.2%} of {whole})"
+
+    def begin(self, state: State) -> tuple[Draft, Assignment]:
+        """The round after `state`, and the work of the hosts in it."""
+        self.host.wall.start()
+        draft = self.simulation.begin(state)
+        return draft, self.assign(draft)
+
+    def assign(self, draft: Draft) -> Assignment:
+        """Blocks of the sites whose updates arrive, and their hosts."""
+        arriving = draft.arriving
+        blocks, block_hosts = self._place(draft.cohort[arriving])
+        blocks = replace(blocks, positions=arriving[blocks.positions])
+        evaluated = self.evaluates(draft.round)
+        return Assignment(
+            draft.round, draft.cohort, draft.weights, blocks, block_hosts, evaluated, draft.local_work
+        )
+
+    def evaluates(self, round: int) -> bool:
+        """Is the model evaluated after this round?"""
+        return self.experiment.evaluate.due(round, self.experiment.stop.max_rounds)
+
+    def _place(self, sites: np.ndarray) -> tuple[Blocks, np.ndarray]:
+        """Blocks of the sites that train, as positions into `sites`, and the host of each."""
+        host, size = self.host, self.host.sites_per_block(len(sites))
+        if host.fixed_hosts is not None:
+            blocks = cut_at_fixed_borders(sites, size)
+            return blocks, host.fixed_hosts[sites[blocks.positions[blocks.starts[:-1]]]]
+        blocks = cut(sites, size)
+        return blocks, place(blocks.sums(host.num_visits[sites]), len(self.ranks.hosts))
+
+    def finish(self, draft: Draft, change: torch.Tensor, tail: np.ndarray, counts: np.ndarray) -> State:
+        """The state after the round. `change` [P] is what it did to the global model; `tail` and `counts` are the
+        counters TRAINING and EVALUATION, summed over all ranks. Raises DivergedError where the round has no result."""
+        k = len(draft.cohort)
+        trained = TRAINING.tally(k, self.ranks.size, tail)
+        evaluated = EVALUATION.tally(k, self.ranks.size, counts)
+        self._refuse_diverged(draft, trained.integers["diverged"] > 0)
+        outcome = self._outcome(change, trained, evaluated)
+        if not math.isfinite(outcome.update_norm):
+            server = self.experiment.server
+            raise DivergedError(
+                f"{config_key('server', server)}: the model is no longer finite after round {draft.round}; "
+                f"lower server.lr (now {server.lr:g})"
+            )
+        self.num_rounds += 1
+        self.signals = evaluated.integers["signal"]
+        state, row = self.simulation.finish(draft, outcome)
+        self._add_to_totals(row, trained, evaluated)
+        return state
+
+    def _add_to_totals(self, row: RoundRow, trained: Tally, evaluated: Tally) -> None:
+        """Add a round to the seconds and joules of the ranks."""
+        seconds = {
+            "record": row.record_wall_s * (np.arange(self.ranks.size) == 0),
+            "train": trained.values("rank_train_wall_s"),
+            "exchange": np.full(self.ranks.size, row.exchange_wall_s),
+            "evaluate": evaluated.values("rank_evaluate_wall_s"),
+        }
+        self.rank_wall_s = self.rank_wall_s + [seconds[phase] for phase in PHASES]
+        joules = np.array([evaluated.values(f"{phase}_wall_j") for phase in PHASES])
+        is_metered = evaluated.integers["metered"] > 0
+        self.rank_wall_j = np.where(is_metered, np.nan_to_num(self.rank_wall_j) + joules, self.rank_wall_j)
+
+    def _outcome(self, change: torch.Tensor, trained: Tally, evaluated: Tally) -> Outcome:
+        seen = int(evaluated.integers["seen"][0])
+        return Outcome(
+            diverged=trained.integers["diverged"] > 0,
+            train_loss=trained.values("train_loss"),
+            loss_before=trained.values("loss_before"),
+            loss_after=trained.values("loss_after"),
+            site_update_norm=trained.values("update_norm"),
+            train_wall_s=trained.values("train_wall_s"),
+            mean_update_norm=float(evaluated.values("mean_update_norm").max()),
+            update_norm=float(torch.linalg.vector_norm(change)),
+            eval_correct=int(evaluated.integers["correct"][0]),
+            eval_seen=seen,
+            eval_loss=float(evaluated.values("loss_sum")[0]) / seen if seen else math.nan,
+            wall=self._wall(trained, evaluated),
+        )
+
+    def _wall(self, trained: Tally, evaluated: Tally) -> Wall:
+        """Of the exchange only what rank 0 did not spend waiting for the slowest host to finish training."""
+        hosts, phases = self.ranks.hosts, self.host.wall.phases
+        train_s = trained.values("rank_train_wall_s")[hosts.start :]
+        waited_s = float(train_s.max()) if hosts.start > 0 else 0.0
+        return Wall(
+            wall_s=self.host.wall.end(),
+            train_wall_s=float(train_s.max()),
+            exchange_wall_s=max(0.0, phases["exchange"] - waited_s),
+            evaluate_wall_s=float(evaluated.values("rank_evaluate_wall_s").max()),
+            record_wall_s=phases.get("record", 0.0),
+            idle_fraction=float(1 - train_s.mean() / train_s.max()) if train_s.max() else 0.0,
+            **self.host.energy.joules(evaluated),
+        )
+
+    def _refuse_diverged(self, draft: Draft, diverged: np.ndarray) -> None:
+        """Raise DivergedError where updates diverged, unless the input says to go on without them and any is left."""
+        if not diverged.any():
+            return
+        if self.experiment.server.on_diverged == "stop":
+            first, *others = draft.cohort[diverged]
+            more = f" (and {len(others)} more)" if others else ""
+            raise DivergedError(
+                f"site {first}{more}, round {draft.round}: the training loss or an entry of the update is not finite "
+                f"or beyond {LARGEST_UPDATE:g}: training diverged; lower train.lr"
+            )
+        if diverged[draft.arriving].all():
+            raise DivergedError(f"round {draft.round}: the update of every site diverged; lower train.lr")
+
+    def rank_phases(self, history: History) -> list[str]:
+        """One line a rank: its wall seconds by phase over the rounds since this process started. What no phase accounts
+        for is waiting for others."""
+        total_s = sum(row.wall_s for row in history.rows[len(history) - self.num_rounds :])
+        lines = []
+        for rank, seconds in enumerate(self.rank_wall_s.T):
+            spent_s = dict(zip(PHASES, seconds, strict=True))
+            phases = {name: spent_s[name] for name in ("train", "exchange", "evaluate", "record")}
+            phases["idle"] = max(0.0, total_s - seconds.sum())
+            lines.append(f"rank {rank}: " + ", ".join(f"{name} {s:.2f} s" for name, s in phases.items()))
+        return lines
+
+
+def idle_hosts(host: Host, rounds: Sequence[Assignment], when: str) -> str:
+    """A line that tells how many hosts have nothing to train, and what to change; for the round of these that keeps the
+    most hosts busy. Empty where all hosts are busy, or no round has anything to train. `when` names the rounds."""
+    num_hosts = len(host.ranks.hosts)
+    at_work = [len(np.unique(a.block_hosts)) for a in rounds]
+    busy, num_sites, fullest = max(
+        (hosts, len(a.blocks.positions), i) for i, (hosts, a) in enumerate(zip(at_work, rounds, strict=True))
+    )
+    if busy in (0, num_hosts):
+        return ""
+    blocks = rounds[fullest].blocks
+    size = int(np.diff(blocks.starts).max())
+    return (
+        f"{num_hosts} hosts, but at most {_counted(len(blocks), 'block')} {when} ({_counted(num_sites, 'site')}, up to "
+        f"{size} in one): {num_hosts - busy} hosts idle; {_idle_hint(host, size)}"
+    )
+
+
+def _counted(number: int, name: str) -> str:
+    return f"{number} {name}{'s' * (number != 1)}"
+
+
+def _idle_hint(host: Host, size: int) -> str:
+    """Blocks of one site cannot be made smaller."""
+    num_hosts, engine = len(host.ranks.hosts), host.experiment.engine
+    if size == 1:
+        return "use fewer ranks, unless cohorts grow"
+    if engine.sites_per_block == "auto" and engine.lanes != num_hosts:
+        return f"use fewer ranks, or set engine.lanes = {num_hosts}"
+    return "use fewer ranks, or a smaller engine.sites_per_block"

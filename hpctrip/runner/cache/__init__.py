@@ -1,0 +1,1 @@
+"""The cache of trained rounds: kept on disk, taken up by every run that trains the same (train once, time many)."""

@@ -1,0 +1,83 @@
+"""What learning depends on besides the cohorts: runs for which all of it is the same learn the same, bit for bit,
+wherever they train the same sites."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+
+import hpctrip
+from hpctrip.config.identity import Flat, flat, identity, unlearned_keys, without
+from hpctrip.config.inputs import resolved
+from hpctrip.config.sources import PLUGINS, Source, named_files
+from hpctrip.learn.params import digest
+from hpctrip.runner.experiment import Experiment, Input
+from hpctrip.runner.host import Host
+from hpctrip.runner.provenance import WORKLOAD
+
+CODE = (
+    "learn",
+    "base/rng.py",
+    "ranks/placement.py",
+    "runner/aggregator.py",
+    "runner/host.py",
+    "runner/loop.py",
+)
+"""The files and folders of hpctrip that training consists of."""
+
+
+def learned_tables(experiment: Experiment) -> Flat:
+    """The keys that training sees. Data count by their content, which the input does not hold: the keys that name them
+    are left out."""
+    named = [file.key for file in named_files(experiment.workload, WORKLOAD)]
+    return without(flat(resolved(experiment)), [*unlearned_keys(experiment), *named])
+
+
+def learning_key(given: Input, host: Host, sources: Iterable[Source], arithmetic: Iterable[str]) -> str:
+    """32 hexadecimal digits of all that training depends on before the first cohort: the input as far as training sees
+    it, data and plug-ins by their digests, the shards and the first model as they came out, the engine that was chosen,
+    hpctrip's own code, and what decides the last bits at the ranks (`learn.params.arithmetic`)."""
+    return identity(
+        {
+            **learned_tables(given.experiment),
+            "engine": [host.engine.name, str(host.block_rule)],
+            "data": sorted([s.key, s.digest] for s in sources if s.key.startswith(WORKLOAD)),
+            "plugins": sorted(s.digest for s in sources if s.key == PLUGINS),
+            "packages": sorted(map(str, given.extensions.packages)),
+            "shards": _digest_of_shards(host.shards),
+            "model": [len(host.initial_params), digest(host.initial_params)],
+            "code": code_digest(),
+            "arithmetic": sorted(set(arithmetic)),
+        }
+    )
+
+
+def _digest_of_shards(shards: Iterable[np.ndarray]) -> str:
+    content = hashlib.blake2b(digest_size=16)
+    for shard in shards:
+        content.update(len(shard).to_bytes(8, "little"))
+        content.update(np.ascontiguousarray(shard, dtype="<i8"))
+    return content.hexdigest()
+
+
+@functools.cache
+def code_digest(package: Path = Path(hpctrip.__file__).parent) -> str:
+    """Digest of the code that trains and of hpctrip's version.
+
+    Raises FileNotFoundError where a path in `CODE` does not exist: the digest would no longer change with the code, and
+    rounds that other code trained would be taken from the cache.
+    """
+    content = hashlib.blake2b(hpctrip.__version__.encode(), digest_size=16)
+    for name in CODE:
+        path = package / name
+        files = sorted(path.rglob("*.py")) if path.is_dir() else [path]
+        if not files:
+            raise FileNotFoundError(f"{path} holds no Python files")
+        for file in files:
+            content.update(f"\n{file.relative_to(package)}\n".encode())
+            content.update(file.read_bytes())
+    return content.hexdigest()

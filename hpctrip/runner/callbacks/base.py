@@ -1,0 +1,104 @@
+"""The contract of a round callback."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from hpctrip.config.component import Component, Registry
+from hpctrip.sim.rounds import RoundRow
+
+_TABLES = ("cohort", "candidates")
+"""The fields of a row that are tables of their own."""
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """The run, as a callback sees it before the first round."""
+
+    name: str
+    """The scenario's name."""
+    path: Path
+    """The results file, absolute. A callback writes its own files beside it unless the user says otherwise."""
+    created_utc: str
+    """When the run began, ISO 8601. A resumed run keeps it, so path and time together identify the run."""
+    input: Mapping[str, Any]
+    """Every key of the resolved input, nested as in the file."""
+    rounds: tuple[RoundRow, ...] = ()
+    """The rounds so far, oldest first: empty except in a resumed run. The next round follows the last of them; an
+    earlier start may have reported rounds beyond it, which are trained and reported again."""
+    hosts: tuple[str, ...] = ("localhost",)
+    """Name of every rank's machine."""
+
+
+class Callback(Component):
+    """Base of all round callbacks. Rank 0 calls them: `start` once, `measured` and `round` after every recorded round,
+    `end` once. The other ranks meanwhile train the next round.
+
+    A call may take 10 s. A callback that raises or takes longer is disabled, with one warning line, and the run goes
+    on. A callback changes no result: it must not write into the rows and arrays that it receives. It can end the run,
+    if `round` returns a text: the round in progress is finished, then the run ends as by a stop rule, and the results
+    file records the text as the reason.
+
+    The fields of a callback are its keys in the input, as for every component; names of attributes that it changes
+    begin with an underscore. In a plug-in:
+
+        from hpctrip.runner.callbacks import CALLBACKS, Callback
+
+        @CALLBACKS.add
+        class LossLimit(Callback):
+            \"\"\"Ends the run when the training loss exceeds a limit.\"\"\"
+
+            kind = "loss_limit"
+            limit: float = 100.0
+            \"\"\"Largest training loss.\"\"\"
+
+            def round(self, row):
+                if row.train_loss > self.limit:
+                    return f"training loss {row.train_loss:.1f} after round {row.round}"
+
+    and in the input:
+
+        [callbacks.loss_limit]
+        limit = 20.0
+    """
+
+    start_limit_s: ClassVar[float] = 10.0
+    """Longest time that `start` may take. All other calls have 10 s."""
+    enabled: bool = True
+    """false: it is not called, as if its table were absent."""
+
+    def check(self) -> None:
+        """Raise InputError, with a hint, where a package that it needs is not installed. Called before the run."""
+
+    def check_outputs(self, results: Path) -> None:
+        """Raise InputError where it would replace a file that it did not write; `results` is the run's file. Called
+        before the run."""
+
+    def start(self, run: RunFacts) -> None:
+        """Called before the first round of this process; `run.rounds` holds the rounds of earlier ones."""
+
+    def measured(self, wall_s: np.ndarray, wall_j: np.ndarray) -> None:
+        """Called before `round` with the wall seconds and the joules of every rank since this process started.
+
+        Arrays [phases, ranks], the phases as in `hpctrip.device.meter.PHASES`. A rank's joules are those of the machine
+        whose counters it reads; NaN where it reads none.
+        """
+
+    def round(self, row: RoundRow) -> str | None:
+        """Called after every recorded round. A text asks the run to end, and is the reason."""
+
+    def end(self, status: str) -> None:
+        """Called at the end: "finished", "interrupted" (to be resumed) or "failed"."""
+
+
+CALLBACKS = Registry("callback")
+
+
+def scalars(row: RoundRow) -> dict[str, int | float]:
+    """The numbers of a round, {column: value} as in the table /rounds of the results file."""
+    return {field.name: getattr(row, field.name) for field in fields(row) if field.name not in _TABLES}

@@ -1,0 +1,72 @@
+"""One line of JSON a round, for other tools: `tail -f FILE.h5.jsonl | jq .accuracy`."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from pathlib import Path
+from typing import BinaryIO, ClassVar
+
+from pydantic import Field
+
+from hpctrip.base.errors import InputError
+from hpctrip.base.io import PathName, append_to, refuse_other, replace_file
+from hpctrip.runner.callbacks.base import CALLBACKS, Callback, RunFacts, scalars
+from hpctrip.sim.rounds import RoundRow
+
+HINT = "remove it, or name another by callbacks.jsonl.path"
+
+
+@CALLBACKS.add
+class Jsonl(Callback):
+    """Writes the numbers of every round as one line of JSON, the columns of /rounds in the results file."""
+
+    kind: ClassVar[str] = "jsonl"
+    path: PathName | None = Field(None, min_length=1)
+    """The file: a new run replaces it, a resumed run continues it; no link and no file of another kind. Absent:
+    FILE.h5.jsonl beside the results FILE.h5."""
+
+    _file: BinaryIO
+
+    def check_outputs(self, results: Path) -> None:
+        """Only a file of such lines is replaced."""
+        path = self._path(results)
+        if os.path.realpath(path) == os.path.realpath(results):
+            raise InputError(str(path), "is the results file of the run", HINT)
+        refuse_other(path, _has_rounds, "no file of a run's rounds as JSON", HINT)
+
+    def start(self, run: RunFacts) -> None:
+        """Write the lines of the rounds so far, and open the file for more."""
+        self.check_outputs(run.path)  # again: another file may be there by now
+        path = self._path(run.path)
+        replace_file(path, "".join(map(_line, run.rounds)).encode())
+        self._file = append_to(path)
+
+    def round(self, row: RoundRow) -> None:
+        """Write one more line, which others can read at once."""
+        self._file.write(_line(row).encode())
+
+    def end(self, status: str) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _path(self, results: Path) -> Path:
+        return Path(self.path).expanduser() if self.path else Path(f"{results}.jsonl")
+
+
+def _has_rounds(content: bytes) -> bool:
+    """Whether the callback has written this. Before the first round it is empty."""
+    if not content:
+        return True
+    try:
+        first = json.loads(content.partition(b"\n")[0])
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(first, dict) and "round" in first
+
+
+def _line(row: RoundRow) -> str:
+    """The line of a round. JSON has no NaN and no infinity: they are null."""
+    numbers = {name: value if math.isfinite(value) else None for name, value in scalars(row).items()}
+    return json.dumps(numbers) + "\n"

@@ -1,0 +1,154 @@
+"""Metrics for Prometheus, in a text file that node_exporter's textfile collector reads (the extra `[metrics]`)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from hpctrip.base.errors import require
+from hpctrip.base.io import PathName, refuse_other, remove_leftovers, replace_file
+from hpctrip.device.meter import PHASES
+from hpctrip.runner.callbacks.base import CALLBACKS, Callback, RunFacts
+from hpctrip.sim.rounds import RoundRow
+
+SUFFIX = ".prom"
+"""The textfile collector reads the files of its folder that end like this."""
+_PACE_S = 1.0
+"""Seconds between two writings: a scrape every few seconds is usual."""
+
+
+@CALLBACKS.add
+class Prometheus(Callback):
+    """Writes the file FILE.h5.prom on rank 0's machine, replaced as a whole after a round: `hpctrip_rounds_total`,
+    `hpctrip_round_seconds`, `hpctrip_accuracy` and more, with the label `run`, the name of the results file. The wall
+    time of every rank, `hpctrip_phase_seconds_total`, has the labels `rank`, `host` and `phase` besides; the energy of
+    every machine, `hpctrip_energy_joules_total`, `host` and `phase`. These two count from this start of the run, the
+    others from its first round."""
+
+    kind: ClassVar[str] = "prometheus"
+    folder: PathName | None = Field(None, min_length=1)
+    """The folder that node_exporter reads on rank 0's machine (`--collector.textfile.directory`). Absent: that of the
+    results FILE.h5."""
+
+    _file: Path
+    _registry: Any
+    _metrics: Metrics
+    _due: float = 0.0
+
+    def check(self) -> None:
+        """The package."""
+        require('callbacks: kind = "prometheus"', "metrics", "prometheus_client")
+
+    def start(self, run: RunFacts) -> None:
+        """Write the counters as they stand; those of the run include the rounds of earlier starts."""
+        from prometheus_client import CollectorRegistry
+
+        folder = Path(self.folder).expanduser() if self.folder else run.path.parent
+        self._file = folder / f"{run.path.name}{SUFFIX}"
+        what, hint = "no file of metrics of hpctrip", f"remove it, or set callbacks.{self.kind}.folder"
+        refuse_other(self._file, lambda text: text.startswith(b"# HELP hpctrip_"), what, hint)
+        remove_leftovers(self._file)
+        self._registry, self._metrics = CollectorRegistry(), Metrics(run)
+        self._registry.register(self._metrics)
+        self._write()
+
+    def measured(self, wall_s: np.ndarray, wall_j: np.ndarray) -> None:
+        """Keep the totals of the ranks; they are written with the round, which follows."""
+        self._metrics.wall_s, self._metrics.wall_j = wall_s, wall_j
+
+    def round(self, row: RoundRow) -> None:
+        """Count a round. It is written at most a second later, as rounds may be shorter than that."""
+        self._metrics.count(row)
+        if time.monotonic() >= self._due:
+            self._write()
+
+    def end(self, status: str) -> None:
+        """Write that the run has ended."""
+        self._metrics.is_running = False
+        self._write()
+
+    def _write(self) -> None:
+        from prometheus_client import generate_latest
+
+        replace_file(self._file, generate_latest(self._registry), durable=False)
+        self._due = time.monotonic() + _PACE_S
+
+
+class Metrics:
+    """The totals of a run and of its ranks, as a collector of prometheus_client. Names and units follow Prometheus'
+    conventions; a number that is not known is absent."""
+
+    def __init__(self, run: RunFacts):
+        self._label, self._hosts = {"run": run.path.stem}, run.hosts
+        self._rounds = self._samples = 0
+        self._round_s = self._ended_at = 0.0
+        self._last: RoundRow | None = None
+        self._accuracy: float | None = None
+        self.is_running = True
+        self.wall_s = np.zeros((len(PHASES), len(run.hosts)))
+        self.wall_j = np.full(self.wall_s.shape, np.nan)
+        for row in run.rounds:
+            self.count(row)
+
+    def count(self, row: RoundRow) -> None:
+        """Add a round."""
+        self._rounds, self._samples = self._rounds + 1, self._samples + row.num_samples
+        self._round_s, self._ended_at, self._last = self._round_s + row.wall_s, time.time(), row
+        if row.eval_seen:
+            self._accuracy = row.accuracy
+
+    def collect(self) -> Iterator[Any]:
+        """Every metric."""
+        yield self._metric("counter", "rounds", "Rounds finished.", self._rounds)
+        rounds = self._family("summary", "round_seconds", "Wall time of a round.", ())
+        rounds.add_sample(f"{rounds.name}_count", self._label, self._rounds)
+        rounds.add_sample(f"{rounds.name}_sum", self._label, self._round_s)
+        yield rounds
+        yield self._metric("counter", "samples", "Samples trained on.", self._samples)
+        yield self._metric("gauge", "running", "1 until the run ends.", float(self.is_running))
+        yield self._family("counter", "phase_seconds", "Wall time of a rank.", self._phase_seconds())
+        joules = list(self._energy_joules())
+        if joules:
+            yield self._family("counter", "energy_joules", "Measured energy of a machine.", joules)
+        if self._last is None:
+            return
+        ended = "When the last round ended."
+        yield self._metric("gauge", "last_round_timestamp_seconds", ended, self._ended_at)
+        yield self._metric("gauge", "simulated_seconds", "The virtual clock.", self._last.clock_s)
+        yield self._metric("gauge", "cohort_sites", "Sites of the last cohort.", self._last.num_sites)
+        arrived = "Sites of the last cohort whose updates arrived."
+        yield self._metric("gauge", "arrived_sites", arrived, self._last.num_arrived)
+        if self._accuracy is not None:
+            yield self._metric("gauge", "accuracy", "Held-out accuracy, as last evaluated.", self._accuracy)
+
+    def _phase_seconds(self) -> Iterator[tuple[dict[str, str], float]]:
+        for rank, (host, seconds) in enumerate(zip(self._hosts, self.wall_s.T, strict=True)):
+            for phase, total_s in zip(PHASES, seconds, strict=True):
+                yield {"rank": str(rank), "host": host, "phase": phase}, total_s
+
+    def _energy_joules(self) -> Iterator[tuple[dict[str, str], float]]:
+        """Summed over the ranks of a host that read counters: one of each machine does."""
+        for host in dict.fromkeys(self._hosts):
+            ranks = [rank for rank, name in enumerate(self._hosts) if name == host]
+            for phase, joules in zip(PHASES, self.wall_j[:, ranks], strict=True):
+                if not np.isnan(joules).all():
+                    yield {"host": host, "phase": phase}, np.nansum(joules)
+
+    def _metric(self, kind: str, name: str, doc: str, value: float) -> Any:
+        """A metric of the run, with a single sample."""
+        return self._family(kind, name, doc, [({}, value)])
+
+    def _family(self, kind: str, name: str, doc: str, samples: Iterable[tuple[dict[str, str], float]]) -> Any:
+        """A metric with samples of ({label: value}, value), all labelled with the run."""
+        from prometheus_client.core import Metric
+
+        family = Metric(f"hpctrip_{name}", doc, kind)
+        for labels, value in samples:
+            sample = f"{family.name}_total" if kind == "counter" else family.name
+            family.add_sample(sample, self._label | labels, value)
+        return family

@@ -1,0 +1,307 @@
+"""One experiment: the root of the input file, and what its tables mean together."""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.resources import files
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+import tomli_w
+from pydantic import Field
+
+from hpctrip.base.errors import HpctripError, InputError, cause
+from hpctrip.base.io import PathName, beside
+from hpctrip.config.component import Component
+from hpctrip.config.identity import NotInResult, NotInTraining
+from hpctrip.config.inputs import Tables, merge, read_layers, resolved, validate
+from hpctrip.config.plugins import NO_EXTENSIONS, Extensions
+from hpctrip.device.meter import Metering
+from hpctrip.device.settings import GpuSettings
+from hpctrip.learn.compression import COMPRESSIONS
+from hpctrip.learn.engines import EngineChoice
+from hpctrip.learn.evaluate import Evaluate
+from hpctrip.learn.local_work import LocalWork
+from hpctrip.learn.partition import PARTITIONS
+from hpctrip.learn.server import SERVERS
+from hpctrip.learn.workloads import WORKLOADS
+from hpctrip.ranks.open import RanksInput
+from hpctrip.ranks.watchdog.watchdog import Limits
+from hpctrip.runner.cache.writer import Storing
+from hpctrip.runner.callbacks import CALLBACKS
+from hpctrip.runner.checkpointer import Checkpointing
+from hpctrip.runner.signals import Interrupt
+from hpctrip.sim.energy import Accounts
+from hpctrip.sim.faults import Faults
+from hpctrip.sim.forecast import FORECASTS
+from hpctrip.sim.grid import SIGNALS
+from hpctrip.sim.hardware import THROUGHPUT_MODELS
+from hpctrip.sim.network import Network
+from hpctrip.sim.policies import POLICIES
+from hpctrip.sim.power import POWER_MODELS
+from hpctrip.sim.profiler import Profiler
+from hpctrip.sim.sites import SITES
+from hpctrip.sim.step import Simulation
+from hpctrip.sim.stop import Stop
+from hpctrip.sim.timing import Timing
+from hpctrip.sim.world import World
+
+REGISTERED_BY_NAME = ("hpctrip.cluster.site_power",)
+"""Modules of higher layers that add components; imported by name, so that this layer does not depend on theirs."""
+
+for _module in REGISTERED_BY_NAME:
+    import_module(_module)
+
+
+class Experiment(Component):
+    """One run: the whole input file."""
+
+    name: NotInResult[str] = Field("powertrip", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    """Names the scenario and the results file."""
+    label: NotInResult[str | None] = None
+    """How figures call this run; absent: its policy."""
+    seed: int = Field(0, ge=0, lt=2**63)
+    """Every random stream derives from it."""
+    plugins: NotInResult[list[PathName]] = []
+    """Python files to run first: they add policies, power models or workloads of your own. Paths in an input file are
+    relative to that file. What a run records, and compares, is their content."""
+    sites: NotInTraining[SITES.field()] = Field(default_factory=dict, validate_default=True)
+    """Where the sites are, and how many."""
+    network: NotInTraining[Network] = Network()
+    power: NotInTraining[POWER_MODELS.field()] = Field(default_factory=dict, validate_default=True)
+    """The power fraction of every site over time."""
+    throughput: NotInTraining[THROUGHPUT_MODELS.field()] = Field(default_factory=dict, validate_default=True)
+    """The hardware of a site: what its power is worth in training speed, and what it draws."""
+    carbon: NotInTraining[SIGNALS.field()] = Field(default_factory=dict, validate_default=True)
+    """Grams of CO2 for a kilowatt-hour at every site over time."""
+    price: NotInTraining[SIGNALS.field()] = Field(default_factory=dict, validate_default=True)
+    """Money for a kilowatt-hour at every site over time."""
+    accounts: NotInTraining[Accounts] = Accounts()
+    timing: NotInTraining[Timing] = Timing()
+    faults: NotInTraining[Faults] = Faults()
+    profiler: NotInTraining[Profiler] = Profiler()
+    forecast: NotInTraining[FORECASTS.field()] = Field(default_factory=dict, validate_default=True)
+    """What the profiler expects of the sites' power over the coming round."""
+    policy: NotInTraining[POLICIES.field()] = Field(default_factory=dict, validate_default=True)
+    """Which sites train in a round."""
+    workload: WORKLOADS.field() = Field(default_factory=dict, validate_default=True)
+    """The data and the model."""
+    partition: PARTITIONS.field() = Field(default_factory=dict, validate_default=True)
+    """How the training samples are shared out to the sites."""
+    train: LocalWork = LocalWork()
+    server: SERVERS.field() = Field(default_factory=dict, validate_default=True)
+    """How the aggregator turns the averaged update into the next global model."""
+    compression: COMPRESSIONS.field() = Field(default_factory=dict, validate_default=True)
+    """How updates are shortened on their way to the aggregator."""
+    engine: EngineChoice = EngineChoice()
+    ranks: RanksInput = RanksInput()
+    evaluate: Evaluate = Evaluate()
+    stop: NotInTraining[Stop] = Stop()
+    checkpoint: NotInResult[Checkpointing] = Checkpointing()
+    interrupt: NotInResult[Interrupt] = Interrupt()
+    watchdog: NotInResult[Limits] = Limits()
+    meter: NotInResult[Metering] = Metering()
+    knobs: NotInResult[GpuSettings] = GpuSettings()
+    callbacks: NotInResult[CALLBACKS.named_fields()] = {}
+    """Called after every round, by names of your choice: `[callbacks.tensorboard]`."""
+    store: NotInResult[Storing] = Storing()
+
+    def resolve(self) -> Self:
+        """With what a site does in a round."""
+        known = super().resolve()
+        return known.model_copy(update={"train": known.workload.checked_local_work(known.train)})
+
+    def num_sites(self) -> int:
+        """N. Raises InputError where the policy, the faults or the budgets cannot work with this input."""
+        num_sites = len(self.sites.checked_distances_m(self.seed))
+        self.policy.check(num_sites)
+        self.faults.check(self.timing)
+        self.stop.check(self.accounts, self.carbon, self.price)
+        self.accounts.check(self.carbon, self.price)
+        return num_sites
+
+    def check(self) -> Simulation:
+        """Raises InputError where parts or files are not what a run needs, as far as that costs no computing. Returns
+        the simulated half with the least to do and to send: what its rounds refuse no data make right."""
+        num_sites = self.num_sites()
+        self.workload.check_data()
+        if stated := self.workload.stated():
+            self.partition.check(stated.num_samples, num_sites, stated.has_groups)
+        self.store.check()
+        self.workload.checked_local_work(self.train)
+        self.check_callbacks()
+        return self.simulation(1, np.ones(num_sites, dtype=np.int64))
+
+    def check_callbacks(self) -> None:
+        """Raises InputError where a callback needs what is not installed, or cannot even say so."""
+        for name, callback in self.callbacks.items():
+            try:
+                if callback.enabled:
+                    callback.check()
+            except HpctripError:
+                raise
+            except Exception as error:
+                problem = f"fails before the run: {cause(error)}"
+                raise InputError(f"callbacks.{name}", problem, "fix it, or set enabled = false") from None
+
+    def check_outputs(self, results: str) -> None:
+        """Raises InputError where a callback would replace a file that is not its own."""
+        for callback in self.callbacks.values():
+            if callback.enabled:
+                callback.check_outputs(Path(results).resolve())
+
+    def world(self, num_params: int) -> World:
+        """The simulated world, for a model of so many parameters. Raises InputError where its files are unusable."""
+        return World.build(
+            self.sites,
+            self.network,
+            self.power,
+            self.throughput,
+            self.timing,
+            4.0 * num_params,
+            self.seed,
+            self.faults,
+            self.compression.sent_fraction(num_params),
+            self.accounts,
+            self.carbon,
+            self.price,
+        )
+
+    def simulation(self, num_params: int, num_samples: np.ndarray) -> Simulation:
+        """The simulated half of the run, for a model of so many parameters and sites with shards of these sizes [N].
+        Raises InputError as `world`, and where it has another number of sites."""
+        world = self.world(num_params)
+        if len(num_samples) != len(world):
+            raise InputError("sites", f"the input leads to {len(world)}, there are {len(num_samples)} shards")
+        return Simulation(
+            world=world,
+            profiler=self.profiler,
+            policy=self.policy,
+            stop=self.stop,
+            num_visits=self.train.num_visits(num_samples),
+            shares=num_samples if self.server.weights == "samples" else np.ones(len(num_samples)),
+            seed=self.seed,
+            forecast=self.forecast,
+        )
+
+
+@dataclass(frozen=True)
+class Input:
+    """The merged input as it was given, and what it means."""
+
+    tables: Tables
+    set_by_policy: Tables
+    """{table: {key: value}} that a policy which is a world of its own (centralized) lays over them."""
+    experiment: Experiment
+    extensions: Extensions = NO_EXTENSIONS
+    """Code that the user added, which has run."""
+
+    @classmethod
+    def of(cls, tables: Tables, set_by_policy: Tables, extensions: Extensions = NO_EXTENSIONS) -> Input:
+        """What the tables mean with what the policy sets, once `extensions` have run. Raises InputError with every
+        fault found."""
+        layers = [{name: table} for name, table in set_by_policy.items()]
+        return cls(tables, set_by_policy, experiment_of(laid_over(tables, layers)), extensions)
+
+    @property
+    def toml(self) -> str:
+        """The merged tables as TOML text: a file with this text repeats the run."""
+        return tomli_w.dumps(self.tables)
+
+    @property
+    def json(self) -> str:
+        """Every key with the value in force, defaults included."""
+        return json.dumps(resolved(self.experiment))
+
+    @property
+    def resolved_toml(self) -> str:
+        """The same as TOML, which has no null: a key that is absent means its default."""
+        return tomli_w.dumps(without_none(resolved(self.experiment)))
+
+    @property
+    def policy_keys(self) -> list[str]:
+        """The dotted keys, and the tables as a whole where it sets their kind, that the policy sets."""
+        return [
+            key
+            for name, table in self.set_by_policy.items()
+            for key in ([name] if "kind" in table else [f"{name}.{key}" for key in table])
+        ]
+
+
+def without_none(table: Tables) -> Tables:
+    """The table without the keys that are None: TOML has no null."""
+    return {
+        key: without_none(value) if isinstance(value, dict) else value
+        for key, value in table.items()
+        if value is not None
+    }
+
+
+def read_input(
+    paths: Iterable[str] = (), overrides: Iterable[str] = (), plugins: Iterable[str] = ()
+) -> Input:
+    """Merge, validate and return the input; no path at all means the embedded default scenario. The plug-ins that it
+    names, and `plugins` besides, are run first.
+
+    Raises InputError with every fault found.
+    """
+    (*layers, last), extensions = read_given(paths, overrides, plugins)
+    extensions.run()
+    return resolve(laid_over({}, [*(layers or [demonstration()]), last]), extensions)
+
+
+def demonstration() -> Tables:
+    """The embedded scenario, which stands where no input file is given."""
+    return tomllib.loads(files("hpctrip.runner").joinpath("default.toml").read_text())
+
+
+def read_given(
+    paths: Iterable[str], overrides: Iterable[str], plugins: Iterable[str]
+) -> tuple[list[Tables], Extensions]:
+    """What the user gave in this command: the layers of the input, and the code that they and `plugins` name, read and
+    not run. The layers name plug-ins as seen from the working directory. Raises InputError."""
+    paths = list(paths)
+    layers = read_layers(paths, overrides)
+    named: object = []
+    for path, layer in zip([*paths, ""], layers, strict=True):
+        if "plugins" in layer:
+            named = layer["plugins"] = seen_from_here(layer["plugins"], os.path.dirname(path))
+    if extra := list(plugins):
+        named = layers[-1]["plugins"] = [*(named if isinstance(named, list) else []), *extra]
+    known = [path for path in named if isinstance(path, str)] if isinstance(named, list) else []
+    return layers, Extensions.of(known)
+
+
+def seen_from_here(named: object, folder: str) -> object:
+    """The paths in a list, relative to the folder of their file; what is no path is left for the validation."""
+    if not isinstance(named, list):
+        return named
+    return [beside(folder, path) if isinstance(path, str) else path for path in named]
+
+
+def laid_over(tables: Tables, layers: Iterable[Tables], root: type[Component] = Experiment) -> Tables:
+    """The layers, left to right, laid over the tables of an input whose root is `root`."""
+    for layer in layers:
+        tables = merge(tables, layer, root)
+    return tables
+
+
+def resolve(tables: Tables, extensions: Extensions = NO_EXTENSIONS) -> Input:
+    """What merged tables mean, with what their policy sets, once `extensions` have run. Raises InputError with every
+    fault found."""
+    given = Input.of(tables, {}, extensions)
+    sites, seed = given.experiment.sites, given.experiment.seed
+    replaced = given.experiment.policy.replaces(lambda: len(sites.checked_distances_m(seed)))
+    return Input.of(tables, replaced, extensions) if replaced else given
+
+
+def experiment_of(tables: Tables) -> Experiment:
+    """The experiment that the tables describe as they stand, with the values in force. Plug-ins that they name are not
+    run: `read_input` has done so, where the user named them."""
+    return validate(tables, Experiment).resolve()

@@ -1,0 +1,199 @@
+"""Every rank's half of a round: trains the sites that it hosts, steps the model, evaluates its share.
+
+Rank 0 has one too: alone it hosts all sites, among others none, but it steps the model.
+"""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import torch
+
+from hpctrip.base.rng import stream
+from hpctrip.config.component import config_key
+from hpctrip.learn.aggregate import PartialSum, mean_update
+from hpctrip.learn.compression import Compressor
+from hpctrip.learn.counters import EVALUATION, TRAINING
+from hpctrip.learn.engines import choose
+from hpctrip.learn.engines.base import SiteState, SiteUpdate, SiteWork
+from hpctrip.learn.engines.rules import state_length
+from hpctrip.learn.evaluate import eval_batches, evaluate
+from hpctrip.learn.local_work import visiting_order
+from hpctrip.learn.params import flatten
+from hpctrip.learn.task import Task, checked_model, try_model
+from hpctrip.ranks.base import Ranks
+from hpctrip.ranks.phase import RoundTimer, current_phase
+from hpctrip.ranks.placement import Assignment, fixed_hosts
+from hpctrip.runner.experiment import Experiment
+from hpctrip.runner.metering import Energy
+from hpctrip.runner.signals import received
+
+
+class Host:
+    """The parts of one experiment that every rank has, equal but for the device. Shapes: N sites, P parameters, T
+    counters."""
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        num_sites: int,
+        task: Task,
+        ranks: Ranks,
+        device: torch.device,
+        hosts_kind: str = "cpu",
+        energy: Energy | None = None,
+    ):
+        """`num_sites` is `experiment.num_sites()`, which only rank 0 computes; `device` is this rank's; `hosts_kind` is
+        the kind of device that the hosts train on, which decides about the engine; `energy` meters this rank's
+        machine (None: nothing does)."""
+        self.experiment, self.task, self.ranks = experiment, task, ranks
+        self.device, self.hosts_kind = device, hosts_kind
+        self.seed = experiment.seed
+        self.wall, self.energy = RoundTimer(), energy or Energy()
+        self.work = experiment.train
+        # torch's own generator initialises models; its seed derives from a named stream like all randomness
+        torch.manual_seed(int(stream(self.seed, "init").integers(2**63)))
+        place = config_key("workload", experiment.workload)
+        self.model = checked_model(task, place).to(device)
+        self.initial_params = flatten(self.model)
+        """[P], equal everywhere: drawn from the seed."""
+        num_params = len(self.initial_params)
+        if ranks.rank in ranks.hosts:
+            # what would otherwise show in a round shows while all ranks are still building together
+            try_model(task, self.model, device, place)
+            experiment.compression.try_roundtrip(num_params, self.seed)
+        self.memory = SiteState(
+            num_params * experiment.compression.keeps_residual, state_length(num_params, self.work), device
+        )
+        alone = task.sequential_only
+        if self.memory.keeps_optimizer and not alone:
+            alone = "sites keep their optimisers (train.keep_optimizer), each at a step of its own"
+        engine, why = choose(experiment.engine.name, hosts_kind, alone)
+        self.engine = engine(task, self.work, device, experiment.engine.precision)
+        self.engine_choice = f"engine {self.engine.name} ({why})"
+        self.block_rule = experiment.engine.block_rule(engine)
+        self.slots = experiment.server.checked_slots(num_params).to(device)
+        self.num_sites = num_sites
+        self.shards = experiment.partition.split(
+            task.train.labels, task.train.groups, num_sites=num_sites, seed=self.seed
+        )
+        self.num_samples = np.array([len(shard) for shard in self.shards])
+        self.num_visits = self.work.num_visits(self.num_samples)
+        self.compressor = Compressor(experiment.compression, self.seed)
+        self.partial = PartialSum(num_params, TRAINING.size(num_sites, ranks.size), device)
+        self.fixed_hosts = (
+            fixed_hosts(self.num_visits, self.block_rule.size(num_sites), len(ranks.hosts))
+            if self.memory.length
+            else None
+        )
+        """Host of every site [N] where sites keep something at their host; None: any host, placed every round."""
+        self.eval_batches = eval_batches(
+            min(len(task.test), experiment.evaluate.max_samples or len(task.test)),
+            experiment.evaluate.batch_size,
+        )
+
+    def train(self, params: torch.Tensor, assignment: Assignment) -> torch.Tensor:
+        """Train this rank's blocks from the global model [P]: its share of the sum and of the counters `TRAINING`,
+        [P + T] int64, valid until the next round."""
+        round, rank, times = assignment.round, self.ranks.rank, assignment.local_work
+        tally = TRAINING.tally(len(assignment.cohort), self.ranks.size)
+        self.partial.begin(len(tally.vector))
+        self.energy.lap("record")
+        with self.wall.phase("train", round):
+            began = time.perf_counter()
+            hosted = assignment.hosted(rank - self.ranks.hosts.start)
+            # All orders at once: between two small sites, with cold caches, each takes several times as long.
+            work = [
+                [self.site_work(site, round, times) for site in assignment.cohort[block].tolist()]
+                for block in hosted
+            ]
+            norms = torch.zeros(len(assignment.cohort), dtype=torch.float64, device=self.device)
+            for block, sites in zip(hosted, work, strict=True):
+                current_phase.enter("train", round)  # the watchdog's limit is one block's
+                for position, update in zip(block, self.engine.train(params, sites), strict=True):
+                    norm = self._add(update, round, float(assignment.weights[position]))
+                    if norm is None:
+                        tally.note("diverged", 1, position)
+                    else:
+                        norms[position] = norm
+                        for name in ("train_loss", "loss_before", "loss_after"):
+                            tally.note(name, getattr(update, name), position)
+                    tally.note("train_wall_s", update.wall_s, position)
+            tally.note_all("update_norm", norms.cpu().numpy())  # a GPU is waited for once, not once a site
+            tally.note("rank_train_wall_s", time.perf_counter() - began, rank)
+        self.partial.tail.copy_(torch.from_numpy(tally.vector))
+        self.energy.lap("train")
+        return self.partial.vector
+
+    def _add(self, update: SiteUpdate, round: int, weight: float) -> torch.Tensor | None:
+        """Add a site's update, as it arrives, to this rank's share. Its Euclidean norm, a scalar on the device; None
+        where training diverged."""
+        if not update.usable:
+            return None
+        arriving = self.compressor(update.site, round, update.delta, self.memory.of(update.site)[0])
+        # where nothing is lost on the way, what arrives is as large as what the engine yields
+        magnitude = update.magnitude if self.experiment.compression.lossless else None
+        if not self.partial.add(arriving, weight, magnitude):
+            return None
+        return torch.linalg.vector_norm(arriving)
+
+    def sites_per_block(self, num_sites: int) -> int:
+        """Of a round that trains so many sites. Fixed blocks are cut once, from all N."""
+        return self.block_rule.size(num_sites if self.fixed_hosts is None else self.num_sites)
+
+    def site_work(self, site: int, round: int, times: int = 1) -> SiteWork:
+        """What a site does in a round: so many times what [train] says."""
+        order = visiting_order(self.shards[site], times * int(self.num_visits[site]), self.seed, site, round)
+        return SiteWork(site, order, self.memory.of(site)[1])
+
+    def evaluate(
+        self, params: torch.Tensor, assignment: Assignment, mean_update_norm: float = 0.0
+    ) -> np.ndarray:
+        """This rank's share of the counters `EVALUATION`, int64. `mean_update_norm` is that of its `ServerStep`."""
+        rank, hosts = self.ranks.rank, self.ranks.hosts
+        self.energy.lap("exchange")
+        tally = EVALUATION.tally(len(assignment.cohort), self.ranks.size)
+        if assignment.evaluate and rank in hosts:
+            began = time.perf_counter()
+            hosted = self.eval_batches[hosts.index(rank) :: len(hosts)]
+            for name, count in evaluate(self.task, self.model, params, hosted)._asdict().items():
+                tally.integers[name][0] = count
+            tally.note("rank_evaluate_wall_s", time.perf_counter() - began, rank)
+        tally.note("signal", received(), rank)
+        tally.note("mean_update_norm", mean_update_norm, rank)
+        self.energy.lap("evaluate")
+        self.energy.note(tally, rank)
+        return tally.vector
+
+
+class ServerStep:
+    """The server's step of one round (Eq. 2), called with the sum over all ranks wherever the model lives."""
+
+    def __init__(self, host: Host, params: torch.Tensor, assignment: Assignment):
+        """`params` [P] is the global model before the round."""
+        self._host, self._params, self._assignment = host, params, assignment
+        self.mean_update_norm = 0.0
+        """Euclidean norm of the mean update; 0 where this rank makes no step, or no update arrived."""
+
+    def __call__(self, total: torch.Tensor) -> torch.Tensor:
+        """The new global model [P] by the server optimiser, from the sum [P + T]. Model and optimiser stay unchanged
+        where no update arrived.
+
+        Where sites were left out, the mean of the others is that over their own weights: p_i / sum of the p_j left.
+        """
+        host, params, weights = self._host, self._params, self._assignment.weights
+        update = mean_update(total[: len(params)])
+        diverged = diverged_sites(self._assignment, total[len(params) :], host.ranks.size)
+        if (left := float(weights[~diverged].sum())) == 0:
+            return params
+        if diverged.any():
+            update /= left
+        self.mean_update_norm = float(torch.linalg.vector_norm(update))
+        return host.experiment.server.checked_step(params, host.slots, update)
+
+
+def diverged_sites(assignment: Assignment, tail: torch.Tensor, num_ranks: int) -> np.ndarray:
+    """Whose training diverged, bool [k], from the counters at the end of the sum over all ranks."""
+    tally = TRAINING.tally(len(assignment.cohort), num_ranks, tail.cpu().numpy())
+    return tally.integers["diverged"].astype(bool)

@@ -1,0 +1,188 @@
+"""Progress of a run, as rank 0 prints it: one line a round, and on a terminal a bar below them. Under a launcher there
+are only lines."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any
+
+from rich import progress as bars
+from rich.console import Console
+from rich.text import Text
+
+import hpctrip
+from hpctrip.base.io import BestEffortStream
+from hpctrip.base.text import printable
+from hpctrip.base.units import HOUR_S
+from hpctrip.record.schema import time_to_accuracy_s
+from hpctrip.record.show import SPENT, energy
+from hpctrip.runner.aggregator import Aggregator
+from hpctrip.sim.rounds import History, RoundRow
+from hpctrip.sim.step import State
+from hpctrip.sim.stop import Stop
+
+RECENT = 20
+"""Number of last rounds whose mean is taken for the length of the next ones."""
+
+
+class Progress:
+    """Announces the run, reports every round, and prints at the end which rule stopped it and where the file is. Where
+    the output breaks (a closed terminal, a broken pipe), the run goes on."""
+
+    def __init__(
+        self,
+        aggregator: Aggregator,
+        path: str,
+        history: History,
+        quiet: bool = False,
+        watch: Callable[[State], None] | None = None,
+    ):
+        """`history` are the rounds before this start; `quiet`: nothing is printed; `watch` is called after every
+        round."""
+        self.aggregator, self.path, self.watch = aggregator, path, watch
+        self.stop = aggregator.experiment.stop
+        stream = BestEffortStream(sys.stdout)
+        # Under a launcher always lines: Open MPI gives a rank a pseudo-terminal even where its own output is a file.
+        # Set either way: FORCE_COLOR, for one, would put control characters into a log.
+        terminal = stream.isatty() and aggregator.ranks.size == 1
+        self.console = Console(
+            file=stream, highlight=False, soft_wrap=True, force_terminal=terminal, quiet=quiet
+        )
+        self.bar = bars.Progress(
+            bars.BarColumn(),
+            bars.TextColumn("round {task.completed:.0f}/{task.total:.0f}"),
+            bars.TimeElapsedColumn(),
+            TimeLeftColumn(),
+            console=self.console,
+            refresh_per_second=1,
+            disable=quiet or not self.console.is_interactive,
+        )
+        self.bar.add_task("", total=self.stop.max_rounds, completed=len(history), most_left=(0.0, math.nan))
+
+    def __enter__(self) -> Progress:
+        aggregator, e = self.aggregator, self.aggregator.experiment
+        host, world, ranks = aggregator.host, aggregator.world, aggregator.ranks
+        policy, power = e.policy.kind, type(e.power).kind
+        made_up = " (synthetic)" if world.supply.synthetic else ""
+        target = (
+            "no target" if e.stop.target_accuracy is None else f"target accuracy {e.stop.target_accuracy:g}"
+        )
+        for line in (
+            f"hpctrip {hpctrip.__version__}: {e.name}, seed {e.seed}, {target}, at most {e.stop.max_rounds} rounds",
+            f"policy {policy} over {len(world)} sites, power {power}{made_up}, "
+            f"updates of {aggregator.updates} on the simulated WAN",
+            f"data: {host.task.source}",
+            f"{ranks.size} rank(s), {len(ranks.hosts)} host(s), transport {ranks.name}, {host.engine_choice}",
+            *(f"warning: {warning}" for warning in e.network.warnings()),
+        ):
+            self.say(line)
+        self.bar.start()
+        return self
+
+    def round(self, state: State) -> None:
+        """Report one more round."""
+        row = state.history.last
+        assert row is not None
+        self.console.print(round_line(row))
+        if not self.bar.disable:
+            most_left = time.monotonic(), most_left_s(state.history.rows, self.stop)
+            self.bar.update(self.bar.task_ids[0], completed=state.round, most_left=most_left)
+        if self.watch:
+            self.watch(state)
+
+    def say(self, line: str) -> None:
+        """Print one more line."""
+        self.console.print(printable(line, 1000), markup=False)
+
+    def finished(self, state: State, digest: str, checkpoint_wall_s: float) -> None:
+        """Print the closing lines, below the bar."""
+        self.bar.stop()
+        rows, target = state.history.rows, self.stop.target_accuracy
+        self.say(
+            f"stopped: {state.stop_reason}, after {len(rows)} rounds, {state.clock_s / HOUR_S:.3f} h simulated"
+        )
+        if target is not None:
+            reached_s = time_to_accuracy_s(state.history.curve(), target)
+            best = max((row.accuracy for row in state.history.evaluated()), default=float("nan"))
+            self.console.print(
+                f"time to accuracy {target:g}: {reached_s / HOUR_S:.3f} h"
+                if reached_s == reached_s
+                else f"time to accuracy {target:g}: not reached (best {best:.4f})"
+            )
+        for line in energy(spent(self.aggregator, state.history)).values():
+            self.say(f"energy: {line}")
+        total = sum(row.wall_s for row in rows)
+        phases = ", ".join(
+            f"{name} {sum(getattr(row, f'{name}_wall_s') for row in rows):.1f}"
+            for name in ("train", "exchange", "evaluate", "record")
+        )
+        idle = sum(row.idle_fraction * row.train_wall_s for row in rows) / max(
+            sum(r.train_wall_s for r in rows), 1e-9
+        )
+        self.console.print(
+            f"wall time {total:.1f} s ({phases}); hosts idle {idle:.0%} of the training phase; "
+            f"checkpoints {checkpoint_wall_s:.2f} s ({checkpoint_wall_s / (total or math.inf):.2%})"
+        )
+        measured = [row for row in rows if row.wall_j > 0]
+        if joules := sum(row.wall_j for row in measured):
+            samples = sum(row.num_samples for row in measured)
+            self.console.print(f"energy drawn {joules:,.1f} J, {samples / joules:.4g} samples/J")
+        for line in self.aggregator.rank_phases(state.history):
+            self.say(line)
+        self.console.print(f"model digest {digest}")
+        self.say(f"results: {self.path}")
+
+    def __exit__(self, *_: object) -> None:
+        self.bar.stop()
+
+
+def spent(aggregator: Aggregator, history: History) -> dict[str, Any]:
+    """Simulated energy, carbon and money of these rounds, as `record.show.energy` takes them."""
+    signals = {
+        "currency": aggregator.experiment.accounts.currency,
+        "synthetic_signals": aggregator.world.meter.synthetic_signals,
+    }
+    return signals | {name: history.total(name) for name in SPENT}
+
+
+def round_line(row: RoundRow) -> str:
+    """The line that reports a round."""
+    accuracy = f"{row.accuracy:.4f}" if row.eval_seen else "      "
+    arrived = "" if row.num_arrived == row.num_sites else f" ({row.num_arrived} arrived)"
+    return (
+        f"round {row.round:4d}  k {row.num_sites:3d}{arrived}  accuracy {accuracy}"
+        f"  clock {row.clock_s / HOUR_S:7.3f} h"
+        f"  (+{row.makespan_s:.1f} s: compute {row.straggler_compute_s:.1f} + wan {row.straggler_comm_s:.1f})"
+        f"  wall {row.wall_s:.2f} s"
+    )
+
+
+class TimeLeftColumn(bars.ProgressColumn):
+    """Longest time until a stop rule ends the run. The task's field `most_left` holds (when it was computed, the
+    seconds left then); NaN: not known yet."""
+
+    def render(self, task: bars.Task) -> Text:
+        """The time left by now."""
+        computed_at, left_s = task.fields["most_left"]
+        if math.isnan(left_s):
+            return Text("")
+        seconds = round(max(0.0, left_s - (time.monotonic() - computed_at)))
+        return Text(f"at most {timedelta(seconds=seconds)} left")
+
+
+def most_left_s(rows: Sequence[RoundRow], stop: Stop) -> float:
+    """Seconds until the first of the limits of `stop`, if rounds (at least one) go on to take as long as the last ones
+    did. The target accuracy may end the run earlier."""
+    last, recent = rows[-1], rows[-RECENT:]
+    wall_s = sum(row.wall_s for row in recent) / len(recent)
+    limits = [(stop.max_rounds - last.round) * wall_s]
+    if stop.max_clock_s is not None:
+        makespan_s = sum(row.makespan_s for row in recent) / len(recent)
+        limits.append((stop.max_clock_s - last.clock_s) / max(makespan_s, 1e-9) * wall_s)
+    if stop.max_wall_s is not None:
+        limits.append(stop.max_wall_s - sum(row.wall_s for row in rows))
+    return max(0.0, min(limits))

@@ -1,0 +1,174 @@
+"""What a results file says about its run, besides the rounds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import torch
+
+from hpctrip.config.identity import neutral_keys
+from hpctrip.config.sources import Source
+from hpctrip.device.settings import Applied
+from hpctrip.learn.params import arithmetic, layout
+from hpctrip.ranks.base import hostname
+from hpctrip.record.environment import environment
+from hpctrip.runner.aggregator import Aggregator
+from hpctrip.runner.experiment import Input
+from hpctrip.runner.host import Host
+
+
+@dataclass(frozen=True)
+class RankFacts:
+    """What rank 0 wants to know of a rank, to say it."""
+
+    host: str
+    """Name of its machine."""
+    device: str
+    engine: str
+    """How its sites train, in words."""
+    arithmetic: str
+    """What decides the last bits there (`learn.params.arithmetic`)."""
+    meter: str = ""
+    """What its machine counts of its energy, in words; empty where another rank reads that."""
+    knobs: Applied = Applied()
+    """What became of the settings of its machine's GPUs."""
+    warnings: tuple[str, ...] = ()
+    """What is to be said of its machine."""
+
+    @classmethod
+    def of(cls, host: Host, knobs: Applied, warnings: Iterable[str]) -> RankFacts:
+        """Those of this rank."""
+        device = host.device
+        return cls(
+            hostname(),
+            device_name(device),
+            host.engine.description,
+            arithmetic(device),
+            host.energy.meter.description,
+            knobs,
+            tuple(warnings),
+        )
+
+
+def attributes(aggregator: Aggregator, given: Input, everyone: list[RankFacts]) -> dict[str, Any]:
+    """Attributes of the results file (`record.schema.ATTRIBUTES`) and the two texts of the input."""
+    host, world, ranks = aggregator.host, aggregator.world, aggregator.ranks
+    experiment = host.experiment
+    target = experiment.stop.target_accuracy
+    return {
+        **environment(ranks.library),
+        "input_toml": given.toml,
+        "input_json": given.json,
+        "scenario": experiment.name,
+        "label": experiment.label or "",
+        "policy": experiment.policy.kind,
+        "seed": experiment.seed,
+        "target_accuracy": math.nan if target is None else target,
+        "data_source": host.task.source,
+        "synthetic_data": host.task.synthetic,
+        "synthetic_power": world.supply.synthetic,
+        "synthetic_signals": world.meter.synthetic_signals,
+        "update_bytes": world.update_bytes,
+        "compression": experiment.compression.kind,
+        "payload_bytes": experiment.compression.checked_payload_bytes(len(host.initial_params)),
+        "num_params": len(host.initial_params),
+        "neutral_keys": neutral_keys(experiment),
+        "policy_keys": given.policy_keys,
+        "packages": list(map(str, given.extensions.packages)),
+        "num_ranks": ranks.size,
+        "transport": ranks.name,
+        "engine": host.engine.name,
+        "blocks": str(host.block_rule),
+        "sites_per_block": host.sites_per_block(host.num_sites),
+        "hosts": [rank.host for rank in everyone],
+        "devices": [rank.device for rank in everyone],
+        "knobs": [f"{rank.host}: {line}" for rank in everyone for line in rank.knobs.made],
+        "refused_knobs": [f"{rank.host}: {line}" for rank in everyone for line in rank.knobs.refused],
+        "meters": [f"{rank.host}: {rank.meter}" for rank in everyone if rank.meter],
+    }
+
+
+def checkpoint_metadata(
+    aggregator: Aggregator,
+    meta: Mapping[str, Any],
+    everyone: list[RankFacts],
+    sources: Iterable[Source],
+    round: int,
+    before: Mapping[str, Any],
+    learning_key: str,
+) -> dict[str, Any]:
+    """Metadata of the checkpoints of a run that starts after `round`, with the attributes `meta`. `before` is that of
+    the checkpoint from which it goes on; empty where there is none."""
+    now, ranks = datetime.now(UTC).isoformat(timespec="seconds"), aggregator.ranks
+    nodes = ", ".join(dict.fromkeys(rank.host for rank in everyone))
+    versions = ("engine", "hpctrip_version", "torch_version", "numpy_version")
+    devices = sorted({rank.device for rank in everyone[ranks.hosts.start :]})
+    return {
+        "created_utc": before.get("created_utc", now),
+        "starts": [
+            *before.get("starts", []),
+            f"after round {round}: {now}, {ranks.size} rank(s) on {nodes}",
+        ],
+        "sources": list(map(str, sources)),
+        "parameters": layout(aggregator.host.model),
+        "made_with": {
+            **{name: str(meta[name]) for name in versions},
+            "devices": ", ".join(devices),
+            "packages": ", ".join(meta["packages"]) or "none",
+        },
+        # the key of all rounds: there is none where the first ones were trained under another key
+        "learning_key": learning_key if not before or before.get("learning_key") == learning_key else "",
+    }
+
+
+def changed_versions(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
+    """A warning for each version and device that differs between the metadata of two checkpoints."""
+    old, new = before.get("made_with", {}), now["made_with"]
+    for name in old.keys() & new.keys():
+        if old[name] != new[name]:
+            yield f"warning: {name} was {old[name]}, is {new[name]}: the last bits of the numbers may differ"
+
+
+def site_columns(aggregator: Aggregator) -> dict[str, tuple[np.ndarray, str, str]]:
+    """The table of sites: {column: (values [N], unit, description)}."""
+    host, world = aggregator.host, aggregator.world
+    columns = {
+        "site": (np.arange(len(world)), "1", "site index"),
+        "distance_m": (world.distance_m, "m", "distance to the aggregator d_i"),
+        "bandwidth_bps": (world.bandwidth_bps, "bit/s", "WAN bandwidth B_i"),
+        "comm_s": (world.comm_s, "s", "communication delay L_i of the site alone (Eq. 3)"),
+        "num_samples": (host.num_samples, "samples", "samples of the site's shard"),
+        "work_s": (
+            world.timing.seconds_per_sample * host.num_visits,
+            "s",
+            "modelled compute time c_i of one round at full power",
+        ),
+        "power_fraction": (world.power_fraction(0.0), "1", "power fraction P_i at time 0"),
+        "throughput_fraction": (world.throughput_fraction(0.0), "1", "what that power is worth"),
+    }
+    for table, signal in world.meter.signals.items():
+        if signal.is_known:
+            zones = np.array(signal.names)[signal.zone]
+            columns[f"{table}_zone"] = (zones, "1", f"zone of the grid whose {table} the site has")
+    for name, values in world.supply.describe().items():
+        columns[name] = (values, "1", f"{name.replace('_', ' ')} of the site's power trace")
+    return columns
+
+
+def device_name(device: torch.device) -> str:
+    """What it is called in results."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
+
+
+def told(everyone: list[RankFacts]) -> list[str]:
+    """What the user is to know of the machines before the first round."""
+    return [
+        *(f"{rank.host}: {line}" for rank in everyone for line in rank.warnings),
+        *(f"{rank.host}: set {line}" for rank in everyone for line in rank.knobs.made),
+        *(f"warning: {rank.host}: not set: {line}" for rank in everyone for line in rank.knobs.refused),
+    ]

@@ -1,0 +1,284 @@
+"""`run`: from an input to a results file, on whatever ranks there are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+
+import torch
+
+from hpctrip.base.text import printable
+from hpctrip.config.inputs import Tables
+from hpctrip.config.plugins import Extensions
+from hpctrip.config.sources import Source, refuse_changed
+from hpctrip.learn.params import digest
+from hpctrip.ranks.base import Ranks, build_collectively
+from hpctrip.ranks.device import choose_device, hosts_kind
+from hpctrip.ranks.node import map_large_blocks
+from hpctrip.ranks.open import open_ranks, with_transport
+from hpctrip.ranks.watchdog.guardian import MEETING, READING, Guardian
+from hpctrip.ranks.watchdog.watchdog import Limits, Watchdog
+from hpctrip.record.checkpoint import Generations
+from hpctrip.record.writer import Recorder
+from hpctrip.runner.aggregator import Aggregator
+from hpctrip.runner.cache.learning_key import learning_key
+from hpctrip.runner.cache.lookup import Followed, Follower
+from hpctrip.runner.callbacks import RunFacts
+from hpctrip.runner.callbacks.calls import Callbacks
+from hpctrip.runner.checkpointer import Checkpointer
+from hpctrip.runner.experiment import Experiment, Input
+from hpctrip.runner.host import Host
+from hpctrip.runner.loop import train
+from hpctrip.runner.metering import LocalMachine
+from hpctrip.runner.progress import Progress
+from hpctrip.runner.provenance import sources_of
+from hpctrip.runner.rank0 import Rank0
+from hpctrip.runner.resume import Start, restore
+from hpctrip.runner.run_metadata import (
+    RankFacts,
+    attributes,
+    changed_versions,
+    checkpoint_metadata,
+    site_columns,
+    told,
+)
+from hpctrip.runner.signals import Interruption, listening
+from hpctrip.sim.step import State
+
+
+def launch(
+    begin: Callable[[], Start],
+    guardian: Guardian | None = None,
+    quiet: bool = False,
+    watch: Callable[[State], None] | None = None,
+) -> str | None:
+    """Run an input to its end and return the path of the results file at rank 0, None elsewhere. Every rank calls it.
+
+    `begin` is called at rank 0 only: it reads the input and locks the results file. `guardian` watches the start and
+    hands over to the watchdogs. Rank 0 reports, unless `quiet`, and calls `watch` after every round. Raises InputError
+    for bad input (at rank 0; the other ranks end quietly), DivergedError, and InterruptedRun (everywhere in its quiet
+    form) where the run is to be resumed.
+    """
+    guardian = guardian or Guardian()
+    guardian.reach(MEETING)
+    with open_ranks() as ranks, ExitStack() as until_over:
+        guardian.reach(READING)
+        start, given = _read(ranks, begin, until_over)
+        path = start.path if start else None
+        if given is None:
+            if path and not quiet:
+                print(printable(f"{path} is finished already", 1000))
+            return path
+        # the watchdog first: hosts wait for each other already where a transport is opened
+        with _watchdog(ranks, given.experiment.watchdog):
+            guardian.over()
+            with _connect(ranks, given.experiment) as connected:
+                session = Session.build(connected, given, start, until_over, quiet)
+                point = session.find_resume_point()
+                params = session.restore(point)
+                session.train(point, params, watch)
+        return path
+
+
+def _read(
+    ranks: Ranks, begin: Callable[[], Start], until_over: ExitStack
+) -> tuple[Start | None, Input | None]:
+    """The start of the run, at rank 0 only, and its input at every rank; no input where the run is finished already.
+    The lock of the results file is released by `until_over`."""
+    begun: list[Start] = []  # stays at rank 0: other ranks have no use for a checkpoint's history
+
+    def announce() -> tuple[Tables, Tables, Extensions, bool]:
+        start = begin()
+        begun.append(start)
+        until_over.callback(start.lock.release)
+        given = start.given
+        return given.tables, given.set_by_policy, given.extensions, start.finished
+
+    tables, set_by_policy, extensions, finished = ranks.decide_on_root(announce)
+    start = begun[0] if begun else None
+    if finished:
+        return start, None
+    if start:
+        return start, start.given
+    extensions.run()  # the bytes that rank 0 has read and run
+    return None, Input.of(tables, set_by_policy, extensions)
+
+
+@contextmanager
+def _connect(ranks: Ranks, experiment: Experiment) -> Iterator[Ranks]:
+    """The ranks with the transport of the experiment; signals are listened to meanwhile."""
+    transport = build_collectively(ranks, lambda: with_transport(ranks, experiment.ranks.transport))
+    with transport as connected, listening(experiment.interrupt.signals):
+        yield connected
+
+
+def _watchdog(ranks: Ranks, limits: Limits) -> AbstractContextManager[object]:
+    return Watchdog(ranks, limits, ranks.abort) if limits.enabled else nullcontext()
+
+
+@dataclass(frozen=True)
+class Session:
+    """The parts of one run at one rank, built and ready to train. Shapes: P parameters."""
+
+    given: Input
+    """The merged input and what it means."""
+    host: Host
+    quiet: bool
+    """Whether rank 0 reports nothing."""
+    start: Start | None = None
+    """Where the run starts. This field and the following have values at rank 0 only."""
+    aggregator: Aggregator | None = None
+    everyone: tuple[RankFacts, ...] = ()
+    """The facts of every rank."""
+    sources: tuple[Source, ...] = ()
+    """The files and data that the run reads."""
+    notes: tuple[str, ...] = ()
+    """Lines for the user about these sources."""
+
+    @classmethod
+    def build(
+        cls, ranks: Ranks, given: Input, start: Start | None, until_over: ExitStack, quiet: bool
+    ) -> Session:
+        """Build the parts of the run; a collective. GPU settings are undone by `until_over`. Raises InputError where a
+        resumed run would read other data than before, and where a part cannot be built."""
+        experiment = given.experiment
+        ranks.decide_on_root(lambda: experiment.check_outputs(start.path))
+        host, aggregator, machine = _parts(experiment, ranks)
+        left = machine.left_behind()  # before this run's own settings take it over
+        applied = machine.apply(experiment.knobs, until_over)
+        everyone = ranks.gather(RankFacts.of(host, applied, left)) or ()
+
+        def read() -> tuple[list[Source], list[str]]:
+            sources = sources_of(given, host.task)
+            place = start.source or (start.known and start.known.path)
+            return sources, refuse_changed(start.read, sources, place)
+
+        sources, notes = ranks.decide_on_root(read)
+        return cls(given, host, quiet, start, aggregator, tuple(everyone), tuple(sources), tuple(notes))
+
+    @cached_property
+    def interruption(self) -> Interruption:
+        """The reasons to leave early; at rank 0."""
+        return Interruption(
+            self.given.experiment.interrupt, self.start.path, [rank.host for rank in self.everyone]
+        )
+
+    @cached_property
+    def learning_key(self) -> str:
+        """The key of this run's training in the cache; at rank 0."""
+        return learning_key(self.given, self.host, self.sources, [rank.arithmetic for rank in self.everyone])
+
+    def find_resume_point(self) -> Followed | None:
+        """The state and model from which the run goes on, after what the cache has of it; None but at rank 0. A
+        collective."""
+
+        def find() -> Followed | None:
+            if self.aggregator is None:
+                return None
+            return Follower(
+                self.aggregator,
+                self.start,
+                self.learning_key,
+                leaves=lambda state: self.interruption.reason([0] * len(self.everyone), state.history, 0.0),
+                say=lambda line: None if self.quiet else print(printable(line, 1000), flush=True),
+            ).follow()
+
+        return build_collectively(self.host.ranks, find)
+
+    def restore(self, point: Followed | None) -> torch.Tensor:
+        """Bring every host to the model of the resume point, or leave it at the initial one; its parameters [P]. A
+        collective."""
+        if not self.host.ranks.decide_on_root(lambda: point.model is not None):
+            return self.host.initial_params
+        model = point.model if point else None
+        place = (self.start.source or self.given.experiment.store.path) if self.start else ""
+        return restore(self.host, model, place)
+
+    def train(
+        self, point: Followed | None, params: torch.Tensor, watch: Callable[[State], None] | None
+    ) -> None:
+        """Train from the resume point with the model [P] to the end; rank 0 writes the files and reports."""
+        if point is not None:
+            with closing(point.filler):
+                self._lead(point, params, watch)
+        else:
+            train(self.host, State(), params, None)
+            self.host.ranks.decide_on_root(partial(Rank0.finish, None, None, ""))
+
+    def _lead(self, point: Followed, params: torch.Tensor, watch: Callable[[State], None] | None) -> None:
+        """Rank 0's part from the first round on."""
+        aggregator, start, experiment = self.aggregator, self.start, self.given.experiment
+        assert aggregator is not None and start is not None
+        state, saved, everyone = point.state, start.checkpoint, list(self.everyone)
+        meta = attributes(aggregator, self.given, everyone)
+        about = checkpoint_metadata(
+            aggregator,
+            meta,
+            everyone,
+            self.sources,
+            state.round,
+            saved.about if saved else {},
+            self.learning_key,
+        )
+        meta |= {name: about[name] for name in ("created_utc", "starts", "sources", "learning_key")}
+        meta["stored_rounds"] = sum(row.wall_s == 0 for row in state.history.rows)
+        files = Generations(start.path, start.source)
+        if start.source is None:
+            files.clear()  # of the run that this one replaces
+        on_disk = saved.round if saved else 0
+        checkpointer = Checkpointer(experiment.checkpoint, files, self.given.toml, about, on_disk)
+        with Progress(aggregator, start.path, state.history, self.quiet, watch) as progress:
+            hosts = everyone[aggregator.ranks.hosts.start :]
+            progress.say(f"hosts train {'; '.join(dict.fromkeys(rank.engine for rank in hosts))}")
+            changes = changed_versions(saved.about if saved else {}, about)
+            lines = (start.lock.note, *start.notes, *self.notes, *told(everyone), *changes, *point.notes)
+            for line in filter(None, lines):
+                progress.say(line)
+            recorder = Recorder(start.path, meta, site_columns(aggregator))
+            facts = RunFacts(
+                experiment.name,
+                Path(start.path).resolve(),
+                about["created_utc"],
+                json.loads(self.given.json),
+                state.history.rows,
+                tuple(rank.host for rank in everyone),
+            )
+            callbacks = Callbacks(experiment.callbacks, facts, progress.say)
+            rank0 = Rank0(
+                aggregator, recorder, checkpointer, self.interruption, progress, callbacks, point.filler
+            )
+            try:
+                state, params = train(self.host, state, params, rank0)
+            except BaseException as error:
+                rank0.failed(error)
+                raise
+            params_digest = digest(params) if point.params_digest is None else point.params_digest
+            aggregator.ranks.decide_on_root(partial(rank0.finish, state, params_digest))
+
+
+def _parts(experiment: Experiment, ranks: Ranks) -> tuple[Host, Aggregator | None, LocalMachine]:
+    """This rank's parts of the experiment, at rank 0 the aggregator too, and its machine. A collective; errors are
+    raised at all ranks together."""
+    torch.set_num_threads(experiment.ranks.threads)
+    if ranks.rank not in ranks.hosts:
+        map_large_blocks()
+    num_sites = ranks.decide_on_root(experiment.num_sites)
+    ranks.decide_on_root(experiment.check_callbacks)
+    ranks.decide_on_root(lambda: experiment.workload.prepare_data(experiment.seed))
+    if ranks.local_host == 0:  # a cache on a node's own disk has to be filled there too
+        experiment.workload.prepare_data(experiment.seed)
+    device = choose_device(experiment.ranks.device, ranks)
+    kind = hosts_kind(experiment.ranks.device, device, ranks)
+    machine = LocalMachine.of(ranks, device)
+
+    def build() -> tuple[Host, Aggregator | None, LocalMachine]:
+        task = experiment.workload.checked_task(experiment.seed)
+        # the meter is opened after the data are prepared: counters wrap around when they are not read for long
+        host = Host(experiment, num_sites, task, ranks, device, kind, machine.energy(experiment.meter))
+        return host, Aggregator(host) if ranks.is_aggregator else None, machine
+
+    return build_collectively(ranks, build)

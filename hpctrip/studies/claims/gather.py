@@ -1,0 +1,163 @@
+"""Gathers the page of claims from the finished runs of the paper's studies, their settings and their pictures."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from hpctrip.base.errors import InputError
+from hpctrip.base.io import read_file
+from hpctrip.config.identity import flat
+from hpctrip.config.inputs import resolved
+from hpctrip.record.reader import Run
+from hpctrip.studies import RESULTS
+from hpctrip.studies.claims import PAPER
+from hpctrip.studies.claims.page import Page, Section
+from hpctrip.studies.claims.paper import CLAIMS
+from hpctrip.studies.ledger import Line
+from hpctrip.studies.pictures import called, paths
+from hpctrip.studies.studies import Asked, Study, found_file, read_studies
+
+CONSTANTS = (
+    "timing.clock",
+    "timing.seconds_per_sample",
+    "network.near_bandwidth_bps",
+    "network.bandwidth_law",
+    "workload.data",
+    "workload.train_samples",
+    "partition.kind",
+    "partition.alpha",
+    "train.lr",
+    "train.local_epochs",
+    "power.path",
+    "policy.gain",
+    "policy.score",
+    "policy.search",
+    "stop.target_accuracy",
+)
+"""Keys that the paper does not state, or states in words; the page shows their values."""
+_PNG = b"\x89PNG\r\n\x1a\n"
+MOST_VALUES = 3
+"""Number of values of a constant within a study that the page lists one by one."""
+
+
+def gathered(asked: Asked, including: str = PAPER) -> Page:
+    """The page of what the studies in a folder say, which the study file or name `including` includes. Raises
+    InputError where a study or a results file is unusable."""
+    studies = read_studies(found_file(including), asked)
+    names, spoken_of = [study.file.name for study in studies], sorted({claim.study for claim in CLAIMS})
+    if not set(names) & set(spoken_of):
+        raise InputError(
+            including, "includes no study that a claim speaks of", f"include some of {', '.join(spoken_of)}"
+        )
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise InputError(
+            including,
+            f"includes two studies {twice[0]!r}",
+            "a claim speaks of one: ask of a file with one of them",
+        )
+    lines = {study.file.name: [line for line in study.ledger.lines() if line.finished] for study in studies}
+    evidence = {study.file.name: dict(_variants(study, lines[study.file.name])) for study in studies}
+    findings = [(claim, claim.finding(evidence)) for claim in CLAIMS]
+    constants = {study.file.name: _constants(lines[study.file.name]) for study in studies}
+    shared = _shared([of_study for of_study in constants.values() if of_study])
+    sections = [
+        Section(
+            f"{study.title} (study {study.file.name})",
+            [
+                *_facts(
+                    study, lines[study.file.name], dict(constants[study.file.name].items() - shared.items())
+                )
+            ],
+            _pictures(study) if lines[study.file.name] else {},
+        )
+        for study in studies
+    ]
+    alike = [f"in all studies: {_settings(shared)}"] if shared else []
+    return Page(findings, [*alike, *_commands(including, asked)], sections)
+
+
+def _variants(study: Study, finished: Sequence[Line]) -> Iterator[tuple[str, list[Run]]]:
+    """(label, its finished seeds) of every variant that has one."""
+    for label in dict.fromkeys(line.entry.variant for line in finished):
+        same = [line.entry for line in finished if line.entry.variant == label]
+        yield label, [called(study.ledger.runs.whole(entry), entry, label) for entry in same]
+
+
+def _constants(finished: Sequence[Line]) -> dict[str, str]:
+    """{key: value in force} over the runs of one study; keys that none of them has are absent."""
+    inputs = [flat(resolved(line.entry.given.experiment)) for line in finished]
+    in_force = {}
+    for key in CONSTANTS:
+        values = [*dict.fromkeys(str(one[key]) for one in inputs if one.get(key) is not None)]
+        if values:
+            in_force[key] = " or ".join(values) if len(values) <= MOST_VALUES else "varied"
+    return in_force
+
+
+def _shared(all_constants: Sequence[dict[str, str]]) -> dict[str, str]:
+    """The constants that have one value in every study."""
+    first = all_constants[0] if all_constants else {}
+    return {key: value for key, value in first.items() if all(one.get(key) == value for one in all_constants)}
+
+
+def _settings(constants: Mapping[str, str]) -> str:
+    return ", ".join(f"{key} = {constants[key]}" for key in CONSTANTS if key in constants)
+
+
+def _facts(study: Study, finished: Sequence[Line], own: Mapping[str, str]) -> Iterator[str]:
+    """Facts about one study; `own`: the constants that not all studies share."""
+    yield f"{len(finished)} of {len(study.ledger.entries)} runs finished"
+    if study.file.overlays:
+        yield f"laid over its inputs: {', '.join(Path(file).name for file in study.file.overlays)}"
+    if finished:
+        yield "; ".join([*_synthetic(finished)]) or "real data and power"
+    if own:
+        yield _settings(own)
+
+
+def _synthetic(finished: Sequence[Line]) -> Iterator[str]:
+    """The synthetic parts, with their variants where these are not all."""
+    everyone = {line.entry.variant for line in finished}
+    for what in ("data", "power"):
+        variants = dict.fromkeys(
+            line.entry.variant
+            for line in finished
+            if line.evidence.run is not None and line.evidence.run.meta[f"synthetic_{what}"]
+        )
+        if variants:
+            some = "" if {*variants} == everyone else f" ({', '.join(variants)})"
+            yield f"synthetic {what}{some}"
+
+
+def _pictures(study: Study) -> dict[str, bytes]:
+    """{name that it has with those of the others: PNG} of the figures that a study draws. The page carries what is read
+    here, so it must be a picture that lies in the folder itself: InputError names one that is not."""
+    name = study.ledger.name.replace("/", "_")
+    pictures = {}
+    readings = [study.readings_picture] if study.file.readings else []
+    for file in sorted([*paths(study.file.figure, study.ledger.folder), *readings]):
+        if not os.path.lexists(file):
+            continue
+        png = read_file(file)
+        if not png.startswith(_PNG):
+            raise InputError(
+                str(file), "is not a PNG picture, as its name says", "remove it, or draw it again"
+            )
+        pictures[f"{name}_{file.name}"] = png
+    return pictures
+
+
+def _commands(including: str, asked: Asked) -> Iterator[str]:
+    """The commands that repeat studies and page, without defaults."""
+    folder = [] if asked.folder == Path(RESULTS) else [str(asked.folder)]
+    out = ["--out", *folder] if folder else []
+    yield f"repeat the studies: {_command('study', including, *asked.words, *out)}"
+    of = [] if including == PAPER else ["--study", including]
+    yield f"repeat this page: {_command('claims', *folder, *of, *asked.words)}"
+
+
+def _command(*words: str) -> str:
+    return shlex.join(["python", "-m", "hpctrip", *words])

@@ -1,0 +1,149 @@
+"""The claims as a table for people: Markdown, and one HTML file that carries its pictures."""
+
+from __future__ import annotations
+
+import base64
+import html
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from hpctrip.base.text import markdown_table
+from hpctrip.studies.claims.base import Claim, Finding, Verdict
+
+HEAD = ("figure", "claim", "paper", "ours (95 % interval)", "ordering", "magnitude", "seeds", "study")
+METHOD = (
+    "Ordering: met or not met where the 95 % interval (Student t) over seeds lies on one side of the statement, else "
+    "undecided at this number of seeds. Ratios are geometric means, paired by seed. Where seeds did not reach the "
+    "target, the ratio is a bound and has no interval: a sign test over the seeds decides, in one direction only. "
+    "Intervals are not corrected for the number of claims: of twenty that are not true, one may be met by chance."
+)
+
+
+PICTURES = "claims"
+"""The folder of the pictures, beside the page."""
+
+
+@dataclass(frozen=True)
+class Section:
+    """Facts and pictures of one study."""
+
+    title: str
+    facts: Sequence[str]
+    """One line each: runs that finished, what is synthetic, the constants that it does not share with the others."""
+    pictures: Mapping[str, bytes] = field(default_factory=dict)
+    """{name that it has in `PICTURES`: PNG}."""
+
+
+@dataclass(frozen=True)
+class Page:
+    """All claims with their findings, and the facts about the studies behind them."""
+
+    findings: Sequence[tuple[Claim, Finding]]
+    facts: Sequence[str]
+    """Facts about all studies, one line each: shared constants, commands."""
+    sections: Sequence[Section] = ()
+    preface: str = ""
+    """Markdown of who made it."""
+
+    @property
+    def rows(self) -> list[tuple[str, ...]]:
+        """One a claim, in the order of `HEAD`."""
+        return [
+            (c.figure, c.says, c.paper, f.ours, str(f.ordering), f.magnitude, str(f.num_seeds or ""), c.study)
+            for c, f in self.findings
+        ]
+
+    @property
+    def summary(self) -> str:
+        """How many claims are met."""
+        counts = Counter(finding.ordering for _, finding in self.findings)
+        text = ", ".join(f"{counts[verdict]} {verdict}" for verdict in Verdict if counts[verdict])
+        return f"{len(self.findings)} claims: {text}"
+
+    @property
+    def lines(self) -> list[str]:
+        """The page as it is printed."""
+        lines = []
+        for claim, finding in self.findings:
+            paper = f" (paper: {claim.paper})" if claim.paper else ""
+            lines += [f"{finding.ordering:9}  {claim.figure}: {claim.says}{paper}", f"{'':11}{finding.ours}"]
+            lines += [f"{'':11}{finding.magnitude}"] if finding.magnitude else []
+        return [*lines, self.summary]
+
+    @property
+    def plain(self) -> list[dict[str, str | int]]:
+        """One object a claim, for other programs."""
+        names = ("figure", "claim", "paper", "ours", "ordering", "magnitude", "seeds", "study")
+        return [
+            dict(zip(names, row, strict=True)) | {"seeds": finding.num_seeds}
+            for row, (_, finding) in zip(self.rows, self.findings, strict=True)
+        ]
+
+    @property
+    def pictures(self) -> dict[str, bytes]:
+        """{name in `PICTURES`: PNG} of all studies."""
+        return {name: png for section in self.sections for name, png in section.pictures.items()}
+
+    @property
+    def markdown(self) -> str:
+        """The page as Markdown; pictures are linked in their folder."""
+        lines = ["# The paper's claims, checked", "", *([self.preface, ""] if self.preface else [])]
+        lines += ["## Claim by claim", "", f"{self.summary}. {METHOD}", ""]
+        lines += [markdown_table(HEAD, self.rows)]
+        lines += ["", "## What was run", "", *(f"* {fact}" for fact in self.facts)]
+        for section in self.sections:
+            lines += ["", f"### {section.title}", "", *(f"* {fact}" for fact in section.facts)]
+            for name in section.pictures:
+                lines += ["", f"![{_caption(name)}]({PICTURES}/{name})"]
+        return "\n".join(lines) + "\n"
+
+    @property
+    def html(self) -> str:
+        """The page as one file that needs nothing else."""
+
+        def row(cells: Sequence[str], tag: str) -> str:
+            return f"<tr>{''.join(f'<{tag}>{html.escape(cell)}</{tag}>' for cell in cells)}</tr>"
+
+        body = [
+            "<h1>The paper's claims, checked</h1>",
+            *([f'<p class="as-written">{html.escape(self.preface)}</p>'] if self.preface else []),
+            "<h2>Claim by claim</h2>",
+            f"<p>{html.escape(self.summary)}. {html.escape(METHOD)}</p>",
+            f"<table><thead>{row(HEAD, 'th')}</thead><tbody>",
+            *(row(cells, "td") for cells in self.rows),
+            "</tbody></table><h2>What was run</h2>",
+            _list(self.facts),
+        ]
+        for section in self.sections:
+            body += [f"<h3>{html.escape(section.title)}</h3>", _list(section.facts)]
+            body += [_figure(_caption(name), png) for name, png in section.pictures.items()]
+        return _HTML.format(body="\n".join(body))
+
+
+def _caption(name: str) -> str:
+    return name.removesuffix(".png").replace("_", " ")
+
+
+def _list(facts: Sequence[str]) -> str:
+    return f"<ul>{''.join(f'<li>{html.escape(fact)}</li>' for fact in facts)}</ul>"
+
+
+def _figure(caption: str, png: bytes) -> str:
+    data = base64.b64encode(png).decode()
+    text = html.escape(caption)
+    return f'<figure><img alt="{text}" src="data:image/png;base64,{data}"><figcaption>{text}</figcaption></figure>'
+
+
+_HTML = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>The paper's claims, checked</title>
+<style>
+body {{ font: 15px/1.5 sans-serif; max-width: 75rem; margin: 2rem auto; padding: 0 1rem; }}
+table {{ border-collapse: collapse; }}
+th, td {{ border-bottom: 1px solid #ddd; padding: .3rem .6rem; text-align: left; vertical-align: top; }}
+img {{ max-width: 100%; }}
+.as-written {{ white-space: pre-wrap; }}
+</style></head><body>
+{body}
+</body></html>
+"""

@@ -1,0 +1,141 @@
+"""Claims about who is faster, and by how much."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hpctrip.base.stats import UNKNOWN, Estimate, compare, in_order
+from hpctrip.record.reader import Run
+from hpctrip.studies.claims.base import Claim, Finding, Verdict, against, all_of, verdict_of
+from hpctrip.studies.claims.evidence import Evidence, times, variant
+
+ABOUT = 0.2
+"""Two times are about equal where the interval of their ratio lies within this of 1: our reading."""
+
+
+def ratio_of(one: Sequence[Run], other: Sequence[Run]) -> Estimate:
+    """How many times the hours of `other` the runs of `one` take. Raises Missing as `times`."""
+    return compare(*times(one, other))
+
+
+@dataclass(frozen=True)
+class Takes(Claim):
+    """A variant reaches the target in so many hours. A magnitude only: whether it gets there is the statement."""
+
+    label: str
+    hours: float
+
+    def check(self, evidence: Evidence) -> Finding:
+        """The mean over seeds."""
+        (took,) = times(variant(evidence, self.study, self.label))
+        reached = "" if took.reached else f"{took.num_reached} of {took.num_seeds} seeds reached the target, "
+        return Finding(
+            Verdict.MET if took.reached else Verdict.NOT_MET,
+            f"{reached}{took.estimate.text()} h",
+            against(took.estimate, self.hours),
+            took.num_seeds,
+        )
+
+
+@dataclass(frozen=True)
+class Faster(Claim):
+    """A variant takes less time than another: by this share, as the paper has it."""
+
+    fast: str
+    slow: str
+    share: float | None = None
+    slow_study: str = ""
+    """Whose variant the slow one is; empty: of the same study."""
+
+    def check(self, evidence: Evidence) -> Finding:
+        """1 - the geometric mean of the ratios of their hours, seed by seed."""
+        fast = variant(evidence, self.study, self.fast)
+        ratio = ratio_of(fast, variant(evidence, self.slow_study or self.study, self.slow))
+        share = "" if self.share is None else against(ratio.complement, self.share, "{:.0%}")
+        return Finding(verdict_of(ratio.complement), in_words(ratio), share, ratio.n)
+
+
+@dataclass(frozen=True)
+class AboutEqual(Claim):
+    """Two variants take about the same time: the interval of the ratio of their hours lies within `ABOUT` of 1."""
+
+    one: str
+    other: str
+
+    def check(self, evidence: Evidence) -> Finding:
+        """The geometric mean of the ratios, seed by seed."""
+        ratio = ratio_of(*(variant(evidence, self.study, label) for label in (self.one, self.other)))
+        inside = [verdict_of(ratio, 1 - ABOUT), verdict_of(ratio.complement, -ABOUT)]
+        return Finding(all_of(inside), f"{ratio.text()} times as long", against(ratio, 1.0), ratio.n)
+
+
+@dataclass(frozen=True)
+class Order(Claim):
+    """Variants in the order of their times: each is faster than the next."""
+
+    labels: tuple[str, ...]
+
+    def check(self, evidence: Evidence) -> Finding:
+        """Every pair of neighbours over the seeds that both have; our order is by mean hours, those last that reach the
+        target with fewer of their seeds."""
+        runs = {label: variant(evidence, self.study, label) for label in self.labels}
+        pairs = [
+            ratio_of(runs[fast], runs[slow]) for fast, slow in zip(self.labels, self.labels[1:], strict=False)
+        ]
+        took = {label: times(same)[0] for label, same in runs.items()}
+        ours = in_order(
+            (f"{label}{'' if each.reached else ' (not with every seed)'}", each)
+            for label, each in took.items()
+        )
+        verdict = all_of([verdict_of(pair.complement) for pair in pairs])
+        return Finding(verdict, ours, num_seeds=min(pair.n for pair in pairs))
+
+
+@dataclass(frozen=True)
+class FasterInAll(Claim):
+    """A variant is the fastest of its study at every value of another axis: labels are "value, policy"."""
+
+    fast: str
+    slow: tuple[str, ...]
+    values: tuple[str, ...]
+    elsewhere: tuple[tuple[str, str], ...] = ()
+    """(study, label) of others that the axis does not touch: they are compared at every value."""
+
+    def check(self, evidence: Evidence) -> Finding:
+        """Against every other policy at every value, seed by seed."""
+        lines, ratios = [], []
+        all_fast = {value: variant(evidence, self.study, f"{value}, {self.fast}") for value in self.values}
+        others = {label: variant(evidence, study, label) for study, label in self.elsewhere}
+        for value, fast in all_fast.items():
+            slow = {label: variant(evidence, self.study, f"{value}, {label}") for label in self.slow}
+            to_each = {label: ratio_of(fast, runs) for label, runs in (slow | others).items()}
+            texts = [f"{ratio.text()} times {label}" for label, ratio in to_each.items()]
+            lines.append(f"{value}: {', '.join(texts)}")
+            ratios += to_each.values()
+        verdict = all_of([verdict_of(ratio.complement) for ratio in ratios])
+        return Finding(verdict, "; ".join(lines), num_seeds=min(ratio.n for ratio in ratios))
+
+
+@dataclass(frozen=True)
+class SlowerThanIn(Claim):
+    """The same variant takes longer in this study than in another."""
+
+    label: str
+    other_study: str
+
+    def check(self, evidence: Evidence) -> Finding:
+        """The ratio of their hours, seed by seed."""
+        here, there = (variant(evidence, study, self.label) for study in (self.study, self.other_study))
+        ratio = ratio_of(here, there)
+        return Finding(verdict_of(ratio, 1.0), f"{ratio.text()} times as long", num_seeds=ratio.n)
+
+
+def in_words(ratio: Estimate) -> str:
+    """A ratio of times in words: `44% less time: 0.56 (0.4 to 0.8) times as long`."""
+    if ratio.bound == UNKNOWN:
+        return "unknown: neither reached the target with every seed"
+    saved = ratio.complement
+    less = f"{saved.bound} {saved.value:.0%} less" if ratio.value <= 1 else ""
+    more = f"{ratio.bound} {ratio.value - 1:.0%} more"
+    return f"{less or more} time: {ratio.text()} times as long".strip()

@@ -1,0 +1,172 @@
+"""Claims about fixed cohorts of k sites: Figs 6 to 8 and 11."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from hpctrip.base.stats import UNKNOWN, Estimate, Times, compare
+from hpctrip.figures import gain
+from hpctrip.record.reader import Run
+from hpctrip.studies.claims.base import Claim, Finding, Verdict, all_of, verdict_of
+from hpctrip.studies.claims.evidence import Evidence, Missing, times
+
+
+def swept(evidence: Evidence, study: str) -> dict[int, Sequence[Run]]:
+    """{k: its seeds} of a study over fixed cohorts, k ascending. Raises Missing for fewer than three k."""
+    if study not in evidence:
+        raise Missing(f"study {study} was not run")
+    by_k: dict[int, Sequence[Run]] = {}
+    for runs in evidence[study].values():
+        k = int(runs[0].rounds["num_sites"].iloc[0])
+        if k in by_k:
+            raise Missing(f"study {study} has two variants of k = {k}")
+        by_k[k] = runs
+    if len(by_k) < 3:
+        raise Missing(f"study {study} has {len(by_k)} finished k, three are needed")
+    return dict(sorted(by_k.items()))
+
+
+def _times(evidence: Evidence, study: str) -> dict[int, Times]:
+    runs = swept(evidence, study)
+    return dict(zip(runs, times(*runs.values()), strict=True))
+
+
+@dataclass(frozen=True)
+class Minimum(Claim):
+    """Time-to-accuracy has its minimum inside the sweep, at k of the paper."""
+
+    k: int
+
+    def check(self, evidence: Evidence) -> Finding:
+        """The k with the least mean that all seeds reached is faster than both ends, seed by seed."""
+        points = _times(evidence, self.study)
+        reached = {k: t for k, t in points.items() if t.reached}
+        if not reached:
+            raise Missing("no k reached the target with every seed")
+        best = min(reached, key=lambda k: reached[k].hours)
+        over_best = {k: verdict_of(compare(t, reached[best]), 1.0) for k, t in points.items() if k != best}
+        low, high = min(points), max(points)
+        verdicts = [over_best[end] for end in (low, high) if end != best]
+        inner = len(verdicts) == 2
+        tied = [k for k, verdict in over_best.items() if verdict is not Verdict.MET]
+        may_be_inner = any(low < k < high for k in tied)
+        others = f", seed by seed not told apart from {', '.join(map(str, tied))}" if tied else ""
+        # an end with the least mean speaks against the statement only as far as no inner k may be better
+        verdict = all_of(verdicts) if inner else Verdict.UNDECIDED if may_be_inner else Verdict.NOT_MET
+        place = "is among" if self.k in (best, *tied) else "is not among"
+        magnitude = f"the paper's {self.k} {place} the k not told from our best"
+        return Finding(verdict, f"k = {best}{others}", magnitude, points[best].num_seeds)
+
+
+@dataclass(frozen=True)
+class Convex(Claim):
+    """Time-to-accuracy is convex in k: every second (divided) difference is positive."""
+
+    def check(self, evidence: Evidence) -> Finding:
+        """Not met where the interval of one of them, over seeds, lies below 0."""
+        points = list(_times(evidence, self.study).items())
+        k = [at for at, _ in points[1:-1]]
+        bends = [_bend(*three) for three in zip(points, points[1:], points[2:], strict=False)]
+        down = [str(at) for at, bend in zip(k, bends, strict=True) if bend.value < 0]
+        unknown = [str(at) for at, bend in zip(k, bends, strict=True) if bend.bound == UNKNOWN]
+        parts = [f"bends down at k = {', '.join(down)}"] if down else []
+        if unknown:
+            parts.append(f"unknown at k = {', '.join(unknown)}, where runs did not reach the target")
+        ours = "; ".join(parts) or "all means bend up"
+        return Finding(all_of([verdict_of(bend) for bend in bends]), ours, num_seeds=bends[0].n)
+
+
+def _bend(*points: tuple[int, Times]) -> Estimate:
+    """The second divided difference of hours at three ascending k: an upper bound where the middle one did not reach
+    the target, a lower one where an outer one did not."""
+    k, (left, middle, right) = zip(*points, strict=True)
+    slopes = np.diff([t.spent_h for t in (left, middle, right)], axis=0) / np.diff(k)[:, None]
+    return Estimate.mean(slopes[1] - slopes[0], ~(left.arrived & right.arrived), ~middle.arrived)
+
+
+@dataclass(frozen=True)
+class MoreIsFaster(Claim):
+    """Each larger k reaches the target sooner than the one before."""
+
+    def check(self, evidence: Evidence) -> Finding:
+        """Every pair of neighbours, seed by seed."""
+        points = _times(evidence, self.study)
+        pairs = zip(points, list(points)[1:], strict=False)
+        speed_ups = [compare(points[less], points[more]) for less, more in pairs]
+        first, last = min(points), max(points)
+        whole = compare(points[first], points[last])
+        ours = f"k = {last} is {whole.text()} times as fast as k = {first}"
+        return Finding(all_of([verdict_of(each, 1.0) for each in speed_ups]), ours, num_seeds=whole.n)
+
+
+@dataclass(frozen=True)
+class Diminishing(Claim):
+    """What a site adds to the speed-up gets less: the first half of the sweep gains more a site than the second."""
+
+    def check(self, evidence: Evidence) -> Finding:
+        """Speed-up over the smallest k, per added site, seed by seed."""
+        points = _times(evidence, self.study)
+        if not all(t.reached for t in points.values()):
+            raise Missing("not every k reached the target with every seed")
+        k = list(points)
+        low, middle, high = k[0], k[len(k) // 2], k[-1]
+        speed = {at: points[low].spent_h / points[at].spent_h for at in (low, middle, high)}
+        early = (speed[middle] - speed[low]) / (middle - low)
+        late = (speed[high] - speed[middle]) / (high - middle)
+        less = Estimate.mean(early - late)
+        rates = [f"{100 * per_site.mean():.2g}" for per_site in (early, late)]
+        where = f"{rates[0]} per 100 sites up to k = {middle}, then {rates[1]}"
+        return Finding(verdict_of(less), f"speed-up grows by {where}", num_seeds=less.n)
+
+
+@dataclass(frozen=True)
+class HigherInTheEnd(Claim):
+    """The largest k is at a higher accuracy than the smallest after as many rounds: runs end at the target, and cannot
+    tell where they would level off."""
+
+    def check(self, evidence: Evidence) -> Finding:
+        """The best accuracy of every seed in as many rounds as both have."""
+        runs = swept(evidence, self.study)
+        small, large = ({run.meta["seed"]: run for run in runs[k]} for k in (min(runs), max(runs)))
+        points = []
+        for seed in sorted(small.keys() & large.keys()):
+            both = [run.rounds["accuracy"] for run in (small[seed], large[seed])]
+            length = min(map(len, both))
+            points.append(100 * (both[1].iloc[:length].max() - both[0].iloc[:length].max()))
+        if not points:
+            raise Missing("the smallest and the largest k have no seed in common")
+        higher = Estimate.mean(points)
+        ours = f"k = {max(runs)} is {higher.text('{:+.2g}')} percentage points above k = {min(runs)}"
+        return Finding(verdict_of(higher), f"{ours} after as many rounds", num_seeds=higher.n)
+
+
+EARLY = (10, 20)
+"""Fig 11 speaks of "the first 10-20 rounds": what is said of them has to hold for both."""
+
+
+@dataclass(frozen=True)
+class SmallEarlyGain(Claim):
+    """What more sites gain over the smallest k is smaller in the first rounds than later."""
+
+    k: int
+
+    def check(self, evidence: Evidence) -> Finding:
+        """Mean gains in percentage points of accuracy, seed by seed."""
+        runs = swept(evidence, self.study)
+        if self.k not in runs:
+            raise Missing(f"study {self.study} has no k = {self.k}")
+        small = {run.meta["seed"]: run for run in runs[min(runs)]}
+        pairs = [(small[run.meta["seed"]], run) for run in runs[self.k] if run.meta["seed"] in small]
+        gains = [gain.gain([base], [run])["gain_points"] for base, run in pairs]
+        gains = [points for points in gains if points.index.max() > max(EARLY)]
+        if not gains:
+            raise Missing(f"no seed has more than {max(EARLY)} rounds of both k")
+        verdicts, parts = [], []
+        for rounds in EARLY:
+            early, late = np.transpose([(g.loc[:rounds].mean(), g.loc[rounds + 1 :].mean()) for g in gains])
+            verdicts.append(verdict_of(Estimate.mean(late - early)))
+            parts.append(f"{early.mean():.2g} points in the first {rounds} rounds, {late.mean():.2g} later")
+        return Finding(all_of(verdicts), "; ".join(parts), num_seeds=len(gains))

@@ -1,0 +1,106 @@
+"""Claims about sites, power, networks and cohorts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hpctrip.base.errors import InputError
+from hpctrip.base.stats import Estimate
+from hpctrip.base.units import MILE_M
+from hpctrip.figures.common.reading import counted, traces_of, with_sites
+from hpctrip.studies.claims.base import Claim, Finding, Verdict, verdict_of
+from hpctrip.studies.claims.evidence import Evidence, Missing, variant
+
+NEAR_M = 1000 * MILE_M
+"""Inside, the paper calls bandwidth "relatively constant"."""
+
+
+@dataclass(frozen=True)
+class StartsSmallAndGrows(Claim):
+    """The cohort of a variant is larger in the last quarter of its time than in the first."""
+
+    label: str
+
+    def check(self, evidence: Evidence) -> Finding:
+        """The mean number of sites over simulated time, seed by seed."""
+        growth, ends = [], []
+        for run in variant(evidence, self.study, self.label):
+            clock_s, sites = run.rounds["clock_s"].to_numpy(), run.rounds["num_sites"].to_numpy(dtype=float)
+            took_s = np.diff(clock_s, prepend=0.0)
+            first, last = clock_s - took_s < clock_s[-1] / 4, clock_s > clock_s[-1] * 3 / 4
+            early, late = (np.average(sites[part], weights=took_s[part]) for part in (first, last))
+            growth.append(late - early)
+            ends.append((sites[0], early, late, sites.max()))
+        start, early, late, most = np.mean(ends, axis=0)
+        ours = f"{start:.0f} sites in round 1, {early:.0f} over the first quarter, {late:.0f} over the last"
+        grown = Estimate.mean(growth)
+        return Finding(verdict_of(grown), f"{ours} (at most {most:.0f})", num_seeds=grown.n)
+
+
+@dataclass(frozen=True)
+class Overhead(Claim):
+    """A fixed cohort pays for its sites early: its rounds take longer than a dynamic one's in the first quarter."""
+
+    dynamic: str
+    fixed: str
+
+    def check(self, evidence: Evidence) -> Finding:
+        """Mean seconds of a round over as many rounds, the first quarter of the shorter run's, seed by seed."""
+        runs = [variant(evidence, self.study, label) for label in (self.dynamic, self.fixed)]
+        clocks = [{run.meta["seed"]: run.rounds["clock_s"].to_numpy() for run in same} for same in runs]
+        more = []
+        for seed in sorted(clocks[0].keys() & clocks[1].keys()):
+            dynamic_s, fixed_s = (of_seed[seed] for of_seed in clocks)
+            early = max(1, min(len(dynamic_s), len(fixed_s)) // 4)
+            more.append((fixed_s[early - 1] - dynamic_s[early - 1]) / early)
+        if not more:
+            raise Missing("the two variants have no seed in common")
+        longer = Estimate.mean(more)
+        return Finding(verdict_of(longer), f"{longer.text('{:+.3g}')} s a round", num_seeds=longer.n)
+
+
+@dataclass(frozen=True)
+class DelayIsNotLinear(Claim):
+    """Delay grows faster with distance than in proportion: the slope beyond 1000 miles is the steeper one."""
+
+    label: str
+
+    def check(self, evidence: Evidence) -> Finding:
+        """Slopes of least squares over the sites of one run: the law has no noise."""
+        sites = with_sites(variant(evidence, self.study, self.label)).sites
+        if sites.empty:
+            raise Missing("the runs were imported without their sites")
+        near = sites["distance_m"] <= NEAR_M
+        if near.sum() < 2 or (~near).sum() < 2:
+            raise Missing("too few sites on one side of 1000 miles")
+        slopes = [
+            np.polyfit(sites["distance_m"][part] / MILE_M, sites["comm_s"][part], 1)[0] * 1000
+            for part in (near, ~near)
+        ]
+        ours = f"{slopes[0]:.3g} s per 1000 miles inside 1000 miles, {slopes[1]:.3g} s beyond"
+        return Finding(Verdict.MET if slopes[1] > slopes[0] else Verdict.NOT_MET, ours)
+
+
+@dataclass(frozen=True)
+class SparePower(Claim):
+    """The mean power that every cell leaves over lies between these fractions of its capacity."""
+
+    label: str
+    low: float
+    high: float
+
+    def check(self, evidence: Evidence) -> Finding:
+        """The mean of each cell over all its domains and times of the traces that the runs follow (Fig 2)."""
+        runs = variant(evidence, self.study, self.label)
+        try:
+            traces = traces_of(runs)
+        except InputError as error:
+            raise Missing(str(error)) from None
+        means = 1 - traces.groupby("cell")["utilisation"].mean()
+        inside = self.low <= means.min() and means.max() <= self.high
+        made_up = " (synthetic traces)" if any(run.meta["synthetic_power"] for run in runs) else ""
+        span = " to ".join(f"{mean:.1%}" for mean in sorted({means.min(), means.max()}))
+        ours = f"{span}, mean of {counted(len(means), 'cell')}{made_up}"
+        return Finding(Verdict.MET if inside else Verdict.NOT_MET, ours)

@@ -1,0 +1,250 @@
+"""What a study file says, as a component: checked as every input is, all faults in one report."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal, Self
+
+import click
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
+
+from hpctrip.base.io import PathName
+from hpctrip.base.text import shown, unknown_name
+from hpctrip.config.component import Component
+
+Tables = dict[str, Any]
+MOST_RUNS = 10_000
+"""Of one grid."""
+COLUMNS = ("run", "seed", "identity", "status", "rounds", "clock_s", "accuracy", "digest", "wall_s")
+LAST_COLUMNS = ("synthetic", "made_with", "reason", "file", "earlier")
+"""Of the ledger; the axes stand after the seed, so none may be called like one of them."""
+
+
+def numbers(text: str) -> list[int]:
+    """The whole numbers from i to j that "i..j" means. Raises ValueError."""
+    match = re.fullmatch(r"\s*(\d{1,18})\s*\.\.\s*(\d{1,18})\s*", text)
+    if not match:
+        raise ValueError("must be a list of seeds or a range such as 0..9")
+    first, last = map(int, match.groups())
+    if not first <= last < first + MOST_RUNS:
+        raise ValueError(f"must rise and name {MOST_RUNS:,} numbers at most")
+    return list(range(first, last + 1))
+
+
+def _seeds(value: Any) -> list[int]:
+    seeds = numbers(value) if isinstance(value, str) else value
+    if not isinstance(seeds, list) or not all(type(seed) is int for seed in seeds):
+        raise ValueError('must be a list of whole numbers, or a range such as "0..9"')
+    if not seeds:
+        raise ValueError("must not be empty")
+    if len(set(seeds)) < len(seeds):
+        raise ValueError("names a seed twice")
+    return seeds
+
+
+Seeds = Annotated[list[int], BeforeValidator(_seeds)]
+
+
+class Variant(Component):
+    """One choice of an axis; every further key is a table, or a dotted key, of the run's input."""
+
+    model_config = ConfigDict(extra="allow")
+    label: str = Field(min_length=1, max_length=80)
+    """How tables and figures call it."""
+    inputs: list[PathName] = []
+    """Input files, relative to the study file, laid over the study's own."""
+    small: Tables | Literal[False] = {}
+    """Tables laid over it with --small; false: the small form does without it."""
+    among: list[str] = []
+    """Labels of other axes: it is combined with these and with no other of theirs. Empty: with all."""
+
+    @property
+    def tables(self) -> Tables:
+        """What it lays over the runs."""
+        return self.model_extra or {}
+
+
+class Axis(Component):
+    """What varies: one input key over values, or whole variants."""
+
+    name: str | None = Field(None, min_length=1, max_length=80)
+    """How tables call it; default: its key."""
+    key: str | None = Field(None, pattern=r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$", max_length=200)
+    """The dotted input key that varies."""
+    values: list[Any] | None = Field(None, min_length=1)
+    """Its values."""
+    variants: list[Variant] | None = Field(None, min_length=1)
+    """Instead of a key and its values."""
+    small: list[Any] | None = Field(None, min_length=1)
+    """The values with --small."""
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if self.variants is not None and (self.key, self.values, self.small) != (None, None, None):
+            raise ValueError("has both variants and a key with values: use one of them")
+        if self.variants is None and (self.key is None or self.values is None):
+            raise ValueError("needs a key and its values, or variants")
+        if self.variants is not None and self.name is None:
+            raise ValueError("needs a name")
+        if self.key == "seed":
+            raise ValueError("the seed is no axis: use seeds")
+        if self.title in (*COLUMNS, *LAST_COLUMNS):
+            raise ValueError(f"cannot be called {self.title}, as a column of the ledger is")
+        labels = [v.label for v in self.variants or ()]
+        if twice := next((label for label in labels if labels.count(label) > 1), None):
+            raise ValueError(f"has the label {twice!r} twice")
+        if self.variants is not None and all(v.small is False for v in self.variants):
+            raise ValueError("has no variant in the small form: leave out small = false of one")
+        return self
+
+    @property
+    def title(self) -> str:
+        """Its name."""
+        return self.name or self.key or ""
+
+
+class Picture(Component):
+    """A figure to draw at the end; every further key is an option of it."""
+
+    model_config = ConfigDict(extra="allow")
+    name: str
+    """As `hpctrip plot` calls it."""
+
+    @property
+    def options(self) -> Tables:
+        """Its options, with _ for -, as the command of the figure takes them."""
+        from hpctrip.figures import FIGURES
+
+        known = {option.name: option for option in FIGURES[self.name].options}
+        return {name: _taken(known[name], value) for name, value in self._given.items()}
+
+    @property
+    def _given(self) -> Tables:
+        return {name.replace("-", "_"): value for name, value in (self.model_extra or {}).items()}
+
+    @model_validator(mode="after")
+    def _known(self) -> Self:
+        from hpctrip.figures import FIGURES, unknown_figure
+
+        if self.name not in FIGURES:
+            raise ValueError(f"no figure is called {self.name!r}; {unknown_figure(self.name)}")
+        chosen = FIGURES[self.name]
+        if chosen.source.of_study is None:
+            raise ValueError(f"{self.name} is drawn of {chosen.source.needs}, not of a study")
+        known = {option.name: option for option in chosen.options}
+        for name, value in self._given.items():
+            if name not in known:
+                raise ValueError(f"{self.name} has no option {name!r}; {unknown_name(name, known)}")
+            try:
+                _taken(known[name], value)
+            except click.BadParameter as error:
+                raise ValueError(f"{name}: {error.message}") from None
+        return self
+
+
+def _taken(option: click.Parameter, value: Any) -> Any:
+    """The value of an option as if its command line held it. Raises click.BadParameter and ValueError."""
+    if getattr(option, "multiple", False) or option.nargs != 1:
+        return tuple(_one(option, part) for part in (value if isinstance(value, list) else [value]))
+    return _one(option, value)
+
+
+def _one(option: click.Parameter, value: Any) -> Any:
+    if not isinstance(value, str | int | float):
+        raise click.BadParameter(f"{shown(value)} is no text and no number")
+    return option.type.convert(str(value), None, None)
+
+
+class Readings(Component):
+    """Claims that are checked anew for every label of an axis: which of them survive which reading."""
+
+    axis: str
+    """The axis whose variants are the readings; the first is the base: it speaks for what a reading does not touch."""
+    claims: str
+    """The study whose claims are checked; its variants are the labels of the other axes."""
+
+    @model_validator(mode="after")
+    def _some(self) -> Self:
+        from hpctrip.studies.claims.paper import CLAIMS  # heavy
+        from hpctrip.studies.claims.readings import claims_of
+
+        if not claims_of(self.claims):
+            known = sorted({claim.study for claim in CLAIMS})
+            raise ValueError(f"no claim is about {self.claims!r}; {unknown_name(self.claims, known)}")
+        return self
+
+
+class Small(Component):
+    """What --small changes; every key but `seeds` is a table, or a dotted key, laid over `common`."""
+
+    model_config = ConfigDict(extra="allow")
+    seeds: Seeds | None = None
+    """The seeds of the small form."""
+
+    @property
+    def tables(self) -> Tables:
+        """What it lays over the runs."""
+        return self.model_extra or {}
+
+
+class StudyFile(Component):
+    """A whole study file: the grid is the product of the axes and the seeds, or that of other studies."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=80)
+    """Names the study's folder."""
+    title: str = ""
+    """What it is about, in a line."""
+    inputs: list[PathName] = []
+    """Input files, relative to the study file, merged left to right below everything else. None here and in the
+    variants: the demonstration on embedded data."""
+    overlays: list[PathName] = []
+    """Input files, relative to the study file, laid over every run, and over those of the studies that it includes:
+    above `common`, below the small form, axes and seeds."""
+    seeds: Seeds | None = list(range(10))
+    """A list, or a range such as "0..9"; innermost in the order of the runs. None, which no file can say: as the input
+    says."""
+    common: Tables = {}
+    """Tables laid over all inputs."""
+    axis: list[Axis] = []
+    """What varies, the first slowest."""
+    figure: list[Picture] = []
+    """Drawn at the end, with their numbers as CSV."""
+    readings: Readings | None = None
+    """Check claims for every reading, at the end."""
+    small: Small = Small()
+    """What --small changes."""
+    studies: list[PathName] = Field([], min_length=1)
+    """Other study files, relative to this one, instead of a grid of its own."""
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        titles = [axis.title for axis in self.axis]
+        if twice := next((title for title in titles if titles.count(title) > 1), None):
+            raise ValueError(f"axis: two are called {twice!r}")
+        self._check_among()
+        if self.readings and self.readings.axis not in [a.title for a in self.axis if a.variants]:
+            raise ValueError(f"readings: no axis of variants is called {self.readings.axis!r}")
+        own = self.model_fields_set - {"name", "title", "overlays", "studies"}
+        if self.studies and own:
+            raise ValueError(
+                f"studies: this file runs others, so it has no {', '.join(sorted(own))} of its own"
+            )
+        return self
+
+    @property
+    def has_small_form(self) -> bool:
+        """Whether --small changes anything."""
+        variants = [variant for axis in self.axis for variant in axis.variants or ()]
+        changed = any(part.small not in (None, {}) for part in [*self.axis, *variants])
+        return bool(self.small.model_fields_set) or changed
+
+    def _check_among(self) -> None:
+        """Every label that a variant names is that of another axis."""
+        for axis in self.axis:
+            others = {v.label for other in self.axis if other is not axis for v in other.variants or ()}
+            for variant in axis.variants or ():
+                if unknown := [label for label in variant.among if label not in others]:
+                    raise ValueError(
+                        f"axis: among of {variant.label!r}: no other axis has a variant {unknown[0]!r}; "
+                        f"{unknown_name(unknown[0], others)}"
+                    )

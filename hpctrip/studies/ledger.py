@@ -1,0 +1,169 @@
+"""A study's ledger: one row a run, made from what the files prove, whole at every moment.
+
+It is a table for people and for other machines (`--import`); hpctrip itself believes it in one thing only: under which
+identity a run of this name was finished before, which says that what is there is stale.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import filelock
+import pandas as pd
+
+from hpctrip.base.csv import read_table
+from hpctrip.base.errors import InputError
+from hpctrip.base.io import check_folder, replace_file, unwritable
+from hpctrip.record.merge import csv_bytes
+from hpctrip.record.reader import Run
+from hpctrip.studies.file import COLUMNS, LAST_COLUMNS
+from hpctrip.studies.grid import Entry
+from hpctrip.studies.imported import curves, curves_beside
+from hpctrip.studies.run_store import Evidence, Pool
+from hpctrip.studies.status import RunStatus
+
+
+@dataclass(frozen=True)
+class Line:
+    """One run of a study, and what is known of it."""
+
+    entry: Entry
+    status: RunStatus
+    reason: str
+    evidence: Evidence
+    earlier: str
+    """The identity under which a run of this name was finished, last."""
+
+    @property
+    def finished(self) -> bool:
+        """There is nothing left to do."""
+        return self.status == RunStatus.FINISHED
+
+    @property
+    def can_be_made(self) -> bool:
+        """It is not finished, and no unusable file lies in its place."""
+        return not self.finished and not self.evidence.is_in_the_way
+
+
+class Ledger:
+    """The runs of one study, in its folder."""
+
+    def __init__(self, name: str, entries: Sequence[Entry], runs: Pool):
+        self.name, self.entries, self.runs = name, list(entries), runs
+        self.folder = runs.folder / name
+        self._earlier = _earlier(self.path)
+
+    @property
+    def path(self) -> Path:
+        """The table."""
+        return self.folder / "ledger.csv"
+
+    def lines(self) -> list[Line]:
+        """Every run as it is now."""
+        return [self.line(entry) for entry in self.entries]
+
+    def line(self, entry: Entry) -> Line:
+        """One run as it is now."""
+        known, earlier = self.runs.look(entry), self._earlier.get(entry.name, "")
+        status, reason = known.status, known.reason
+        if status == RunStatus.FINISHED:
+            earlier = entry.identity
+        elif status == RunStatus.PLANNED and earlier not in ("", entry.identity):
+            status, reason = RunStatus.STALE, "finished before with another input"
+        return Line(entry, status, reason, known, earlier)
+
+    def write(self) -> list[Line]:
+        """Write the table from what is known now."""
+        with self._lock():
+            return self._write()
+
+    def export(self) -> list[Line]:
+        """Write the table, and the curves of what is finished beside it: what another machine needs to take them up."""
+        with self._lock():
+            lines = self._write()
+            done = [(line.entry, line.evidence.run) for line in lines if line.finished and line.evidence.run]
+            replace_file(curves_beside(self.path), curves(done))
+        return lines
+
+    @contextmanager
+    def _lock(self) -> Iterator[None]:
+        path = Path(f"{self.path}.lock")
+        lock = filelock.FileLock(path)
+        check_folder(self.folder)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            held = lock.acquire()
+        except OSError as error:
+            raise unwritable(path, error) from error
+        with held:
+            yield
+
+    def _write(self) -> list[Line]:
+        self._earlier |= _earlier(self.path)  # another process may have finished some
+        lines = self.lines()
+        rows = [_row(line, self.runs.folder) for line in lines]
+        replace_file(self.path, csv_bytes(pd.DataFrame(rows)))
+        return lines
+
+
+def _row(line: Line, folder: Path) -> dict[str, Any]:
+    entry, run = line.entry, line.evidence.run
+    numbers = _numbers(run) if run is not None and len(run.rounds) else {}
+    row = {
+        "run": entry.name,
+        "seed": entry.seed,
+        **dict(entry.choices),
+        "identity": entry.identity,
+        "status": line.status,
+        "rounds": numbers.get("rounds", ""),
+        **{name: numbers.get(name, math.nan) for name in ("clock_s", "accuracy")},
+        "digest": run.meta["params_digest"] if run else "",
+        "wall_s": numbers.get("wall_s", math.nan),
+        "synthetic": _synthetic(run) if run else "",
+        "made_with": _made_with(run) if run else "",
+        "reason": line.reason,
+        "file": str(line.evidence.file.relative_to(folder)) if line.evidence.file else "",
+        "earlier": line.earlier,
+    }
+    assert row.keys() == {*COLUMNS, *LAST_COLUMNS, *dict(entry.choices)}
+    return row
+
+
+def _numbers(run: Run) -> dict[str, Any]:
+    return {
+        "rounds": str(len(run.rounds)),
+        "clock_s": float(run.meta["time_to_accuracy_s"]),
+        "accuracy": float(run.rounds["accuracy"].max()),
+        "wall_s": wall_s(run),
+    }
+
+
+def wall_s(run: Run) -> float:
+    """The wall time of all rounds."""
+    return float(run.meta["wall_s"] if "wall_s" in run.meta else run.rounds["wall_s"].sum())
+
+
+def _synthetic(run: Run) -> str:
+    return ", ".join(name for name in ("data", "power") if run.meta[f"synthetic_{name}"])
+
+
+def _made_with(run: Run) -> str:
+    if "made_with" in run.meta:
+        return str(run.meta["made_with"])
+    commit = f" {run.meta['git_commit'][:12]}" if run.meta["git_commit"] else ""
+    return f"hpctrip {run.meta['hpctrip_version']}{commit}"
+
+
+def _earlier(path: Path) -> Mapping[str, str]:
+    """{run: identity under which it was last finished}, as the table says; nothing where there is none to be read."""
+    try:
+        table = read_table(path)
+        table.require("run", "earlier")
+    except InputError:
+        return {}
+    return dict(zip(table.columns["run"], table.columns["earlier"], strict=True))

@@ -1,0 +1,96 @@
+"""The table of a study: time-to-accuracy by variant, over its seeds, and against the first variant."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+from hpctrip.base.stats import Estimate, Times, compare
+from hpctrip.base.text import markdown_table
+from hpctrip.figures.common.grouping import times_of
+from hpctrip.figures.common.plot import aligned
+from hpctrip.studies.ledger import Line
+
+
+@dataclass(frozen=True)
+class Row:
+    """One variant."""
+
+    variant: str
+    choices: dict[str, str]
+    target: float
+    planned: int
+    """The number of its seeds in the grid."""
+    times: Times | None
+    """None: no run is finished."""
+    ratio: Estimate
+    """How many times the hours of the first variant it takes."""
+
+
+def rows(lines: Sequence[Line]) -> list[Row]:
+    """One row a variant, in the order of the grid, of its finished runs. There is no ratio to a first variant that has
+    another target, or no seed in common."""
+    variants: dict[str, list[Line]] = {}
+    for line in lines:
+        variants.setdefault(line.entry.variant, []).append(line)
+    made: list[Row] = []
+    for name, members in variants.items():
+        finished = [line.evidence.run for line in members if line.finished and line.evidence.run]
+        target = members[0].entry.given.experiment.stop.target_accuracy
+        target = math.nan if target is None else target
+        times = times_of(finished, target) if finished else None
+        first = made[0].times if made else times
+        comparable = times and first and target > 0 and target == (made[0].target if made else target)
+        ratio = compare(times, first) if comparable else Estimate.mean([])
+        made.append(Row(name, dict(members[0].entry.choices), target, len(members), times, ratio))
+    return made
+
+
+HEAD = (
+    "variant",
+    "TTA h (95 % interval)",
+    "seeds",
+    "reached",
+    "best accuracy",
+    "ratio to the first, by seed",
+)
+
+
+def printed(table: Sequence[Row]) -> list[str]:
+    """The table as lines of aligned columns."""
+    return aligned(HEAD, [_cells(row) for row in table])
+
+
+def markdown(table: Sequence[Row], title: str) -> str:
+    """The table in Markdown."""
+    return f"# {title}\n\n{markdown_table(HEAD, map(_cells, table))}\n"
+
+
+def frame(table: Sequence[Row]) -> pd.DataFrame:
+    """Every number of the table."""
+    return pd.DataFrame([_numbers(row) for row in table])
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    if row.times is None:
+        return row.variant, "-", f"0 of {row.planned}", "-", "-", "-"
+    seeds = (
+        str(row.planned) if row.times.num_seeds == row.planned else f"{row.times.num_seeds} of {row.planned}"
+    )
+    reached = f"{row.times.num_reached}/{row.times.num_seeds}"
+    accuracy = f"{row.times.best_accuracy:.4f}"
+    if math.isnan(row.target):
+        return row.variant, "no target", seeds, "-", accuracy, "-"
+    return row.variant, str(row.times), seeds, reached, accuracy, row.ratio.text()
+
+
+def _numbers(row: Row) -> dict[str, object]:
+    nothing = dict.fromkeys(("mean_h", "low_h", "high_h", "best_accuracy"), math.nan)
+    times = row.times.row() if row.times else nothing | {"num_seeds": 0, "num_reached": 0}
+    r = row.ratio
+    ratio = {"ratio": r.value, "ratio_low": r.low, "ratio_high": r.high, "ratio_is": r.bound}
+    named = {"variant": row.variant, **row.choices, "target_accuracy": row.target}
+    return named | times | ratio | {"num_pairs": r.n}

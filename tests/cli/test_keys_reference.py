@@ -1,0 +1,138 @@
+"""The reference of keys says what the classes say, and finds what a person asks for."""
+
+from typing import Annotated, Literal
+
+import pytest
+from pydantic import Field
+
+from hpctrip.base.units import Bytes, Seconds
+from hpctrip.cli.keys_reference import names, sections, select
+from hpctrip.config.component import Component, Registry
+from hpctrip.config.identity import NotInResult
+
+SHAPES = Registry("shape", default="round")
+
+
+class Inner(Component):
+    """A table in a table."""
+
+    depth: int = Field(1, gt=0, lt=10)
+    """How deep."""
+
+
+@SHAPES.add
+class Round(Component):
+    """A circle (paper Sec. 2).
+
+    With a second paragraph.
+    """
+
+    kind = "round"
+    radius: float = Field(2e8, ge=0.5)
+    """How large."""
+    inner: Inner = Inner(depth=7)
+
+
+@SHAPES.add
+class Square(Component):
+    kind = "square"
+    path: str = Field(min_length=1)
+    """A file."""
+    parts: list[Annotated[int, Field(le=9)]] = Field([1, 2], min_length=2)
+    """Some."""
+
+
+class Plain(Component):
+    """A table of one kind."""
+
+    size: Bytes | Literal["auto"] = 1.5e9
+    """How large, in
+    bytes."""
+    wait_s: Seconds | None = Field(None, gt=0, le=7200)
+    """How long."""
+    radius: NotInResult[Literal["a", "b"]] = "a"
+    """Which."""
+    on: bool = True
+    """Whether."""
+
+
+class Root(Component):
+    """All of it."""
+
+    seed: int = Field(0, ge=0)
+    """Of the draws."""
+    shape: SHAPES.field() = Field(default_factory=dict, validate_default=True)
+    """Of the thing."""
+    plain: Plain = Plain(on=False)
+    quiet: NotInResult[Inner] = Inner()
+
+
+KNOWN = sections(Root)
+
+
+def key(name):
+    ((section,), parts) = select(KNOWN, name), name.split(".")
+    (found,) = section.keys
+    assert found.name.endswith(parts[-1])
+    return found
+
+
+def test_every_table_and_kind_is_a_section_with_its_docstring():
+    assert [section.path for section in KNOWN] == [
+        (),
+        ("shape", "round"),
+        ("shape", "square"),
+        ("plain",),
+        ("quiet",),
+    ]
+    round_, square = KNOWN[1:3]
+    assert round_.about == "A circle (paper Sec. 2).\n\nWith a second paragraph."
+    assert square.about == "" and round_.purpose == square.purpose == "Of the thing."
+    assert round_.is_default and not square.is_default
+
+
+@pytest.mark.parametrize(
+    ("name", "choices", "default", "bounds"),
+    [
+        ("seed", ["integer"], "0", "at least 0"),
+        ("shape.round.radius", ["number"], "2e+08", "at least 0.5"),
+        ("shape.inner.depth", ["integer"], "7", "above 0, below 10"),
+        ("path", ["text"], "", "length at least 1"),
+        ("parts", ["list of integer"], "[1, 2]", "length at least 2, each at most 9"),
+        ("plain.size", ["number", '"auto"'], '"1.5 GB"', "at most 1000 TB"),
+        ("wait_s", ["number"], "", "above 0, at most 2 h"),
+        ("plain.radius", ['"a"', '"b"'], '"a"', ""),
+        ("on", ["true or false"], "false", ""),
+        ("quiet.depth", ["integer"], "1", "above 0, below 10"),
+    ],
+)
+def test_a_key_says_what_it_may_be(name, choices, default, bounds):
+    found = key(name)
+    assert (list(found.choices), found.default, found.bounds) == (choices, default, bounds)
+
+
+def test_a_quantity_has_a_dimension_a_docstring_is_one_line_and_what_is_absent_is_told_from_what_is_needed():
+    assert key("size").dimension == "bytes" and key("wait_s").dimension == "seconds"
+    assert key("size").meaning == "How large, in bytes."
+    assert key("wait_s").may_be_absent and not key("path").may_be_absent
+
+
+def test_a_neutral_key_and_every_key_of_a_neutral_table_changes_no_result():
+    assert key("plain.radius").neutral and key("quiet.depth").neutral
+    assert not key("shape.depth").neutral and not key("seed").neutral
+
+
+def test_a_name_means_a_table_a_kind_or_every_key_that_has_it():
+    assert [s.path for s in select(KNOWN, "shape")] == [("shape", "round"), ("shape", "square")]
+    assert [s.path for s in select(KNOWN, "square")] == [("shape", "square")]
+    assert [(s.path, [k.name for k in s.keys]) for s in select(KNOWN, "radius")] == [
+        (("shape", "round"), ["radius"]),
+        (("plain",), ["radius"]),
+    ]
+    assert [k.name for k in select(KNOWN, "inner")[0].keys] == ["inner.depth"]
+    assert select(KNOWN, "shape.seed") == select(KNOWN, "nothing") == []
+
+
+def test_everything_is_found_by_its_names():
+    assert all(select(KNOWN, name) for name in names(KNOWN))
+    assert {"shape", "round", "radius", "shape.radius", "shape.inner.depth", "seed"} <= names(KNOWN)

@@ -1,0 +1,149 @@
+"""`watch` shows a run that another process writes, and never reaches it."""
+
+import io
+import os
+import time
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from hpctrip.cli.watch import spent, watch
+from hpctrip.record.lock import OutputLock
+from hpctrip.record.reader import open_run
+from hpctrip.record.verify import verify
+from hpctrip.record.writer import write_run
+from hpctrip.sim.rounds import History
+
+
+@pytest.fixture(scope="module")
+def whole(trained):
+    """A run of three rounds that happened."""
+    return trained()
+
+
+@pytest.fixture
+def written(whole, tmp_path):
+    """`written(rounds, status)`: its results file as it stood after so many rounds."""
+    path = tmp_path / "run.h5"
+    sites = {
+        name: (whole.sites[name].to_numpy(), whole.sites.attrs["units"][name], "") for name in whole.sites
+    }
+
+    def write(rounds, status="running"):
+        meta = whole.meta | {"status": status, "input_json": "{}"}
+        write_run(path, meta, sites, History(whole.history().rows[:rounds]))
+        return path
+
+    return write
+
+
+def followed(path, steps, clock=lambda: 0.0):
+    """What watch prints while these steps happen, one at each of its looks."""
+    steps, out = iter(steps), io.StringIO()
+
+    def sleep(seconds):
+        if seconds >= 1:
+            next(steps)()
+
+    ended = watch(path, Console(file=out, width=200), sleep=sleep, clock=clock)
+    return out.getvalue(), ended
+
+
+def test_every_round_is_told_once_until_the_run_is_over(written):
+    path = written(1)
+    steps = [lambda: written(1), lambda: written(2), lambda: None, lambda: written(3, "finished")]
+    said, ended = followed(path, steps)
+    assert [said.count(f"round    {number} ") for number in (1, 2, 3, 4)] == [1, 1, 1, 0]
+    assert ended.status == "finished" and len(ended.rounds) == 3
+
+
+def test_a_file_that_is_gone_or_torn_for_a_while_is_waited_for(written):
+    path = written(1)
+    steps = [
+        path.unlink,
+        lambda: path.write_bytes(b"\x89HDF"),
+        lambda: path.unlink() or path.mkdir(),
+        path.rmdir,
+        lambda: written(3, "interrupted"),
+    ]
+    said, ended = followed(path, steps)
+    assert ended.status == "interrupted" and said.count("round    3 ") == 1
+
+
+def test_it_ends_where_the_process_of_the_run_was_killed(written):
+    """The file says `running` for ever. As long as it changes, or its lock is held, somebody writes it."""
+    path, now = written(1), [time.time()]
+
+    def wait(seconds):
+        now[0] += seconds
+
+    lock = OutputLock(path)
+    steps = [lambda: wait(1000), lambda: written(2), lock.release, lambda: wait(59), lambda: wait(2)]
+    said, ended = followed(path, steps, clock=lambda: now[0])
+    assert ended.status == "running" and len(ended.rounds) == 2
+    assert "it was killed" in said.splitlines()[-2]
+
+
+def test_the_last_version_is_read_also_where_it_came_while_watch_waited(written):
+    """After a reading that takes long, watch pauses for longer than a run may be silent."""
+    path, now = written(1), [time.time()]
+
+    def clock():
+        now[0] += 100
+        return now[0]
+
+    lock = OutputLock(path)
+    finish = (
+        lambda: written(2),
+        lambda: written(3, "finished") and lock.release(),
+        lambda: None,
+        lambda: None,
+    )
+    said, ended = followed(path, finish, clock=clock)
+    assert ended.status == "finished" and "it was killed" not in said
+
+
+def test_a_run_that_was_killed_long_ago_is_over_at_once(written):
+    path = written(2)
+    os.utime(path, (0, 0))
+    said, ended = followed(path, [], clock=time.time)
+    assert len(ended.rounds) == 2 and "it was killed" in said
+
+
+def test_a_run_that_is_over_is_shown_at_once(hpctrip, whole):
+    ended = hpctrip("watch", whole.path)
+    assert ended.code == 0 and ended.out.count("round ") >= 3 and "status" in ended.out
+
+
+def test_nothing_is_written_or_locked_beside_the_file(written, tmp_path):
+    path = written(3, "finished")
+    before = path.read_bytes(), os.stat(path).st_mtime_ns, sorted(tmp_path.iterdir())
+    path.chmod(0o400)
+    followed(path, [])
+    assert (path.read_bytes(), os.stat(path).st_mtime_ns, sorted(tmp_path.iterdir())) == before
+
+
+def test_it_has_to_be_a_results_file_to_begin_with(hpctrip, tmp_path):
+    hpctrip("watch", tmp_path / "none.h5").check_refused(["none.h5", "no such file"])
+
+
+def test_what_the_last_rounds_were_spent_on_is_one_line(trained):
+    rows = trained("meter.assumed_w=40").history()
+    line = spent(rows)
+    assert line.startswith("last 3 rounds: ") and "samples/s; " in line and line.endswith(" samples/J")
+    still = History(tuple(replace(row, wall_j=0.0) for row in rows.rows))  # a counter that has not moved yet
+    assert spent(still).endswith(" samples/s") and spent(History()) == ""
+
+
+@pytest.mark.mpi
+def test_a_real_run_of_ranks_is_followed_from_another_process(launch, tiny, tmp_path):
+    """It is only read: the same bits come out as without anybody watching, which test_loop.py has."""
+    out, shown = tmp_path / "run.h5", io.StringIO()
+    run = launch.start(3, "run", tiny, "-o", "stop.max_rounds=12", "--out", out)
+    while not out.exists() and run.poll() is None:
+        time.sleep(0.05)
+    ended = watch(out, Console(file=shown, width=200))
+    run.communicate()
+    assert run.returncode == 0 and ended.status == "finished"
+    assert shown.getvalue().count("  accuracy ") == 12 and verify(open_run(out)) == []

@@ -1,0 +1,93 @@
+"""Keys that change no result say so where they are declared."""
+
+from typing import Literal
+
+import pytest
+from pydantic import Field
+
+from hpctrip.config.component import Component, Registry
+from hpctrip.config.identity import NotInResult, chosen, differing, flat, identity, neutral_keys, without
+
+TOYS = Registry("toy", default="ball")
+
+
+@TOYS.add
+class Ball(Component):
+    kind = "ball"
+    radius: float = 1.0
+    maker: NotInResult[str | None] = None
+
+
+@TOYS.add
+class Kite(Component):
+    kind = "kite"
+    length: float = 3.0
+
+
+class Paper(Component):
+    colour: Literal["white", "red"] = "white"
+
+
+class Box(Component):
+    name: NotInResult[str] = "box"
+    toy: TOYS.field() = Field(default_factory=dict, validate_default=True)
+    paper: NotInResult[Paper] = Paper()
+    size: float = 2.0
+
+
+def test_neutral_keys_are_found_in_nested_tables_and_those_that_a_kind_chooses():
+    assert neutral_keys(Box.model_validate({})) == ["name", "toy.maker", "paper"]
+
+
+class Shelf(Component):
+    box: Box = Box(size=5.0)
+    books: int = 0
+
+
+@pytest.mark.parametrize(
+    ("given", "keys"),
+    [
+        ({}, {}),
+        ({"toy": {"kind": "ball", "radius": 1.0}, "size": 2.0}, {}),
+        ({"toy": {"radius": 4}}, {"toy.radius": 4.0}),
+        ({"toy": {"kind": "kite"}}, {"toy.kind": "kite"}),
+        (
+            {"toy": {"kind": "kite", "length": 5}, "size": 1},
+            {"toy.kind": "kite", "toy.length": 5.0, "size": 1.0},
+        ),
+    ],
+)
+def test_what_was_chosen_is_what_is_not_the_default(given, keys):
+    assert chosen(Box.model_validate(given)) == keys
+
+
+def test_a_table_has_the_defaults_of_where_it_stands():
+    assert chosen(Shelf.model_validate({"box": {"size": 5.0}})) == {}
+    assert chosen(Shelf.model_validate({"box": {"size": 2.0}, "books": 1})) == {"box.size": 2.0, "books": 1}
+
+
+def test_an_input_without_its_neutral_keys_keeps_what_only_begins_like_one():
+    table = flat({"name": "a", "names": 1, "paper": {"colour": "red"}, "toy": {"maker": "b", "radius": 3}})
+    assert table == {"name": "a", "names": 1, "paper.colour": "red", "toy.maker": "b", "toy.radius": 3}
+    assert without(table, ["name", "paper", "toy.maker"]) == {"names": 1, "toy.radius": 3}
+
+
+def test_an_absent_key_differs_from_a_value_but_not_from_none():
+    assert differing([{"b": 1, "a": 1}, {"a": 2, "c": None}]) == ["b", "a"]
+    assert differing([{"a": [1, 2]}, {"a": [1, 2]}, {"a": [1]}]) == ["a"]
+    assert differing([]) == []
+
+
+@pytest.mark.parametrize(
+    ("other", "same"),
+    [
+        ({"a": 1.5, "b": "x"}, True),
+        ({"b": "x", "a": 1.5}, True),
+        ({"a": 1.5, "b": "x", "c": None}, True),
+        ({"a": 1.5, "b": "y"}, False),
+        ({"a": 1.5}, False),
+    ],
+)
+def test_the_identity_of_an_input_follows_from_its_values_alone(other, same):
+    assert (identity({"a": 1.5, "b": "x"}) == identity(other)) is same
+    assert identity(other) == identity(dict(other)) and len(identity(other)) == 32

@@ -1,0 +1,373 @@
+"""Reading inputs of any root component: merged left to right, `-o` lines on top, all faults in one report."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+
+import numpy as np
+import pytest
+from pydantic import Field
+
+from hpctrip.base.errors import InputError
+from hpctrip.base.units import Metres
+from hpctrip.config.component import Component, Registry
+from hpctrip.config.inputs import inline_toml, known_keys, merge, read_layers, resolved, validate
+
+SHAPES = Registry("shape", default="circle")
+
+
+@SHAPES.add
+class Circle(Component):
+    """Round."""
+
+    kind = "circle"
+    radius_m: Metres = Field(1.0, gt=0)
+    """Its radius."""
+
+
+@SHAPES.add
+class Polygon(Component):
+    """Edged."""
+
+    kind = "polygon"
+    corners: int = Field(3, ge=3)
+    """How many."""
+
+
+class Pen(Component):
+    """What it is drawn with."""
+
+    colour: str = "black"
+    """Its colour."""
+    width_m: Metres = Field(1e-3, gt=0)
+    """Its width."""
+
+
+FRAMES = Registry("frame")
+
+
+@FRAMES.add
+class Bare(Component):
+    """No more than a line."""
+
+    kind = "bare"
+    width_m: Metres = Field(1e-2, gt=0)
+    """How wide."""
+
+
+@FRAMES.add
+class Box(Component):
+    """Around all of it."""
+
+    kind = "box"
+    depth_m: Metres = Field(1e-2, gt=0)
+    """How deep."""
+
+
+class Drawing(Component):
+    """A root that is no experiment."""
+
+    title: str = "untitled"
+    """Its name."""
+    copies: int = Field(1, ge=1)
+    """How many."""
+    shape: SHAPES.field() = Field(default_factory=dict, validate_default=True)
+    pen: Pen = Pen()
+    frames: FRAMES.named_fields() = {}
+
+
+def read(paths=(), overrides=()):
+    """The merged tables."""
+    tables = {}
+    for layer in read_layers(paths, overrides):
+        tables = merge(tables, layer, Drawing)
+    return tables
+
+
+# Merging
+
+
+def test_later_files_win_key_by_key():
+    below = {"copies": 1, "pen": {"colour": "red", "width_m": 2.0}}
+    above = {"copies": 2, "pen": {"colour": "blue"}, "title": "x"}
+    merged = merge(below, above, Drawing)
+    assert merged == {"copies": 2, "pen": {"colour": "blue", "width_m": 2.0}, "title": "x"}
+    assert below["pen"]["colour"] == "red"  # merging makes a new table
+
+
+def test_a_changed_kind_replaces_the_table():
+    polygon = {"shape": {"kind": "polygon", "corners": 5}}
+    assert merge(polygon, {"shape": {"kind": "circle"}}, Drawing) == {"shape": {"kind": "circle"}}
+    assert merge(polygon, {"shape": {"kind": "polygon"}}, Drawing) == polygon
+    assert merge(polygon, {"shape": {"corners": 6}}, Drawing) == {"shape": {"kind": "polygon", "corners": 6}}
+
+
+def test_naming_the_default_kind_changes_nothing():
+    below = {"shape": {"radius_m": 4.0}}  # of the default kind, circle
+    assert merge(below, {"shape": {"kind": "circle"}}, Drawing) == {
+        "shape": {"radius_m": 4.0, "kind": "circle"}
+    }
+    assert merge(below, {"shape": {"kind": "polygon"}}, Drawing) == {"shape": {"kind": "polygon"}}
+
+
+def test_files_and_overrides_are_layers(files):
+    paths = files('title = "low"\n[pen]\ncolour = "red"\n', "[pen]\nwidth_m = 0.5\n")
+    assert read(paths, ["copies=2", "pen.colour=green"]) == {
+        "title": "low",
+        "pen": {"colour": "green", "width_m": 0.5},
+        "copies": 2,
+    }
+
+
+# What is registered
+
+
+def test_the_schema_is_built_again_only_where_a_component_was_added_or_is_gone(monkeypatch):
+    """As for plug-ins: a class more, a class of the same kind instead, and the former ones again."""
+    built, rebuild = [], Drawing.model_rebuild
+    monkeypatch.setattr(Drawing, "model_rebuild", lambda **how: built.append(rebuild(**how)))
+    monkeypatch.setattr(SHAPES, "_classes", dict(SHAPES._classes))
+    classes = {"__module__": __name__, "__qualname__": "Star", "kind": "star"}
+
+    def star():
+        return SHAPES.add(type("Star", (Component,), classes))
+
+    validate({}, Drawing)
+    del built[:]
+    validate({}, Drawing)
+    assert not built
+    for number in (1, 2):
+        cls = star()
+        assert type(validate({"shape": {"kind": "star"}}, Drawing).shape) is cls and len(built) == number
+    monkeypatch.undo()
+    with pytest.raises(InputError, match=r"shape\.kind = 'star'"):
+        validate({"shape": {"kind": "star"}}, Drawing)
+
+
+# Overrides
+
+
+@pytest.mark.parametrize(
+    "lines", [("shape.kind=polygon", "shape.corners=7"), ("shape.corners=7", "shape.kind=polygon")]
+)
+def test_the_order_of_overrides_of_one_table_does_not_matter(lines, files):
+    tables = read(files('[shape]\nkind = "circle"\n'), lines)
+    assert tables["shape"] == {"kind": "polygon", "corners": 7}
+
+
+def test_the_last_override_of_one_key_wins():
+    assert read((), ["copies=1", "copies=2"]) == {"copies": 2}
+
+
+@pytest.mark.parametrize(
+    ("line", "table"),
+    [
+        ("shape.kind=polygon", {"shape": {"kind": "polygon"}}),
+        ('shape.kind="polygon"', {"shape": {"kind": "polygon"}}),
+        (" shape.kind = polygon ", {"shape": {"kind": "polygon"}}),
+        ("shape.radius_m=1.5 km", {"shape": {"radius_m": "1.5 km"}}),
+        ("title=/a=b", {"title": "/a=b"}),
+        ("pen.thick=true", {"pen": {"thick": True}}),
+        ("pen={colour='red', width_m=2}", {"pen": {"colour": "red", "width_m": 2}}),
+    ],
+)
+def test_an_override_is_a_line_of_toml_or_a_bare_text(line, table):
+    assert read((), [line]) == table
+
+
+@pytest.mark.parametrize("line", ["copies", "=5", "pen..colour=red"])
+def test_an_override_of_another_form_is_refused(line):
+    with pytest.raises(InputError, match=re.escape(f"-o {line}: not of the form key=value")):
+        read((), [line])
+
+
+# Files
+
+
+def test_the_error_names_the_file_that_is_wrong(files):
+    good, bad = files("copies = 1\n", "copies = \n")
+    with pytest.raises(InputError, match=re.escape(f"{bad}: not valid TOML")):
+        read([good, bad])
+
+
+def test_a_file_that_is_not_there_is_named():
+    with pytest.raises(InputError, match=r"nowhere.toml: no such file; give the path of a TOML input file"):
+        read(["nowhere.toml"])
+
+
+# What the tables mean
+
+
+def test_what_is_absent_is_default_and_units_become_si():
+    drawing = validate({"shape": {"radius_m": "2 km"}}, Drawing)
+    assert (drawing.title, drawing.copies, drawing.shape.kind, drawing.shape.radius_m) == (
+        "untitled",
+        1,
+        "circle",
+        2000,
+    )
+
+
+def test_all_faults_are_in_one_report_each_at_its_place():
+    tables = {
+        "copies": 0,
+        "titel": "x",
+        "shape": {"kind": "polygon", "corners": 2, "radius_m": 1.0},
+        "pen": {"colour": 3},
+    }
+    with pytest.raises(InputError) as caught:
+        validate(tables, Drawing)
+    assert {fault.place for fault in caught.value.faults} == {
+        "copies = 0",
+        "titel",
+        "shape.corners = 2",
+        "shape.radius_m",
+        "pen.colour = 3",
+    }
+    assert "titel: unknown key; did you mean 'title'? known: copies, frames, pen, shape, title" in str(
+        caught.value
+    )
+    assert len(str(caught.value).splitlines()) == 5
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("radius_m=2.0", "radius_m: unknown key; did you mean 'shape.radius_m'?"),
+        ("corners=5", "corners: unknown key; did you mean 'shape.corners'?"),
+        ("width_m=2.0", "width_m: unknown key; did you mean 'pen.width_m' or 'frames.NAME.width_m'?"),
+        ("colur=red", "colur: unknown key; did you mean 'pen.colour'? known: copies, frames, pen,"),
+        ("shape.colour=red", "shape.colour: unknown key; did you mean 'pen.colour'?"),
+        ("shape.corners=5", "shape.corners: unknown key; kinds with it: polygon; known here: kind, radius_m"),
+        (
+            "frames.thick.depth_m=1",
+            "frames.thick.depth_m: unknown key; kinds with it: box; known here: kind,",
+        ),
+        ("pen.colur=red", "pen.colur: unknown key; did you mean 'colour'? known: colour, width_m"),
+        ("pen.nib=1", "pen.nib: unknown key; known: colour, width_m"),
+    ],
+)
+def test_a_key_of_another_table_or_kind_is_named_with_its_place(line, said, files):
+    frames = 'frames.thick.kind = "bare"\n'
+    for paths, lines in ((files(frames), [line]), (files(f"{_as_toml(line)}\n{frames}"), [])):
+        with pytest.raises(InputError, match=rf"^{re.escape(said)}"):
+            validate(read(paths, lines), Drawing)
+
+
+def _as_toml(line):
+    """A line of `-o` as it stands in a file."""
+    key, _, value = line.partition("=")
+    return f"{key} = {value}" if value[0].isdigit() else f'{key} = "{value}"'
+
+
+def test_an_unknown_kind_is_named_with_its_sort():
+    with pytest.raises(InputError, match=r"shape.kind = 'cirlce': unknown shape; did you mean 'circle'\?"):
+        validate({"shape": {"kind": "cirlce"}}, Drawing)
+
+
+def test_a_table_must_be_a_table():
+    with pytest.raises(InputError) as caught:
+        validate({"shape": 3, "pen": "red"}, Drawing)
+    assert sorted(fault.place for fault in caught.value.faults) == ["pen = 'red'", "shape = 3"]
+    assert {fault.problem for fault in caught.value.faults} == {"must be a table"}
+
+
+def test_what_is_in_force_is_every_key_and_an_input_again():
+    drawing = validate({"shape": {"kind": "polygon"}, "pen": {"width_m": "2 km"}}, Drawing)
+    tables = resolved(drawing)
+    assert tables == {
+        "title": "untitled",
+        "copies": 1,
+        "shape": {"kind": "polygon", "corners": 3},
+        "pen": {"colour": "black", "width_m": 2000.0},
+        "frames": {},
+    }
+    assert validate(tables, Drawing) == drawing
+
+
+def test_the_known_keys_of_a_component_hold_its_kind():
+    assert known_keys(Circle) == ["kind", "radius_m"] and known_keys(Pen) == ["colour", "width_m"]
+
+
+def test_what_registers_later_is_known(monkeypatch):
+    monkeypatch.setattr(SHAPES, "_classes", dict(SHAPES._classes))
+    with pytest.raises(InputError, match="unknown shape"):
+        validate({"shape": {"kind": "point"}}, Drawing)
+
+    @SHAPES.add
+    class Point(Component):
+        kind = "point"
+
+    assert validate({"shape": {"kind": "point"}}, Drawing).shape == Point()
+
+
+def test_what_registers_later_is_known_in_tables_within_tables(monkeypatch):
+    """A shape has an edge, which may be of a kind, and so may the ink of the edge."""
+    monkeypatch.setattr(SHAPES, "_classes", dict(SHAPES._classes))
+    inks, edges = Registry("ink", default="black"), Registry("edge", default="line")
+
+    @inks.add
+    class Black(Component):
+        kind = "black"
+
+    @edges.add
+    class Line(Component):
+        kind = "line"
+        ink: inks.field() = Field(default_factory=dict, validate_default=True)
+
+    @SHAPES.add
+    class Framed(Component):
+        kind = "framed"
+        edge: edges.field() = Field(default_factory=dict, validate_default=True)
+        others: edges.named_fields() = {}
+
+    tables = {
+        "shape": {
+            "kind": "framed",
+            "edge": {"ink": {"kind": "red"}},
+            "others": {"line": {"ink": {"kind": "red"}}},
+        }
+    }
+    with pytest.raises(InputError, match="unknown ink"):
+        validate(tables, Drawing)
+
+    @inks.add
+    class Red(Component):
+        kind = "red"
+
+    found = validate(tables, Drawing).shape
+    assert found.edge.ink == found.others["line"].ink == Red()
+
+
+def test_a_component_may_choose_among_its_own_sort(monkeypatch):
+    monkeypatch.setattr(SHAPES, "_classes", dict(SHAPES._classes))
+
+    @SHAPES.add
+    class Pair(Component):
+        kind = "pair"
+        first: SHAPES.field()
+        second: SHAPES.field()
+
+    inner = {"kind": "pair", "first": {}, "second": {"kind": "polygon"}}
+    found = validate({"shape": {"kind": "pair", "first": inner, "second": {}}}, Drawing).shape
+    assert found.first.second == Polygon() and found.second == Circle()
+
+
+def test_an_input_that_is_no_file_is_refused(tmp_path):
+    for path in (str(tmp_path), "a\0b", "~no_such_user_here/a", "x" * 300):
+        with pytest.raises(InputError):
+            read_layers([path], [])
+
+
+def test_a_value_of_one_line_is_read_back_as_it_was():
+    value = {
+        "a": 1,
+        "two words": {"": [0.5, 'quotes " and \n lines', {"x.y": True}]},
+        "nothing": {},
+        "none": [],
+    }
+    assert tomllib.loads(f"given = {inline_toml(value, 'given')}") == {"given": value}
+    assert inline_toml(np.float64(0.25), "given") == "0.25"
+    with pytest.raises(InputError, match=r"given\.part: a set is no value of an input"):
+        inline_toml({"part": {1}}, "given")

@@ -1,0 +1,93 @@
+"""What a run read, as texts in its files and as files on a disk."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+import pytest
+
+from hpctrip.base.errors import InputError
+from hpctrip.base.io import digest, digest_of_file
+from hpctrip.config.component import Component
+from hpctrip.config.sources import (
+    Reads,
+    Source,
+    differing,
+    digest_of_files,
+    files_at,
+    named_files,
+    read_sources,
+)
+
+
+class Inner(Component):
+    path: Annotated[str | None, Reads()] = None
+    """A file."""
+
+
+class Outer(Component):
+    data: Annotated[str, Reads(unless="made")] = "made"
+    """Data."""
+    inner: Inner = Inner()
+
+
+def test_a_key_names_files_where_its_type_says_so_and_its_value_is_a_path():
+    assert list(named_files(Outer())) == []
+    given = Outer(data="d", inner=Inner(path="p"))
+    assert [(file.key, file.value) for file in named_files(given)] == [("data", "d"), ("inner.path", "p")]
+
+
+def test_a_source_is_read_back_from_its_text_whatever_its_path():
+    for path in ("sites.csv", "my sites.csv", "a blake2b:00", "two\nlines"):
+        source = Source("sites.path", path, "0af1")
+        assert read_sources([str(source)], "run.h5") == [source]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "sites.path", "sites.path a", "a b blake2b:", "a b blake2b:xyz", 3, None]
+)
+def test_a_text_that_is_none_is_refused(text):
+    for texts in ([text], text):
+        with pytest.raises(InputError, match=r"^run\.h5: does not say clearly what its run read"):
+            read_sources(texts, "run.h5")
+
+
+def test_only_keys_that_both_have_can_differ_and_plug_ins_are_no_such_key():
+    before = [
+        Source("a", "x", "1"),
+        Source("b", "x", "1"),
+        Source("plugins", "x", "1"),
+        Source("c", "x", "1"),
+    ]
+    after = [Source("a", "x", "1"), Source("b", "y", "2"), Source("plugins", "x", "2")]
+    assert differing(before, after) == [(before[1], after[1])]
+
+
+def test_one_file_counts_by_its_bytes_and_several_by_their_names_too(tmp_path):
+    for name in "ba":
+        (tmp_path / name).write_text(name)
+    (tmp_path / "folder").mkdir()
+    files = files_at(str(tmp_path))
+    assert [file.name for file in files] == ["a", "b"]
+    assert digest_of_files(files[:1]) == digest_of_file(files[0]) == digest(b"a")
+    both = digest_of_files(files)
+    (tmp_path / "b").rename(tmp_path / "c")
+    assert digest_of_files(files_at(str(tmp_path))) != both
+
+
+def test_files_of_several_folders_count_by_their_place_in_the_one_that_holds_all(tmp_path):
+    for folder in ("x/no", "x/yes", "y/no", "y/yes"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "clip").write_text(folder[-2:])
+    x, y = ([tmp_path / top / word / "clip" for word in ("no", "yes")] for top in "xy")
+    assert digest_of_files(x) == digest_of_files(y)
+    (tmp_path / "y/no").rename(tmp_path / "y/on")
+    assert digest_of_files(x) != digest_of_files([tmp_path / "y/on/clip", y[1]])
+
+
+def test_what_is_no_regular_file_has_no_digest(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for name, problem in (("pipe", "is no regular file"), ("none", "no such file"), (".", "Is a directory")):
+        with pytest.raises(InputError, match=problem):
+            digest_of_file(tmp_path / name)

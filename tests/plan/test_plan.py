@@ -1,0 +1,195 @@
+"""`plan` tells before a run what the run then does."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from hpctrip.plan import PlannedRanks
+from hpctrip.plan.cost import memory_bytes, traffic, wall_s, written_bytes
+from hpctrip.plan.rounds import first_rounds
+from hpctrip.plan.speed import Speed
+from hpctrip.runner.aggregator import Aggregator
+from hpctrip.runner.experiment import read_input
+from hpctrip.runner.host import Host
+from hpctrip.sim.policies import POLICIES
+
+
+@pytest.fixture(scope="module")
+def planned(tiny):
+    """`planned(ranks, *lines)`: the tiny scenario's aggregator for so many ranks."""
+
+    def build(num_ranks, *lines):
+        e = read_input([tiny], lines).experiment
+        task = e.workload.task(e.seed)
+        return Aggregator(Host(e, e.num_sites(), task, PlannedRanks(num_ranks), torch.device("cpu")))
+
+    return build
+
+
+# these ask for the losses of before, which only training knows
+LEARNING = {"fedzero", "goodput", "oort", "power-of-choice", "tifl"}
+
+
+@pytest.mark.parametrize("policy", sorted(set(POLICIES) - {"centralized"} - LEARNING))
+def test_the_planned_rounds_are_the_rounds_of_the_run(planned, trained, policy):
+    lines = [f'policy.kind="{policy}"', "faults.deadline_s=18", "faults.lost_fraction=0.2"]
+    lines += ["policy.k=4"] if policy in ("random", "static") else []
+    run = trained(*lines)
+    for ahead, (_, row) in zip(first_rounds(planned(1, *lines), 9), run.rounds.iterrows(), strict=True):
+        cohort = run.cohorts[run.cohorts["round"] == row["round"]]
+        assert ahead.assignment.cohort.tolist() == cohort["site"].tolist()
+        assert ahead.row.cohort.status.tolist() == cohort["status"].tolist()
+        assert ahead.row.clock_s == row["clock_s"]
+
+
+def test_the_placement_is_that_of_the_real_ranks(planned):
+    aggregator = planned(4, "policy.kind=all")
+    ahead = first_rounds(aggregator, 1)[0]
+    # the sequential engine's blocks are sites
+    assert ahead.sites.sum() == 10 and ahead.blocks.tolist() == ahead.sites.tolist()
+    assert ahead.samples.sum() == aggregator.host.num_visits.sum()
+    assert sorted(ahead.sites) == [3, 3, 4]
+
+
+def test_the_exchange_is_what_the_ranks_exchange(planned):
+    aggregator = planned(4, "policy.kind=all")
+    host, assignment = aggregator.host, first_rounds(aggregator, 1)[0].assignment
+    sent, num_params = traffic(host, assignment), len(host.initial_params)
+    assert sent.up == host.train(host.initial_params, assignment).nbytes
+    assert sent.up == 8 * (num_params + 6 * 10 + 4) and sent.down == 4 * num_params
+    assert sent.counters == host.evaluate(host.initial_params, assignment).nbytes
+    assert traffic(planned(1).host, assignment).up == 0
+
+
+def test_wall_time_follows_from_the_busiest_host(planned):
+    aggregator = planned(3, "policy.kind=all")
+    host, rounds = aggregator.host, first_rounds(aggregator, 2)
+    speed = Speed(100.0, np.inf, "as given")
+    assert wall_s(host, rounds, speed, np.inf) == pytest.approx([200 / 100] * 2)  # 400 samples on two hosts
+    # a vector of int64 up and one of float32 down, each twice over a link of a million bits per second
+    num_params = len(host.initial_params)
+    exchange_s = 2 * 8 * (8 * (num_params + 6 * 10 + 3) + 4 * num_params) / 1e6
+    assert wall_s(host, rounds, speed, 1e6) == pytest.approx([2 + exchange_s] * 2)
+
+
+def test_what_will_be_written_is_what_the_run_writes(planned, trained):
+    lines = ("policy.kind=all", "server.momentum=0.9", "compression.kind=top-k")
+    aggregator, done = planned(1, *lines), trained(*lines)
+    sizes = written_bytes(aggregator, first_rounds(aggregator, 3)[-1])
+    assert 0 <= Path(f"{done.path}.ckpt0").stat().st_size - sizes["checkpoint"] < 30_000  # its header
+    assert 0 <= sizes["results"] - done.path.stat().st_size < 20_000
+
+
+def test_a_momentum_costs_a_velocity_and_a_slot(planned):
+    plain, heavy = planned(2).host, planned(2, "train.momentum=0.9", "server.momentum=0.9").host
+    p = len(plain.initial_params)
+    a, b = memory_bytes(plain, 4), memory_bytes(heavy, 4)
+    assert b["engine"] - a["engine"] == 4 * p and b["model"] - a["model"] == 8 * p
+
+
+def test_adamw_costs_two_moments(planned):
+    plain, heavy = planned(2).host, planned(2, "train.optimizer=adamw", "train.lr=0.001").host
+    extra = memory_bytes(heavy, 4)["engine"] - memory_bytes(plain, 4)["engine"]
+    assert extra == 2 * 4 * len(plain.initial_params)
+
+
+def test_what_is_frozen_takes_memory_but_does_not_travel(planned):
+    texts = "workload={kind='llm', block_tokens=16, pretrain_steps=0, sentences={roles=12, characters=400}}"
+    aggregator = planned(2, texts, "partition.kind=natural")
+    host, ahead = aggregator.host, first_rounds(aggregator, 1)[0]
+    p = len(host.initial_params)
+    assert p == 43_776
+    assert memory_bytes(host, ahead.row.num_sites)["model"] == 12 * p + 4 * 357_024
+    assert traffic(host, ahead.assignment).down == 4 * p
+
+
+def test_the_report_warns_of_what_is_probably_not_meant(hpctrip, tiny):
+    lines = ("train.batch_size=500", "stop.target_accuracy=0.02")
+    options = [part for line in lines for part in ("-o", line)]
+    ended = hpctrip("plan", tiny, "-n", 41, "--samples-per-second", 1000, "--rounds", 2, *options)
+    assert ended.code == 0
+    text = re.sub(r"\s+", " ", ended.out)
+    for warning in (
+        "40 hosts, but at most 7 blocks",
+        "10 of 10 shards have fewer samples (least 40) than one batch of 500",
+        "near chance",
+        "accuracy is read on 200 samples",
+        "the paper does not state it",
+        "the data are synthetic",
+        "the power is synthetic",
+    ):
+        assert warning in text, text
+
+
+def plan(hpctrip, tiny, *args, lines=()):
+    """The report on one line."""
+    options = [part for line in ("policy.kind=all", *lines) for part in ("-o", line)]
+    ended = hpctrip("plan", tiny, "--samples-per-second", 1000, "--rounds", 2, *options, *args)
+    assert ended.code == 0, ended.err
+    return re.sub(r"\s+", " ", ended.out)
+
+
+def test_gpus_are_planned_from_where_there_are_none(hpctrip, tiny):
+    text = plan(hpctrip, tiny, "-n", 6, "--device", "gpu")
+    assert "on a GPU, engine stacked" in text and "blocks of 32 sites" in text
+    assert (
+        "5 hosts, but at most 1 block in any of these rounds (10 sites, up to 10 in one): 4 hosts idle"
+        in text
+    )
+    assert "use fewer ranks, or set engine.lanes = 5" in text
+    with_lanes = plan(hpctrip, tiny, "-n", 6, "--device", "gpu", lines=["engine.lanes=5"])
+    assert "to fill 5 lanes" in with_lanes and "hosts idle" not in with_lanes
+    assert "are small for" not in with_lanes
+    alone = plan(hpctrip, tiny, "--device", "gpu", lines=["engine.lanes=5"])
+    assert "blocks of 2 sites, cut for engine.lanes = 5 hosts, are small for 1 host(s)" in alone
+    asked_for = plan(hpctrip, tiny, "-n", 6, lines=["ranks.device=cuda", "engine.lanes=5"])
+    assert "on a GPU, engine stacked" in asked_for
+    assert "on a CPU, engine sequential" in plan(hpctrip, tiny, "-n", 6, "--device", "cpu")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU to measure")
+def test_the_speed_of_a_gpu_that_is_not_here_is_not_made_up(hpctrip, tiny):
+    ended = hpctrip("plan", tiny, "--device", "gpu", "--rounds", 2)
+    assert ended.code == 0 and "nan" not in ended.out
+    text = re.sub(r"\s+", " ", ended.out)
+    assert "speed of a host not known (there is no GPU here to measure it" in text
+    assert "wall time not known" in text
+
+
+def test_planned_blocks_are_those_of_the_run(planned, trained):
+    lines = ("policy.kind=all", "engine={name = 'stacked', lanes = 4}", "stop.max_rounds=1")
+    blocks = first_rounds(planned(3, *lines), 1)[0].assignment.blocks
+    assert np.diff(blocks.starts).tolist() == [3, 3, 3, 1]
+    assert trained(*lines).meta["sites_per_block"] == 3
+
+
+def test_more_than_fits_a_hosts_memory_is_said(hpctrip, tiny):
+    assert "a host needs " in plan(hpctrip, tiny, "--memory-gb", 0.001)
+    assert "a host needs " not in plan(hpctrip, tiny, "--memory-gb", 64)
+
+
+def test_rank_0_does_not_count_among_those_that_share_the_cores(hpctrip, tiny, monkeypatch):
+    """Two hosts and the aggregator on two cores are what README suggests for a laptop."""
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    assert "as said here" not in plan(hpctrip, tiny, "-n", 3)
+    assert "as said here" not in plan(hpctrip, tiny, "-n", 41, "--device", "gpu")
+    warning = "10 hosts of 1 thread(s) at work on this machine's 2 cores would train about 5 times as long as said here"
+    assert f"{warning}; -n 3 fills them" in plan(hpctrip, tiny, "-n", 41)
+
+
+def test_a_speed_is_measured_where_none_is_given(hpctrip, tiny):
+    ended = hpctrip("plan", tiny)
+    assert ended.code == 0 and "measured here in" in re.sub(r"\s+", " ", ended.out)
+
+
+@pytest.mark.parametrize(
+    "args", [["-n", "0"], ["--samples-per-second", "0"], ["-o", "policy.k=3"], ["nothing.toml"]]
+)
+def test_bad_input_is_refused(hpctrip, args):
+    ended = hpctrip("plan", *args)
+    assert ended.code == 2 and "Traceback" not in ended.err

@@ -1,0 +1,355 @@
+"""Round callbacks: called for every round once, in order, at rank 0; a fault of theirs does not reach the run."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import json
+import os
+import textwrap
+import threading
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from hpctrip.base.errors import InputError
+from hpctrip.record.reader import open_run
+from hpctrip.record.verify import verify
+from hpctrip.runner.callbacks import CALLBACKS, Callback, RunFacts
+from hpctrip.runner.callbacks.calls import Callbacks
+from hpctrip.runner.experiment import read_input
+
+PLUGIN = '''
+import os
+from hpctrip.runner.callbacks import CALLBACKS, Callback
+
+
+@CALLBACKS.add
+class Diary(Callback):
+    """Writes what it is told, and in which process."""
+
+    kind = "diary"
+    path: str
+
+    def note(self, *words):
+        with open(self.path, "a") as file:
+            print(*words, "in", os.getpid(), file=file)
+
+    def start(self, run):
+        self.note("start", run.name, run.path.name, run.input["stop"]["max_rounds"], len(run.rounds))
+
+    def round(self, row):
+        self.note("round", row.round, row.accuracy, len(row.cohort.site))
+
+    def end(self, status):
+        self.note("end", status)
+
+
+@CALLBACKS.add
+class Broken(Callback):
+    """Has a fault."""
+
+    kind = "broken"
+
+    def round(self, row):
+        if row.round == 2:
+            raise RuntimeError("no such\\nthing")
+
+
+@CALLBACKS.add
+class Quitter(Callback):
+    """Wants to end the process."""
+
+    kind = "quitter"
+
+    def start(self, run):
+        raise SystemExit(7)
+'''
+INPUT = """
+plugins = ["mine.py"]
+checkpoint.every_rounds = 1
+
+[callbacks]
+jsonl = {}
+broken = {}
+quitter = {}
+off = {kind = "broken", enabled = false}
+diary.path = "DIARY"
+"""
+_, _, _CODE = inspect.getdoc(Callback).partition("plug-in:\n\n")
+EXAMPLE, _, EXAMPLE_INPUT = map(textwrap.dedent, _CODE.partition("and in the input:\n\n"))
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory, hpctrip, tiny):
+    """A run of two rounds with all of these: its folder, and how it ended."""
+    folder = tmp_path_factory.mktemp("told")
+    (folder / "mine.py").write_text(PLUGIN)
+    (folder / "mine.toml").write_text(INPUT.replace("DIARY", str(folder / "diary")))
+    before = dict(CALLBACKS)
+    lines = ("-o", "stop.max_rounds=2")
+    yield folder, hpctrip("run", tiny, folder / "mine.toml", *lines, "--out", folder / "run.h5")
+    CALLBACKS._classes = before
+
+
+@pytest.fixture(scope="module")
+def rows(told):
+    """Two rounds that happened."""
+    return open_run(told[0] / "run.h5").history().rows
+
+
+def notes_of(folder):
+    return [line.partition(" in ")[0] for line in (folder / "diary").read_text().splitlines()]
+
+
+def lines_of(folder):
+    return [json.loads(line) for line in (folder / "run.h5.jsonl").read_text().splitlines()]
+
+
+def test_a_callback_is_told_of_the_start_every_round_and_the_end_in_order(told, rows):
+    folder, ended = told
+    assert ended.code == 0, ended.err
+    assert notes_of(folder) == [
+        "start tiny run.h5 2 0",
+        *(f"round {row.round} {row.accuracy} {row.num_sites}" for row in rows),
+        "end finished",
+    ]
+
+
+def test_its_fault_is_said_once_in_one_line_that_names_it_and_the_round(told):
+    said = [line for line in told[1].out.splitlines() if line.startswith("warning: callbacks.")]
+    assert sorted(said) == [
+        "warning: callbacks.broken, round 2: RuntimeError: no such thing; it is not called again",
+        "warning: callbacks.quitter, start: SystemExit: 7; it is not called again",
+    ]
+    assert not told[1].err
+
+
+def test_the_run_is_the_same_with_and_without_callbacks(told, trained):
+    run, plain = open_run(told[0] / "run.h5"), trained("stop.max_rounds=2")
+    assert run.meta["params_digest"] == plain.meta["params_digest"]
+    assert run.cohorts["site"].tolist() == plain.cohorts["site"].tolist() and verify(run) == []
+
+
+def test_the_example_of_the_contract_ends_a_run_which_says_so(hpctrip, tiny, tmp_path, own_components, rows):
+    """The round in progress when a callback asks for the end is finished; the same command then has nothing to do."""
+    assert sum(map(bool, EXAMPLE.splitlines())) <= 12
+    (tmp_path / "example.py").write_text(EXAMPLE)
+    (tmp_path / "example.toml").write_text('plugins = ["example.py"]\n' + EXAMPLE_INPUT)
+    out = tmp_path / "run.h5"
+    command = ("run", tiny, tmp_path / "example.toml", "-o", "callbacks.loss_limit.limit=0.001", "--out", out)
+    reason = f"callbacks.loss_limit: training loss {rows[0].train_loss:.1f} after round 1"
+    ended = hpctrip(*command, "--resume")
+    assert ended.code == 0 and f"stopped: {reason}, after 2 rounds" in ended.out, ended
+    run = open_run(out)
+    assert (run.status, run.meta["stop_reason"], len(run.rounds)) == ("finished", reason, 2)
+    assert verify(run) == []
+    assert "is finished already" in hpctrip(*command, "--resume").out
+
+
+def test_a_line_of_json_holds_the_numbers_of_a_round(told, rows):
+    lines = lines_of(told[0])
+    assert [line["round"] for line in lines] == [1, 2]
+    assert lines[1]["accuracy"] == rows[1].accuracy and lines[1]["clock_s"] == rows[1].clock_s
+    assert "cohort" not in lines[1] and "candidates" not in lines[1]
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("inp.toml", "inp.toml: exists and is no file of a run's rounds as JSON"),
+        ("run.h5", "run.h5: is the results file of the run"),
+        ("pipe", "pipe: is no regular file"),
+    ],
+)
+def test_lines_replace_no_file_of_anything_else(path, said, hpctrip, tiny, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "inp.toml").write_text(tiny.read_text())
+    os.mkfifo("pipe")
+    reader = os.open("pipe", os.O_RDWR)  # or a wrong writer would wait
+    hpctrip("run", "inp.toml", "--out", "run.h5", "-o", f"callbacks.jsonl={{path={path!r}}}").check_refused(
+        [said]
+    )
+    os.close(reader)
+    assert {file.name for file in tmp_path.iterdir()} == {"inp.toml", "pipe"}
+    assert (tmp_path / "inp.toml").read_text() == tiny.read_text()
+
+
+@pytest.mark.parametrize("content", ["", '{"round": 1}\n{"rou', "text", "[1]", "[" * 100_000, "3"])
+def test_an_earlier_file_of_lines_is_known_by_its_first_line(content, tmp_path):
+    (tmp_path / "run.h5.jsonl").write_text(content)
+    refused = contextlib.nullcontext()
+    if content and "round" not in content:
+        refused = pytest.raises(InputError, match=r"remove it, or name another by callbacks\.jsonl\.path")
+    with refused:
+        CALLBACKS["jsonl"]().check_outputs(tmp_path / "run.h5")
+
+
+def test_a_run_that_goes_on_tells_of_the_new_rounds_only_and_repeats_no_line(told, hpctrip):
+    """An earlier start was killed after it had told of round 3 and before it saved it."""
+    folder, _ = told
+    with open(folder / "run.h5.jsonl", "a") as file:
+        file.write('{"round": 3, "accuracy": 0.5}\n{"rou')
+    (folder / "diary").unlink()
+    ended = hpctrip("resume", folder / "run.h5", folder / "mine.toml", "-o", "stop.max_rounds=4")
+    assert ended.code == 0, ended.err
+    assert [line["round"] for line in lines_of(folder)] == [1, 2, 3, 4]
+    first, *others = notes_of(folder)
+    assert first == "start tiny run.h5 4 2"
+    assert [" ".join(note.split()[:2]) for note in others] == ["round 3", "round 4", "end finished"]
+
+
+@pytest.mark.mpi
+def test_under_ranks_rank_0_alone_is_told_and_once_of_every_round(launch, tiny, tmp_path):
+    (tmp_path / "mine.py").write_text(PLUGIN)
+    lines = ("-o", "stop.max_rounds=2", "-o", f"callbacks.diary.path={tmp_path / 'diary'}")
+    path = tmp_path / "run.h5"
+    ended = launch(3, tiny, "--plugin", tmp_path / "mine.py", *lines, "--out", path)
+    assert ended.code == 0, ended.err
+    assert [note.split()[0] for note in notes_of(tmp_path)] == ["start", "round", "round", "end"]
+    assert len({line.split()[-1] for line in (tmp_path / "diary").read_text().splitlines()}) == 1
+
+
+FREE = threading.Event()
+TOTALS = np.zeros((4, 1)), np.zeros((4, 1))
+
+
+def calls(callbacks, folder, said, **options):
+    """These callbacks of a run that has just begun; warnings go to the list `said`."""
+    return Callbacks(callbacks, RunFacts("tiny", folder, "", {}), said.append, **options)
+
+
+class Stuck(Callback):
+    """Does not come back from its first round."""
+
+    _seen: list
+
+    def start(self, run):
+        self._seen = []
+
+    def round(self, row):
+        self._seen.append(row.round)
+        FREE.wait()
+
+
+def test_a_callback_that_is_stuck_holds_the_run_up_until_its_limit_and_is_not_called_again(rows, tmp_path):
+    said, stuck = [], Stuck()
+    callbacks = calls({"slow": stuck}, tmp_path, said, limit_s=0.1)
+    assert [callbacks.round(row, *TOTALS) for row in rows] == ["", ""]
+    callbacks.end("finished")
+    assert said == [
+        "warning: callbacks.slow, round 1: TimeoutError: not done within 0.1 s; it is not called again"
+    ]
+    assert stuck._seen == [1]
+    FREE.set()
+
+
+def test_ctrl_c_ends_the_run_and_not_the_callback_that_is_being_waited_for(rows, tmp_path, monkeypatch):
+    def interrupted(future, limit_s):
+        raise KeyboardInterrupt
+
+    callbacks = calls({"any": Callback()}, tmp_path, said := [])
+    monkeypatch.setattr("concurrent.futures.Future.exception", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        callbacks.round(rows[0], *TOTALS)
+    assert said == []
+
+
+class Wants(Callback):
+    """Asks for an end from a round on."""
+
+    start_limit_s: ClassVar[float] = 60.0
+    answer: Any
+
+    def round(self, row):
+        return self.answer if row.round >= 2 else None
+
+
+def test_the_first_reason_for_an_end_counts_and_is_one_line_that_names_the_callback(rows, tmp_path):
+    wants = {"quiet": Wants(answer=""), "a": Wants(answer="enough\nnow"), "b": Wants(answer="other")}
+    callbacks = calls(wants, tmp_path, said := [])
+    assert [callbacks.round(row, *TOTALS) for row in rows] == ["", "callbacks.a: enough now"]
+    assert said == []
+
+
+def test_an_answer_that_is_no_text_is_a_fault(rows, tmp_path):
+    callbacks = calls({"odd": Wants(answer=True)}, tmp_path, said := [])
+    assert [callbacks.round(row, *TOTALS) for row in rows] == ["", ""]
+    assert said == [
+        "warning: callbacks.odd, round 2: TypeError: round() returned bool, not a text or None; it is not called again"
+    ]
+
+
+def test_a_callback_that_fails_while_it_is_described_is_switched_off_too(rows, tmp_path):
+    class Nameless(Exception):
+        def __str__(self):
+            raise RuntimeError
+
+    class Odd(Callback):
+        def round(self, row):
+            raise Nameless
+
+    said = []
+    callbacks = calls({"odd": Odd()}, tmp_path, said)
+    callbacks.round(rows[0], *TOTALS)
+    callbacks.end("failed")
+    assert said == ["warning: callbacks.odd, round 1: Nameless: no text; it is not called again"]
+
+
+def test_a_table_is_named_by_the_user_and_is_of_the_kind_of_its_name_unless_it_says_otherwise():
+    found = read_input([], ["callbacks.jsonl.path='a'", "callbacks.second={kind='jsonl', path='b'}"])
+    assert {name: (c.kind, c.path) for name, c in found.experiment.callbacks.items()} == {
+        "jsonl": ("jsonl", "a"),
+        "second": ("jsonl", "b"),
+    }
+    assert 'callbacks.second]\nkind = "jsonl"' in found.resolved_toml
+
+
+WRONG = {
+    "callbacks.jsnl={}": "callbacks.jsnl.kind = 'jsnl': unknown callback; did you mean 'jsonl'?",
+    "callbacks=3": "callbacks = 3: must be a table",
+    "callbacks.jsonl=3": "callbacks.jsonl = 3: must be a table",
+    "callbacks.jsonl.pth='x'": "callbacks.jsonl.pth: unknown key; did you mean 'path'?",
+    'callbacks."a b".kind="jsonl"': "callbacks.a b = 'a b': String should match",
+    "callbacks.mlflow.tracking_uri='http://me:secret@host'": "use $MLFLOW_TRACKING_USERNAME",
+}
+
+
+@pytest.mark.parametrize("line", WRONG)
+def test_a_wrong_table_is_one_clear_line(line):
+    with pytest.raises(InputError) as refused:
+        read_input([], [line])
+    assert WRONG[line] in str(refused.value) and len(refused.value.faults) == 1
+
+
+@pytest.mark.parametrize("kind", ["mlflow", "tensorboard"])
+def test_an_extra_that_is_not_installed_is_one_line_at_check_and_at_the_start(
+    kind, hpctrip, tiny, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    line, path = f"callbacks.{kind}={{}}", tmp_path / "run.h5"
+    for ended in (hpctrip("check", tiny, "-o", line), hpctrip("run", tiny, "-o", line, "--out", path)):
+        ended.check_refused([f'callbacks: kind = "{kind}": {kind}', "not installed", f".[{kind}]'"])
+    assert not path.exists()
+    off = ("-o", f"callbacks.{kind}.enabled=false")
+    assert hpctrip("check", tiny, "-o", line, *off).code == 0
+
+
+def test_one_that_cannot_say_what_it_needs_is_one_line_before_the_run(hpctrip, tiny, tmp_path, monkeypatch):
+    def check(self):
+        raise ZeroDivisionError("nothing to divide by")
+
+    monkeypatch.setattr(CALLBACKS["jsonl"], "check", check)
+    line, path = "callbacks.jsonl={}", tmp_path / "run.h5"
+    for ended in (hpctrip("check", tiny, "-o", line), hpctrip("run", tiny, "-o", line, "--out", path)):
+        ended.check_refused(
+            ["callbacks.jsonl: fails before the run: ZeroDivisionError: nothing to divide by"]
+        )
+    assert not path.exists()
+
+
+def test_keys_describes_the_callbacks(hpctrip):
+    ended = hpctrip("keys", "callbacks")
+    assert "[callbacks]  kind: " in ended.out and "`[callbacks.tensorboard]`" in ended.out
+    assert "tracking_uri" in ended.out

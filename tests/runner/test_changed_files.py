@@ -1,0 +1,234 @@
+"""A run records what it read; who goes on with it, replays or compares it is told where that has changed."""
+
+import shutil
+import struct
+
+import numpy as np
+import pytest
+
+from hpctrip.base.errors import InputError
+from hpctrip.base.io import digest
+from hpctrip.cli.keys_reference import described
+from hpctrip.config.component import registry_of
+from hpctrip.config.sources import Reads, named_files
+from hpctrip.figures.common.reading import traces_of
+from hpctrip.record.checkpoint import newest
+from hpctrip.record.diff import diff
+from hpctrip.record.reader import open_run
+from hpctrip.runner.experiment import Experiment, read_input, resolve
+from hpctrip.runner.provenance import world_sources
+
+ROUNDS, MORE = ("-ostop.max_rounds=2",), ("-ostop.max_rounds=3",)
+
+
+def idx(array):
+    return bytes([0, 0, 8, array.ndim]) + struct.pack(f">{array.ndim}I", *array.shape) + array.tobytes()
+
+
+def emnist(folder, seed):
+    rng, data = np.random.default_rng(seed), folder / "data"
+    data.mkdir(exist_ok=True)
+    for part, count in (("train", 200), ("test", 50)):
+        start = data / f"emnist-digits-{part}"
+        images = rng.integers(256, size=(count, 28, 28), dtype=np.uint8)
+        start.with_name(f"{start.name}-images-idx3-ubyte").write_bytes(idx(images))
+        labels = rng.integers(10, size=count, dtype=np.uint8)
+        start.with_name(f"{start.name}-labels-idx1-ubyte").write_bytes(idx(labels))
+
+
+def sites(folder, count):
+    rows = "".join(f"{100 + 300 * site}\n" for site in range(count))
+    (folder / "sites.csv").write_text(f"distance_mi\n{rows}")
+
+
+def trace(folder, level):
+    (folder / "traces").mkdir(exist_ok=True)
+    for name, util in (("a", level), ("b", 0.5)):
+        rows = "".join(f"{600_000_000 + step * 300_000_000},{name},pdu1,{util}\n" for step in range(20))
+        text = f"time,cell,pdu,production_power_util\n{rows}"
+        (folder / f"traces/cell{name}_pdu1.csv").write_text(text)
+
+
+def outages(folder, end_s):
+    (folder / "outages.csv").write_text(f"site,start_s,end_s\n9,1000000,{end_s}\n")
+
+
+READ = {
+    "training data": (
+        "workload.data",
+        lambda folder, part: emnist(folder, part),
+        ["workload.data='data'", "workload.split='digits'", "workload.train_samples=150"],
+    ),
+    "sites": (
+        "sites.path",
+        lambda folder, part: sites(folder, (10, 6)[part]),
+        ["sites={kind='csv', path='sites.csv'}"],
+    ),
+    "sites under a policy that replaces them": (
+        "sites.path",
+        lambda folder, part: sites(folder, (10, 6)[part]),
+        ["sites={kind='csv', path='sites.csv'}", "policy.kind=centralized"],
+    ),
+    "a trace": (
+        "power.path",
+        lambda folder, part: trace(folder, (0.3, 0.31)[part]),
+        ["power={kind='trace', path='traces'}"],
+    ),
+    "outages": (
+        "faults.outages",
+        lambda folder, part: outages(folder, (2e6, 3e6)[part]),
+        ["faults.outages='outages.csv'", "faults.deadline_s=1e5"],
+    ),
+}
+REPLAYED = [what for what in READ if what not in ("training data", "sites under a policy that replaces them")]
+
+
+@pytest.fixture
+def begun(hpctrip, tiny, folder):
+    """`begun(what) -> (key, command, change)`: a run of two rounds that read it, and what gives it other content."""
+
+    def make(what):
+        key, write, lines = READ[what]
+        write(folder, 0)
+        small = ["workload.test_samples=50", *lines, "checkpoint.every_rounds=1"]
+        command = ("run", tiny, *(f"-o{line}" for line in small), "--out", "run.h5")
+        ended = hpctrip(*command, *ROUNDS)
+        assert ended.code == 0, ended.err
+        return key, command, lambda: write(folder, 1)
+
+    return make
+
+
+@pytest.mark.parametrize("what", READ)
+def test_a_run_does_not_go_on_with_other_files_than_it_began_with(hpctrip, begun, what):
+    key, command, change = begun(what)
+    recorded = [text for text in newest("run.h5")[0].about["sources"] if text.startswith(f"{key} ")]
+    assert len(recorded) == 1 and recorded[0] in open_run("run.h5").meta["sources"]
+    _, path, before = recorded[0].replace("blake2b:", "").split()
+    change()
+    told = [f"{key}: {path} has the digest", f"in run.h5.ckpt1 it has {before}"]
+    hpctrip(*command, *MORE, "--resume").check_refused(told)
+    hpctrip("resume", "run.h5", *MORE).check_refused(told)
+    hpctrip("retime", "run.h5", "--out", "new.h5").check_refused([told[0], f"in run.h5 it has {before}"])
+    assert len(open_run("run.h5").rounds) == 2
+
+
+@pytest.mark.parametrize("what", READ)
+def test_it_goes_on_where_they_are_the_same(hpctrip, begun, what):
+    begun(what)
+    assert hpctrip("resume", "run.h5", *MORE).code == 0
+    assert len(open_run("run.h5").rounds) == 3
+
+
+def test_retime_opens_a_file_that_the_user_names_instead(hpctrip, begun, folder):
+    _, _, change = begun("a trace")
+    change()
+    shutil.move("traces", "others")
+    path = "-opower.path='others'"
+    assert hpctrip("retime", "run.h5", path, "--out", "new.h5").code == 0
+
+
+def test_a_figure_of_traces_is_not_drawn_of_changed_ones(begun):
+    _, _, change = begun("a trace")
+    run = open_run("run.h5")
+    assert len(traces_of([run]))
+    change()
+    with pytest.raises(InputError, match=r"power\.path: traces has the digest"):
+        traces_of([run])
+
+
+@pytest.mark.parametrize("what", REPLAYED)
+def test_verify_says_which_file_is_another(hpctrip, begun, what):
+    key, _, change = begun(what)
+    verify = ("verify", "run.h5", "--data", ".")
+    assert hpctrip(*verify).out == "run.h5: ok\n"
+    change()
+    hpctrip(*verify).check_refused([f"run.h5: {key}: ", "the run read one of"])
+
+
+def test_diff_tells_other_contents_under_one_name(begun, hpctrip, folder):
+    _, command, change = begun("outages")
+    change()
+    again = (*command[:-1], "again.h5")
+    assert hpctrip(*again, *ROUNDS).code == 0
+    (line,) = diff(open_run("run.h5"), open_run("again.h5"))
+    assert str(line).startswith("read: faults.outages: 'outages.csv' ")
+
+
+def test_every_workload_says_what_training_sees(tiny_workload, tiny):
+    workload = read_input([tiny], tiny_workload).experiment.workload
+    digests = workload.checked_task(0).digests
+    assert digests.keys() == ({"data", "model"} if workload.kind == "llm" else {"data"})
+    assert workload.checked_task(0).digests == digests
+
+
+def test_data_made_here_count_as_a_difference_only_under_the_same_input(trained):
+    run = trained("stop.max_rounds=1")
+    (made,) = (text for text in run.meta["sources"] if text.startswith("workload.data - blake2b:"))
+    other = trained("stop.max_rounds=1", "seed=1")
+    assert made not in other.meta["sources"]
+    assert not [line for line in diff(run, other) if line.where == "read"]
+
+
+def test_the_recorded_digest_of_a_file_is_that_of_its_bytes(folder):
+    sites(folder, 4)
+    given = resolve({"sites": {"kind": "csv", "path": "sites.csv"}})
+    (source,) = world_sources(given)
+    assert source == ("sites.path", "sites.csv", digest((folder / "sites.csv").read_bytes()))
+
+
+def test_a_folder_of_traces_counts_by_its_traces_alone(folder):
+    trace(folder, 0.3)
+    given = resolve({"power": {"kind": "trace", "path": "traces"}})
+    before = world_sources(given)
+    (folder / "traces/README").write_text("how to read them")
+    assert world_sources(given) == before
+    (folder / "traces/cella_pdu1.csv").rename(folder / "traces/cellc_pdu1.csv")
+    assert world_sources(given) != before
+
+
+def test_made_data_that_another_machine_makes_otherwise_are_told_and_not_refused(
+    tmp_path, monkeypatch, hpctrip, tiny
+):
+    out = tmp_path / "run.h5"
+    assert hpctrip("run", tiny, *ROUNDS, "--out", out).code == 0
+    from hpctrip.learn.data import cached
+
+    monkeypatch.setattr(cached, "digest_of", lambda folder: "f" * 32)
+    ended = hpctrip("resume", out, *MORE)
+    assert (
+        ended.code == 0
+        and f"warning: the data of workload.data, made here, have the digest {'f' * 32}" in ended.out
+    )
+
+
+def test_every_key_whose_description_speaks_of_files_is_declared_as_reading_them():
+    declared, suspected = set(), set()
+    classes = [("", Experiment)]
+    for prefix, owner in classes:
+        for name, field in described(owner).items():
+            if registry := registry_of(field):
+                classes += [(f"{name}.{kind}.", cls) for kind, cls in registry.items()]
+            elif isinstance(field.annotation, type) and hasattr(field.annotation, "model_fields"):
+                classes.append((f"{prefix}{name}.", field.annotation))
+            elif any(isinstance(mark, Reads) for mark in field.metadata):
+                declared.add(prefix + name)
+            elif (
+                "str" in str(field.annotation)
+                and not name.endswith("_column")
+                and any(
+                    word in (field.description or "").lower() for word in (" file", "folder", "directory")
+                )
+            ):
+                suspected.add(prefix + name)
+    assert suspected <= {"name", "plugins", "store.path"}
+    data = {f"workload.{kind}.data" for kind in ("emnist", "femnist", "shakespeare", "speech", "llm")}
+    others = {"sites.csv.path", "power.trace.path", "faults.outages"}
+    assert declared >= data | others | {"workload.speech.client_map", "workload.llm.model"}
+
+
+def test_the_named_files_of_an_input_leave_out_what_is_made_here():
+    given = {"workload": {"kind": "speech", "client_map": "c.csv"}, "power": {"kind": "trace"}}
+    assert [(file.key, file.value) for file in named_files(resolve(given).experiment)] == [
+        ("workload.client_map", "c.csv")
+    ]

@@ -1,0 +1,130 @@
+"""A path may name a device, a pipe or a folder: that is one line, soon, in bounded memory, and the thing stays what it
+is. The devices here are this test's own: never give one of the system's to a command that writes."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import signal
+import stat
+from pathlib import Path
+
+import pytest
+
+ROOM_BYTES = 2**31
+"""What a command may allocate besides what this process has already: no bounded reader comes near it."""
+LONGEST_S = 100
+SUFFIXES = ("", ".py", ".h5", ".csv", ".ckpt0", ".safetensors", ".png")
+
+FEW = "{num_words = 3, num_speakers = 13, repetitions = 1}"
+READ = {
+    "an input": ["check", "NAME"],
+    "an input of plan": ["plan", "NAME"],
+    "an input of run": ["run", "NAME"],
+    "an input of prepare": ["prepare", "NAME"],
+    "an input of resume": ["resume", "run.h5", "NAME"],
+    "resume": ["resume", "NAME.h5"],
+    "a checkpoint": ["resume", "NAME.ckpt0"],
+    "show": ["show", "NAME"],
+    "export": ["export", "NAME", "csv"],
+    "export's model": ["export", "NAME.ckpt0", "--model", "m.safetensors"],
+    "verify": ["verify", "NAME"],
+    "verify's plug-in": ["verify", "run.h5", "--plugin", "NAME.py"],
+    "verify's data": ["verify", "NAME", "--data", "NAME"],
+    "diff": ["diff", "NAME", "NAME"],
+    "merge": ["merge", "merged.h5", "NAME"],
+    "a plug-in": ["run", "TINY", "--plugin", "NAME.py"],
+    "plot": ["plot", "summary", "NAME"],
+    "plot's table": ["plot", "scaling", "NAME"],
+    "plot's traces": ["plot", "power_utilisation", "NAME"],
+    "power": ["run", "TINY", "-o", "power.kind='trace'", "-o", "power.path='NAME'"],
+    "sites": ["run", "TINY", "-o", "sites={kind='csv', path='NAME'}"],
+    "outages": ["run", "TINY", "-o", "faults={deadline_s=9, outages='NAME'}"],
+    "emnist": ["run", "TINY", "-o", "workload.data='NAME'"],
+    "femnist": ["run", "TINY", "-o", "workload={kind='femnist', data='NAME'}"],
+    "shakespeare": ["run", "TINY", "-o", "workload={kind='shakespeare', data='NAME'}"],
+    "speech": ["run", "TINY", "-o", "workload={kind='speech', data='NAME'}"],
+    "a map of clips": ["run", "TINY", "-o", "workload={kind='speech', client_map='NAME', chirps=FEW}"],
+    "texts": ["check", "TINY", "-o", "workload={kind='llm', data='NAME'}"],
+    "a model": ["run", "TINY", "-o", "workload={kind='llm', model='NAME'}"],
+}
+WRITTEN = {
+    "a results file": ["run", "TINY", "--out", "NAME.h5"],
+    "one to replace": ["run", "TINY", "--overwrite", "--out", "NAME.h5"],
+    "one to go on with": ["run", "TINY", "--resume", "--out", "NAME.h5"],
+    "one to go on in": ["resume", "run.h5", "--out", "NAME.h5"],
+    "a model's file": ["export", "run.h5", "--model", "NAME.safetensors", "--overwrite"],
+    "a picture": ["plot", "summary", "run.h5", "--out", "NAME.png"],
+    "a merged table": ["merge", "NAME.h5", "run.h5"],
+    "one to replace anyhow": ["merge", "--overwrite", "NAME.h5", "run.h5"],
+}
+FOLDERS = {
+    "a folder of tables": ["export", "run.h5", "NAME"],
+    "the reference": ["reference", "NAME"],
+    "scenarios": ["inputs", "--to", "NAME"],
+    "a batch script": ["slurm", "requeue", "--to", "NAME"],
+    "data": ["fetch", "emnist", "NAME"],
+}
+
+
+def zeros(path):
+    """A device of endless zeros, as /dev/zero."""
+    try:
+        os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(1, 5))
+        path.open("rb").close()
+    except OSError:
+        path.unlink(missing_ok=True)
+        pytest.skip("only root may make a device, where the file system has any")
+
+
+THINGS = {"a device": zeros, "a pipe": os.mkfifo, "a folder": os.mkdir}
+
+
+@pytest.fixture(scope="module")
+def made(trained):
+    return trained("stop.max_rounds=1", "checkpoint.every_rounds=1").path
+
+
+@pytest.fixture(params=THINGS)
+def thing(request, made, tmp_path, monkeypatch):
+    """Which thing it is that lies in the working folder as "it" with every suffix, beside a sound run.h5."""
+    monkeypatch.chdir(tmp_path)
+    for suffix in SUFFIXES:
+        THINGS[request.param](tmp_path / f"it{suffix}")
+    shutil.copy(made, "run.h5")
+    shutil.copy(f"{made}.ckpt0", "run.h5.ckpt0")
+    return request.param
+
+
+@pytest.fixture
+def bounded():
+    """In the test's body memory has a bound, and an alarm ends a command that hangs."""
+
+    def late(*signal_and_frame):
+        raise TimeoutError("the command hangs")
+
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    before = resource.getrlimit(resource.RLIMIT_AS), signal.signal(signal.SIGALRM, late)
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + ROOM_BYTES, before[0][1]))
+    yield
+    signal.alarm(0)
+    resource.setrlimit(resource.RLIMIT_AS, before[0])
+    signal.signal(signal.SIGALRM, before[1])
+
+
+def test_what_is_no_file_is_one_line_wherever_a_path_is_given(thing, hpctrip, tiny, bounded, tmp_path):
+    before = {path: path.lstat().st_mode for path in tmp_path.glob("it*")}
+    places = READ | WRITTEN | ({} if thing == "a folder" else FOLDERS)
+    for place, command in places.items():
+        words = [
+            str(tiny) if word == "TINY" else word.replace("NAME", "it").replace("FEW", FEW)
+            for word in command
+        ]
+        signal.alarm(LONGEST_S)
+        ended = hpctrip(*words)
+        assert ended.code == 2 and len(ended.err.splitlines()) == 1, (place, ended)
+        assert "a fault of hpctrip" not in ended.err and "Traceback" not in ended.err, (place, ended)
+    assert {path: path.lstat().st_mode for path in tmp_path.glob("it*")} == before
+    made_here = {path.name for path in tmp_path.rglob("*") if path.is_file()}
+    assert made_here == {"run.h5", "run.h5.ckpt0"}

@@ -1,0 +1,77 @@
+"""The trained model can be taken out, under the names that PyTorch knows its parameters by."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file
+
+from hpctrip.learn.params import digest, flatten
+from hpctrip.record.checkpoint import newest, pack
+from hpctrip.record.reader import open_run
+from hpctrip.runner.experiment import read_input
+
+
+@pytest.fixture
+def trained(tmp_path, hpctrip, tiny):
+    path = tmp_path / "run.h5"
+    assert hpctrip("run", tiny, "-o", "stop.max_rounds=1", "--out", path).code == 0
+    return path
+
+
+def test_pytorch_loads_it_and_has_the_model_that_the_run_ended_with(trained, hpctrip, tiny, tmp_path):
+    out = tmp_path / "model.safetensors"
+    assert hpctrip("export", trained, "--model", out).out.strip() == str(out)
+    experiment = read_input([str(tiny)]).experiment
+    model = experiment.workload.task(experiment.seed).build_model()
+    model.load_state_dict(load_file(out), strict=True)
+    assert digest(flatten(model)) == open_run(trained).meta["params_digest"]
+    with safe_open(out, "np") as file:
+        assert file.metadata()["round"] == "1" and "max_rounds = 1" in file.metadata()["input_toml"]
+
+
+def test_a_model_of_one_checkpoint_and_tables_together(trained, hpctrip, tmp_path):
+    _, file, _ = newest(trained)
+    assert hpctrip("export", file, "--model", tmp_path / "a.safetensors").code == 0
+    assert hpctrip("export", trained, tmp_path / "csv", "--model", tmp_path / "b.safetensors").code == 0
+    assert (tmp_path / "a.safetensors").read_bytes() != b"" and (tmp_path / "csv" / "rounds.csv").exists()
+
+
+def test_what_cannot_be_is_one_clear_line(trained, hpctrip, tmp_path):
+    hpctrip("export", trained, "--model", tmp_path / "m.pt").check_refused(
+        ["m.pt: does not end in .safetensors"]
+    )
+    out = tmp_path / "m.safetensors"
+    out.write_bytes(b"precious")
+    hpctrip("export", trained, "--model", out).check_refused([f"{out}: exists already"])
+    checkpoint, file, _ = newest(trained)
+    for names, problem in (
+        (None, "an older hpctrip wrote it"),
+        (["w 3x3"], "names other parameters than the"),
+        (["w 99999999999x9"], "names other parameters than the"),
+        ([f"w {checkpoint.params.size}", "w"], "names other parameters than the"),
+    ):
+        about = {**checkpoint.about, "parameters": names}
+        if names is None:
+            del about["parameters"]
+        file.write_bytes(pack(dataclasses.replace(checkpoint, about=about)))
+        hpctrip("export", trained, "--model", tmp_path / "n.safetensors").check_refused([problem])
+    for suffix in ("0", "1"):
+        trained.with_name(f"run.h5.ckpt{suffix}").unlink(missing_ok=True)
+    refused = hpctrip("export", trained, "--model", tmp_path / "n.safetensors")
+    refused.check_refused(["has no checkpoint beside it"])
+    assert hpctrip("export", trained).code == 2
+
+
+def test_a_scalar_keeps_its_shape(trained, tmp_path, hpctrip):
+    checkpoint, file, _ = newest(trained)
+    params = np.arange(7, dtype=np.float32)
+    about = {**checkpoint.about, "parameters": ["scale", "w 2x3"]}
+    file.write_bytes(pack(dataclasses.replace(checkpoint, params=params, about=about)))
+    assert hpctrip("export", file, "--model", tmp_path / "m.safetensors").code == 0
+    arrays = load_file(tmp_path / "m.safetensors")
+    assert arrays["scale"].shape == () and torch.equal(arrays["w"], torch.arange(1.0, 7).reshape(2, 3))

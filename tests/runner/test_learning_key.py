@@ -1,0 +1,121 @@
+"""What learning depends on makes its key, and nothing else does."""
+
+import pytest
+import torch
+
+from hpctrip.config.identity import neutral_keys, unlearned_keys
+from hpctrip.config.sources import PLUGINS, Source
+from hpctrip.learn import params
+from hpctrip.learn.params import arithmetic
+from hpctrip.ranks.serial import SerialRanks
+from hpctrip.runner.cache.learning_key import CODE, code_digest, learned_tables, learning_key
+from hpctrip.runner.experiment import Experiment, read_input
+from hpctrip.runner.host import Host
+from hpctrip.runner.provenance import sources_of
+
+LEARNED = {
+    *("seed", "workload", "partition", "train", "server", "compression", "engine", "ranks"),
+    "evaluate",  # but for when it happens: which samples are counted
+}
+
+
+def key(*lines, sources=sources_of, machine="here"):
+    """That of a tiny input with these lines."""
+    given = read_input(
+        [], ["sites.num_sites=4", "workload.train_samples=40", "workload.test_samples=20", *lines]
+    )
+    experiment = given.experiment
+    task = experiment.workload.checked_task(experiment.seed)
+    host = Host(experiment, experiment.num_sites(), task, SerialRanks(), torch.device("cpu"))
+    return learning_key(given, host, sources(given, task), [machine])
+
+
+@pytest.fixture(scope="module")
+def usual():
+    return key()
+
+
+def test_of_every_table_it_is_decided_whether_training_sees_it():
+    """A new table is marked where it is declared (config/identity.py), or is added here: training sees it."""
+    unseen = {name for name in unlearned_keys(Experiment()) if "." not in name}
+    assert unseen.isdisjoint(LEARNED) and unseen | LEARNED == set(Experiment.model_fields)
+    assert set(neutral_keys(Experiment())) <= set(unlearned_keys(Experiment()))
+
+
+def test_what_no_training_sees_is_not_part_of_the_key(usual):
+    lines = [
+        *(
+            "name=other",
+            "label=other",
+            "timing.clock=mean-power",
+            "network.round_trip=true",
+            "power.kind=constant",
+        ),
+        *("policy.kind=all", "stop.max_rounds=3", "evaluate.every_rounds=4", "checkpoint.enabled=false"),
+        *("ranks.device=cpu", "store.path=x", "faults.late_fraction=0.5", "sites.kind=uniform"),
+    ]
+    assert key(*lines, "sites.num_sites=4") == usual
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *(
+            "seed=1",
+            "sites.num_sites=5",
+            "workload.train_samples=41",
+            "workload.split=balanced",
+            "partition.alpha=0.7",
+        ),
+        *("train.lr=0.5", "server.momentum=0.9", "compression.kind=int8", "engine.sites_per_block=2"),
+        *("ranks.threads=2", "evaluate.max_samples=3", "policy.kind=centralized"),
+    ],
+)
+def test_what_training_sees_is(usual, line):
+    assert key(line) != usual
+
+
+def test_data_and_plug_ins_count_by_their_content_and_not_by_where_they_lie(usual):
+    def other(digest, path="theirs"):
+        return lambda given, task: [
+            source._replace(digest=digest or source.digest, path=path) for source in sources_of(given, task)
+        ]
+
+    assert key(sources=other("")) == usual
+    assert key(sources=other("0" * 32)) != usual
+    plugin = Source(PLUGINS, "mine.py", "0" * 32)
+    assert key(sources=lambda given, task: [*sources_of(given, task), plugin]) != usual
+    files = read_input([], ["workload.data=/data/emnist"]), read_input([], ["workload.data=/mnt/emnist"])
+    one, two = (learned_tables(given.experiment) for given in files)
+    assert one == two
+
+
+def test_so_do_the_machine_and_hpctrips_own_code(usual, tmp_path, monkeypatch):
+    assert key(machine="there") != usual
+    assert arithmetic(torch.device("cpu")) == arithmetic(torch.device("cpu"))
+    monkeypatch.setattr(params, "_processor", lambda: "another one")
+    changed = arithmetic(torch.device("cpu"))
+    monkeypatch.undo()
+    assert changed != arithmetic(torch.device("cpu"))
+
+
+def test_the_key_changes_with_the_code_that_trains(tmp_path):
+    for name in CODE:
+        path = tmp_path / name if name.endswith(".py") else tmp_path / name / "models" / "cnn.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    before = code_digest(tmp_path)
+    (tmp_path / "learn" / "models" / "lstm.py").touch()
+    code_digest.cache_clear()
+    assert len({before, code_digest(tmp_path), code_digest()}) == 3
+
+
+@pytest.mark.parametrize("missing", CODE)
+def test_code_that_is_not_where_the_key_looks_for_it_raises(missing, tmp_path):
+    for name in CODE:
+        if name != missing:
+            path = tmp_path / name if name.endswith(".py") else tmp_path / name / "task.py"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch()
+    with pytest.raises(FileNotFoundError):
+        code_digest(tmp_path)

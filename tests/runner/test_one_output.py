@@ -1,0 +1,172 @@
+"""Two jobs, or the files of two runs, under one name: nothing that anybody computed is lost without a word."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+
+import h5py
+import numpy as np
+import pytest
+
+from hpctrip import simulate
+from hpctrip.cluster.results import open_cluster
+from hpctrip.record.checkpoint import SUFFIXES
+from hpctrip.record.lock import OutputLock
+from hpctrip.record.reader import open_run
+from hpctrip.record.verify import verify
+
+EVERY_ROUND = ("-o", "checkpoint.every_rounds=1", "-o", "watchdog.enabled=false")
+
+
+@pytest.fixture
+def runs(tmp_path, hpctrip, tiny):
+    """Two runs of other seeds, each of two rounds."""
+    paths = [tmp_path / f"{name}.h5" for name in ("a", "b")]
+    for seed, path in enumerate(paths):
+        rounds = ("-o", "stop.max_rounds=2", "-o", f"seed={seed}", "--out", path)
+        assert hpctrip("run", tiny, *EVERY_ROUND, *rounds).code == 0
+    return paths
+
+
+def content(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize("command", [("--overwrite",), ("--resume",)])
+def test_a_run_beside_another_is_refused_and_touches_nothing(runs, hpctrip, tiny, command):
+    before = content(runs[0].parent)
+    held = OutputLock(runs[0])
+    try:
+        ended = hpctrip("run", tiny, *EVERY_ROUND, "--out", runs[0], *command)
+        ended.check_refused([f"{runs[0]}: is being written by process {os.getpid()} on ", "another --out"])
+        hpctrip("resume", runs[0]).check_refused(["is being written by"])
+        assert hpctrip("verify", runs[0]).code == 0, "whoever only reads needs no lock"
+    finally:
+        held.release()
+    assert content(runs[0].parent) == before
+
+
+@pytest.mark.parametrize("command", ["cluster", "merge"])
+def test_whatever_writes_a_file_of_this_name_is_refused_while_a_run_does(runs, hpctrip, command):
+    path = runs[0].with_name("live.h5")
+    words = {"cluster": ("-o", "jobs.num_jobs=8", "--out", path), "merge": (path, *runs)}[command]
+    before = content(path.parent)
+    with OutputLock(path):
+        ended = hpctrip(command, *words, "--overwrite")
+        ended.check_refused([f"{path}: is being written by process {os.getpid()} on "])
+    assert content(path.parent) == before
+
+
+def started_twice(*words):
+    """Start a command with the seeds 1 and 2 at once: one ends well, the other says why not. The seed of the first."""
+    command = [sys.executable, "-m", "hpctrip", *map(str, words)]
+    pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
+    jobs = [subprocess.Popen([*command, "-o", f"seed={seed}"], **pipes) for seed in (1, 2)]
+    errors = [job.communicate()[1] for job in jobs]
+    codes = [job.returncode for job in jobs]
+    assert sorted(codes) == [0, 2], errors
+    assert "is being written by" in errors[codes.index(2)] or "exists already" in errors[codes.index(2)]
+    return 1 + codes.index(0)
+
+
+def test_of_two_clusters_that_start_together_one_is_simulated(tmp_path):
+    path = tmp_path / "two.h5"
+    seed = started_twice("cluster", "-o", "jobs.num_jobs=8", "--out", path)
+    assert open_cluster(path).input["seed"] == seed
+    assert [file.name for file in tmp_path.iterdir()] == ["two.h5"]
+
+
+def test_the_trace_of_a_cluster_is_not_written_over(tmp_path, hpctrip):
+    trace = tmp_path / "trace.h5"
+    trace.write_text("submit_s,gpus,duration_s\n0,1,100\n")
+    given = ("-o", "jobs.kind=csv", "-o", f"jobs.path={trace}", "-o", "scheduler.kind=fifo")
+    hpctrip("cluster", *given, "--out", trace, "--overwrite").check_refused(["trace.h5: is an input"])
+    assert trace.read_text().startswith("submit_s")
+
+
+def test_two_that_start_together_one_runs_and_the_other_says_why_not(tmp_path, tiny):
+    path = tmp_path / "run.h5"
+    seed = started_twice("run", tiny, "--out", path, *EVERY_ROUND)
+    run = open_run(path)
+    assert verify(run) == [] and run.input["seed"] == seed
+    assert {file.name for file in tmp_path.iterdir()} == {"run.h5", "run.h5.ckpt0", "run.h5.ckpt1"}
+
+
+def test_checkpoints_of_another_run_do_not_replace_its_results(runs, hpctrip):
+    a, b = runs
+    for suffix in SUFFIXES:
+        shutil.copy(f"{b}{suffix}", f"{a}{suffix}")
+    before = content(a.parent)
+    ended = hpctrip("resume", a, "-o", "stop.max_rounds=3")
+    ended.check_refused([f"seed: is 1, but 0 in {a}"])
+    assert content(a.parent) == before
+    elsewhere = a.with_name("c.h5")
+    assert hpctrip("resume", a, "-o", "stop.max_rounds=3", "--out", elsewhere).code == 0
+    assert open_run(elsewhere).input["seed"] == 1
+
+
+def of_another_program(path):
+    with h5py.File(path, "w") as file:
+        file.attrs["format"] = np.bytes_("another program")
+
+
+def cut_short(write):
+    def cut(path):
+        write(path)
+        path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+    return cut
+
+
+UNRELATED = {
+    "a text": lambda path: path.write_text("notes of a year"),
+    "a cluster's results": lambda path: simulate(overrides={"jobs.num_jobs": 4}, out=path, overwrite=True),
+    "another program's results": of_another_program,
+    "those, damaged": cut_short(of_another_program),
+    "a checkpoint": lambda path: shutil.copy(f"{path}.ckpt0", path),
+    "a pipe": lambda path: (path.unlink(), os.mkfifo(path)),
+}
+
+
+@pytest.mark.parametrize("what", UNRELATED)
+def test_checkpoints_replace_nothing_but_their_own_runs_results(runs, hpctrip, tiny, what):
+    run = runs[0]
+    UNRELATED[what](run)
+    before = run.read_bytes() if run.is_file() else run.stat().st_ino
+    for command in (
+        ("resume", run, "-o", "stop.max_rounds=3"),
+        ("resume", f"{run}.ckpt0", "-o", "stop.max_rounds=3"),
+        ("run", tiny, *EVERY_ROUND, "-o", "seed=0", "--resume", "--out", run),
+    ):
+        hpctrip(*command).check_refused([f"{run}: is ", "another"])
+        assert (run.read_bytes() if run.is_file() else run.stat().st_ino) == before
+    if what != "a pipe":
+        run.rename(run.with_name("kept"))
+        assert hpctrip("resume", run, "-o", "stop.max_rounds=3").code == 0
+
+
+def test_damaged_results_of_the_run_itself_are_made_anew(runs, hpctrip):
+    for run, spoil in zip(runs, (lambda data: data[: len(data) // 2], lambda data: data[:200]), strict=True):
+        whole = open_run(run)
+        run.write_bytes(spoil(run.read_bytes()))
+        ended = hpctrip("resume", run)
+        if ended.code:  # nothing in what is left says whose it was
+            ended.check_refused(["nothing is written over it"])
+        else:
+            assert verify(open_run(run)) == [] and len(open_run(run).rounds) == len(whole.rounds)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_folder_in_place_of_a_checkpoint_is_one_clear_line(runs, hpctrip, tiny, suffix):
+    place = runs[0].with_name(runs[0].name + suffix)
+    place.unlink()
+    place.mkdir()
+    line = f"{place}: cannot be written: it is a directory"
+    hpctrip("resume", runs[0], "-o", "stop.max_rounds=3").check_refused([line])
+    for how in ("--overwrite", "--resume"):
+        ended = hpctrip("run", tiny, *EVERY_ROUND, "--out", runs[0], how, "-o", "stop.max_rounds=3")
+        ended.check_refused([line])
+    assert place.is_dir() and verify(open_run(runs[0])) == []

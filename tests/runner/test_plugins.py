@@ -1,0 +1,288 @@
+"""Code runs because the user named it in this command, or installed it; never because a results file names it."""
+
+import dataclasses
+import json
+import os
+import shutil
+import tomllib
+
+import numpy as np
+import pytest
+import tomli_w
+
+from hpctrip.base.errors import InputError
+from hpctrip.base.io import digest
+from hpctrip.record.checkpoint import generations, newest, pack
+from hpctrip.record.diff import diff
+from hpctrip.record.reader import open_run
+from hpctrip.record.schema import Column
+from hpctrip.record.writer import write_run
+from hpctrip.runner.experiment import read_input
+from hpctrip.sim.policies import POLICIES
+
+MINE = '''
+from hpctrip.sim.policies import POLICIES, Decision, Policy
+
+
+@POLICIES.add
+class Mine(Policy):
+    """The first sites."""
+
+    kind = "mine"
+
+    def select(self, sites, history, rng):
+        return Decision(sites.distance_m.argsort()[:3])
+'''
+
+
+@pytest.fixture
+def mine(folder):
+    """The plug-in mine.py in the working folder."""
+    (folder / "mine.py").write_text(MINE)
+    return folder / "mine.py"
+
+
+@pytest.fixture
+def made(hpctrip, tiny, mine):
+    """run.h5: two rounds of a run with this plug-in, forgotten then; its digest."""
+    ended = hpctrip(
+        "run", tiny, "--plugin", "mine.py", *ROUNDS, *CHECKPOINTS, "-opolicy.kind=mine", "--out", "run.h5"
+    )
+    assert ended.code == 0, ended.err
+    del POLICIES._classes["mine"]
+    return digest(mine.read_bytes())
+
+
+ROUNDS, MORE = ("-ostop.max_rounds=2",), ("-ostop.max_rounds=3",)
+CHECKPOINTS = ("-ocheckpoint.every_rounds=1",)
+
+
+def test_a_run_records_its_plug_ins_by_path_and_digest(made):
+    assert f"plugins mine.py blake2b:{made}" in open_run("run.h5").meta["sources"]
+    assert f"plugins mine.py blake2b:{made}" in newest("run.h5")[0].about["sources"]
+
+
+def test_to_go_on_they_are_given_again(hpctrip, made):
+    refused = hpctrip("resume", "run.h5", *MORE)
+    refused.check_refused(
+        ["run.h5.ckpt", f"'mine.py' (digest {made})", "give the same again, e.g. --plugin PATH"]
+    )
+    assert "mine" not in POLICIES
+    ended = hpctrip("resume", "run.h5", *MORE, "--plugin", "mine.py")
+    assert ended.code == 0, ended.err
+    assert len(open_run("run.h5").rounds) == 3
+
+
+def test_the_way_on_after_an_interruption_names_them(hpctrip, tiny, folder, monkeypatch):
+    (folder / "my own.py").write_text(MINE)
+    monkeypatch.setattr("hpctrip.runner.signals.Interruption.reason", lambda *facts: "enough")
+    args = ("--plugin", "my own.py", "-opolicy.kind=mine", *ROUNDS, "--out", "run.h5")
+    ended = hpctrip("run", tiny, *args)
+    assert ended.code == 85
+    assert "resume with: python -m hpctrip resume run.h5 --plugin 'my own.py'" in ended.err
+    del POLICIES._classes["mine"]
+
+
+def test_from_wherever_as_long_as_they_say_the_same(hpctrip, made, folder):
+    (folder / "elsewhere").mkdir()
+    shutil.move("mine.py", "elsewhere/other_name.py")
+    given = folder / "elsewhere/input.toml"
+    given.write_text("plugins = ['other_name.py']\n")
+    assert hpctrip("resume", "run.h5", given, *MORE, "--out", "on.h5").code == 0
+    assert open_run("on.h5").input["plugins"] == [str(folder / "elsewhere/other_name.py")]
+
+
+def test_others_are_refused_with_both_digests_and_do_not_run(hpctrip, made, mine, folder):
+    mine.write_text(MINE + f"\nopen({str(folder / 'ran')!r}, 'w')\n")
+    other = digest(mine.read_bytes())
+    refused = hpctrip("resume", "run.h5", *MORE, "--plugin", "mine.py")
+    refused.check_refused([f"made with 'mine.py' (digest {made}), given is 'mine.py' (digest {other})"])
+    assert not (folder / "ran").exists()
+    refused = hpctrip("resume", "run.h5", *MORE, "-oplugins=['mine.py']")
+    refused.check_refused([made, other])
+
+
+def test_a_run_without_plug_ins_does_not_go_on_with_some(hpctrip, tiny, mine):
+    assert hpctrip("run", tiny, *ROUNDS, "--out", "run.h5").code == 0
+    hpctrip("resume", "run.h5", *MORE, "--plugin", "mine.py").check_refused(
+        ["made with no plug-in, given is 'mine.py'"]
+    )
+
+
+def test_the_same_command_goes_on_with_its_plug_in_and_not_with_another(hpctrip, tiny, made, mine):
+    command = (
+        "run",
+        tiny,
+        "--resume",
+        "--out",
+        "run.h5",
+        *MORE,
+        *CHECKPOINTS,
+        "-opolicy.kind=mine",
+        "--plugin",
+        mine,
+    )
+    assert hpctrip(*command).code == 0 and len(open_run("run.h5").rounds) == 3
+    mine.write_text(MINE.replace("[:3]", "[:4]"))
+    hpctrip(*command).check_refused([made, digest(mine.read_bytes())])
+    for file in mine.parent.glob("run.h5.ckpt*"):
+        file.unlink()
+    hpctrip(*command).check_refused(["run.h5: the run was made with", made])
+
+
+def test_verify_runs_them_only_where_they_are_the_runs_own(hpctrip, made, mine, folder):
+    ended = hpctrip("verify", "run.h5")
+    assert (
+        ended.code == 0 and "but not replayed" in ended.out and made in ended.out and "--plugin" in ended.out
+    )
+    assert hpctrip("verify", "run.h5", "--plugin", "mine.py").out == "run.h5: ok\n"
+    mine.write_text(f"open({str(folder / 'ran')!r}, 'w')\n")
+    ended = hpctrip("verify", "run.h5", "--plugin", "mine.py")
+    assert "but not replayed" in ended.out and digest(mine.read_bytes()) in ended.out
+    assert not (folder / "ran").exists()
+
+
+def test_paths_in_an_input_file_are_relative_to_it_and_others_to_the_working_folder(mine, folder):
+    (folder / "inputs").mkdir()
+    mine.rename(folder / "inputs/mine.py")
+    (folder / "inputs/x.toml").write_text("plugins = ['mine.py']\npolicy.kind = 'mine'\n")
+    assert read_input(["inputs/x.toml"]).experiment.plugins == ["inputs/mine.py"]
+    assert read_input(["inputs/x.toml"], ["plugins=['inputs/mine.py']"]).experiment.policy.kind == "mine"
+    with pytest.raises(InputError, match=r"plugins: 'mine\.py': no such file"):
+        read_input(["inputs/x.toml"], ["plugins=['mine.py']"])
+    (folder / "more.py").write_text("")
+    given = read_input(["inputs/x.toml"], plugins=["more.py"])
+    assert given.experiment.plugins == ["inputs/mine.py", "more.py"]
+
+
+@pytest.mark.parametrize("command", ["check", "plan", "prepare"])
+def test_every_command_that_reads_an_input_takes_plug_ins(hpctrip, tiny, mine, command):
+    ended = hpctrip(command, tiny, "--plugin", "mine.py", "-opolicy.kind=mine")
+    assert ended.code == 0, ended.err
+
+
+def test_diff_compares_what_they_say_and_not_where_they_are(hpctrip, tiny, mine, folder):
+    def run(out, plugin):
+        assert hpctrip("run", tiny, "--plugin", plugin, *ROUNDS, "--out", out).code == 0
+        return open_run(out)
+
+    a = run("a.h5", "mine.py")
+    shutil.copy("mine.py", "copy.py")
+    del POLICIES._classes["mine"]
+    assert diff(a, run("b.h5", "copy.py")) == []
+    (folder / "copy.py").write_text("# nothing")
+    (line,) = diff(a, run("c.h5", "copy.py"))
+    assert str(line).startswith("read: plugins: 'mine.py' ") and digest(b"# nothing") in str(line)
+
+
+def test_a_compiled_file_beside_a_plug_in_does_not_run_in_its_place(hpctrip, tiny, mine, folder):
+    import py_compile
+
+    evil = folder / "evil.py"
+    evil.write_text(f"open({str(folder / 'ran')!r}, 'w')\n")
+    compiled = py_compile.compile(
+        str(evil), str(folder / "mine.pyc"), invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH
+    )
+    import importlib.util
+
+    cache = importlib.util.cache_from_source(str(mine))
+    os.makedirs(os.path.dirname(cache))
+    shutil.move(compiled, cache)
+    assert hpctrip("check", tiny, "--plugin", mine).code == 0
+    assert not (folder / "ran").exists()
+
+
+# --- plug-ins that only a file names
+
+
+@pytest.fixture(params=["recorded", "not recorded"])
+def naming(request, hpctrip, tiny, folder):
+    """run.h5 and its checkpoints, whose recorded input names the plug-in theirs.py, which writes the file `ran`; its
+    digest is among what the run read, or is not."""
+    (folder / "theirs.py").write_text(f"open({str(folder / 'ran')!r}, 'w').close()\n")
+    assert hpctrip("run", tiny, *ROUNDS, *CHECKPOINTS, "--out", "run.h5").code == 0
+    checkpoint, _, _ = newest("run.h5")
+    tables, plugins = tomllib.loads(checkpoint.input_toml), {"plugins": ["theirs.py"]}
+    sources = [f"plugins theirs.py blake2b:{'0' * 32}"] if request.param == "recorded" else []
+    text = tomli_w.dumps(tables | plugins)
+    about = {**checkpoint.about, "sources": sources}
+    for file in generations("run.h5"):
+        file.write_bytes(pack(dataclasses.replace(checkpoint, input_toml=text, about=about)))
+    run = open_run("run.h5")
+    units, docs = run.sites.attrs["units"], run.sites.attrs["descriptions"]
+    sites = {name: Column(run.sites[name].to_numpy(), units[name], docs[name]) for name in run.sites}
+    texts = {"input_toml": text, "input_json": json.dumps(run.input | plugins), "sources": sources}
+    write_run("run.h5", run.meta | texts, sites, run.history())
+    return request.param == "recorded"
+
+
+def test_nothing_that_only_a_file_names_is_run(hpctrip, tiny, folder, naming):
+    for command in (
+        ("verify", "run.h5"),
+        ("show", "run.h5"),
+        ("diff", "run.h5", "run.h5"),
+        ("export", "run.h5", "csv"),
+    ):
+        assert hpctrip(*command).code == 0
+    for command in (
+        ("resume", "run.h5.ckpt0", *MORE, "--out", "on.h5"),
+        ("retime", "run.h5", "--out", "new.h5"),
+        ("resume", "run.h5", *MORE),
+        ("run", tiny, *MORE, *CHECKPOINTS, "--resume", "--out", "run.h5"),
+    ):
+        ended = hpctrip(*command)
+        if naming:
+            ended.check_refused(["made with plug-ins", "theirs.py", "--plugin PATH"])
+        assert ended.code in (0, 2) and not (folder / "ran").exists()
+
+
+def test_a_checkpoint_that_does_not_say_clearly_what_was_read_is_refused(hpctrip, tiny, folder):
+    assert hpctrip("run", tiny, *ROUNDS, "--out", "run.h5").code == 0
+    found, path, _ = newest("run.h5")
+    for sources in (["plugins"], ["plugins evil.py"], ["sites.path \x1b[2J blake2b:\x1b"]):
+        path.write_bytes(pack(dataclasses.replace(found, about={"sources": sources})))
+        hpctrip("resume", "run.h5", *MORE).check_refused(
+            [str(path), "does not say clearly what its run read"]
+        )
+
+
+# --- installed packages
+
+
+@pytest.fixture
+def install(tmp_path, monkeypatch, own_components):
+    """`install(name, version, code)`: a package with an entry point, in a folder of its own on the path."""
+
+    def make(name, version, code):
+        site = tmp_path / "site-packages"
+        info = site / f"{name}-{version}.dist-info"
+        info.mkdir(parents=True)
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+        (info / "entry_points.txt").write_text(f"[hpctrip.components]\nmine = {name}\n")
+        (site / f"{name}.py").write_text(code)
+        if str(site) not in os.sys.path:
+            monkeypatch.syspath_prepend(site)
+        return site
+
+    return make
+
+
+def test_an_installed_package_adds_its_components_and_is_recorded(hpctrip, trained, install):
+    install("nearest_sites", "1.2", MINE.replace('"mine"', '"installed"'))
+    run = trained("policy.kind=installed")
+    assert run.meta["packages"] == ["nearest_sites 1.2"] and np.ptp(run.cohorts["site"]) >= 0
+    assert "installed: The first sites." in hpctrip("policies").out
+
+
+def test_a_package_that_cannot_be_imported_is_one_clear_line(hpctrip, tiny, install):
+    install("broken_package", "0.1", "import nowhere_at_all\n")
+    hpctrip("check", tiny).check_refused(
+        ["installed package broken_package 0.1: its components cannot be imported: ModuleNotFoundError"]
+    )
+
+
+def test_what_lies_in_the_working_folder_is_not_installed(hpctrip, tiny, install, monkeypatch, tmp_path):
+    site = install("found_here", "1", f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    monkeypatch.chdir(site)
+    assert hpctrip("check", tiny).code == 0
+    assert not (tmp_path / "ran").exists()

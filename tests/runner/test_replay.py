@@ -1,0 +1,230 @@
+"""`verify` replays the simulated half of a run from its own file."""
+
+from __future__ import annotations
+
+import glob
+import json
+import pkgutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hpctrip.base.errors import InputError
+from hpctrip.config.sources import NamedFiles
+from hpctrip.record import schema
+from hpctrip.record.reader import open_run
+from hpctrip.record.results_file import KINDS
+from hpctrip.record.schema import Column
+from hpctrip.record.verify import verify
+from hpctrip.record.writer import write_run
+from hpctrip.runner.replay import located, replay
+from hpctrip.sim.policies import POLICIES
+from hpctrip.sim.rounds import History
+
+CLOCKS = ("straggler", "max-plus-max", "mean-power", "aggregate-throughput")
+
+
+@pytest.mark.parametrize("policy", sorted(POLICIES))
+def test_every_policy_can_be_replayed(trained, policy):
+    k = ("policy.k=3",) if policy in ("random", "static") else ()
+    run = trained(f"policy.kind={policy}", *k)
+    assert verify(run) == [] and replay(run) == []
+
+
+@pytest.mark.parametrize("clock", CLOCKS)
+@pytest.mark.parametrize(
+    "faults", [(), ("faults.deadline_s=18", "faults.lost_fraction=0.3", "faults.mtbf_s=60")]
+)
+def test_every_reading_of_the_clock_is_recomputed(trained, clock, faults):
+    run = trained(f"timing.clock={clock}", "profiler.power_noise=0.1", "power.kind=trace", *faults)
+    assert verify(run) == [] and replay(run) == []
+
+
+def written_anew(run, path, history, **sites):
+    """A file of this run with another history, and other columns of its sites, whose checksums fit."""
+    units, docs = run.sites.attrs["units"], run.sites.attrs["descriptions"]
+    table = {c: Column(sites.get(c, run.sites[c].to_numpy()), units[c], docs[c]) for c in run.sites}
+    meta = run.meta | {"input_toml": run.input_toml, "input_json": json.dumps(run.input)}
+    write_run(path, meta, table, history)
+    return open_run(path)
+
+
+@pytest.mark.parametrize("clock", CLOCKS)
+def test_a_forged_makespan_is_noticed_without_a_replay(trained, clock, hpctrip, tmp_path):
+    """Everything that follows from it is forged too; the times of the cohort tell."""
+    run = trained(f"timing.clock={clock}", "stop.max_rounds=2")
+    first, second = run.history().rows
+    makespan_s = 0.9 * second.makespan_s
+    gain = second.accuracy - first.accuracy
+    forged = replace(
+        second,
+        makespan_s=makespan_s,
+        clock_s=first.clock_s + makespan_s,
+        efficiency=gain / makespan_s,
+    )
+    path = tmp_path / "forged.h5"
+    written_anew(run, path, History((first, forged)))
+    ended = hpctrip("verify", "--no-replay", path)
+    ended.check_refused(
+        [f"round 2: makespan_s is {makespan_s:g}, the cohort's times give", f"(clock {clock})"]
+    )
+
+
+def test_a_file_from_before_the_number_of_parameters_was_recorded_is_replayed(trained, tmp_path, monkeypatch):
+    run = trained("stop.max_rounds=2")
+    known = {name: about for name, about in schema.ATTRIBUTES.items() if not about.is_later}
+    meta = {name: value for name, value in run.meta.items() if name in known}
+    meta |= {"input_toml": run.input_toml, "input_json": json.dumps(run.input)}
+    units, docs = run.sites.attrs["units"], run.sites.attrs["descriptions"]
+    sites = {c: Column(run.sites[c].to_numpy(), units[c], docs[c]) for c in run.sites}
+    with monkeypatch.context() as patch:
+        patch.setattr(schema, "ATTRIBUTES", known)
+        write_run(tmp_path / "old.h5", meta, sites, run.history())
+    old = open_run(tmp_path / "old.h5")
+    assert "num_params" in old.added and verify(old) == [] and replay(old) == []
+
+
+def test_measured_compute_times_are_taken_from_the_record(trained):
+    assert replay(trained("timing.compute=measured")) == []
+
+
+@pytest.fixture
+def forged(trained, tmp_path):
+    """`forged(change, **meta)`: what verify and replay say of a sound run whose second round is changed by `change`,
+    written anew so that every checksum fits."""
+    run = trained("stop.max_rounds=3")
+
+    def faults(change, **sites):
+        first, second, third = run.history().rows
+        history = History((first, change(second), third))
+        again = written_anew(run, tmp_path / "forged.h5", history, **sites)
+        return [str(fault) for fault in verify(again)], [str(fault) for fault in replay(again)]
+
+    return faults
+
+
+def test_a_cohort_that_the_policy_would_not_choose_is_noticed(forged):
+    def other_order(row):
+        order = np.arange(row.num_sites)[::-1]
+        columns = {name: getattr(row.cohort, name)[order] for name in row.cohort.__dataclass_fields__}
+        return replace(row, cohort=replace(row.cohort, **columns))
+
+    sound, told = forged(other_order)
+    assert sound == []
+    assert any("round 2: its cohort" in fault and "'powertrip' chooses" in fault for fault in told)
+
+
+def test_a_time_that_the_world_does_not_give_is_noticed(forged):
+    def slower(row):
+        cohort = replace(
+            row.cohort, comm_s=row.cohort.comm_s + np.where(row.cohort.site == row.straggler, 0, 0.5)
+        )
+        return replace(row, cohort=cohort)
+
+    sound, told = forged(slower)
+    assert sound == [] and any("comm_s is" in fault and "recomputed" in fault for fault in told)
+
+
+def test_power_that_the_world_does_not_have_is_noticed(forged):
+    def weaker(row):
+        return replace(row, cohort=replace(row.cohort, power_fraction=row.cohort.power_fraction / 2))
+
+    sound, told = forged(weaker)
+    assert sound == [] and "power_fraction" in told[0]
+
+
+def test_sites_that_the_input_does_not_lead_to_are_noticed(forged):
+    sound, told = forged(lambda row: row, distance_m=np.full(10, 1e6))
+    assert sound == [] and "distance_m" in told[0]
+
+
+@pytest.fixture
+def received(hpctrip, tiny, tmp_path):
+    """`received(name, content, key, *more)`: a results file whose input names that file, which is not where it was."""
+
+    def results(name, content, key, *more):
+        theirs = tmp_path / "theirs"
+        theirs.mkdir()
+        (theirs / name).write_text(content)
+        options = [part for line in (f"{key}='{theirs / name}'", *more) for part in ("-o", line)]
+        ended = hpctrip("run", tiny, "-o", "stop.max_rounds=1", *options, "--out", tmp_path / "run.h5")
+        assert ended.code == 0, ended.err
+        theirs.rename(tmp_path / "mine")
+        return tmp_path / "run.h5"
+
+    return results
+
+
+NAMED = {
+    "sites": ("places.csv", "distance_mi\n" + "500\n" * 10, "sites.path", "sites.kind='csv'"),
+    "outages": ("out.csv", "site,start_s,end_s\n0,0,5\n", "faults.outages", "faults.deadline_s=60"),
+    "traces": (
+        "cella.csv",
+        "time,cell,pdu,production_power_util\n"
+        + "".join(f"{600_000_000 + 300_000_000 * step},a,6,0.5\n" for step in range(9)),
+        "power.path",
+        "power.kind='trace'",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", NAMED)
+def test_a_file_that_the_input_names_is_opened_only_where_the_user_names_it(
+    what, received, hpctrip, tmp_path
+):
+    name, content, key, *more = NAMED[what]
+    out, mine = received(name, content, key, *more), tmp_path / "mine"
+    there = tmp_path / "theirs" / name
+    there.parent.mkdir()
+    there.write_text("another file")
+    ended = hpctrip("verify", out)
+    assert ended.code == 0 and f"ok, but not replayed: it needs {key} = '{there}'" in ended.out
+    assert "--data" in ended.out
+    for named in (mine, mine / name):
+        ended = hpctrip("verify", out, "--data", tmp_path / "nowhere", "--data", named)
+        assert (ended.code, ended.out) == (0, f"{out}: ok\n"), named
+
+
+@pytest.mark.parametrize(
+    ("value", "data", "found"),
+    [
+        ("a.csv", ["d/a.csv"], "d/a.csv"),
+        ("/elsewhere/d/a.csv", ["."], "d/a.csv"),
+        ("/elsewhere/d/a.csv", ["d"], "d/a.csv"),
+        ("/elsewhere/a.csv", ["d"], "d/a.csv"),
+        ("/elsewhere/b.csv", ["d/a.csv", "d"], None),
+        ("../../a.csv", ["d"], "d/a.csv"),
+        ("a.csv/..", ["d"], None),
+        ("/d/../../secret", ["d"], None),
+        ("/theirs/d", ["d"], "d"),
+        ("/theirs/d", ["."], "d"),
+        ("/theirs/d/*.csv", ["d"], "d/*.csv"),
+        ("/theirs/*/a*.csv", ["d"], "d/a*.csv"),
+        ("/theirs/**", ["d"], None),
+        ("d/x*.csv", ["d"], None),
+        ("/", ["d"], None),
+        ("", ["d"], None),
+    ],
+)
+def test_a_named_file_is_found_by_how_its_path_ends(value, data, found, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d/a.csv").write_text("")
+    (tmp_path / "secret").write_text("")
+    names = NamedFiles("power.path", value, _files)
+    assert located(names, data) == found
+
+
+def _files(path):
+    found = [Path(name) for name in glob.glob(path)]
+    if not found:
+        raise InputError(path, "no such file")
+    return list(found[0].iterdir()) if found[0].is_dir() else found
+
+
+def test_every_kind_of_results_file_and_its_replay_are_where_their_names_say():
+    for place in KINDS.values():
+        kind = pkgutil.resolve_name(place)
+        assert callable(pkgutil.resolve_name(kind.replay)) and all(map(callable, kind[:-1]))

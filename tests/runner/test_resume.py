@@ -1,0 +1,403 @@
+"""A run that stopped goes on to the same bits as one that never did; here in one process, ranks in test_survive."""
+
+import dataclasses
+import errno
+import json
+import os
+import signal
+import time
+
+import numpy as np
+import pytest
+
+from hpctrip.base.errors import HpctripError, InputError, InterruptedRun
+from hpctrip.base.rows import columns
+from hpctrip.record import writer
+from hpctrip.record.checkpoint import Generations, generations, newest, pack
+from hpctrip.record.diff import diff
+from hpctrip.record.reader import open_run
+from hpctrip.record.verify import verify
+from hpctrip.runner import session as launching
+from hpctrip.runner import signals
+from hpctrip.runner.checkpointer import Checkpointer, Checkpointing
+from hpctrip.runner.resume import start_new, start_or_resume, start_resumed
+from hpctrip.runner.signals import Interrupt, Interruption, listening, received, stop_file
+from hpctrip.sim.rounds import History, RoundRow
+from hpctrip.sim.step import State
+
+TINY = [
+    "sites.num_sites=6",
+    "workload.train_samples=120",
+    "workload.test_samples=100",
+    "stop.target_accuracy=1.0",
+    "checkpoint.every_rounds=1",
+    "watchdog.enabled=false",
+]
+MEASURED = {name for name in columns(RoundRow) if name.endswith("wall_s")} | {"idle_fraction", "train_wall_s"}
+
+
+def settings(*lines, rounds=4):
+    return [*TINY, f"stop.max_rounds={rounds}", *lines]
+
+
+def run(out, *lines, rounds=4, **how):
+    launching.launch(lambda: start_new([], settings(*lines, rounds=rounds), str(out), False, **how))
+    return open_run(out)
+
+
+def resume(source, *lines, rounds=4, to=None):
+    launching.launch(
+        lambda: start_resumed(str(source), [], [*lines, f"stop.max_rounds={rounds}"], to and str(to))
+    )
+    return open_run(to or source)
+
+
+def again(out, *lines, rounds=4):
+    """The command that starts, goes on and ends."""
+    launching.launch(lambda: start_or_resume([], settings(*lines, rounds=rounds), str(out)))
+    return open_run(out)
+
+
+def assert_same(found, expected):
+    assert verify(found) == []
+    for name in ("params_digest", "status", "stop_reason"):
+        assert found.meta[name] == expected.meta[name]
+    for one, two in zip(found.tables.values(), expected.tables.values(), strict=True):
+        for column in set(two) - MEASURED:
+            equal_nan = two[column].dtype.kind == "f"
+            assert np.array_equal(one[column], two[column], equal_nan=equal_nan), column
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    return run(tmp_path_factory.mktemp("undisturbed") / "run.h5")
+
+
+LEARNERS = {
+    "fedavg": [],
+    "momentum": ["server.momentum=0.9"],
+    "fedadam": ["server.kind=fedadam"],
+    "error feedback": ["compression.kind=top-k"],
+    "adaptive local work": ["policy.kind=goodput", "policy.local_work=adaptive"],
+}
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_in_two_parts_or_in_one_a_run_ends_with_the_same_bits(tmp_path, undisturbed, learner):
+    lines = LEARNERS[learner]
+    whole = run(tmp_path / "whole.h5", *lines) if lines else undisturbed
+    half = run(tmp_path / "half.h5", *lines, rounds=2)
+    assert half.meta["stop_reason"] == "max_rounds = 2"
+    assert_same(resume(tmp_path / "half.h5"), whole)
+    starts = open_run(tmp_path / "half.h5").meta["starts"]
+    assert len(starts) == 2 and starts[1].startswith("after round 2: ")
+    assert half.meta["created_utc"] == open_run(tmp_path / "half.h5").meta["created_utc"]
+
+
+def test_so_does_a_run_of_every_other_workload(tmp_path, tiny_workload, tiny, trained, hpctrip):
+    half = tmp_path / "half.h5"
+    lines = (f"-o{line}" for line in (*tiny_workload, "stop.max_rounds=1"))
+    ended = hpctrip("run", tiny, *lines, "--out", half)
+    assert ended.code == 0, ended.err
+    assert_same(resume(half, rounds=2), trained(*tiny_workload, "stop.max_rounds=2"))
+
+
+def test_rows_before_the_checkpoint_keep_their_wall_times_and_rows_beyond_it_are_dropped(tmp_path):
+    out = tmp_path / "run.h5"
+    long = run(out, rounds=3)
+    resumed = resume(f"{out}.ckpt1", rounds=2, to=tmp_path / "short.h5")  # ckpt0: round 3, ckpt1: round 2
+    assert len(resumed.rounds) == 2
+    assert resumed.rounds["wall_s"].tolist() == long.rounds["wall_s"].tolist()[:2]
+    assert len(open_run(out).rounds) == 3  # the run that was resumed from stays as it was
+
+
+def test_the_evaluation_that_only_the_last_round_gets_is_not_there_once_the_run_goes_on(tmp_path):
+    whole = run(tmp_path / "whole.h5", "evaluate.every_rounds=2")
+    run(tmp_path / "half.h5", "evaluate.every_rounds=2", rounds=3)
+    assert_same(resume(tmp_path / "half.h5"), whole)
+
+
+def test_a_damaged_generation_is_named_and_the_one_before_it_is_used(tmp_path, undisturbed, capsys):
+    out = tmp_path / "run.h5"
+    run(out, rounds=3)
+    last = tmp_path / "run.h5.ckpt0"
+    last.write_bytes(last.read_bytes()[:-100])
+    assert_same(resume(out), undisturbed)
+    told = capsys.readouterr().out
+    assert "run.h5.ckpt0: is damaged" in told and "going on after round 2" in told
+
+
+def flip_in_its_input(path):
+    """Damage the input that a results file holds: one bit of the key `name`."""
+    data = bytearray(path.read_bytes())
+    data[data.index(b'name = "')] ^= 1
+    path.write_bytes(data)
+
+
+def empty(path):
+    path.write_bytes(b"")
+
+
+@pytest.mark.parametrize("damage", [flip_in_its_input, empty])
+def test_damaged_results_are_written_anew_from_the_checkpoint(tmp_path, undisturbed, damage):
+    out = tmp_path / "run.h5"
+    run(out, rounds=3)
+    damage(out)
+    assert_same(resume(out), undisturbed)
+
+
+def test_without_a_checkpoint_the_file_whose_input_is_damaged_is_named(tmp_path, tiny, hpctrip):
+    out = tmp_path / "run.h5"
+    assert hpctrip("run", tiny, "-o", "stop.max_rounds=1", "--out", out).code == 0
+    flip_in_its_input(out)
+    for checkpoint in generations(out):
+        checkpoint.unlink(missing_ok=True)
+    ended = hpctrip("run", tiny, "-o", "stop.max_rounds=1", "--resume", "--out", out)
+    ended.check_refused([f"{out}: is damaged (attributes or input do not match", "restore a copy"])
+
+
+def test_what_sites_kept_that_does_not_fit_the_run_is_refused(tmp_path):
+    out = tmp_path / "run.h5"
+    run(out, "compression.kind=top-k", rounds=1)
+    found, path, _ = newest(out)
+    assert set(found.kept) == set(found.history.last.cohort.site)
+    path.write_bytes(pack(dataclasses.replace(found, kept={6: found.params})))
+    with pytest.raises(InputError, match=r"numbers kept by site 6; a site keeps \d+, sites are 0 to 5"):
+        resume(out)
+
+
+def test_what_differs_is_named_and_only_stop_rules_and_how_it_runs_may(tmp_path, undisturbed):
+    out = tmp_path / "run.h5"
+    run(out, rounds=2)
+    with pytest.raises(InputError) as caught:
+        resume(out, "seed=1", "policy.kind=static", "policy.k=3", "ranks.threads=2")
+    assert {fault.place for fault in caught.value.faults} >= {"seed", "policy.kind", "ranks.threads"}
+    free = [
+        "train.lr=0.01",
+        "label=new",
+        "checkpoint.every_rounds=3",
+        "interrupt.margin_rounds=1",
+        "ranks.transport=serial",
+    ]
+    resumed = resume(out, *free)
+    assert_same(resumed, undisturbed)
+    assert resumed.input != undisturbed.input and diff(resumed, undisturbed) == []
+
+
+def test_the_same_command_starts_goes_on_and_does_nothing_more(tmp_path, undisturbed, capsys):
+    out = tmp_path / "run.h5"
+    again(out, rounds=2)
+    assert_same(again(out), undisturbed)
+    capsys.readouterr()
+    before = out.read_bytes()
+    again(out)
+    assert out.read_bytes() == before and "is finished already" in capsys.readouterr().out
+    with pytest.raises(InputError, match="seed: is 5, but 0 in"):
+        again(out, "seed=5")
+
+
+def test_the_same_command_without_checkpoints_begins_again_unless_it_is_finished(tmp_path, undisturbed):
+    out, off = tmp_path / "run.h5", "checkpoint.enabled=false"
+    run(out, off, rounds=2)
+    assert newest(out)[0] is None
+    found = again(out, off, rounds=2)
+    assert found.meta["starts"] == open_run(out).meta["starts"]
+    # the file is from before [faults] existed
+    older = {name: table for name, table in found.input.items() if name != "faults"}
+    given = {"input_toml": found.input_toml, "input_json": json.dumps(older)}
+    meta = {**found.meta, **given, "status": "failed"}
+    writer.write_run(out, meta, {"site": (np.arange(6), "1", "site")}, History())
+    assert_same(again(out, off), undisturbed)
+
+
+def test_a_finished_run_without_checkpoints_is_not_called_finished_where_more_is_asked_for(tmp_path):
+    out, off = tmp_path / "run.h5", "checkpoint.enabled=false"
+    run(out, off, rounds=2)
+    before = out.read_bytes()
+    with pytest.raises(InputError, match=r"run\.h5: is finished, but the stop rules now ask for more"):
+        again(out, off, rounds=4)
+    assert out.read_bytes() == before
+
+
+@pytest.mark.parametrize("checkpoints", ["true", "false"])
+def test_a_run_that_ended_as_all_sites_had_spent_their_budgets_is_finished(tmp_path, checkpoints, capsys):
+    out, spent = tmp_path / "run.h5", ["accounts.site_max_energy='1 J'", f"checkpoint.enabled={checkpoints}"]
+    ended = run(out, *spent)
+    assert ended.meta["stop_reason"] == "nobody left to ask: site_max_energy = 1 J" and len(ended.rounds) < 4
+    before = out.read_bytes()
+    again(out, *spent)
+    assert out.read_bytes() == before and "is finished already" in capsys.readouterr().out
+
+
+def test_runs_that_start_together_without_a_name_do_not_share_a_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    paths = {start_new([], settings(), None, False).path for _ in range(3)}
+    assert len(paths) == 3 and all(path.startswith("results/demo-") for path in paths)
+
+
+def test_a_new_run_does_not_trample_on_checkpoints(tmp_path):
+    out = tmp_path / "run.h5"
+    run(out, rounds=1)
+    out.unlink()
+    with pytest.raises(InputError, match=r"run.h5.ckpt0: exists already; resume from it"):
+        run(out)
+    launching.launch(lambda: start_new([], settings("seed=3", rounds=1), str(out), True))
+    assert "seed = 3" in newest(out)[0].input_toml and not (tmp_path / "run.h5.ckpt1").exists()
+
+
+@pytest.mark.parametrize("name", ["SIGUSR2", "SIGTERM", "SIGINT"])
+def test_a_signal_ends_the_run_after_its_round_with_a_checkpoint(tmp_path, undisturbed, monkeypatch, name):
+    out = tmp_path / "run.h5"
+    record = launching.Recorder.record
+
+    def signalled(self, history):
+        if len(history) == 1:  # recorded during round 2
+            os.kill(os.getpid(), getattr(signal, name))
+        return record(self, history)
+
+    monkeypatch.setattr(launching.Recorder, "record", signalled)
+    with pytest.raises(InterruptedRun, match=f"after round 2: {name} received by rank 0") as caught:
+        run(out, "checkpoint.every_rounds=100")
+    assert caught.value.exit_code == 85
+    assert f"resume with: python -m hpctrip resume {out}" in str(caught.value)
+    assert open_run(out).meta["status"] == "interrupted" and newest(out)[0].round == 2
+    monkeypatch.undo()
+    assert_same(resume(out), undisturbed)
+
+
+def test_ctrl_c_twice_ends_it_at_once(tmp_path, monkeypatch):
+    record = launching.Recorder.record
+
+    def twice(self, history):
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+        return record(self, history)
+
+    monkeypatch.setattr(launching.Recorder, "record", twice)
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "run.h5", rounds=50)
+    assert not (tmp_path / "run.h5.lock").exists()
+
+
+def test_an_interrupted_run_without_checkpoints_does_not_promise_to_go_on(tmp_path, monkeypatch):
+    out = tmp_path / "run.h5"
+    monkeypatch.setattr(launching, "Recorder", _touching(stop_file(out)))
+    with pytest.raises(InterruptedRun, match="nothing to resume from"):
+        run(out, "checkpoint.enabled=false")
+
+
+def test_a_stop_file_ends_the_run_and_stops_the_next_one_until_it_is_removed(tmp_path, monkeypatch):
+    out = tmp_path / "run.h5"
+    monkeypatch.setattr(launching, "Recorder", _touching(stop_file(out)))
+    with pytest.raises(InterruptedRun, match=r"after round 2: stop file .*run.h5.stop"):
+        run(out)
+    with pytest.raises(InputError, match=r"run.h5.stop: asks runs .* to stop; remove it"):
+        again(out)
+    stop_file(out).unlink()
+    monkeypatch.undo()
+    assert again(out).meta["status"] == "finished"
+
+
+def _touching(file):
+    class Touching(writer.Recorder):
+        def record(self, history):  # of round 1, during round 2
+            file.touch()
+            return super().record(history)
+
+    return Touching
+
+
+@pytest.mark.parametrize("what", [".h5", ".ckpt"])
+def test_a_full_disk_ends_the_run_with_one_line_and_nothing_written_before_is_lost(
+    tmp_path, undisturbed, monkeypatch, what
+):
+    out = tmp_path / "run.h5"
+    replace = os.replace
+
+    def full(source, target):
+        if what in str(target)[-6:] and newest(out)[0] and newest(out)[0].round == 2:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        replace(source, target)
+
+    monkeypatch.setattr(writer, "WRITE_SHARE", 0)
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(
+        HpctripError, match="cannot be written: No space left on device; free some space"
+    ) as caught:
+        run(out)
+    assert caught.value.exit_code == 1 and verify(open_run(out)) == []
+    assert len(open_run(out).rounds) >= 2
+    monkeypatch.undo()
+    assert_same(resume(out), undisturbed)
+
+
+def test_checkpoints_keep_within_their_share_of_the_wall_time(tmp_path, fake_rows):
+    now = [0.0]
+
+    class SlowDisk(Generations):
+        def write(self, checkpoint):
+            now[0] += 2.0
+            return tmp_path
+
+    rules = Checkpointing(every_s=10, max_fraction=0.01)
+    checkpointer = Checkpointer(rules, SlowDisk(tmp_path / "run.h5"), "", {}, 0, lambda: now[0])
+    saved = []
+    for state in fake_rows(1000):
+        now[0] += 1.0
+        if checkpointer.due(state, over=False):
+            checkpointer.save(state, *_no_arrays())
+            saved.append(state.round)
+    assert saved == [10, 210, 410, 610, 810]  # the first after every_s; a cost of 2 s is 1 % of 200 s
+    assert checkpointer.due(state, over=True)
+
+
+def _no_arrays():
+    import torch
+
+    return torch.zeros(1), torch.zeros(0, 1, dtype=torch.float64), {}
+
+
+@pytest.fixture
+def fake_rows(undisturbed):
+    row = undisturbed.history().last
+
+    def states(number):
+        for round in range(1, number + 1):
+            yield State(round, row.clock_s, History((dataclasses.replace(row, round=round),)))
+
+    return states
+
+
+def test_a_run_leaves_while_the_job_still_has_time_for_a_few_rounds(tmp_path, undisturbed, monkeypatch):
+    monkeypatch.setenv("SLURM_JOB_END_TIME", "1000")
+    now = [0.0]
+    rows = undisturbed.history()
+    slowest_s = max(row.wall_s for row in rows.rows)
+    judge = Interruption(Interrupt(margin_rounds=3), tmp_path / "run.h5", ["here"], lambda: now[0])
+    now[0] = 1000 - 3 * slowest_s - 20.001
+    assert judge.reason([0], rows, checkpoint_s=10.0) == ""
+    now[0] += 0.002
+    assert judge.reason([0], rows, checkpoint_s=10.0).startswith("the job ends in 2")
+    own = Interruption(Interrupt(job_s=50), tmp_path / "run.h5", ["here"], lambda: now[0])
+    assert own.reason([0], History(), 0.0) == ""
+    now[0] += 51
+    assert own.reason([0], History(), 0.0).startswith("the job ends in")
+
+
+def test_a_signal_at_another_rank_is_named_with_its_host(tmp_path):
+    judge = Interruption(Interrupt(), tmp_path / "run.h5", ["a", "b", "c"])
+    why = judge.reason([0, 0, signal.SIGTERM], History(), 0.0)
+    assert why == "SIGTERM received by rank 2 on c"
+
+
+def test_handlers_only_set_a_flag_and_are_put_back():
+    before = signal.getsignal(signal.SIGUSR2)
+    with listening(["SIGUSR2"]):
+        assert received() == 0
+        os.kill(os.getpid(), signal.SIGUSR2)
+        time.sleep(0.01)
+        assert received() == signal.SIGUSR2
+    assert signal.getsignal(signal.SIGUSR2) is before
+    with listening(["SIGUSR2"]):
+        assert received() == 0
+    assert signals.received() == 0

@@ -1,0 +1,190 @@
+"""Rounds and models that are kept: what is read is what was written, or nothing."""
+
+import hashlib
+import math
+import os
+import time
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hpctrip.runner.cache import eviction
+from hpctrip.runner.cache.eviction import Bound, shrink
+from hpctrip.runner.cache.key_locks import KeyLocks
+from hpctrip.runner.cache.trajectory import Kept, Node, TrajectoryFiles, key_after
+from hpctrip.sim.outcome import SITE_REPORTS
+
+ROOT = "00" * 16
+KEY = "ab" * 16
+SITES = np.array([2, 5, 7])
+
+
+@pytest.fixture
+def said():
+    return []
+
+
+@pytest.fixture
+def files(tmp_path, said):
+    return TrajectoryFiles(tmp_path / "store", said.append)
+
+
+def node(key=KEY, **changed):
+    given = dict(
+        key=key,
+        round=4,
+        site=SITES,
+        diverged=np.array([False, True, False]),
+        told={name: np.array([1 / 3, math.nan, 2.5 + i]) for i, name in enumerate(SITE_REPORTS)},
+        mean_update_norm=0.7,
+        update_norm=0.1 + 0.2,
+        params_digest="0123456789abcdef",
+        eval_correct=7,
+        eval_seen=20,
+        eval_loss=1e-300,
+    )
+    return Node(**given | changed)
+
+
+def kept(key=KEY, num_params=5):
+    rows = {3: np.ones(2, dtype=np.float32), 12: np.zeros(2, dtype=np.float32)}
+    params = np.arange(num_params, dtype=np.float32) / 3
+    return Kept(key, params, np.ones((2, num_params)) / 7, rows)
+
+
+def test_the_key_of_a_round_follows_from_all_that_it_is_trained_of_and_from_no_order():
+    key = key_after(ROOT, 1, np.array([4, 2, 9]), np.array([0.5, 0.2, 0.3]))
+    assert key == key_after(ROOT, 1, np.array([9, 4, 2]), np.array([0.3, 0.5, 0.2]))
+    others = [
+        key_after(KEY, 1, np.array([4, 2, 9]), np.array([0.5, 0.2, 0.3])),
+        key_after(ROOT, 2, np.array([4, 2, 9]), np.array([0.5, 0.2, 0.3])),
+        key_after(ROOT, 1, np.array([4, 2, 8]), np.array([0.5, 0.2, 0.3])),
+        key_after(ROOT, 1, np.array([4, 2, 9]), np.array([0.5, 0.3, 0.2])),
+        key_after(ROOT, 1, np.array([4, 2]), np.array([0.5, 0.5])),
+        key_after(ROOT, 1, np.array([], dtype=np.int64), np.array([])),
+        key_after(ROOT, 1, np.array([4, 2, 9]), np.array([0.5, 0.2, 0.3]), local_work=2),
+    ]
+    assert len({key, *others}) == 1 + len(others) and all(len(other) == 32 for other in others)
+
+
+@pytest.mark.parametrize("changed", [{}, {"eval_seen": 0, "eval_correct": 0, "eval_loss": math.nan}])
+def test_a_round_comes_back_in_every_bit(files, changed):
+    written = node(**changed)
+    files.put(written)
+    found = files.node(KEY, SITES[::-1])
+    assert list(found.told) == list(written.told) == list(SITE_REPORTS)
+    for name, value in {**vars(written), **written.told}.items():
+        back = found.told[name] if name in written.told else getattr(found, name)
+        if not isinstance(value, dict):
+            assert np.array_equal(back, value, equal_nan=not isinstance(value, str)), name
+    assert files.node("cd" * 16, SITES) is None and files.state(KEY) is None
+
+
+def test_a_model_comes_back_with_all_that_is_needed_to_train_on(files):
+    files.keep(kept())
+    found = files.state(KEY)
+    assert files.has_state(KEY) and found.params.tobytes() == kept().params.tobytes()
+    assert found.slots.tobytes() == kept().slots.tobytes() and sorted(found.kept) == [3, 12]
+
+
+def test_what_is_under_another_key_or_of_other_sites_is_none(files, said):
+    files.put(node())
+    path = files.folder / "cd" / f"{'cd' * 15}.round"
+    path.parent.mkdir()
+    path.write_bytes((files.folder / "ab" / f"{'ab' * 15}.round").read_bytes())
+    assert files.node("cd" * 16, SITES) is None and files.node(KEY, SITES[:2]) is None
+    assert files.node("cd" * 16, SITES) is None
+    assert len(said) == 2 and f"it is that of the key {KEY}" in said[0]
+
+
+@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_damage_is_no_more_than_a_miss(files, data):
+    files.put(node()), files.keep(kept())
+    suffix = data.draw(st.sampled_from(["round", "state"]))
+    path = files.folder / "ab" / f"{'ab' * 15}.{suffix}"
+    body = bytearray(path.read_bytes())
+    for _ in range(data.draw(st.integers(1, 3))):
+        body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
+    del body[data.draw(st.integers(0, len(body))) :]
+    path.write_bytes(body)
+    found = files.node(KEY, SITES) if suffix == "round" else files.state(KEY)
+    assert found is None or found.key == KEY
+
+
+def test_a_right_belongs_to_one_process_at_a_time_and_ends_with_it(tmp_path):
+    one, other = KeyLocks(tmp_path / "folder" / "locks"), KeyLocks(tmp_path / "folder" / "locks")
+    assert one.take(KEY) and one.take(KEY) and not other.take(KEY)
+    assert other.take(ROOT) and not one.take(ROOT)
+    one.give_back(KEY)
+    assert other.take(KEY)
+    other.close()
+    assert one.take(KEY) and one.take(ROOT) and one.trouble == ""
+
+
+def test_rights_are_those_of_the_lock_file_that_lies_there_now(tmp_path):
+    one, other = KeyLocks(tmp_path / "locks"), KeyLocks(tmp_path / "locks")
+    assert one.take(KEY)
+    (tmp_path / "locks").unlink()
+    assert other.take(KEY)  # of the next store: nobody can know of the one that was removed
+    assert not one.take(KEY)
+
+
+def test_where_the_system_has_no_such_locks_everybody_has_every_right(tmp_path, monkeypatch):
+    monkeypatch.delattr("fcntl.F_OFD_SETLK")
+    one, other = KeyLocks(tmp_path / "locks"), KeyLocks(tmp_path / "locks")
+    assert one.take(KEY) and other.take(KEY) and "no locks" in other.trouble
+
+
+def keys():
+    return [hashlib.blake2b(bytes([i]), digest_size=16).hexdigest() for i in range(8)]
+
+
+def test_models_go_first_and_those_used_longest_ago_before_others(files):
+    for age, key in enumerate(keys()):
+        files.put(node(key)), files.keep(kept(key, 1000))
+        for path in files.folder.glob(f"??/{key[2:]}.*"):
+            os.utime(path, (1000 - age, 1000 - age))
+    files.state(keys()[-1])  # used now
+    one = max(path.stat().st_size for path in files.folder.glob("??/*.state"))
+    shrink(files.folder, 8.9 * one)
+    assert len(list(files.folder.glob("??/*.state"))) == 8  # within the bound: nothing goes
+    shrink(files.folder, 4 * one)
+    left = [key for key in keys() if files.has_state(key)]
+    assert left == [keys()[0], keys()[1], keys()[7]]
+    assert len(list(files.folder.glob("??/*.round"))) == 8
+    shrink(files.folder, 1.5 * max(path.stat().st_size for path in files.folder.glob("??/*.round")))
+    assert not any(map(files.has_state, keys()))
+    assert [key for key in keys() if files.node(key, SITES)] == keys()[:1]
+
+
+def test_only_what_is_named_as_its_own_is_ever_removed(files):
+    files.keep(kept())
+    (files.folder / "notes").mkdir()
+    others = [files.folder / "run.h5", files.folder / "notes" / "x.round", files.folder / "ab" / "x.state"]
+    tmp = files.folder / "ab" / f"{'ab' * 15}.state.{'0' * 16}.tmp"
+    old = files.folder / "ab" / f"{'ab' * 15}.state.{'1' * 16}.tmp"
+    for path in (*others, tmp, old):
+        path.write_bytes(bytes(1000))
+    os.utime(old, (0, time.time() - eviction.LEFTOVER_S - 1))
+    shrink(files.folder, 0)
+    assert all(path.exists() for path in others) and tmp.exists()
+    assert not old.exists() and not files.has_state(KEY)
+
+
+def test_one_process_makes_room_at_a_time_and_not_after_every_file(files, monkeypatch):
+    looked = []
+    monkeypatch.setattr(eviction, "shrink", lambda folder, most: looked.append(most))
+    bound, rival = Bound(files, 1e6), KeyLocks(files.folder / "locks")
+    bound.keep(), bound.keep()
+    assert looked == [1e6]
+    files.written_bytes += 20_000
+    assert rival.take("f" * 32)
+    bound.keep()
+    assert looked == [1e6]
+    rival.close()
+    files.written_bytes += 20_000
+    bound.keep()
+    assert looked == [1e6] * 2

@@ -1,0 +1,370 @@
+"""What runs say of the paper's claims: verdicts that follow from intervals, on curves made by hand."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from hpctrip.base.stats import Estimate
+from hpctrip.config.sources import NamedFiles
+from hpctrip.record.reader import Run
+from hpctrip.sim.traces.files import trace_files
+from hpctrip.studies.claims.base import Claim, Finding, Verdict, all_of, verdict_of
+from hpctrip.studies.claims.evidence import Missing, times
+from hpctrip.studies.claims.page import Page, Section
+from hpctrip.studies.claims.paper import CLAIMS
+from hpctrip.studies.claims.speed import AboutEqual, Faster, FasterInAll, Order, SlowerThanIn, Takes
+from hpctrip.studies.claims.sweeps import (
+    Convex,
+    Diminishing,
+    HigherInTheEnd,
+    Minimum,
+    MoreIsFaster,
+    SmallEarlyGain,
+)
+from hpctrip.studies.claims.world import DelayIsNotLinear, Overhead, SparePower, StartsSmallAndGrows
+
+ABOUT_A_CLAIM = ("Fig", "It is so", "", "s")
+
+
+def run_of(hours, seed=0, accuracy=(0.2, 0.5), k=(10,), target=0.45, sites=None, cohorts=None):
+    """A run whose rounds end at `hours`."""
+    rounds = pd.DataFrame({"clock_s": 3600.0 * np.asarray(hours, dtype=float)})
+    rounds["round"], rounds["accuracy"] = range(1, len(rounds) + 1), accuracy
+    rounds["num_sites"] = k * len(rounds) if len(k) == 1 else k
+    meta = {"seed": seed, "target_accuracy": target, "synthetic_data": True, "synthetic_power": True}
+    nothing = pd.DataFrame()
+    tables = {"sites": sites, "cohorts": cohorts}
+    tables = {name: nothing if table is None else table for name, table in tables.items()}
+    return Run(Path("x"), meta, (), "", {}, rounds=rounds, candidates=nothing, **tables)
+
+
+def seeds(*hours, **rest):
+    """Runs of seeds 0, 1, ... that reach 45 % in their second round, after so many hours."""
+    return [run_of((h / 2, h), seed, **rest) for seed, h in enumerate(hours)]
+
+
+def late(*hours):
+    """The same, that never reach it."""
+    return seeds(*hours, accuracy=(0.2, 0.4))
+
+
+def found(kind, *arguments, study="s", **variants):
+    return kind("Fig", "It is so", "", study, *arguments).check({study: variants})
+
+
+def test_a_verdict_needs_the_whole_interval_on_one_side():
+    assert verdict_of(Estimate.mean([0.9, 1, 1.1])) is Verdict.MET
+    assert verdict_of(Estimate.mean([-0.9, -1, -1.1])) is Verdict.NOT_MET
+    assert verdict_of(Estimate.mean([0, 1, 2])) is Verdict.UNDECIDED
+    assert verdict_of(Estimate.mean([5.0])) is Verdict.UNDECIDED  # one seed has no interval
+    assert verdict_of(Estimate.mean([0.9, 1, 1.1]), above=2) is Verdict.NOT_MET
+
+
+def test_a_bound_decides_in_its_own_direction_only():
+    ones, yes, no = np.ones(6), [True] * 6, [False] * 6
+    assert verdict_of(Estimate.mean(ones, yes, no)) is Verdict.MET
+    assert verdict_of(Estimate.mean(ones, no, yes)) is Verdict.UNDECIDED
+    assert verdict_of(Estimate.mean(-ones, no, yes)) is Verdict.NOT_MET
+    assert verdict_of(Estimate.mean(-ones, yes, no)) is Verdict.UNDECIDED
+    assert (
+        verdict_of(Estimate.mean(ones[:3], yes[:3], no[:3])) is Verdict.UNDECIDED
+    )  # three seeds are too few
+
+
+def test_several_statements_are_met_where_all_are():
+    met, against, open_, not_run = Verdict.MET, Verdict.NOT_MET, Verdict.UNDECIDED, Verdict.NOT_RUN
+    assert all_of([met, met]) is met
+    assert all_of([met, open_]) is open_
+    assert all_of([open_, not_run]) is not_run
+    assert all_of([not_run, against]) is against
+
+
+def test_times_are_paired_by_the_seeds_that_all_have():
+    a, b = times([*seeds(1, 2), run_of((3, 4), seed=7)], seeds(10, 20, 30)[1:])
+    assert a.spent_h.tolist() == [2] and b.spent_h.tolist() == [20]
+    with pytest.raises(Missing, match="no seed in common"):
+        times(seeds(1), [run_of((1, 2), seed=9)])
+
+
+def test_what_is_unknown_of_some_does_not_hide_what_others_contradict():
+    never = {"c": late(3, 3.1, 3), "d": late(3, 3.1, 3)}
+    order = found(Order, ("a", "b", "c", "d"), a=seeds(5, 5.1, 5), b=seeds(3, 3.1, 3), **never)
+    assert order.ordering is Verdict.NOT_MET and order.ours.endswith("d (not with every seed)")
+    unknown = found(Faster, "c", "d", 0.5, **never)
+    assert unknown.ordering is Verdict.UNDECIDED and unknown.ours.startswith("unknown: neither")
+    assert unknown.magnitude == ""
+
+
+def test_variants_with_other_targets_are_not_compared():
+    with pytest.raises(Missing, match="no common target"):
+        times(seeds(1, 2), seeds(1, 2, target=0.3))
+
+
+def test_faster_is_met_open_or_not_and_compares_the_share():
+    fast, slow = seeds(1, 1.1, 0.9), seeds(2, 2.1, 1.9)
+    met = found(Faster, "a", "b", 0.5, a=fast, b=slow)
+    assert met.ordering is Verdict.MET and met.num_seeds == 3
+    assert met.ours.startswith("50% less time: 0.499 (0.44 to 0.565) times as long")
+    assert "lies in our interval" in met.magnitude
+    worse = found(Faster, "a", "b", 0.5, a=slow, b=fast)
+    assert worse.ordering is Verdict.NOT_MET and worse.ours.startswith("101% more time: 2.01 (")
+    assert worse.magnitude == "contrary to the paper's, which lies outside our interval"
+    assert found(Faster, "a", "b", 0.5, a=seeds(1, 3, 2), b=seeds(2, 2, 2)).ordering is Verdict.UNDECIDED
+    far = found(Faster, "a", "b", 0.1, a=fast, b=slow).magnitude
+    assert far == "5.01 of the paper's, which lies outside our interval"
+    alone = found(Faster, "a", "b", 0.25, a=seeds(1), b=seeds(2))
+    assert (
+        alone.ordering is Verdict.UNDECIDED
+        and alone.magnitude == "2.00 of the paper's; one seed has no interval"
+    )
+
+
+def test_faster_than_what_never_arrives_is_met_and_its_share_a_bound():
+    met = found(Faster, "a", "b", 0.5, a=seeds(*[1] * 6), b=late(*[3] * 6))
+    assert met.ordering is Verdict.MET
+    assert met.ours == "at least 67% less time: at most 0.333 times as long"
+    assert met.magnitude == "the paper's 50% cannot be compared with a bound"
+    few = found(Faster, "a", "b", 0.5, a=seeds(1, 1, 1), b=late(1.02, 1.02, 1.02))
+    assert few.ordering is Verdict.UNDECIDED and few.ours.endswith(": at most 0.98 times as long")
+    never = found(Faster, "a", "b", 0.5, a=late(1, 1.1), b=seeds(3, 3.3))
+    assert never.ordering is Verdict.UNDECIDED and never.ours.startswith("at most 67%")
+
+
+def test_hours_are_met_where_every_seed_arrives():
+    assert found(Takes, "a", 0.65, a=seeds(0.6, 0.7, 0.65)).ordering is Verdict.MET
+    missed = found(Takes, "a", 0.65, a=[*seeds(1, 2)[:1], *late(1, 2)[1:]])
+    assert missed.ordering is Verdict.NOT_MET and missed.ours.startswith("1 of 2 seeds reached")
+
+
+def test_about_equal_asks_for_the_whole_interval_near_one():
+    near, wide = seeds(1.0, 1.02, 0.99), seeds(0.5, 1.5, 1.0)
+    one = seeds(1, 1, 1)
+    assert found(AboutEqual, "a", "b", a=near, b=one).ordering is Verdict.MET
+    assert found(AboutEqual, "a", "b", a=wide, b=one).ordering is Verdict.UNDECIDED
+    assert found(AboutEqual, "a", "b", a=seeds(2, 2.1, 1.9), b=one).ordering is Verdict.NOT_MET
+    assert found(AboutEqual, "a", "b", a=seeds(0.5, 0.51, 0.49), b=one).ordering is Verdict.NOT_MET
+
+
+def test_the_order_is_not_met_where_two_neighbours_are_the_other_way_round():
+    runs = {"a": seeds(1, 1.1, 1), "b": seeds(2, 2.1, 2), "c": seeds(3, 3.2, 3)}
+    assert found(Order, ("a", "b", "c"), **runs).ordering is Verdict.MET
+    other = found(Order, ("a", "c", "b"), **runs)
+    assert other.ordering is Verdict.NOT_MET and other.ours == "a < b < c"
+
+
+def test_an_order_counts_the_seeds_of_its_pairs_and_ties_are_equal():
+    later = [run_of((1, 2), seed) for seed in (2, 3, 4)]
+    assert found(Order, ("a", "b"), a=seeds(1, 1, 1), b=later).num_seeds == 1
+    assert found(Order, ("b", "a"), a=seeds(1, 2), b=seeds(1, 2)).ours == "a = b"
+
+
+def test_our_order_puts_those_last_that_arrive_with_fewer_seeds():
+    often = [*seeds(5, 5), run_of((1, 3), 2, (0.2, 0.4))]
+    seldom = seeds(2) + [run_of((1, 2), seed, (0.2, 0.4)) for seed in (1, 2)]
+    order = found(Order, ("a", "b"), a=seldom, b=often).ours
+    assert order == "b (not with every seed) < a (not with every seed)"
+
+
+def test_fastest_at_every_value_names_each():
+    runs = {
+        "1 GB, P": seeds(1, 1.1),
+        "1 GB, S": seeds(2, 2.3),
+        "2 GB, P": seeds(3, 3.1),
+        "2 GB, S": seeds(1, 1.1),
+    }
+    result = FasterInAll(*ABOUT_A_CLAIM, "P", ("S",), ("1 GB", "2 GB")).check({"s": runs})
+    assert result.ordering is Verdict.NOT_MET
+    assert result.ours == "1 GB: 0.489 (0.369 to 0.649) times S; 2 GB: 2.91 (1.95 to 4.33) times S"
+
+
+def test_two_studies_are_compared_seed_by_seed():
+    claim = SlowerThanIn(*ABOUT_A_CLAIM, "a", "t")
+    assert claim.check({"s": {"a": seeds(2, 2.2)}, "t": {"a": seeds(1, 1.1)}}).ordering is Verdict.MET
+
+
+def test_a_minimum_inside_beats_both_ends():
+    runs = {str(k): seeds(*h, k=(k,)) for k, h in ((10, (3, 3.1)), (50, (1, 1.1)), (100, (2, 2.1)))}
+    met = found(Minimum, 50, **runs)
+    assert (
+        met.ordering is Verdict.MET
+        and met.ours == "k = 50"
+        and met.magnitude.startswith("the paper's 50 is among")
+    )
+    assert found(Minimum, 70, **runs).magnitude.startswith("the paper's 70 is not among")
+    runs["50"] = seeds(4, 4.2, k=(50,))
+    assert found(Minimum, 50, **runs).ordering is Verdict.NOT_MET  # k = 100 is the best
+    runs["50"] = seeds(1, 4, k=(50,))
+    assert found(Minimum, 50, **runs).ordering is Verdict.UNDECIDED
+
+
+def test_no_minimum_inside_where_only_the_two_ends_are_not_told_apart():
+    of_k = ((10, (1, 2, 1.5)), (50, (4, 5, 4.6)), (100, (1.6, 1.4, 1.7)))
+    ends = found(Minimum, 50, **{str(k): seeds(*hours, k=(k,)) for k, hours in of_k})
+    assert ends.ordering is Verdict.NOT_MET and ends.ours == "k = 10, seed by seed not told apart from 100"
+
+
+def test_a_sweep_needs_three_sizes():
+    with pytest.raises(Missing, match="2 finished k"):
+        found(Minimum, 50, a=seeds(1, k=(10,)), b=seeds(1, k=(20,)))
+
+
+def test_convex_is_open_within_the_noise_and_not_met_beyond_it():
+    def runs(*of_k):
+        return {str(k): seeds(*hours, k=(k,)) for k, hours in zip((10, 20, 40), of_k, strict=True)}
+
+    assert found(Convex, **runs((4, 4.1), (1, 1.1), (2, 2.1))).ordering is Verdict.MET
+    bent = found(Convex, **runs((1, 1.1), (4, 4.1), (2, 2.1)))
+    assert bent.ordering is Verdict.NOT_MET and bent.ours == "bends down at k = 20"
+    assert found(Convex, **runs((3, 3), (2, 2.6), (1, 1.2))).ordering is Verdict.UNDECIDED
+
+
+def test_a_size_that_never_arrives_speaks_against_convex_and_is_not_left_out():
+    def runs(*of_k):
+        return {str(k): [*of] for k, of in zip((10, 20, 40, 80), of_k, strict=True)}
+
+    def never(k):
+        return seeds(*[50] * 6, accuracy=(0.2, 0.4), k=(k,))
+
+    def bent(second, third):
+        return found(Convex, **runs(seeds(*[3] * 6, k=(10,)), second, third, seeds(*[2] * 6, k=(80,))))
+
+    peak = bent(never(20), seeds(*[1] * 6, k=(40,)))
+    assert peak.ordering is Verdict.NOT_MET and peak.ours == "bends down at k = 20"
+    both = bent(never(20), never(40))
+    assert both.ordering is Verdict.UNDECIDED
+    assert both.ours == "unknown at k = 20, 40, where runs did not reach the target"
+
+
+def test_more_sites_are_faster_with_less_and_less_to_gain():
+    runs = {str(k): seeds(*h, k=(k,)) for k, h in ((10, (8, 8.1)), (20, (4, 4.1)), (40, (3, 3.1)))}
+    assert found(MoreIsFaster, **runs).ordering is Verdict.MET
+    less = found(Diminishing, **runs)
+    assert less.ordering is Verdict.MET and less.ours.startswith(
+        "speed-up grows by 9.9 per 100 sites up to k = 20"
+    )
+    runs["40"] = seeds(0.5, 0.51, k=(40,))
+    assert found(Diminishing, **runs).ordering is Verdict.NOT_MET
+    runs["40"] = seeds(5, 5.1, k=(40,))
+    assert found(MoreIsFaster, **runs).ordering is Verdict.NOT_MET
+
+
+def test_the_end_is_compared_after_as_many_rounds():
+    def curve(k, *accuracy):
+        return [run_of(range(1, len(a) + 1), seed, a, (k,)) for seed, a in enumerate(accuracy)]
+
+    runs = {"a": curve(10, (0.1, 0.2, 0.9), (0.1, 0.2, 0.9)), "b": curve(20, (0.1, 0.3), (0.1, 0.31))}
+    higher = found(HigherInTheEnd, **runs, c=curve(15, (0.1,)))
+    assert higher.ordering is Verdict.MET and higher.ours.startswith("k = 20 is +10 (")
+
+
+def test_an_early_gain_is_small_where_later_rounds_gain_more():
+    low = np.zeros(30)
+    rising = np.r_[np.full(20, 0.01), np.full(10, 0.05)]
+
+    def curves(k, gain):
+        return [run_of(range(1, 31), seed, low + (1 + seed / 10) * gain, (k,)) for seed in range(3)]
+
+    runs = {"a": curves(10, low), "b": curves(50, rising), "c": curves(100, rising[::-1])}
+    met = found(SmallEarlyGain, 50, **runs)
+    assert met.ordering is Verdict.MET and met.ours == (
+        "1.1 points in the first 10 rounds, 3.3 later; 1.1 points in the first 20 rounds, 5.5 later"
+    )
+    assert found(SmallEarlyGain, 100, **runs).ordering is Verdict.NOT_MET
+    runs["b"] = curves(50, np.r_[np.full(10, 0.03), np.full(10, 0.01), np.full(10, 0.04)])
+    assert found(SmallEarlyGain, 50, **runs).ordering is Verdict.NOT_MET  # of the first 20 it would be
+    runs["b"] = [run_of((1, 2), 0, (0.1, 0.2), (50,))]
+    with pytest.raises(Missing, match="no seed has more than 20 rounds of both k"):
+        found(SmallEarlyGain, 50, **runs)
+
+
+def test_a_cohort_grows_over_time_not_over_rounds():
+    def grown(seed, k):
+        return run_of((1, 2, 3, 4), seed, (0.1, 0.2, 0.3, 0.5), k)
+
+    met = found(StartsSmallAndGrows, "a", a=[grown(0, (10, 20, 30, 50)), grown(1, (10, 20, 30, 55))])
+    assert met.ordering is Verdict.MET and met.ours.startswith(
+        "10 sites in round 1, 10 over the first quarter, 52 over"
+    )
+    flat = found(StartsSmallAndGrows, "a", a=[grown(0, (20, 20, 20, 10)), grown(1, (20, 20, 20, 11))])
+    assert flat.ordering is Verdict.NOT_MET
+
+
+def test_the_overhead_is_asked_over_as_many_first_rounds():
+    dynamic = [run_of(range(1, 9), s, (0.1,) * 8) for s in range(2)]
+    fixed = [run_of(np.arange(1, 9) * (2 + s / 10), s, (0.1,) * 8) for s in range(2)]
+    met = found(Overhead, "a", "b", a=dynamic, b=fixed)
+    assert met.ordering is Verdict.MET and met.ours.startswith("+3.78e+03")
+
+
+def test_delay_and_spare_power_are_read_from_what_was_recorded():
+    miles = np.array([100, 500, 900, 2000, 5000, 9000])
+    sites = pd.DataFrame({"distance_m": miles * 1609.344, "comm_s": np.maximum(12, 0.012 * miles)})
+    some_imported = [*seeds(1), run_of((1,), accuracy=(0.1,), sites=sites)]
+    assert found(DelayIsNotLinear, "a", a=some_imported).ordering is Verdict.MET
+    sites["comm_s"] = np.minimum(12, 0.012 * miles)
+    assert (
+        found(DelayIsNotLinear, "a", a=[run_of((1,), accuracy=(0.1,), sites=sites)]).ordering
+        is Verdict.NOT_MET
+    )
+    with pytest.raises(Missing, match="were imported without their"):
+        found(DelayIsNotLinear, "a", a=seeds(1))
+
+
+def test_spare_power_is_the_mean_of_every_cell_of_the_traces(tmp_path):
+    columns = "time,cell,pdu,measured_power_util,bad_measurement_data"
+    for number, level in enumerate((0.5, 0.7)):
+        lines = [f"{300_000_000 * i},c{number},pdu1,{level + 0.1 * (i % 2)},false" for i in range(4)]
+        (tmp_path / f"cell{number}_pdu1.csv").write_text("\n".join([columns, *lines]) + "\n")
+    power = {
+        "kind": "trace",
+        "path": str(tmp_path),
+        "column": "measured",
+        "flags": "true-is-bad",
+        "synthetic_seed": 0,
+    }
+    run = replace(seeds(1)[0], input={"power": power})
+    run.meta["sources"] = [str(NamedFiles("power.path", str(tmp_path), trace_files).source())]
+    spare = found(SparePower, "a", 0.2, 0.51, a=[run])
+    assert (
+        spare.ordering is Verdict.MET and spare.ours == "25.0% to 45.0%, mean of 2 cells (synthetic traces)"
+    )
+    assert found(SparePower, "a", 0.26, 0.51, a=[run]).ordering is Verdict.NOT_MET
+    power["path"] = str(tmp_path / "cell1_pdu1.csv")
+    run.meta["sources"] = [str(NamedFiles("power.path", power["path"], trace_files).source())]
+    assert found(SparePower, "a", 0.2, 0.51, a=[run]).ours.startswith("25.0%, mean of 1 cell")
+    uniform = replace(run, input={"power": {"kind": "uniform"}})
+    with pytest.raises(Missing, match="of kind uniform, not trace"):
+        found(SparePower, "a", 0.26, 0.51, a=[uniform])
+
+
+def test_what_was_not_run_is_said_of_every_claim_of_the_paper():
+    for claim in CLAIMS:
+        finding = claim.finding({})
+        assert finding.ordering is Verdict.NOT_RUN and finding.ours == f"study {claim.study} was not run"
+        assert claim.finding({claim.study: {}}).ordering is Verdict.NOT_RUN
+
+
+def test_claims_have_a_figure_and_a_sentence_each_of_its_own():
+    assert len({(claim.figure, claim.says) for claim in CLAIMS}) == len(CLAIMS)
+    assert [claim.figure for claim in CLAIMS] == sorted(
+        (claim.figure for claim in CLAIMS), key=lambda figure: int("".join(filter(str.isdigit, figure)))
+    )
+
+
+def test_the_page_counts_escapes_and_carries_its_pictures():
+    claim = Claim("Fig 9", "a < b | c", "", "fig09")
+    page = Page(
+        [(claim, Finding(Verdict.MET, "<i>2</i>", num_seeds=3))],
+        ["clock = straggler"],
+        [Section("Fig. 9", ["3 runs of <b>"], {"fig09_policies.png": b"\x89PNG"})],
+    )
+    assert page.summary == "1 claims: 1 met"
+    assert "| Fig 9 | a < b \\| c |  | <i>2</i> | met |  | 3 | fig09 |" in page.markdown.splitlines()
+    assert "* clock = straggler" in page.markdown
+    assert "### Fig. 9\n\n* 3 runs of <b>\n\n![fig09 policies](claims/fig09_policies.png)\n" in page.markdown
+    assert "<h3>Fig. 9</h3>" in page.html and "<li>3 runs of &lt;b&gt;</li>" in page.html
+    assert "<td>a &lt; b | c</td>" in page.html and "<td>&lt;i&gt;2&lt;/i&gt;</td>" in page.html
+    assert "data:image/png;base64,iVBORw==" in page.html and "http" not in page.html

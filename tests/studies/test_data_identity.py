@@ -1,0 +1,56 @@
+"""What makes another run: the data that it reads, wherever they lie, and nothing beside them."""
+
+import numpy as np
+import pytest
+import soundfile
+
+from hpctrip.studies.studies import Asked, found_file, read_studies
+
+
+def identity(study, data, folder):
+    """Of the first run of a study that comes along, on other data."""
+    (found,) = read_studies(found_file(study), Asked(folder, [f"workload.data={data}", "seed=0"]))
+    return found.ledger.entries[0].identity
+
+
+@pytest.fixture
+def clips(tmp_path):
+    """`make(name, level)`: a folder of two words with three clips each, as loud as that."""
+
+    def make(name, level):
+        for word in ("no", "yes"):
+            (tmp_path / name / word).mkdir(parents=True)
+            for number in range(3):
+                path = tmp_path / name / word / f"00{number}_nohash_0.wav"
+                soundfile.write(path, np.full(16000, level), 16000)
+        return tmp_path / name
+
+    return make
+
+
+def test_a_clip_in_its_words_folder_is_part_of_a_runs_identity(clips, tmp_path):
+    one, same, other = clips("one", 0.1), clips("same", 0.1), clips("other", 0.2)
+    before = identity("speech_policies", one, tmp_path)
+    assert identity("speech_policies", same, tmp_path) == before
+    assert identity("speech_policies", other, tmp_path) != before
+    (one / "yes/000_nohash_0.wav").rename(one / "no/003_nohash_0.wav")
+    assert identity("speech_policies", one, tmp_path) != before
+
+
+def test_the_official_lists_are_and_a_note_beside_the_clips_is_not(clips, tmp_path):
+    data = clips("data", 0.1)
+    before = identity("speech_policies", data, tmp_path)
+    (data / "README").write_text("my notes")
+    assert identity("speech_policies", data, tmp_path) == before
+    (data / "testing_list.txt").write_text("yes/000_nohash_0.wav\n")
+    assert identity("speech_policies", data, tmp_path) != before
+
+
+def test_leafs_two_folders_are(tmp_path):
+    found = set()
+    for number, texts in enumerate(("abc", "abd", "abc")):
+        for part in ("train", "test"):
+            (tmp_path / str(number) / part).mkdir(parents=True)
+            (tmp_path / str(number) / part / "plays.json").write_text(f'{{"play/A": "{texts}"}}')
+        found.add(identity("shakespeare_policies", tmp_path / str(number), tmp_path))
+    assert len(found) == 2

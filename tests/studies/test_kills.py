@@ -1,0 +1,175 @@
+"""Studies whose processes are killed, runs that fail, and two studies at once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from multiprocessing import Pipe
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from small_study import BASE, STUDY, ledger_of
+
+from hpctrip.record.reader import open_run
+from hpctrip.studies import worker
+from hpctrip.studies.status import RunStatus
+from hpctrip.studies.worker import Job
+
+WITHOUT_FIGURE = STUDY[: STUDY.index("[[figure]]")]
+COMMAND = ("study", "study.toml", "--out", "out", "--jobs", "2")
+POLICY = """
+import os, signal, time
+from hpctrip.sim.policies import POLICIES
+from hpctrip.sim.policies.baselines import Static
+
+@POLICIES.add
+class Odd(Static):
+    kind = "{kind}"
+
+    def select(self, sites, history, rng):
+{first}
+        return super().select(sites, history, rng)
+"""
+FAULTY = POLICY.format(
+    kind="faulty",
+    first="""\
+        if self.k == 3:
+            raise RuntimeError("a mistake in a plug-in")
+        if self.k == 4:
+            os.kill(os.getpid(), signal.SIGKILL)""",
+)
+LEAVING = POLICY.format(
+    kind="leaving",
+    first="""\
+        if self.k == 2:
+            os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(0.2)""",
+)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder with the small study, which writes a checkpoint after every round."""
+    (tmp_path / "base.toml").write_text(BASE)
+    (tmp_path / "study.toml").write_text(WITHOUT_FIGURE + "[common.checkpoint]\nevery_rounds = 1\n")
+    return tmp_path
+
+
+@pytest.fixture
+def begin(launch, folder):
+    """`begin()`: the study as a process of its own."""
+
+    def start():
+        command = [str(folder / word) if word in ("study.toml", "out") else word for word in COMMAND]
+        return launch.start(0, *command)
+
+    return start
+
+
+def finished(folder):
+    """{file: what would show that it was written again} of the finished runs."""
+    files = (folder / "out" / "runs").glob("*.h5")
+    return {file: file.stat().st_mtime_ns for file in files if open_run(file).status == "finished"}
+
+
+def wait_for(condition, process):
+    deadline = time.monotonic() + 250
+    while not condition():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_told_to_leave_and_killed_at_random_moments_it_ends_as_one_that_nobody_disturbed(
+    begin, folder, launch, hpctrip, made
+):
+    rng = np.random.default_rng(7)
+    process = begin()
+    wait_for(lambda: list(folder.glob("out/runs/*.ckpt0")), process)
+    os.kill(process.pid, signal.SIGTERM)
+    out, err = process.communicate(timeout=250)
+    assert process.returncode == 85, err
+    assert "interrupted: " in out and "runs are finished; go on with: python -m hpctrip study" in err
+    assert set(ledger_of(folder)["status"]) >= {"interrupted"}
+
+    before = finished(folder)
+    process = begin()
+    wait_for(lambda: finished(folder).keys() - before.keys(), process)
+    time.sleep(rng.uniform(0, 1))
+    launch.kill(process)  # the study and its workers
+    process.communicate()
+    before = finished(folder)
+    listed = hpctrip("study", folder / "study.toml", "--out", folder / "out", "--list")
+    assert listed.out.count("finished  ") == len(before)  # whatever the ledger said last
+
+    process = begin()
+    assert process.wait(timeout=250) == 0, process.communicate()
+    process.communicate()
+    after = finished(folder)
+    assert len(after) == 4 and before.items() <= after.items()  # no run was made twice
+    ledgers = [ledger_of(at).drop(columns="wall_s") for at in (folder, made.folder)]
+    assert ledgers[0].equals(ledgers[1]) and ledgers[0]["digest"].nunique() == 4
+
+
+def test_told_to_leave_after_a_run_has_left_by_itself_it_tells_the_others(begin, folder):
+    (folder / "leaving.py").write_text(LEAVING)
+    base = BASE.replace('"static"', '"leaving"').replace("max_rounds = 6", "max_rounds = 5000")
+    (folder / "base.toml").write_text(base + "plugins = ['leaving.py']\n")
+    study = folder / "study.toml"
+    study.write_text(study.read_text().replace("[4, 5]", "[4]"))
+    process = begin()
+    wait_for(lambda: list(folder.glob("out/runs/*.ckpt0")), process)
+    time.sleep(2)  # the run of k = 2 has left after its first rounds
+    os.kill(process.pid, signal.SIGTERM)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 85, out + err
+    assert ledger_of(folder)["status"].loc["policy.k = 3, seed 4"] == "interrupted"
+
+
+def test_a_run_on_several_ranks_ends_where_its_study_is_gone(tmp_path, monkeypatch):
+    monkeypatch.setenv("HPCTRIP_LAUNCHER", "sh -c 'exec sleep 200' {n} {python}")
+    ours, theirs = Pipe()
+    ours.close()
+    began = time.monotonic()
+    told = SimpleNamespace(leave=False)
+    end = worker._launched(Job({}, (), tmp_path / "run.h5", tmp_path / "log", 2), theirs, told)
+    assert end.how == RunStatus.INTERRUPTED and time.monotonic() - began < 100
+
+
+def test_two_studies_at_once_share_their_runs_and_make_none_twice(begin, folder, launch):
+    (folder / "second.toml").write_text((folder / "study.toml").read_text().replace('"two"', '"second"', 1))
+    first = begin()
+    second = launch.start(0, "study", folder / "second.toml", "--out", folder / "out", "--jobs", "2")
+    for process in (first, second):
+        out, err = process.communicate(timeout=280)
+        assert process.returncode == 0, out + err
+    ledgers = [ledger_of(folder, name) for name in ("two", "second")]
+    assert ledgers[0].equals(ledgers[1]) and set(ledgers[0]["status"]) == {"finished"}
+    for file in finished(folder):
+        assert len(open_run(file).meta["starts"]) == 1
+
+
+def test_a_run_that_fails_and_one_whose_process_dies_are_told_at_the_end_and_the_rest_goes_on(
+    tmp_path, study
+):
+    (tmp_path / "faulty.py").write_text(FAULTY)
+    (tmp_path / "base.toml").write_text(BASE.replace('"static"', '"faulty"') + "plugins = ['faulty.py']\n")
+    (tmp_path / "study.toml").write_text(
+        WITHOUT_FIGURE.replace("[2, 3]", "[3, 4, 2]").replace("[4, 5]", "[4]")
+    )
+    ended = study(tmp_path, "--jobs", "1")
+    assert ended.code == 1
+    assert ended.report[0] == "hpctrip: 2 of 3 runs failed:"
+    assert "policy.k = 3, seed 4: RuntimeError: a mistake in a plug-in (log: " in ended.err
+    assert "policy.k = 4, seed 4: its process died by SIGKILL (log: " in ended.err
+    ledger = ledger_of(tmp_path)
+    assert ledger["status"].tolist() == ["failed", "failed", "finished"]
+    log = tmp_path / "out/logs" / f"{ledger['identity'].iloc[0]}.log"
+    assert "RuntimeError: a mistake in a plug-in" in log.read_text() and "Traceback" in log.read_text()
+    assert "0 of 1" in ended.out and "policy.k = 2" in ended.out  # the table of what there is
+
+    (tmp_path / "faulty.py").write_text(FAULTY.replace("self.k ==", "self.k == 10 *"))
+    mended = study(tmp_path, "--list")  # other code makes other runs
+    assert mended.out.count("planned") == 2 and mended.out.count("stale") == 1

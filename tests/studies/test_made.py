@@ -1,0 +1,294 @@
+"""A study that was made: its ledger, table and figure; what a second start does, and what others take from it."""
+
+from __future__ import annotations
+
+import copy
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from small_study import STUDY, ledger_of
+
+from hpctrip.record.reader import open_run
+from hpctrip.sim.policies import POLICIES
+from hpctrip.studies.run_store import Pool, unlike
+from hpctrip.studies.studies import Asked, read_studies
+
+NAMES = [f"policy.k = {k}, seed {seed}" for k in (2, 3) for seed in (4, 5)]
+
+
+def state_of(folder):
+    """What would show that a results file was written again."""
+    return {file.name: file.stat().st_mtime_ns for file in (folder / "out" / "runs").glob("*.h5")}
+
+
+def statuses(ended):
+    """{run: status} as --list prints them."""
+    assert ended.code == 0, ended.err
+    lines = [line.split("  ") for line in ended.out.splitlines()]
+    return {next(part for part in line[1:] if part).strip(): line[0].strip() for line in lines}
+
+
+def test_every_run_is_made_once_and_stands_in_the_ledger_with_its_digest(made):
+    assert made.ended.code == 0, made.ended.err
+    ledger = ledger_of(made.folder)
+    assert list(ledger.index) == NAMES and set(ledger["status"]) == {"finished"}
+    for _, row in ledger.iterrows():
+        run = open_run(made.folder / "out" / row["file"])
+        assert run.path.stem == row["identity"] and run.meta["params_digest"] == row["digest"]
+        assert len(run.rounds) == row["rounds"] and len(run.meta["starts"]) == 1
+        assert (run.meta["seed"], run.setting("policy.k")) == (row["seed"], int(row["policy.k"][-1]))
+    assert ledger["digest"].nunique() == 4
+    left = {file.suffix for file in (made.folder / "out" / "runs").iterdir()}
+    assert left == {".h5"}  # no checkpoints, locks or logs of finished runs
+    assert list((made.folder / "out" / "logs").iterdir()) == []
+
+
+def test_it_ends_with_the_table_and_the_figure(made):
+    table = pd.read_csv(made.folder / "out/two/table.csv")
+    assert table["variant"].tolist() == ["policy.k = 2", "policy.k = 3"]
+    assert table["num_seeds"].tolist() == [2, 2] and table["num_reached"].tolist() == [0, 0]
+    runs = [open_run(made.folder / "out" / file) for file in ledger_of(made.folder)["file"]]
+    spent_h = [run.rounds["clock_s"].iloc[-1] / 3600 for run in runs]
+    assert table["mean_h"].tolist() == pytest.approx([sum(spent_h[:2]) / 2, sum(spent_h[2:]) / 2])
+    assert "| policy.k = 2 |" in (made.folder / "out/two/table.md").read_text()
+    assert (made.folder / "out/two/sweep.png").stat().st_size > 1000
+    assert list(pd.read_csv(made.folder / "out/two/sweep.csv")["k"]) == [2, 3]
+    assert "Two cohort sizes" in made.ended.out and "finished: policy.k" in made.ended.out
+
+
+def test_started_again_it_makes_nothing_and_tells_the_same(made, study):
+    before, ledger = state_of(made.folder), (made.folder / "out/two/ledger.csv").read_bytes()
+    again = study(made.folder)
+    assert again.code == 0 and "Two cohort sizes" in again.out and "to make" not in again.out
+    assert state_of(made.folder) == before and (made.folder / "out/two/ledger.csv").read_bytes() == ledger
+
+
+def test_a_changed_base_input_makes_stale_what_it_changes_and_only_that(copied, study):
+    text = STUDY.replace("values = [2, 3]", "values = [2, 4]").replace("seeds = [4, 5]", "seeds = [5, 6]")
+    (copied / "study.toml").write_text(text)
+    assert statuses(study(copied, "--list")) == {
+        "policy.k = 2, seed 5": "finished",
+        "policy.k = 2, seed 6": "planned",
+        "policy.k = 4, seed 5": "planned",
+        "policy.k = 4, seed 6": "planned",
+    }
+    (copied / "study.toml").write_text(STUDY)
+    base = (copied / "base.toml").read_text()
+    (copied / "base.toml").write_text(base.replace("max_rounds = 6", "max_rounds = 1"))
+    assert statuses(study(copied, "--list")) == dict.fromkeys(NAMES, "stale")
+    before = state_of(copied)
+    only = study(copied, "--only", "k = 3, seed 5", "--jobs", "1")
+    assert only.code == 0, only.err
+    assert statuses(study(copied, "--list")) == dict.fromkeys(NAMES, "stale") | {NAMES[3]: "finished"}
+    (new,) = state_of(copied).keys() - before.keys()
+    assert len(open_run(copied / "out/runs" / new).rounds) == 1
+    (copied / "base.toml").write_text(base)  # as it was: what was made then is there
+    assert set(statuses(study(copied, "--list")).values()) == {"finished"}
+
+
+def test_another_clock_takes_what_was_trained(copied, study):
+    before = ledger_of(copied).loc["policy.k = 3, seed 5"]
+    ended = study(copied, "-o", "timing.clock=mean-power", "--only", "k = 3, seed 5")
+    assert ended.code == 0, ended.err
+    row = ledger_of(copied).loc["policy.k = 3, seed 5"]
+    run = open_run(copied / "out" / row["file"])
+    assert run.setting("timing.clock") == "mean-power" and run.meta["stored_rounds"] == len(run.rounds) == 6
+    assert row["digest"] == before["digest"] and row["identity"] != before["identity"]
+
+
+def test_neither_names_nor_places_make_another_run(copied, study, hpctrip):
+    (copied / "elsewhere").mkdir()
+    (copied / "base.toml").rename(copied / "elsewhere/base.toml")
+    text = STUDY.replace('"base.toml"', '"elsewhere/base.toml"').replace('name = "two"', 'name = "other"', 1)
+    (copied / "study.toml").write_text(text.replace("[[axis]]", '[[axis]]\nname = "k"'))
+    found = statuses(study(copied, "-o", "label=mine", "-o", "checkpoint.every_s=7", "--list"))
+    assert found == {name.replace("policy.k", "k"): "finished" for name in NAMES}
+
+
+def test_a_study_includes_others_and_makes_shared_runs_once(copied, hpctrip):
+    (copied / "third.toml").write_text(
+        STUDY.replace('name = "two"', 'name = "third"', 1).replace("[2, 3]", "[3]")
+    )
+    (copied / "all.toml").write_text('name = "all"\nstudies = ["study.toml", "third.toml"]\n')
+    ended = hpctrip("study", copied / "all.toml", "--out", copied / "out")
+    assert ended.code == 0, ended.err
+    assert (copied / "out/two/table.csv").exists() and (copied / "out/third/table.csv").exists()
+    assert len(statuses(hpctrip("study", copied / "all.toml", "--out", copied / "out", "--list"))) == 4
+
+
+def test_overlays_are_laid_over_the_inputs_of_all_studies_below_what_varies(copied, hpctrip):
+    (copied / "world.toml").write_text(
+        "[policy]\nk = 1\n[timing]\nclock = 'mean-power'\n[train]\nlr = 0.03\n"
+    )
+    (copied / "top.toml").write_text("[train]\nlr = 0.04\n")
+    inner = STUDY.replace(
+        'name = "two"', 'name = "two"\noverlays = ["../top.toml"]\ncommon.train.lr = 0.05', 1
+    )
+    (copied / "within").mkdir()
+    (copied / "within/inner.toml").write_text(inner.replace('"base.toml"', '"../base.toml"'))
+    (copied / "all.toml").write_text(
+        'name = "all"\noverlays = ["world.toml"]\nstudies = ["within/inner.toml"]\n'
+    )
+    ledger = read_studies(str(copied / "all.toml"), Asked(copied / "out"))[0].ledger
+    assert ledger.folder == copied / "out/all/two"  # apart from the study without them
+    entries = ledger.entries
+    found = [entry.given.experiment for entry in entries]
+    assert [(e.policy.k, str(e.timing.clock), e.train.lr) for e in found] == [
+        (k, "mean-power", 0.03) for k in (2, 2, 3, 3)
+    ]
+
+
+def test_a_sweep_on_the_command_line_is_such_a_study(copied, hpctrip, monkeypatch):
+    monkeypatch.chdir(copied)
+    ended = hpctrip("run", "base.toml", "-o", "policy.k=2,3", "-o", "seed=4..5", "--out", "out")
+    assert ended.code == 0, ended.err
+    assert "tiny over policy.k x seed" in ended.out and "to make" not in ended.out
+    assert set(ledger_of(copied, "tiny-sweep_policy.k_seed")["status"]) == {"finished"}
+
+
+def test_a_dry_run_tells_runs_wall_time_and_disk_and_makes_nothing(copied, study):
+    before = state_of(copied)
+    ended = study(copied, "-o", "seed=5,6", "--dry-run", "--samples-per-second", "100", "--jobs", "2")
+    assert ended.code == 0, ended.err
+    assert "4 runs: 2 finished, 2 planned" in ended.out
+    assert "policy.k = 2: 1 to make" in ended.out and "as those that are finished" in ended.out
+    assert "2 side by side" in ended.out and "of results" in ended.out
+    changed = study(copied, "-o", "train.lr=0.02", "--dry-run", "--samples-per-second", "100", "--jobs", "2")
+    # 66 samples a site, 2 sites, 6 rounds
+    assert "policy.k = 2: 2 to make, 8 s each (at most, to max_rounds)" in changed.out
+    assert state_of(copied) == before
+
+
+def test_runs_made_elsewhere_are_taken_up_by_identity_and_drawn(made, study, tmp_path):
+    for name in ("base.toml", "study.toml"):
+        (tmp_path / name).write_text((made.folder / name).read_text())
+    taken = study(tmp_path, "--import", made.folder / "out/two/ledger.csv")
+    assert taken.code == 0, taken.err
+    assert "4 finished runs taken up" in taken.out and "to make" not in taken.out
+    left_out = ["file", "wall_s"]
+    pd.testing.assert_frame_equal(
+        ledger_of(tmp_path).drop(columns=left_out), ledger_of(made.folder).drop(columns=left_out)
+    )
+    for name in ("table.csv", "sweep.csv"):
+        assert (tmp_path / "out/two" / name).read_text() == (made.folder / "out/two" / name).read_text()
+    onwards = tmp_path / "again"
+    onwards.mkdir()
+    for name in ("base.toml", "study.toml"):
+        (onwards / name).write_text((made.folder / name).read_text())
+    assert study(onwards, "--import", tmp_path / "out/two/ledger.csv", "--list").code == 0
+
+
+def test_an_imported_run_counts_where_the_one_made_here_was_interrupted(made, study, tmp_path, monkeypatch):
+    for name in ("base.toml", "study.toml"):
+        (tmp_path / name).write_text((made.folder / name).read_text())
+    assert study(tmp_path, "--import", made.folder / "out/two/ledger.csv").code == 0
+    entry = read_studies(str(tmp_path / "study.toml"), Asked(tmp_path / "out"))[0].ledger.entries[0]
+    pool, whole = Pool(tmp_path / "out"), made.folder / f"out/runs/{entry.identity}.h5"
+    shutil.copy(whole, pool.results(entry.identity))
+    half = open_run(whole)
+    half = replace(half, meta=half.meta | {"status": "interrupted"})
+    monkeypatch.setattr(pool, "_rounds", lambda file: half)
+    assert pool.look(entry).imported and pool.whole(entry).path.suffix == ".csv"
+
+
+def test_rows_without_a_curve_yet_are_left_out_and_said(made, study, tmp_path):
+    for name in ("base.toml", "study.toml"):
+        (tmp_path / name).write_text((made.folder / name).read_text())
+    ledger = pd.read_csv(made.folder / "out/two/ledger.csv")
+    curves = pd.read_csv(made.folder / "out/two/ledger_curves.csv")
+    ledger.to_csv(tmp_path / "half.csv", index=False)
+    curves[curves["identity"] != ledger["identity"][0]].to_csv(tmp_path / "half_curves.csv", index=False)
+    taken = study(tmp_path, "--import", tmp_path / "half.csv", "--list")
+    assert taken.code == 0, taken.err
+    assert "3 finished runs taken up; 1 have no curve yet" in taken.out
+
+
+def test_rows_of_another_input_or_with_another_curve_are_refused(copied, made, study):
+    ledger = made.folder / "out/two/ledger.csv"
+    refused = study(copied, "-o", "train.lr=0.02", "--import", ledger, "--list")
+    refused.check_refused(["none of its 4 finished rows is a run of this study"])
+    curves = copied / "out/two/ledger_curves.csv"
+    lines = curves.read_text().splitlines()
+    curves.write_text("\n".join([lines[0], *lines[2:]]) + "\n")  # the first round of the first run is missing
+    study(copied, "--import", copied / "out/two/ledger.csv", "--list").check_refused(
+        ["ledger.csv, line 2: has", "import both files of one study"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("file", "edit", "said"),
+    [
+        ("ledger_curves.csv", lambda row: row | {"clock_s": row["clock_s"] + 1e6}, "clock_s does not rise"),
+        ("ledger_curves.csv", lambda row: row | {"num_sites": -5}, "other num_sites than 1 to 6"),
+        ("ledger.csv", lambda row: row | {"accuracy": 0.9}, "came to the accuracy '0.9', by its curve to"),
+        ("ledger.csv", lambda row: row | {"digest": "zzz"}, "has the digest 'zzz', which is none"),
+    ],
+)
+def test_what_was_edited_by_hand_is_not_taken_up(copied, study, file, edit, said):
+    path = copied / "out/two" / file
+    table = pd.read_csv(path)
+    table.loc[0] = edit(table.loc[0].to_dict())
+    table.to_csv(path, index=False)
+    taken = study(copied, "--import", copied / "out/two/ledger.csv", "--list")
+    taken.check_refused(["ledger.csv, line 2: ", said, "import both files of one study"])
+
+
+def test_a_damaged_file_is_left_alone_and_the_way_out_is_told(copied, study):
+    file = copied / "out" / ledger_of(copied)["file"][NAMES[0]]
+    file.write_bytes(file.read_bytes()[:5000])
+    ended = study(copied)
+    assert ended.code == 1 and "to make" not in ended.out
+    assert f"{NAMES[0]}: {file}: is damaged" in ended.err
+    assert "; remove it, and the run is made again" in ended.err
+    Path(f"{file}.ckpt0").touch()  # a start would write the results anew from a whole one
+    assert statuses(study(copied, "--list"))[NAMES[0]] == "interrupted"
+    for path in (file, Path(f"{file}.ckpt0")):
+        path.unlink()
+    assert study(copied).code == 0
+
+
+def test_a_file_of_another_input_in_the_place_of_a_run_is_no_evidence(copied, study):
+    ledger = ledger_of(copied)
+    first, second = (copied / "out" / ledger["file"][name] for name in NAMES[::2])
+    first.write_bytes(second.read_bytes())
+    listed = study(copied, "--list")
+    assert statuses(listed)[NAMES[0]] == "failed"
+    assert "is of another input (policy.k); remove it, and the run is made again" in listed.out
+
+
+def test_a_run_from_before_a_key_was_added_counts_where_the_key_stays_at_its_default(made):
+    entry = read_studies(str(made.folder / "study.toml"), Asked(made.folder / "out"))[0].ledger.entries[0]
+    run = open_run(made.folder / "out" / ledger_of(made.folder)["file"][NAMES[0]])
+    older = replace(run, input=copy.deepcopy(run.input))
+    del older.input["network"]["far_distance_m"]
+    assert unlike(run, entry) == "" and unlike(older, entry) == ""
+    del older.input["policy"]["k"]  # the study sets it
+    assert unlike(older, entry) == "policy.k"
+
+
+def test_runs_of_a_policy_whose_rules_have_been_raised_since_are_stale(copied, study, monkeypatch):
+    monkeypatch.setattr(POLICIES["random"], "rules", 7)
+    assert set(statuses(study(copied, "--list")).values()) == {"finished"}
+    monkeypatch.setattr(POLICIES["static"], "rules", 7)
+    assert set(statuses(study(copied, "--list")).values()) == {"stale"}
+
+
+def test_a_task_of_an_array_makes_the_run_of_its_index(copied, study):
+    task = study(copied, "-o", "train.lr=0.02", "-o", "seed=4", "--task", "1")
+    assert task.code == 0, task.err
+    assert "run 1 of 2: policy.k = 3, seed 4" in task.out
+    one = study(copied, "-o", "policy.k=3", "-o", "seed=4", "--list")  # one value takes an axis' place, too
+    assert statuses(one) == {NAMES[2]: "finished"}
+    rows = ledger_of(copied)
+    assert rows["status"].tolist() == ["stale", "finished"]
+    again = study(copied, "-o", "train.lr=0.02", "-o", "seed=4", "--task", "1")
+    assert f"{rows['identity'].iloc[1]}.h5 is finished already" in again.out
+    study(copied, "--task", "4").check_refused(["--task 4: the study has 4 runs; 0 to 3"])
+
+
+def test_without_slurm_a_submission_says_so(copied, study, monkeypatch):
+    monkeypatch.setenv("PATH", str(copied))
+    study(copied, "-o", "seed=9", "--slurm").check_refused(["--slurm: there is no sbatch here"])

@@ -1,0 +1,105 @@
+"""A folder of studies in which something else than folders and files of ours lies: one line, and nothing is lost."""
+
+from __future__ import annotations
+
+import pytest
+from small_study import BASE, STUDY
+
+
+def a_file(path):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("mine")
+
+
+def a_loop(path):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.symlink_to(path)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Holds a study that was never made."""
+    (tmp_path / "base.toml").write_text(BASE)
+    (tmp_path / "study.toml").write_text(STUDY)
+    return tmp_path
+
+
+@pytest.mark.parametrize("listed", [[], ["--list"]], ids=["made", "listed"])
+@pytest.mark.parametrize("odd", ["out", "out/runs", "out/logs", "out/store"])
+def test_a_file_in_place_of_a_folder_of_all_studies(odd, listed, folder, study):
+    a_file(folder / odd)
+    study(folder, *listed).check_refused([f"{folder / odd}: is no folder"])
+    assert (folder / odd).read_text() == "mine"
+
+
+@pytest.mark.parametrize("out", ["base.toml/x", "/dev/null"])
+def test_a_folder_that_cannot_be(out, folder, hpctrip):
+    ended = hpctrip("study", folder / "study.toml", "--out", folder / out)
+    ended.check_refused([f"{folder / out}".removesuffix("/x"), "is no folder"])
+
+
+def test_a_file_in_place_of_the_folder_of_a_study(folder, study):
+    a_file(folder / "out/two")
+    study(folder).check_refused([f"{folder / 'out/two'}: is no folder"])
+
+
+@pytest.mark.parametrize(
+    "make", [lambda path: path.mkdir(parents=True), a_loop], ids=["folder", "loop of links"]
+)
+def test_a_lock_that_cannot_be_taken(make, folder, study):
+    make(folder / "out/two/ledger.csv.lock")
+    study(folder).check_refused(["out/two/ledger.csv.lock: cannot be written: ", "choose"])
+
+
+def test_a_loop_of_links_in_place_of_results_is_a_run_that_failed(copied, study):
+    path = next((copied / "out/runs").glob("*.h5"))
+    path.unlink()
+    a_loop(path)
+    ended = study(copied, "--list")
+    assert ended.code == 0 and ended.out.count("failed") == 1, ended.err
+    assert f"{path.name}: cannot be read (Too many levels of symbolic links); remove it" in ended.out
+
+
+def test_a_folder_in_place_of_why_a_run_failed(copied, study):
+    path = next((copied / "out/runs").glob("*.h5"))
+    path.unlink()
+    failure = copied / "out/logs" / f"{path.stem}.failed"
+    failure.mkdir(parents=True)
+    ended = study(copied)
+    assert ended.report == [f"hpctrip: {failure}: cannot be removed: Is a directory; {WAY_OUT}"], ended.err
+
+
+WAY_OUT = "choose another name, or a file inside it"
+
+
+def test_a_page_needs_a_folder(folder, hpctrip, monkeypatch):
+    monkeypatch.chdir(folder)
+    a_file(folder / "afile")
+    (folder / "results/studies").mkdir(parents=True)
+    hpctrip("claims", "--to", "afile").check_refused(["afile: is no folder"])
+    hpctrip("claims", "afile").check_refused(["afile: is no folder"])
+
+
+@pytest.mark.parametrize("target", ["[1]", "{a = 1}", "1979-05-27", f"1{'0' * 400}", "true", "nan"])
+def test_an_option_of_a_figure_that_is_no_number(target, folder, study):
+    text = STUDY.replace("target = 0.01", f"target = {target}")
+    (folder / "study.toml").write_text(text)
+    study(folder).check_refused(["figure.0: target: "])
+
+
+def test_an_option_of_a_figure_is_taken_as_its_command_takes_it(folder, study):
+    """As a text too: whoever draws is handed a number."""
+    from hpctrip.studies.file import Picture
+
+    picture = Picture.model_validate({"name": "policies", "target": "0.45", "reference": 3})
+    assert picture.options == {"target": 0.45, "reference": "3"}
+
+
+@pytest.mark.parametrize("name", ["PMI_SIZE", "PMI_RANK", "SLURM_PROCID"])
+@pytest.mark.parametrize("value", ["x", "-1", "", "9" * 400])
+def test_a_number_of_ranks_that_is_none(name, value, folder, study, monkeypatch):
+    for known in ("PMI_SIZE", "PMI_RANK", "SLURM_PROCID"):
+        monkeypatch.delenv(known, raising=False)
+    monkeypatch.setenv(name, value)
+    monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "1")
+    study(folder).check_refused([f"{name}={value[:20]}", "is no number of ranks"])

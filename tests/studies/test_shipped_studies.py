@@ -1,0 +1,97 @@
+"""The studies that come with hpctrip: small forms, what the claims ask for, what the league is made of."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+from test_claims import seeds
+
+from hpctrip.studies.claims.gather import PAPER
+from hpctrip.studies.claims.paper import CLAIMS
+from hpctrip.studies.pictures import called
+from hpctrip.studies.studies import Asked, found_file, read_studies
+
+SHIPPED = [path for path in sorted(Path(found_file(PAPER)).parent.glob("*.toml")) if "_real" not in path.stem]
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["in full", "small"])
+def studies(request, tmp_path_factory):
+    """All of them, one seed each."""
+    folder = tmp_path_factory.mktemp("studies")
+    found = read_studies(found_file(PAPER), Asked(folder, ["seed=0"], small=request.param))
+    return {study.file.name: study for study in found}
+
+
+def test_claims_ask_for_variants_that_their_studies_have(studies):
+    evidence = {
+        name: {
+            entry.variant: [called(run, entry, entry.label) for run in seeds(1, 1.1)]
+            for entry in study.ledger.entries
+        }
+        for name, study in studies.items()
+    }
+    said = [claim.finding(evidence).ours for claim in CLAIMS]
+    assert [text for text in said if "no finished run of" in text or "was not run" in text] == []
+
+
+def test_studies_of_the_paper_have_a_small_form():
+    found = read_studies(found_file(PAPER), Asked(Path("nowhere"), small=True))
+    of_each = {study.file.name: {entry.seed for entry in study.ledger.entries} for study in found}
+    assert [name for name, of_study in of_each.items() if len(of_study) != 3] == []
+    assert max(entry.given.experiment.num_sites() for s in found for entry in s.ledger.entries) <= 40
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_every_study_on_embedded_data_has_a_small_form_of_two_or_three_seeds(path, tmp_path):
+    studies = read_studies(str(path), Asked(tmp_path, small=True))
+    seeds = {len({entry.seed for entry in study.ledger.entries}) for study in studies}
+    assert seeds <= ({2, 3} if path.stem != "smoke" else {1})
+    assert all(e.given.experiment.num_sites() <= 40 for study in studies for e in study.ledger.entries)
+
+
+def test_the_league_plays_every_scenario_with_every_policy_and_all_but_one_train_one_epoch(tmp_path):
+    (study,) = read_studies(found_file("league"), Asked(tmp_path, ["seed=0"]))
+    grid = [(dict(entry.choices), entry.given.experiment) for entry in study.ledger.entries]
+    scenarios, policies = ({choices[axis] for choices, _ in grid} for axis in ("scenario", "policy"))
+    assert (len(scenarios), len(policies), len(grid)) == (13, 22, 13 * 22)
+    assert sum(name.startswith("tuned-") for name in scenarios) == 6
+    works = {c["policy"]: getattr(e.policy, "local_work", "fixed") for c, e in grid}
+    assert [name for name, work in works.items() if work != "fixed"] == ["goodput-adaptive"]
+    assert {e.train.local_epochs for _, e in grid} == {1} and {e.num_sites() for _, e in grid} == {100}
+    natural = {c["scenario"]: e.workload.kind for c, e in grid if e.partition.kind == "natural"}
+    assert natural == {"writers-80": "femnist"}
+
+
+def test_the_small_league_has_every_kind_of_policy_that_it_names_and_is_a_tenth_of_the_full_one(tmp_path):
+    (study,) = read_studies(found_file("league"), Asked(tmp_path, small=True))
+    grid = [(dict(entry.choices), entry.given.experiment) for entry in study.ledger.entries]
+    scenarios, policies = ({choices[axis] for choices, _ in grid} for axis in ("scenario", "policy"))
+    assert (len(scenarios), len(policies), len(grid)) == (7, 9, 7 * 9 * 2)
+    assert all(name.endswith("-80") for name in scenarios)
+    sizes = {getattr(e.policy, "k", None) or 0 for _, e in grid}
+    assert max(sizes) == 14 and {e.num_sites() for _, e in grid} == {40}
+
+
+def test_the_league_on_measured_power_is_the_league_in_all_but_the_power_of_three():
+    league, real = (tomllib.loads(Path(found_file(name)).read_text()) for name in ("league", "league_real"))
+    (scenarios, policies), (played, same_policies) = league.pop("axis"), real.pop("axis")
+    assert same_policies == policies
+    twins = zip(scenarios["variants"], played["variants"], strict=True)
+    other = [(of_league, own) for of_league, own in twins if own != of_league]
+    assert len(other) == 3
+    for of_league, own in other:
+        assert own.pop("inputs") == ["../real/power.toml"] and of_league.pop("power") == {"kind": "trace"}
+        assert own.pop("label") == of_league.pop("label").replace("-traces-", "-real-")
+        assert own == of_league
+    assert all(real[table] == league[table] for table in league.keys() - {"name", "title"})
+
+
+def test_the_ablation_is_of_the_leagues_scenarios():
+    league, ablation = (tomllib.loads(Path(found_file(name)).read_text()) for name in ("league", "ablation"))
+    assert all(ablation[table] == league[table] for table in ("common", "small"))
+    (scenarios, policies), (own, without) = league["axis"], ablation["axis"]
+    for variant in scenarios["variants"] + own["variants"]:
+        variant.pop("small", None)
+    assert all(variant in scenarios["variants"] for variant in own["variants"])
+    shared = [variant["label"] for variant in without["variants"] if variant in policies["variants"]]
+    assert shared == ["PowerTrip", "goodput"]
