@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -96,27 +97,19 @@ def test_every_package_has_its_layer():
     assert {layer_of(path) for path in MODULES} == HEIGHT.keys()
 
 
+def higher_layers_named_in(path):
+    """The modules of higher layers whose names stand as texts in a file, as "module" or "module:object"."""
+    for node in nodes(path):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            name = node.value.partition(":")[0]
+            parts = name.split(".")
+            if re.fullmatch(r"hpctrip(\.\w+)+", name) and HEIGHT.get(parts[1], -1) > HEIGHT[layer_of(path)]:
+                yield name
+
+
 def test_higher_layers_are_imported_by_name_only_where_the_list_says_so():
-    found = {}
-    for path in MODULES:
-        texts = (node.value for node in nodes(path) if isinstance(node, ast.Constant))
-        names = {text.partition(":")[0] for text in texts if isinstance(text, str)}
-        modules = {
-            name
-            for name in names
-            if (PACKAGE.parent / name.replace(".", "/")).is_dir()
-            or (PACKAGE.parent / f"{name.replace('.', '/')}.py").is_file()
-        }
-        higher = {
-            name
-            for name in modules
-            if name.startswith("hpctrip.")
-            and len(name) > 8
-            and HEIGHT[name.split(".")[1]] > HEIGHT[layer_of(path)]
-        }
-        if higher:
-            found[str(path.relative_to(PACKAGE))] = higher
-    assert found == BY_NAME
+    named = {str(path.relative_to(PACKAGE)): set(higher_layers_named_in(path)) for path in MODULES}
+    assert {file: names for file, names in named.items() if names} == BY_NAME
 
 
 def test_no_files_import_each_other_in_a_circle():

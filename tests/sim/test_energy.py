@@ -59,13 +59,17 @@ class Zones(SignalModel):
         return GridSignal(list(map(str, range(num_sites))), series, np.arange(num_sites), True)
 
 
+NETWORK = Network(update_bytes=2e9, propagation_m_per_s=1e6).model_copy(update={"near_bandwidth_bps": 1e30})
+"""Sending takes no time, though its bytes cost energy: a bandwidth beyond what an input may ask for."""
+
+
 def world(power=None, throughput="linear", carbon=None, price=None, timing=None, accounts=None, **faults):
     """Sites 1 s of propagation away that send nothing; 1 s of work a sample."""
     power = power or POWER_MODELS["constant"]()
     num_sites = len(power.fractions) if isinstance(power, Steps) else 2
     return World.build(
         SITES["uniform"](num_sites=num_sites, min_distance_m=1e6, max_distance_m=1e6),
-        Network(update_bytes=2e9, propagation_m_per_s=1e6, near_bandwidth_bps=1e15),
+        NETWORK,
         power,
         THROUGHPUT_MODELS[throughput](**SITE),
         timing or Timing(seconds_per_sample=1.0),
