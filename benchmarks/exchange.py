@@ -38,7 +38,7 @@ from hpctrip.ranks.mpi import MpiRanks
 from hpctrip.record.checkpoint import Generations
 from hpctrip.record.writer import Recorder
 from hpctrip.runner.aggregator import Aggregator
-from hpctrip.runner.cache.writer import NoStore
+from hpctrip.runner.cache.writer import NoCache
 from hpctrip.runner.callbacks import RunFacts
 from hpctrip.runner.callbacks.calls import Callbacks
 from hpctrip.runner.checkpointer import Checkpointer, Checkpointing
@@ -113,7 +113,7 @@ def program(ranks: MpiRanks, rounds: int, folder: str) -> tuple[Callable[[], Non
         interruption = Interruption(Interrupt(), path, ["here"] * ranks.size)
         facts = RunFacts(experiment.name, path, "", {}, ())
         callbacks = Callbacks({}, facts, print)
-        return Rank0(Aggregator(host), recorder, checkpointer, interruption, Silent(), callbacks, NoStore())
+        return Rank0(Aggregator(host), recorder, checkpointer, interruption, Silent(), callbacks, NoCache())
 
     def rounds_of_the_program() -> None:
         train(host, State(), host.initial_params, rank0() if ranks.is_aggregator else None)

@@ -33,7 +33,7 @@ from hpctrip.learn.server import SERVERS
 from hpctrip.learn.workloads import WORKLOADS
 from hpctrip.ranks.open import RanksInput
 from hpctrip.ranks.watchdog.watchdog import Limits
-from hpctrip.runner.cache.writer import Storing
+from hpctrip.runner.cache.writer import CacheInput
 from hpctrip.runner.callbacks import CALLBACKS
 from hpctrip.runner.checkpointer import Checkpointing
 from hpctrip.runner.signals import Interrupt
@@ -110,7 +110,7 @@ class Experiment(Component):
     knobs: NotInResult[GpuSettings] = GpuSettings()
     callbacks: NotInResult[CALLBACKS.named_fields()] = {}
     """Called after every round, by names of your choice: `[callbacks.tensorboard]`."""
-    store: NotInResult[Storing] = Storing()
+    store: NotInResult[CacheInput] = CacheInput()
 
     def resolve(self) -> Self:
         """With what a site does in a round."""

@@ -13,7 +13,7 @@ from hpctrip.base.errors import HpctripError, InterruptedRun
 from hpctrip.ranks.placement import Assignment
 from hpctrip.record.writer import Recorder
 from hpctrip.runner.aggregator import Aggregator, idle_hosts
-from hpctrip.runner.cache.writer import NoStore
+from hpctrip.runner.cache.writer import NoCache
 from hpctrip.runner.callbacks.calls import Callbacks
 from hpctrip.runner.checkpointer import Checkpointer
 from hpctrip.runner.progress import Progress
@@ -31,7 +31,7 @@ class Turn:
     """A checkpoint of the state before that round is due."""
     draft: Draft | None = None
     """The next round as the simulation has begun it; at rank 0 only."""
-    savers: tuple[Checkpointer | NoStore, ...] = ()
+    savers: tuple[Checkpointer | NoCache, ...] = ()
     """What writes the state before that round; at rank 0 only."""
 
     def __reduce__(self) -> tuple[type[Turn], tuple[Assignment | None, bool]]:
@@ -51,11 +51,11 @@ class Rank0:
         interruption: Interruption,
         progress: Progress,
         callbacks: Callbacks,
-        filler: NoStore,
+        cache: NoCache,
     ):
         self._aggregator, self._recorder, self._checkpointer = aggregator, recorder, checkpointer
         self._interruption, self._progress, self._callbacks = interruption, progress, callbacks
-        self._filler = filler
+        self._cache = cache
         self._last, self._params = State(), torch.empty(0)  # after the last round of this process
         self._recorded = 0  # number of the last round that is in the results file
         self._interrupted = ""  # why the run leaves early
@@ -75,9 +75,9 @@ class Rank0:
         draft = assignment = None
         if not over:
             draft, assignment = self._aggregator.begin(state)
-            self._filler.begin(draft)
+            self._cache.begin(draft)
             self._warn_once(assignment)
-        savers = tuple(saver for saver in (self._checkpointer, self._filler) if saver.due(state, over))
+        savers = tuple(saver for saver in (self._checkpointer, self._cache) if saver.due(state, over))
         return Turn(assignment, bool(savers), draft, savers)
 
     def _warn_once(self, first: Assignment) -> None:
@@ -128,7 +128,7 @@ class Rank0:
             except HpctripError as error:
                 self._failure = self._failure or error
             assert self._last.history.last is not None
-            self._filler.finished(self._last.history.last, self._params)
+            self._cache.finished(self._last.history.last, self._params)
             self._progress.round(self._last)
             self._stop_request = self._stop_request or self._callbacks.round(
                 self._last.history.last, self._aggregator.rank_wall_s, self._aggregator.rank_wall_j

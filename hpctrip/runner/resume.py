@@ -20,7 +20,7 @@ from hpctrip.record.checkpoint import Checkpoint
 from hpctrip.record.lock import OutputLock
 from hpctrip.record.open_checked import DamagedError
 from hpctrip.record.reader import SUFFIXES, Run, open_run
-from hpctrip.runner.cache.trajectory import Kept
+from hpctrip.runner.cache.trajectory import CachedModel
 from hpctrip.runner.callbacks.calls import REASON
 from hpctrip.runner.experiment import Experiment, Input, read_given, read_input
 from hpctrip.runner.host import Host
@@ -30,7 +30,7 @@ from hpctrip.runner.signals import stop_file
 from hpctrip.sim.rounds import History
 from hpctrip.sim.step import NOBODY_LEFT, State
 
-Model = Checkpoint | Kept
+Model = Checkpoint | CachedModel
 """A model with all that is needed to train on."""
 
 

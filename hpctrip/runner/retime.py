@@ -15,7 +15,7 @@ from hpctrip.base.units import HOUR_S
 from hpctrip.config.identity import flat
 from hpctrip.config.sources import refuse_changed
 from hpctrip.record.reader import Run, open_run
-from hpctrip.runner.cache.trajectory import came_back
+from hpctrip.runner.cache.trajectory import arrived_mask
 from hpctrip.runner.experiment import laid_over, read_given
 from hpctrip.runner.provenance import WORKLOAD, world_sources
 from hpctrip.runner.recorded_input import RecordedInput
@@ -90,7 +90,7 @@ def _cohort(row: RoundRow) -> np.ndarray:
 
 
 def _arrived(row: RoundRow) -> np.ndarray:
-    return np.sort(row.cohort.site[came_back(row.cohort.status)])
+    return np.sort(row.cohort.site[arrived_mask(row.cohort.status)])
 
 
 def _time_to_accuracy(before: Run, after: Run) -> Iterator[str]:

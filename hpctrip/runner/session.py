@@ -26,7 +26,7 @@ from hpctrip.record.checkpoint import Generations
 from hpctrip.record.writer import Recorder
 from hpctrip.runner.aggregator import Aggregator
 from hpctrip.runner.cache.learning_key import learning_key
-from hpctrip.runner.cache.lookup import Followed, Follower
+from hpctrip.runner.cache.lookup import CacheLookup, ResumePoint
 from hpctrip.runner.callbacks import RunFacts
 from hpctrip.runner.callbacks.calls import Callbacks
 from hpctrip.runner.checkpointer import Checkpointer
@@ -172,24 +172,24 @@ class Session:
         """The key of this run's training in the cache; at rank 0."""
         return learning_key(self.given, self.host, self.sources, [rank.arithmetic for rank in self.everyone])
 
-    def find_resume_point(self) -> Followed | None:
+    def find_resume_point(self) -> ResumePoint | None:
         """The state and model from which the run goes on, after what the cache has of it; None but at rank 0. A
         collective."""
 
-        def find() -> Followed | None:
+        def find() -> ResumePoint | None:
             if self.aggregator is None:
                 return None
-            return Follower(
+            return CacheLookup(
                 self.aggregator,
                 self.start,
                 self.learning_key,
                 leaves=lambda state: self.interruption.reason([0] * len(self.everyone), state.history, 0.0),
                 say=lambda line: None if self.quiet else print(printable(line, 1000), flush=True),
-            ).follow()
+            ).resume_point()
 
         return build_collectively(self.host.ranks, find)
 
-    def restore(self, point: Followed | None) -> torch.Tensor:
+    def restore(self, point: ResumePoint | None) -> torch.Tensor:
         """Bring every host to the model of the resume point, or leave it at the initial one; its parameters [P]. A
         collective."""
         if not self.host.ranks.decide_on_root(lambda: point.model is not None):
@@ -199,17 +199,17 @@ class Session:
         return restore(self.host, model, place)
 
     def train(
-        self, point: Followed | None, params: torch.Tensor, watch: Callable[[State], None] | None
+        self, point: ResumePoint | None, params: torch.Tensor, watch: Callable[[State], None] | None
     ) -> None:
         """Train from the resume point with the model [P] to the end; rank 0 writes the files and reports."""
         if point is not None:
-            with closing(point.filler):
+            with closing(point.cache):
                 self._lead(point, params, watch)
         else:
             train(self.host, State(), params, None)
             self.host.ranks.decide_on_root(partial(Rank0.finish, None, None, ""))
 
-    def _lead(self, point: Followed, params: torch.Tensor, watch: Callable[[State], None] | None) -> None:
+    def _lead(self, point: ResumePoint, params: torch.Tensor, watch: Callable[[State], None] | None) -> None:
         """Rank 0's part from the first round on."""
         aggregator, start, experiment = self.aggregator, self.start, self.given.experiment
         assert aggregator is not None and start is not None
@@ -249,7 +249,7 @@ class Session:
             )
             callbacks = Callbacks(experiment.callbacks, facts, progress.say)
             rank0 = Rank0(
-                aggregator, recorder, checkpointer, self.interruption, progress, callbacks, point.filler
+                aggregator, recorder, checkpointer, self.interruption, progress, callbacks, point.cache
             )
             try:
                 state, params = train(self.host, state, params, rank0)

@@ -18,7 +18,7 @@ from hpctrip.runner.host import Host
 from hpctrip.runner.rank0 import Rank0
 from hpctrip.runner.loop import train
 from hpctrip.runner.signals import Interrupt, Interruption
-from hpctrip.runner.cache.writer import NoStore
+from hpctrip.runner.cache.writer import NoCache
 from hpctrip.ranks.node import map_large_blocks
 from hpctrip.ranks.open import open_ranks
 from hpctrip.sim.step import State
@@ -52,7 +52,7 @@ with open_ranks() as ranks:
         never = Checkpointer(Checkpointing(enabled=False), Mock(), "", {}, 0)
         nothing = Interruption(Interrupt(), "no-results", ["here"] * ranks.size)
         callbacks = Mock(round=lambda *args: "")
-        rank0 = Rank0(Aggregator(host), Mock(), never, nothing, Mock(), callbacks, NoStore())
+        rank0 = Rank0(Aggregator(host), Mock(), never, nothing, Mock(), callbacks, NoCache())
     train(host, State(), host.initial_params, rank0)
 """
 

@@ -9,7 +9,7 @@ import torch
 
 from hpctrip.base.errors import DivergedError, HpctripError, InputError
 from hpctrip.ranks.placement import Assignment, cut
-from hpctrip.runner.cache.writer import NoStore
+from hpctrip.runner.cache.writer import NoCache
 from hpctrip.runner.rank0 import Rank0, Turn
 from hpctrip.sim.step import State
 
@@ -26,7 +26,7 @@ def test_a_round_without_a_result_is_told_in_the_next_turn(error):
     aggregator.begin.return_value = draft, assignment
     aggregator.finish.side_effect = error
     interruption.reason.return_value = ""
-    rank0 = Rank0(aggregator, Mock(), Mock(), interruption, Mock(), Mock(), NoStore())
+    rank0 = Rank0(aggregator, Mock(), Mock(), interruption, Mock(), Mock(), NoCache())
     turn = rank0.turn(before)
     assert (turn.assignment, turn.draft) == (assignment, draft)
     # the collectives of this round are over: raising here would leave the other ranks in the next one
@@ -37,5 +37,5 @@ def test_a_round_without_a_result_is_told_in_the_next_turn(error):
 
 
 def test_the_other_ranks_receive_neither_the_draft_nor_what_writes_the_state():
-    turn = Turn(None, True, draft=Mock(), savers=(NoStore(),))
+    turn = Turn(None, True, draft=Mock(), savers=(NoCache(),))
     assert pickle.loads(pickle.dumps(turn)) == Turn(None, True)

@@ -19,7 +19,7 @@ from hpctrip.record.reader import open_run
 from hpctrip.record.verify import verify
 from hpctrip.runner import session as launching
 from hpctrip.runner.cache import lookup, trajectory
-from hpctrip.runner.cache.trajectory import TrajectoryFiles
+from hpctrip.runner.cache.trajectory import CacheFiles
 from hpctrip.runner.host import Host
 from hpctrip.runner.resume import start_new, start_resumed
 from hpctrip.sim.policies import POLICIES, Decision, Policy
@@ -311,14 +311,14 @@ def test_a_store_may_vanish_while_it_is_used(first, store, tmp_path, trained, mo
 
 
 def test_a_store_that_cannot_be_written_any_more_is_left_alone(first, tmp_path, trained, monkeypatch, capsys):
-    put = TrajectoryFiles.put
+    put = CacheFiles.put
 
     def full(files, node):
         if node.round == 3:
             raise InputError("store", "cannot be written: No space left on device")
         put(files, node)
 
-    monkeypatch.setattr(TrajectoryFiles, "put", full)
+    monkeypatch.setattr(CacheFiles, "put", full)
     assert diff(first[0], run(tmp_path / "run.h5", store=tmp_path / "store")) == []
     assert len(rounds_in(tmp_path / "store")) == 2
     assert capsys.readouterr().out.count("warning: the store is not filled any more: store: cannot") == 1
@@ -355,7 +355,7 @@ class Rival:
     """Another run that trains a round, which is missing until it is done."""
 
     def __init__(self, store, key):
-        self.files = TrajectoryFiles(store, print)
+        self.files = CacheFiles(store, print)
         self.key, self.path = key, store / key[:2] / f"{key[2:]}.round"
         self.data = self.path.read_bytes()
         self.path.unlink()
@@ -467,7 +467,7 @@ def test_the_store_stays_within_its_bound(first, tmp_path, trained):
 
 
 def test_a_model_that_does_not_fit_is_passed_over(first, store, tmp_path, trained, capsys):
-    files, key = TrajectoryFiles(store, print), key_of_round(first[0], ROUNDS)
-    files.keep(dataclasses.replace(files.state(key), params=np.zeros(3, dtype=np.float32)))
+    files, key = CacheFiles(store, print), key_of_round(first[0], ROUNDS)
+    files.write_model(dataclasses.replace(files.model(key), params=np.zeros(3, dtype=np.float32)))
     run(tmp_path / "run.h5", store=store)
     assert trained == [4, 5, 6] and "holds (3,) parameters" in capsys.readouterr().out

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hpctrip.runner.cache import eviction
 from hpctrip.runner.cache.eviction import Bound, shrink
 from hpctrip.runner.cache.key_locks import KeyLocks
-from hpctrip.runner.cache.trajectory import Kept, Node, TrajectoryFiles, key_after
+from hpctrip.runner.cache.trajectory import CachedModel, CachedRound, CacheFiles, key_after
 from hpctrip.sim.outcome import SITE_REPORTS
 
 ROOT = "00" * 16
@@ -28,7 +28,7 @@ def said():
 
 @pytest.fixture
 def files(tmp_path, said):
-    return TrajectoryFiles(tmp_path / "store", said.append)
+    return CacheFiles(tmp_path / "store", said.append)
 
 
 def node(key=KEY, **changed):
@@ -37,7 +37,7 @@ def node(key=KEY, **changed):
         round=4,
         site=SITES,
         diverged=np.array([False, True, False]),
-        told={name: np.array([1 / 3, math.nan, 2.5 + i]) for i, name in enumerate(SITE_REPORTS)},
+        reports={name: np.array([1 / 3, math.nan, 2.5 + i]) for i, name in enumerate(SITE_REPORTS)},
         mean_update_norm=0.7,
         update_norm=0.1 + 0.2,
         params_digest="0123456789abcdef",
@@ -45,13 +45,13 @@ def node(key=KEY, **changed):
         eval_seen=20,
         eval_loss=1e-300,
     )
-    return Node(**given | changed)
+    return CachedRound(**given | changed)
 
 
 def kept(key=KEY, num_params=5):
     rows = {3: np.ones(2, dtype=np.float32), 12: np.zeros(2, dtype=np.float32)}
     params = np.arange(num_params, dtype=np.float32) / 3
-    return Kept(key, params, np.ones((2, num_params)) / 7, rows)
+    return CachedModel(key, params, np.ones((2, num_params)) / 7, rows)
 
 
 def test_the_key_of_a_round_follows_from_all_that_it_is_trained_of_and_from_no_order():
@@ -72,37 +72,37 @@ def test_the_key_of_a_round_follows_from_all_that_it_is_trained_of_and_from_no_o
 @pytest.mark.parametrize("changed", [{}, {"eval_seen": 0, "eval_correct": 0, "eval_loss": math.nan}])
 def test_a_round_comes_back_in_every_bit(files, changed):
     written = node(**changed)
-    files.put(written)
-    found = files.node(KEY, SITES[::-1])
-    assert list(found.told) == list(written.told) == list(SITE_REPORTS)
-    for name, value in {**vars(written), **written.told}.items():
-        back = found.told[name] if name in written.told else getattr(found, name)
+    files.write_round(written)
+    found = files.round(KEY, SITES[::-1])
+    assert list(found.reports) == list(written.reports) == list(SITE_REPORTS)
+    for name, value in {**vars(written), **written.reports}.items():
+        back = found.reports[name] if name in written.reports else getattr(found, name)
         if not isinstance(value, dict):
             assert np.array_equal(back, value, equal_nan=not isinstance(value, str)), name
-    assert files.node("cd" * 16, SITES) is None and files.state(KEY) is None
+    assert files.round("cd" * 16, SITES) is None and files.model(KEY) is None
 
 
 def test_a_model_comes_back_with_all_that_is_needed_to_train_on(files):
-    files.keep(kept())
-    found = files.state(KEY)
-    assert files.has_state(KEY) and found.params.tobytes() == kept().params.tobytes()
+    files.write_model(kept())
+    found = files.model(KEY)
+    assert files.has_model(KEY) and found.params.tobytes() == kept().params.tobytes()
     assert found.slots.tobytes() == kept().slots.tobytes() and sorted(found.kept) == [3, 12]
 
 
 def test_what_is_under_another_key_or_of_other_sites_is_none(files, said):
-    files.put(node())
+    files.write_round(node())
     path = files.folder / "cd" / f"{'cd' * 15}.round"
     path.parent.mkdir()
     path.write_bytes((files.folder / "ab" / f"{'ab' * 15}.round").read_bytes())
-    assert files.node("cd" * 16, SITES) is None and files.node(KEY, SITES[:2]) is None
-    assert files.node("cd" * 16, SITES) is None
+    assert files.round("cd" * 16, SITES) is None and files.round(KEY, SITES[:2]) is None
+    assert files.round("cd" * 16, SITES) is None
     assert len(said) == 2 and f"it is that of the key {KEY}" in said[0]
 
 
 @settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_damage_is_no_more_than_a_miss(files, data):
-    files.put(node()), files.keep(kept())
+    files.write_round(node()), files.write_model(kept())
     suffix = data.draw(st.sampled_from(["round", "state"]))
     path = files.folder / "ab" / f"{'ab' * 15}.{suffix}"
     body = bytearray(path.read_bytes())
@@ -110,7 +110,7 @@ def test_damage_is_no_more_than_a_miss(files, data):
         body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
     del body[data.draw(st.integers(0, len(body))) :]
     path.write_bytes(body)
-    found = files.node(KEY, SITES) if suffix == "round" else files.state(KEY)
+    found = files.round(KEY, SITES) if suffix == "round" else files.model(KEY)
     assert found is None or found.key == KEY
 
 
@@ -144,24 +144,24 @@ def keys():
 
 def test_models_go_first_and_those_used_longest_ago_before_others(files):
     for age, key in enumerate(keys()):
-        files.put(node(key)), files.keep(kept(key, 1000))
+        files.write_round(node(key)), files.write_model(kept(key, 1000))
         for path in files.folder.glob(f"??/{key[2:]}.*"):
             os.utime(path, (1000 - age, 1000 - age))
-    files.state(keys()[-1])  # used now
+    files.model(keys()[-1])  # used now
     one = max(path.stat().st_size for path in files.folder.glob("??/*.state"))
     shrink(files.folder, 8.9 * one)
     assert len(list(files.folder.glob("??/*.state"))) == 8  # within the bound: nothing goes
     shrink(files.folder, 4 * one)
-    left = [key for key in keys() if files.has_state(key)]
+    left = [key for key in keys() if files.has_model(key)]
     assert left == [keys()[0], keys()[1], keys()[7]]
     assert len(list(files.folder.glob("??/*.round"))) == 8
     shrink(files.folder, 1.5 * max(path.stat().st_size for path in files.folder.glob("??/*.round")))
-    assert not any(map(files.has_state, keys()))
-    assert [key for key in keys() if files.node(key, SITES)] == keys()[:1]
+    assert not any(map(files.has_model, keys()))
+    assert [key for key in keys() if files.round(key, SITES)] == keys()[:1]
 
 
 def test_only_what_is_named_as_its_own_is_ever_removed(files):
-    files.keep(kept())
+    files.write_model(kept())
     (files.folder / "notes").mkdir()
     others = [files.folder / "run.h5", files.folder / "notes" / "x.round", files.folder / "ab" / "x.state"]
     tmp = files.folder / "ab" / f"{'ab' * 15}.state.{'0' * 16}.tmp"
@@ -171,7 +171,7 @@ def test_only_what_is_named_as_its_own_is_ever_removed(files):
     os.utime(old, (0, time.time() - eviction.LEFTOVER_S - 1))
     shrink(files.folder, 0)
     assert all(path.exists() for path in others) and tmp.exists()
-    assert not old.exists() and not files.has_state(KEY)
+    assert not old.exists() and not files.has_model(KEY)
 
 
 def test_one_process_makes_room_at_a_time_and_not_after_every_file(files, monkeypatch):

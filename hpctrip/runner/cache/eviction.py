@@ -1,7 +1,7 @@
-"""Keeping a folder of trajectories within its bound: models go first, then rounds, and those used longest ago first.
+"""Keeps the cache within its size: the least recently used models are removed first, then rounds.
 
-A round is worth more than its bytes: it spares a run from training wherever the path goes on, while a missing model
-costs only the rounds since the one before it.
+A cached round spares every run on its path from training it, while a missing model costs only the rounds since the
+model before it.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from hpctrip.runner.cache.trajectory import KEY_DIGITS, ROUND, STATE, TrajectoryFiles
+from hpctrip.runner.cache.trajectory import KEY_DIGITS, ROUND, STATE, CacheFiles
 
 LEFT = 0.875
-"""Share of the bound that is left once it was passed, so that not every new file has to make room."""
+"""Share of the bound to which the cache is shrunk, so that not every new file has to make room."""
 LOOK_EVERY = 1 / 64
-"""A process looks again after it has written so much of the bound. In between, each may pass the bound by that."""
+"""Share of the bound that a process may write before it checks the size again."""
 LEFTOVER_S = 86400.0
-"""A file that is written aside is renamed at once; one that is older is that of a process that was killed."""
+"""Age at which a temporary file is that of a process that was killed: others are renamed at once."""
 _ALL = "f" * KEY_DIGITS
-"""The right to remove; no round has this key."""
+"""The lock on removing files; no round has this key."""
 _FOLDER = re.compile(r"[0-9a-f]{2}")
 _OWN = re.compile(
     rf"[0-9a-f]{{{KEY_DIGITS - 2}}}({re.escape(ROUND)}|{re.escape(STATE)})(\.[0-9a-f]{{16}}\.tmp)?"
@@ -31,7 +31,7 @@ _OWN = re.compile(
 
 
 class _File(NamedTuple):
-    """In the order in which they go."""
+    """A file of the cache; sorted in the order of removal."""
 
     is_round: bool
     used_s: float
@@ -41,15 +41,15 @@ class _File(NamedTuple):
 
 
 class Bound:
-    """Looks after the size of a folder, on behalf of one process that writes there."""
+    """Keeps the cache within its size, for one process that writes to it."""
 
-    def __init__(self, files: TrajectoryFiles, most_bytes: float):
+    def __init__(self, files: CacheFiles, most_bytes: float):
         self._files, self._most_bytes = files, most_bytes
         self._looked_bytes = -float("inf")
 
     def keep(self) -> None:
-        """Make room where it is needed, and where it is time to look: at first, then after every LOOK_EVERY. One
-        process does so at a time; whoever finds another one at it leaves it to that."""
+        """Remove files where the cache is too large. The size is checked at first and then after every LOOK_EVERY, by
+        one process at a time."""
         if self._files.written_bytes - self._looked_bytes < LOOK_EVERY * self._most_bytes:
             return
         self._looked_bytes = self._files.written_bytes
@@ -61,7 +61,7 @@ class Bound:
 
 
 def shrink(folder: Path, most_bytes: float) -> None:
-    """Remove files until the folder is within its bound. Touches nothing that is not named as ours."""
+    """Remove files until the folder is within its bound; files that hpctrip did not name stay."""
     files = sorted(_files(folder))
     total = sum(file.num_bytes for file in files)
     enough = total if total <= most_bytes else LEFT * most_bytes
@@ -88,7 +88,7 @@ def _files(folder: Path) -> Iterator[_File]:
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:
-    """What lies in a folder; nothing where it is none."""
+    """The entries of a folder; none where there is no folder."""
     try:
         with os.scandir(folder) as entries:
             return list(entries)

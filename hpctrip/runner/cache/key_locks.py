@@ -1,5 +1,5 @@
-"""Rights named by keys, each held by one process at a time: single bytes of one lock file (Linux's open file
-description locks). A right ends with its holder, however that ends, and nothing of it stays behind."""
+"""Locks named by keys, each held by one process at a time: single bytes of one lock file (open file description locks
+of Linux). The kernel releases a lock when its process ends, whatever ends it."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from hpctrip.base.io import unwritable
 from hpctrip.record.lock import is_at
 
 _DIGITS = 15
-"""Of a key, so many hexadecimal ones number its byte: 2^60 lie within what a file may span."""
+"""Number of hexadecimal digits of a key that number its byte: 2^60 bytes are within the largest size of a file."""
 _FLOCK = struct.Struct("@hhqqi4x")
 """The kernel's struct flock: type, whence, start, length, process (0)."""
 
 
 class KeyLocks:
-    """The rights of one folder. Keys are hexadecimal digits."""
+    """The locks of one folder. Keys are hexadecimal digits."""
 
     def __init__(self, path: str | Path):
-        """`path` is the lock file; it is made when the first right is asked for."""
+        """`path` is the lock file; it is made when the first lock is taken."""
         self._path, self._number = Path(path), -1
         self.trouble = ""
-        """Why rights are not kept from others here; empty: they are."""
+        """The reason why locks do not exclude other processes here; empty: they do."""
 
     def take(self, key: str) -> bool:
-        """Take a right, unless another process has it; never waits. Where the system knows no such locks everybody has
-        every right, and `trouble` says so. Raises as `replace_file` where the lock file cannot be made."""
+        """Take a lock without waiting; returns whether it was free. On a system without such locks every lock is free,
+        and `trouble` says so. Raises as `replace_file` where the lock file cannot be made."""
         try:
             self._open()
             return self._set(key, fcntl.F_WRLCK)
@@ -38,25 +38,24 @@ class KeyLocks:
             raise unwritable(self._path, error) from error
 
     def give_back(self, key: str) -> None:
-        """Let others have it. A right that is not held is none to give back."""
+        """Release a lock; nothing happens where it is not held."""
         if self._number >= 0:
             with contextlib.suppress(OSError):
                 self._set(key, fcntl.F_UNLCK)
 
     def close(self) -> None:
-        """Give back every right."""
+        """Release every lock."""
         if self._number >= 0:
             os.close(self._number)
             self._number = -1
 
     def _open(self) -> None:
-        """Have the lock file that lies there now open: its folder may have been removed, and the rights with it."""
+        """Open the lock file that is at the path now: the folder may have been removed, and its locks with it."""
         if self._number >= 0 and is_at(self._number, self._path):
             return
         self.close()
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        # no link is followed, and no pipe waited for: somebody else may have put one there
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
         self._number = os.open(self._path, flags, 0o666)
 
     def _set(self, key: str, kind: int) -> bool:

@@ -1,7 +1,7 @@
-"""How far a run is known already: rounds are taken as long as somebody has trained the same, then the run goes on from
-the last model that is kept, as from a checkpoint.
+"""Looks up rounds in the cache so that a run need not train them again.
 
-Rounds between that model and the first one that is new are trained again, to the same bits.
+A run takes the rounds that were trained before, by itself or by others, and goes on from the last cached model among
+them as from a checkpoint. Rounds between that model and the first new one are trained again, to the same bits.
 """
 
 from __future__ import annotations
@@ -15,154 +15,210 @@ from hpctrip.ranks.phase import current_phase
 from hpctrip.record.checkpoint import Checkpoint
 from hpctrip.record.reader import Run
 from hpctrip.runner.aggregator import Aggregator
-from hpctrip.runner.cache.trajectory import Kept, Node, TrajectoryFiles
-from hpctrip.runner.cache.walk import Find, Path, nodes, trail, usable, walk
-from hpctrip.runner.cache.writer import Filler, NoStore
+from hpctrip.runner.cache.trajectory import CachedModel, CachedRound, CacheFiles, arrived_mask, key_after
+from hpctrip.runner.cache.writer import CacheWriter, NoCache, round_key
+from hpctrip.runner.experiment import Experiment
 from hpctrip.runner.resume import Model, Start, fitting, state_of
-from hpctrip.sim.step import Draft, State
+from hpctrip.sim.rounds import History
+from hpctrip.sim.step import Draft, Simulation, State
 
-LOOK_S = 0.01, 0.5
-"""Between two looks at a round that another run trains: at first, and at most."""
+POLL_S = 0.01, 0.5
+"""First and longest pause between two lookups of a round that another run is training."""
+
+FindRound = Callable[[Draft, str, bool], CachedRound | None]
+"""(a round that has begun, its key, whether its model is evaluated) -> the cached round; None: not found."""
 
 
 @dataclass(frozen=True, eq=False)
-class Followed:
-    """Where a run goes on, and what becomes of what it trains."""
+class ResumePoint:
+    """The state and the model from which a run goes on."""
 
     state: State
     model: Model | None
     """The model after `state`; None: the initial one, or none is needed."""
     params_digest: str | None = None
-    """Of the model after `state`, where nobody needs the model itself; None: it is here."""
-    filler: NoStore = field(default_factory=NoStore)
+    """Digest of the model after `state` where the model itself is not needed; None: take that of the model."""
+    cache: NoCache = field(default_factory=NoCache)
+    """Receives the rounds that are trained from here on."""
     notes: tuple[str, ...] = ()
-    """What to tell the user."""
+    """Lines for the user."""
 
 
 @dataclass(frozen=True)
-class Follower:
-    """Follows what is known for one run, at rank 0."""
+class KeyedRounds:
+    """The rounds of a run so far, with their keys."""
+
+    state: State
+    keys: list[str]
+    """The key after every round, from round 0 on."""
+    digests: list[str]
+    """Digests of the models after the last rounds, those that were found in the cache."""
+
+    def state_after(self, round: int) -> State:
+        """The state after an earlier round."""
+        if round == self.state.round:
+            return self.state
+        rows = self.state.history.rows[:round]
+        return State(round, rows[-1].clock_s, History(rows)) if rows else State()
+
+    def extended(self, experiment: Experiment, simulation: Simulation, find: FindRound) -> KeyedRounds:
+        """These rounds and those after them, as far as they are found. `simulation` is that of `experiment`."""
+        state, keys, digests = self.state, [*self.keys], []
+        while not state.stop_reason:
+            draft = simulation.begin(state)
+            key = round_key(draft, keys[-1])
+            evaluated = experiment.evaluate.due(draft.round, experiment.stop.max_rounds)
+            cached = find(draft, key, evaluated)
+            if cached is None:
+                break
+            state, _ = simulation.finish(draft, cached.outcome(draft, evaluated))
+            keys.append(key)
+            digests.append(cached.params_digest)
+        return KeyedRounds(state, keys, digests)
+
+
+def key_chain(key: str, simulation: Simulation, history: History) -> list[str]:
+    """The keys after round 0, which is `key`, and after every round of a history."""
+    keys = [key]
+    for row in history.rows:
+        arrived = arrived_mask(row.cohort.status)
+        weights = simulation.weights(row.cohort.site, arrived)
+        sites = row.cohort.site[arrived]
+        keys.append(key_after(keys[-1], row.round, sites, weights[arrived], row.local_work))
+    return keys
+
+
+def rounds_of(key: str, simulation: Simulation, run: Run) -> dict[str, CachedRound]:
+    """{key: round} of a results file whose training begins at `key`, in order; it has the last model's digest only."""
+    history = run.history()
+    keys = key_chain(key, simulation, history)[1:]
+    rounds = {key: CachedRound.of(key, row, "") for key, row in zip(keys, history.rows, strict=True)}
+    if keys:
+        rounds[keys[-1]] = replace(rounds[keys[-1]], params_digest=run.meta["params_digest"])
+    return rounds
+
+
+def usable(cached: CachedRound | None, evaluated: bool) -> CachedRound | None:
+    """The cached round, unless its model was not evaluated and has to be."""
+    return cached if cached is not None and (cached.eval_seen or not evaluated) else None
+
+
+@dataclass(frozen=True)
+class CacheLookup:
+    """Finds the resume point of one run, at rank 0."""
 
     aggregator: Aggregator
     start: Start
     learning_key: str
     leaves: Callable[[State], object]
-    """Is the run asked to leave?"""
+    """Whether the run is asked to leave (a true value)."""
     say: Callable[[str], None]
-    """Told what cannot wait for the notes."""
+    """Prints a line at once; all others are notes of the resume point."""
 
-    def follow(self) -> Followed:
-        """Take what is known, and the right to train what comes next. Raises InputError where the store cannot be
-        used, and as rounds do."""
-        experiment, saved, known = self.aggregator.experiment, self.start.checkpoint, self.start.known
-        state = State() if saved is None else state_of(saved, experiment)
-        state = self.aggregator.simulation.judged(state)
-        begun = Followed(state, saved)
-        if experiment.store.path is None and known is None:
-            return begun
-        if why := self._why_not():
-            return Followed(state, saved, notes=(f"note: {why}",))
-        path = Path(state, trail(self.learning_key, self.aggregator.simulation, state.history), [])
-        if known is not None and (whole := self._whole(self._walk(path, self._recorded(known)))):
-            return whole
+    def resume_point(self) -> ResumePoint:
+        """Take all cached rounds of the run, and the lock on the first that is to be trained. Raises InputError where
+        the cache cannot be used, and as rounds do."""
+        experiment, checkpoint, run = self.aggregator.experiment, self.start.checkpoint, self.start.known
+        simulation = self.aggregator.simulation
+        state = State() if checkpoint is None else state_of(checkpoint, experiment)
+        state = simulation.judged(state)
+        uncached = ResumePoint(state, checkpoint)
+        if experiment.store.path is None and run is None:
+            return uncached
+        if reason := self._why_not():
+            return replace(uncached, notes=(f"note: {reason}",))
+        rounds = KeyedRounds(state, key_chain(self.learning_key, simulation, state.history), [])
+        if run is not None:
+            finished = self._finished(rounds.extended(experiment, simulation, self._find_in_results(run)))
+            if finished:
+                return finished
         files = experiment.store.open(self.say)
         if files is None:
-            return begun
+            return uncached
         try:
-            return self._with_store(files, path, saved)
+            return self._look_up(files, rounds, checkpoint)
         except BaseException:
             files.locks.close()
             raise
 
     def _why_not(self) -> str:
-        """Why nothing is taken and nothing kept; empty: it is."""
-        saved = self.start.checkpoint
+        """The reason why the cache is not used for this run; empty: it is used."""
+        checkpoint = self.start.checkpoint
         if self.aggregator.experiment.timing.compute == "measured":
             return 'timing.compute = "measured": rounds depend on how long they take here, so all are trained'
-        if saved is not None and saved.about.get("learning_key") != self.learning_key:
+        if checkpoint is not None and checkpoint.about.get("learning_key") != self.learning_key:
             return (
                 "the store is not used: the rounds so far were trained with another hpctrip or torch, or on another "
                 "machine, so that their last bits may differ"
             )
         return ""
 
-    def _walk(self, path: Path, find: Find) -> Path:
-        """As far as rounds are found."""
-        return walk(path, self.aggregator.experiment, self.aggregator.simulation, find)
-
-    def _recorded(self, known: Run) -> Find:
-        """Finds the rounds of a results file, which knows the last model's digest alone."""
-        if known.meta["learning_key"] != self.learning_key:
+    def _find_in_results(self, run: Run) -> FindRound:
+        """Looks rounds up in a results file."""
+        if run.meta["learning_key"] != self.learning_key:
             self.say(
-                f"warning: {known.path} was trained with another hpctrip or torch, or on another machine: rounds that "
+                f"warning: {run.path} was trained with another hpctrip or torch, or on another machine: rounds that "
                 "are trained here may differ from its own in their last bits"
             )
-        history = known.history()
-        found = nodes(self.learning_key, self.aggregator.simulation, history)
-        if found:
-            last = list(found)[-1]
-            found[last] = replace(found[last], params_digest=known.meta["params_digest"])
-        return lambda draft, key, evaluated: usable(found.get(key), evaluated)
+        rounds = rounds_of(self.learning_key, self.aggregator.simulation, run)
+        return lambda draft, key, evaluated: usable(rounds.get(key), evaluated)
 
-    def _whole(self, path: Path) -> Followed | None:
-        """The run that ends with this path, where it does and only its model is missing, which nobody asks for."""
-        over = path.digests and path.state.stop_reason
-        if not over or self.aggregator.experiment.checkpoint.enabled:
+    def _find_in_cache(self, files: CacheFiles) -> FindRound:
+        """Looks rounds up in the cache. A round that is missing is locked, to be trained by this run; while another run
+        has the lock, this one waits for it."""
+        has_reported = False
+
+        def find(draft: Draft, key: str, evaluated: bool) -> CachedRound | None:
+            nonlocal has_reported
+            sites, has_lock, pause = draft.cohort[draft.arriving], False, _Pause(draft.round)
+            while (cached := usable(files.round(key, sites), evaluated)) is None:
+                if has_lock:
+                    return None
+                has_lock = files.locks.take(key)  # then look once more: it may have been written meanwhile
+                if not has_lock:
+                    if self.leaves(draft.before):
+                        return None
+                    if not has_reported:
+                        self.say(f"waiting for round {draft.round}, which another run trains")
+                    has_reported = True
+                    pause.sleep()
+            files.locks.give_back(key)
+            return cached
+
+        return find
+
+    def _finished(self, rounds: KeyedRounds) -> ResumePoint | None:
+        """The end of the run, where all its rounds were found and nobody asks for its last model."""
+        is_over = rounds.digests and rounds.state.stop_reason
+        if not is_over or self.aggregator.experiment.checkpoint.enabled:
             return None
-        taken, last = len(path.digests), path.state.round
-        return Followed(
-            path.state,
-            None,
-            params_digest=path.digests[-1],
-            notes=(f"nothing is trained: {_span(last - taken, last)} known already",),
-        )
+        last = rounds.state.round
+        span = _span(last - len(rounds.digests), last)
+        note = f"nothing is trained: {span} known already"
+        return ResumePoint(rounds.state, None, params_digest=rounds.digests[-1], notes=(note,))
 
-    def _with_store(self, files: TrajectoryFiles, path: Path, saved: Checkpoint | None) -> Followed:
-        first, rules = path.state.round, self.aggregator.experiment.store
-        path = self._walk(path, self._stored(files))
-        if whole := self._whole(path):
+    def _look_up(self, files: CacheFiles, before: KeyedRounds, checkpoint: Checkpoint | None) -> ResumePoint:
+        experiment, first = self.aggregator.experiment, before.state.round
+        rounds = before.extended(experiment, self.aggregator.simulation, self._find_in_cache(files))
+        if finished := self._finished(rounds):
             files.locks.close()
-            return whole
-        last = path.state.round
-        kept = ((round, self._kept(files, path.keys[round])) for round in range(last, first, -1))
-        round, model = next(((round, model) for round, model in kept if model), (first, saved))
-        known = dict(zip(path.keys[round + 1 :], path.digests[round - first :], strict=True))
+            return finished
+        last = rounds.state.round
+        models = ((round, self._model(files, rounds.keys[round])) for round in range(last, first, -1))
+        round, model = next(((round, model) for round, model in models if model), (first, checkpoint))
+        retrained = dict(zip(rounds.keys[round + 1 :], rounds.digests[round - first :], strict=True))
         notes = []
         if last > first:
             again = f"; trained again for the model: {_span(round, last)}" if last > round else ""
             notes.append(f"taken from {files.folder}: {_span(first, round)}{again}")
         if files.locks.trouble:
             notes.append(f"warning: {files.locks.trouble}: runs side by side may train the same rounds")
-        filler = Filler(files, rules, path.keys[: round + 1], known, self.say)
-        return Followed(path.cut(round), model, filler=filler, notes=tuple(notes))
+        writer = CacheWriter(files, experiment.store, rounds.keys[: round + 1], retrained, self.say)
+        return ResumePoint(rounds.state_after(round), model, cache=writer, notes=tuple(notes))
 
-    def _stored(self, files: TrajectoryFiles) -> Find:
-        """Finds the rounds of the store. One that is missing is this run's to train, unless another run is at it: then
-        that is waited for."""
-        is_told = False
-
-        def find(draft: Draft, key: str, evaluated: bool) -> Node | None:
-            nonlocal is_told
-            sites, is_mine, wait = draft.cohort[draft.arriving], False, _Wait(draft.round)
-            while (node := usable(files.node(key, sites), evaluated)) is None:
-                if is_mine:
-                    return None
-                is_mine = files.locks.take(key)  # and look again: it may have come meanwhile
-                if not is_mine:
-                    if self.leaves(draft.before):
-                        return None
-                    if not is_told:
-                        self.say(f"waiting for round {draft.round}, which another run trains")
-                    is_told = True
-                    wait.a_little()
-            files.locks.give_back(key)
-            return node
-
-        return find
-
-    def _kept(self, files: TrajectoryFiles, key: str) -> Kept | None:
-        """The model after the round of this key, where it is kept and is one of this run's."""
-        model = files.state(key)
+    def _model(self, files: CacheFiles, key: str) -> CachedModel | None:
+        """The model after the round of this key, where it is cached and fits this run."""
+        model = files.model(key)
         if model is not None:
             try:
                 fitting(self.aggregator.host, model, str(files.folder))
@@ -172,18 +228,18 @@ class Follower:
         return model
 
 
-class _Wait:
-    """For a round that another run trains."""
+class _Pause:
+    """Growing pauses while another run trains a round."""
 
     def __init__(self, round: int):
-        self._round, self._pause_s = round, LOOK_S[0]
+        self._round, self._pause_s = round, POLL_S[0]
 
-    def a_little(self) -> None:
-        """Until it is time to look again. The watchdog hears each time that this rank is alive: another run's round may
-        take as long as that run's own limits allow."""
+    def sleep(self) -> None:
+        """Wait until it is time to look again. The watchdog is told each time that this rank is alive: the other run's
+        round may take as long as that run's own limits allow."""
         current_phase.enter("store", self._round)
         time.sleep(self._pause_s)
-        self._pause_s = min(2 * self._pause_s, LOOK_S[1])
+        self._pause_s = min(2 * self._pause_s, POLL_S[1])
 
 
 def _span(after: int, last: int) -> str:

@@ -1,15 +1,15 @@
-"""Trajectories that are kept: what training contributed to rounds, whoever asked for them, and models to go on from.
+"""Files of the cache: the results of training rounds, and models from which a run can go on.
 
-Learning is a pure function of what training sees and of the cohorts so far, so a round is known by a key that is
-chained over them (`key_after`): rounds with one beginning share it, and the keys form a tree. A round is one small file
-under its key, a model one other beside it (both record/container.py):
+Training is a pure function of its input and of the cohorts so far. So a round has a key, a hash chained over both
+(`key_after`), and runs that begin alike share the keys of their first rounds. A round is one small file, named by its
+key, and a model another beside it (both in the format of record/container.py):
 
-    FOLDER/ab/cdef....round     a `Node`: what an outcome is made of
-    FOLDER/ab/cdef....state     a `Kept`: what a checkpoint has, without the history
-    FOLDER/locks                who trains what now (runner/cache/key_locks.py)
+    FOLDER/ab/cdef....round     a `CachedRound`
+    FOLDER/ab/cdef....state     a `CachedModel`
+    FOLDER/locks                locks on the rounds that are being trained (runner/cache/key_locks.py)
 
-Every file is written aside and renamed, and may be removed at any time: what is missing, damaged or foreign is trained
-again. So the folder can be shared by any number of processes, which may be killed at any moment.
+Every file is written to a temporary name and renamed, and may be removed at any time: a missing or damaged one is
+trained again. So any number of processes can share the folder and be killed at any moment.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ KEY_DIGITS = 32
 ROUND, STATE = ".round", ".state"
 LOCKS = "locks"
 _NOTHING_MEASURED = Wall(*[0.0] * 6)
-"""Wall time of a round that was taken, not trained: it cost none."""
+"""Wall times and joules of a round that was taken from the cache."""
 
 
 def key_after(key: str, round: int, sites: np.ndarray, weights: np.ndarray, local_work: int = 1) -> str:
-    """The key of a round that follows the one of `key`: the updates of `sites` [m] arrived, in whatever order, and
+    """The key of the round after the round of `key`, in which the updates of `sites` [m] arrived, in any order, and
     counted with `weights` [m]; every site trained `local_work` times what [train] says."""
     order = np.argsort(sites)
     chained = hashlib.blake2b(bytes.fromhex(key), digest_size=KEY_DIGITS // 2)
@@ -55,20 +55,20 @@ def key_after(key: str, round: int, sites: np.ndarray, weights: np.ndarray, loca
 
 
 @dataclass(frozen=True, eq=False)
-class Node:
-    """What training contributed to one round. Arrays [m] over the sites whose updates arrived, sorted by site: nothing
-    that the simulated world made of it."""
+class CachedRound:
+    """The results of training one round, without those of the simulated world. Arrays [m] are over the sites whose
+    updates arrived, sorted by site."""
 
     key: str
     round: int
     site: np.ndarray
     diverged: np.ndarray
-    told: Mapping[str, np.ndarray]
-    """What training told of every site: `SITE_REPORTS`, by name."""
+    reports: Mapping[str, np.ndarray]
+    """Numbers that training reports for every site: `SITE_REPORTS`, by name."""
     mean_update_norm: float
     update_norm: float
     params_digest: str
-    """Of the model after the round; empty: not known."""
+    """Digest of the model after the round; empty: not known."""
     eval_correct: int = 0
     eval_seen: int = 0
     """0: the model was not evaluated."""
@@ -76,9 +76,9 @@ class Node:
 
     @classmethod
     def of(cls, key: str, row: RoundRow, params_digest: str) -> Self:
-        """That of a finished round."""
+        """The cached form of a finished round."""
         cohort = row.cohort
-        arrived = np.flatnonzero(came_back(cohort.status))
+        arrived = np.flatnonzero(arrived_mask(cohort.status))
         arrived = arrived[np.argsort(cohort.site[arrived])]
         return cls(
             key,
@@ -95,16 +95,16 @@ class Node:
         )
 
     def outcome(self, draft: Draft, evaluated: bool) -> Outcome:
-        """Of a round with this key, whether or not its model is `evaluated` in it."""
+        """The outcome of a round with this key; `evaluated` says whether its model is evaluated in it."""
         k, arriving = len(draft.cohort), draft.arriving
         at = np.searchsorted(self.site, draft.cohort[arriving])
-        diverged, told = np.zeros(k, dtype=bool), {name: np.full(k, math.nan) for name in self.told}
+        diverged, reports = np.zeros(k, dtype=bool), {name: np.full(k, math.nan) for name in self.reports}
         diverged[arriving] = self.diverged[at]
-        for name, values in self.told.items():
-            told[name][arriving] = values[at]
+        for name, values in self.reports.items():
+            reports[name][arriving] = values[at]
         return Outcome(
             diverged=diverged,
-            **told,
+            **reports,
             train_wall_s=np.zeros(k),
             mean_update_norm=self.mean_update_norm,
             update_norm=self.update_norm,
@@ -115,14 +115,14 @@ class Node:
         )
 
 
-def came_back(status: np.ndarray) -> np.ndarray:
-    """Whose updates arrived, [k] bool, of what became of every site's: a diverged one did."""
+def arrived_mask(status: np.ndarray) -> np.ndarray:
+    """Whether each site's update arrived, [k] bool, from the status of each. A diverged update did arrive."""
     return (status == Status.ARRIVED) | (status == Status.DIVERGED)
 
 
 @dataclass(frozen=True, eq=False)
-class Kept:
-    """A model after a round, with all that is needed to train on (see `Checkpoint`)."""
+class CachedModel:
+    """The model after a round, with the state that training on needs (see `Checkpoint`)."""
 
     key: str
     params: np.ndarray
@@ -145,67 +145,69 @@ class _StateHeader(Header):
     key: str
 
 
-_ELSEWHERE = "remove it: it will be made again"
-_ROUND_FILE = Container(b"HPCROUN\x02", _RoundHeader, "trajectory's round", _ELSEWHERE)
-_STATE_FILE = Container(b"HPCSTAT\x01", _StateHeader, "trajectory's model", _ELSEWHERE)
+_HINT = "remove it: it will be made again"
+_ROUND_FILE = Container(b"HPCROUN\x02", _RoundHeader, "trajectory's round", _HINT)
+_STATE_FILE = Container(b"HPCSTAT\x01", _StateHeader, "trajectory's model", _HINT)
 
 
-class TrajectoryFiles:
-    """The files of one folder. `say` is told of each damaged one, once."""
+class CacheFiles:
+    """The files in one folder. `say` gets a warning for each damaged file, once."""
 
     def __init__(self, folder: str | Path, say: Callable[[str], None]):
         self.folder, self._say = Path(folder), say
-        self._said: set[Path] = set()
+        self._reported: set[Path] = set()
         self.locks = KeyLocks(self.folder / LOCKS)
         self.written_bytes = 0
-        """By this process so far."""
+        """Bytes that this process has written so far."""
 
-    def node(self, key: str, sites: np.ndarray) -> Node | None:
-        """The round of this key, to which the updates of `sites` [m] arrived; None where it is not known, or its file
-        is damaged or foreign."""
+    def round(self, key: str, sites: np.ndarray) -> CachedRound | None:
+        """The round of this key, in which the updates of `sites` [m] arrived; None where there is no file, or a damaged
+        one."""
 
-        def parse(header: _RoundHeader, arrays: dict[str, dict[str, np.ndarray]]) -> Node:
+        def parse(header: _RoundHeader, arrays: dict[str, dict[str, np.ndarray]]) -> CachedRound:
             _same_key(header.key, key)
             columns = arrays[""]
             site, diverged = columns["site"], columns["diverged"]
-            told = {name: columns[name] for name in SITE_REPORTS}
-            found = [site, diverged, *told.values()]
+            reports = {name: columns[name] for name in SITE_REPORTS}
+            stored = [site, diverged, *reports.values()]
             if (
-                [values.dtype.str for values in found] != ["<i8", "<i8"] + ["<f8"] * len(told)
-                or {values.shape for values in found} != {site.shape}
+                [values.dtype.str for values in stored] != ["<i8", "<i8"] + ["<f8"] * len(reports)
+                or {values.shape for values in stored} != {site.shape}
                 or not np.array_equal(site, np.sort(sites))
             ):
                 raise ValueError("its columns are not those of the round")
-            said = header.model_dump(exclude={"arrays", "eval_loss"})
+            numbers = header.model_dump(exclude={"arrays", "eval_loss"})
             eval_loss = math.nan if header.eval_loss is None else header.eval_loss
-            return Node(site=site, diverged=diverged != 0, told=told, eval_loss=eval_loss, **said)
+            return CachedRound(
+                site=site, diverged=diverged != 0, reports=reports, eval_loss=eval_loss, **numbers
+            )
 
         return self._read(self._path(key, ROUND), _ROUND_FILE, parse)
 
-    def state(self, key: str) -> Kept | None:
-        """The model after the round of this key; None as in `node`."""
+    def model(self, key: str) -> CachedModel | None:
+        """The model after the round of this key; None as for `round`."""
 
-        def parse(header: _StateHeader, arrays: dict[str, dict[str, np.ndarray]]) -> Kept:
+        def parse(header: _StateHeader, arrays: dict[str, dict[str, np.ndarray]]) -> CachedModel:
             _same_key(header.key, key)
-            return Kept(key, *model_of(arrays))
+            return CachedModel(key, *model_of(arrays))
 
         return self._read(self._path(key, STATE), _STATE_FILE, parse)
 
-    def has_state(self, key: str) -> bool:
-        """Is there a file that should hold it?"""
+    def has_model(self, key: str) -> bool:
+        """Whether there is a file for the model after the round of this key."""
         return self._path(key, STATE).exists()
 
-    def put(self, node: Node) -> None:
-        """Keep a round. Raises as `replace_file`."""
-        said = {name: getattr(node, name) for name in _RoundHeader.model_fields if name != "arrays"}
-        said["eval_loss"] = None if math.isnan(node.eval_loss) else node.eval_loss
-        columns = {"site": node.site, "diverged": node.diverged.astype(np.int64), **node.told}
-        self._write(self._path(node.key, ROUND), _ROUND_FILE.pack(said, columns))
+    def write_round(self, cached: CachedRound) -> None:
+        """Write a round. Raises as `replace_file`."""
+        header = {name: getattr(cached, name) for name in _RoundHeader.model_fields if name != "arrays"}
+        header["eval_loss"] = None if math.isnan(cached.eval_loss) else cached.eval_loss
+        columns = {"site": cached.site, "diverged": cached.diverged.astype(np.int64), **cached.reports}
+        self._write(self._path(cached.key, ROUND), _ROUND_FILE.pack(header, columns))
 
-    def keep(self, kept: Kept) -> None:
-        """Keep a model. Raises as `replace_file`."""
-        arrays = model_arrays(kept.params, kept.slots, kept.kept)
-        self._write(self._path(kept.key, STATE), _STATE_FILE.pack({"key": kept.key}, arrays))
+    def write_model(self, model: CachedModel) -> None:
+        """Write a model. Raises as `replace_file`."""
+        arrays = model_arrays(model.params, model.slots, model.kept)
+        self._write(self._path(model.key, STATE), _STATE_FILE.pack({"key": model.key}, arrays))
 
     def _path(self, key: str, suffix: str) -> Path:
         return self.folder / key[:2] / f"{key[2:]}{suffix}"
@@ -214,22 +216,22 @@ class TrajectoryFiles:
         replace_file(path, data, durable=False)
         self.written_bytes += len(data)
 
-    def _read(self, path: Path, sort: Container, parse: Callable) -> Node | Kept | None:
-        """What a file holds, which counts as used now."""
+    def _read(self, path: Path, kind: Container, parse: Callable) -> CachedRound | CachedModel | None:
+        """The content of a file; its time of last use is now."""
         if not os.path.lexists(path):
             return None
         try:
-            found = sort.unpack(read_file(path), str(path), parse)
+            content = kind.unpack(read_file(path), str(path), parse)
         except InputError as error:
-            if path.exists() and path not in self._said:  # else it was removed meanwhile
-                self._said.add(path)
+            if path.exists() and path not in self._reported:  # else it was removed meanwhile
+                self._reported.add(path)
                 self._say(f"warning: {path} {error.faults[0].problem}: what it should hold is trained again")
             return None
         with suppress(OSError):
             os.utime(path)
-        return found
+        return content
 
 
-def _same_key(found: str, asked: str) -> None:
-    if found != asked:
-        raise ValueError(f"it is that of the key {found}")
+def _same_key(stored: str, key: str) -> None:
+    if stored != key:
+        raise ValueError(f"it is that of the key {stored}")

@@ -1,4 +1,4 @@
-"""The store of trajectories: where it is, and how what a run trains gets there."""
+"""The settings of the cache, and the writer that puts the rounds of a run into it."""
 
 from __future__ import annotations
 
@@ -14,128 +14,126 @@ from hpctrip.base.units import GB
 from hpctrip.config.component import Component
 from hpctrip.learn.params import digest
 from hpctrip.runner.cache.eviction import Bound
-from hpctrip.runner.cache.trajectory import LOCKS, Kept, Node, TrajectoryFiles, key_after
+from hpctrip.runner.cache.trajectory import LOCKS, CachedModel, CachedRound, CacheFiles, key_after
 from hpctrip.sim.rounds import RoundRow
 from hpctrip.sim.step import Draft, State
 
 
-class Storing(Component):
-    """Rounds that were trained before are taken from a store, bit for bit, by every run that learns the same and
-    chooses the same cohorts, whatever its clock, network or power; nothing here changes a result."""
+class CacheInput(Component):
+    """A cache of trained rounds. Every run that trains the same and chooses the same cohorts takes its rounds from the
+    cache, bit for bit, whatever its clock, network or power. No key here changes a result."""
 
     path: PathName | None = None
-    """The folder of the store, which any number of runs may share at the same time and which may be removed at any
-    time. Who can write there can change results: share it with nobody whom you would not let write your results files.
-    Absent: none."""
+    """The folder of the cache. Any number of runs may share it at the same time, and it may be removed at any time.
+    Absent: no cache."""
     keep_every: int = Field(10, ge=1)
-    """Rounds between two models that are kept: a run that parts from what is known trains again from the last one. A
-    model has what all sites keep (error feedback, kept optimisers), too."""
+    """Rounds between two cached models. A run whose rounds are cached in part trains again from the last model among
+    them. A model includes the state of all sites (error feedback, kept optimisers)."""
     max_gb: float = Field(20.0, gt=0)
-    """The store's size, in GB: models that were used longest ago are removed first, then rounds."""
+    """Largest size of the cache in GB. The least recently used models are removed first, then rounds."""
 
     def check(self) -> None:
-        """Raises InputError where nothing could be written there. Leaves nothing behind."""
+        """Raise InputError where nothing can be written to the folder. Leaves no file behind."""
         if self.path is not None:
             check_writable(Path(self.path).expanduser() / LOCKS, overwrite=True)
 
-    def open(self, say: Callable[[str], None]) -> TrajectoryFiles | None:
-        """Its files; None where there is no store. Raises InputError where nothing can be written there."""
+    def open(self, say: Callable[[str], None]) -> CacheFiles | None:
+        """The files of the cache; None where there is none. Raises InputError where nothing can be written."""
         if self.path is None:
             return None
         self.check()
-        files = TrajectoryFiles(Path(self.path).expanduser(), say)
+        files = CacheFiles(Path(self.path).expanduser(), say)
         Bound(files, self.max_gb * GB).keep()
         return files
 
 
-def key_of(draft: Draft, before: str) -> str:
-    """The key of a round, which follows the round of the key `before`."""
+def round_key(draft: Draft, before: str) -> str:
+    """The key of a round that follows the round of the key `before`."""
     arriving = draft.arriving
     return key_after(before, draft.round, draft.cohort[arriving], draft.weights[arriving], draft.local_work)
 
 
-class NoStore:
-    """What a run does that has no store: nothing."""
+class NoCache:
+    """The cache of a run that has none: every method does nothing."""
 
     def begin(self, draft: Draft) -> None:
-        """This round is trained next."""
+        """Called before a round is trained."""
 
     def due(self, state: State, over: bool) -> bool:
-        """Should the model after `state` be kept?"""
+        """Whether the model after `state` is to be written."""
         return False
 
     def save(
         self, state: State, params: torch.Tensor, slots: torch.Tensor, kept: Mapping[int, torch.Tensor]
     ) -> None:
-        """Keep the model after `state`, with what a checkpoint has besides."""
+        """Write the model after `state`, with the rest of what a checkpoint holds."""
 
     def finished(self, row: RoundRow, params: torch.Tensor) -> None:
-        """A round was trained, after which the model is `params` [P]."""
+        """Called after a round was trained; the model is now `params` [P]."""
 
     def close(self) -> None:
-        """The run is over."""
+        """Called at the end of the run."""
 
 
-class Filler(NoStore):
-    """Gives the store what a run trains, round by round, as the recorder gets it. A store that cannot be written any
-    more is left alone.
+class CacheWriter(NoCache):
+    """Writes the rounds of a run into the cache as they are trained. It stops after the first failure to write.
 
-    While a round is trained this process has the right to it (`TrajectoryFiles.locks`), so that runs that come to the
-    same round wait for it instead of training it too. The right to the next round is taken before one is handed over:
-    whoever waited for that finds the next one taken. Nobody waits who has such a right, so nobody waits in a circle;
-    where the next round turns out to be another run's already, both train it.
+    This process holds the lock of a round (`CacheFiles.locks`) while it trains it, so that other runs which come to the
+    same round wait for it. It takes the lock of the next round before it releases that of the last, so a run that
+    waited finds the next round locked, too. A process never waits for a lock while holding one, so there is no
+    deadlock; where another run has the next round's lock already, both train it.
     """
 
     def __init__(
         self,
-        files: TrajectoryFiles,
-        rules: Storing,
+        files: CacheFiles,
+        settings: CacheInput,
         keys: list[str],
-        known: Mapping[str, str],
+        retrained: Mapping[str, str],
         say: Callable[[str], None],
     ):
-        """`keys` are those of the rounds so far, from round 0 on; `known` are the digests of the models after the
-        rounds beyond that the store has, by key: these are trained again, to get to where something new begins."""
-        self._files, self._rules, self._say = files, rules, say
-        self._keys, self._known = keys, known
-        self._last_known = list(known)[-1] if known else ""
-        self._bound = Bound(files, rules.max_gb * GB)
+        """`keys` are the keys after the rounds so far, from round 0 on. `retrained` are the digests of the models after
+        the following rounds, by key: these are cached, but trained again to get to the first new round."""
+        self._files, self._settings, self._say = files, settings, say
+        self._keys, self._retrained = keys, retrained
+        self._last_retrained = list(retrained)[-1] if retrained else ""
+        self._bound = Bound(files, settings.max_gb * GB)
         self._works, self._differs = True, False
 
     def begin(self, draft: Draft) -> None:
-        """Take the right to this round, which is trained next."""
-        key = key_of(draft, self._keys[-1])
+        """Lock the round, which is trained next."""
+        key = round_key(draft, self._keys[-1])
         self._keys.append(key)
-        if key not in self._known:
+        if key not in self._retrained:
             self._try(lambda: self._files.locks.take(key))
 
     def due(self, state: State, over: bool) -> bool:
-        """Should the model after `state` be kept? After every so many rounds, at the end, and where something new
-        begins: the next run may well part from what is known in the same place."""
-        key, regular = self._keys[state.round], state.round % self._rules.keep_every == 0
-        wanted = state.round > 0 and (over or regular or key == self._last_known)
-        return self._works and wanted and not self._files.has_state(key)
+        """Whether the model after `state` is to be written: after every `keep_every` rounds, at the end, and before the
+        first new round, because the next run may leave the cached rounds at the same place."""
+        key, regular = self._keys[state.round], state.round % self._settings.keep_every == 0
+        wanted = state.round > 0 and (over or regular or key == self._last_retrained)
+        return self._works and wanted and not self._files.has_model(key)
 
     def save(
         self, state: State, params: torch.Tensor, slots: torch.Tensor, kept: Mapping[int, torch.Tensor]
     ) -> None:
-        """Keep the model."""
-        model = Kept(
+        """Write the model."""
+        model = CachedModel(
             self._keys[state.round],
             params.cpu().numpy(),
             slots.cpu().numpy(),
             {site: row.cpu().numpy() for site, row in kept.items()},
         )
-        self._try(lambda: self._files.keep(model))
+        self._try(lambda: self._files.write_model(model))
 
     def finished(self, row: RoundRow, params: torch.Tensor) -> None:
-        """Hand the round over, with the right to it."""
-        key, found = self._keys[row.round], digest(params)
-        before = self._known.get(key)
+        """Write the round and release its lock."""
+        key, params_digest = self._keys[row.round], digest(params)
+        before = self._retrained.get(key)
         if before is None:
-            self._try(lambda: self._files.put(Node.of(key, row, found)))
+            self._try(lambda: self._files.write_round(CachedRound.of(key, row, params_digest)))
             self._files.locks.give_back(key)
-        elif before != found and not self._differs:
+        elif before != params_digest and not self._differs:
             self._differs = True
             self._say(
                 f"warning: round {row.round}, trained again, gave other bits than those in the store: "
@@ -143,11 +141,11 @@ class Filler(NoStore):
             )
 
     def close(self) -> None:
-        """Give back every right."""
+        """Release every lock."""
         self._files.locks.close()
 
     def _try(self, write: Callable[[], object]) -> None:
-        """Write to the store, as long as that works."""
+        """Write to the cache, unless that has failed before."""
         if not self._works:
             return
         try:
