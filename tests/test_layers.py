@@ -22,7 +22,7 @@ LAYERS = [  # lower ones first; packages of one layer do not know each other
     {"plan", "tune"},
     {"cluster"},
     {"studies"},
-    {"library"},
+    {"library", "api"},
     {"cli"},
 ]
 HEIGHT = {package: height for height, packages in enumerate(LAYERS) for package in packages}
@@ -41,6 +41,7 @@ FORBIDDEN = {  # what each package must not import from outside
     "cluster": {"torch", "mpi4py"},
     "studies": {"mpi4py", "h5py", "torch"},
     "library": {"mpi4py", "h5py"},
+    "api": {"torch", "mpi4py", "h5py"},
     "cli": {"mpi4py", "h5py", "torch"},
 }
 BY_NAME = {  # {file: the modules of higher layers that it imports by name}
@@ -184,4 +185,4 @@ def test_the_cluster_is_reached_by_registries_and_the_command_line_only():
     users = {
         layer_of(path) for path in MODULES if any(n.startswith("hpctrip.cluster") for n in imports(path))
     }
-    assert users <= {"cluster", "library", "cli"}
+    assert users <= {"cluster", "library", "api", "cli"}

@@ -54,7 +54,8 @@ class Plugin:
             # not through an import: that would take a compiled file that lies beside it
             exec(compile(self.code, module.__file__, "exec", dont_inherit=True), module.__dict__)
         except (Exception, SystemExit) as error:
-            raise InputError(f"plugins: {self.path!r}", f"fails when imported: {cause(error)}") from None
+            problem = f"fails when imported: {cause(error)}"
+            raise InputError(f"plugins: {self.path!r}", problem, _hint(error)) from None
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ class Package:
                 raise InputError(
                     f"installed package {self}",
                     f"its components cannot be imported: {cause(error)}",
-                    f"fix it, or remove it: pip uninstall {self.name}",
+                    _hint(error) or f"fix it, or remove it: pip uninstall {self.name}",
                 ) from None
 
 
@@ -100,6 +101,12 @@ class Extensions:
 
 
 NO_EXTENSIONS = Extensions()
+
+
+def _hint(error: BaseException) -> str:
+    """The hint where user code imports from a module of hpctrip that has moved; empty for any other error."""
+    is_ours = isinstance(error, ImportError) and (error.name or "").startswith("hpctrip.")
+    return "import from hpctrip.api, whose names do not move" if is_ours else ""
 
 
 def installed() -> tuple[Package, ...]:

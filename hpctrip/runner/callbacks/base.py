@@ -47,7 +47,7 @@ class Callback(Component):
     The fields of a callback are its keys in the input, as for every component; names of attributes that it changes
     begin with an underscore. In a plug-in:
 
-        from hpctrip.runner.callbacks import CALLBACKS, Callback
+        from hpctrip.api import CALLBACKS, Callback
 
         @CALLBACKS.add
         class LossLimit(Callback):
