@@ -280,8 +280,8 @@ class StuckCounter:
 
 def test_a_counter_that_stands_still_counts_nothing(runner):
     object.__setattr__(runner, "meter", Meter([StuckCounter()]))
-    found = runner.run({}, 1)
-    assert math.isnan(found.sample_j) and found.sample_s > 0 and found.num_rounds == 3
+    stuck = runner.run({}, 1)
+    assert math.isnan(stuck.sample_j) and stuck.sample_s > 0 and stuck.num_rounds == 3
 
 
 def test_a_first_look_is_over_after_a_few_rounds_and_a_last_one_when_enough_is_known(monkeypatch):

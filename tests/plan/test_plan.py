@@ -1,4 +1,4 @@
-"""`plan` tells before a run what the run then does."""
+"""The forecast of `hpctrip plan` agrees with the run."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def planned(tiny):
     return build
 
 
-# these ask for the losses of before, which only training knows
+# these policies read the losses of earlier rounds, which only training yields
 LEARNING = {"fedzero", "goodput", "oort", "power-of-choice", "tifl"}
 
 
@@ -59,10 +59,10 @@ def test_the_placement_is_that_of_the_real_ranks(planned):
 def test_the_exchange_is_what_the_ranks_exchange(planned):
     aggregator = planned(4, "policy.kind=all")
     host, assignment = aggregator.host, first_rounds(aggregator, 1)[0].assignment
-    sent, num_params = traffic(host, assignment), len(host.initial_params)
-    assert sent.up == host.train(host.initial_params, assignment).nbytes
-    assert sent.up == 8 * (num_params + 6 * 10 + 4) and sent.down == 4 * num_params
-    assert sent.counters == host.evaluate(host.initial_params, assignment).nbytes
+    exchange, num_params = traffic(host, assignment), len(host.initial_params)
+    assert exchange.up == host.train(host.initial_params, assignment).nbytes
+    assert exchange.up == 8 * (num_params + 6 * 10 + 4) and exchange.down == 4 * num_params
+    assert exchange.counters == host.evaluate(host.initial_params, assignment).nbytes
     assert traffic(planned(1).host, assignment).up == 0
 
 
