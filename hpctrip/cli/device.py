@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from hpctrip.base.text import printable
-from hpctrip.cli.arguments import FILE, Number, an_input, overwrite_option
+from hpctrip.cli.arguments import FILE, Number, input_options, overwrite_option
 
 
 @click.command()
@@ -39,7 +39,7 @@ def knobs(restore: bool) -> None:
 
 
 @click.command()
-@an_input
+@input_options
 @click.option(
     "--out", type=FILE, default="tuned", show_default=True, metavar="DIR", help="Folder to write into."
 )

@@ -192,10 +192,10 @@ def test_the_tutorials_line_for_completion_gives_the_shell_a_script():
     tutorial = Path(__file__).parents[2].joinpath("docs/tutorial.md").read_text()
     variable, value = re.search(r'`eval "\$\((\w+)=(\w+) hpctrip\)"`', tutorial).groups()
     main = "import sys; sys.argv = ['hpctrip']; from hpctrip.__main__ import main; main()"
-    said = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", main], env={**os.environ, variable: value}, capture_output=True, text=True
     )
-    assert "complete -o nosort -F _hpctrip_completion hpctrip" in said.stdout, said
+    assert "complete -o nosort -F _hpctrip_completion hpctrip" in completed.stdout, completed
 
 
 def test_a_command_behind_its_file_is_told_that_commands_come_first(hpctrip, tiny):

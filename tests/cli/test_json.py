@@ -19,7 +19,7 @@ def run(trained):
 
 
 def document(ended):
-    """What stdout holds, which must be strict JSON and nothing else."""
+    """The JSON document on stdout; asserts that it is strict JSON and nothing else."""
 
     def refuse(constant):
         raise AssertionError(f"{constant} is no JSON")
@@ -46,8 +46,8 @@ def test_what_is_not_known_is_null(hpctrip, run):
 
 
 def test_show_status_as_json_is_the_status_of_every_file(hpctrip, run):
-    found = document(hpctrip("show", "--status", "--format", "json", run.path))
-    assert found == {"runs": [{"path": str(run.path), "status": "finished"}]}
+    statuses = document(hpctrip("show", "--status", "--format", "json", run.path))
+    assert statuses == {"runs": [{"path": str(run.path), "status": "finished"}]}
 
 
 def test_bad_input_leaves_stdout_empty(hpctrip):
@@ -86,15 +86,15 @@ def test_diff_gives_both_values_and_its_exit_code(hpctrip, run, trained):
     assert document(same) == {"a": str(run.path), "b": str(run.path), "equal": True, "differences": []}
     other = trained("stop.max_rounds=2", "timing.seconds_per_sample=0.03")
     ended = hpctrip("diff", "--format", "json", run.path, other.path)
-    found = document(ended)
-    assert ended.code == 1 and not found["equal"]
-    first = found["differences"][0]
+    compared = document(ended)
+    assert ended.code == 1 and not compared["equal"]
+    first = compared["differences"][0]
     assert first == {"where": "input", "what": "timing.seconds_per_sample", "a": 0.02, "b": 0.03, "row": ""}
-    (clock,) = (d for d in found["differences"] if (d["where"], d["what"]) == ("round 1", "clock_s"))
+    (clock,) = (d for d in compared["differences"] if (d["where"], d["what"]) == ("round 1", "clock_s"))
     assert [clock["a"], clock["b"]] == [r.rounds["clock_s"].iloc[0] for r in (run, other)]
     lines = hpctrip("diff", run.path, other.path).out.splitlines()
     assert (
-        len(lines) == len(found["differences"])
+        len(lines) == len(compared["differences"])
         and lines[0] == "input: timing.seconds_per_sample: 0.02 | 0.03"
     )
 

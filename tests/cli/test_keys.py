@@ -1,4 +1,4 @@
-"""`keys` and `reference`: what the input may hold, and what the commands take."""
+"""`keys` and `reference` describe all input keys and commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a command may write: names that are found again, never an input, nothing that is there unless it is asked."""
+"""Output files of the commands: their names, never an input, and existing files only with --overwrite."""
 
 from __future__ import annotations
 
@@ -85,8 +85,8 @@ def test_what_is_handed_out_replaces_files_only_when_asked(hpctrip, folder):
 
 
 def test_every_command_that_may_replace_a_file_says_so_in_one_way(hpctrip):
-    asked = {name: [p for p in c.params if p.name == "overwrite"] for name, c in cli.commands.items()}
-    assert {name for name, found in asked.items() if found} == {
+    options = {name: [p for p in c.params if p.name == "overwrite"] for name, c in cli.commands.items()}
+    assert {name for name, option in options.items() if option} == {
         *("run", "retime", "export", "merge", "reference", "inputs", "slurm", "tune")
     }
     for name, plot in FIGURES.items():
