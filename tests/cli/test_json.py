@@ -39,7 +39,7 @@ def test_show_gives_the_numbers_of_the_summary(hpctrip, run):
     assert f"{shown['wall_s']:.1f} s: train {shown['train_wall_s']:.1f}" in text["wall time"]
 
 
-def test_what_is_not_known_is_null(hpctrip, run):
+def test_unknown_values_are_null(hpctrip, run):
     (shown,) = document(hpctrip("show", "--format", "json", run.path))["runs"]
     assert shown["target_accuracy"] == 1 and shown["time_to_accuracy_s"] is None
     assert shown["time_to_accuracy_round"] is None
@@ -55,7 +55,7 @@ def test_bad_input_leaves_stdout_empty(hpctrip):
     assert ended.code == 2 and ended.out == "" and "nowhere.h5" in ended.err
 
 
-def test_verify_tells_sound_files_from_others(hpctrip, run, tmp_path):
+def test_verify_lists_sound_and_damaged_files(hpctrip, run, tmp_path):
     changed = shutil.copy(run.path, tmp_path / "changed.h5")
     with h5py.File(changed, "r+") as file:
         file["rounds/clock_s"][1] += 1
@@ -74,13 +74,13 @@ def test_verify_tells_sound_files_from_others(hpctrip, run, tmp_path):
     assert set(wrong["faults"][0]) == {"place", "problem", "way_out"}
 
 
-def test_verify_says_why_it_did_not_replay(hpctrip, run):
+def test_verify_reports_whether_it_replayed(hpctrip, run):
     ended = hpctrip("verify", "--no-replay", "--format", "json", run.path)
     (quick,) = document(ended)["files"]
     assert ended.code == 0 and quick["ok"] and not quick["replayed"] and quick["not_replayed"] == ""
 
 
-def test_diff_gives_both_values_and_its_exit_code(hpctrip, run, trained):
+def test_diff_lists_both_values_and_sets_the_exit_code(hpctrip, run, trained):
     same = hpctrip("diff", "--format", "json", run.path, run.path)
     assert same.code == 0
     assert document(same) == {"a": str(run.path), "b": str(run.path), "equal": True, "differences": []}
@@ -113,7 +113,7 @@ def test_plan_gives_the_numbers_of_the_report(hpctrip, tiny):
     assert text.count("\n! ") + text.startswith("! ") == len(planned["warnings"])
 
 
-def test_numbers_of_numpy_are_numbers_and_what_is_not_finite_is_null():
+def test_numpy_numbers_are_numbers_and_non_finite_ones_null():
     value = {
         "a": np.float64(0.1),
         "b": [np.int64(3), np.nan],

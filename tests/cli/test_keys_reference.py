@@ -106,12 +106,12 @@ def test_every_table_and_kind_is_a_section_with_its_docstring():
         ("quiet.depth", ["integer"], "1", "above 0, below 10"),
     ],
 )
-def test_a_key_says_what_it_may_be(name, choices, default, bounds):
+def test_a_key_has_types_default_and_bounds(name, choices, default, bounds):
     described = key(name)
     assert (list(described.choices), described.default, described.bounds) == (choices, default, bounds)
 
 
-def test_a_quantity_has_a_dimension_a_docstring_is_one_line_and_what_is_absent_is_told_from_what_is_needed():
+def test_a_key_has_a_dimension_a_meaning_in_one_line_and_may_be_absent_or_not():
     assert key("size").dimension == "bytes" and key("wait_s").dimension == "seconds"
     assert key("size").meaning == "How large, in bytes."
     assert key("wait_s").may_be_absent and not key("path").may_be_absent
@@ -122,7 +122,7 @@ def test_a_neutral_key_and_every_key_of_a_neutral_table_changes_no_result():
     assert not key("shape.depth").neutral and not key("seed").neutral
 
 
-def test_a_name_means_a_table_a_kind_or_every_key_that_has_it():
+def test_a_name_selects_a_table_a_kind_or_every_key_of_this_name():
     assert [s.path for s in select(SECTIONS, "shape")] == [("shape", "round"), ("shape", "square")]
     assert [s.path for s in select(SECTIONS, "square")] == [("shape", "square")]
     assert [(s.path, [k.name for k in s.keys]) for s in select(SECTIONS, "radius")] == [
@@ -133,6 +133,6 @@ def test_a_name_means_a_table_a_kind_or_every_key_that_has_it():
     assert select(SECTIONS, "shape.seed") == select(SECTIONS, "nothing") == []
 
 
-def test_everything_is_found_by_its_names():
+def test_every_name_selects_something():
     assert all(select(SECTIONS, name) for name in names(SECTIONS))
     assert {"shape", "round", "radius", "shape.radius", "shape.inner.depth", "seed"} <= names(SECTIONS)

@@ -18,13 +18,13 @@ from hpctrip.sim.rounds import History
 
 @pytest.fixture(scope="module")
 def whole(trained):
-    """A run of three rounds that happened."""
+    """A finished run of three rounds."""
     return trained()
 
 
 @pytest.fixture
 def written(whole, tmp_path):
-    """`written(rounds, status)`: its results file as it stood after so many rounds."""
+    """`written(rounds, status)` writes its results file as it was after that many rounds."""
     path = tmp_path / "run.h5"
     sites = {
         name: (whole.sites[name].to_numpy(), whole.sites.attrs["units"][name], "") for name in whole.sites
@@ -50,7 +50,7 @@ def watch_output(path, steps, clock=lambda: 0.0):
     return out.getvalue(), ended
 
 
-def test_every_round_is_told_once_until_the_run_is_over(written):
+def test_every_round_is_printed_once_until_the_run_is_over(written):
     path = written(1)
     steps = [lambda: written(1), lambda: written(2), lambda: None, lambda: written(3, "finished")]
     text, ended = watch_output(path, steps)
@@ -58,7 +58,7 @@ def test_every_round_is_told_once_until_the_run_is_over(written):
     assert ended.status == "finished" and len(ended.rounds) == 3
 
 
-def test_a_file_that_is_gone_or_torn_for_a_while_is_waited_for(written):
+def test_a_missing_or_damaged_file_is_waited_for(written):
     path = written(1)
     steps = [
         path.unlink,
@@ -71,8 +71,8 @@ def test_a_file_that_is_gone_or_torn_for_a_while_is_waited_for(written):
     assert ended.status == "interrupted" and text.count("round    3 ") == 1
 
 
-def test_it_ends_where_the_process_of_the_run_was_killed(written):
-    """The file says `running` for ever. As long as it changes, or its lock is held, somebody writes it."""
+def test_watch_ends_if_the_process_of_the_run_was_killed(written):
+    """The status stays `running`. As long as the file changes or its lock is held, a process writes it."""
     path, now = written(1), [time.time()]
 
     def wait(seconds):
@@ -85,8 +85,8 @@ def test_it_ends_where_the_process_of_the_run_was_killed(written):
     assert "it was killed" in text.splitlines()[-2]
 
 
-def test_the_last_version_is_read_also_where_it_came_while_watch_waited(written):
-    """After a reading that takes long, watch pauses for longer than a run may be silent."""
+def test_a_last_version_written_during_a_pause_is_read(written):
+    """After a slow reading, `watch` pauses for longer than `SILENT_S`."""
     path, now = written(1), [time.time()]
 
     def clock():
@@ -116,7 +116,7 @@ def test_a_run_that_is_over_is_shown_at_once(hpctrip, whole):
     assert ended.code == 0 and ended.out.count("round ") >= 3 and "status" in ended.out
 
 
-def test_nothing_is_written_or_locked_beside_the_file(written, tmp_path):
+def test_watch_writes_nothing_and_creates_no_lock(written, tmp_path):
     path = written(3, "finished")
     before = path.read_bytes(), os.stat(path).st_mtime_ns, sorted(tmp_path.iterdir())
     path.chmod(0o400)
@@ -124,11 +124,11 @@ def test_nothing_is_written_or_locked_beside_the_file(written, tmp_path):
     assert (path.read_bytes(), os.stat(path).st_mtime_ns, sorted(tmp_path.iterdir())) == before
 
 
-def test_it_has_to_be_a_results_file_to_begin_with(hpctrip, tmp_path):
+def test_a_missing_file_is_refused(hpctrip, tmp_path):
     hpctrip("watch", tmp_path / "none.h5").check_refused(["none.h5", "no such file"])
 
 
-def test_what_the_last_rounds_were_spent_on_is_one_line(trained):
+def test_the_recent_rounds_are_summarised_in_one_line(trained):
     rows = trained("meter.assumed_w=40").history()
     line = recent_summary(rows)
     assert line.startswith("last 3 rounds: ") and "samples/s; " in line and line.endswith(" samples/J")
@@ -137,8 +137,8 @@ def test_what_the_last_rounds_were_spent_on_is_one_line(trained):
 
 
 @pytest.mark.mpi
-def test_a_real_run_of_ranks_is_followed_from_another_process(launch, tiny, tmp_path):
-    """It is only read: the same bits come out as without anybody watching, which test_loop.py has."""
+def test_a_run_of_several_ranks_is_followed_from_another_process(launch, tiny, tmp_path):
+    """`watch` only reads the file, so the results do not change; test_loop.py checks them without it."""
     out, shown = tmp_path / "run.h5", io.StringIO()
     run = launch.start(3, "run", tiny, "-o", "stop.max_rounds=12", "--out", out)
     while not out.exists() and run.poll() is None:
