@@ -1,8 +1,8 @@
-"""hpctrip from Python: `import hpctrip`, then `run`, `resume`, `simulate`, `open` and `plot`.
+"""Python interface: the functions `run`, `resume`, `simulate`, `open` and `plot` of `import hpctrip`.
 
-Nothing heavy is loaded before one of them is used. They do what the commands of the same names do, raise the same
-errors (`hpctrip.InputError` and so on) instead of ending the process, and may be called again and again, in notebooks
-too. Under a launcher every rank calls them in the same order; rank 0 gets the result, the others None.
+Heavy modules are imported when one of them is first used. They do what the commands of the same names do, but raise
+errors (`hpctrip.InputError` and so on) instead of ending the process, and may be called repeatedly, also in notebooks.
+Under a launcher every rank calls them in the same order; rank 0 gets the result, the others None.
 """
 
 from __future__ import annotations
@@ -26,33 +26,33 @@ Inputs = str | Path | Iterable[str | Path]
 
 
 class Run(reader.Run):
-    """One results file in memory: `rounds`, `sites`, `cohorts` and `candidates` are pandas frames, `meta` its
-    attributes, `input` the values in force. A notebook shows its summary."""
+    """Results file of one run, in memory: `rounds`, `sites`, `cohorts` and `candidates` are pandas data frames, `meta`
+    holds its attributes, `input` its resolved input. A notebook shows its summary."""
 
     def plot(self, figure: str = "summary", **options: Any) -> Any:
-        """A figure of this run alone, see `hpctrip.plot`."""
+        """Draw a figure of this run, see `hpctrip.plot`."""
         return plot(figure, self, **options)
 
     def __repr__(self) -> str:
         return f"<Run {self.path}: {self.meta['scenario']}, {self.status}, {len(self.rounds)} rounds>"
 
     def _repr_html_(self) -> str:
-        return _shown(self)
+        return _summary_html(self)
 
 
 class Cluster(results.ClusterRun):
-    """The results of one simulated cluster in memory: `jobs` and `intervals` are pandas frames, `meta` and `input` as
-    of a `Run`. A notebook shows its summary."""
+    """Results file of one simulated cluster, in memory: `jobs` and `intervals` are pandas data frames, `meta` and
+    `input` as in `Run`. A notebook shows its summary."""
 
     def plot(self, figure: str = "cluster_time", **options: Any) -> Any:
-        """A figure of this cluster alone, see `hpctrip.plot`."""
+        """Draw a figure of this cluster, see `hpctrip.plot`."""
         return plot(figure, self, **options)
 
     def __repr__(self) -> str:
         return f"<Cluster {self.path}: {self.meta['scheduler']}, {self.status}, {self.counted}>"
 
     def _repr_html_(self) -> str:
-        return _shown(self)
+        return _summary_html(self)
 
 
 def run(
@@ -70,14 +70,15 @@ def run(
         run = hpctrip.run("inputs/emnist_static.toml", {"policy.k": 50, "seed": 3}, out="results/k50.h5")
 
     `overrides` maps dotted keys to values; None leaves a key absent, which means its default. `out` is the results file
-    (default: results/NAME-TIME.h5), `resume` goes on with it if it is there, `quiet` prints nothing. Raises InputError
-    for bad input, DivergedError, and InterruptedRun where the run left early and can be resumed.
+    (default: results/NAME-TIME.h5); with `resume`, a run whose results file exists is continued; with `quiet`, nothing
+    is printed. Returns None on all ranks but 0. Raises InputError for bad input, DivergedError if training diverges,
+    and InterruptedRun if the run ended early and can be resumed.
     """
-    given = (_paths(inputs), _lines(overrides), None if out is None else str(out))
-    code = _paths(plugins)
+    paths, lines, target = _path_list(inputs), _toml_lines(overrides), None if out is None else str(out)
+    code = _path_list(plugins)
     if resume:
-        return _launched(lambda: start_or_resume(*given, plugins=code), quiet)
-    return _launched(lambda: start_new(*given, overwrite, plugins=code), quiet)
+        return _run_in_session(lambda: start_or_resume(paths, lines, target, plugins=code), quiet)
+    return _run_in_session(lambda: start_new(paths, lines, target, overwrite, plugins=code), quiet)
 
 
 def resume(
@@ -89,11 +90,14 @@ def resume(
     plugins: Iterable[str | Path] = (),
     quiet: bool = False,
 ) -> Run | None:
-    """Go on with a run from its newest checkpoint, e.g. with `overrides = {"stop.max_rounds": 100}`. Arguments and
-    errors as in `run`."""
-    elsewhere = None if out is None else str(out)
-    paths, lines, code = _paths(inputs), _lines(overrides), _paths(plugins)
-    return _launched(lambda: start_resumed(str(source), paths, lines, elsewhere, plugins=code), quiet)
+    """Continue a run from its newest checkpoint, e.g. with `overrides = {"stop.max_rounds": 100}`.
+
+    `source` is its results file or one of its checkpoints, `out` a new results file (default: continue the old one).
+    The other arguments and the errors are those of `run`.
+    """
+    target = None if out is None else str(out)
+    paths, lines, code = _path_list(inputs), _toml_lines(overrides), _path_list(plugins)
+    return _run_in_session(lambda: start_resumed(str(source), paths, lines, target, plugins=code), quiet)
 
 
 def simulate(
@@ -107,69 +111,74 @@ def simulate(
     """Simulate one GPU cluster, as `hpctrip cluster` does (no input: synthetic jobs on 128 GPUs).
 
         cluster = hpctrip.simulate("inputs/cluster/powerflow.toml", {"scheduler.kind": "fifo"})
-        results.jobs.jct_s.mean(), results.meta["energy_j"]
+        cluster.jobs.jct_s.mean(), cluster.meta["energy_j"]
 
-    Arguments as in `run`. Raises InputError for bad input.
+    The arguments are those of `run`. Raises InputError for bad input.
     """
-    from hpctrip.cluster.run_simulate import simulate as simulated
+    from hpctrip.cluster.run_simulate import simulate as run_simulator
 
-    given = _paths(inputs), _lines(overrides), None if out is None else str(out)
-    return _typed(results.open_cluster(simulated(*given, overwrite, _paths(plugins))))
+    target = None if out is None else str(out)
+    path = run_simulator(_path_list(inputs), _toml_lines(overrides), target, overwrite, _path_list(plugins))
+    return _as_public_class(results.open_cluster(path))
 
 
 def open(path: str | Path) -> Run | Cluster:
-    """A results file, of a run or of a simulated cluster. Raises InputError for whatever is wrong with it."""
-    return _typed(open_results(path))
+    """Read the results file of a run or of a simulated cluster. Raises InputError if it is missing or damaged."""
+    return _as_public_class(open_results(path))
 
 
 def plot(figure: str, runs: ResultsFile | Iterable[ResultsFile], **options: Any) -> Any:
-    """One of the figures that `hpctrip plot` lists, of one run or cluster or of several: a Drawing with `picture` (a
-    matplotlib figure), `table` (its numbers) and `lines`, which notebooks show. `options` are those of the command,
-    with _ for -."""
+    """Draw one of the figures that `hpctrip plot` lists, of one or several runs or clusters.
+
+    `options` are those of the command, with _ for -. Returns a Drawing with `picture` (a matplotlib figure), `table`
+    (its numbers) and `lines` (its text), which notebooks show. Raises InputError for an unknown figure or a wrong
+    number of runs.
+    """
     from hpctrip.base.text import unknown_name
     from hpctrip.figures import FIGURES
 
     if figure not in FIGURES:
         raise InputError(f"figure {figure!r}", "there is none of this name", unknown_name(figure, FIGURES))
-    chosen, several = FIGURES[figure], [runs] if isinstance(runs, ResultsFile) else list(runs)
-    if chosen.source.of_many:
-        return chosen(several, **options)
-    if len(several) != 1:
-        raise InputError(f"figure {figure!r}", f"is drawn of one run, not of {len(several)}", "give one")
-    return chosen(several[0], **options)
+    draw, run_list = FIGURES[figure], [runs] if isinstance(runs, ResultsFile) else list(runs)
+    if draw.source.of_many:
+        return draw(run_list, **options)
+    if len(run_list) != 1:
+        raise InputError(f"figure {figure!r}", f"is drawn of one run, not of {len(run_list)}", "give one")
+    return draw(run_list[0], **options)
 
 
-def _launched(begin: Any, quiet: bool) -> Run | None:
+def _run_in_session(start: Any, quiet: bool) -> Run | None:
+    """Run a session and read its results file (rank 0 only); restores the number of torch threads."""
     threads = torch.get_num_threads()
     try:
-        path = launch(begin, quiet=quiet)
+        path = launch(start, quiet=quiet)
     finally:
         torch.set_num_threads(threads)
-    return None if path is None else _typed(reader.open_run(path))
+    return None if path is None else _as_public_class(reader.open_run(path))
 
 
-def _typed(found: Any) -> Any:
-    """What was read, as the class that is offered."""
-    return (Cluster if isinstance(found, results.ClusterRun) else Run)(**vars(found))
+def _as_public_class(file: Any) -> Any:
+    """Convert a results file to the public class, `Run` or `Cluster`."""
+    return (Cluster if isinstance(file, results.ClusterRun) else Run)(**vars(file))
 
 
-def _shown(found: ResultsFile) -> str:
-    """The summary as HTML."""
+def _summary_html(file: ResultsFile) -> str:
+    """The summary of a results file as HTML."""
     from rich.console import Console
 
     from hpctrip.record.show import show
 
     console = Console(record=True, file=io.StringIO(), width=110, force_jupyter=False)
-    console.print(show(found))
+    console.print(show(file))
     return console.export_html(inline_styles=True, code_format="<pre>{code}</pre>")
 
 
-def _paths(given: Inputs) -> list[str]:
-    return [str(given)] if isinstance(given, str | Path) else [str(path) for path in given]
+def _path_list(inputs: Inputs) -> list[str]:
+    return [str(inputs)] if isinstance(inputs, str | Path) else [str(path) for path in inputs]
 
 
-def _lines(overrides: Mapping[str, Any] | None) -> list[str]:
-    """The lines of TOML that say the same."""
+def _toml_lines(overrides: Mapping[str, Any] | None) -> list[str]:
+    """The overrides as lines of TOML."""
     return [
         f"{key} = {inline_toml(value, key)}" for key, value in (overrides or {}).items() if value is not None
     ]

@@ -114,7 +114,7 @@ def tuned(setting: Setting, report: Report) -> None:
     results."""
     from hpctrip.runner.run_metadata import device_name
     from hpctrip.tune import report as files
-    from hpctrip.tune.trial import Bench
+    from hpctrip.tune.trial import TrialRunner
     from hpctrip.tune.tuner import Goal, tune
 
     num_sites, num_samples, num_rounds = (2, 40, 1) if setting.small else (100, 100, 4)
@@ -128,17 +128,19 @@ def tuned(setting: Setting, report: Report) -> None:
         f"ranks.device={setting.device}",
         *(["meter.assumed_w=1"] if setting.device != "cuda" else []),
     )
-    bench = Bench((), lines, (), num_rounds, error=0.05, most_rounds=2 if setting.small else 10 * num_rounds)
+    runner = TrialRunner(
+        (), lines, (), num_rounds, error=0.05, max_rounds=2 if setting.small else 10 * num_rounds
+    )
     precisions = [{}, *({"engine.precision": name} for name in PRECISIONS[1:])]
     blocks = [{}, {"engine.sites_per_block": num_sites}]
     spaces = [precisions[::2]] if setting.small else [precisions, blocks]
-    found = tune(bench, Goal(accuracy_bound=0.02, eta=0.5), spaces, knobs=True, say=print)
+    result = tune(runner, Goal(accuracy_bound=0.02, eta=0.5), spaces, knobs=True, report=print)
     about = report.of(shape="W1s", sites=num_sites, device=setting.device)
-    before = found.trials[0]
-    for name, trial in found.best.items():
-        best = about.of(contender=f"best by {name}", n=trial.num_rounds, note=trial.words)
+    before = result.trials[0]
+    for name, trial in result.best.items():
+        best = about.of(contender=f"best by {name}", n=trial.num_rounds, note=trial.setting_text)
         best.row("train_samples_per_s", 1 / trial.sample_s)
         best.row("gain_in_samples_per_s", before.sample_s / trial.sample_s)
         best.row("samples_per_j", 1 / trial.sample_j)
         best.row("gain_in_samples_per_j", before.sample_j / trial.sample_j)
-    files.write(found, Path(setting.out) / "tuned", device_name(bench.device), overwrite=True)
+    files.write(result, Path(setting.out) / "tuned", device_name(runner.device), overwrite=True)

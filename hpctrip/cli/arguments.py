@@ -1,4 +1,4 @@
-"""What the command line takes apart before a command sees it."""
+"""Argument types and options shared by the commands, and the group that makes `run` the default command."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ from hpctrip.base.text import printable
 MOVED = {
     "calibrate": "hpctrip study calibration, then postprocess/calibrate.py of the source tree on its table.csv"
 }
-"""{command that there was: what to do instead}"""
+"""{removed command: its replacement}"""
 
 
 class DefaultsToRun(click.Group):
     """`hpctrip FILE.toml` means `hpctrip run FILE.toml`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """The rest of the command line, which begins with a command."""
+        """Parse a command line; `run` is inserted if it does not begin with a command. Raises click.UsageError for
+        removed, misspelt and misplaced commands."""
         first = args[0] if args else ""
         if first in MOVED and not os.path.lexists(first):
             ctx.fail(f"{first} is no command any more: {MOVED[first]}")
@@ -38,12 +39,12 @@ class DefaultsToRun(click.Group):
             if near and not os.path.lexists(first):
                 ctx.fail(f"no command or file {printable(first, 50)!r}; did you mean {near[0]!r}?")
             if not ctx.resilient_parsing:
-                self._refuse_command_last(ctx, args)
+                self._refuse_misplaced_command(ctx, args)
             args = ["run", *args]
         return super().parse_args(ctx, args)
 
-    def _refuse_command_last(self, ctx: click.Context, args: list[str]) -> None:
-        """Where somebody wrote `hpctrip FILE check`."""
+    def _refuse_misplaced_command(self, ctx: click.Context, args: list[str]) -> None:
+        """Fail if a command follows a file, as in `hpctrip FILE check`."""
         for before, word in pairwise(args):
             if word in self.commands and not before.startswith("-") and not os.path.lexists(word):
                 ctx.fail(f"{word} is a command, and commands come first: hpctrip {word} ...")
@@ -53,7 +54,7 @@ class Number(click.FloatRange):
     """A number within a range."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The number. Fails for NaN too, which no range keeps out."""
+        """Parse a number; NaN, which click accepts in every range, is refused, too."""
         number = super().convert(value, param, ctx)
         if math.isnan(number):
             self.fail(f"{value} is not a number", param, ctx)
@@ -61,19 +62,19 @@ class Number(click.FloatRange):
 
 
 class Speed(Number):
-    """A positive number within what a machine or a link may do."""
+    """A speed between 1e-6 and 1e12, in the unit of its option."""
 
     def __init__(self) -> None:
         super().__init__(1e-6, 1e12)
 
 
 class FileName(click.ParamType):
-    """A command's argument that names a file, a folder or a pattern of them."""
+    """Path of a file or folder, or a pattern of paths."""
 
     name = "file"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The same text. Raises InputError where no file can have this name."""
+        """Return `value` unchanged. Raises InputError if no file can have this name."""
         from hpctrip.base.io import check_name
 
         try:
@@ -84,7 +85,7 @@ class FileName(click.ParamType):
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """The shell's own completion of files."""
+        """Let the shell complete the names of files."""
         return [CompletionItem(incomplete, type="file")]
 
 
@@ -108,8 +109,8 @@ format_option = click.option(
 overwrite_option = click.option("--overwrite", is_flag=True, help="Replace files that are there.")
 
 
-def an_input(command: Callable[..., None]) -> Callable[..., None]:
-    """What the user gives of an input, as `paths`, `overrides` and `plugins`."""
+def input_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the arguments of an input: `paths`, `overrides` and `plugins`."""
     files = click.argument("paths", nargs=-1, type=FILE, metavar="[FILE.toml]...")
     lines = click.option(
         "-o", "overrides", multiple=True, metavar="KEY=VALUE", help="One line of TOML laid over the files."
@@ -117,8 +118,8 @@ def an_input(command: Callable[..., None]) -> Callable[..., None]:
     return files(lines(plugins_option(command)))
 
 
-def a_store(command: Callable[..., None]) -> Callable[..., None]:
-    """A folder of rounds that were trained before, laid over what `an_input` gives."""
+def store_option(command: Callable[..., None]) -> Callable[..., None]:
+    """Add --store, the folder of cached rounds, which becomes one more of the `overrides` of `input_options`."""
 
     @functools.wraps(command)
     def with_store(store: str | None, overrides: tuple[str, ...], **others: Any) -> None:
@@ -134,8 +135,8 @@ def a_store(command: Callable[..., None]) -> Callable[..., None]:
     return option(with_store)
 
 
-def planning(command: Callable[..., None]) -> Callable[..., None]:
-    """What is planned for: the machine, and how far to look ahead."""
+def plan_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options of `plan`: the machine to plan for, and the number of rounds."""
     options = (
         click.option(
             "-n", "num_ranks", type=click.IntRange(1, 100_000), default=1, help="Ranks, rank 0 included."

@@ -1,4 +1,4 @@
-"""`claims`: one row for every claim of the paper, of the studies that were run. Heavy imports happen inside."""
+"""The command `claims`: checks the claims of the paper against finished studies."""
 
 from __future__ import annotations
 
@@ -19,13 +19,19 @@ from hpctrip.studies.claims import PAPER
     default=PAPER,
     show_default=True,
     metavar="FILE|NAME",
-    help="The study of all the paper's studies.",
+    help="The study that includes all studies of the paper.",
 )
-@click.option("--small", is_flag=True, help="Of the small forms of the studies.")
-@click.option("-o", "overrides", multiple=True, metavar="KEY=VALUE", help="As the studies were given it.")
+@click.option("--small", is_flag=True, help="Check the small forms of the studies.")
+@click.option(
+    "-o",
+    "overrides",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A line of TOML with which the studies were run.",
+)
 @plugins_option
 @click.option("--to", type=FILE, metavar="DIR", help="Where claims.md and claims.html go; absent: into DIR.")
-@click.option("--preface", type=FILE, metavar="FILE", help="Markdown of yours, to stand under the title.")
+@click.option("--preface", type=FILE, metavar="FILE", help="Markdown of yours to put under the title.")
 @format_option
 def claims(
     folder: str,
@@ -41,9 +47,9 @@ def claims(
 
     Ordering (who is faster, whether it grows) is told apart from magnitude (our number against the paper's). Writes
     claims.md with the studies' figures in claims/ beside it, and claims.html with all of it in one file. What was not
-    run is said; nothing is made here: that is `hpctrip study paper`. --study names a file of your own that includes
-    these studies, say with real data laid over them. What only you know of the runs, say on what data they were made,
-    stands in the --preface.
+    run is listed as such; nothing is run here: that is `hpctrip study paper`. --study names a file of your own that
+    includes these studies, say with real data laid over them. What only you know of the runs, say on what data they
+    were made, goes into the --preface.
     """
     from dataclasses import replace
 
@@ -53,22 +59,23 @@ def claims(
     from hpctrip.studies.claims.page import PICTURES
     from hpctrip.studies.studies import Asked
 
-    goes = Path(to or folder)
-    for one in (goes, Path(folder)):
-        check_folder(one)
+    target = Path(to or folder)
+    for path in (target, Path(folder)):
+        check_folder(path)
     if not Path(folder).exists():
         raise InputError(folder, "no such folder", "name that of the studies (--out of `hpctrip study`)")
-    said = read_text(preface) if preface else ""
-    page = replace(gathered(Asked(Path(folder), overrides, plugins, small), study), preface=said.strip())
-    written = [(goes / "claims.md", page.markdown), (goes / "claims.html", page.html)]
-    for file, text in written:
+    preface_text = read_text(preface) if preface else ""
+    page = gathered(Asked(Path(folder), overrides, plugins, small), study)
+    page = replace(page, preface=preface_text.strip())
+    pages = [(target / "claims.md", page.markdown), (target / "claims.html", page.html)]
+    for file, text in pages:
         replace_file(file, text.encode())
     for name, png in page.pictures.items():
-        replace_file(goes / PICTURES / name, png)
+        replace_file(target / PICTURES / name, png)
     if as_json:
         click.echo(json_text(page.plain))
         return
     for line in page.lines:
         click.echo(printable(line, 1000))
-    for file, _ in written:
+    for file, _ in pages:
         click.echo(printable(f"page: {file}", 1000))

@@ -1,11 +1,11 @@
-"""`cluster`: a GPU cluster, simulated; `cluster fit`: the form of a step's time, fitted to measurements."""
+"""Commands of the GPU-cluster simulator: `cluster run`, `check`, `keys`, `fit`."""
 
 from __future__ import annotations
 
 import click
 
 from hpctrip.base.text import printable, printable_toml
-from hpctrip.cli.arguments import FILE, DefaultsToRun, an_input, overwrite_option
+from hpctrip.cli.arguments import FILE, DefaultsToRun, input_options, overwrite_option
 
 
 @click.group(cls=DefaultsToRun, invoke_without_command=True)
@@ -17,7 +17,7 @@ def cluster() -> None:
 
 
 @cluster.command()
-@an_input
+@input_options
 @click.option("--out", type=FILE, metavar="FILE.h5", help="Results file (default: results/NAME-TIME.h5).")
 @overwrite_option
 def run(
@@ -39,12 +39,12 @@ def run(
 
 
 @cluster.command()
-@an_input
-def check(**given: tuple[str, ...]) -> None:
+@input_options
+def check(**cluster_input: tuple[str, ...]) -> None:
     """Validate the input of a cluster, read its trace, and print every key with the value in force."""
     from hpctrip.cluster.run_input import read_cluster_input
 
-    checked = read_cluster_input(**given)
+    checked = read_cluster_input(**cluster_input)
     checked.scenario.simulator()
     click.echo(printable_toml(checked.resolved_toml), nl=False)
 
@@ -66,7 +66,7 @@ def keys(name: str | None) -> None:
     type=click.IntRange(1, 1024),
     default=8,
     show_default=True,
-    help="Of the cluster on which the tables were measured.",
+    help="GPUs per node of the cluster on which the tables were measured.",
 )
 def fit(tables: tuple[str, ...], gpus_per_node: int) -> None:
     """Fit the form of a step's time to tables of measured throughputs, and print parameters and errors.
@@ -76,14 +76,14 @@ def fit(tables: tuple[str, ...], gpus_per_node: int) -> None:
     from dataclasses import fields
     from pathlib import Path
 
-    from hpctrip.cluster.fit import fit as fitted
+    from hpctrip.cluster.fit import fit as fit_step_time
     from hpctrip.cluster.step_time import StepTime
     from hpctrip.cluster.tables import read_throughputs
 
     names = [field.name for field in fields(StepTime)]
     click.echo(f"{'model':18}{'mean error':>11}{'largest':>9}" + "".join(f"{name:>12}" for name in names))
     for path in tables:
-        found = fitted(read_throughputs(path, gpus_per_node))
-        numbers = "".join(f"{value:12.5g}" for value in found.step_time.parameters)
+        fitted = fit_step_time(read_throughputs(path, gpus_per_node))
+        numbers = "".join(f"{value:12.5g}" for value in fitted.step_time.parameters)
         name = printable(Path(path).stem, 17)
-        click.echo(f"{name:18}{found.mean_error:11.2%}{found.max_error:9.2%}{numbers}")
+        click.echo(f"{name:18}{fitted.mean_error:11.2%}{fitted.max_error:9.2%}{numbers}")

@@ -1,4 +1,4 @@
-"""`tune`, `knobs`: what is done with this machine's devices."""
+"""Commands about the devices of this machine: `tune`, `knobs`."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from pathlib import Path
 import click
 
 from hpctrip.base.text import printable
-from hpctrip.cli.arguments import FILE, Number, an_input, overwrite_option
+from hpctrip.cli.arguments import FILE, Number, input_options, overwrite_option
 
 
 @click.command()
-@click.option("--restore", is_flag=True, help="Put back what killed runs have left.")
+@click.option("--restore", is_flag=True, help="Put back the settings that killed runs have left.")
 def knobs(restore: bool) -> None:
     """List this machine's GPUs with their power caps, and the settings that killed runs have left on them.
 
@@ -25,10 +25,10 @@ def knobs(restore: bool) -> None:
 
     left = list(leftovers())
     try:
-        for found in left:
+        for settings in left:
             if restore:
-                found.put_back()
-            click.echo(printable(f"{'put back' if restore else 'left'}: {found}", 1000))
+                settings.put_back()
+            click.echo(printable(f"{'put back' if restore else 'left'}: {settings}", 1000))
         for gpu in map(Gpu.of, all_uuids()):
             low, high = gpu.cap_range_mw
             click.echo(
@@ -39,7 +39,7 @@ def knobs(restore: bool) -> None:
 
 
 @click.command()
-@an_input
+@input_options
 @click.option(
     "--out", type=FILE, default="tuned", show_default=True, metavar="DIR", help="Folder to write into."
 )
@@ -62,7 +62,7 @@ def knobs(restore: bool) -> None:
     type=Number(0, 1),
     default=0.01,
     show_default=True,
-    help="A setting may cost so much accuracy.",
+    help="Largest loss of accuracy that a setting may cost.",
 )
 @click.option(
     "--eta",
@@ -102,22 +102,22 @@ def tune(
     from hpctrip.runner.run_metadata import device_name
     from hpctrip.tune import report
     from hpctrip.tune.spaces import default_spaces, read_space
-    from hpctrip.tune.trial import Bench
+    from hpctrip.tune.trial import TrialRunner
     from hpctrip.tune.tuner import Goal, tune
 
     if launched_size() > 1:
         raise click.UsageError("tune measures the device of one process: start it without a launcher")
     spaces = [read_space(line) for line in over]
-    bench = Bench(paths, overrides, plugins, rounds, error, most_rounds=10 * rounds)
-    spaces = spaces or default_spaces(bench)
+    runner = TrialRunner(paths, overrides, plugins, rounds, error, max_rounds=10 * rounds)
+    spaces = spaces or default_spaces(runner)
     report.check(Path(out), overwrite)
-    device = device_name(bench.device)
-    click.echo(f"tuning on {device}; energy: {bench.meter.description}")
-    say = lambda line: click.echo(printable(line, 1000))  # noqa: E731
-    tuned = tune(bench, Goal(accuracy_bound, eta), spaces, not no_knobs, say)
-    for note in tuned.notes:
-        say(note)
-    for name, trial in tuned.best.items():
-        say(f"{report.WORDS[name]}: {trial.words}")
-    for path in report.write(tuned, Path(out), device, overwrite):
-        say(str(path))
+    device = device_name(runner.device)
+    click.echo(f"tuning on {device}; energy: {runner.meter.description}")
+    echo = lambda line: click.echo(printable(line, 1000))  # noqa: E731
+    result = tune(runner, Goal(accuracy_bound, eta), spaces, not no_knobs, echo)
+    for note in result.notes:
+        echo(note)
+    for name, trial in result.best.items():
+        echo(f"{report.OBJECTIVES[name]}: {trial.setting_text}")
+    for path in report.write(result, Path(out), device, overwrite):
+        echo(str(path))

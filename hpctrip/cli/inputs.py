@@ -1,4 +1,4 @@
-"""`run`, `resume`, `retime`, `check`, `plan`, `prepare`: what is done with an input."""
+"""Commands that take an input: `run`, `resume`, `retime`, `check`, `plan`, `prepare`."""
 
 from __future__ import annotations
 
@@ -8,19 +8,26 @@ import click
 
 from hpctrip.base.text import printable, printable_toml
 from hpctrip.base.units import GB
-from hpctrip.cli.arguments import FILE, a_store, an_input, format_option, overwrite_option, planning
+from hpctrip.cli.arguments import (
+    FILE,
+    format_option,
+    input_options,
+    overwrite_option,
+    plan_options,
+    store_option,
+)
 from hpctrip.ranks.watchdog.guardian import Guardian
 
-Given = tuple[str, ...]
+Texts = tuple[str, ...]
 
 
 @click.command()
-@an_input
+@input_options
 @click.option("--out", type=FILE, metavar="FILE.h5", help="Results file (default: results/NAME-TIME.h5).")
 @overwrite_option
 @click.option("--resume", is_flag=True, help="Go on from the checkpoint beside --out, if there is one.")
-@a_store
-def run(out: str | None, overwrite: bool, resume: bool, **given: Given) -> None:
+@store_option
+def run(out: str | None, overwrite: bool, resume: bool, **run_input: Texts) -> None:
     """Train one scenario: TOML files merged left to right; none: a demonstration on embedded data.
 
     Under mpirun or srun rank 0 is the aggregator and every other rank hosts a share of the sites.
@@ -30,57 +37,57 @@ def run(out: str | None, overwrite: bool, resume: bool, **given: Given) -> None:
         from hpctrip.runner.session import launch
 
         if resume:
-            launch(lambda: start_or_resume(out=out, **given), guardian)
+            launch(lambda: start_or_resume(out=out, **run_input), guardian)
         else:
-            launch(lambda: start_new(out=out, overwrite=overwrite, **given), guardian)
+            launch(lambda: start_new(out=out, overwrite=overwrite, **run_input), guardian)
 
 
 @click.command()
 @click.argument("source", type=FILE, metavar="FILE.h5")
-@an_input
+@input_options
 @click.option(
     "--out", type=FILE, metavar="FILE.h5", help="Write another results file (default: go on with FILE.h5)."
 )
-def resume(source: str, out: str | None, **given: Given) -> None:
+def resume(source: str, out: str | None, **run_input: Texts) -> None:
     """Go on with a run that ended early, on any number of ranks, or one whose stop rules change.
 
     FILE.h5 is its results file, or one of the two checkpoints beside it (FILE.h5.ckpt0, FILE.h5.ckpt1). Plug-ins are
-    never run because such a file names them: give them again.
+    never run because such a file names them: name them again.
     """
     with Guardian() as guardian:
         from hpctrip.runner.resume import start_resumed
         from hpctrip.runner.session import launch
 
-        launch(lambda: start_resumed(source, out=out, **given), guardian)
+        launch(lambda: start_resumed(source, out=out, **run_input), guardian)
 
 
 @click.command()
 @click.argument("source", type=FILE, metavar="FILE.h5")
-@an_input
+@input_options
 @click.option("--out", type=FILE, metavar="NEW.h5", help="Results file (default: results/NAME-TIME.h5).")
 @click.option("--overwrite", is_flag=True, help="Replace the results file if it exists.")
-@a_store
-def retime(source: str, out: str | None, overwrite: bool, **given: Given) -> None:
+@store_option
+def retime(source: str, out: str | None, overwrite: bool, **run_input: Texts) -> None:
     """Say what a run would have taken under another clock, network, power or policy.
 
     The input is the one stored in FILE.h5, with files and -o lines laid over it. Where the same sites train in every
     round, nothing is trained and it takes seconds; where other sites do, the run is trained, from where a store's
-    rounds end. What training itself sees may not change. Plug-ins are given again.
+    rounds end. What training itself sees may not change. Plug-ins must be named again.
     """
     with Guardian() as guardian:
         from hpctrip.record.reader import open_run
         from hpctrip.runner.retime import comparison, start_retimed
         from hpctrip.runner.session import launch
 
-        path = launch(lambda: start_retimed(source, out=out, overwrite=overwrite, **given), guardian)
+        path = launch(lambda: start_retimed(source, out=out, overwrite=overwrite, **run_input), guardian)
     if path:
         for line in comparison(open_run(source), open_run(path)):
             click.echo(printable(line, 1000))
 
 
 @click.command()
-@an_input
-def check(**given: Given) -> None:
+@input_options
+def check(**run_input: Texts) -> None:
     """Validate an input and print every key with the value in force.
 
     What it names is looked at as far as that costs no computing: sites, outages and traces are read, data and packages
@@ -89,7 +96,7 @@ def check(**given: Given) -> None:
     from hpctrip.runner.experiment import read_input
     from hpctrip.sim.step import State
 
-    checked = read_input(**given)
+    checked = read_input(**run_input)
     checked.experiment.check().begin(State())
     for warning in checked.experiment.network.warnings():
         click.echo(f"warning: {warning}", err=True)
@@ -97,8 +104,8 @@ def check(**given: Given) -> None:
 
 
 @click.command()
-@an_input
-@planning
+@input_options
+@plan_options
 @format_option
 def plan(
     num_ranks: int,
@@ -108,7 +115,7 @@ def plan(
     samples_per_second: float | None,
     gbit_per_second: float,
     as_json: bool,
-    **given: Given,
+    **run_input: Texts,
 ) -> None:
     """Say what a run would do and cost on so many ranks, and what is wrong with it, without running it."""
     from rich.console import Console
@@ -118,7 +125,7 @@ def plan(
     from hpctrip.plan.report import report
     from hpctrip.runner.experiment import read_input
 
-    experiment = read_input(**given).experiment
+    experiment = read_input(**run_input).experiment
     speeds = samples_per_second, gbit_per_second * 1e9
     planned = forecast(experiment, num_ranks, rounds, *speeds, device, memory_gb and memory_gb * GB)
     if as_json:
@@ -128,13 +135,13 @@ def plan(
 
 
 @click.command()
-@an_input
-def prepare(**given: Given) -> None:
+@input_options
+def prepare(**run_input: Texts) -> None:
     """Prepare the data of an input once, ahead of its runs, e.g. on a login node that shares $HPCTRIP_CACHE."""
     from hpctrip.learn.data.cached import cache_dir
     from hpctrip.runner.experiment import read_input
 
-    experiment = read_input(**given).experiment
+    experiment = read_input(**run_input).experiment
     experiment.workload.prepare_data(experiment.seed)
     click.echo(printable(experiment.workload.checked_task(experiment.seed).source, 1000))
     click.echo(f"prepared in {cache_dir()}")

@@ -1,4 +1,4 @@
-"""The keys of the input file, printed from the components that declare them."""
+"""Prints the reference of input keys to the terminal."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from hpctrip.config.plugins import Extensions
 from hpctrip.runner.experiment import Experiment
 
 
-def known_sections(root: type[Component] = Experiment) -> list[Section]:
-    """Of the whole input whose root is `root`, the kinds of installed packages included. Raises InputError where one
-    cannot be imported."""
+def input_sections(root: type[Component] = Experiment) -> list[Section]:
+    """Sections of the whole input with root class `root`, including the kinds that installed packages register. Raises
+    InputError if such a package cannot be imported."""
     Extensions.of(()).run()
     return sections(root)
 
 
 def show_keys(name: str | None = None, root: type[Component] = Experiment) -> None:
-    """Print every key of the input whose root is `root`, or those that `name` means. Raises click.BadParameter where
-    it means none."""
-    known = known_sections(root)
-    found = known if name is None else select(known, name)
-    if name is not None and not found:
-        near = did_you_mean(name, names(known)) or f"tables: {', '.join(_tables(known))}"
-        raise click.BadParameter(f"{printable(name, 100)!r} is no table, kind or key; {near}")
-    for table, group in groupby(found, key=lambda section: section.table):
+    """Print every key of the input with root class `root`, or only the keys that `name` denotes (see `select`). Raises
+    click.BadParameter if it denotes none."""
+    everything = input_sections(root)
+    selected = everything if name is None else select(everything, name)
+    if name is not None and not selected:
+        hint = did_you_mean(name, names(everything)) or f"tables: {', '.join(_tables(everything))}"
+        raise click.BadParameter(f"{printable(name, 100)!r} is no table, kind or key; {hint}")
+    for table, group in groupby(selected, key=lambda section: section.table):
         of_table = list(group)
         if table:
             default = "".join(f", default {s.kind}" for s in of_table if s.is_default and s.kind)
@@ -42,7 +42,7 @@ def show_keys(name: str | None = None, root: type[Component] = Experiment) -> No
                 click.echo(of_table[0].purpose)
         for section in of_table:
             _show(section)
-    _show_units({key.dimension for section in found for key in section.keys} - {""})
+    _show_units({key.dimension for section in selected for key in section.keys} - {""})
 
 
 def _show(section: Section) -> None:
@@ -58,7 +58,7 @@ def _show(section: Section) -> None:
 
 
 def facts(key: Key) -> str:
-    """What a key may be, besides its default and its meaning."""
+    """Type, bounds and other properties of a key, except its default and its meaning, as text."""
     choices = [
         f"{text} of {key.dimension}" if text == "number" and key.dimension else text for text in key.choices
     ]
@@ -81,5 +81,5 @@ def _wrapped(text: str, indent: int) -> list[str]:
     return textwrap.wrap(text, min(shutil.get_terminal_size().columns, 120) - indent, break_long_words=False)
 
 
-def _tables(known: Iterable[Section]) -> list[str]:
-    return list(dict.fromkeys(section.table for section in known if section.table))
+def _tables(all_sections: Iterable[Section]) -> list[str]:
+    return list(dict.fromkeys(section.table for section in all_sections if section.table))

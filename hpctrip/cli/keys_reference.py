@@ -75,14 +75,15 @@ class Section:
 
 
 def sections(root: type[Component]) -> list[Section]:
-    """All sections of an input: the keys above all tables, then every registered kind of every table."""
-    fields, tables = described(root), []
+    """All sections of an input with root class `root`: first the keys above all tables, then every registered kind of
+    every table."""
+    fields, tables = described_fields(root), []
     for name, field in list(fields.items()):
         named, table = named_tables(field), component_of(field)
         registry = named.registry if named else registry_of(field)
         if registry is not None:
             purpose = " ".join((field.description or "").split())
-            found = [
+            kinds = [
                 Section(
                     name,
                     purpose,
@@ -95,47 +96,48 @@ def sections(root: type[Component]) -> list[Section]:
             ]
         elif table is not None:
             keys = keys_of(table, field.get_default(call_default_factory=True))
-            found = [Section(name, "", "", True, about(table), _within(field, keys))]
+            kinds = [Section(name, "", "", True, about(table), _within(field, keys))]
         else:
             continue
-        tables += found
+        tables += kinds
         del fields[name]
     return [Section("", "", "", True, about(root), tuple(_keys(fields, None))), *tables]
 
 
 def _within(table: FieldInfo, keys: Iterable[Key]) -> tuple[Key, ...]:
-    """The keys of a table, neutral where the table as a whole is."""
+    """The keys of a table; they are neutral if the table as a whole is."""
     return tuple(replace(key, neutral=key.neutral or is_neutral(table)) for key in keys)
 
 
-def select(known: Iterable[Section], name: str) -> list[Section]:
-    """The sections, with all or some of their keys, that `name` denotes: a table, a kind, a key, or several of these
-    joined by dots (policy.k, glyphs.noise). Empty where nothing has this name."""
-    known, parts = list(known), name.split(".")
-    if parts[0] in {section.table for section in known}:  # [power] is meant, not timing.power
-        known = [section for section in known if section.table == parts[0]]
-    found = []
-    for section in known:
+def select(all_sections: Iterable[Section], name: str) -> list[Section]:
+    """Select the sections, with all or some of their keys, that `name` denotes: a table, a kind, a key, or several of
+    these joined by dots (policy.k, glyphs.noise). Empty if nothing has this name."""
+    candidates, parts = list(all_sections), name.split(".")
+    if parts[0] in {section.table for section in candidates}:  # [power] is meant, not timing.power
+        candidates = [section for section in candidates if section.table == parts[0]]
+    selected = []
+    for section in candidates:
         keys = tuple(key for key in section.keys if _in_order(parts, (*section.path, *key.path)))
         if _in_order(parts, section.path):
-            found.append(section)
+            selected.append(section)
         elif keys:
-            found.append(replace(section, keys=keys))
-    return found
+            selected.append(replace(section, keys=keys))
+    return selected
 
 
-def names(known: Iterable[Section]) -> set[str]:
+def names(all_sections: Iterable[Section]) -> set[str]:
     """The names that `select` accepts: tables, kinds, keys, and TABLE.KEY."""
-    found = set()
-    for section in known:
-        found |= {*section.path, *(key.name for key in section.keys)}
-        found |= {f"{section.table}.{key.name}" for key in section.keys if section.table}
-    return found
+    accepted = set()
+    for section in all_sections:
+        accepted |= {*section.path, *(key.name for key in section.keys)}
+        accepted |= {f"{section.table}.{key.name}" for key in section.keys if section.table}
+    return accepted
 
 
 def _in_order(parts: Iterable[str], path: Iterable[str]) -> bool:
-    left = iter(path)
-    return all(part in left for part in parts)
+    """Whether `parts` is a subsequence of `path`."""
+    rest = iter(path)
+    return all(part in rest for part in parts)
 
 
 def about(cls: type[Component]) -> str:
@@ -145,7 +147,7 @@ def about(cls: type[Component]) -> str:
 
 def keys_of(cls: type[Component], default: Component | None = None) -> tuple[Key, ...]:
     """The keys of a class and of its inner tables. `default`: an instance with other defaults than the class."""
-    return tuple(_keys(described(cls), default))
+    return tuple(_keys(described_fields(cls), default))
 
 
 def _keys(fields: dict[str, FieldInfo], defaults: Component | None) -> Iterator[Key]:
@@ -177,16 +179,16 @@ def _keys_by_kind(name: str, field: FieldInfo, registry: Registry) -> Iterator[K
         neutral=is_neutral(field),
         meaning=" ".join((field.description or "").split()),
     )
-    found: dict[tuple[str, ...], dict[str, Key]] = {}
+    keys: dict[tuple[str, ...], dict[str, Key]] = {}
     for kind in kinds:
         for key in keys_of(registry[kind]):
-            found.setdefault(key.path, {})[kind] = key
-    for path, by_kind in found.items():
+            keys.setdefault(key.path, {})[kind] = key
+    for path, by_kind in keys.items():
         key = by_kind.get(registry.default, next(iter(by_kind.values())))
         others = [f"{other}: {k.default}" for other, k in by_kind.items() if k.default != key.default]
-        told = ", ".join(by_kind) + (f"; default of {', '.join(others)}" if others else "")
+        remark = ", ".join(by_kind) + (f"; default of {', '.join(others)}" if others else "")
         neutral = key.neutral or is_neutral(field)
-        yield replace(key, path=(name, *path), neutral=neutral, meaning=f"{key.meaning} ({told})".strip())
+        yield replace(key, path=(name, *path), neutral=neutral, meaning=f"{key.meaning} ({remark})".strip())
 
 
 def _key(name: str, field: FieldInfo, default: Any) -> Key:
@@ -205,26 +207,26 @@ def _key(name: str, field: FieldInfo, default: Any) -> Key:
     )
 
 
-def described(cls: type[Component]) -> dict[str, FieldInfo]:
+def described_fields(cls: type[Component]) -> dict[str, FieldInfo]:
     """The fields of a class by name, with the docstrings below them as descriptions. A field redefined without a
     docstring inherits that of its base class; a class without source code has no descriptions of its own.
 
     The source is parsed on demand: pydantic's `use_attribute_docstrings` parses it whenever a class is made, which
     dominated the start-up time of this package.
     """
-    found: dict[str, str] = {}
+    docstrings: dict[str, str] = {}
     for base in reversed(cls.__mro__):
         if issubclass(base, Component):
-            found |= _own(base)
+            docstrings |= _field_docstrings(base)
     fields = {name: copy(field) for name, field in cls.model_fields.items()}
     for name, field in fields.items():
-        field.description = found.get(name)
+        field.description = docstrings.get(name)
     return fields
 
 
 @cache
-def _own(cls: type[Component]) -> Mapping[str, str]:
-    """The docstrings below the fields in the body of a class, by field."""
+def _field_docstrings(cls: type[Component]) -> Mapping[str, str]:
+    """The docstrings below the fields in the body of a class, {field: docstring}."""
     try:
         definition = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]
     except (OSError, TypeError, SyntaxError):

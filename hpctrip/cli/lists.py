@@ -1,4 +1,4 @@
-"""`policies`, `workloads`, `keys`, `reference`, `fetch`: what there is to choose from."""
+"""Commands that describe the input or fetch data: `policies`, `workloads`, `keys`, `reference`, `fetch`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def workloads() -> None:
 def keys(name: str | None) -> None:
     """Describe every key of the input file, or those that NAME means.
 
-    NAME is a table (policy), a kind (powertrip), a key (lr), or several of them with dots between (policy.k). Said are
+    NAME is a table (policy), a kind (powertrip), a key (lr), or several of them joined by dots (policy.k). Printed are
     the default, what a value may be, its bounds and units, and whether it changes a result.
     """
     from hpctrip.cli.keys import show_keys

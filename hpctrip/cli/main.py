@@ -1,4 +1,4 @@
-"""The command line. Heavy imports happen inside the commands, so that --help and errors are quick."""
+"""The command line. Commands import heavy modules when called, so that --help and errors are quick."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ for command in (
 
 
 def main() -> None:
-    """Entry point: every error that hpctrip or click reports is one clear text on rank 0 and an exit code; any other
+    """Entry point. An error that hpctrip or click reports becomes one clear text on rank 0 and an exit code; any other
     exception is a fault of hpctrip and shows its traceback."""
     try:
         rank = launched_rank()
@@ -50,10 +50,10 @@ def main() -> None:
                 error.message = printable(error.message, 1000)  # it quotes the command line
                 error.show()
             code = error.exit_code
-        except click.Abort as end:
-            # click takes it for the end of the terminal: it is a file's
-            if isinstance(end.__cause__, EOFError):
-                raise end.__cause__ from None
+        except click.Abort as abort:
+            # click converts every EOFError to Abort, also one that was raised while reading a file
+            if isinstance(abort.__cause__, EOFError):
+                raise abort.__cause__ from None
             code = 130
         if code:
             sys.exit(code)

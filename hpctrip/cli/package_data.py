@@ -1,4 +1,4 @@
-"""`inputs`, `slurm`: what comes with hpctrip, handed out."""
+"""Commands that print or copy files of this package: `inputs`, `slurm`."""
 
 from __future__ import annotations
 
@@ -61,12 +61,12 @@ _OPTIONS = (
         "--sbatch", "options", multiple=True, metavar="--OPTION=VALUE", help="Any other option of sbatch."
     ),
 )
-SITE = ("account", "partition", "options", "modules", "setup", "venv", "container", "launcher")
-"""What `a_site` adds."""
+SITE_OPTIONS = ("account", "partition", "options", "modules", "setup", "venv", "container", "launcher")
+"""Parameters that `site_options` adds."""
 
 
-def a_site(command: Callable[..., None]) -> Callable[..., None]:
-    """The options and settings of a batch script."""
+def site_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options of sbatch and the settings of a site that a batch script takes."""
     return reduce(lambda decorated, option: option(decorated), reversed((*_OPTIONS, *_SETTINGS)), command)
 
 
@@ -74,7 +74,7 @@ def a_site(command: Callable[..., None]) -> Callable[..., None]:
 @click.argument("name", required=False)
 @_to
 @overwrite_option
-@a_site
+@site_options
 def slurm(name: str | None, folder: str | None, overwrite: bool, **site: Any) -> None:
     """List the batch scripts for Slurm; print the one called NAME with a site's settings in it; or write it to DIR.
 

@@ -1,4 +1,4 @@
-"""`hpctrip plot`: the figures as commands. They are imported when they are asked for."""
+"""The command `plot`, with one subcommand per figure. A figure is imported when it is used."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hpctrip.base.text import closest, printable
 
 
 class _Figures(click.Group):
-    """A command for each figure; any beginning of its name that is no other's will do."""
+    """One command per figure; an unambiguous prefix of its name is accepted, too."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         from hpctrip.figures import FIGURES
@@ -18,18 +18,18 @@ class _Figures(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         from hpctrip.figures import FIGURES
 
-        found = [name for name in FIGURES if name.startswith(cmd_name)]
-        name = cmd_name if cmd_name in FIGURES else found[0] if len(found) == 1 else ""
+        matches = [name for name in FIGURES if name.startswith(cmd_name)]
+        name = cmd_name if cmd_name in FIGURES else matches[0] if len(matches) == 1 else ""
         return FIGURES[name].command if name else None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """A line for each figure, by what it is drawn of."""
+        """Write one line per figure, grouped by the files that the figure needs."""
         from hpctrip.figures import FIGURES
 
         for needs in dict.fromkeys(FIGURES[name].source.needs for name in sorted(FIGURES)):
             with formatter.section(f"Of {needs}"):
-                own = [name for name in sorted(FIGURES) if FIGURES[name].source.needs == needs]
-                formatter.write_dl([(name, FIGURES[name].command.short_help or "") for name in own])
+                group = [name for name in sorted(FIGURES) if FIGURES[name].source.needs == needs]
+                formatter.write_dl([(name, FIGURES[name].command.short_help or "") for name in group])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -40,7 +40,7 @@ class _Figures(click.Group):
 
 
 def _hint(name: str, names: list[str]) -> str:
-    """The way out for a name that no figure has, or that is the beginning of several."""
+    """Hint for a name that no figure has, or that is a prefix of several names."""
     from hpctrip.figures import successor
 
     if new := successor(name):

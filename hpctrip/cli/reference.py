@@ -1,4 +1,4 @@
-"""The reference of input keys and commands as Markdown, made from the components and the commands themselves."""
+"""The reference of input keys and commands as Markdown, generated from the component classes and the commands."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import click
 from hpctrip.base.errors import EXIT_CODES
 from hpctrip.base.text import markdown_table
 from hpctrip.base.units import units
-from hpctrip.cli.keys import known_sections
+from hpctrip.cli.keys import input_sections
 from hpctrip.cli.keys_reference import Key, Section
 from hpctrip.cluster.scenario import ClusterScenario
 from hpctrip.config.component import Component
@@ -19,9 +19,9 @@ from hpctrip.runner.experiment import Experiment
 
 
 def pages(cli: click.Command) -> dict[str, str]:
-    """{path: Markdown} of the whole reference: keys/index.md and keys/TABLE.md, cluster/index.md and cluster/TABLE.md,
-    and commands.md. Every file name is that of a table, every heading that of a kind or a command, so that other pages
-    can link to them."""
+    """Generate the whole reference, {path: Markdown}: keys/index.md and keys/TABLE.md, cluster/index.md and
+    cluster/TABLE.md, and commands.md. Files are named after tables and headings after kinds or commands, so that other
+    pages can link to them."""
     return {
         **_key_pages("keys", "Input keys", Experiment),
         **_key_pages("cluster", "Input keys of a simulated cluster", ClusterScenario),
@@ -30,18 +30,20 @@ def pages(cli: click.Command) -> dict[str, str]:
 
 
 def _key_pages(folder: str, title: str, root: type[Component]) -> dict[str, str]:
-    """Of the input whose root is `root`."""
-    known = known_sections(root)
-    tables = {table: list(group) for table, group in groupby(known, key=lambda section: section.table)}
+    """The pages, {path: Markdown}, of the input with root class `root`."""
+    tables = {
+        table: list(group)
+        for table, group in groupby(input_sections(root), key=lambda section: section.table)
+    }
     top = tables.pop("")
     return {
         f"{folder}/index.md": _text(_index(title, top[0], tables)),
-        **{f"{folder}/{table}.md": _text(_table_page(table, found)) for table, found in tables.items()},
+        **{f"{folder}/{table}.md": _text(_table_page(table, kinds)) for table, kinds in tables.items()},
     }
 
 
 def _text(parts: Iterable[str]) -> str:
-    """Markdown blocks as a file's text."""
+    """Join Markdown blocks to the text of a file."""
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
@@ -58,10 +60,10 @@ def _index(title: str, top: Section, tables: dict[str, list[Section]]) -> Iterat
         [
             (
                 f"[`[{table}]`]({table}.md)",
-                ", ".join(f"`{section.kind}`" for section in found if section.kind),
-                found[0].purpose or found[0].about.split("\n\n")[0],
+                ", ".join(f"`{section.kind}`" for section in kinds if section.kind),
+                kinds[0].purpose or kinds[0].about.split("\n\n")[0],
             )
-            for table, found in tables.items()
+            for table, kinds in tables.items()
         ],
     )
     yield "## Values"
@@ -76,19 +78,19 @@ def _index(title: str, top: Section, tables: dict[str, list[Section]]) -> Iterat
     )
     yield markdown_table(
         ("of", "units", "other names"),
-        [(dimension, *(_codes(found) for found in both)) for dimension, both in units().items()],
+        [(dimension, *map(_codes, spellings)) for dimension, spellings in units().items()],
     )
 
 
-def _table_page(table: str, found: list[Section]) -> Iterator[str]:
+def _table_page(table: str, kinds: list[Section]) -> Iterator[str]:
     yield f"# `[{table}]`"
-    if found[0].kind:
-        yield found[0].purpose
+    if kinds[0].kind:
+        yield kinds[0].purpose
         default = next(
-            (f'`"{section.kind}"`' for section in found if section.is_default), "the table's own name"
+            (f'`"{section.kind}"`' for section in kinds if section.is_default), "the table's own name"
         )
         yield f"`kind` chooses one of these; where it is absent, {default}."
-    for section in found:
+    for section in kinds:
         if section.kind:
             yield f"## `{section.kind}`"
         yield section.about
@@ -124,10 +126,10 @@ def _commands_page(cli: click.Command) -> Iterator[str]:
     yield markdown_table(("code", "meaning"), [(str(code), meaning) for code, meaning in EXIT_CODES.items()])
 
 
-def _command(command: click.Command, path: str, above: click.Context | None = None) -> Iterator[str]:
-    """Usage, help and options of a command, then of those below it."""
-    context = click.Context(command, parent=above, info_name=path.split()[-1], **command.context_settings)
-    if above is not None:
+def _command(command: click.Command, path: str, parent: click.Context | None = None) -> Iterator[str]:
+    """Usage, help and options of a command, then of its subcommands."""
+    context = click.Context(command, parent=parent, info_name=path.split()[-1], **command.context_settings)
+    if parent is not None:
         yield f"## `{path}`"
     yield f"```text\n{path} {' '.join(command.collect_usage_pieces(context))}\n```"
     yield inspect.cleandoc(command.help or "")
@@ -136,8 +138,8 @@ def _command(command: click.Command, path: str, above: click.Context | None = No
     yield markdown_table(("option", "meaning"), described)
     if isinstance(command, click.Group):
         for name in command.list_commands(context):
-            if below := command.get_command(context, name):
-                yield from _command(below, f"{path} {name}", context)
+            if subcommand := command.get_command(context, name):
+                yield from _command(subcommand, f"{path} {name}", context)
 
 
 def _codes(texts: Iterable[str]) -> str:

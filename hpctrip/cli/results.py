@@ -1,4 +1,4 @@
-"""`show`, `watch`, `export`, `verify`, `diff`, `merge`: what is done with results files."""
+"""Commands that take results files: `show`, `watch`, `export`, `verify`, `diff`, `merge`."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def show(paths: tuple[str, ...], status: bool, as_json: bool) -> None:
     from hpctrip.record.show import show as summary
 
     if as_json:
-        found = open_runs(paths, opened=open_results)
-        known = ({"path": run_.path, "status": run_.status} if status else facts(run_) for run_ in found)
-        click.echo(json_text({"runs": list(known)}))
+        runs = open_runs(paths, opened=open_results)
+        rows = ({"path": run_.path, "status": run_.status} if status else facts(run_) for run_ in runs)
+        click.echo(json_text({"runs": list(rows)}))
         return
     for run_ in open_runs(paths, opened=open_results):
         if status:
@@ -109,10 +109,10 @@ def verify(
     from hpctrip.record.reader import open_runs
     from hpctrip.runner.replay import Verification, verify_file
 
-    own = [Plugin.read(path) for path in plugins]
+    plugin_files = [Plugin.read(path) for path in plugins]
 
     def verified(path: Path) -> Verification:
-        report = verify_file(path, not no_replay, own, data)
+        report = verify_file(path, not no_replay, plugin_files, data)
         if not as_json:
             click.echo(report)
         return report
@@ -137,14 +137,14 @@ def diff(paths: tuple[str, str], as_json: bool) -> None:
     from hpctrip.record.results_file import open_results
 
     a, b = map(open_results, paths)
-    found = compare(a, b)
+    differences = compare(a, b)
     if as_json:
-        differing = [asdict(difference) for difference in found]
-        click.echo(json_text({"a": a.path, "b": b.path, "equal": not found, "differences": differing}))
+        differing = [asdict(difference) for difference in differences]
+        click.echo(json_text({"a": a.path, "b": b.path, "equal": not differences, "differences": differing}))
     else:
-        for line in screenful([*map(str, found)] or [f"equal: {a.counted}"]):
+        for line in screenful([*map(str, differences)] or [f"equal: {a.counted}"]):
             click.echo(line)
-    if found:
+    if differences:
         raise click.exceptions.Exit(1)
 
 

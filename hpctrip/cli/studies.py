@@ -1,4 +1,4 @@
-"""`study`, and `run` where a line names several values. Heavy imports happen inside."""
+"""The command `study`, and `run` with sweeps. They import heavy modules when called."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hpctrip.base.errors import InputError
 from hpctrip.base.text import printable
 from hpctrip.cli import inputs
 from hpctrip.cli.arguments import FILE, Speed, plugins_option
-from hpctrip.cli.package_data import SITE, a_site
+from hpctrip.cli.package_data import SITE_OPTIONS, site_options
 from hpctrip.ranks.launched import launched_size
 from hpctrip.studies import RESULTS
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Jobs(click.IntRange):
-    """A number of workers, or `auto` (None)."""
+    """A number of workers, or `auto`, which is None."""
 
     name = "jobs"
 
@@ -31,7 +31,7 @@ class Jobs(click.IntRange):
         super().__init__(1, 10_000)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | None:
-        """The number; None for auto."""
+        """Parse the number of workers."""
         return None if value == "auto" else super().convert(value, param, ctx)
 
 
@@ -84,74 +84,74 @@ jobs_option = click.option(
 )
 @click.option("--slurm", "submitted", is_flag=True, help="Submit what is left as a job array.")
 @click.option("--at-once", type=click.IntRange(1), metavar="N", help="For --slurm: so many tasks at a time.")
-@a_site
+@site_options
 @click.option(
     "--task",
     type=click.IntRange(0),
     hidden=True,
     help="Make the run of this index, on the ranks that there are.",
 )
-def study(path: str | None, **asked: Any) -> None:
+def study(path: str | None, **args: Any) -> None:
     """Make all runs of a study that are not finished, then its table and figures; without FILE: list what there is.
 
     Each run is made once and kept by what it is made of (input, data, code of your own), so studies share runs,
     and a study that is started again, after a kill or with another input, does only what is missing.
     """
     if path is None:
-        _list_shipped()
-    elif asked["task"] is not None:
+        _list_studies()
+    elif args["task"] is not None:
         from hpctrip.studies.slurm import run_task
 
-        run_task(asked["task"], lambda: _read(path, asked))
+        run_task(args["task"], lambda: _read(path, args))
     else:
-        _alone()
-        _study(path, asked)
+        _require_single_process()
+        _study(path, args)
 
 
-def _read(path: str, asked: dict[str, Any]) -> list[Study]:
+def _read(path: str, args: dict[str, Any]) -> list[Study]:
     from hpctrip.studies.studies import found_file, read_studies
 
-    return read_studies(found_file(path), _asked(asked))
+    return read_studies(found_file(path), _study_options(args))
 
 
-def _asked(asked: dict[str, Any]) -> Asked:
+def _study_options(args: dict[str, Any]) -> Asked:
     from hpctrip.studies.studies import Asked
 
-    return Asked(Path(asked["out"]), asked["overrides"], asked["plugins"], asked["small"])
+    return Asked(Path(args["out"]), args["overrides"], args["plugins"], args["small"])
 
 
-def _study(path: str, asked: dict[str, Any]) -> None:
+def _study(path: str, args: dict[str, Any]) -> None:
     from hpctrip.studies import run as runs
 
-    studies = _read(path, asked)
-    for line in runs.take_up_all(studies, asked["imports"]):
+    studies = _read(path, args)
+    for line in runs.take_up_all(studies, args["imports"]):
         click.echo(printable(line, 1000))
-    lines = runs.chosen(studies, asked["only"])
-    if asked["listed"]:
+    lines = runs.chosen(studies, args["only"])
+    if args["listed"]:
         for line in lines:
             click.echo(printable(f"{line.status:11}  {line.entry.name}  {line.reason}".rstrip(), 300))
-    elif asked["planned"]:
-        runs.plan(lines, asked["jobs"], asked["samples_per_second"])
-    elif asked["submitted"]:
-        _submit(path, studies, [line for line in lines if line.can_be_made], asked)
+    elif args["planned"]:
+        runs.plan(lines, args["jobs"], args["samples_per_second"])
+    elif args["submitted"]:
+        _submit(path, studies, [line for line in lines if line.can_be_made], args)
     else:
-        runs.run(studies, asked["only"], asked["jobs"], asked["ranks"], _again())
+        runs.run(studies, args["only"], args["jobs"], args["ranks"], _command_line())
 
 
-def _submit(path: str, studies: list[Study], todo: list[Line], asked: dict[str, Any]) -> None:
+def _submit(path: str, studies: list[Study], todo: list[Line], args: dict[str, Any]) -> None:
     from hpctrip.studies.slurm import submit
 
     if not todo:
         click.echo("nothing is left to make")
         return
-    words = [path, "--out", asked["out"], *_asked(asked).words]
-    job = submit(studies, todo, asked["at_once"], words, **{name: asked[name] for name in SITE})
+    words = [path, "--out", args["out"], *_study_options(args).words]
+    job = submit(studies, todo, args["at_once"], words, **{name: args[name] for name in SITE_OPTIONS})
     click.echo(f"job {job}: {len(todo)} runs as tasks of an array")
     line = f"table and figures, once it is over: python -m hpctrip study {shlex.join(words)}"
     click.echo(printable(line, 4000))
 
 
-def _again() -> str:
+def _command_line() -> str:
     return f"python -m hpctrip {shlex.join(sys.argv[1:])}"
 
 
@@ -164,34 +164,34 @@ is: --out then names its folder, and the same command goes on with what is missi
 
 @click.command(help=f"{inputs.run.help}{_SWEEP}", short_help=inputs.run.get_short_help_str(100))
 @jobs_option
-def run(jobs: int | None, **given: Any) -> None:
+def run(jobs: int | None, **args: Any) -> None:
     """See `help`."""
     from hpctrip.studies.sweep import could_be_several
 
-    made = inputs.run.callback
-    assert made is not None
-    if launched_size() > 1 or not any(map(could_be_several, given["overrides"])):
-        made(**given)
+    run_one = inputs.run.callback
+    assert run_one is not None
+    if launched_size() > 1 or not any(map(could_be_several, args["overrides"])):
+        run_one(**args)
         return
     from hpctrip.studies.run import run as make
     from hpctrip.studies.studies import Asked, swept
 
-    folder = given["out"] or RESULTS
-    sweep = swept(given["paths"], Asked(Path(folder), given["overrides"], given["plugins"]))
+    folder = args["out"] or RESULTS
+    sweep = swept(args["paths"], Asked(Path(folder), args["overrides"], args["plugins"]))
     if sweep is None:
-        made(**given)
+        run_one(**args)
         return
     if folder.endswith((".h5", ".hdf5")):
         raise InputError(f"--out {folder}", "is one file, and a sweep makes several", "name a folder")
-    if given["overwrite"]:
+    if args["overwrite"]:
         raise InputError("--overwrite", "a sweep keeps each run by its input: there is nothing to overwrite")
-    make([sweep], None, jobs, 1, _again())
+    make([sweep], None, jobs, 1, _command_line())
 
 
 run.params[1:1] = inputs.run.params
 
 
-def _list_shipped() -> None:
+def _list_studies() -> None:
     from hpctrip.config.package_data import STUDIES, described, shipped
 
     files = shipped(STUDIES)
@@ -200,7 +200,7 @@ def _list_shipped() -> None:
         click.echo(f"{name:{width}}  {described(file)}")
 
 
-def _alone() -> None:
+def _require_single_process() -> None:
     if launched_size() > 1:
         problem = f"was started {launched_size()} times by a launcher"
         raise InputError("study", problem, "start it once: it starts its runs itself (--jobs, --ranks)")

@@ -1,8 +1,8 @@
-"""`watch`: follows a run that another process writes, through its results file alone.
+"""Implementation of `hpctrip watch`: follows a run of another process by reading its results file.
 
-The file is read and never locked for longer than a look takes, and nothing is written, so nothing here reaches the run.
-The writer replaces the file as a whole: each reading is one snapshot. While the file cannot be read (a file system that
-does not answer, a lost connection), `watch` waits.
+It never writes, and locks the file only while it reads it, so the run is not affected. The writer replaces the file as
+a whole, so each reading is one snapshot. While the file cannot be read (a file system that does not answer, a lost
+connection), `watch` waits.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from hpctrip.record.show import PHASES
 from hpctrip.runner.progress import RECENT, round_line
 from hpctrip.sim.rounds import History
 
-LOOK_S = 1.0
-"""Seconds between two looks at whether the file has changed."""
-PACE = 20
-"""After a reading the next one waits 20 times as long as it took."""
+POLL_INTERVAL_S = 1.0
+"""Seconds between two checks whether the file has changed."""
+READ_INTERVAL_FACTOR = 20
+"""`watch` pauses after each reading for this many times the time that the reading took."""
 SILENT_S = 60.0
-"""A run whose lock nobody holds and whose file has not changed for so long, and for ten rounds' time, is over: its
-process was killed. The lock alone does not tell on file systems where locks of other machines are not seen."""
+"""A run is taken to be killed if no process holds its lock and its file has not changed for this many seconds and for
+the time of ten rounds. The lock alone is not enough: some file systems do not show locks of other machines."""
 RUNNING = "running"
 
 
@@ -39,32 +39,35 @@ def watch(
     clock: Callable[[], float] = time.time,
 ) -> Run:
     """Print a line for every round of a run until it has ended or its process is gone; returns its last snapshot.
-    `clock` is the wall clock in seconds since 1970. Raises InputError where there is no results file to begin with."""
-    snapshot, run = _stamp(path), open_run(path)  # in this order: a change in between is seen later
+
+    `clock` is the wall clock in seconds since 1970. Raises InputError if there is no results file at the start.
+    """
+    # in this order, so that a change in between is noticed later
+    snapshot, run = _stamp(path), open_run(path)
     console.print(f"{printable(str(path))}: {printable(run.meta['scenario'])}, {run.status}", markup=False)
     _print_rounds(run, 0, console)
     changed_at = snapshot[0] / 1e9 if snapshot else clock()
     is_readable = True
     while run.status == RUNNING:
         is_silent = clock() - changed_at > _silent_s(run)
-        # in this order: the last version is written before the lock is released
+        # in this order, as the writer releases its lock after the last version
         if not is_held(path) and is_silent and _stamp(path) == snapshot:
             console.print("no process writes this run any more, and it has not ended: it was killed")
             break
-        sleep(LOOK_S)
+        sleep(POLL_INTERVAL_S)
         try:
             if (stamp := _stamp(path)) == snapshot:
                 continue
             began, before = clock(), len(run.rounds)
             run, snapshot, changed_at, is_readable = open_run(path), stamp, began, True
             _print_rounds(run, before, console)
-            sleep(PACE * (clock() - began))
+            sleep(READ_INTERVAL_FACTOR * (clock() - began))
         except (InputError, OSError) as error:
             if is_readable:
                 reason = printable(str(error).splitlines()[0], 200)
                 console.print(f"not read since {datetime.now():%H:%M:%S}: {reason}", markup=False)
             snapshot, is_readable = (), False
-    if line := spent(run.history()):
+    if line := recent_summary(run.history()):
         console.print(line)
     return run
 
@@ -75,8 +78,8 @@ def _print_rounds(run: Run, before: int, console: Console) -> None:
         console.print(round_line(row))
 
 
-def spent(history: History) -> str:
-    """Shares of the phases, and the rates, of the last rounds, in one line; empty before the first."""
+def recent_summary(history: History) -> str:
+    """Cohort sizes, shares of the phases, and rates of the last rounds in one line; empty before the first round."""
     rows = history.rows[-RECENT:]
     wall_s = sum(row.wall_s for row in rows)
     if not rows or wall_s <= 0:
@@ -90,12 +93,13 @@ def spent(history: History) -> str:
 
 
 def _silent_s(run: Run) -> float:
+    """Seconds without a change after which the run may be taken to be killed, see `SILENT_S`."""
     rows = run.history().rows
     return max(SILENT_S, 10 * max((row.wall_s for row in rows[-RECENT:]), default=0.0))
 
 
 def _stamp(path: str | Path) -> tuple[int, ...]:
-    """Differs between two versions of the file; empty where it cannot be found."""
+    """Modification time (ns), size and inode of the file, to tell its versions apart; empty if there is no file."""
     try:
         status = Path(path).stat()
     except OSError:

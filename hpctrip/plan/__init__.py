@@ -1,9 +1,9 @@
-"""`plan`: what a run would do and cost on so many ranks, before a node is paid for.
+"""`hpctrip plan`: forecasts what a run does and costs on a number of ranks, without running it.
 
-The parts of the run are really built (data, shards, model, engine, world) and its own steps are asked, so what is
-planned is what would run. Accuracy is not known beforehand: no gain is assumed, which is what the policies see before
-their first evaluation. Of Algorithm 1 that gives the very cohorts of the run: in its multiplicative forms the gain g_r
-cancels from the choice of k.
+The components of the run are really built (data, shards, model, engine, world) and its own code plans the rounds, so
+the plan agrees with the run. Accuracy is not known beforehand: the plan assumes no gain, which is what the policies see
+before their first evaluation. For Algorithm 1 of the PowerTrip paper the planned cohorts are those of the run, because
+in its multiplicative forms the gain g_r cancels from the choice of k.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ from hpctrip.runner.aggregator import Aggregator
 from hpctrip.runner.experiment import Experiment
 from hpctrip.runner.host import Host
 
-Planned = Literal["auto", "cpu", "gpu"]
-"""What the hosts train on: GPUs may be planned where there are none. auto: as the input says, else as it is here."""
+DeviceKind = Literal["auto", "cpu", "gpu"]
+"""Device that the hosts train on; "gpu" works on a machine without one, too. auto: as the input says, else as on this
+machine."""
 
 
 class PlannedRanks(SerialRanks):
-    """One process that plans for `size` ranks."""
+    """The ranks of a planned run, `size` of them, in one process."""
 
     def __init__(self, size: int):
         self.size, self.hosts = size, hosts_of(size)
@@ -40,12 +41,16 @@ def forecast(
     num_rounds: int,
     samples_per_second: float | None,
     bandwidth_bps: float,
-    planned: Planned = "auto",
+    device_kind: DeviceKind = "auto",
     memory_bytes: float | None = None,
 ) -> Plan:
-    """The plan. `bandwidth_bps` is that of a rank's link to the others, `memory_bytes` what a host has (None: not
-    known). Raises InputError for bad input."""
-    aggregator, device = _built(experiment, num_ranks, planned)
+    """Plan a run on `num_ranks` ranks and look `num_rounds` rounds ahead.
+
+    `samples_per_second` is the training speed of a host (None: measured here if possible), `bandwidth_bps` the
+    bandwidth of a rank's link to the others, `memory_bytes` the memory of a host (None: not known). Raises InputError
+    for bad input.
+    """
+    aggregator, device = _build(experiment, num_ranks, device_kind)
     rounds = first_rounds(aggregator, num_rounds)
     kind = aggregator.host.hosts_kind
     if samples_per_second is not None:
@@ -57,19 +62,20 @@ def forecast(
     return Plan(aggregator, rounds, speed, bandwidth_bps, memory_bytes or math.inf)
 
 
-def alone(experiment: Experiment, num_rounds: int, speed: Speed | None) -> Plan:
-    """The plan of a run on one rank of this machine, at a speed that is measured where it is not known. Raises
-    InputError for bad input."""
-    aggregator, _ = _built(experiment, 1, "auto")
+def forecast_one_rank(experiment: Experiment, num_rounds: int, speed: Speed | None) -> Plan:
+    """Plan a run on one rank of this machine; the speed is measured if it is None. Raises InputError for bad input."""
+    aggregator, _ = _build(experiment, 1, "auto")
     rounds = first_rounds(aggregator, num_rounds)
     speed = speed or probe(aggregator.host, max(map(len, rounds[0].assignment.blocks), default=1))
     return Plan(aggregator, rounds, speed, math.inf, math.inf)
 
 
-def _built(experiment: Experiment, num_ranks: int, planned: Planned) -> tuple[Aggregator, torch.device]:
-    """The parts of the run on planned ranks, and the device to measure on."""
+def _build(
+    experiment: Experiment, num_ranks: int, device_kind: DeviceKind
+) -> tuple[Aggregator, torch.device]:
+    """Build the components of the run on planned ranks; also returns the device to measure on."""
     torch.set_num_threads(experiment.ranks.threads)
-    device, kind = _device(experiment.ranks.device if planned == "auto" else planned)
+    device, kind = _device(experiment.ranks.device if device_kind == "auto" else device_kind)
     num_sites = experiment.num_sites()
     experiment.workload.prepare_data(experiment.seed)
     task = experiment.workload.checked_task(experiment.seed)
@@ -78,6 +84,6 @@ def _built(experiment: Experiment, num_ranks: int, planned: Planned) -> tuple[Ag
 
 
 def _device(name: str) -> tuple[torch.device, str]:
-    """The device to plan on, and the kind ("cpu" or "cuda") that the hosts have."""
+    """Device of this process, and device kind of the planned hosts ("cpu" or "cuda")."""
     device = choose_device(name, SerialRanks())
     return device, "cuda" if name in ("gpu", "cuda") else device.type

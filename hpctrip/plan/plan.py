@@ -1,4 +1,4 @@
-"""What a run would do and cost, in numbers: the report says them in words, `values` for other programs."""
+"""The plan of a run in numbers; `plan.report` renders it as text."""
 
 from __future__ import annotations
 
@@ -13,63 +13,63 @@ import numpy as np
 
 from hpctrip.base.text import size_text
 from hpctrip.config.inputs import resolved
-from hpctrip.plan.cost import memory_bytes, traffic, wall_s, written_bytes
+from hpctrip.plan import cost
 from hpctrip.plan.rounds import PlannedRound
 from hpctrip.plan.speed import Speed
 from hpctrip.plan.warnings import warnings
 from hpctrip.ranks.placement import Traffic
 from hpctrip.runner.aggregator import Aggregator
 
-OF_A_HOST = ("model", "sum", "engine", "data", "kept")
-"""The parts of `Plan.memory` that every host has."""
+HOST_PARTS = ("model", "sum", "engine", "data", "kept")
+"""Parts of `Plan.memory` that every host needs."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A planned run: its parts, which are really built, and what follows from them."""
+    """A planned run: its components, its first rounds, and the costs that follow from them."""
 
     aggregator: Aggregator
     rounds: list[PlannedRound]
     speed: Speed
     bandwidth_bps: float
-    """Of a rank's link to the others."""
-    most_memory_bytes: float
-    """What a host has; inf: not known."""
+    """Bandwidth of a rank's link to the others."""
+    host_memory_bytes: float
+    """Memory of a host; inf: not known."""
 
     @cached_property
-    def walls(self) -> np.ndarray:
-        """Wall seconds of every planned round; NaN where the speed is not known."""
-        return wall_s(self.aggregator.host, self.rounds, self.speed, self.bandwidth_bps)
+    def wall_s(self) -> np.ndarray:
+        """Wall time of every planned round in seconds, [num_rounds]; NaN if the speed is not known."""
+        return cost.wall_s(self.aggregator.host, self.rounds, self.speed, self.bandwidth_bps)
 
     @property
     def max_rounds_wall_s(self) -> float:
-        """Wall time of all rounds, if those that are not planned are like the last one."""
+        """Wall time of all rounds, assuming that the rounds that are not planned are like the last planned one."""
         rest = max(0, self.aggregator.experiment.stop.max_rounds - len(self.rounds))
-        return float(self.walls.sum() + rest * self.walls[-1])
+        return float(self.wall_s.sum() + rest * self.wall_s[-1])
 
     @cached_property
-    def sent(self) -> Traffic:
+    def exchange(self) -> Traffic:
         """Bytes of the last planned round's exchange."""
-        return traffic(self.aggregator.host, self.rounds[-1].assignment)
+        return cost.traffic(self.aggregator.host, self.rounds[-1].assignment)
 
     @cached_property
     def memory(self) -> dict[str, int]:
-        """Peak bytes, see `memory_bytes`."""
-        return memory_bytes(self.aggregator.host, self.rounds[-1].row.num_sites)
+        """Peak bytes of memory, see `cost.memory_bytes`."""
+        return cost.memory_bytes(self.aggregator.host, self.rounds[-1].row.num_sites)
 
     @cached_property
-    def written(self) -> dict[str, int]:
-        """Bytes on disk, see `written_bytes`."""
-        return written_bytes(self.aggregator, self.rounds[-1])
+    def written_bytes(self) -> dict[str, int]:
+        """Bytes on disk, see `cost.written_bytes`."""
+        return cost.written_bytes(self.aggregator, self.rounds[-1])
 
     @cached_property
     def process_bytes(self) -> int:
-        """The largest that this process, which has planned, has been."""
+        """Peak resident memory of this process."""
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
     @cached_property
     def first_rounds(self) -> list[dict[str, Any]]:
-        """The planned rounds, a table by rows."""
+        """Table of the planned rounds, one dict per round."""
         return [
             {
                 "round": r.row.round,
@@ -82,38 +82,38 @@ class Plan:
                 "idle_fraction": 1 - r.samples.mean() / r.samples.max() if r.samples.any() else math.nan,
                 "wall_s": seconds,
             }
-            for r, seconds in zip(self.rounds, self.walls.tolist(), strict=True)
+            for r, seconds in zip(self.rounds, self.wall_s.tolist(), strict=True)
         ]
 
     @cached_property
     def placement(self) -> list[dict[str, int]]:
-        """The hosts of the last planned round, those with the same load in one row, the fullest first."""
+        """Load of the hosts in the last planned round: one dict per distinct load, the largest first."""
         last = self.rounds[-1]
         loads = np.stack([last.blocks, last.sites, last.samples], axis=1)
-        kinds, counts = np.unique(loads, axis=0, return_counts=True)
+        distinct, counts = np.unique(loads, axis=0, return_counts=True)
         names = ("num_hosts", "num_blocks", "num_sites", "num_samples")
-        rows = zip(counts.tolist(), *kinds.T.tolist(), strict=True)
+        rows = zip(counts.tolist(), *distinct.T.tolist(), strict=True)
         return [dict(zip(names, row, strict=True)) for row in rows][::-1]
 
     @cached_property
     def warnings(self) -> list[str]:
-        """What is too much, probably not meant, or worth knowing."""
-        return [*self._too_much(), *warnings(self.aggregator, self.rounds)]
+        """Warnings about memory, probable mistakes and limits of the results."""
+        return [*self._memory_warning(), *warnings(self.aggregator, self.rounds)]
 
-    def _too_much(self) -> Iterator[str]:
-        """Where what is known of a host's memory is more than it has."""
-        needed = sum(self.memory[name] for name in OF_A_HOST)
-        if needed > self.most_memory_bytes:
+    def _memory_warning(self) -> Iterator[str]:
+        """Warn if the arrays of a host need more memory than it has."""
+        needed = sum(self.memory[name] for name in HOST_PARTS)
+        if needed > self.host_memory_bytes:
             yield (
                 f"a host needs {size_text(needed)}, and activations besides, but has "
-                f"{size_text(self.most_memory_bytes)}; use a smaller model, or smaller blocks "
+                f"{size_text(self.host_memory_bytes)}; use a smaller model, or smaller blocks "
                 "(engine.sites_per_block, engine.lanes)"
             )
 
     def values(self) -> dict[str, Any]:
-        """{name: value} with units in the names; NaN: not known."""
+        """The plan as {name: value}, with units in the names; NaN: not known."""
         e, host, world = self.aggregator.experiment, self.aggregator.host, self.aggregator.world
-        sent, speed = self.sent, self.speed
+        exchange, speed = self.exchange, self.speed
         return {
             "scenario": e.name,
             "seed": e.seed,
@@ -126,10 +126,10 @@ class Plan:
             "blocks": str(host.block_rule),
             "local_training": resolved(host.work),
             "num_params": len(host.initial_params),
-            "up_bytes": sent.up,
-            "down_bytes": sent.down,
-            "message_bytes": sent.counters + sent.message,
-            "exchange_s": sent.seconds(self.bandwidth_bps),
+            "up_bytes": exchange.up,
+            "down_bytes": exchange.down,
+            "message_bytes": exchange.counters + exchange.message,
+            "exchange_s": exchange.seconds(self.bandwidth_bps),
             "bandwidth_bps": self.bandwidth_bps,
             "simulated_update_bytes": world.update_bytes,
             "memory_bytes": self.memory,
@@ -137,9 +137,9 @@ class Plan:
             "train_samples_per_s": speed.train_per_s,
             "evaluate_samples_per_s": speed.evaluate_per_s,
             "max_rounds": e.stop.max_rounds,
-            "wall_s": float(self.walls.sum()),
+            "wall_s": float(self.wall_s.sum()),
             "max_rounds_wall_s": self.max_rounds_wall_s,
-            "written_bytes": self.written,
+            "written_bytes": self.written_bytes,
             "rounds": self.first_rounds,
             "placement": self.placement,
             "warnings": self.warnings,

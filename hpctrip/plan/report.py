@@ -1,4 +1,4 @@
-"""The report of `plan`, for a person."""
+"""Text report of `hpctrip plan`."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from hpctrip.base.text import printable, size_text
 from hpctrip.base.units import HOUR_S
 from hpctrip.config.inputs import resolved
 from hpctrip.learn.data.cached import cache_dir
-from hpctrip.plan.plan import OF_A_HOST, Plan
+from hpctrip.plan.plan import HOST_PARTS, Plan
 from hpctrip.record import checkpoint as checkpoints
 from hpctrip.record.show import local_training
 from hpctrip.runner.resume import default_path
 
 
 def report(plan: Plan) -> Group:
-    """All of it, for a person."""
+    """The whole report, to be printed by rich."""
     aggregator, rounds, speed = plan.aggregator, plan.rounds, plan.speed
-    e, host, sent, memory = aggregator.experiment, aggregator.host, plan.sent, plan.memory
-    ranks, written, known = host.ranks, plan.written, math.isfinite(speed.train_per_s)
+    e, host, exchange, memory = aggregator.experiment, aggregator.host, plan.exchange, plan.memory
+    ranks, written, speed_known = host.ranks, plan.written_bytes, math.isfinite(speed.train_per_s)
     facts = {
         "scenario": f"{e.name}, seed {e.seed}: policy {e.policy.kind} over {host.num_sites} sites",
         "ranks": f"{ranks.size}: {len(ranks.hosts)} host(s)"
@@ -30,19 +30,21 @@ def report(plan: Plan) -> Group:
         "hosts train": f"on a {'GPU' if host.hosts_kind == 'cuda' else 'CPU'}, {host.engine_choice}, {host.block_rule}",
         "local training": local_training(resolved(host.work)),
         "model": f"{len(host.initial_params):,} parameters",
-        "exchange": f"per rank and round: {size_text(sent.up)} up, {size_text(sent.down)} down, "
-        f"{size_text(sent.counters + sent.message)} of counters and assignment; "
-        f"{sent.seconds(plan.bandwidth_bps):.2g} s a round at {plan.bandwidth_bps / 1e9:g} Gbit/s",
+        "exchange": f"per rank and round: {size_text(exchange.up)} up, {size_text(exchange.down)} down, "
+        f"{size_text(exchange.counters + exchange.message)} of counters and assignment; "
+        f"{exchange.seconds(plan.bandwidth_bps):.2g} s a round at {plan.bandwidth_bps / 1e9:g} Gbit/s",
         "simulated WAN": f"updates of {aggregator.updates}",
-        "memory, a host": ", ".join(f"{name} {size_text(memory[name])}" for name in OF_A_HOST if memory[name])
+        "memory, a host": ", ".join(
+            f"{name} {size_text(memory[name])}" for name in HOST_PARTS if memory[name]
+        )
         + f"; besides: activations, and the process itself (this one: {size_text(plan.process_bytes)})",
         "memory, aggregator": size_text(memory["aggregator"]) if ranks.size > 1 else "as the host",
-        "speed of a host": (f"{speed.train_per_s:,.0f} samples/s trained" if known else "not known")
+        "speed of a host": (f"{speed.train_per_s:,.0f} samples/s trained" if speed_known else "not known")
         + (f", {speed.evaluate_per_s:,.0f} evaluated" if math.isfinite(speed.evaluate_per_s) else "")
         + f" ({speed.origin})",
-        "wall time": f"{plan.walls.sum():.1f} s for {len(rounds)} rounds, "
+        "wall time": f"{plan.wall_s.sum():.1f} s for {len(rounds)} rounds, "
         f"{_duration(plan.max_rounds_wall_s)} for max_rounds = {e.stop.max_rounds}"
-        if known
+        if speed_known
         else "not known",
         "written": f"{default_path(e.name, 'TIME')}: at most {size_text(written['results'])} after max_rounds; "
         + (
@@ -93,7 +95,7 @@ def _rounds_table(plan: Plan) -> Table:
 
 
 def _hosts_table(plan: Plan) -> Table:
-    """Hosts with the same load share a row: 40 hosts are a few rows."""
+    """Table of the hosts; hosts with the same load share a row."""
     number = plan.rounds[-1].row.round
     title = f"placement in round {number}: longest first onto the least loaded host"
     table = Table(title=title, title_justify="left", box=None, pad_edge=False)

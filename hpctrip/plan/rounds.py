@@ -1,4 +1,4 @@
-"""The first rounds of a run as they would be: decided by its policy, timed by its clock, placed on its hosts."""
+"""First rounds of a planned run: cohorts, simulated times and placement, from the code that the run uses."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from hpctrip.sim.step import State
 
 @dataclass(frozen=True)
 class PlannedRound:
-    """One round as it would be. Arrays [num_hosts]."""
+    """One planned round. The arrays are [num_hosts]."""
 
     assignment: Assignment
     row: RoundRow
-    """As it would be recorded, but for what training contributes."""
+    """The row that the run would record, without the results of training."""
     sites: np.ndarray
-    """Sites of every host."""
+    """Number of sites of every host."""
     blocks: np.ndarray
-    """Blocks of every host."""
+    """Number of blocks of every host."""
     samples: np.ndarray
-    """Training samples of every host."""
+    """Number of training samples of every host."""
 
 
 def first_rounds(aggregator: Aggregator, num_rounds: int) -> list[PlannedRound]:
-    """At most so many rounds, fewer where a stop rule ends the run; no accuracy is known."""
+    """Plan up to `num_rounds` rounds, fewer if a stop rule ends the run. No accuracy is known."""
     num_hosts, num_visits = len(aggregator.ranks.hosts), aggregator.host.num_visits
     state, rounds = State(), []
     while len(rounds) < num_rounds and not state.stop_reason:
         draft, assignment = aggregator.begin(state)
         blocks, hosts = assignment.blocks, assignment.block_hosts
         visits = draft.local_work * num_visits[draft.cohort]
-        # until a round is measured, the modelled work stands in for it
+        # no round has been measured yet, so its work is that of the model
         outcome = Outcome.assumed(draft.work_s[draft.cohort])
         state, row = aggregator.simulation.finish(draft, outcome)
         loads = (blocks.sums(np.ones(len(visits), dtype=np.int64)), np.ones(len(blocks)), blocks.sums(visits))

@@ -1,4 +1,4 @@
-"""How fast one host is: measured here, on a few batches."""
+"""Speed of a host, measured on this machine with a few batches."""
 
 from __future__ import annotations
 
@@ -19,28 +19,30 @@ _PROBE_S = 1.0  # wall time that each of the probe's measurements aims at
 
 @dataclass(frozen=True)
 class Speed:
-    """How fast one host is."""
+    """Speed of a host."""
 
     train_per_s: float
     """Training samples per second; NaN: not known."""
     evaluate_per_s: float
-    """Held-out samples per second; inf: not known, taken as free."""
+    """Evaluated samples per second; inf: not known, so evaluation is taken to cost nothing."""
     origin: str
+    """How the speed was obtained, as text."""
 
 
 def probe(host: Host, sites_per_block: int) -> Speed:
-    """Train a few batches of one block with the real engine here, and evaluate one; the first of each only warms up."""
+    """Measure the speed here: train a few batches of one block of `sites_per_block` sites with the real engine, and
+    evaluate one batch. The first of each only warms up."""
     params, batch = host.initial_params, host.work.batch_size
     block = [int(site) for site in np.argsort(-host.num_visits, kind="stable")[:sites_per_block]]
     orders = [host.site_work(site, 1).order for site in block]
     partial, compressor = PartialSum(len(params), 0, host.device), Compressor(host.experiment.compression, 0)
 
     def train(num_batches: int) -> tuple[int, float]:
-        """(samples, seconds)."""
+        """Train so many batches per site; returns the number of samples and the seconds taken."""
         sites = [SiteWork(s, o[: num_batches * batch]) for s, o in zip(block, orders, strict=True)]
         began = time.perf_counter()
         for update in host.engine.train(params, sites):
-            # at full cost; what the update is does not matter here, not even whether it diverged
+            # compression and sum cost what they cost in a run; the values do not matter, so diverged ones are replaced
             usable = update.delta.nan_to_num(0, 0, 0).clamp(-1, 1)
             partial.add(compressor(update.site, 0, usable, host.memory.of(update.site)[0]), 0.0)
         return sum(len(site.order) for site in sites), time.perf_counter() - began
@@ -52,5 +54,5 @@ def probe(host: Host, sites_per_block: int) -> Speed:
     samples, seconds = train(min(longest, 2 + int(_PROBE_S * 2 / max(seconds, 1e-6))))
     began = time.perf_counter()
     seen = evaluate(host.task, host.model, params, first).seen
-    where = f"measured here in {seconds:.1f} s, {host.device}"
-    return Speed(samples / seconds, seen / (time.perf_counter() - began), where)
+    origin = f"measured here in {seconds:.1f} s, {host.device}"
+    return Speed(samples / seconds, seen / (time.perf_counter() - began), origin)

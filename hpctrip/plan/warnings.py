@@ -1,4 +1,4 @@
-"""What of a planned run is probably not meant, or worth knowing before its results are read."""
+"""Warnings about a planned run: probable mistakes, and limits to know before reading the results."""
 
 from __future__ import annotations
 
@@ -10,50 +10,50 @@ from hpctrip.sim.timing import Timing
 
 
 def warnings(aggregator: Aggregator, rounds: list[PlannedRound]) -> list[str]:
-    """What is probably not meant, or worth knowing before the results are read."""
+    """Warnings about `rounds` and the input, one line each."""
     e, host, world = aggregator.experiment, aggregator.host, aggregator.world
-    found = []
+    lines = []
     if note := idle_hosts(host, [r.assignment for r in rounds], "in any of these rounds"):
-        found.append(note)
+        lines.append(note)
     lanes, num_hosts = e.engine.lanes or 1, len(host.ranks.hosts)
     size = host.sites_per_block(rounds[-1].row.num_sites)
     if 2 * num_hosts <= lanes and size < host.block_rule.most:
-        found.append(
+        lines.append(
             f"blocks of {size} sites, cut for engine.lanes = {lanes} hosts, are small for {num_hosts} host(s): "
             f"engine.lanes = {num_hosts} would be faster here (and give other last bits)"
         )
     cores, threads = os.cpu_count() or 1, e.ranks.threads
-    at_work = max(int((r.blocks > 0).sum()) for r in rounds)  # rank 0, among others, mostly waits
-    if host.hosts_kind == "cpu" and at_work > 1 and at_work * threads > cores:
-        found.append(
-            f"{at_work} hosts of {threads} thread(s) at work on this machine's {cores} cores would train about "
-            f"{at_work * threads / cores:.2g} times as long as said here; -n {max(1, cores // threads) + 1} fills them"
+    busy = max(int((r.blocks > 0).sum()) for r in rounds)  # rank 0, among others, mostly waits
+    if host.hosts_kind == "cpu" and busy > 1 and busy * threads > cores:
+        lines.append(
+            f"{busy} hosts of {threads} thread(s) at work on this machine's {cores} cores would train about "
+            f"{busy * threads / cores:.2g} times as long as said here; -n {max(1, cores // threads) + 1} fills them"
         )
     sizes = host.num_samples
     if (small := int((sizes < host.work.batch_size).sum())) > 0:
-        found.append(
+        lines.append(
             f"{small} of {len(sizes)} shards have fewer samples (least {sizes.min()}) than one batch of "
             f"{host.work.batch_size}"
         )
     target, chance = e.stop.target_accuracy, 1 / host.task.num_classes
     if target is None:
-        found.append(f"no target accuracy: the run ends after max_rounds = {e.stop.max_rounds} at the latest")
+        lines.append(f"no target accuracy: the run ends after max_rounds = {e.stop.max_rounds} at the latest")
     elif target <= 2 * chance:
-        found.append(f"target accuracy {target:g} is near chance ({chance:.3g})")
+        lines.append(f"target accuracy {target:g} is near chance ({chance:.3g})")
     seen = sum(batch.stop - batch.start for batch in host.eval_batches)
     if seen < 1000:
-        found.append(f"accuracy is read on {seen} samples: its steps are {1 / seen:.2g}, its noise more")
-    found += e.network.warnings()
+        lines.append(f"accuracy is read on {seen} samples: its steps are {1 / seen:.2g}, its noise more")
+    lines += e.network.warnings()
     if e.timing.compute == "measured":
-        found.append('timing.compute = "measured": the simulated time depends on the machine')
+        lines.append('timing.compute = "measured": the simulated time depends on the machine')
     elif e.timing.seconds_per_sample == Timing().seconds_per_sample:
-        found.append(
+        lines.append(
             f"timing.seconds_per_sample = {e.timing.seconds_per_sample:g} is our default: the paper does not state it"
         )
     if all(r.row.num_arrived == 0 for r in rounds):
-        found.append(f"no update arrives in any of these rounds: faults.deadline_s = {e.faults.deadline_s}")
+        lines.append(f"no update arrives in any of these rounds: faults.deadline_s = {e.faults.deadline_s}")
     if host.task.synthetic:
-        found.append(f"the data are synthetic: {host.task.source}")
+        lines.append(f"the data are synthetic: {host.task.source}")
     if world.supply.synthetic:
-        found.append(f"the power is synthetic: power.kind = {e.power.kind!r}")
-    return found
+        lines.append(f"the power is synthetic: power.kind = {e.power.kind!r}")
+    return lines

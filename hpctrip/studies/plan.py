@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from hpctrip.base.text import size_text
-from hpctrip.plan import alone
+from hpctrip.plan import forecast_one_rank
 from hpctrip.plan.plan import Plan
 from hpctrip.plan.speed import Speed
 from hpctrip.record.reader import Run
@@ -47,7 +47,7 @@ def groups(lines: Sequence[Line], samples_per_second: float | None) -> list[Grou
     found = []
     for variant, members in todo.items():
         key, walls = _speed_key(members[0]), made.get(variant)
-        expected = alone(members[0].entry.given.experiment, LOOK_AHEAD, speeds.get(key))
+        expected = forecast_one_rank(members[0].entry.given.experiment, LOOK_AHEAD, speeds.get(key))
         speeds[key] = expected.speed
         wall = sum(walls) / len(walls) if walls else expected.max_rounds_wall_s
         found.append(Group(variant, len(members), wall, bool(walls), expected))
@@ -79,6 +79,6 @@ def report(lines: Sequence[Line], found: Sequence[Group], num_workers: int) -> I
     wall = max(total / num_workers, longest)
     bound = "" if all(group.known for group in found) else "at most "
     yield f"wall time: {bound}{duration(wall)}, {num_workers} side by side ({duration(total)} of one worker)"
-    results = sum(group.num_runs * group.expected.written["results"] for group in found)
-    meanwhile = 2 * num_workers * max(group.expected.written["checkpoint"] for group in found)
+    results = sum(group.num_runs * group.expected.written_bytes["results"] for group in found)
+    meanwhile = 2 * num_workers * max(group.expected.written_bytes["checkpoint"] for group in found)
     yield f"disk: at most {size_text(results)} of results, and meanwhile {size_text(meanwhile)} of checkpoints"

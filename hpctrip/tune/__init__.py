@@ -1,1 +1,1 @@
-"""`tune`: the settings under which this machine trains this workload fastest, and on the least energy."""
+"""`hpctrip tune`: searches for the settings with which this machine trains a workload fastest or with least energy."""

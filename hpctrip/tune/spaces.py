@@ -1,4 +1,4 @@
-"""Which settings are tried."""
+"""Search spaces of `tune`: the values to try for each input key, and their combinations."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from typing import Any
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.text import printable
-from hpctrip.tune.trial import Bench, Keys
+from hpctrip.tune.trial import Keys, TrialRunner
 
-MOST_CANDIDATES = 128
+MAX_CANDIDATES = 128
 
 
 def read_space(line: str) -> list[Keys]:
-    """The choices that a line of TOML names, `engine.precision = ["float32", "tf32"]`. Raises InputError."""
+    """Parse a line of TOML with several values, as `engine.precision = ["float32", "tf32"]`, into one choice per value.
+    Raises InputError."""
     key, _, text = line.partition("=")
     try:
         values = tomllib.loads(f"values ={text}")["values"]
@@ -28,11 +29,11 @@ def read_space(line: str) -> list[Keys]:
     return [{key.strip(): value} for value in values]
 
 
-def default_spaces(bench: Bench) -> list[list[Keys]]:
-    """What is worth trying on this kind of device: dimensions, each with its choices."""
-    batch = bench.experiment({}).train.batch_size or 1
+def default_spaces(runner: TrialRunner) -> list[list[Keys]]:
+    """Default search space for this kind of device: a list of dimensions, each a list of choices."""
+    batch = runner.experiment({}).train.batch_size or 1
     batches = [{}, *({"train.batch_size": size} for size in (2 * batch, 4 * batch))]
-    if bench.device.type == "cuda":
+    if runner.device.type == "cuda":
         precisions = [{}, *({"engine.precision": name} for name in ("tf32", "bfloat16"))]
         return [precisions, [{}, *map(_block, (8, 32, 128))], batches]
     cores = len(os.sched_getaffinity(0))
@@ -46,15 +47,16 @@ def _block(size: int) -> dict[str, Any]:
 
 
 def candidates(spaces: Sequence[Sequence[Keys]]) -> list[Keys]:
-    """Every combination, the input as it is first. Raises InputError where they are too many."""
+    """Every combination of one choice per dimension, without duplicates; the first is {}, the input as it is. Raises
+    InputError if they are more than MAX_CANDIDATES."""
     number = math.prod(len(space) for space in spaces)
-    if number > MOST_CANDIDATES:
+    if number > MAX_CANDIDATES:
         raise InputError(
-            "--over", f"{number:,} combinations, the most is {MOST_CANDIDATES}", "try fewer values"
+            "--over", f"{number:,} combinations, the most is {MAX_CANDIDATES}", "try fewer values"
         )
-    found: list[Keys] = [{}]
+    combinations: list[Keys] = [{}]
     for parts in itertools.product(*spaces):
         keys = {key: value for part in parts for key, value in part.items()}
-        if keys not in found:
-            found.append(keys)
-    return found
+        if keys not in combinations:
+            combinations.append(keys)
+    return combinations

@@ -1,4 +1,4 @@
-"""One setting, tried: rounds of the real engine on this machine, until the time of a sample is known well enough."""
+"""Trials of `tune`: rounds of the real engine on this machine, until a sample's time is measured precisely enough."""
 
 from __future__ import annotations
 
@@ -26,59 +26,59 @@ from hpctrip.sim.rounds import RoundRow
 from hpctrip.sim.step import State
 
 Keys = Mapping[str, Any]
-"""{dotted input key: value}; empty: the input as it is."""
+"""A setting: {dotted input key: value} to lay over the input; empty: the input as it is."""
 WARM_UP = 1
-"""Rounds that are not counted: kernels are chosen, memory is fetched, graphs are captured."""
-_FIRST_LOOK = 4
-"""A trial that is too short for its accuracy to count says only who falls out: it is over after so many times the
-rounds that it is given, however little is known by then."""
+"""Number of first rounds that are not counted: in them kernels are chosen, memory is allocated, graphs are captured."""
+_EARLY_FACTOR = 4
+"""Longest early trial, as a multiple of its `min_rounds`. Early trials, too short to compare accuracies, only decide
+which candidates to eliminate, so they end there however large the error still is."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What came of one setting."""
+    """The measurements of one setting."""
 
     keys: Keys
     num_rounds: int = 0
-    """Rounds that count."""
+    """Number of counted rounds."""
     sample_s: float = math.nan
-    """Mean seconds of training for one sample."""
+    """Mean training time per sample in seconds."""
     error: float = math.nan
-    """Half width of its 95 % interval, or that of the joules where it is wider, as a share of the mean."""
+    """Relative half width of the 95 % interval of `sample_s` or of `sample_j`, whichever is larger."""
     sample_j: float = math.nan
-    """Joules of training for one sample; NaN: nothing counts them here, or the counter stood still."""
+    """Mean training energy per sample in joules; NaN: this machine has no energy counter, or it did not advance."""
     accuracy: float = math.nan
-    """After the fixed number of rounds; NaN: it did not come so far."""
+    """Accuracy after round `TrialRunner.accuracy_round`; NaN: the trial was shorter."""
     failure: str = ""
-    """Why it could not be tried."""
+    """Why the setting could not be measured; empty: it was."""
 
     @property
     def watts(self) -> float:
-        """Mean draw while training."""
+        """Mean power draw while training."""
         return self.sample_j / self.sample_s
 
     @property
-    def words(self) -> str:
-        """The setting, for people."""
+    def setting_text(self) -> str:
+        """The setting as text."""
         return ", ".join(f"{key} = {value}" for key, value in self.keys.items()) or "as the input says"
 
 
 @dataclass(frozen=True)
-class Bench:
-    """Where settings are tried: an input on the one device of this process."""
+class TrialRunner:
+    """Runs trials: trains an input under different settings on the device of this process."""
 
     paths: tuple[str, ...]
     overrides: tuple[str, ...]
     plugins: tuple[str, ...]
     accuracy_round: int
-    """The round whose accuracy counts."""
+    """Number of the round after which accuracies are compared."""
     error: float
-    """A trial is over when the half width of its intervals is below this share of the mean."""
-    most_rounds: int
-    """Or after so many rounds, the first aside."""
+    """A trial ends when its relative error, see `Trial.error`, is at most this,"""
+    max_rounds: int
+    """or after so many rounds, not counting the warm-up."""
     device: torch.device = field(init=False)
     gpus: list[str] = field(init=False)
-    """UUID of the device, where it is a GPU."""
+    """UUID of the device if it is a GPU, else empty."""
     meter: Meter = field(init=False)
 
     def __post_init__(self) -> None:
@@ -90,7 +90,7 @@ class Bench:
         object.__setattr__(self, "meter", open_meter(experiment.meter, self.gpus))
 
     def experiment(self, keys: Keys) -> Experiment:
-        """The input with a setting laid over it, without an end of its own. Raises InputError."""
+        """The input with a setting laid over it, and without its stop rules. Raises InputError."""
         rules = {
             "stop.target_accuracy": "none",
             "stop.max_rounds": 1_000_000,
@@ -99,15 +99,15 @@ class Bench:
         lines = [f"{key}={json.dumps(value)}" for key, value in {**keys, **rules}.items()]
         return read_input(self.paths, [*self.overrides, *lines], self.plugins).experiment
 
-    def tried(self, keys: Keys, least_rounds: int) -> Trial:
-        """At least so many rounds of a setting beyond the first, from the beginning. What cannot be trained has
-        failed."""
-        is_first_look = WARM_UP + least_rounds < self.accuracy_round
-        most_rounds = _FIRST_LOOK * least_rounds if is_first_look else self.most_rounds
+    def run(self, keys: Keys, min_rounds: int) -> Trial:
+        """Train from the beginning under a setting, at least `min_rounds` rounds after the warm-up. If that is not
+        possible, the returned trial has a `failure`."""
+        is_early = WARM_UP + min_rounds < self.accuracy_round
+        max_rounds = _EARLY_FACTOR * min_rounds if is_early else self.max_rounds
         try:
             with closing(self._rounds(keys)) as rounds:
-                rows = [next(rounds) for _ in range(WARM_UP + least_rounds)]
-                while len(rows) - WARM_UP < most_rounds and _error(rows[WARM_UP:]) > self.error:
+                rows = [next(rounds) for _ in range(WARM_UP + min_rounds)]
+                while len(rows) - WARM_UP < max_rounds and _error(rows[WARM_UP:]) > self.error:
                     rows.append(next(rounds))
         except (HpctripError, torch.OutOfMemoryError) as failure:
             return Trial(keys, failure=str(failure).splitlines()[0])
@@ -126,24 +126,24 @@ class Bench:
         )
 
     def _rounds(self, keys: Keys) -> Generator[RoundRow, None, None]:
-        """Round after round, as a run trains them, without its files; its GPU's settings are put back at the end.
-        Raises HpctripError where they are refused."""
+        """Train round after round as a run does, without writing files; the GPU's settings are restored at the end.
+        Raises HpctripError if a GPU setting is refused."""
         experiment = self.experiment(keys)
         with ExitStack() as until_over:
             if experiment.knobs.any:
                 applied = until_over.enter_context(SettingsProcess(self.gpus)).apply(experiment.knobs)
                 if applied.refused or not self.gpus:
                     raise HpctripError(applied.refused[0] if applied.refused else "no GPU trains here")
-            yield from self._trained(experiment)
+            yield from self._train_rounds(experiment)
 
-    def _trained(self, experiment: Experiment) -> Iterator[RoundRow]:
+    def _train_rounds(self, experiment: Experiment) -> Iterator[RoundRow]:
         torch.set_num_threads(experiment.ranks.threads)
         task = experiment.workload.checked_task(experiment.seed)
         energy = Energy(self.meter, num_machines=1)
         host = Host(
             experiment, experiment.num_sites(), task, SerialRanks(), self.device, self.device.type, energy
         )
-        self.meter.round_uj()  # what was drawn before is nobody's
+        self.meter.round_uj()  # discards the energy of what came before
         aggregator = Aggregator(host)
         state, params = State(), host.initial_params
         while True:
@@ -158,12 +158,12 @@ class Bench:
 
 
 def _error(rows: list[RoundRow]) -> float:
-    """Relative half width of the time and, where it is known, of the energy of a sample: the wider one. Infinite for
-    one round, so that there is a second, and for rounds so short that a counter has not moved."""
+    """Relative half width of the 95 % interval of a sample's time or, if measured, of its energy, whichever is larger.
+    It is infinite for one round, so that there is a second, and while an energy counter has not advanced."""
     if len(rows) < 2:
         return math.inf
-    found = np.array([[row.train_wall_s, row.train_wall_j] for row in rows]) / [
+    costs = np.array([[row.train_wall_s, row.train_wall_j] for row in rows]) / [
         [row.num_samples] for row in rows
     ]
-    known = [values for values in found.T if not np.isnan(values).any()]
-    return max(half / mean if mean > 0 else math.inf for mean, half in map(mean_interval, known))
+    measured = [values for values in costs.T if not np.isnan(values).any()]
+    return max(half / mean if mean > 0 else math.inf for mean, half in map(mean_interval, measured))

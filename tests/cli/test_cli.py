@@ -1,4 +1,4 @@
-"""The commands, as a user types them."""
+"""The commands of `hpctrip`, called as on the command line."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_without_out_the_file_is_named_after_scenario_and_time(hpctrip, tiny, tm
     assert re.fullmatch(r"tiny-\d{8}-\d{6}-\d{6}\.h5", path.name)
 
 
-def test_an_old_file_is_replaced_only_when_asked(hpctrip, tiny, run_file, tmp_path):
+def test_an_existing_file_is_replaced_only_with_overwrite(hpctrip, tiny, run_file, tmp_path):
     old = shutil.copy(run_file, tmp_path / "old.h5")
     before = old.read_bytes()
     args = ("run", tiny, "-o", "stop.max_rounds=1", "--out", old)
@@ -166,7 +166,7 @@ def test_prepare_fills_the_cache_and_names_the_data(hpctrip, tmp_path, monkeypat
     assert len(list(tmp_path.rglob("train_images.npy"))) == 1
 
 
-def test_a_reader_that_leaves_early_is_no_error(launch):
+def test_a_closed_pipe_is_no_error(launch):
     """As in `hpctrip keys | head`."""
     process = launch.start(0, "keys")
     process.stdout.close()
@@ -176,7 +176,7 @@ def test_a_reader_that_leaves_early_is_no_error(launch):
 
 
 @pytest.mark.parametrize(("typed", "meant"), [("verfy", "verify"), ("chek", "check"), ("resum", "resume")])
-def test_a_misspelt_command_is_no_input_file(hpctrip, typed, meant):
+def test_a_misspelt_command_is_not_taken_for_a_file(hpctrip, typed, meant):
     ended = hpctrip(typed, "x.h5")
     assert ended.code == 2 and f"no command or file '{typed}'; did you mean '{meant}'?" in ended.err
 
@@ -188,17 +188,17 @@ def test_a_file_named_nearly_like_a_command_is_still_a_file(hpctrip, tmp_path, m
     assert ended.code == 0, ended.err
 
 
-def test_the_tutorials_line_for_completion_gives_the_shell_a_script():
+def test_the_completion_line_of_the_tutorial_works():
     tutorial = Path(__file__).parents[2].joinpath("docs/tutorial.md").read_text()
     variable, value = re.search(r'`eval "\$\((\w+)=(\w+) hpctrip\)"`', tutorial).groups()
     main = "import sys; sys.argv = ['hpctrip']; from hpctrip.__main__ import main; main()"
-    said = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", main], env={**os.environ, variable: value}, capture_output=True, text=True
     )
-    assert "complete -o nosort -F _hpctrip_completion hpctrip" in said.stdout, said
+    assert "complete -o nosort -F _hpctrip_completion hpctrip" in completed.stdout, completed
 
 
-def test_a_command_behind_its_file_is_told_that_commands_come_first(hpctrip, tiny):
+def test_a_command_after_its_file_is_a_usage_error(hpctrip, tiny):
     ended = hpctrip(tiny, "check")
     assert ended.code == 2 and "check is a command, and commands come first: hpctrip check ..." in ended.err
 
@@ -218,6 +218,6 @@ def test_the_shell_completes_commands_options_and_files(words, completed):
         "COMP_CWORD": str(len(words.split()) - 1),
     }
     main = "import sys; sys.argv = ['hpctrip']; from hpctrip.__main__ import main; main()"
-    asked = [sys.executable, "-c", main]
-    ended = subprocess.run(asked, env={**os.environ, **shell}, capture_output=True, text=True)
+    command = [sys.executable, "-c", main]
+    ended = subprocess.run(command, env={**os.environ, **shell}, capture_output=True, text=True)
     assert completed in ended.stdout.splitlines(), ended

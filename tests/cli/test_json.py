@@ -19,7 +19,7 @@ def run(trained):
 
 
 def document(ended):
-    """What stdout holds, which must be strict JSON and nothing else."""
+    """The JSON document on stdout; asserts that it is strict JSON and nothing else."""
 
     def refuse(constant):
         raise AssertionError(f"{constant} is no JSON")
@@ -39,15 +39,15 @@ def test_show_gives_the_numbers_of_the_summary(hpctrip, run):
     assert f"{shown['wall_s']:.1f} s: train {shown['train_wall_s']:.1f}" in text["wall time"]
 
 
-def test_what_is_not_known_is_null(hpctrip, run):
+def test_unknown_values_are_null(hpctrip, run):
     (shown,) = document(hpctrip("show", "--format", "json", run.path))["runs"]
     assert shown["target_accuracy"] == 1 and shown["time_to_accuracy_s"] is None
     assert shown["time_to_accuracy_round"] is None
 
 
 def test_show_status_as_json_is_the_status_of_every_file(hpctrip, run):
-    found = document(hpctrip("show", "--status", "--format", "json", run.path))
-    assert found == {"runs": [{"path": str(run.path), "status": "finished"}]}
+    statuses = document(hpctrip("show", "--status", "--format", "json", run.path))
+    assert statuses == {"runs": [{"path": str(run.path), "status": "finished"}]}
 
 
 def test_bad_input_leaves_stdout_empty(hpctrip):
@@ -55,7 +55,7 @@ def test_bad_input_leaves_stdout_empty(hpctrip):
     assert ended.code == 2 and ended.out == "" and "nowhere.h5" in ended.err
 
 
-def test_verify_tells_sound_files_from_others(hpctrip, run, tmp_path):
+def test_verify_lists_sound_and_damaged_files(hpctrip, run, tmp_path):
     changed = shutil.copy(run.path, tmp_path / "changed.h5")
     with h5py.File(changed, "r+") as file:
         file["rounds/clock_s"][1] += 1
@@ -74,27 +74,27 @@ def test_verify_tells_sound_files_from_others(hpctrip, run, tmp_path):
     assert set(wrong["faults"][0]) == {"place", "problem", "way_out"}
 
 
-def test_verify_says_why_it_did_not_replay(hpctrip, run):
+def test_verify_reports_whether_it_replayed(hpctrip, run):
     ended = hpctrip("verify", "--no-replay", "--format", "json", run.path)
     (quick,) = document(ended)["files"]
     assert ended.code == 0 and quick["ok"] and not quick["replayed"] and quick["not_replayed"] == ""
 
 
-def test_diff_gives_both_values_and_its_exit_code(hpctrip, run, trained):
+def test_diff_lists_both_values_and_sets_the_exit_code(hpctrip, run, trained):
     same = hpctrip("diff", "--format", "json", run.path, run.path)
     assert same.code == 0
     assert document(same) == {"a": str(run.path), "b": str(run.path), "equal": True, "differences": []}
     other = trained("stop.max_rounds=2", "timing.seconds_per_sample=0.03")
     ended = hpctrip("diff", "--format", "json", run.path, other.path)
-    found = document(ended)
-    assert ended.code == 1 and not found["equal"]
-    first = found["differences"][0]
+    compared = document(ended)
+    assert ended.code == 1 and not compared["equal"]
+    first = compared["differences"][0]
     assert first == {"where": "input", "what": "timing.seconds_per_sample", "a": 0.02, "b": 0.03, "row": ""}
-    (clock,) = (d for d in found["differences"] if (d["where"], d["what"]) == ("round 1", "clock_s"))
+    (clock,) = (d for d in compared["differences"] if (d["where"], d["what"]) == ("round 1", "clock_s"))
     assert [clock["a"], clock["b"]] == [r.rounds["clock_s"].iloc[0] for r in (run, other)]
     lines = hpctrip("diff", run.path, other.path).out.splitlines()
     assert (
-        len(lines) == len(found["differences"])
+        len(lines) == len(compared["differences"])
         and lines[0] == "input: timing.seconds_per_sample: 0.02 | 0.03"
     )
 
@@ -113,7 +113,7 @@ def test_plan_gives_the_numbers_of_the_report(hpctrip, tiny):
     assert text.count("\n! ") + text.startswith("! ") == len(planned["warnings"])
 
 
-def test_numbers_of_numpy_are_numbers_and_what_is_not_finite_is_null():
+def test_numpy_numbers_are_numbers_and_non_finite_ones_null():
     value = {
         "a": np.float64(0.1),
         "b": [np.int64(3), np.nan],

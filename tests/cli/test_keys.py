@@ -1,4 +1,4 @@
-"""`keys` and `reference`: what the input may hold, and what the commands take."""
+"""`keys` and `reference` describe all input keys and commands."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_quantity_says_its_dimension_its_spelling_and_the_units(hpctrip):
     assert "bytes: B, kB, MB, GB" in ended.out and "metres" not in ended.out
 
 
-def test_a_key_that_changes_no_result_says_so(hpctrip):
+def test_a_neutral_key_is_marked_as_such(hpctrip):
     assert "changes no result" in hpctrip("keys", "ranks.device").out
     assert "changes no result" not in hpctrip("keys", "ranks.threads").out.replace(
         "Only `threads` can change a result", ""
@@ -53,12 +53,12 @@ def test_a_key_that_changes_no_result_says_so(hpctrip):
 
 
 @pytest.mark.parametrize(("name", "meant"), [("policy.kk", "policy.k"), ("powertrp", "powertrip")])
-def test_an_unknown_name_is_told_what_may_be_meant(hpctrip, name, meant):
+def test_an_unknown_name_gets_a_suggestion(hpctrip, name, meant):
     ended = hpctrip("keys", name)
     assert ended.code == 2 and f"did you mean {meant!r}?" in ended.err
 
 
-def test_every_spelled_default_is_what_the_key_would_take():
+def test_every_default_of_a_quantity_can_be_parsed():
     for section in sections(Experiment):
         for key in section.keys:
             if key.dimension and key.default.startswith('"') and key.default not in key.choices:
@@ -106,7 +106,7 @@ def test_the_commands_page_has_every_command_its_options_and_the_exit_codes(writ
     assert "85" in rows(page) and "training diverged" in rows(page)["3"]
 
 
-def test_pages_are_replaced_only_when_asked(hpctrip, tmp_path, written):
+def test_pages_are_replaced_only_with_overwrite(hpctrip, tmp_path, written):
     (tmp_path / "keys").mkdir()
     page = tmp_path / "keys" / "stop.md"
     page.write_text("mine")

@@ -1,4 +1,4 @@
-"""The reference of keys says what the classes say, and finds what a person asks for."""
+"""The reference of keys agrees with the component classes, and `select` finds keys by name."""
 
 from typing import Annotated, Literal
 
@@ -67,25 +67,25 @@ class Root(Component):
     quiet: NotInResult[Inner] = Inner()
 
 
-KNOWN = sections(Root)
+SECTIONS = sections(Root)
 
 
 def key(name):
-    ((section,), parts) = select(KNOWN, name), name.split(".")
-    (found,) = section.keys
-    assert found.name.endswith(parts[-1])
-    return found
+    ((section,), parts) = select(SECTIONS, name), name.split(".")
+    (match,) = section.keys
+    assert match.name.endswith(parts[-1])
+    return match
 
 
 def test_every_table_and_kind_is_a_section_with_its_docstring():
-    assert [section.path for section in KNOWN] == [
+    assert [section.path for section in SECTIONS] == [
         (),
         ("shape", "round"),
         ("shape", "square"),
         ("plain",),
         ("quiet",),
     ]
-    round_, square = KNOWN[1:3]
+    round_, square = SECTIONS[1:3]
     assert round_.about == "A circle (paper Sec. 2).\n\nWith a second paragraph."
     assert square.about == "" and round_.purpose == square.purpose == "Of the thing."
     assert round_.is_default and not square.is_default
@@ -106,12 +106,12 @@ def test_every_table_and_kind_is_a_section_with_its_docstring():
         ("quiet.depth", ["integer"], "1", "above 0, below 10"),
     ],
 )
-def test_a_key_says_what_it_may_be(name, choices, default, bounds):
-    found = key(name)
-    assert (list(found.choices), found.default, found.bounds) == (choices, default, bounds)
+def test_a_key_has_types_default_and_bounds(name, choices, default, bounds):
+    described = key(name)
+    assert (list(described.choices), described.default, described.bounds) == (choices, default, bounds)
 
 
-def test_a_quantity_has_a_dimension_a_docstring_is_one_line_and_what_is_absent_is_told_from_what_is_needed():
+def test_a_key_has_a_dimension_a_meaning_in_one_line_and_may_be_absent_or_not():
     assert key("size").dimension == "bytes" and key("wait_s").dimension == "seconds"
     assert key("size").meaning == "How large, in bytes."
     assert key("wait_s").may_be_absent and not key("path").may_be_absent
@@ -122,17 +122,17 @@ def test_a_neutral_key_and_every_key_of_a_neutral_table_changes_no_result():
     assert not key("shape.depth").neutral and not key("seed").neutral
 
 
-def test_a_name_means_a_table_a_kind_or_every_key_that_has_it():
-    assert [s.path for s in select(KNOWN, "shape")] == [("shape", "round"), ("shape", "square")]
-    assert [s.path for s in select(KNOWN, "square")] == [("shape", "square")]
-    assert [(s.path, [k.name for k in s.keys]) for s in select(KNOWN, "radius")] == [
+def test_a_name_selects_a_table_a_kind_or_every_key_of_this_name():
+    assert [s.path for s in select(SECTIONS, "shape")] == [("shape", "round"), ("shape", "square")]
+    assert [s.path for s in select(SECTIONS, "square")] == [("shape", "square")]
+    assert [(s.path, [k.name for k in s.keys]) for s in select(SECTIONS, "radius")] == [
         (("shape", "round"), ["radius"]),
         (("plain",), ["radius"]),
     ]
-    assert [k.name for k in select(KNOWN, "inner")[0].keys] == ["inner.depth"]
-    assert select(KNOWN, "shape.seed") == select(KNOWN, "nothing") == []
+    assert [k.name for k in select(SECTIONS, "inner")[0].keys] == ["inner.depth"]
+    assert select(SECTIONS, "shape.seed") == select(SECTIONS, "nothing") == []
 
 
-def test_everything_is_found_by_its_names():
-    assert all(select(KNOWN, name) for name in names(KNOWN))
-    assert {"shape", "round", "radius", "shape.radius", "shape.inner.depth", "seed"} <= names(KNOWN)
+def test_every_name_selects_something():
+    assert all(select(SECTIONS, name) for name in names(SECTIONS))
+    assert {"shape", "round", "radius", "shape.radius", "shape.inner.depth", "seed"} <= names(SECTIONS)

@@ -1,4 +1,4 @@
-"""What a command may write: names that are found again, never an input, nothing that is there unless it is asked."""
+"""Output files of the commands: their names, never an input, and existing files only with --overwrite."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def made(trained):
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_a_results_file_has_a_name_by_which_it_is_found(name, hpctrip, tiny, made, folder):
+def test_a_results_file_must_end_in_h5_or_hdf5(name, hpctrip, tiny, made, folder):
     for command in (
         ["run", tiny, *ROUND],
         ["run", tiny, *ROUND, "--resume"],
@@ -39,7 +39,7 @@ def test_a_results_file_has_a_name_by_which_it_is_found(name, hpctrip, tiny, mad
     assert not list(folder.iterdir())
 
 
-def test_what_a_run_writes_is_found_in_its_folder(hpctrip, tiny, folder):
+def test_a_results_file_is_found_in_its_folder(hpctrip, tiny, folder):
     for name in ("a.h5", "new/b [1].hdf5", "-c*.h5"):
         assert hpctrip("run", tiny, *ROUND, f"--out={name}").code == 0
         assert hpctrip("show", "--status", "--", name).out == "finished\n"
@@ -47,7 +47,7 @@ def test_what_a_run_writes_is_found_in_its_folder(hpctrip, tiny, folder):
 
 
 @pytest.mark.parametrize("out", ["input.h5", "sites.h5", "link.h5"])
-def test_an_input_is_not_overwritten_even_where_overwriting_is_asked(out, hpctrip, tiny, folder):
+def test_an_input_is_never_overwritten(out, hpctrip, tiny, folder):
     (folder / "sites.h5").write_text("distance_m\n" + "5\n" * 10)
     table = "sites = {kind = 'csv', path = 'sites.h5'}"
     (folder / "input.h5").write_text(tiny.read_text().replace("sites.num_sites = 10", table))
@@ -58,7 +58,7 @@ def test_an_input_is_not_overwritten_even_where_overwriting_is_asked(out, hpctri
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
-def test_merge_overwrites_none_of_the_runs_that_it_reads(hpctrip, made, folder):
+def test_merge_never_overwrites_its_inputs(hpctrip, made, folder):
     (folder / "link.h5").symlink_to(made)
     before = made.read_bytes()
     refused = hpctrip("merge", "link.h5", made, "--overwrite")
@@ -66,7 +66,7 @@ def test_merge_overwrites_none_of_the_runs_that_it_reads(hpctrip, made, folder):
     assert made.read_bytes() == before
 
 
-def test_export_replaces_tables_only_when_asked(hpctrip, made, folder):
+def test_export_replaces_tables_only_with_overwrite(hpctrip, made, folder):
     (folder / "sites.csv").write_text("mine")
     hpctrip("export", made, folder).check_refused(["sites.csv: exists already", "--overwrite"])
     assert [path.name for path in folder.iterdir()] == ["sites.csv"]
@@ -75,7 +75,7 @@ def test_export_replaces_tables_only_when_asked(hpctrip, made, folder):
     assert (folder / "sites.csv").read_text().startswith("site,")
 
 
-def test_what_is_handed_out_replaces_files_only_when_asked(hpctrip, folder):
+def test_inputs_and_slurm_replace_files_only_with_overwrite(hpctrip, folder):
     for command in (["inputs", "smoke", "--to", "."], ["slurm", "requeue", "--to", "."]):
         (written,) = hpctrip(*command).out.split()[:1]
         (folder / written).write_text("mine")
@@ -84,9 +84,9 @@ def test_what_is_handed_out_replaces_files_only_when_asked(hpctrip, folder):
         assert hpctrip(*command, "--overwrite").code == 0 and (folder / written).read_text() != "mine"
 
 
-def test_every_command_that_may_replace_a_file_says_so_in_one_way(hpctrip):
-    asked = {name: [p for p in c.params if p.name == "overwrite"] for name, c in cli.commands.items()}
-    assert {name for name, found in asked.items() if found} == {
+def test_every_command_that_writes_files_has_the_option_overwrite(hpctrip):
+    options = {name: [p for p in c.params if p.name == "overwrite"] for name, c in cli.commands.items()}
+    assert {name for name, option in options.items() if option} == {
         *("run", "retime", "export", "merge", "reference", "inputs", "slurm", "tune")
     }
     for name, plot in FIGURES.items():

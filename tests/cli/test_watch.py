@@ -1,4 +1,4 @@
-"""`watch` shows a run that another process writes, and never reaches it."""
+"""`watch` shows a run that another process writes, without affecting it."""
 
 import io
 import os
@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from hpctrip.cli.watch import spent, watch
+from hpctrip.cli.watch import recent_summary, watch
 from hpctrip.record.lock import OutputLock
 from hpctrip.record.reader import open_run
 from hpctrip.record.verify import verify
@@ -18,13 +18,13 @@ from hpctrip.sim.rounds import History
 
 @pytest.fixture(scope="module")
 def whole(trained):
-    """A run of three rounds that happened."""
+    """A finished run of three rounds."""
     return trained()
 
 
 @pytest.fixture
 def written(whole, tmp_path):
-    """`written(rounds, status)`: its results file as it stood after so many rounds."""
+    """`written(rounds, status)` writes its results file as it was after that many rounds."""
     path = tmp_path / "run.h5"
     sites = {
         name: (whole.sites[name].to_numpy(), whole.sites.attrs["units"][name], "") for name in whole.sites
@@ -38,8 +38,8 @@ def written(whole, tmp_path):
     return write
 
 
-def followed(path, steps, clock=lambda: 0.0):
-    """What watch prints while these steps happen, one at each of its looks."""
+def watch_output(path, steps, clock=lambda: 0.0):
+    """The output and the last snapshot of `watch`; each of its polls runs the next of `steps`."""
     steps, out = iter(steps), io.StringIO()
 
     def sleep(seconds):
@@ -50,15 +50,15 @@ def followed(path, steps, clock=lambda: 0.0):
     return out.getvalue(), ended
 
 
-def test_every_round_is_told_once_until_the_run_is_over(written):
+def test_every_round_is_printed_once_until_the_run_is_over(written):
     path = written(1)
     steps = [lambda: written(1), lambda: written(2), lambda: None, lambda: written(3, "finished")]
-    said, ended = followed(path, steps)
-    assert [said.count(f"round    {number} ") for number in (1, 2, 3, 4)] == [1, 1, 1, 0]
+    text, ended = watch_output(path, steps)
+    assert [text.count(f"round    {number} ") for number in (1, 2, 3, 4)] == [1, 1, 1, 0]
     assert ended.status == "finished" and len(ended.rounds) == 3
 
 
-def test_a_file_that_is_gone_or_torn_for_a_while_is_waited_for(written):
+def test_a_missing_or_damaged_file_is_waited_for(written):
     path = written(1)
     steps = [
         path.unlink,
@@ -67,12 +67,12 @@ def test_a_file_that_is_gone_or_torn_for_a_while_is_waited_for(written):
         path.rmdir,
         lambda: written(3, "interrupted"),
     ]
-    said, ended = followed(path, steps)
-    assert ended.status == "interrupted" and said.count("round    3 ") == 1
+    text, ended = watch_output(path, steps)
+    assert ended.status == "interrupted" and text.count("round    3 ") == 1
 
 
-def test_it_ends_where_the_process_of_the_run_was_killed(written):
-    """The file says `running` for ever. As long as it changes, or its lock is held, somebody writes it."""
+def test_watch_ends_if_the_process_of_the_run_was_killed(written):
+    """The status stays `running`. As long as the file changes or its lock is held, a process writes it."""
     path, now = written(1), [time.time()]
 
     def wait(seconds):
@@ -80,13 +80,13 @@ def test_it_ends_where_the_process_of_the_run_was_killed(written):
 
     lock = OutputLock(path)
     steps = [lambda: wait(1000), lambda: written(2), lock.release, lambda: wait(59), lambda: wait(2)]
-    said, ended = followed(path, steps, clock=lambda: now[0])
+    text, ended = watch_output(path, steps, clock=lambda: now[0])
     assert ended.status == "running" and len(ended.rounds) == 2
-    assert "it was killed" in said.splitlines()[-2]
+    assert "it was killed" in text.splitlines()[-2]
 
 
-def test_the_last_version_is_read_also_where_it_came_while_watch_waited(written):
-    """After a reading that takes long, watch pauses for longer than a run may be silent."""
+def test_a_last_version_written_during_a_pause_is_read(written):
+    """After a slow reading, `watch` pauses for longer than `SILENT_S`."""
     path, now = written(1), [time.time()]
 
     def clock():
@@ -100,15 +100,15 @@ def test_the_last_version_is_read_also_where_it_came_while_watch_waited(written)
         lambda: None,
         lambda: None,
     )
-    said, ended = followed(path, finish, clock=clock)
-    assert ended.status == "finished" and "it was killed" not in said
+    text, ended = watch_output(path, finish, clock=clock)
+    assert ended.status == "finished" and "it was killed" not in text
 
 
 def test_a_run_that_was_killed_long_ago_is_over_at_once(written):
     path = written(2)
     os.utime(path, (0, 0))
-    said, ended = followed(path, [], clock=time.time)
-    assert len(ended.rounds) == 2 and "it was killed" in said
+    text, ended = watch_output(path, [], clock=time.time)
+    assert len(ended.rounds) == 2 and "it was killed" in text
 
 
 def test_a_run_that_is_over_is_shown_at_once(hpctrip, whole):
@@ -116,29 +116,29 @@ def test_a_run_that_is_over_is_shown_at_once(hpctrip, whole):
     assert ended.code == 0 and ended.out.count("round ") >= 3 and "status" in ended.out
 
 
-def test_nothing_is_written_or_locked_beside_the_file(written, tmp_path):
+def test_watch_writes_nothing_and_creates_no_lock(written, tmp_path):
     path = written(3, "finished")
     before = path.read_bytes(), os.stat(path).st_mtime_ns, sorted(tmp_path.iterdir())
     path.chmod(0o400)
-    followed(path, [])
+    watch_output(path, [])
     assert (path.read_bytes(), os.stat(path).st_mtime_ns, sorted(tmp_path.iterdir())) == before
 
 
-def test_it_has_to_be_a_results_file_to_begin_with(hpctrip, tmp_path):
+def test_a_missing_file_is_refused(hpctrip, tmp_path):
     hpctrip("watch", tmp_path / "none.h5").check_refused(["none.h5", "no such file"])
 
 
-def test_what_the_last_rounds_were_spent_on_is_one_line(trained):
+def test_the_recent_rounds_are_summarised_in_one_line(trained):
     rows = trained("meter.assumed_w=40").history()
-    line = spent(rows)
+    line = recent_summary(rows)
     assert line.startswith("last 3 rounds: ") and "samples/s; " in line and line.endswith(" samples/J")
     still = History(tuple(replace(row, wall_j=0.0) for row in rows.rows))  # a counter that has not moved yet
-    assert spent(still).endswith(" samples/s") and spent(History()) == ""
+    assert recent_summary(still).endswith(" samples/s") and recent_summary(History()) == ""
 
 
 @pytest.mark.mpi
-def test_a_real_run_of_ranks_is_followed_from_another_process(launch, tiny, tmp_path):
-    """It is only read: the same bits come out as without anybody watching, which test_loop.py has."""
+def test_a_run_of_several_ranks_is_followed_from_another_process(launch, tiny, tmp_path):
+    """`watch` only reads the file, so the results do not change; test_loop.py checks them without it."""
     out, shown = tmp_path / "run.h5", io.StringIO()
     run = launch.start(3, "run", tiny, "-o", "stop.max_rounds=12", "--out", out)
     while not out.exists() and run.poll() is None:

@@ -1,4 +1,4 @@
-"""`tune`: which settings are tried, which are chosen, and what is written. Costs are made up but in the last tests."""
+"""`tune`: which settings are tried and chosen, and which files are written. All but the last tests use fake costs."""
 
 import itertools
 import math
@@ -13,11 +13,11 @@ from hpctrip.device.meter import Meter
 from hpctrip.record.merge import csv_bytes
 from hpctrip.runner.experiment import read_input
 from hpctrip.tune import report, tuner
-from hpctrip.tune.dials import CAP, CLOCK
-from hpctrip.tune.search import better_half, by_eta, front, golden_section, halving
+from hpctrip.tune.gpu_ranges import CAP, CLOCK
+from hpctrip.tune.search import better_half, golden_section, pareto_front, successive_halving, zeus_cost
 from hpctrip.tune.spaces import candidates, default_spaces, read_space
-from hpctrip.tune.trial import Bench, Trial
-from hpctrip.tune.tuner import Goal, Tuned
+from hpctrip.tune.trial import Trial, TrialRunner
+from hpctrip.tune.tuner import Goal, TuneResult
 
 LINES = ("sites.num_sites=4", "workload.train_samples=80", "workload.test_samples=40")
 
@@ -35,65 +35,65 @@ def joules(trial):
 
 
 @pytest.mark.parametrize("lowest", [0.0, 3.1, 7.77, 10.0])
-def test_golden_section_finds_the_valley_and_asks_for_few_costs(lowest):
-    asked = {}
+def test_golden_section_finds_the_minimum_with_few_trials(lowest):
+    calls = {}
 
     def at(x):
-        return asked.setdefault(x, replace(trial((x - lowest) ** 2), error=0.0))
+        return calls.setdefault(x, replace(trial((x - lowest) ** 2), error=0.0))
 
     low, high = golden_section(at, seconds, 0.0, 10.0, width=0.1)
-    assert low - 1e-9 <= lowest <= high + 1e-9 and high - low <= 0.1 and len(asked) <= 12
-    assert all(0 <= x <= 10 for x in asked)
+    assert low - 1e-9 <= lowest <= high + 1e-9 and high - low <= 0.1 and len(calls) <= 12
+    assert all(0 <= x <= 10 for x in calls)
 
 
-def test_what_cannot_be_told_apart_ends_the_search_early():
-    asked = {}
+def test_noise_ends_the_golden_section_search_early():
+    calls = {}
 
     def at(x):
-        return asked.setdefault(x, replace(trial(10 + abs(x - 2) / 10), error=0.02))
+        return calls.setdefault(x, replace(trial(10 + abs(x - 2) / 10), error=0.02))
 
     low, high = golden_section(at, seconds, 0.0, 10.0, width=0.5)
-    assert len(asked) <= 6 and at((low + high) / 2).sample_s < 10 * (1 + 2 * 0.02 * math.sqrt(2))
+    assert len(calls) <= 6 and at((low + high) / 2).sample_s < 10 * (1 + 2 * 0.02 * math.sqrt(2))
 
 
-def test_halving_gives_those_that_stay_twice_the_rounds_and_keeps_the_input_as_it_is():
-    asked = []
+def test_halving_doubles_the_rounds_of_the_remaining_candidates_and_keeps_the_baseline():
+    calls = []
 
-    def tried(keys, rounds):
-        asked.append((keys.get("x", 0), rounds))
+    def run(keys, rounds):
+        calls.append((keys.get("x", 0), rounds))
         return trial(10.0 - keys.get("x", 0), **keys)  # the input as it is is the slowest
 
-    final, out = halving([{}, *({"x": x} for x in range(1, 9))], tried, [seconds], 2, 8)
-    assert [keys for keys, rounds in asked if rounds == 2] == list(range(9))
-    assert [keys for keys, rounds in asked if rounds == 4] == [0, 5, 6, 7, 8]
-    assert [keys for keys, rounds in asked if rounds == 8] == [0, 7, 8]
+    final, out = successive_halving([{}, *({"x": x} for x in range(1, 9))], run, [seconds], 2, 8)
+    assert [keys for keys, rounds in calls if rounds == 2] == list(range(9))
+    assert [keys for keys, rounds in calls if rounds == 4] == [0, 5, 6, 7, 8]
+    assert [keys for keys, rounds in calls if rounds == 8] == [0, 7, 8]
     assert [t.keys.get("x", 0) for t in final] == [0, 7, 8]
     assert sorted(t.keys["x"] for t in out) == [1, 2, 3, 4, 5, 6]
 
 
-def test_the_best_by_each_cost_are_kept_in_turn_and_what_failed_is_not():
+def test_the_better_half_takes_the_best_by_each_cost_in_turn_and_no_failed_trial():
     fast, frugal, slow = trial(1, 9, a=1), trial(5, 2, a=2), trial(6, 8, a=3)
     broken = trial(0, 0, failure="memory is full", a=4)
     first = trial(9, 9)
     assert better_half([first, slow, broken, frugal, fast], [seconds, joules]) == [first, frugal, fast]
 
 
-def test_energy_that_nothing_counts_decides_nothing():
+def test_energy_is_ignored_if_it_was_not_measured():
     slow, fast, first = trial(6, a=1), trial(1, a=2), trial(9)
     assert better_half([first, slow, fast], [seconds, joules]) == [first, fast]
 
 
-def test_the_front_has_those_that_no_other_beats_in_both():
+def test_the_pareto_front_has_the_trials_that_no_other_beats_in_both_costs():
     trials = [trial(1, 9), trial(2, 5), trial(3, 6), trial(4, 1), trial(0.5)]
-    assert [(t.sample_s, t.sample_j) for t in front(trials)] == [(1, 9), (2, 5), (4, 1)]
+    assert [(t.sample_s, t.sample_j) for t in pareto_front(trials)] == [(1, 9), (2, 5), (4, 1)]
 
 
-def test_zeus_cost_is_time_at_one_end_and_energy_at_the_other():
+def test_zeus_cost_is_time_for_eta_0_and_energy_for_eta_1():
     one = trial(2.0, 30.0)
-    assert [by_eta(eta, 100.0)(one) for eta in (0, 0.5, 1)] == [200, 115, 30]
+    assert [zeus_cost(eta, 100.0)(one) for eta in (0, 0.5, 1)] == [200, 115, 30]
 
 
-def test_candidates_are_every_combination_once_and_their_number_is_bounded():
+def test_candidates_are_all_combinations_without_duplicates_and_their_number_is_bounded():
     spaces = [read_space('engine.precision=["float32","bfloat16"]'), [{}, {"train.batch_size": 40}]]
     assert len(candidates(spaces)) == 5 and candidates(spaces)[0] == {}
     with pytest.raises(InputError, match="10,000 combinations, the most is 128"):
@@ -101,15 +101,15 @@ def test_candidates_are_every_combination_once_and_their_number_is_bounded():
 
 
 @pytest.mark.parametrize(
-    ("line", "said"), [("a.b=3", "no list"), ("a.b=[", "no TOML"), ("a.b=[]", "no list")]
+    ("line", "message"), [("a.b=3", "no list"), ("a.b=[", "no TOML"), ("a.b=[]", "no list")]
 )
-def test_a_line_that_names_no_values_is_refused(line, said):
-    with pytest.raises(InputError, match=said):
+def test_a_search_line_without_a_list_of_values_is_refused(line, message):
+    with pytest.raises(InputError, match=message):
         read_space(line)
 
 
-class RoundOf:
-    """A row, as far as tune looks at it."""
+class FakeRow:
+    """The columns of a round that `tune` reads."""
 
     num_samples, train_wall_j, accuracy = 1, math.nan, 0.5
 
@@ -118,19 +118,19 @@ class RoundOf:
 
 
 @pytest.fixture
-def bench():
-    return Bench((), LINES, (), accuracy_round=1, error=1.0, most_rounds=3)
+def runner():
+    return TrialRunner((), LINES, (), accuracy_round=1, error=1.0, max_rounds=3)
 
 
-class Played:
-    """A bench on which trials cost what a function says."""
+class FakeRunner:
+    """A runner whose trials cost what `cost(keys)` returns."""
 
     gpus, accuracy_round = ["GPU-aaaa-0"], 4
 
     def __init__(self, cost):
         self.cost, self.meter = cost, Meter(description="made up")
 
-    def tried(self, keys, rounds):
+    def run(self, keys, rounds):
         return replace(self.cost(keys), keys=keys, num_rounds=rounds)
 
 
@@ -141,25 +141,26 @@ def test_a_setting_that_loses_too_much_accuracy_is_measured_but_not_chosen():
 
     spaces = [[{}, {"train.batch_size": 80}]]
     strict, lax = (
-        tuner.tune(Played(cost), Goal(bound, 0.5), spaces, knobs=False, say=print) for bound in (0.05, 0.2)
+        tuner.tune(FakeRunner(cost), Goal(bound, 0.5), spaces, knobs=False, report=print)
+        for bound in (0.05, 0.2)
     )
     assert strict.best["time"].keys == {} and lax.best["time"].keys == {"train.batch_size": 80}
     assert len(strict.trials) == 2
 
 
-def test_without_counters_only_the_least_time_is_told():
-    tuned = tuner.tune(Played(lambda keys: trial(1.0)), Goal(0, 0.5), [[{}]], knobs=False, say=print)
+def test_without_energy_counters_only_the_fastest_setting_is_chosen():
+    tuned = tuner.tune(FakeRunner(lambda keys: trial(1.0)), Goal(0, 0.5), [[{}]], knobs=False, report=print)
     assert list(tuned.best) == ["time"] and tuned.curve == []
 
 
 def test_an_input_that_cannot_be_trained_is_an_error():
     with pytest.raises(HpctripError, match="cannot be trained here: memory is full"):
-        bench = Played(lambda keys: trial(1, 1, failure="memory is full"))
-        tuner.tune(bench, Goal(0, 0.5), [[{}]], False, print)
+        runner = FakeRunner(lambda keys: trial(1, 1, failure="memory is full"))
+        tuner.tune(runner, Goal(0, 0.5), [[{}]], False, print)
 
 
-def dialled(keys):
-    """60 W of nothing, and throughput that rises less and less with power, by cap or clock: least energy at 150 W."""
+def measured(keys):
+    """A GPU that idles at 60 W, with throughput (P - 60 W)^0.6: the energy per sample is least at P = 150 W."""
     watts = keys.get(CAP, 60 + keys.get(CLOCK, 1500) * 340 / 1500)
     sample_s = 1 / (watts - 60) ** 0.6  # 0.6 P = P - 60
     return replace(trial(sample_s, watts * sample_s), error=0.0)
@@ -167,7 +168,7 @@ def dialled(keys):
 
 def test_power_caps_and_clocks_are_searched_around_the_best_and_make_a_curve(fake_nvml, tmp_path):
     fake_nvml()  # which takes 100 to 400 W and 300 to 1500 MHz
-    tuned = tuner.tune(Played(dialled), Goal(0.01, 1.0), [[{}]], knobs=True, say=print)
+    tuned = tuner.tune(FakeRunner(measured), Goal(0.01, 1.0), [[{}]], knobs=True, report=print)
     assert tuned.best["joules"].watts == pytest.approx(150, abs=15) and len(tuned.trials) <= 2 * 16
     for key in (CAP, CLOCK):
         best = min((t for t in tuned.trials if key in t.keys), key=joules)
@@ -188,9 +189,9 @@ def test_power_caps_and_clocks_are_searched_around_the_best_and_make_a_curve(fak
     )
 
 
-def test_what_was_measured_is_a_sites_hardware(fake_nvml, tmp_path):
+def test_the_curve_file_is_an_input_of_throughput_kind_curve(fake_nvml, tmp_path):
     fake_nvml()
-    tuned = tuner.tune(Played(dialled), Goal(0.01, 0.5), [[{}]], knobs=True, say=print)
+    tuned = tuner.tune(FakeRunner(measured), Goal(0.01, 0.5), [[{}]], knobs=True, report=print)
     report.write(tuned, tmp_path, "a fake GPU", overwrite=False)
     lines = ["throughput.kind='curve'", f"throughput.path='{tmp_path / 'curve.csv'}'"]
     points = read_input([], lines).experiment.throughput.points()
@@ -199,75 +200,78 @@ def test_what_was_measured_is_a_sites_hardware(fake_nvml, tmp_path):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_noise_costs_no_more_energy_than_it_hides_and_makes_no_more_trials(fake_nvml, seed):
+def test_noise_costs_little_energy_and_no_more_trials(fake_nvml, seed):
     fake_nvml()
     draw = np.random.default_rng(seed)
 
     def noisy(keys):
-        """Intervals of 4 % that cover the truth."""
-        true = dialled(keys)
+        """Costs with uniform noise of 4 % and that error."""
+        true = measured(keys)
         return replace(true, sample_j=true.sample_j * (1 + 0.04 * draw.uniform(-1, 1)), error=0.04)
 
-    tuned = tuner.tune(Played(noisy), Goal(0.01, 1.0), [[{}]], knobs=True, say=print)
-    assert dialled(tuned.best["joules"].keys).sample_j <= 1.08 * dialled({CAP: 150.0}).sample_j
+    tuned = tuner.tune(FakeRunner(noisy), Goal(0.01, 1.0), [[{}]], knobs=True, report=print)
+    assert measured(tuned.best["joules"].keys).sample_j <= 1.08 * measured({CAP: 150.0}).sample_j
     assert len(tuned.trials) <= 2 * 10
 
 
-def test_a_machine_that_is_not_quiet_is_said_to_be_so():
-    """Every trial takes twice as long as the one before."""
+def test_a_machine_whose_speed_drifts_is_reported():
+    """Each trial takes twice as long as the one before."""
     number = itertools.count()
-    played = Played(lambda keys: trial(2.0 ** next(number)))
-    tuned = tuner.tune(played, Goal(0, 0.5), [[{}, {"train.batch_size": 40}]], knobs=False, say=print)
+    fake = FakeRunner(lambda keys: trial(2.0 ** next(number)))
+    tuned = tuner.tune(fake, Goal(0, 0.5), [[{}, {"train.batch_size": 40}]], knobs=False, report=print)
     assert "at the end the input as it is takes 4.00 times as long" in tuned.notes[-1]
-    calm = tuner.tune(Played(lambda keys: trial(1.0)), Goal(0, 0.5), [[{}, {"a": 1}]], knobs=False, say=print)
+    calm = tuner.tune(
+        FakeRunner(lambda keys: trial(1.0)), Goal(0, 0.5), [[{}, {"a": 1}]], knobs=False, report=print
+    )
     assert calm.notes == ["energy: made up"]
 
 
-def test_where_nothing_counts_energy_no_cap_is_searched_for(fake_nvml):
+def test_without_energy_counters_no_power_cap_is_tried(fake_nvml):
     fake_nvml()
-    played = Played(lambda keys: trial(1.0))
-    assert len(tuner.tune(played, Goal(0.01, 1.0), [[{}]], knobs=True, say=print).trials) == 1
+    fake = FakeRunner(lambda keys: trial(1.0))
+    assert len(tuner.tune(fake, Goal(0.01, 1.0), [[{}]], knobs=True, report=print).trials) == 1
 
 
 def test_a_gpu_whose_cap_may_not_be_set_is_tuned_by_its_clock(fake_nvml):
     fake_nvml()
 
     def refused(keys):
-        return trial(1, 1, failure="Insufficient Permissions") if CAP in keys else dialled(keys)
+        return trial(1, 1, failure="Insufficient Permissions") if CAP in keys else measured(keys)
 
-    tuned = tuner.tune(Played(refused), Goal(0.01, 1.0), [[{}]], knobs=True, say=print)
+    tuned = tuner.tune(FakeRunner(refused), Goal(0.01, 1.0), [[{}]], knobs=True, report=print)
     assert tuned.notes[1:] == ["not tried: Insufficient Permissions"]
     assert {key for t in tuned.curve for key in t.keys} == {CLOCK}
 
 
 def test_a_gpu_that_takes_no_setting_is_tuned_without(fake_nvml):
     fake_nvml()
-    played = Played(dialled)
-    played.gpus = ["GPU-cccc"]
-    tuned = tuner.tune(played, Goal(0.01, 1.0), [[{}]], knobs=True, say=print)
+    fake = FakeRunner(measured)
+    fake.gpus = ["GPU-cccc"]
+    tuned = tuner.tune(fake, Goal(0.01, 1.0), [[{}]], knobs=True, report=print)
     assert tuned.notes[1:] == ["not tried: GPU-cccc: Not Found"] * 2 and tuned.curve == []
 
 
-def test_the_picture_tells_the_chosen_ones_in_its_lines(hpctrip, tmp_path):
+def test_the_lines_of_the_figure_name_the_chosen_trials(hpctrip, tmp_path):
     fast, frugal = trial(0.5, 2.0, a=1), trial(1.0, 1.0, a=2)
     broken = trial(math.nan, failure="memory is full", a=4)
-    tuned = Tuned([fast, frugal], [broken, trial(9, 9, a=3)], {"time": fast, "joules": frugal}, [])
+    tuned = TuneResult([fast, frugal], [broken, trial(9, 9, a=3)], {"time": fast, "joules": frugal}, [])
     (tmp_path / "trials.csv").write_bytes(csv_bytes(report.table(tuned)))
     ended = hpctrip("plot", "tuning", tmp_path / "trials.csv", "--out", tmp_path / "front.png")
     lines = [" ".join(line.split()) for line in ended.out.splitlines()]
     assert lines[1] == "1 a = 1 2.0 0.5 time" and lines[3] == "4 a = 3 0.1 0.1111"
 
 
-def test_a_real_setting_is_tried_and_one_that_cannot_be_has_failed(bench):
-    bench = replace(bench, error=math.inf)  # known well enough at once, however noisy this machine is
-    good, bad = bench.tried({"train.batch_size": 5}, 2), bench.tried({"train.lr": -1}, 2)
+def test_a_real_trial_succeeds_and_an_impossible_one_has_a_failure(runner):
+    # the fewest rounds are precise enough, however noisy this machine is
+    runner = replace(runner, error=math.inf)
+    good, bad = runner.run({"train.batch_size": 5}, 2), runner.run({"train.lr": -1}, 2)
     assert good.num_rounds == 2 and good.sample_s > 0 and good.accuracy >= 0 and not good.failure
     assert "train.lr" in bad.failure and math.isnan(bad.sample_s)
-    assert bench.tried({"knobs.power_cap_w": 100.0}, 1).failure == "no GPU trains here"
+    assert runner.run({"knobs.power_cap_w": 100.0}, 1).failure == "no GPU trains here"
 
 
-class Standing:
-    """A counter that stands still, as many virtual machines have one."""
+class StuckCounter:
+    """An energy counter that never advances, as on many virtual machines."""
 
     name = "still"
 
@@ -275,36 +279,36 @@ class Standing:
         return 7
 
 
-def test_a_counter_that_stands_still_counts_nothing(bench):
-    object.__setattr__(bench, "meter", Meter([Standing()]))
-    found = bench.tried({}, 1)
-    assert math.isnan(found.sample_j) and found.sample_s > 0 and found.num_rounds == 3
+def test_a_counter_that_does_not_advance_yields_no_energy(runner):
+    object.__setattr__(runner, "meter", Meter([StuckCounter()]))
+    stuck = runner.run({}, 1)
+    assert math.isnan(stuck.sample_j) and stuck.sample_s > 0 and stuck.num_rounds == 3
 
 
-def test_a_first_look_is_over_after_a_few_rounds_and_a_last_one_when_enough_is_known(monkeypatch):
-    """Rounds that last 1 s and 2 s in turn, to be known within 25 %: that takes about ten."""
-    rows = [RoundOf(1.0 + number % 2) for number in range(1000)]
-    monkeypatch.setattr(Bench, "_rounds", lambda self, keys: (row for row in rows))
-    bench = Bench((), LINES, (), accuracy_round=20, error=0.25, most_rounds=200)
-    assert bench.tried({}, 2).num_rounds == 8
-    assert bench.tried({}, 20).num_rounds == 20 and bench.tried({}, 20).error < 0.25
-    strict = Bench((), LINES, (), accuracy_round=20, error=0.001, most_rounds=200)
-    assert strict.tried({}, 20).num_rounds == 200
+def test_an_early_trial_ends_after_few_rounds_and_the_last_one_at_the_wanted_error(monkeypatch):
+    """Rounds last 1 s and 2 s in turn, so an error of 25 % takes about ten rounds."""
+    rows = [FakeRow(1.0 + number % 2) for number in range(1000)]
+    monkeypatch.setattr(TrialRunner, "_rounds", lambda self, keys: (row for row in rows))
+    runner = TrialRunner((), LINES, (), accuracy_round=20, error=0.25, max_rounds=200)
+    assert runner.run({}, 2).num_rounds == 8
+    assert runner.run({}, 20).num_rounds == 20 and runner.run({}, 20).error < 0.25
+    strict = TrialRunner((), LINES, (), accuracy_round=20, error=0.001, max_rounds=200)
+    assert strict.run({}, 20).num_rounds == 200
 
 
-def test_an_overlay_says_how_sure_its_gain_is():
+def test_an_overlay_states_its_gain_with_the_error():
     fast, before = trial(0.5, 2.0, a=1), trial(1.0, 8.0)
-    said = report.overlay("time", replace(fast, error=0.03), replace(before, error=0.04), "a device")
-    assert "2.0 samples/s, 2.00 times those of the input as it is (+-5%)" in said and "4.00 times" in said
+    text = report.overlay("time", replace(fast, error=0.03), replace(before, error=0.04), "a device")
+    assert "2.0 samples/s, 2.00 times those of the input as it is (+-5%)" in text and "4.00 times" in text
     assert "1.0 samples/s, by the input as it is" in report.overlay("time", before, before, "a device")
 
 
-def test_the_usual_spaces_of_a_cpu_hold_settings_that_the_input_takes(bench):
-    for keys in candidates(default_spaces(bench)):
-        bench.experiment(keys)
+def test_the_default_spaces_of_a_cpu_are_valid_settings(runner):
+    for keys in candidates(default_spaces(runner)):
+        runner.experiment(keys)
 
 
-def test_the_command_writes_what_it_says(hpctrip, tmp_path):
+def test_the_command_writes_its_files_once(hpctrip, tmp_path):
     lines = [part for line in (*LINES, "meter.assumed_w=40") for part in ("-o", line)]
     out = tmp_path / "tuned"
     over = ("--over", "train.batch_size=[5]", "--rounds", 1, "--error", 1, "--accuracy-bound", 1)
@@ -319,6 +323,6 @@ def test_the_command_writes_what_it_says(hpctrip, tmp_path):
 
 
 @pytest.mark.parametrize("option", [("--eta", "nan"), ("--error", 0), ("--rounds", 0), ("--over", "seed")])
-def test_a_wish_that_means_nothing_is_refused_before_anything_is_measured(hpctrip, tmp_path, option):
+def test_a_bad_option_is_refused_before_anything_is_measured(hpctrip, tmp_path, option):
     ended = hpctrip("tune", *option, "--out", tmp_path / "tuned")
     assert ended.code == 2 and option[0] in ended.err and ended.out == ""

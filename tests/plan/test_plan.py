@@ -1,4 +1,4 @@
-"""`plan` tells before a run what the run then does."""
+"""The forecast of `hpctrip plan` agrees with the run."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def planned(tiny):
     return build
 
 
-# these ask for the losses of before, which only training knows
+# these policies read the losses of earlier rounds, which only training yields
 LEARNING = {"fedzero", "goodput", "oort", "power-of-choice", "tifl"}
 
 
@@ -56,13 +56,13 @@ def test_the_placement_is_that_of_the_real_ranks(planned):
     assert sorted(ahead.sites) == [3, 3, 4]
 
 
-def test_the_exchange_is_what_the_ranks_exchange(planned):
+def test_the_planned_exchange_is_that_of_the_ranks(planned):
     aggregator = planned(4, "policy.kind=all")
     host, assignment = aggregator.host, first_rounds(aggregator, 1)[0].assignment
-    sent, num_params = traffic(host, assignment), len(host.initial_params)
-    assert sent.up == host.train(host.initial_params, assignment).nbytes
-    assert sent.up == 8 * (num_params + 6 * 10 + 4) and sent.down == 4 * num_params
-    assert sent.counters == host.evaluate(host.initial_params, assignment).nbytes
+    exchange, num_params = traffic(host, assignment), len(host.initial_params)
+    assert exchange.up == host.train(host.initial_params, assignment).nbytes
+    assert exchange.up == 8 * (num_params + 6 * 10 + 4) and exchange.down == 4 * num_params
+    assert exchange.counters == host.evaluate(host.initial_params, assignment).nbytes
     assert traffic(planned(1).host, assignment).up == 0
 
 
@@ -77,7 +77,7 @@ def test_wall_time_follows_from_the_busiest_host(planned):
     assert wall_s(host, rounds, speed, 1e6) == pytest.approx([2 + exchange_s] * 2)
 
 
-def test_what_will_be_written_is_what_the_run_writes(planned, trained):
+def test_the_planned_file_sizes_are_those_of_the_run(planned, trained):
     lines = ("policy.kind=all", "server.momentum=0.9", "compression.kind=top-k")
     aggregator, done = planned(1, *lines), trained(*lines)
     sizes = written_bytes(aggregator, first_rounds(aggregator, 3)[-1])
@@ -85,7 +85,7 @@ def test_what_will_be_written_is_what_the_run_writes(planned, trained):
     assert 0 <= sizes["results"] - done.path.stat().st_size < 20_000
 
 
-def test_a_momentum_costs_a_velocity_and_a_slot(planned):
+def test_momentum_costs_a_velocity_and_a_server_slot(planned):
     plain, heavy = planned(2).host, planned(2, "train.momentum=0.9", "server.momentum=0.9").host
     p = len(plain.initial_params)
     a, b = memory_bytes(plain, 4), memory_bytes(heavy, 4)
@@ -98,7 +98,7 @@ def test_adamw_costs_two_moments(planned):
     assert extra == 2 * 4 * len(plain.initial_params)
 
 
-def test_what_is_frozen_takes_memory_but_does_not_travel(planned):
+def test_frozen_parameters_take_memory_but_are_not_exchanged(planned):
     texts = "workload={kind='llm', block_tokens=16, pretrain_steps=0, sentences={roles=12, characters=400}}"
     aggregator = planned(2, texts, "partition.kind=natural")
     host, ahead = aggregator.host, first_rounds(aggregator, 1)[0]
@@ -108,7 +108,7 @@ def test_what_is_frozen_takes_memory_but_does_not_travel(planned):
     assert traffic(host, ahead.assignment).down == 4 * p
 
 
-def test_the_report_warns_of_what_is_probably_not_meant(hpctrip, tiny):
+def test_the_report_warns_of_probable_mistakes(hpctrip, tiny):
     lines = ("train.batch_size=500", "stop.target_accuracy=0.02")
     options = [part for line in lines for part in ("-o", line)]
     ended = hpctrip("plan", tiny, "-n", 41, "--samples-per-second", 1000, "--rounds", 2, *options)
@@ -134,7 +134,7 @@ def plan(hpctrip, tiny, *args, lines=()):
     return re.sub(r"\s+", " ", ended.out)
 
 
-def test_gpus_are_planned_from_where_there_are_none(hpctrip, tiny):
+def test_gpus_are_planned_on_a_machine_without_one(hpctrip, tiny):
     text = plan(hpctrip, tiny, "-n", 6, "--device", "gpu")
     assert "on a GPU, engine stacked" in text and "blocks of 32 sites" in text
     assert (
@@ -153,7 +153,7 @@ def test_gpus_are_planned_from_where_there_are_none(hpctrip, tiny):
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU to measure")
-def test_the_speed_of_a_gpu_that_is_not_here_is_not_made_up(hpctrip, tiny):
+def test_the_speed_of_an_absent_gpu_is_not_known(hpctrip, tiny):
     ended = hpctrip("plan", tiny, "--device", "gpu", "--rounds", 2)
     assert ended.code == 0 and "nan" not in ended.out
     text = re.sub(r"\s+", " ", ended.out)
@@ -168,13 +168,13 @@ def test_planned_blocks_are_those_of_the_run(planned, trained):
     assert trained(*lines).meta["sites_per_block"] == 3
 
 
-def test_more_than_fits_a_hosts_memory_is_said(hpctrip, tiny):
+def test_too_little_memory_of_a_host_is_reported(hpctrip, tiny):
     assert "a host needs " in plan(hpctrip, tiny, "--memory-gb", 0.001)
     assert "a host needs " not in plan(hpctrip, tiny, "--memory-gb", 64)
 
 
-def test_rank_0_does_not_count_among_those_that_share_the_cores(hpctrip, tiny, monkeypatch):
-    """Two hosts and the aggregator on two cores are what README suggests for a laptop."""
+def test_rank_0_does_not_count_among_the_hosts_that_share_the_cores(hpctrip, tiny, monkeypatch):
+    """The README suggests two hosts and the aggregator on two cores for a laptop."""
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     assert "as said here" not in plan(hpctrip, tiny, "-n", 3)
     assert "as said here" not in plan(hpctrip, tiny, "-n", 41, "--device", "gpu")

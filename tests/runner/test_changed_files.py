@@ -8,7 +8,7 @@ import pytest
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.io import digest
-from hpctrip.cli.keys_reference import described
+from hpctrip.cli.keys_reference import described_fields
 from hpctrip.config.component import registry_of
 from hpctrip.config.sources import Reads, named_files
 from hpctrip.figures.common.reading import traces_of
@@ -206,7 +206,7 @@ def test_every_key_whose_description_speaks_of_files_is_declared_as_reading_them
     declared, suspected = set(), set()
     classes = [("", Experiment)]
     for prefix, owner in classes:
-        for name, field in described(owner).items():
+        for name, field in described_fields(owner).items():
             if registry := registry_of(field):
                 classes += [(f"{name}.{kind}.", cls) for kind, cls in registry.items()]
             elif isinstance(field.annotation, type) and hasattr(field.annotation, "model_fields"):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hpctrip.base.errors import InputError
-from hpctrip.cli.keys_reference import described
+from hpctrip.cli.keys_reference import described_fields
 from hpctrip.config.identity import neutral_keys
 from hpctrip.runner.experiment import Experiment, experiment_of, read_input
 from hpctrip.sim.policies import POLICIES
@@ -150,4 +150,4 @@ def test_a_plug_in_is_validated_like_any_other(own_components, tiny, tmp_path):
     plugins = f"plugins=['{tmp_path / 'nearest.py'}']"
     with pytest.raises(InputError, match=r"policy.k = 0: must be greater than or equal to 1"):
         read_input([str(tiny)], [plugins, "policy.kind=nearest", "policy.k=0"])
-    assert described(POLICIES["nearest"])["k"].description == "Cohort size."
+    assert described_fields(POLICIES["nearest"])["k"].description == "Cohort size."
