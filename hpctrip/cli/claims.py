@@ -49,9 +49,9 @@ def claims(
 
     from hpctrip.base.errors import InputError
     from hpctrip.base.io import check_folder, json_text, read_text, replace_file
-    from hpctrip.studies.claims.gather import gathered
+    from hpctrip.studies.claims.gather import claims_page
     from hpctrip.studies.claims.page import PICTURES
-    from hpctrip.studies.studies import Asked
+    from hpctrip.studies.studies import StudyOptions
 
     goes = Path(to or folder)
     for one in (goes, Path(folder)):
@@ -59,7 +59,9 @@ def claims(
     if not Path(folder).exists():
         raise InputError(folder, "no such folder", "name that of the studies (--out of `hpctrip study`)")
     said = read_text(preface) if preface else ""
-    page = replace(gathered(Asked(Path(folder), overrides, plugins, small), study), preface=said.strip())
+    page = replace(
+        claims_page(StudyOptions(Path(folder), overrides, plugins, small), study), preface=said.strip()
+    )
     written = [(goes / "claims.md", page.markdown), (goes / "claims.html", page.html)]
     for file, text in written:
         replace_file(file, text.encode())

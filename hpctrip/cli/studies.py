@@ -19,7 +19,7 @@ from hpctrip.studies import RESULTS
 
 if TYPE_CHECKING:
     from hpctrip.studies.ledger import Line
-    from hpctrip.studies.studies import Asked, Study
+    from hpctrip.studies.studies import Study, StudyOptions
 
 
 class Jobs(click.IntRange):
@@ -109,22 +109,22 @@ def study(path: str | None, **asked: Any) -> None:
 
 
 def _read(path: str, asked: dict[str, Any]) -> list[Study]:
-    from hpctrip.studies.studies import found_file, read_studies
+    from hpctrip.studies.studies import read_studies, study_file
 
-    return read_studies(found_file(path), _asked(asked))
+    return read_studies(study_file(path), _asked(asked))
 
 
-def _asked(asked: dict[str, Any]) -> Asked:
-    from hpctrip.studies.studies import Asked
+def _asked(asked: dict[str, Any]) -> StudyOptions:
+    from hpctrip.studies.studies import StudyOptions
 
-    return Asked(Path(asked["out"]), asked["overrides"], asked["plugins"], asked["small"])
+    return StudyOptions(Path(asked["out"]), asked["overrides"], asked["plugins"], asked["small"])
 
 
 def _study(path: str, asked: dict[str, Any]) -> None:
     from hpctrip.studies import run as runs
 
     studies = _read(path, asked)
-    for line in runs.take_up_all(studies, asked["imports"]):
+    for line in runs.import_ledgers(studies, asked["imports"]):
         click.echo(printable(line, 1000))
     lines = runs.chosen(studies, asked["only"])
     if asked["listed"]:
@@ -174,10 +174,10 @@ def run(jobs: int | None, **given: Any) -> None:
         made(**given)
         return
     from hpctrip.studies.run import run as make
-    from hpctrip.studies.studies import Asked, swept
+    from hpctrip.studies.studies import StudyOptions, sweep_study
 
     folder = given["out"] or RESULTS
-    sweep = swept(given["paths"], Asked(Path(folder), given["overrides"], given["plugins"]))
+    sweep = sweep_study(given["paths"], StudyOptions(Path(folder), given["overrides"], given["plugins"]))
     if sweep is None:
         made(**given)
         return

@@ -16,7 +16,7 @@ from hpctrip.base.text import printable
 from hpctrip.base.units import HOUR_S
 from hpctrip.studies.execute import Worker
 from hpctrip.studies.grid import Entry
-from hpctrip.studies.status import RunStatus
+from hpctrip.studies.run_store import RunStatus
 from hpctrip.studies.worker import End
 
 EVERY_S = 0.5
@@ -83,7 +83,7 @@ class Display:
         table = Table(box=None, pad_edge=False, show_header=False)
         for one in busy:
             assert one.entry is not None
-            name, rounds = Text(printable(one.entry.name, 60)), one.entry.given.experiment.stop.max_rounds
+            name, rounds = Text(printable(one.entry.name, 60)), one.entry.run_input.experiment.stop.max_rounds
             if one.last is None:
                 table.add_row(name, "starts", "", "")
             else:

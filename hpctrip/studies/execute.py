@@ -23,8 +23,7 @@ from hpctrip.record.lock import is_held
 from hpctrip.runner.signals import listening, received
 from hpctrip.studies import worker
 from hpctrip.studies.grid import Entry
-from hpctrip.studies.run_store import Pool
-from hpctrip.studies.status import RunStatus
+from hpctrip.studies.run_store import RunStatus, RunStore
 from hpctrip.studies.worker import End, Job, Round
 
 POLL_S = 0.2
@@ -50,10 +49,10 @@ Ended = Callable[[Entry, End], None]
 
 
 @dataclass
-class Crew:
+class WorkerPool:
     """Workers that make the runs of `waiting`, in their order."""
 
-    runs: Pool
+    runs: RunStore
     waiting: deque[Entry]
     num_workers: int
     gpus: Sequence[str] = ()
@@ -91,8 +90,8 @@ class Crew:
             if idle is None and len(self.workers) == self.num_workers:
                 return
             entry = self.waiting.popleft()
-            if self.runs.look(entry).status == RunStatus.FINISHED:  # by another process, meanwhile
-                self.runs.settle(entry.identity)
+            if self.runs.inspect(entry).status == RunStatus.FINISHED:  # by another process, meanwhile
+                self.runs.remove_leftovers(entry.identity)
                 ended(entry, End(RunStatus.FINISHED))
             elif self._not_before.get(entry.identity, 0) > time.monotonic() or is_held(
                 self.runs.results(entry.identity)
@@ -102,7 +101,7 @@ class Crew:
                 self._give(idle or self._hire(), entry)
 
     def _give(self, one: Worker, entry: Entry) -> None:
-        self.runs.forget_failure(entry.identity)
+        self.runs.clear_failure(entry.identity)
         one.entry, one.last = entry, None
         with suppress(OSError):  # it has just died: that shows when it is listened to
             one.pipe.send(job(entry, self.runs, self.ranks))
@@ -133,9 +132,9 @@ class Crew:
             self.waiting.append(entry)
             return
         if end.how == RunStatus.FAILED:
-            self.runs.fail(entry.identity, end.reason)
+            self.runs.record_failure(entry.identity, end.reason)
         if end.how == RunStatus.FINISHED:
-            self.runs.settle(entry.identity)
+            self.runs.remove_leftovers(entry.identity)
         ended(entry, end)
 
     def _hire(self) -> Worker:
@@ -183,10 +182,10 @@ class Crew:
             self.workers.clear()
 
 
-def job(entry: Entry, runs: Pool, ranks: int) -> Job:
+def job(entry: Entry, runs: RunStore, ranks: int) -> Job:
     """What a worker needs to make a run."""
-    paths = tuple(plugin.path for plugin in entry.given.extensions.plugins)
-    return Job(runs.tables(entry), paths, runs.results(entry.identity), runs.log(entry.identity), ranks)
+    paths = tuple(plugin.path for plugin in entry.run_input.extensions.plugins)
+    return Job(runs.input_tables(entry), paths, runs.results(entry.identity), runs.log(entry.identity), ranks)
 
 
 @contextmanager

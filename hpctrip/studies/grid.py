@@ -40,7 +40,7 @@ class Entry:
     """(axis, label) of every axis."""
     label: str | None
     """How figures call it; None: by its policy."""
-    given: Input
+    run_input: Input
     settings: Tables
     """{dotted key: value} of all that can change its result, without the keys of `sources`."""
     sources: tuple[Source, ...]
@@ -51,12 +51,12 @@ class Entry:
     @property
     def seed(self) -> int:
         """Its seed."""
-        return self.given.experiment.seed
+        return self.run_input.experiment.seed
 
     @property
     def variant(self) -> str:
         """What it shares with its other seeds."""
-        return ", ".join(label for _, label in self.choices) or self.given.experiment.label or "run"
+        return ", ".join(label for _, label in self.choices) or self.run_input.experiment.label or "run"
 
     @property
     def name(self) -> str:

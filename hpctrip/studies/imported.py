@@ -48,7 +48,7 @@ def curves(finished: Iterable[tuple[Entry, Run]]) -> bytes:
     return csv_bytes(pd.concat(frames, ignore_index=True) if frames else empty)
 
 
-def take_up(ledger: str, entries: Sequence[Entry], folder: Path) -> tuple[int, int, int]:
+def import_runs(ledger: str, entries: Sequence[Entry], folder: Path) -> tuple[int, int, int]:
     """Keep the finished rows of a ledger that are runs of a grid as files in `folder`: (how many, how many rows are of
     other inputs, how many have no curve yet). Raises InputError where a row and its curve do not agree."""
     rows, lines = read_table(ledger), read_table(curves_beside(ledger))
@@ -95,7 +95,7 @@ def _check(row: Row, curve: pd.DataFrame, entry: Entry, place: str) -> None:
     if told != ("" if math.isnan(found) else str(found)):
         problem = f"reached its target at {told or 'no time'}, by its curve at {found:g} s"
         raise InputError(place, problem, _AS_WRITTEN)
-    sites = entry.given.experiment.num_sites()
+    sites = entry.run_input.experiment.num_sites()
     wrong = {
         "has a curve whose clock_s does not rise": (np.diff(curve["clock_s"], prepend=0.0) <= 0).any(),
         f"has a curve of other num_sites than 1 to {sites}": not curve["num_sites"].between(1, sites).all(),
@@ -108,7 +108,7 @@ def _check(row: Row, curve: pd.DataFrame, entry: Entry, place: str) -> None:
 
 
 def _time_to_accuracy(curve: pd.DataFrame, entry: Entry) -> float:
-    target = entry.given.experiment.stop.target_accuracy
+    target = entry.run_input.experiment.stop.target_accuracy
     pairs = zip(curve["clock_s"].tolist(), curve["accuracy"].tolist(), strict=True)
     return math.nan if target is None else schema.time_to_accuracy_s(pairs, target)
 
@@ -130,7 +130,7 @@ def read_imported(path: Path, entry: Entry) -> Run:
 
 
 def _run(path: Path, entry: Entry, curve: pd.DataFrame, row: Row, wall_s: float) -> Run:
-    experiment, given = entry.given.experiment, entry.given
+    experiment, given = entry.run_input.experiment, entry.run_input
     target = experiment.stop.target_accuracy
     meta = {name: attribute.default for name, attribute in schema.ATTRIBUTES.items()} | {
         "status": "finished",

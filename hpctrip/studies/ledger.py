@@ -24,8 +24,7 @@ from hpctrip.record.reader import Run
 from hpctrip.studies.file import COLUMNS, LAST_COLUMNS
 from hpctrip.studies.grid import Entry
 from hpctrip.studies.imported import curves, curves_beside
-from hpctrip.studies.run_store import Evidence, Pool
-from hpctrip.studies.status import RunStatus
+from hpctrip.studies.run_store import RunStatus, RunStore, StoredRun
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,7 @@ class Line:
     entry: Entry
     status: RunStatus
     reason: str
-    evidence: Evidence
+    stored: StoredRun
     earlier: str
     """The identity under which a run of this name was finished, last."""
 
@@ -47,13 +46,13 @@ class Line:
     @property
     def can_be_made(self) -> bool:
         """It is not finished, and no unusable file lies in its place."""
-        return not self.finished and not self.evidence.is_in_the_way
+        return not self.finished and not self.stored.blocks_run
 
 
 class Ledger:
     """The runs of one study, in its folder."""
 
-    def __init__(self, name: str, entries: Sequence[Entry], runs: Pool):
+    def __init__(self, name: str, entries: Sequence[Entry], runs: RunStore):
         self.name, self.entries, self.runs = name, list(entries), runs
         self.folder = runs.folder / name
         self._earlier = _earlier(self.path)
@@ -69,7 +68,7 @@ class Ledger:
 
     def line(self, entry: Entry) -> Line:
         """One run as it is now."""
-        known, earlier = self.runs.look(entry), self._earlier.get(entry.name, "")
+        known, earlier = self.runs.inspect(entry), self._earlier.get(entry.name, "")
         status, reason = known.status, known.reason
         if status == RunStatus.FINISHED:
             earlier = entry.identity
@@ -86,7 +85,7 @@ class Ledger:
         """Write the table, and the curves of what is finished beside it: what another machine needs to take them up."""
         with self._lock():
             lines = self._write()
-            done = [(line.entry, line.evidence.run) for line in lines if line.finished and line.evidence.run]
+            done = [(line.entry, line.stored.run) for line in lines if line.finished and line.stored.run]
             replace_file(curves_beside(self.path), curves(done))
         return lines
 
@@ -112,7 +111,7 @@ class Ledger:
 
 
 def _row(line: Line, folder: Path) -> dict[str, Any]:
-    entry, run = line.entry, line.evidence.run
+    entry, run = line.entry, line.stored.run
     numbers = _numbers(run) if run is not None and len(run.rounds) else {}
     row = {
         "run": entry.name,
@@ -127,7 +126,7 @@ def _row(line: Line, folder: Path) -> dict[str, Any]:
         "synthetic": _synthetic(run) if run else "",
         "made_with": _made_with(run) if run else "",
         "reason": line.reason,
-        "file": str(line.evidence.file.relative_to(folder)) if line.evidence.file else "",
+        "file": str(line.stored.file.relative_to(folder)) if line.stored.file else "",
         "earlier": line.earlier,
     }
     assert row.keys() == {*COLUMNS, *LAST_COLUMNS, *dict(entry.choices)}

@@ -26,7 +26,7 @@ def draw(pictures: Sequence[Picture], ledger: Ledger, lines: Sequence[Line]) -> 
         return []
     from hpctrip.figures import FIGURES  # heavy
 
-    runs = [called(ledger.runs.whole(line.entry), line.entry, line.entry.label) for line in finished]
+    runs = [with_study_label(ledger.runs.read(line.entry), line.entry, line.entry.label) for line in finished]
     said = []
     for picture, path in zip(pictures, paths(pictures, ledger.folder), strict=True):
         try:
@@ -34,7 +34,7 @@ def draw(pictures: Sequence[Picture], ledger: Ledger, lines: Sequence[Line]) -> 
             assert of_study is not None  # the study file was checked
             drawing = FIGURES[picture.name](of_study(runs), **picture.options)
         except (HpctripError, KeyError, ValueError) as error:
-            imported = sum(line.evidence.imported for line in finished)
+            imported = sum(line.stored.imported for line in finished)
             why = f"{imported} imported runs lack what it draws" if imported else str(error).splitlines()[0]
             said.append(f"figure {picture.name} not drawn: {why}")
             continue
@@ -52,10 +52,10 @@ def paths(pictures: Sequence[Picture], folder: Path) -> list[Path]:
     ]
 
 
-def called(run: Run, entry: Entry, label: str | None) -> Run:
+def with_study_label(run: Run, entry: Entry, label: str | None) -> Run:
     """The run with the study's name for it and the study's input: its file may have been made by another study, before
     a key was added, or where data lay elsewhere."""
-    return replace(run, meta=run.meta | {"label": label or ""}, input=resolved(entry.given.experiment))
+    return replace(run, meta=run.meta | {"label": label or ""}, input=resolved(entry.run_input.experiment))
 
 
 def save(drawing: Drawing, path: Path) -> list[str]:

@@ -39,15 +39,15 @@ def groups(lines: Sequence[Line], samples_per_second: float | None) -> list[Grou
     for line in lines:
         if line.can_be_made:
             todo.setdefault(line.entry.variant, []).append(line)
-        elif line.evidence.run is not None and not line.evidence.imported and _trained(line.evidence.run):
-            made.setdefault(line.entry.variant, []).append(wall_s(line.evidence.run))
+        elif line.stored.run is not None and not line.stored.imported and _trained(line.stored.run):
+            made.setdefault(line.entry.variant, []).append(wall_s(line.stored.run))
     speeds: dict[str, Speed] = {}
     if samples_per_second:
         speeds = dict.fromkeys(map(_speed_key, lines), Speed(samples_per_second, math.inf, "as given"))
     found = []
     for variant, members in todo.items():
         key, walls = _speed_key(members[0]), made.get(variant)
-        expected = alone(members[0].entry.given.experiment, LOOK_AHEAD, speeds.get(key))
+        expected = alone(members[0].entry.run_input.experiment, LOOK_AHEAD, speeds.get(key))
         speeds[key] = expected.speed
         wall = sum(walls) / len(walls) if walls else expected.max_rounds_wall_s
         found.append(Group(variant, len(members), wall, bool(walls), expected))
@@ -60,7 +60,7 @@ def _trained(run: Run) -> bool:
 
 
 def _speed_key(line: Line) -> str:
-    experiment = line.entry.given.experiment
+    experiment = line.entry.run_input.experiment
     return repr((experiment.workload, experiment.train, experiment.engine))
 
 

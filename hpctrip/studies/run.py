@@ -12,11 +12,11 @@ import click
 from hpctrip.base.errors import HpctripError, InputError, InterruptedRun
 from hpctrip.base.text import printable
 from hpctrip.studies.display import Display
-from hpctrip.studies.execute import Crew, capacity
+from hpctrip.studies.execute import WorkerPool, capacity
 from hpctrip.studies.grid import Entry
-from hpctrip.studies.imported import take_up
+from hpctrip.studies.imported import import_runs
 from hpctrip.studies.ledger import Line
-from hpctrip.studies.status import RunStatus
+from hpctrip.studies.run_store import RunStatus
 from hpctrip.studies.studies import Study, all_entries
 from hpctrip.studies.worker import End
 
@@ -37,12 +37,12 @@ def chosen(studies: Sequence[Study], only: str | None) -> list[Line]:
     return list(found.values())
 
 
-def take_up_all(studies: Sequence[Study], ledgers: Sequence[str]) -> list[str]:
+def import_ledgers(studies: Sequence[Study], ledgers: Sequence[str]) -> list[str]:
     """Take up the finished rows of ledgers that were written elsewhere; returns what is to be said. Raises InputError
     where none of a ledger's rows is a run of the studies."""
     said, folder = [], studies[0].ledger.runs.folder / "runs"
     for ledger in ledgers:
-        taken, others, bare = take_up(ledger, all_entries(studies), folder)
+        taken, others, bare = import_runs(ledger, all_entries(studies), folder)
         if not taken and not bare:
             problem = f"none of its {others} finished rows is a run of this study: input, data or code differ"
             raise InputError(ledger, problem, "import the ledger of the same study, made by the same hpctrip")
@@ -109,7 +109,7 @@ def _made(
         return True
     num_workers, gpus = capacity()
     num_workers = min(len(todo), jobs or max(1, num_workers // ranks))
-    crew = Crew(
+    crew = WorkerPool(
         studies[0].ledger.runs,
         deque(line.entry for line in todo),
         num_workers,

@@ -11,6 +11,7 @@ Nothing here is remembered: a status follows from the files and the locks as the
 
 from __future__ import annotations
 
+import enum
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,11 +29,28 @@ from hpctrip.record.reader import Run, open_run
 from hpctrip.runner.provenance import WORKLOAD
 from hpctrip.studies.grid import Entry
 from hpctrip.studies.imported import read_imported
-from hpctrip.studies.status import RunStatus
+
+
+class RunStatus(enum.StrEnum):
+    """State of a run, derived from its files and locks; also how a worker's job ended."""
+
+    FINISHED = "finished"
+    """The run reached one of its stop rules."""
+    RUNNING = "running"
+    """A process holds the lock of the run."""
+    INTERRUPTED = "interrupted"
+    """The run has started and can be resumed."""
+    FAILED = "failed"
+    PLANNED = "planned"
+    """The run has not started."""
+    STALE = "stale"
+    """Planned, while a run of the same name finished with another input."""
+    HELD = "held"
+    """Of a job only: another process holds the lock of the run."""
 
 
 @dataclass(frozen=True)
-class Evidence:
+class StoredRun:
     """What is known of a run."""
 
     status: RunStatus
@@ -44,11 +62,11 @@ class Evidence:
     """Where that was read."""
     imported: bool = False
     """It was made elsewhere."""
-    is_in_the_way: bool = False
+    blocks_run: bool = False
     """Its file is damaged or another run's, so that it cannot be made."""
 
 
-class Pool:
+class RunStore:
     """The runs of a folder. Raises InputError where it cannot be one."""
 
     def __init__(self, folder: str | Path):
@@ -73,28 +91,28 @@ class Pool:
         """Why a run failed."""
         return self.log(identity).with_suffix(".failed")
 
-    def fail(self, identity: str, reason: str) -> None:
+    def record_failure(self, identity: str, reason: str) -> None:
         """A run failed: keep why, in one line."""
         replace_file(self.failure(identity), f"{' | '.join(reason.splitlines())}\n".encode())
 
-    def forget_failure(self, identity: str) -> None:
+    def clear_failure(self, identity: str) -> None:
         """A run is started again."""
         remove_file(self.failure(identity))
 
-    def settle(self, identity: str) -> None:
+    def remove_leftovers(self, identity: str) -> None:
         """A run is finished: what it needed to go on is removed. It never will, as stop rules are part of its
         identity."""
         results = self.results(identity)
         for path in (self.log(identity), results.with_suffix(".toml"), *generations(results)):
             remove_file(path)
 
-    def tables(self, entry: Entry) -> Tables:
+    def input_tables(self, entry: Entry) -> Tables:
         """The input that a run is started with: what runs train, they keep for each other (`[store]`, which changes no
         result), unless the study says where."""
-        own = entry.given.tables.get("store", {})
-        return entry.given.tables | {"store": {"path": str(self.folder / "store")} | own}
+        own = entry.run_input.tables.get("store", {})
+        return entry.run_input.tables | {"store": {"path": str(self.folder / "store")} | own}
 
-    def look(self, entry: Entry) -> Evidence:
+    def inspect(self, entry: Entry) -> StoredRun:
         """What is known of a run now."""
         file = self.results(entry.identity)
         try:
@@ -106,29 +124,29 @@ class Pool:
             if any(path.exists() for path in generations(file)):  # from which it is written anew
                 said = _text(self.failure(entry.identity))
                 status = RunStatus.FAILED if said else RunStatus.INTERRUPTED
-                return Evidence(status, said or f"{file}: {wrong}", file=file)
+                return StoredRun(status, said or f"{file}: {wrong}", file=file)
         if wrong:
             reason = f"{file}: {wrong}; remove it, and the run is made again"
-            return Evidence(RunStatus.FAILED, reason, file=file, is_in_the_way=True)
+            return StoredRun(RunStatus.FAILED, reason, file=file, blocks_run=True)
         if run and run.status == RunStatus.FINISHED:
-            return Evidence(RunStatus.FINISHED, run.meta["stop_reason"], run, file)
+            return StoredRun(RunStatus.FINISHED, run.meta["stop_reason"], run, file)
         elsewhere = self.imported(entry.identity)
         if elsewhere.exists():
             run = read_imported(elsewhere, entry)
-            return Evidence(RunStatus.FINISHED, run.meta["stop_reason"], run, elsewhere, imported=True)
+            return StoredRun(RunStatus.FINISHED, run.meta["stop_reason"], run, elsewhere, imported=True)
         if is_held(file):
-            return Evidence(RunStatus.RUNNING, "", run, file)
+            return StoredRun(RunStatus.RUNNING, "", run, file)
         if said := _text(self.failure(entry.identity)):
-            return Evidence(RunStatus.FAILED, said, run, file)
+            return StoredRun(RunStatus.FAILED, said, run, file)
         if run is None and not any(path.exists() for path in generations(file)):
-            return Evidence(RunStatus.PLANNED)
+            return StoredRun(RunStatus.PLANNED)
         if run and run.status == RunStatus.FAILED:
-            return Evidence(RunStatus.FAILED, run.meta["stop_reason"], run, file)
-        return Evidence(RunStatus.INTERRUPTED, run.meta["stop_reason"] if run else "", run, file)
+            return StoredRun(RunStatus.FAILED, run.meta["stop_reason"], run, file)
+        return StoredRun(RunStatus.INTERRUPTED, run.meta["stop_reason"] if run else "", run, file)
 
-    def whole(self, entry: Entry) -> Run:
+    def read(self, entry: Entry) -> Run:
         """A finished run with all that its file holds. Raises InputError where that cannot be read."""
-        known = self.look(entry)
+        known = self.inspect(entry)
         return known.run if known.imported and known.run else open_run(self.results(entry.identity))
 
     def _rounds(self, file: Path) -> Run | None:
@@ -165,7 +183,7 @@ def unlike(run: Run, entry: Entry) -> str:
     recorded = {key: value for key, value in run.settings.items() if key not in named}
     keys = differing([recorded, entry.settings])
     if keys:
-        given = chosen(entry.given.experiment)
+        given = chosen(entry.run_input.experiment)
         keys = [key for key in keys if key in recorded or key in given]
     read = read_sources(run.meta["sources"], str(run.path))
     code = [{s.digest for s in sources if s.key == PLUGINS} for sources in (read, entry.sources)]

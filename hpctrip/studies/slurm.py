@@ -70,21 +70,21 @@ def run_task(number: int, read: Callable[[], list[Study]]) -> None:
         entry = entries[number]
         found.append((studies, entry))
         runs = studies[0].ledger.runs
-        runs.forget_failure(entry.identity)
+        runs.clear_failure(entry.identity)
         print(printable(f"run {number} of {len(entries)}: {entry.name}", 1000), flush=True)
-        given = resolve(runs.tables(entry), entry.given.extensions)
+        given = resolve(runs.input_tables(entry), entry.run_input.extensions)
         return start_or_go_on(given, str(runs.results(entry.identity)))
 
     try:
         with Guardian() as guardian:
             launch(begin, guardian)
         for studies, entry in found:
-            studies[0].ledger.runs.settle(entry.identity)
+            studies[0].ledger.runs.remove_leftovers(entry.identity)
     except (InterruptedRun, HeldError):
         raise
     except HpctripError as error:
         for studies, entry in found:
-            studies[0].ledger.runs.fail(entry.identity, str(error))
+            studies[0].ledger.runs.record_failure(entry.identity, str(error))
         raise
     finally:
         for studies, _ in found:

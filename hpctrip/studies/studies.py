@@ -19,7 +19,7 @@ from hpctrip.studies.file import StudyFile
 from hpctrip.studies.grid import Entry, entries, is_one_value
 from hpctrip.studies.ledger import Ledger, Line
 from hpctrip.studies.pictures import draw, save
-from hpctrip.studies.run_store import Pool
+from hpctrip.studies.run_store import RunStore
 from hpctrip.studies.sweep import split, with_axes
 
 
@@ -55,18 +55,18 @@ class Study:
         asked = self.file.readings
         if asked is None or not any(line.finished for line in lines):
             return []
-        from hpctrip.studies.claims.readings_picture import drawn  # heavy
+        from hpctrip.studies.claims.readings_picture import draw_survey  # heavy
 
         runs = self.ledger.runs
         choices = [
-            (dict(line.entry.choices), runs.whole(line.entry) if line.finished else None) for line in lines
+            (dict(line.entry.choices), runs.read(line.entry) if line.finished else None) for line in lines
         ]
         survey = Survey.of(asked.claims, *by_reading(asked.axis, choices))
         replace_file(self.ledger.folder / "readings.md", survey.markdown.encode())
-        return save(drawn(survey), self.readings_picture)
+        return save(draw_survey(survey), self.readings_picture)
 
 
-def found_file(name: str) -> str:
+def study_file(name: str) -> str:
     """The study file of this path, or the one of this name that comes with hpctrip. InputError where there is none."""
     known = shipped(STUDIES)
     if os.path.lexists(name) and not (os.path.isdir(name) and name in known):
@@ -77,7 +77,7 @@ def found_file(name: str) -> str:
 
 
 @dataclass(frozen=True)
-class Asked:
+class StudyOptions:
     """What a command asks of a study."""
 
     folder: Path
@@ -95,10 +95,10 @@ class Asked:
         return [*(["--small"] if self.small else []), *lines, *code]
 
 
-def read_studies(path: str, asked: Asked) -> list[Study]:
+def read_studies(path: str, asked: StudyOptions) -> list[Study]:
     """The study in a file, or those that it includes, in order. Raises InputError with everything that is wrong in the
     first file that has faults."""
-    runs = Pool(asked.folder)
+    runs = RunStore(asked.folder)
     places: dict[str, str] = {"runs": "", "logs": "", "store": ""}  # the folders of the pool
     studies = []
     for place, tables, group in _files(path, (), (), ""):
@@ -121,7 +121,7 @@ def all_entries(studies: Sequence[Study]) -> list[Entry]:
     return list(first.values())
 
 
-def swept(paths: Sequence[str], asked: Asked) -> Study | None:
+def sweep_study(paths: Sequence[str], asked: StudyOptions) -> Study | None:
     """The study of one command: an input, and lines of which some name several values; None where none does."""
     tables: Tables = {"name": "sweep", "inputs": list(paths), "seeds": None}
     file = _validated(tables, "")
@@ -130,9 +130,9 @@ def swept(paths: Sequence[str], asked: Asked) -> Study | None:
         return None
     file = _validated(with_axes(tables, axes), "")
     grid = entries(file, "", lines, asked.plugins)
-    name = "_".join([f"{grid[0].given.experiment.name}-sweep", *axes])[:80]
-    title = f"{grid[0].given.experiment.name} over {' x '.join(axes)}"
-    return Study(file.model_copy(update={"title": title}), Ledger(name, grid, Pool(asked.folder)))
+    name = "_".join([f"{grid[0].run_input.experiment.name}-sweep", *axes])[:80]
+    title = f"{grid[0].run_input.experiment.name} over {' x '.join(axes)}"
+    return Study(file.model_copy(update={"title": title}), Ledger(name, grid, RunStore(asked.folder)))
 
 
 def _files(
@@ -161,7 +161,7 @@ def _validated(tables: Tables, place: str) -> StudyFile:
         return validate(tables, StudyFile)
 
 
-def _study(tables: Tables, place: str, asked: Asked, runs: Pool, group: str) -> Study:
+def _study(tables: Tables, place: str, asked: StudyOptions, runs: RunStore, group: str) -> Study:
     file = _validated(tables, place)
     if asked.small and not file.has_small_form:
         raise InputError(

@@ -38,8 +38,8 @@ def rows(lines: Sequence[Line]) -> list[Row]:
         variants.setdefault(line.entry.variant, []).append(line)
     made: list[Row] = []
     for name, members in variants.items():
-        finished = [line.evidence.run for line in members if line.finished and line.evidence.run]
-        target = members[0].entry.given.experiment.stop.target_accuracy
+        finished = [line.stored.run for line in members if line.finished and line.stored.run]
+        target = members[0].entry.run_input.experiment.stop.target_accuracy
         target = math.nan if target is None else target
         times = times_of(finished, target) if finished else None
         first = made[0].times if made else times

@@ -31,7 +31,7 @@ from hpctrip.runner.experiment import resolve
 from hpctrip.runner.resume import Start, start_or_go_on
 from hpctrip.runner.session import launch
 from hpctrip.sim.step import State
-from hpctrip.studies.status import RunStatus
+from hpctrip.studies.run_store import RunStatus
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,7 @@ from hpctrip.base.stats import Estimate
 from hpctrip.config.sources import NamedFiles
 from hpctrip.record.reader import Run
 from hpctrip.sim.traces.files import trace_files
-from hpctrip.studies.claims.base import Claim, Finding, Verdict, all_of, verdict_of
-from hpctrip.studies.claims.evidence import Missing, times
+from hpctrip.studies.claims.base import Claim, Finding, Missing, Verdict, all_of, times, verdict_of
 from hpctrip.studies.claims.page import Page, Section
 from hpctrip.studies.claims.paper import CLAIMS
 from hpctrip.studies.claims.speed import AboutEqual, Faster, FasterInAll, Order, SlowerThanIn, Takes

@@ -11,7 +11,7 @@ from hpctrip.cli import claims as command
 from hpctrip.cli.keys_reference import sections
 from hpctrip.runner.experiment import Experiment
 from hpctrip.studies.claims import gather
-from hpctrip.studies.studies import Asked, found_file, read_studies
+from hpctrip.studies.studies import StudyOptions, read_studies, study_file
 
 PNG = b"\x89PNG\r\n\x1a\n and so on"
 HOURS = {"PowerTrip": 1.0, "static optimal": 2.0, "random": 3.0}
@@ -30,7 +30,7 @@ def finish(entry, folder, hours, synthetic="data"):
 @pytest.fixture
 def folder(tmp_path):
     """Studies of which PowerTrip, static optimal and random of the small Fig 9 are finished."""
-    (study,) = read_studies(found_file("fig09"), Asked(tmp_path, small=True))
+    (study,) = read_studies(study_file("fig09"), StudyOptions(tmp_path, small=True))
     for entry in study.ledger.entries:
         if entry.variant in HOURS:
             finish(entry, tmp_path, HOURS[entry.variant])
@@ -144,10 +144,10 @@ def test_a_study_that_no_claim_speaks_of_is_refused(folder, hpctrip):
 
 def test_two_studies_of_one_name_are_refused(folder, hpctrip):
     inside = folder / "inside.toml"
-    inside.write_text(f'name = "inside"\noverlays = ["over.toml"]\nstudies = ["{found_file("fig09")}"]\n')
+    inside.write_text(f'name = "inside"\noverlays = ["over.toml"]\nstudies = ["{study_file("fig09")}"]\n')
     (folder / "over.toml").write_text("train.lr = 0.5\n")
     both = folder / "both.toml"
-    both.write_text(f'name = "both"\nstudies = ["{found_file("fig09")}", "inside.toml"]\n')
+    both.write_text(f'name = "both"\nstudies = ["{study_file("fig09")}", "inside.toml"]\n')
     hpctrip("claims", folder, "--small", "--study", both).check_refused(
         ["both.toml: includes two studies 'fig09'"]
     )
@@ -165,9 +165,9 @@ def test_the_commands_leave_out_the_default_folder(folder, claims, tmp_path_fact
 
 def test_what_all_studies_share_is_said_once_and_what_one_has_of_its_own_there(tmp_path, claims):
     (tmp_path / "slow.toml").write_text("train.lr = 0.02\n")
-    included = [str(found_file(name)) for name in ("fig09", "fig12")]
+    included = [str(study_file(name)) for name in ("fig09", "fig12")]
     (tmp_path / "two.toml").write_text(f'name = "two"\nstudies = {included}\noverlays = ["slow.toml"]\n')
-    for study in read_studies(str(tmp_path / "two.toml"), Asked(tmp_path)):
+    for study in read_studies(str(tmp_path / "two.toml"), StudyOptions(tmp_path)):
         for entry in study.ledger.entries:
             if entry.variant in ("PowerTrip", "random"):
                 finish(entry, tmp_path, 1, synthetic="power" if entry.variant == "random" else "")

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import soundfile
 
-from hpctrip.studies.studies import Asked, found_file, read_studies
+from hpctrip.studies.studies import StudyOptions, read_studies, study_file
 
 
 def identity(study, data, folder):
     """Of the first run of a study that comes along, on other data."""
-    (found,) = read_studies(found_file(study), Asked(folder, [f"workload.data={data}", "seed=0"]))
+    (found,) = read_studies(study_file(study), StudyOptions(folder, [f"workload.data={data}", "seed=0"]))
     return found.ledger.entries[0].identity
 
 

@@ -14,7 +14,7 @@ from small_study import BASE, STUDY, ledger_of
 
 from hpctrip.record.reader import open_run
 from hpctrip.studies import worker
-from hpctrip.studies.status import RunStatus
+from hpctrip.studies.run_store import RunStatus
 from hpctrip.studies.worker import Job
 
 WITHOUT_FIGURE = STUDY[: STUDY.index("[[figure]]")]

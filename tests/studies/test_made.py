@@ -13,8 +13,8 @@ from small_study import STUDY, ledger_of
 
 from hpctrip.record.reader import open_run
 from hpctrip.sim.policies import POLICIES
-from hpctrip.studies.run_store import Pool, unlike
-from hpctrip.studies.studies import Asked, read_studies
+from hpctrip.studies.run_store import RunStore, unlike
+from hpctrip.studies.studies import StudyOptions, read_studies
 
 NAMES = [f"policy.k = {k}, seed {seed}" for k in (2, 3) for seed in (4, 5)]
 
@@ -132,10 +132,10 @@ def test_overlays_are_laid_over_the_inputs_of_all_studies_below_what_varies(copi
     (copied / "all.toml").write_text(
         'name = "all"\noverlays = ["world.toml"]\nstudies = ["within/inner.toml"]\n'
     )
-    ledger = read_studies(str(copied / "all.toml"), Asked(copied / "out"))[0].ledger
+    ledger = read_studies(str(copied / "all.toml"), StudyOptions(copied / "out"))[0].ledger
     assert ledger.folder == copied / "out/all/two"  # apart from the study without them
     entries = ledger.entries
-    found = [entry.given.experiment for entry in entries]
+    found = [entry.run_input.experiment for entry in entries]
     assert [(e.policy.k, str(e.timing.clock), e.train.lr) for e in found] == [
         (k, "mean-power", 0.03) for k in (2, 2, 3, 3)
     ]
@@ -185,13 +185,13 @@ def test_an_imported_run_counts_where_the_one_made_here_was_interrupted(made, st
     for name in ("base.toml", "study.toml"):
         (tmp_path / name).write_text((made.folder / name).read_text())
     assert study(tmp_path, "--import", made.folder / "out/two/ledger.csv").code == 0
-    entry = read_studies(str(tmp_path / "study.toml"), Asked(tmp_path / "out"))[0].ledger.entries[0]
-    pool, whole = Pool(tmp_path / "out"), made.folder / f"out/runs/{entry.identity}.h5"
+    entry = read_studies(str(tmp_path / "study.toml"), StudyOptions(tmp_path / "out"))[0].ledger.entries[0]
+    pool, whole = RunStore(tmp_path / "out"), made.folder / f"out/runs/{entry.identity}.h5"
     shutil.copy(whole, pool.results(entry.identity))
     half = open_run(whole)
     half = replace(half, meta=half.meta | {"status": "interrupted"})
     monkeypatch.setattr(pool, "_rounds", lambda file: half)
-    assert pool.look(entry).imported and pool.whole(entry).path.suffix == ".csv"
+    assert pool.inspect(entry).imported and pool.read(entry).path.suffix == ".csv"
 
 
 def test_rows_without_a_curve_yet_are_left_out_and_said(made, study, tmp_path):
@@ -260,7 +260,9 @@ def test_a_file_of_another_input_in_the_place_of_a_run_is_no_evidence(copied, st
 
 
 def test_a_run_from_before_a_key_was_added_counts_where_the_key_stays_at_its_default(made):
-    entry = read_studies(str(made.folder / "study.toml"), Asked(made.folder / "out"))[0].ledger.entries[0]
+    entry = read_studies(str(made.folder / "study.toml"), StudyOptions(made.folder / "out"))[
+        0
+    ].ledger.entries[0]
     run = open_run(made.folder / "out" / ledger_of(made.folder)["file"][NAMES[0]])
     older = replace(run, input=copy.deepcopy(run.input))
     del older.input["network"]["far_distance_m"]

@@ -8,7 +8,7 @@ from test_claims import seeds
 
 from hpctrip.studies.claims.base import Verdict
 from hpctrip.studies.claims.readings import Survey, by_reading, claims_of
-from hpctrip.studies.claims.readings_picture import drawn
+from hpctrip.studies.claims.readings_picture import draw_survey
 from hpctrip.studies.file import StudyFile
 from hpctrip.studies.grid import entries
 
@@ -99,7 +99,7 @@ def test_table_page_and_picture_have_every_claim_under_every_reading(survey):
         "| log",
         "| clock",
     ]
-    drawing = drawn(survey)
+    drawing = draw_survey(survey)
     assert drawing.picture.get_suptitle() == said[0] and drawing.image().startswith(b"\x89PNG")
 
 

@@ -1,13 +1,54 @@
-"""The base class of claims of the paper, and the verdicts on them."""
+"""The base class of the paper's claims, the runs that they are checked against, and the verdicts on them."""
 
 from __future__ import annotations
 
 import enum
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from hpctrip.base.stats import UNKNOWN, Estimate
-from hpctrip.studies.claims.evidence import Evidence, Missing
+from hpctrip.base.stats import UNKNOWN, Estimate, Times, shared_seeds
+from hpctrip.figures.common.grouping import times_of
+from hpctrip.record.reader import Run
+
+
+class Missing(Exception):
+    """Raised where the runs that a claim needs do not exist or cannot be compared; the message says why."""
+
+
+Variants = Mapping[str, Sequence[Run]]
+"""{label: runs of one configuration, one per seed} of a study."""
+Evidence = Mapping[str, Variants]
+"""{study: its variants}; a study without finished runs may be absent."""
+
+
+def variant(evidence: Evidence, study: str, label: str) -> Sequence[Run]:
+    """The runs of one variant, one per seed. Raises Missing if there are none."""
+    if study not in evidence:
+        raise Missing(f"study {study} was not run")
+    if label not in evidence[study]:
+        raise Missing(f"study {study} has no finished run of {label!r}")
+    return evidence[study][label]
+
+
+def target_of(runs: Sequence[Run]) -> float:
+    """The target accuracy of the runs. Raises Missing if they have different targets or none."""
+    targets = {float(run.meta["target_accuracy"]) for run in runs}
+    if len(targets) != 1 or not min(targets) > 0:
+        raise Missing(f"no common target accuracy ({', '.join(f'{t:g}' for t in sorted(targets))})")
+    return targets.pop()
+
+
+def times(*variants: Sequence[Run]) -> list[Times]:
+    """Times-to-accuracy of several variants, restricted to the seeds that all of them have.
+
+    Raises Missing if no seed is shared, or if the runs have no common target accuracy.
+    """
+    target = target_of([run for runs in variants for run in runs])
+    all_times = [times_of(runs, target) for runs in variants]
+    if not (seeds := shared_seeds(*all_times)):
+        raise Missing("the variants have no seed in common")
+    return [each.of_seeds(seeds) for each in all_times]
 
 
 class Verdict(enum.StrEnum):

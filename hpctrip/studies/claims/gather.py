@@ -17,8 +17,8 @@ from hpctrip.studies.claims import PAPER
 from hpctrip.studies.claims.page import Page, Section
 from hpctrip.studies.claims.paper import CLAIMS
 from hpctrip.studies.ledger import Line
-from hpctrip.studies.pictures import called, paths
-from hpctrip.studies.studies import Asked, Study, found_file, read_studies
+from hpctrip.studies.pictures import paths, with_study_label
+from hpctrip.studies.studies import Study, StudyOptions, read_studies, study_file
 
 CONSTANTS = (
     "timing.clock",
@@ -43,10 +43,10 @@ MOST_VALUES = 3
 """Number of values of a constant within a study that the page lists one by one."""
 
 
-def gathered(asked: Asked, including: str = PAPER) -> Page:
+def claims_page(asked: StudyOptions, including: str = PAPER) -> Page:
     """The page of what the studies in a folder say, which the study file or name `including` includes. Raises
     InputError where a study or a results file is unusable."""
-    studies = read_studies(found_file(including), asked)
+    studies = read_studies(study_file(including), asked)
     names, spoken_of = [study.file.name for study in studies], sorted({claim.study for claim in CLAIMS})
     if not set(names) & set(spoken_of):
         raise InputError(
@@ -83,12 +83,12 @@ def _variants(study: Study, finished: Sequence[Line]) -> Iterator[tuple[str, lis
     """(label, its finished seeds) of every variant that has one."""
     for label in dict.fromkeys(line.entry.variant for line in finished):
         same = [line.entry for line in finished if line.entry.variant == label]
-        yield label, [called(study.ledger.runs.whole(entry), entry, label) for entry in same]
+        yield label, [with_study_label(study.ledger.runs.read(entry), entry, label) for entry in same]
 
 
 def _constants(finished: Sequence[Line]) -> dict[str, str]:
     """{key: value in force} over the runs of one study; keys that none of them has are absent."""
-    inputs = [flat(resolved(line.entry.given.experiment)) for line in finished]
+    inputs = [flat(resolved(line.entry.run_input.experiment)) for line in finished]
     in_force = {}
     for key in CONSTANTS:
         values = [*dict.fromkeys(str(one[key]) for one in inputs if one.get(key) is not None)]
@@ -125,7 +125,7 @@ def _synthetic(finished: Sequence[Line]) -> Iterator[str]:
         variants = dict.fromkeys(
             line.entry.variant
             for line in finished
-            if line.evidence.run is not None and line.evidence.run.meta[f"synthetic_{what}"]
+            if line.stored.run is not None and line.stored.run.meta[f"synthetic_{what}"]
         )
         if variants:
             some = "" if {*variants} == everyone else f" ({', '.join(variants)})"
@@ -150,7 +150,7 @@ def _pictures(study: Study) -> dict[str, bytes]:
     return pictures
 
 
-def _commands(including: str, asked: Asked) -> Iterator[str]:
+def _commands(including: str, asked: StudyOptions) -> Iterator[str]:
     """The commands that repeat studies and page, without defaults."""
     folder = [] if asked.folder == Path(RESULTS) else [str(asked.folder)]
     out = ["--out", *folder] if folder else []

@@ -10,8 +10,7 @@ import pandas as pd
 from hpctrip.base.text import markdown_table
 from hpctrip.figures.common.reading import provenance
 from hpctrip.record.reader import Run
-from hpctrip.studies.claims.base import Claim, Finding, Verdict
-from hpctrip.studies.claims.evidence import Variants
+from hpctrip.studies.claims.base import Claim, Finding, Variants, Verdict
 from hpctrip.studies.claims.paper import CLAIMS
 from hpctrip.studies.claims.speed import Takes
 

@@ -20,7 +20,7 @@ COLOURS = {
 """Told apart by the marks as well."""
 
 
-def drawn(survey: Survey) -> Drawing:
+def draw_survey(survey: Survey) -> Drawing:
     """The survey as a picture, with its numbers and lines."""
     with matplotlib.rc_context(style.LOOK):
         return Drawing(_picture(survey), survey.table, survey.lines)

@@ -7,8 +7,17 @@ from dataclasses import dataclass
 
 from hpctrip.base.stats import UNKNOWN, Estimate, compare, in_order
 from hpctrip.record.reader import Run
-from hpctrip.studies.claims.base import Claim, Finding, Verdict, against, all_of, verdict_of
-from hpctrip.studies.claims.evidence import Evidence, times, variant
+from hpctrip.studies.claims.base import (
+    Claim,
+    Evidence,
+    Finding,
+    Verdict,
+    against,
+    all_of,
+    times,
+    variant,
+    verdict_of,
+)
 
 ABOUT = 0.2
 """Two times are about equal where the interval of their ratio lies within this of 1: our reading."""

@@ -10,11 +10,10 @@ import numpy as np
 from hpctrip.base.stats import UNKNOWN, Estimate, Times, compare
 from hpctrip.figures import gain
 from hpctrip.record.reader import Run
-from hpctrip.studies.claims.base import Claim, Finding, Verdict, all_of, verdict_of
-from hpctrip.studies.claims.evidence import Evidence, Missing, times
+from hpctrip.studies.claims.base import Claim, Evidence, Finding, Missing, Verdict, all_of, times, verdict_of
 
 
-def swept(evidence: Evidence, study: str) -> dict[int, Sequence[Run]]:
+def runs_by_k(evidence: Evidence, study: str) -> dict[int, Sequence[Run]]:
     """{k: its seeds} of a study over fixed cohorts, k ascending. Raises Missing for fewer than three k."""
     if study not in evidence:
         raise Missing(f"study {study} was not run")
@@ -30,7 +29,7 @@ def swept(evidence: Evidence, study: str) -> dict[int, Sequence[Run]]:
 
 
 def _times(evidence: Evidence, study: str) -> dict[int, Times]:
-    runs = swept(evidence, study)
+    runs = runs_by_k(evidence, study)
     return dict(zip(runs, times(*runs.values()), strict=True))
 
 
@@ -129,7 +128,7 @@ class HigherInTheEnd(Claim):
 
     def check(self, evidence: Evidence) -> Finding:
         """The best accuracy of every seed in as many rounds as both have."""
-        runs = swept(evidence, self.study)
+        runs = runs_by_k(evidence, self.study)
         small, large = ({run.meta["seed"]: run for run in runs[k]} for k in (min(runs), max(runs)))
         points = []
         for seed in sorted(small.keys() & large.keys()):
@@ -155,7 +154,7 @@ class SmallEarlyGain(Claim):
 
     def check(self, evidence: Evidence) -> Finding:
         """Mean gains in percentage points of accuracy, seed by seed."""
-        runs = swept(evidence, self.study)
+        runs = runs_by_k(evidence, self.study)
         if self.k not in runs:
             raise Missing(f"study {self.study} has no k = {self.k}")
         small = {run.meta["seed"]: run for run in runs[min(runs)]}

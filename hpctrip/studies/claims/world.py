@@ -10,8 +10,7 @@ from hpctrip.base.errors import InputError
 from hpctrip.base.stats import Estimate
 from hpctrip.base.units import MILE_M
 from hpctrip.figures.common.reading import counted, traces_of, with_sites
-from hpctrip.studies.claims.base import Claim, Finding, Verdict, verdict_of
-from hpctrip.studies.claims.evidence import Evidence, Missing, variant
+from hpctrip.studies.claims.base import Claim, Evidence, Finding, Missing, Verdict, variant, verdict_of
 
 NEAR_M = 1000 * MILE_M
 """Inside, the paper calls bandwidth "relatively constant"."""
