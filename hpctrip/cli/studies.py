@@ -144,7 +144,7 @@ def _submit(path: str, studies: list[Study], todo: list[Line], asked: dict[str, 
     if not todo:
         click.echo("nothing is left to make")
         return
-    words = [path, "--out", asked["out"], *_asked(asked).words]
+    words = [path, "--out", asked["out"], *_asked(asked).arguments]
     job = submit(studies, todo, asked["at_once"], words, **{name: asked[name] for name in SITE})
     click.echo(f"job {job}: {len(todo)} runs as tasks of an array")
     line = f"table and figures, once it is over: python -m hpctrip study {shlex.join(words)}"

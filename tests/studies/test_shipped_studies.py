@@ -1,4 +1,4 @@
-"""The studies that come with hpctrip: small forms, what the claims ask for, what the league is made of."""
+"""Studies that come with hpctrip: small forms, variants that claims need, and the grid of the league."""
 
 import tomllib
 from pathlib import Path
@@ -16,10 +16,10 @@ SHIPPED = [path for path in sorted(Path(study_file(PAPER)).parent.glob("*.toml")
 
 @pytest.fixture(scope="module", params=[False, True], ids=["in full", "small"])
 def studies(request, tmp_path_factory):
-    """All of them, one seed each."""
+    """{name: study} of the paper, in full and in the small form, with one seed each."""
     folder = tmp_path_factory.mktemp("studies")
-    found = read_studies(study_file(PAPER), StudyOptions(folder, ["seed=0"], small=request.param))
-    return {study.file.name: study for study in found}
+    included = read_studies(study_file(PAPER), StudyOptions(folder, ["seed=0"], small=request.param))
+    return {study.file.name: study for study in included}
 
 
 def test_claims_ask_for_variants_that_their_studies_have(studies):
@@ -30,15 +30,15 @@ def test_claims_ask_for_variants_that_their_studies_have(studies):
         }
         for name, study in studies.items()
     }
-    said = [claim.finding(evidence).ours for claim in CLAIMS]
-    assert [text for text in said if "no finished run of" in text or "was not run" in text] == []
+    findings = [claim.finding(evidence).ours for claim in CLAIMS]
+    assert [text for text in findings if "no finished run of" in text or "was not run" in text] == []
 
 
 def test_studies_of_the_paper_have_a_small_form():
-    found = read_studies(study_file(PAPER), StudyOptions(Path("nowhere"), small=True))
-    of_each = {study.file.name: {entry.seed for entry in study.ledger.entries} for study in found}
+    studies = read_studies(study_file(PAPER), StudyOptions(Path("nowhere"), small=True))
+    of_each = {study.file.name: {entry.seed for entry in study.ledger.entries} for study in studies}
     assert [name for name, of_study in of_each.items() if len(of_study) != 3] == []
-    assert max(entry.run_input.experiment.num_sites() for s in found for entry in s.ledger.entries) <= 40
+    assert max(entry.run_input.experiment.num_sites() for s in studies for entry in s.ledger.entries) <= 40
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)

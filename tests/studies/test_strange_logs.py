@@ -1,4 +1,4 @@
-"""What somebody else has put into a study's folders: nothing is waited for, read without end or written through."""
+"""Logs of a study that are unexpectedly large are read in part only."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hpctrip.studies.studies import StudyOptions, read_studies
 
 @pytest.fixture
 def planned(tmp_path):
-    """The small study, of which nothing was made: its ledger."""
+    """Ledger of the small study before any run."""
     (tmp_path / "base.toml").write_text(BASE)
     (tmp_path / "study.toml").write_text(STUDY)
     (study,) = read_studies(str(tmp_path / "study.toml"), StudyOptions(tmp_path / "out"))

@@ -13,7 +13,7 @@ from hpctrip.record.reader import Run
 
 
 class Missing(Exception):
-    """Raised where the runs that a claim needs do not exist or cannot be compared; the message says why."""
+    """Raised if the runs that a claim needs do not exist or cannot be compared; the message says why."""
 
 
 Variants = Mapping[str, Sequence[Run]]
@@ -52,7 +52,7 @@ def times(*variants: Sequence[Run]) -> list[Times]:
 
 
 class Verdict(enum.StrEnum):
-    """The verdict on a statement."""
+    """Verdict on a statement."""
 
     MET = "met"
     NOT_MET = "not met"
@@ -61,12 +61,12 @@ class Verdict(enum.StrEnum):
 
 
 def verdict_of(estimate: Estimate, above: float = 0.0) -> Verdict:
-    """The verdict on the statement that a quantity lies above a value (see `hpctrip.base.stats`)."""
+    """Verdict on the statement that a quantity lies above a value (see `Estimate.lies_above`)."""
     return {True: Verdict.MET, False: Verdict.NOT_MET, None: Verdict.UNDECIDED}[estimate.lies_above(above)]
 
 
 def all_of(verdicts: list[Verdict]) -> Verdict:
-    """The verdict on several statements together: met where all are, not met where one is not."""
+    """Verdict on a conjunction of statements: met if all are met, not met if one is not met."""
     for verdict in (Verdict.NOT_MET, Verdict.NOT_RUN, Verdict.UNDECIDED):
         if verdict in verdicts:
             return verdict
@@ -75,36 +75,37 @@ def all_of(verdicts: list[Verdict]) -> Verdict:
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of checking a claim against our runs."""
+    """Result of checking a claim against runs."""
 
     ordering: Verdict
-    """Whether the statement itself holds: who is faster, whether it grows."""
+    """Verdict on the statement itself, such as which policy is faster."""
     ours: str
-    """Our number, with its interval."""
+    """Number measured in the runs, with its interval, as text."""
     magnitude: str = ""
-    """Our number against the paper's; empty where the paper gives none."""
+    """Comparison with the paper's number; empty if the paper gives none."""
     num_seeds: int = 0
+    """Number of seeds that the finding is based on."""
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim of the paper. What a kind of claim is: a subclass with a `check`."""
+    """A claim of the paper. Each kind of claim is a subclass that implements `check`."""
 
     figure: str
-    """Where the paper makes it: "Fig 9"."""
+    """Figure of the paper, e.g. "Fig 9"."""
     says: str
-    """What it says, in a sentence."""
+    """The statement, in one sentence."""
     paper: str
-    """The paper's number; empty where it gives none."""
+    """The paper's number; empty if it gives none."""
     study: str
-    """The study whose runs speak of it."""
+    """Name of the study whose runs it is checked against."""
 
     def check(self, evidence: Evidence) -> Finding:
-        """What the runs say. Raises Missing where they were not made."""
+        """Check the claim. Raises Missing if the runs it needs do not exist."""
         raise NotImplementedError
 
     def finding(self, evidence: Evidence) -> Finding:
-        """What the runs say; not run where they were not made."""
+        """Check the claim; the verdict is NOT_RUN if the runs it needs do not exist."""
         try:
             return self.check(evidence)
         except Missing as missing:
@@ -112,7 +113,7 @@ class Claim:
 
 
 def against(estimate: Estimate, paper: float, form: str = "{:.3g}") -> str:
-    """Our number against the paper's: their ratio, and whether the paper's lies in our interval."""
+    """Comparison with the paper's number as text: the ratio, and whether the paper's number lies in the interval."""
     if estimate.bound == UNKNOWN:
         return ""
     if estimate.bound:
