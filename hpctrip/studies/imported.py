@@ -22,8 +22,8 @@ from hpctrip.record.merge import csv_bytes
 from hpctrip.record.reader import Run
 from hpctrip.studies.grid import Entry
 
-CURVE = ("round", "clock_s", "accuracy", "num_sites")
-ROW = ("rounds", "clock_s", "digest", "wall_s", "synthetic", "made_with", "reason")
+CURVE_COLUMNS = ("round", "clock_s", "accuracy", "num_sites")
+ROW_COLUMNS = ("rounds", "clock_s", "digest", "wall_s", "synthetic", "made_with", "reason")
 """Columns of a ledger that are imported with a run."""
 _DIGEST = re.compile("[0-9a-f]{16}")
 _AS_WRITTEN = "import both files of one study as they were written"
@@ -41,10 +41,10 @@ def curves_beside(ledger: str | Path) -> Path:
 def curves(finished: Iterable[tuple[Entry, Run]]) -> bytes:
     """Curves of finished runs as one CSV table, with the identity in the first column."""
     frames = [
-        pd.DataFrame({"identity": entry.identity} | {name: run.rounds[name] for name in CURVE})
+        pd.DataFrame({"identity": entry.identity} | {name: run.rounds[name] for name in CURVE_COLUMNS})
         for entry, run in finished
     ]
-    empty = pd.DataFrame(columns=["identity", *CURVE])
+    empty = pd.DataFrame(columns=["identity", *CURVE_COLUMNS])
     return csv_bytes(pd.concat(frames, ignore_index=True) if frames else empty)
 
 
@@ -55,8 +55,8 @@ def import_runs(ledger: str, entries: Sequence[Entry], folder: Path) -> tuple[in
     InputError if a row and its curve do not agree.
     """
     rows, lines = read_table(ledger), read_table(curves_beside(ledger))
-    rows.require("identity", "status", "accuracy", *ROW)
-    lines.require("identity", *CURVE)
+    rows.require("identity", "status", "accuracy", *ROW_COLUMNS)
+    lines.require("identity", *CURVE_COLUMNS)
     grid = {entry.identity: entry for entry in entries}
     curve_identities = np.array(lines.columns["identity"])
     written, others, bare = 0, 0, 0
@@ -70,7 +70,7 @@ def import_runs(ledger: str, entries: Sequence[Entry], folder: Path) -> tuple[in
         if not len(at):
             bare += 1
             continue
-        row, curve = {name: rows.columns[name][number] for name in ROW}, _curve(lines, at)
+        row, curve = {name: rows.columns[name][number] for name in ROW_COLUMNS}, _curve(lines, at)
         place, accuracy = f"{ledger}, line {rows.lines[number]}", rows.columns["accuracy"][number]
         _check(row, curve, grid[identity], place)
         best = float(curve["accuracy"].max())
@@ -86,7 +86,7 @@ def _curve(lines: Table, at: np.ndarray) -> pd.DataFrame:
     """The rows `at` of a table of curves."""
     integers = {name: lines.integers(name) for name in ("round", "num_sites")}
     floats = {name: lines.numbers(name, may_lack=name == "accuracy") for name in ("clock_s", "accuracy")}
-    return pd.DataFrame({name: (integers | floats)[name][at] for name in CURVE})
+    return pd.DataFrame({name: (integers | floats)[name][at] for name in CURVE_COLUMNS})
 
 
 def _check(row: Row, curve: pd.DataFrame, entry: Entry, place: str) -> None:
@@ -120,10 +120,10 @@ def read_imported(path: Path, entry: Entry) -> Run:
     """Read an imported run: the input comes from the study, end and curve from the file; tables of sites are empty.
     Raises InputError if the file is damaged."""
     table = read_table(path, may_comment=True)
-    table.require(*CURVE)
+    table.require(*CURVE_COLUMNS)
     try:
         row = json.loads(table.comment.removeprefix("#"))
-        row = {name: str(row[name]) for name in ROW}
+        row = {name: str(row[name]) for name in ROW_COLUMNS}
         wall_s = float(row["wall_s"] or "nan")
     except (ValueError, KeyError, TypeError, RecursionError):
         raise InputError(str(path), "is damaged", "remove it and import again") from None

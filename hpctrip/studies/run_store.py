@@ -118,7 +118,7 @@ class RunStore:
         file = self.results(entry.identity)
         try:
             run = self._rounds(file)
-            wrong = unlike(run, entry) if run else ""
+            wrong = differences(run, entry) if run else ""
             wrong = f"is of another input ({wrong})" if wrong else ""
         except InputError as error:
             run, wrong = None, error.faults[0].problem
@@ -179,7 +179,7 @@ def _text(path: Path) -> str:
     return printable(text.strip(), 1000)
 
 
-def unlike(run: Run, entry: Entry) -> str:
+def differences(run: Run, entry: Entry) -> str:
     """Comma-separated names of the keys, files and plug-ins in which a results file differs from the run, or empty.
 
     A key that the file lacks was added to hpctrip later. It counts as equal if the input of the run leaves it at its

@@ -13,7 +13,7 @@ from small_study import STUDY, ledger_of
 
 from hpctrip.record.reader import open_run
 from hpctrip.sim.policies import POLICIES
-from hpctrip.studies.run_store import RunStore, unlike
+from hpctrip.studies.run_store import RunStore, differences
 from hpctrip.studies.studies import StudyOptions, read_studies
 
 NAMES = [f"policy.k = {k}, seed {seed}" for k in (2, 3) for seed in (4, 5)]
@@ -266,9 +266,9 @@ def test_a_run_from_before_a_key_was_added_counts_where_the_key_stays_at_its_def
     run = open_run(made.folder / "out" / ledger_of(made.folder)["file"][NAMES[0]])
     older = replace(run, input=copy.deepcopy(run.input))
     del older.input["network"]["far_distance_m"]
-    assert unlike(run, entry) == "" and unlike(older, entry) == ""
+    assert differences(run, entry) == "" and differences(older, entry) == ""
     del older.input["policy"]["k"]  # the study sets it
-    assert unlike(older, entry) == "policy.k"
+    assert differences(older, entry) == "policy.k"
 
 
 def test_runs_of_a_policy_whose_rules_have_been_raised_since_are_stale(copied, study, monkeypatch):
