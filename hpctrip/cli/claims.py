@@ -55,9 +55,9 @@ def claims(
 
     from hpctrip.base.errors import InputError
     from hpctrip.base.io import check_folder, json_text, read_text, replace_file
-    from hpctrip.studies.claims.gather import gathered
+    from hpctrip.studies.claims.gather import claims_page
     from hpctrip.studies.claims.page import PICTURES
-    from hpctrip.studies.studies import Asked
+    from hpctrip.studies.studies import StudyOptions
 
     target = Path(to or folder)
     for path in (target, Path(folder)):
@@ -65,7 +65,7 @@ def claims(
     if not Path(folder).exists():
         raise InputError(folder, "no such folder", "name that of the studies (--out of `hpctrip study`)")
     preface_text = read_text(preface) if preface else ""
-    page = gathered(Asked(Path(folder), overrides, plugins, small), study)
+    page = claims_page(StudyOptions(Path(folder), overrides, plugins, small), study)
     page = replace(page, preface=preface_text.strip())
     pages = [(target / "claims.md", page.markdown), (target / "claims.html", page.html)]
     for file, text in pages:

@@ -19,7 +19,7 @@ from hpctrip.studies import RESULTS
 
 if TYPE_CHECKING:
     from hpctrip.studies.ledger import Line
-    from hpctrip.studies.studies import Asked, Study
+    from hpctrip.studies.studies import Study, StudyOptions
 
 
 class Jobs(click.IntRange):
@@ -109,22 +109,22 @@ def study(path: str | None, **args: Any) -> None:
 
 
 def _read(path: str, args: dict[str, Any]) -> list[Study]:
-    from hpctrip.studies.studies import found_file, read_studies
+    from hpctrip.studies.studies import read_studies, study_file
 
-    return read_studies(found_file(path), _study_options(args))
+    return read_studies(study_file(path), _study_options(args))
 
 
-def _study_options(args: dict[str, Any]) -> Asked:
-    from hpctrip.studies.studies import Asked
+def _study_options(args: dict[str, Any]) -> StudyOptions:
+    from hpctrip.studies.studies import StudyOptions
 
-    return Asked(Path(args["out"]), args["overrides"], args["plugins"], args["small"])
+    return StudyOptions(Path(args["out"]), args["overrides"], args["plugins"], args["small"])
 
 
 def _study(path: str, args: dict[str, Any]) -> None:
     from hpctrip.studies import run as runs
 
     studies = _read(path, args)
-    for line in runs.take_up_all(studies, args["imports"]):
+    for line in runs.import_ledgers(studies, args["imports"]):
         click.echo(printable(line, 1000))
     lines = runs.chosen(studies, args["only"])
     if args["listed"]:
@@ -144,7 +144,7 @@ def _submit(path: str, studies: list[Study], todo: list[Line], args: dict[str, A
     if not todo:
         click.echo("nothing is left to make")
         return
-    words = [path, "--out", args["out"], *_study_options(args).words]
+    words = [path, "--out", args["out"], *_study_options(args).arguments]
     job = submit(studies, todo, args["at_once"], words, **{name: args[name] for name in SITE_OPTIONS})
     click.echo(f"job {job}: {len(todo)} runs as tasks of an array")
     line = f"table and figures, once it is over: python -m hpctrip study {shlex.join(words)}"
@@ -174,10 +174,10 @@ def run(jobs: int | None, **args: Any) -> None:
         run_one(**args)
         return
     from hpctrip.studies.run import run as make
-    from hpctrip.studies.studies import Asked, swept
+    from hpctrip.studies.studies import StudyOptions, sweep_study
 
     folder = args["out"] or RESULTS
-    sweep = swept(args["paths"], Asked(Path(folder), args["overrides"], args["plugins"]))
+    sweep = sweep_study(args["paths"], StudyOptions(Path(folder), args["overrides"], args["plugins"]))
     if sweep is None:
         run_one(**args)
         return

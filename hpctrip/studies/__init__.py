@@ -1,4 +1,4 @@
-"""Studies: grids of runs, made once each, kept by their identity, and drawn."""
+"""Studies: grids of runs, each executed once and stored under its identity, with their tables and figures."""
 
 RESULTS = "results/studies"
-"""The default folder of studies and their runs."""
+"""Default folder of studies and their runs."""

@@ -1,7 +1,7 @@
-"""The runs of studies on this machine: worker processes side by side, one run each at a time.
+"""Executes the runs of studies on this machine in parallel worker processes, one run per worker at a time.
 
-Who else works on the same folder, another study or another start of this one, is no danger: a run belongs to whoever
-holds its lock. A run that is held is put back and looked at again later.
+Several studies, or several starts of one study, may use the same folder at the same time: a run belongs to the process
+that holds its lock. A run whose lock is held elsewhere returns to the queue and is tried again later.
 """
 
 from __future__ import annotations
@@ -21,177 +21,180 @@ from multiprocessing.process import BaseProcess
 from hpctrip.ranks.device import visible_gpus
 from hpctrip.record.lock import is_held
 from hpctrip.runner.signals import listening, received
-from hpctrip.studies import worker
 from hpctrip.studies.grid import Entry
-from hpctrip.studies.run_store import Pool
-from hpctrip.studies.status import RunStatus
-from hpctrip.studies.worker import End, Job, Round
+from hpctrip.studies.run_store import RunStatus, RunStore
+from hpctrip.studies.worker import End, Job, Round, serve_jobs
 
 POLL_S = 0.2
-LOOK_AGAIN_S = 1.0
-"""So long a run that another process holds is left alone."""
+RETRY_S = 1.0
+"""Wall seconds before a run that another process holds is tried again."""
 SIGNALS = ("SIGINT", "SIGTERM", "SIGUSR2")
 DIED = "its process died"
 
 
 @dataclass
 class Worker:
-    """A worker process, and what it does."""
+    """A worker process and its current run."""
 
     process: BaseProcess
     pipe: Connection
     gpu: str = ""
-    """What it sees as CUDA_VISIBLE_DEVICES; empty: what the study sees."""
+    """CUDA_VISIBLE_DEVICES of the process; empty: inherited from the study."""
     entry: Entry | None = None
     last: Round | None = None
+    """The last round that it reported of this run."""
 
 
-Ended = Callable[[Entry, End], None]
+OnEnd = Callable[[Entry, End], None]
 
 
 @dataclass
-class Crew:
-    """Workers that make the runs of `waiting`, in their order."""
+class WorkerPool:
+    """Worker processes that execute the runs of the queue `waiting`, in order."""
 
-    runs: Pool
+    runs: RunStore
     waiting: deque[Entry]
     num_workers: int
     gpus: Sequence[str] = ()
-    """Names for CUDA_VISIBLE_DEVICES, dealt out to the workers; empty: they see what this process sees."""
+    """Names for CUDA_VISIBLE_DEVICES, distributed over the workers; empty: workers inherit it from this process."""
     ranks: int = 1
-    """Ranks of every run."""
+    """Number of ranks of every run."""
     workers: list[Worker] = field(default_factory=list)
     _not_before: dict[str, float] = field(default_factory=dict)
 
-    def run(self, ended: Ended, tick: Callable[[], None]) -> bool:
-        """Make all runs; `ended` is called as each is over, `tick` all the while. Returns whether all had their turn:
-        not where a signal, or the end of the job's time, has ended it early. A second Ctrl-C raises
-        KeyboardInterrupt."""
-        leaving = told = False
-        with listening(SIGNALS), self._staffed():
-            while self._busy or (self.waiting and not leaving):
-                if not leaving:
-                    self._deal(ended)
-                leaving = self._listen(ended) or leaving
-                if received() and not told:  # also where a run has left by itself, and the others have not
-                    leaving = told = True
+    def run(self, on_end: OnEnd, tick: Callable[[], None]) -> bool:
+        """Execute all runs. `on_end` is called when a run ends, `tick` about every `POLL_S`.
+
+        Returns whether every run was executed: False if a signal, or a run that was interrupted, stopped the pool
+        early. A second Ctrl-C raises KeyboardInterrupt.
+        """
+        stopping = workers_signalled = False
+        with listening(SIGNALS), self._stop_workers():
+            while self._busy or (self.waiting and not stopping):
+                if not stopping:
+                    self._assign(on_end)
+                stopping = self._receive(on_end) or stopping
+                if received() and not workers_signalled:
+                    # also needed if an interrupted run has set `stopping`, as the other workers go on
+                    stopping = workers_signalled = True
                     for busy in self._busy:
-                        self._ask_to_leave(busy)
+                        self._terminate(busy)
                 tick()
-        return not leaving
+        return not stopping
 
     @property
     def _busy(self) -> list[Worker]:
-        return [one for one in self.workers if one.entry is not None]
+        return [worker for worker in self.workers if worker.entry is not None]
 
-    def _deal(self, ended: Ended) -> None:
-        """Give runs to workers that have none."""
+    def _assign(self, on_end: OnEnd) -> None:
+        """Assign runs of the queue to idle workers, starting new workers as needed."""
         for _ in range(len(self.waiting)):
-            idle = next((one for one in self.workers if one.entry is None), None)
+            idle = next((worker for worker in self.workers if worker.entry is None), None)
             if idle is None and len(self.workers) == self.num_workers:
                 return
             entry = self.waiting.popleft()
-            if self.runs.look(entry).status == RunStatus.FINISHED:  # by another process, meanwhile
-                self.runs.settle(entry.identity)
-                ended(entry, End(RunStatus.FINISHED))
+            if self.runs.inspect(entry).status == RunStatus.FINISHED:  # by another process, meanwhile
+                self.runs.remove_leftovers(entry.identity)
+                on_end(entry, End(RunStatus.FINISHED))
             elif self._not_before.get(entry.identity, 0) > time.monotonic() or is_held(
                 self.runs.results(entry.identity)
             ):
                 self.waiting.append(entry)
             else:
-                self._give(idle or self._hire(), entry)
+                self._send(idle or self._start_worker(), entry)
 
-    def _give(self, one: Worker, entry: Entry) -> None:
-        self.runs.forget_failure(entry.identity)
-        one.entry, one.last = entry, None
-        with suppress(OSError):  # it has just died: that shows when it is listened to
-            one.pipe.send(job(entry, self.runs, self.ranks))
+    def _send(self, worker: Worker, entry: Entry) -> None:
+        self.runs.clear_failure(entry.identity)
+        worker.entry, worker.last = entry, None
+        with suppress(OSError):  # the worker has died: `_receive` reports it
+            worker.pipe.send(job(entry, self.runs, self.ranks))
 
-    def _listen(self, ended: Ended) -> bool:
-        """Hear what workers have to say, for a moment. Returns whether a run was interrupted."""
-        speaking = {one.pipe: one for one in self.workers}
+    def _receive(self, on_end: OnEnd) -> bool:
+        """Process the messages of the workers, waiting up to `POLL_S`. Returns whether a run was interrupted."""
+        by_pipe = {worker.pipe: worker for worker in self.workers}
         interrupted = False
-        if not speaking:
+        if not by_pipe:
             time.sleep(POLL_S)
-        for pipe in wait(list(speaking), POLL_S) if speaking else ():
-            one = speaking[pipe]  # type: ignore[index]
+        for pipe in wait(list(by_pipe), POLL_S) if by_pipe else ():
+            worker = by_pipe[pipe]  # type: ignore[index]
             try:
-                said = one.pipe.recv()
+                message = worker.pipe.recv()
             except (EOFError, OSError):
-                said = self._dismiss(one)
-            if isinstance(said, Round):
-                one.last = said
-            elif one.entry is not None and said is not None:
-                entry, one.entry = one.entry, None
-                interrupted |= said.how == RunStatus.INTERRUPTED
-                self._note(entry, said, ended)
+                message = self._remove_dead(worker)
+            if isinstance(message, Round):
+                worker.last = message
+            elif worker.entry is not None and message is not None:
+                entry, worker.entry = worker.entry, None
+                interrupted |= message.status == RunStatus.INTERRUPTED
+                self._record(entry, message, on_end)
         return interrupted
 
-    def _note(self, entry: Entry, end: End, ended: Ended) -> None:
-        if end.how == RunStatus.HELD:
-            self._not_before[entry.identity] = time.monotonic() + LOOK_AGAIN_S
+    def _record(self, entry: Entry, end: End, on_end: OnEnd) -> None:
+        if end.status == RunStatus.HELD:
+            self._not_before[entry.identity] = time.monotonic() + RETRY_S
             self.waiting.append(entry)
             return
-        if end.how == RunStatus.FAILED:
-            self.runs.fail(entry.identity, end.reason)
-        if end.how == RunStatus.FINISHED:
-            self.runs.settle(entry.identity)
-        ended(entry, end)
+        if end.status == RunStatus.FAILED:
+            self.runs.record_failure(entry.identity, end.reason)
+        if end.status == RunStatus.FINISHED:
+            self.runs.remove_leftovers(entry.identity)
+        on_end(entry, end)
 
-    def _hire(self) -> Worker:
-        """A new worker."""
+    def _start_worker(self) -> Worker:
+        """Start a worker process, on the GPU with the fewest workers."""
         start = multiprocessing.get_context("spawn")
         ours, theirs = start.Pipe()
-        taken = [one.gpu for one in self.workers]
+        taken = [worker.gpu for worker in self.workers]
         gpu = min(self.gpus, key=taken.count, default="")
         variables = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}
-        with _environment(variables | ({"CUDA_VISIBLE_DEVICES": gpu} if gpu else {})), _deaf():
-            process = start.Process(target=worker.work, args=(theirs, sys.orig_argv), daemon=True)
+        with _environment(variables | ({"CUDA_VISIBLE_DEVICES": gpu} if gpu else {})), _ignoring_sigint():
+            process = start.Process(target=serve_jobs, args=(theirs, sys.orig_argv), daemon=True)
             process.start()
         theirs.close()
         self.workers.append(Worker(process, ours, gpu))
         return self.workers[-1]
 
-    def _dismiss(self, one: Worker) -> End:
-        """A worker that has died: how its run ended. The next run has another."""
-        one.process.join()
-        self.workers.remove(one)
-        one.pipe.close()
-        if received():  # it was asked to leave before it could listen
+    def _remove_dead(self, worker: Worker) -> End:
+        """Remove a worker that has died. Returns how its run ended."""
+        worker.process.join()
+        self.workers.remove(worker)
+        worker.pipe.close()
+        if received():  # SIGTERM reached it before its handler was installed
             return End(RunStatus.INTERRUPTED)
-        code = one.process.exitcode or 0
+        code = worker.process.exitcode or 0
         how = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
         return End(RunStatus.FAILED, f"{DIED} {how}")
 
-    def _ask_to_leave(self, one: Worker) -> None:
+    def _terminate(self, worker: Worker) -> None:
         with suppress(ProcessLookupError):
-            os.kill(one.process.pid or 0, signal.SIGTERM)
+            os.kill(worker.process.pid or 0, signal.SIGTERM)
 
     @contextmanager
-    def _staffed(self) -> Iterator[None]:
-        """No worker outlives the body: an idle one leaves by itself, another is killed."""
+    def _stop_workers(self) -> Iterator[None]:
+        """Stop all workers at the end of the body: idle ones exit on request, busy ones are killed."""
         try:
             yield
         finally:
-            for one in self.workers:
+            for worker in self.workers:
                 with suppress(OSError):
-                    one.pipe.send(None)
-                if one.entry is not None:
-                    one.process.kill()
-                one.process.join()
-                one.pipe.close()
+                    worker.pipe.send(None)
+                if worker.entry is not None:
+                    worker.process.kill()
+                worker.process.join()
+                worker.pipe.close()
             self.workers.clear()
 
 
-def job(entry: Entry, runs: Pool, ranks: int) -> Job:
-    """What a worker needs to make a run."""
-    paths = tuple(plugin.path for plugin in entry.given.extensions.plugins)
-    return Job(runs.tables(entry), paths, runs.results(entry.identity), runs.log(entry.identity), ranks)
+def job(entry: Entry, runs: RunStore, ranks: int) -> Job:
+    """The job that a worker gets for a run of the grid."""
+    paths = tuple(plugin.path for plugin in entry.run_input.extensions.plugins)
+    return Job(runs.input_tables(entry), paths, runs.results(entry.identity), runs.log(entry.identity), ranks)
 
 
 @contextmanager
-def _deaf() -> Iterator[None]:
-    """Within the body processes start that do not mind Ctrl-C, which reaches them all: they are told by the study."""
+def _ignoring_sigint() -> Iterator[None]:
+    """Ignore SIGINT within the body; processes started there inherit this. A terminal sends Ctrl-C to all processes of
+    the group, but the study alone decides when its workers stop."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         yield
@@ -201,7 +204,7 @@ def _deaf() -> Iterator[None]:
 
 @contextmanager
 def _environment(variables: dict[str, str]) -> Iterator[None]:
-    """Within the body processes start with these variables."""
+    """Set environment variables within the body, for the processes started there."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:
@@ -215,6 +218,6 @@ def _environment(variables: dict[str, str]) -> Iterator[None]:
 
 
 def capacity() -> tuple[int, list[str]]:
-    """(workers, GPUs): one for every GPU that this process sees, or for every core that it may use."""
+    """(number of workers, GPUs): one worker per GPU visible to this process, or per usable core if there is none."""
     gpus = visible_gpus()
     return len(gpus) or len(os.sched_getaffinity(0)), gpus

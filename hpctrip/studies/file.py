@@ -1,4 +1,4 @@
-"""What a study file says, as a component: checked as every input is, all faults in one report."""
+"""Schema of study files, a component: validated as every input is, with all faults in one report."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from hpctrip.config.component import Component
 
 Tables = dict[str, Any]
 MOST_RUNS = 10_000
-"""Of one grid."""
+"""Maximum number of runs of one grid."""
 COLUMNS = ("run", "seed", "identity", "status", "rounds", "clock_s", "accuracy", "digest", "wall_s")
 LAST_COLUMNS = ("synthetic", "made_with", "reason", "file", "earlier")
-"""Of the ledger; the axes stand after the seed, so none may be called like one of them."""
+"""Columns of the ledger. The axes are further columns after the seed, so no axis may have one of these names."""
 
 
-def numbers(text: str) -> list[int]:
-    """The whole numbers from i to j that "i..j" means. Raises ValueError."""
+def parse_range(text: str) -> list[int]:
+    """The integers i to j, both included, of the text "i..j". Raises ValueError."""
     match = re.fullmatch(r"\s*(\d{1,18})\s*\.\.\s*(\d{1,18})\s*", text)
     if not match:
         raise ValueError("must be a list of seeds or a range such as 0..9")
@@ -32,7 +32,7 @@ def numbers(text: str) -> list[int]:
 
 
 def _seeds(value: Any) -> list[int]:
-    seeds = numbers(value) if isinstance(value, str) else value
+    seeds = parse_range(value) if isinstance(value, str) else value
     if not isinstance(seeds, list) or not all(type(seed) is int for seed in seeds):
         raise ValueError('must be a list of whole numbers, or a range such as "0..9"')
     if not seeds:
@@ -50,36 +50,37 @@ class Variant(Component):
 
     model_config = ConfigDict(extra="allow")
     label: str = Field(min_length=1, max_length=80)
-    """How tables and figures call it."""
+    """Name in tables and figures."""
     inputs: list[PathName] = []
     """Input files, relative to the study file, laid over the study's own."""
     small: Tables | Literal[False] = {}
-    """Tables laid over it with --small; false: the small form does without it."""
+    """Tables laid over it with --small; false: left out of the small form."""
     among: list[str] = []
-    """Labels of other axes: it is combined with these and with no other of theirs. Empty: with all."""
+    """Labels of other axes. Of an axis that has one of them, it is combined with the listed labels only. Empty: with
+    all."""
 
     @property
     def tables(self) -> Tables:
-        """What it lays over the runs."""
+        """Tables laid over the runs."""
         return self.model_extra or {}
 
 
 class Axis(Component):
-    """What varies: one input key over values, or whole variants."""
+    """One axis of the grid: an input key with its values, or a list of variants."""
 
     name: str | None = Field(None, min_length=1, max_length=80)
-    """How tables call it; default: its key."""
+    """Name in tables; default: its key."""
     key: str | None = Field(None, pattern=r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$", max_length=200)
     """The dotted input key that varies."""
     values: list[Any] | None = Field(None, min_length=1)
-    """Its values."""
+    """Values of the key."""
     variants: list[Variant] | None = Field(None, min_length=1)
-    """Instead of a key and its values."""
+    """Choices, instead of a key and its values."""
     small: list[Any] | None = Field(None, min_length=1)
     """The values with --small."""
 
     @model_validator(mode="after")
-    def _one_way(self) -> Self:
+    def _check_form(self) -> Self:
         if self.variants is not None and (self.key, self.values, self.small) != (None, None, None):
             raise ValueError("has both variants and a key with values: use one of them")
         if self.variants is None and (self.key is None or self.values is None):
@@ -99,125 +100,126 @@ class Axis(Component):
 
     @property
     def title(self) -> str:
-        """Its name."""
+        """Name of the axis: `name`, or else its key."""
         return self.name or self.key or ""
 
 
 class Picture(Component):
-    """A figure to draw at the end; every further key is an option of it."""
+    """A figure that is drawn when the study ends; every further key is an option of the figure."""
 
     model_config = ConfigDict(extra="allow")
     name: str
-    """As `hpctrip plot` calls it."""
+    """Name of the figure in `hpctrip plot`."""
 
     @property
     def options(self) -> Tables:
-        """Its options, with _ for -, as the command of the figure takes them."""
+        """Options of the figure, converted as its command converts them; names have _ for -."""
         from hpctrip.figures import FIGURES
 
-        known = {option.name: option for option in FIGURES[self.name].options}
-        return {name: _taken(known[name], value) for name, value in self._given.items()}
+        options = {option.name: option for option in FIGURES[self.name].options}
+        return {name: _converted(options[name], value) for name, value in self._raw_options.items()}
 
     @property
-    def _given(self) -> Tables:
+    def _raw_options(self) -> Tables:
         return {name.replace("-", "_"): value for name, value in (self.model_extra or {}).items()}
 
     @model_validator(mode="after")
-    def _known(self) -> Self:
+    def _check_options(self) -> Self:
         from hpctrip.figures import FIGURES, unknown_figure
 
         if self.name not in FIGURES:
             raise ValueError(f"no figure is called {self.name!r}; {unknown_figure(self.name)}")
-        chosen = FIGURES[self.name]
-        if chosen.source.of_study is None:
-            raise ValueError(f"{self.name} is drawn of {chosen.source.needs}, not of a study")
-        known = {option.name: option for option in chosen.options}
-        for name, value in self._given.items():
-            if name not in known:
-                raise ValueError(f"{self.name} has no option {name!r}; {unknown_name(name, known)}")
+        figure = FIGURES[self.name]
+        if figure.source.of_study is None:
+            raise ValueError(f"{self.name} is drawn of {figure.source.needs}, not of a study")
+        options = {option.name: option for option in figure.options}
+        for name, value in self._raw_options.items():
+            if name not in options:
+                raise ValueError(f"{self.name} has no option {name!r}; {unknown_name(name, options)}")
             try:
-                _taken(known[name], value)
+                _converted(options[name], value)
             except click.BadParameter as error:
                 raise ValueError(f"{name}: {error.message}") from None
         return self
 
 
-def _taken(option: click.Parameter, value: Any) -> Any:
-    """The value of an option as if its command line held it. Raises click.BadParameter and ValueError."""
+def _converted(option: click.Parameter, value: Any) -> Any:
+    """The value of an option, converted as from a command line. Raises click.BadParameter and ValueError."""
     if getattr(option, "multiple", False) or option.nargs != 1:
-        return tuple(_one(option, part) for part in (value if isinstance(value, list) else [value]))
-    return _one(option, value)
+        return tuple(_converted_one(option, part) for part in (value if isinstance(value, list) else [value]))
+    return _converted_one(option, value)
 
 
-def _one(option: click.Parameter, value: Any) -> Any:
+def _converted_one(option: click.Parameter, value: Any) -> Any:
     if not isinstance(value, str | int | float):
         raise click.BadParameter(f"{shown(value)} is no text and no number")
     return option.type.convert(str(value), None, None)
 
 
 class Readings(Component):
-    """Claims that are checked anew for every label of an axis: which of them survive which reading."""
+    """Checks the claims about a study separately for every variant of an axis, each a possible reading of the paper."""
 
     axis: str
-    """The axis whose variants are the readings; the first is the base: it speaks for what a reading does not touch."""
+    """Axis whose variants are the readings. Runs of the first one, the base, stand in for those that a reading leaves
+    unchanged."""
     claims: str
-    """The study whose claims are checked; its variants are the labels of the other axes."""
+    """Study whose claims are checked; the labels of the other axes are its variants."""
 
     @model_validator(mode="after")
-    def _some(self) -> Self:
+    def _check_claims(self) -> Self:
         from hpctrip.studies.claims.paper import CLAIMS  # heavy
         from hpctrip.studies.claims.readings import claims_of
 
         if not claims_of(self.claims):
-            known = sorted({claim.study for claim in CLAIMS})
-            raise ValueError(f"no claim is about {self.claims!r}; {unknown_name(self.claims, known)}")
+            names = sorted({claim.study for claim in CLAIMS})
+            raise ValueError(f"no claim is about {self.claims!r}; {unknown_name(self.claims, names)}")
         return self
 
 
 class Small(Component):
-    """What --small changes; every key but `seeds` is a table, or a dotted key, laid over `common`."""
+    """Changes of the small form; every key but `seeds` is a table, or a dotted key, laid over `common`."""
 
     model_config = ConfigDict(extra="allow")
     seeds: Seeds | None = None
-    """The seeds of the small form."""
+    """Seeds of the small form."""
 
     @property
     def tables(self) -> Tables:
-        """What it lays over the runs."""
+        """Tables laid over the runs."""
         return self.model_extra or {}
 
 
 class StudyFile(Component):
-    """A whole study file: the grid is the product of the axes and the seeds, or that of other studies."""
+    """A study file: a grid, the product of its axes and seeds, or a list of other study files."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=80)
-    """Names the study's folder."""
+    """Name of the study and of its folder."""
     title: str = ""
-    """What it is about, in a line."""
+    """Title, in one line."""
     inputs: list[PathName] = []
-    """Input files, relative to the study file, merged left to right below everything else. None here and in the
-    variants: the demonstration on embedded data."""
+    """Input files, relative to the study file, merged left to right below everything else. If there are none
+    here and in the variants, runs use the demonstration on embedded data."""
     overlays: list[PathName] = []
     """Input files, relative to the study file, laid over every run, and over those of the studies that it includes:
     above `common`, below the small form, axes and seeds."""
     seeds: Seeds | None = list(range(10))
-    """A list, or a range such as "0..9"; innermost in the order of the runs. None, which no file can say: as the input
-    says."""
+    """A list, or a range such as "0..9"; innermost in the order of the runs. None (not possible in a file): the seed of
+    the input."""
     common: Tables = {}
     """Tables laid over all inputs."""
     axis: list[Axis] = []
-    """What varies, the first slowest."""
+    """Axes of the grid; the first varies slowest."""
     figure: list[Picture] = []
-    """Drawn at the end, with their numbers as CSV."""
+    """Figures drawn when the study ends, with their numbers as CSV."""
     readings: Readings | None = None
-    """Check claims for every reading, at the end."""
+    """Claims that are checked for every reading when the study ends."""
     small: Small = Small()
-    """What --small changes."""
+    """Changes of the small form."""
     studies: list[PathName] = Field([], min_length=1)
     """Other study files, relative to this one, instead of a grid of its own."""
 
     @model_validator(mode="after")
-    def _whole(self) -> Self:
+    def _check(self) -> Self:
         titles = [axis.title for axis in self.axis]
         if twice := next((title for title in titles if titles.count(title) > 1), None):
             raise ValueError(f"axis: two are called {twice!r}")
@@ -233,13 +235,13 @@ class StudyFile(Component):
 
     @property
     def has_small_form(self) -> bool:
-        """Whether --small changes anything."""
+        """Whether --small has any effect."""
         variants = [variant for axis in self.axis for variant in axis.variants or ()]
         changed = any(part.small not in (None, {}) for part in [*self.axis, *variants])
         return bool(self.small.model_fields_set) or changed
 
     def _check_among(self) -> None:
-        """Every label that a variant names is that of another axis."""
+        """Check that all labels in `among` are labels of other axes."""
         for axis in self.axis:
             others = {v.label for other in self.axis if other is not axis for v in other.variants or ()}
             for variant in axis.variants or ():

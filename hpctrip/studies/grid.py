@@ -1,4 +1,4 @@
-"""From a study file to its runs: every combination of axes and seeds, read, checked and named by its identity."""
+"""Expands a study file into its runs: reads and validates every combination of axes and seeds, and identifies it."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from hpctrip.runner.provenance import files_of_input
 from hpctrip.studies.file import MOST_RUNS, Axis, StudyFile
 
 RULES = 1
-"""Raised where every input comes to mean other numbers: all runs of before are then stale. Where only those of one
-component do, its own `rules` are raised. A key that is added needs neither, where its default means what was done
-before."""
+"""Version of the rules that turn an input into results. Raise it when all inputs give other numbers than before; all
+earlier runs become stale. If only the inputs of one component do, raise the `rules` of that component. A new key needs
+neither if its default keeps the results."""
 MOST_CELLS = 10 * MOST_RUNS
-"""Combinations of the first axes: those to come may leave out most of them."""
+"""Maximum number of combinations of the first axes; `among` of further axes may leave out most of them."""
 
 
 @dataclass(frozen=True)
@@ -35,32 +35,32 @@ class Entry:
     """One run of a grid."""
 
     number: int
-    """Its place in the whole grid, from 0."""
+    """Index in the grid, from 0."""
     choices: tuple[tuple[str, str], ...]
     """(axis, label) of every axis."""
     label: str | None
-    """How figures call it; None: by its policy."""
-    given: Input
+    """Label in figures; None: its policy."""
+    run_input: Input
     settings: Tables
-    """{dotted key: value} of all that can change its result, without the keys of `sources`."""
+    """{dotted key: value} of all keys that can change the result, except for those of `sources`."""
     sources: tuple[Source, ...]
-    """The files that its input names, and its plug-ins, by content."""
+    """Digests of the files that its input names, and of its plug-ins."""
     identity: str
-    """Digest of both."""
+    """Digest of the chosen settings and the sources."""
 
     @property
     def seed(self) -> int:
-        """Its seed."""
-        return self.given.experiment.seed
+        """Seed of the run."""
+        return self.run_input.experiment.seed
 
     @property
     def variant(self) -> str:
-        """What it shares with its other seeds."""
-        return ", ".join(label for _, label in self.choices) or self.given.experiment.label or "run"
+        """Name of its configuration, shared by all its seeds."""
+        return ", ".join(label for _, label in self.choices) or self.run_input.experiment.label or "run"
 
     @property
     def name(self) -> str:
-        """What it is called: its variant and seed."""
+        """Name of the run: its variant and seed."""
         return f"{self.variant}, seed {self.seed}"
 
 
@@ -73,9 +73,9 @@ class _Choice:
     inputs: tuple[str, ...]
     tables: Tables
     is_variant: bool
-    """Figures call the run by its label; the lines of the command are laid over it."""
+    """Whether it is a variant, not a value of a key: figures then use its label, and `-o` lines override it."""
     among: tuple[str, ...] = ()
-    """With which labels of other axes it is combined; empty: with all."""
+    """Labels of other axes that it is combined with; empty: all."""
 
 
 def entries(
@@ -85,38 +85,40 @@ def entries(
     plugins: Sequence[str] = (),
     small: bool = False,
 ) -> list[Entry]:
-    """The runs of the study `file`, which lies at `place`, in order: seeds innermost. `overrides` are lines laid over
-    all. Raises InputError with all that is wrong with any of them, said once."""
+    """The runs of the study `file` in order, seeds innermost. `place` is the path of the file, `overrides` are lines
+    laid over all runs. Raises InputError with the faults of all runs, each fault once."""
     folder = os.path.dirname(place)
     axes = [list(_choices(axis, small)) for axis in file.axis]
-    chosen = file.small.seeds if small and file.small.seeds else file.seeds
-    seeds: list[Tables] = [{}] if chosen is None else [{"seed": seed} for seed in chosen]
+    seed_list = file.small.seeds if small and file.small.seeds else file.seeds
+    seeds: list[Tables] = [{}] if seed_list is None else [{"seed": seed} for seed in seed_list]
     cells = _cells(axes, len(seeds), place)
     above = [file.small.tables] if small else []
-    reader, faults, found = _Reader(folder, tuple(overrides), tuple(plugins)), _Faults(place), []
+    reader, faults = _Reader(folder, tuple(overrides), tuple(plugins)), _Faults(place)
+    grid: list[Entry] = []
     for cell in cells:
         for seed in seeds:
             variants, values = ([c.tables for c in cell if c.is_variant is which] for which in (True, False))
             choices = tuple((choice.axis, choice.label) for choice in cell)
             name = ", ".join([*(label for _, label in choices), *(f"seed {s}" for s in seed.values())])
             try:
-                given = reader.read(file, cell, [*above, *variants], [*values, seed])
+                run_input = reader.read(file, cell, [*above, *variants], [*values, seed])
                 if seed == seeds[0]:
-                    given.experiment.check()
-                called = (
-                    " ".join(choice.label for choice in cell if choice.is_variant) or given.experiment.label
+                    run_input.experiment.check()
+                label = (
+                    " ".join(choice.label for choice in cell if choice.is_variant)
+                    or run_input.experiment.label
                 )
-                found.append(Entry(len(found), choices, called, given, *reader.identify(given)))
+                grid.append(Entry(len(grid), choices, label, run_input, *reader.identify(run_input)))
             except InputError as error:
-                faults.note(name, error)
+                faults.add(name, error)
                 break  # the other seeds have the same faults
-    faults.note_twins(found)
+    faults.add_duplicates(grid)
     faults.report()
-    return found
+    return grid
 
 
 def is_one_value(file: StudyFile, place: str, line: str, plugins: Sequence[str]) -> bool:
-    """Whether a line `key=value` is taken as it stands by the first run of a study."""
+    """Whether the first run of a study accepts the line `key=value` as one value."""
     cell = [next(_choices(axis, False)) for axis in file.axis]
     reader = _Reader(os.path.dirname(place), (line,), tuple(plugins))
     key = line.partition("=")[0].strip()
@@ -140,8 +142,8 @@ def _choices(axis: Axis, small: bool) -> Iterator[_Choice]:
 
 
 def _cells(axes: Sequence[Sequence[_Choice]], num_seeds: int, place: str) -> list[tuple[_Choice, ...]]:
-    """Every combination of choices, one of each axis, of which none leaves out another. They grow axis by axis: what is
-    left out is not continued. Raises InputError as soon as there are too many of them."""
+    """All combinations of one choice per axis that `among` does not exclude. They are extended axis by axis, and an
+    excluded one is not extended further. Raises InputError as soon as there are too many."""
     labels = [{choice.label for choice in axis} for axis in axes]
     cells: list[tuple[_Choice, ...]] = [()]
     for axis, own in zip(axes, labels, strict=True):
@@ -162,7 +164,7 @@ def _cells(axes: Sequence[Sequence[_Choice]], num_seeds: int, place: str) -> lis
 
 
 def _fits(choice: _Choice, own: set[str], cell: Sequence[_Choice], labels: Sequence[set[str]]) -> bool:
-    """Whether a choice of the axis with the labels `own` is combined with those of the axes before."""
+    """Whether a choice of the axis with the labels `own` is combined with the choices `cell` of the axes before."""
     return all(
         _goes_with(choice, other, others) and _goes_with(other, choice, own)
         for other, others in zip(cell, labels, strict=False)
@@ -170,18 +172,18 @@ def _fits(choice: _Choice, own: set[str], cell: Sequence[_Choice], labels: Seque
 
 
 def _goes_with(choice: _Choice, other: _Choice, labels: set[str]) -> bool:
-    """Whether a choice takes this one of an axis: it does where it names it, or none of that axis."""
+    """Whether `choice` lists `other`, a choice of the axis with `labels`, or lists no label of that axis."""
     return not choice.among or other.label in choice.among or labels.isdisjoint(choice.among)
 
 
 def shown(value: Any) -> str:
-    """A value of an axis in a label."""
+    """A value of an axis as text in a label."""
     return f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else str(value)
 
 
 @dataclass
 class _Reader:
-    """Reads what the runs of one grid have in common once."""
+    """Reads the inputs of a grid, and each file, plug-in and digest that its runs share only once."""
 
     folder: str
     overrides: tuple[str, ...]
@@ -197,12 +199,12 @@ class _Reader:
         layers: Iterable[Tables],
         values: Iterable[Tables] = (),
     ) -> Input:
-        """The input of one run, from below: the files of the study and of its choices, what all runs have in common,
-        overlays, `layers`, and on top, as one layer, the lines of the command and the values of axes: a kind and a key
-        of it may be among either."""
-        named = [*file.inputs, *(path for choice in cell for path in choice.inputs)]
+        """Read the input of one run. Its layers, from below, are the files of the study and of the choices, `common`,
+        the overlays, `layers`, and on top, as one layer, the `-o` lines and `values` of axes: one of these may contain
+        a kind, and the other a key of that kind."""
+        input_files = [*file.inputs, *(path for choice in cell for path in choice.inputs)]
         inputs, overlays = (
-            tuple(beside(self.folder, path) for path in paths) for paths in (named, file.overlays)
+            tuple(beside(self.folder, path) for path in paths) for paths in (input_files, file.overlays)
         )
         if (inputs, overlays) not in self._files:
             self._files[inputs, overlays] = read_given((*inputs, *overlays), self.overrides, self.plugins)[0]
@@ -224,70 +226,70 @@ class _Reader:
             return table
         return table | {PLUGINS: seen_from_here(table[PLUGINS], self.folder)}
 
-    def identify(self, given: Input) -> tuple[Tables, tuple[Source, ...], str]:
-        """(settings, sources, identity) of a run. What files hold counts, not where they lie."""
-        sources = [plugin.source for plugin in given.extensions.plugins]
-        for file in files_of_input(given):
+    def identify(self, run_input: Input) -> tuple[Tables, tuple[Source, ...], str]:
+        """(settings, sources, identity) of a run. The contents of files count, not their paths."""
+        sources = [plugin.source for plugin in run_input.extensions.plugins]
+        for file in files_of_input(run_input):
             at = (file.key, file.value)
             if at not in self._digests:
                 self._digests[at] = file.source(digest_of_large)
             sources.append(self._digests[at])
-        experiment = given.experiment
+        experiment = run_input.experiment
         settings = without(flat(resolved(experiment)), [*neutral_keys(experiment), PLUGINS])
         settings = without(settings, [source.key for source in sources])
-        given_keys = {key: value for key, value in chosen(experiment).items() if key in settings}
+        chosen_keys = {key: value for key, value in chosen(experiment).items() if key in settings}
         besides = {"sources": sorted([source.key, source.digest] for source in sources), "rules": RULES}
         for name, value in (
             ("raised rules", raised_rules(experiment)),
-            ("packages", sorted(map(str, given.extensions.packages))),
+            ("packages", sorted(map(str, run_input.extensions.packages))),
         ):
             if value:
                 besides[name] = value
-        return settings, tuple(sources), identity(given_keys | besides)
+        return settings, tuple(sources), identity(chosen_keys | besides)
 
 
-_FAULTS_SAID = 5
-"""Of a grid's faults these are told one by one: those of many values are mostly alike."""
+_MOST_FAULTS = 5
+"""Number of faults of a grid that are reported one by one; the faults of many values are mostly alike."""
 
 
 @dataclass
 class _Faults:
-    """What is wrong with a grid: each fault once, at the first run that has it."""
+    """Faults of a grid, each reported once, at the first run that has it."""
 
     place: str
-    _found: dict[Fault, list[str]] = field(default_factory=dict)
+    _names: dict[Fault, list[str]] = field(default_factory=dict)
 
-    def note(self, name: str, error: InputError) -> None:
-        """The run of this name cannot be."""
+    def add(self, name: str, error: InputError) -> None:
+        """Add the faults of the run with this name."""
         for fault in error.faults:
-            self._found.setdefault(fault, []).append(name)
+            self._names.setdefault(fault, []).append(name)
 
-    def note_twins(self, found: Iterable[Entry]) -> None:
-        """Two runs of one grid that are the same, or called so."""
+    def add_duplicates(self, grid: Iterable[Entry]) -> None:
+        """Add a fault for each pair of runs with the same identity or the same name."""
         first: dict[str, Entry] = {}
-        called: dict[str, Entry] = {}
-        for entry in found:
+        named: dict[str, Entry] = {}
+        for entry in grid:
             other = first.setdefault(entry.identity, entry)
             if other is not entry:
                 problem = f"is the same run as {other.variant!r}: no key that can change a result differs"
-                fault = Fault(repr(entry.variant), problem, "leave one out, or mend what was to differ")
-                self._found.setdefault(fault, []).append(entry.name)
-            elif called.setdefault(entry.name, entry) is not entry:
+                fault = Fault(repr(entry.variant), problem, "leave one out, or fix what was to differ")
+                self._names.setdefault(fault, []).append(entry.name)
+            elif named.setdefault(entry.name, entry) is not entry:
                 fault = Fault(
                     repr(entry.variant), "is the name of two runs", "give one of the labels another"
                 )
-                self._found.setdefault(fault, []).append(entry.name)
+                self._names.setdefault(fault, []).append(entry.name)
 
     def report(self) -> None:
-        """Raise InputError if there is anything."""
-        if self._found:
-            said = [self._said(fault, names) for fault, names in list(self._found.items())[:_FAULTS_SAID]]
-            if left := len(self._found) - len(said):
-                said.append(Fault(self.place or "the sweep", f"more faults: {left:,}"))
-            raise InputError(faults=said)
+        """Raise InputError if there are faults."""
+        if self._names:
+            faults = [self._placed(fault, names) for fault, names in list(self._names.items())[:_MOST_FAULTS]]
+            if left := len(self._names) - len(faults):
+                faults.append(Fault(self.place or "the sweep", f"more faults: {left:,}"))
+            raise InputError(faults=faults)
 
-    def _said(self, fault: Fault, names: Sequence[str]) -> Fault:
+    def _placed(self, fault: Fault, names: Sequence[str]) -> Fault:
         others = f" and {len(names) - 1:,} more" if len(names) > 1 else ""
-        is_named = fault.place in names[0].split(", ")  # the run is called by the value that is wrong
+        is_named = fault.place in names[0].split(", ")  # the name of the run contains the faulty value
         place = ": ".join(filter(None, (self.place, f"{names[0]}{others}", "" if is_named else fault.place)))
         return Fault(place, fault.problem, fault.way_out)

@@ -1,4 +1,4 @@
-"""Runs that were made elsewhere, taken up by identity: a row of a ledger and a curve, kept as one small CSV each."""
+"""Imports runs of other machines by identity: the row of a ledger and the curve of each become one small CSV file."""
 
 from __future__ import annotations
 
@@ -22,40 +22,43 @@ from hpctrip.record.merge import csv_bytes
 from hpctrip.record.reader import Run
 from hpctrip.studies.grid import Entry
 
-CURVE = ("round", "clock_s", "accuracy", "num_sites")
-KEPT = ("rounds", "clock_s", "digest", "wall_s", "synthetic", "made_with", "reason")
-"""The columns of a ledger that are kept of a run."""
+CURVE_COLUMNS = ("round", "clock_s", "accuracy", "num_sites")
+ROW_COLUMNS = ("rounds", "clock_s", "digest", "wall_s", "synthetic", "made_with", "reason")
+"""Columns of a ledger that are imported with a run."""
 _DIGEST = re.compile("[0-9a-f]{16}")
 _AS_WRITTEN = "import both files of one study as they were written"
-"""The way out where a row and its curve do not agree."""
+"""Hint of errors in which a row and its curve do not agree."""
 
 Row = Mapping[str, str]
 
 
 def curves_beside(ledger: str | Path) -> Path:
-    """Where the curves of a ledger's finished runs stand, one below the other, each by its identity."""
+    """Path of the table with the curves of a ledger's finished runs."""
     path = Path(ledger)
     return path.with_name(f"{path.stem}_curves.csv")
 
 
 def curves(finished: Iterable[tuple[Entry, Run]]) -> bytes:
-    """The curves of finished runs as CSV."""
+    """Curves of finished runs as one CSV table, with the identity in the first column."""
     frames = [
-        pd.DataFrame({"identity": entry.identity} | {name: run.rounds[name] for name in CURVE})
+        pd.DataFrame({"identity": entry.identity} | {name: run.rounds[name] for name in CURVE_COLUMNS})
         for entry, run in finished
     ]
-    empty = pd.DataFrame(columns=["identity", *CURVE])
+    empty = pd.DataFrame(columns=["identity", *CURVE_COLUMNS])
     return csv_bytes(pd.concat(frames, ignore_index=True) if frames else empty)
 
 
-def take_up(ledger: str, entries: Sequence[Entry], folder: Path) -> tuple[int, int, int]:
-    """Keep the finished rows of a ledger that are runs of a grid as files in `folder`: (how many, how many rows are of
-    other inputs, how many have no curve yet). Raises InputError where a row and its curve do not agree."""
+def import_runs(ledger: str, entries: Sequence[Entry], folder: Path) -> tuple[int, int, int]:
+    """Write the finished rows of a ledger that are runs of a grid as files in `folder`.
+
+    Returns the numbers of rows that were written, that belong to other inputs, and that have no curve. Raises
+    InputError if a row and its curve do not agree.
+    """
     rows, lines = read_table(ledger), read_table(curves_beside(ledger))
-    rows.require("identity", "status", "accuracy", *KEPT)
-    lines.require("identity", *CURVE)
+    rows.require("identity", "status", "accuracy", *ROW_COLUMNS)
+    lines.require("identity", *CURVE_COLUMNS)
     grid = {entry.identity: entry for entry in entries}
-    of_curve = np.array(lines.columns["identity"])
+    curve_identities = np.array(lines.columns["identity"])
     written, others, bare = 0, 0, 0
     for number, identity in enumerate(rows.columns["identity"]):
         if rows.columns["status"][number] != "finished":
@@ -63,16 +66,16 @@ def take_up(ledger: str, entries: Sequence[Entry], folder: Path) -> tuple[int, i
         if identity not in grid:
             others += 1
             continue
-        at = np.flatnonzero(of_curve == identity)
+        at = np.flatnonzero(curve_identities == identity)
         if not len(at):
             bare += 1
             continue
-        row, curve = {name: rows.columns[name][number] for name in KEPT}, _curve(lines, at)
-        place, told = f"{ledger}, line {rows.lines[number]}", rows.columns["accuracy"][number]
+        row, curve = {name: rows.columns[name][number] for name in ROW_COLUMNS}, _curve(lines, at)
+        place, accuracy = f"{ledger}, line {rows.lines[number]}", rows.columns["accuracy"][number]
         _check(row, curve, grid[identity], place)
         best = float(curve["accuracy"].max())
-        if told != ("" if math.isnan(best) else str(best)):
-            problem = f"came to the accuracy {shown(told)}, by its curve to {best:g}"
+        if accuracy != ("" if math.isnan(best) else str(best)):
+            problem = f"came to the accuracy {shown(accuracy)}, by its curve to {best:g}"
             raise InputError(place, problem, _AS_WRITTEN)
         replace_file(folder / f"{identity}.csv", f"#{json.dumps(row)}\n".encode() + csv_bytes(curve))
         written += 1
@@ -81,9 +84,9 @@ def take_up(ledger: str, entries: Sequence[Entry], folder: Path) -> tuple[int, i
 
 def _curve(lines: Table, at: np.ndarray) -> pd.DataFrame:
     """The rows `at` of a table of curves."""
-    whole = {name: lines.integers(name) for name in ("round", "num_sites")}
-    real = {name: lines.numbers(name, may_lack=name == "accuracy") for name in ("clock_s", "accuracy")}
-    return pd.DataFrame({name: (whole | real)[name][at] for name in CURVE})
+    integers = {name: lines.integers(name) for name in ("round", "num_sites")}
+    floats = {name: lines.numbers(name, may_lack=name == "accuracy") for name in ("clock_s", "accuracy")}
+    return pd.DataFrame({name: (integers | floats)[name][at] for name in CURVE_COLUMNS})
 
 
 def _check(row: Row, curve: pd.DataFrame, entry: Entry, place: str) -> None:
@@ -91,36 +94,36 @@ def _check(row: Row, curve: pd.DataFrame, entry: Entry, place: str) -> None:
     if row["rounds"] != str(len(curve)) or not len(curve) or (rounds != np.arange(1, len(curve) + 1)).any():
         problem = f"has {row['rounds']} rounds, its curve {len(curve)}"
         raise InputError(place, problem, _AS_WRITTEN)
-    told, found = row["clock_s"], _time_to_accuracy(curve, entry)
-    if told != ("" if math.isnan(found) else str(found)):
-        problem = f"reached its target at {told or 'no time'}, by its curve at {found:g} s"
+    row_s, curve_s = row["clock_s"], _time_to_accuracy(curve, entry)
+    if row_s != ("" if math.isnan(curve_s) else str(curve_s)):
+        problem = f"reached its target at {row_s or 'no time'}, by its curve at {curve_s:g} s"
         raise InputError(place, problem, _AS_WRITTEN)
-    sites = entry.given.experiment.num_sites()
-    wrong = {
+    sites = entry.run_input.experiment.num_sites()
+    faults = {
         "has a curve whose clock_s does not rise": (np.diff(curve["clock_s"], prepend=0.0) <= 0).any(),
         f"has a curve of other num_sites than 1 to {sites}": not curve["num_sites"].between(1, sites).all(),
         "has a curve of accuracies beyond 0 to 1": not curve["accuracy"].dropna().between(0, 1).all(),
         f"has the digest {shown(row['digest'])}, which is none": not _DIGEST.fullmatch(row["digest"]),
     }
-    for problem, is_so in wrong.items():
-        if is_so:
+    for problem, applies in faults.items():
+        if applies:
             raise InputError(place, problem, _AS_WRITTEN)
 
 
 def _time_to_accuracy(curve: pd.DataFrame, entry: Entry) -> float:
-    target = entry.given.experiment.stop.target_accuracy
+    target = entry.run_input.experiment.stop.target_accuracy
     pairs = zip(curve["clock_s"].tolist(), curve["accuracy"].tolist(), strict=True)
     return math.nan if target is None else schema.time_to_accuracy_s(pairs, target)
 
 
 def read_imported(path: Path, entry: Entry) -> Run:
-    """A run as it was taken up: its input, which the study says, its end and its curve; nothing of its sites. Raises
-    InputError where the file is damaged."""
+    """Read an imported run: the input comes from the study, end and curve from the file; tables of sites are empty.
+    Raises InputError if the file is damaged."""
     table = read_table(path, may_comment=True)
-    table.require(*CURVE)
+    table.require(*CURVE_COLUMNS)
     try:
         row = json.loads(table.comment.removeprefix("#"))
-        row = {name: str(row[name]) for name in KEPT}
+        row = {name: str(row[name]) for name in ROW_COLUMNS}
         wall_s = float(row["wall_s"] or "nan")
     except (ValueError, KeyError, TypeError, RecursionError):
         raise InputError(str(path), "is damaged", "remove it and import again") from None
@@ -130,7 +133,7 @@ def read_imported(path: Path, entry: Entry) -> Run:
 
 
 def _run(path: Path, entry: Entry, curve: pd.DataFrame, row: Row, wall_s: float) -> Run:
-    experiment, given = entry.given.experiment, entry.given
+    run_input, experiment = entry.run_input, entry.run_input.experiment
     target = experiment.stop.target_accuracy
     meta = {name: attribute.default for name, attribute in schema.ATTRIBUTES.items()} | {
         "status": "finished",
@@ -145,22 +148,22 @@ def _run(path: Path, entry: Entry, curve: pd.DataFrame, row: Row, wall_s: float)
         "synthetic_data": "data" in row["synthetic"],
         "synthetic_power": "power" in row["synthetic"],
         "neutral_keys": neutral_keys(experiment),
-        "policy_keys": given.policy_keys,
+        "policy_keys": run_input.policy_keys,
         "made_with": printable(row["made_with"]),
         "sources": list(map(str, entry.sources)),
         "wall_s": wall_s,
     }
     start = curve["clock_s"].shift(fill_value=0.0)
     rounds = curve.assign(clock_start_s=start, makespan_s=curve["clock_s"] - start)
-    nothing = pd.DataFrame()
+    empty = pd.DataFrame()
     return Run(
         path=path,
         meta=meta,
         added=(),
-        input_toml=given.toml,
+        input_toml=run_input.toml,
         input=resolved(experiment),
-        sites=nothing,
+        sites=empty,
         rounds=rounds,
-        cohorts=nothing,
-        candidates=nothing,
+        cohorts=empty,
+        candidates=empty,
     )

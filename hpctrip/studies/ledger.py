@@ -1,7 +1,7 @@
-"""A study's ledger: one row a run, made from what the files prove, whole at every moment.
+"""Ledger of a study: a CSV table with one row per run, derived from the run store and replaced atomically.
 
-It is a table for people and for other machines (`--import`); hpctrip itself believes it in one thing only: under which
-identity a run of this name was finished before, which says that what is there is stale.
+It is written for people and for other machines (`--import`). hpctrip itself relies on its column `earlier` only:
+the identity under which a run of the same name was last finished, which shows that a run is stale.
 """
 
 from __future__ import annotations
@@ -24,69 +24,68 @@ from hpctrip.record.reader import Run
 from hpctrip.studies.file import COLUMNS, LAST_COLUMNS
 from hpctrip.studies.grid import Entry
 from hpctrip.studies.imported import curves, curves_beside
-from hpctrip.studies.run_store import Evidence, Pool
-from hpctrip.studies.status import RunStatus
+from hpctrip.studies.run_store import RunStatus, RunStore, StoredRun
 
 
 @dataclass(frozen=True)
 class Line:
-    """One run of a study, and what is known of it."""
+    """Current status of one run of a study."""
 
     entry: Entry
     status: RunStatus
     reason: str
-    evidence: Evidence
+    stored: StoredRun
     earlier: str
-    """The identity under which a run of this name was finished, last."""
+    """Identity under which a run of this name was last finished; empty if none was."""
 
     @property
     def finished(self) -> bool:
-        """There is nothing left to do."""
+        """Whether the run is finished."""
         return self.status == RunStatus.FINISHED
 
     @property
     def can_be_made(self) -> bool:
-        """It is not finished, and no unusable file lies in its place."""
-        return not self.finished and not self.evidence.is_in_the_way
+        """Whether the run is unfinished and can start: no unusable file lies in the place of its results."""
+        return not self.finished and not self.stored.blocks_run
 
 
 class Ledger:
-    """The runs of one study, in its folder."""
+    """Ledger of one study, in the folder of the study."""
 
-    def __init__(self, name: str, entries: Sequence[Entry], runs: Pool):
+    def __init__(self, name: str, entries: Sequence[Entry], runs: RunStore):
         self.name, self.entries, self.runs = name, list(entries), runs
         self.folder = runs.folder / name
         self._earlier = _earlier(self.path)
 
     @property
     def path(self) -> Path:
-        """The table."""
+        """Path of the table."""
         return self.folder / "ledger.csv"
 
     def lines(self) -> list[Line]:
-        """Every run as it is now."""
+        """Current status of all runs."""
         return [self.line(entry) for entry in self.entries]
 
     def line(self, entry: Entry) -> Line:
-        """One run as it is now."""
-        known, earlier = self.runs.look(entry), self._earlier.get(entry.name, "")
-        status, reason = known.status, known.reason
+        """Current status of one run."""
+        stored, earlier = self.runs.inspect(entry), self._earlier.get(entry.name, "")
+        status, reason = stored.status, stored.reason
         if status == RunStatus.FINISHED:
             earlier = entry.identity
         elif status == RunStatus.PLANNED and earlier not in ("", entry.identity):
             status, reason = RunStatus.STALE, "finished before with another input"
-        return Line(entry, status, reason, known, earlier)
+        return Line(entry, status, reason, stored, earlier)
 
     def write(self) -> list[Line]:
-        """Write the table from what is known now."""
+        """Write the table. Returns its lines."""
         with self._lock():
             return self._write()
 
     def export(self) -> list[Line]:
-        """Write the table, and the curves of what is finished beside it: what another machine needs to take them up."""
+        """Write the table and, beside it, the curves of finished runs: the files for `--import`. Returns its lines."""
         with self._lock():
             lines = self._write()
-            done = [(line.entry, line.evidence.run) for line in lines if line.finished and line.evidence.run]
+            done = [(line.entry, line.stored.run) for line in lines if line.finished and line.stored.run]
             replace_file(curves_beside(self.path), curves(done))
         return lines
 
@@ -97,14 +96,14 @@ class Ledger:
         check_folder(self.folder)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            held = lock.acquire()
+            acquired = lock.acquire()
         except OSError as error:
             raise unwritable(path, error) from error
-        with held:
+        with acquired:
             yield
 
     def _write(self) -> list[Line]:
-        self._earlier |= _earlier(self.path)  # another process may have finished some
+        self._earlier |= _earlier(self.path)  # another process may have finished runs
         lines = self.lines()
         rows = [_row(line, self.runs.folder) for line in lines]
         replace_file(self.path, csv_bytes(pd.DataFrame(rows)))
@@ -112,7 +111,7 @@ class Ledger:
 
 
 def _row(line: Line, folder: Path) -> dict[str, Any]:
-    entry, run = line.entry, line.evidence.run
+    entry, run = line.entry, line.stored.run
     numbers = _numbers(run) if run is not None and len(run.rounds) else {}
     row = {
         "run": entry.name,
@@ -127,7 +126,7 @@ def _row(line: Line, folder: Path) -> dict[str, Any]:
         "synthetic": _synthetic(run) if run else "",
         "made_with": _made_with(run) if run else "",
         "reason": line.reason,
-        "file": str(line.evidence.file.relative_to(folder)) if line.evidence.file else "",
+        "file": str(line.stored.file.relative_to(folder)) if line.stored.file else "",
         "earlier": line.earlier,
     }
     assert row.keys() == {*COLUMNS, *LAST_COLUMNS, *dict(entry.choices)}
@@ -144,7 +143,7 @@ def _numbers(run: Run) -> dict[str, Any]:
 
 
 def wall_s(run: Run) -> float:
-    """The wall time of all rounds."""
+    """Sum of the wall times of all rounds, in seconds."""
     return float(run.meta["wall_s"] if "wall_s" in run.meta else run.rounds["wall_s"].sum())
 
 
@@ -160,7 +159,7 @@ def _made_with(run: Run) -> str:
 
 
 def _earlier(path: Path) -> Mapping[str, str]:
-    """{run: identity under which it was last finished}, as the table says; nothing where there is none to be read."""
+    """{run: identity under which it was last finished} of a ledger; empty if it cannot be read."""
     try:
         table = read_table(path)
         table.require("run", "earlier")

@@ -1,4 +1,4 @@
-"""The figures of a study, each with its numbers as CSV."""
+"""Draws the figures of a study and writes their numbers as CSV."""
 
 from __future__ import annotations
 
@@ -19,45 +19,47 @@ if TYPE_CHECKING:
 
 
 def draw(pictures: Sequence[Picture], ledger: Ledger, lines: Sequence[Line]) -> list[str]:
-    """Draw them of the finished runs; returns what is to be printed. A figure that cannot be drawn (of too few runs, or
-    of imported ones that lack what it needs) is said and left out."""
+    """Draw figures of the finished runs. Returns the lines to print; a figure that cannot be drawn (too few runs, or
+    imported ones without the data it needs) is left out, and a line says why."""
     finished = [line for line in lines if line.finished]
     if not pictures or not finished:
         return []
     from hpctrip.figures import FIGURES  # heavy
 
-    runs = [called(ledger.runs.whole(line.entry), line.entry, line.entry.label) for line in finished]
-    said = []
+    runs = [with_study_label(ledger.runs.read(line.entry), line.entry, line.entry.label) for line in finished]
+    report = []
     for picture, path in zip(pictures, paths(pictures, ledger.folder), strict=True):
         try:
             of_study = FIGURES[picture.name].source.of_study
             assert of_study is not None  # the study file was checked
             drawing = FIGURES[picture.name](of_study(runs), **picture.options)
         except (HpctripError, KeyError, ValueError) as error:
-            imported = sum(line.evidence.imported for line in finished)
-            why = f"{imported} imported runs lack what it draws" if imported else str(error).splitlines()[0]
-            said.append(f"figure {picture.name} not drawn: {why}")
+            imported = sum(line.stored.imported for line in finished)
+            reason = (
+                f"{imported} imported runs lack what it draws" if imported else str(error).splitlines()[0]
+            )
+            report.append(f"figure {picture.name} not drawn: {reason}")
             continue
-        said += save(drawing, path)
-    return said
+        report += save(drawing, path)
+    return report
 
 
 def paths(pictures: Sequence[Picture], folder: Path) -> list[Path]:
-    """Where they are drawn: a figure that a study has twice is numbered."""
+    """Paths of the pictures; a figure that a study has several times is numbered."""
     names = [picture.name for picture in pictures]
-    before = [names[:number].count(name) for number, name in enumerate(names)]
+    earlier = [names[:number].count(name) for number, name in enumerate(names)]
     return [
-        folder / f"{name}{f'_{twice + 1}' if twice else ''}.png"
-        for name, twice in zip(names, before, strict=True)
+        folder / f"{name}{f'_{count + 1}' if count else ''}.png"
+        for name, count in zip(names, earlier, strict=True)
     ]
 
 
-def called(run: Run, entry: Entry, label: str | None) -> Run:
-    """The run with the study's name for it and the study's input: its file may have been made by another study, before
-    a key was added, or where data lay elsewhere."""
-    return replace(run, meta=run.meta | {"label": label or ""}, input=resolved(entry.given.experiment))
+def with_study_label(run: Run, entry: Entry, label: str | None) -> Run:
+    """The run with the study's label and input. Those in its file may differ: another study may have made it, before a
+    key was added to hpctrip, or with data in another place."""
+    return replace(run, meta=run.meta | {"label": label or ""}, input=resolved(entry.run_input.experiment))
 
 
 def save(drawing: Drawing, path: Path) -> list[str]:
-    """Write a picture and, beside it, its numbers into the study's own folder; returns what is to be printed."""
+    """Write a picture and, beside it, its numbers, replacing earlier ones. Returns the lines to print."""
     return [*drawing.lines, *drawing.save(path, overwrite=True)]

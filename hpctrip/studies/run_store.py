@@ -1,16 +1,18 @@
-"""The runs of all studies of one folder, each under its identity, and what their files prove about them.
+"""Store of the runs of all studies in one folder, with file names that contain the identity of the run.
 
-    DIR/runs/IDENTITY.h5     results; while it runs, lock and checkpoints beside them, and its input where ranks read it
-    DIR/runs/IDENTITY.csv    what is known of a run that was made elsewhere and imported
-    DIR/store/               what they trained, for runs of the same learning under another clock (`[store]`)
-    DIR/logs/IDENTITY.log    what a run printed, while it is not finished
-    DIR/logs/IDENTITY.failed why it failed, in a line, until it is started again
+    DIR/runs/IDENTITY.h5     results; during the run also lock and checkpoints, and the input of a run on several ranks
+    DIR/runs/IDENTITY.csv    end and curve of a run that was imported from another machine
+    DIR/store/               cache of trained rounds, for runs that differ only in their clock (`[store]`)
+    DIR/logs/IDENTITY.log    output of a run that is not finished
+    DIR/logs/IDENTITY.failed reason of a failure, in one line, until the run is started again
 
-Nothing here is remembered: a status follows from the files and the locks as they are, so no kill can make it wrong.
+The status of a run is derived from these files and locks on every query; none is stored, so that it is right after a
+kill, too.
 """
 
 from __future__ import annotations
 
+import enum
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,28 +30,45 @@ from hpctrip.record.reader import Run, open_run
 from hpctrip.runner.provenance import WORKLOAD
 from hpctrip.studies.grid import Entry
 from hpctrip.studies.imported import read_imported
-from hpctrip.studies.status import RunStatus
+
+
+class RunStatus(enum.StrEnum):
+    """State of a run, derived from its files and locks; also how a worker's job ended."""
+
+    FINISHED = "finished"
+    """The run reached one of its stop rules."""
+    RUNNING = "running"
+    """A process holds the lock of the run."""
+    INTERRUPTED = "interrupted"
+    """The run has started and can be resumed."""
+    FAILED = "failed"
+    PLANNED = "planned"
+    """The run has not started."""
+    STALE = "stale"
+    """Planned, while a run of the same name finished with another input."""
+    HELD = "held"
+    """Of a job only: another process holds the lock of the run."""
 
 
 @dataclass(frozen=True)
-class Evidence:
-    """What is known of a run."""
+class StoredRun:
+    """Status of a run and the contents of its files."""
 
     status: RunStatus
     reason: str = ""
-    """Why it stopped, or what is wrong with its file."""
+    """Why the run stopped, or what is wrong with its file."""
     run: Run | None = None
-    """Its rounds, as far as they are recorded; without sites, cohorts and candidates."""
+    """The recorded rounds; tables of sites, cohorts and candidates are empty."""
     file: Path | None = None
-    """Where that was read."""
+    """File that `run` or the fault was read from."""
     imported: bool = False
-    """It was made elsewhere."""
-    is_in_the_way: bool = False
-    """Its file is damaged or another run's, so that it cannot be made."""
+    """Whether the run was imported from another machine."""
+    blocks_run: bool = False
+    """Whether a damaged file, or a file of another run, lies in the place of its results; it cannot start then."""
 
 
-class Pool:
-    """The runs of a folder. Raises InputError where it cannot be one."""
+class RunStore:
+    """Runs of a folder, addressed by identity. Raises InputError if the folder, or one in it, is no folder."""
 
     def __init__(self, folder: str | Path):
         self.folder = Path(folder)
@@ -58,88 +77,90 @@ class Pool:
         self._read: dict[Path, tuple[tuple[int, ...], Run]] = {}
 
     def results(self, identity: str) -> Path:
-        """The results file of a run."""
+        """Path of the results file."""
         return self.folder / "runs" / f"{identity}.h5"
 
     def imported(self, identity: str) -> Path:
-        """What is known of a run that was made elsewhere."""
+        """Path of the imported end and curve."""
         return self.folder / "runs" / f"{identity}.csv"
 
     def log(self, identity: str) -> Path:
-        """What a run printed."""
+        """Path of the log."""
         return self.folder / "logs" / f"{identity}.log"
 
     def failure(self, identity: str) -> Path:
-        """Why a run failed."""
+        """Path of the reason of a failure."""
         return self.log(identity).with_suffix(".failed")
 
-    def fail(self, identity: str, reason: str) -> None:
-        """A run failed: keep why, in one line."""
+    def record_failure(self, identity: str, reason: str) -> None:
+        """Write the reason of a failure, in one line."""
         replace_file(self.failure(identity), f"{' | '.join(reason.splitlines())}\n".encode())
 
-    def forget_failure(self, identity: str) -> None:
-        """A run is started again."""
+    def clear_failure(self, identity: str) -> None:
+        """Remove the reason of an earlier failure."""
         remove_file(self.failure(identity))
 
-    def settle(self, identity: str) -> None:
-        """A run is finished: what it needed to go on is removed. It never will, as stop rules are part of its
-        identity."""
+    def remove_leftovers(self, identity: str) -> None:
+        """Remove log, checkpoints and written input of a finished run. It is never continued, as stop rules are part of
+        its identity."""
         results = self.results(identity)
         for path in (self.log(identity), results.with_suffix(".toml"), *generations(results)):
             remove_file(path)
 
-    def tables(self, entry: Entry) -> Tables:
-        """The input that a run is started with: what runs train, they keep for each other (`[store]`, which changes no
-        result), unless the study says where."""
-        own = entry.given.tables.get("store", {})
-        return entry.given.tables | {"store": {"path": str(self.folder / "store")} | own}
+    def input_tables(self, entry: Entry) -> Tables:
+        """Input tables to start a run with: the study's, with `store.path` in this folder by default. All runs share
+        this cache of trained rounds, which changes no result."""
+        own = entry.run_input.tables.get("store", {})
+        return entry.run_input.tables | {"store": {"path": str(self.folder / "store")} | own}
 
-    def look(self, entry: Entry) -> Evidence:
-        """What is known of a run now."""
+    def inspect(self, entry: Entry) -> StoredRun:
+        """Derive the current status of a run from its files and its lock."""
         file = self.results(entry.identity)
         try:
             run = self._rounds(file)
-            wrong = unlike(run, entry) if run else ""
+            wrong = differences(run, entry) if run else ""
             wrong = f"is of another input ({wrong})" if wrong else ""
         except InputError as error:
             run, wrong = None, error.faults[0].problem
-            if any(path.exists() for path in generations(file)):  # from which it is written anew
-                said = _text(self.failure(entry.identity))
-                status = RunStatus.FAILED if said else RunStatus.INTERRUPTED
-                return Evidence(status, said or f"{file}: {wrong}", file=file)
+            if any(
+                path.exists() for path in generations(file)
+            ):  # the results are written again from a checkpoint
+                failure = _text(self.failure(entry.identity))
+                status = RunStatus.FAILED if failure else RunStatus.INTERRUPTED
+                return StoredRun(status, failure or f"{file}: {wrong}", file=file)
         if wrong:
             reason = f"{file}: {wrong}; remove it, and the run is made again"
-            return Evidence(RunStatus.FAILED, reason, file=file, is_in_the_way=True)
+            return StoredRun(RunStatus.FAILED, reason, file=file, blocks_run=True)
         if run and run.status == RunStatus.FINISHED:
-            return Evidence(RunStatus.FINISHED, run.meta["stop_reason"], run, file)
+            return StoredRun(RunStatus.FINISHED, run.meta["stop_reason"], run, file)
         elsewhere = self.imported(entry.identity)
         if elsewhere.exists():
             run = read_imported(elsewhere, entry)
-            return Evidence(RunStatus.FINISHED, run.meta["stop_reason"], run, elsewhere, imported=True)
+            return StoredRun(RunStatus.FINISHED, run.meta["stop_reason"], run, elsewhere, imported=True)
         if is_held(file):
-            return Evidence(RunStatus.RUNNING, "", run, file)
-        if said := _text(self.failure(entry.identity)):
-            return Evidence(RunStatus.FAILED, said, run, file)
+            return StoredRun(RunStatus.RUNNING, "", run, file)
+        if failure := _text(self.failure(entry.identity)):
+            return StoredRun(RunStatus.FAILED, failure, run, file)
         if run is None and not any(path.exists() for path in generations(file)):
-            return Evidence(RunStatus.PLANNED)
+            return StoredRun(RunStatus.PLANNED)
         if run and run.status == RunStatus.FAILED:
-            return Evidence(RunStatus.FAILED, run.meta["stop_reason"], run, file)
-        return Evidence(RunStatus.INTERRUPTED, run.meta["stop_reason"] if run else "", run, file)
+            return StoredRun(RunStatus.FAILED, run.meta["stop_reason"], run, file)
+        return StoredRun(RunStatus.INTERRUPTED, run.meta["stop_reason"] if run else "", run, file)
 
-    def whole(self, entry: Entry) -> Run:
-        """A finished run with all that its file holds. Raises InputError where that cannot be read."""
-        known = self.look(entry)
-        return known.run if known.imported and known.run else open_run(self.results(entry.identity))
+    def read(self, entry: Entry) -> Run:
+        """Read a finished run with all tables of its file. Raises InputError if the file cannot be read."""
+        stored = self.inspect(entry)
+        return stored.run if stored.imported and stored.run else open_run(self.results(entry.identity))
 
     def _rounds(self, file: Path) -> Run | None:
-        """The results file, read again only where it has changed; None where there is none. Raises InputError."""
+        """Read a results file, from memory if it has not changed. None if it does not exist. Raises InputError."""
         try:
-            found = os.stat(file)
+            stat = os.stat(file)
         except FileNotFoundError:
             return None
         except OSError as error:
             raise InputError(str(file), f"cannot be read ({error.strerror})", "remove it") from None
-        state = (found.st_mtime_ns, found.st_size, found.st_ino)
+        state = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
         if self._read.get(file, ((),))[0] != state:
             run = open_run(file)
             parts = {name: getattr(run, name).iloc[:0].copy() for name in ("sites", "cohorts", "candidates")}
@@ -148,25 +169,28 @@ class Pool:
 
 
 def _text(path: Path) -> str:
-    """What a file of ours says, or what is wrong with it; empty where there is none."""
+    """Text of a file, or the error if it cannot be read; empty if there is no such file."""
     if not os.path.lexists(path):
         return ""
     try:
-        said = read_file(path).decode(errors="replace")
+        text = read_file(path).decode(errors="replace")
     except InputError as error:
-        said = str(error)
-    return printable(said.strip(), 1000)
+        text = str(error)
+    return printable(text.strip(), 1000)
 
 
-def unlike(run: Run, entry: Entry) -> str:
-    """In what a results file is not that of the run, by its input, its plug-ins and the files of its world; empty where
-    it is. A key that the file does not know was added since: the run has it where it stays at its default."""
+def differences(run: Run, entry: Entry) -> str:
+    """Comma-separated names of the keys, files and plug-ins in which a results file differs from the run, or empty.
+
+    A key that the file lacks was added to hpctrip later. It counts as equal if the input of the run leaves it at its
+    default.
+    """
     named = [source.key for source in entry.sources]
     recorded = {key: value for key, value in run.settings.items() if key not in named}
     keys = differing([recorded, entry.settings])
     if keys:
-        given = chosen(entry.given.experiment)
-        keys = [key for key in keys if key in recorded or key in given]
+        set_keys = chosen(entry.run_input.experiment)
+        keys = [key for key in keys if key in recorded or key in set_keys]
     read = read_sources(run.meta["sources"], str(run.path))
     code = [{s.digest for s in sources if s.key == PLUGINS} for sources in (read, entry.sources)]
     files = [

@@ -1,4 +1,4 @@
-"""A study as an array of Slurm jobs, and one task of it: the run of its index, on the ranks of the job."""
+"""Submits a study as a Slurm job array, and executes one task of it: the run with that index, on the job's ranks."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from hpctrip.studies.studies import Study, all_entries
 def submit(
     studies: Sequence[Study], todo: Sequence[Line], at_once: int | None, command: Sequence[str], **site: Any
 ) -> str:
-    """Submit what is left to make; `command` are the arguments of `hpctrip study`. Returns the job's id. Raises
-    InputError where there is no Slurm, or it refuses."""
+    """Submit the runs `todo`; `command` are the arguments of `hpctrip study`. Returns the id of the job. Raises
+    InputError if there is no sbatch, or if it fails."""
     if shutil.which("sbatch") is None:
         raise InputError("--slurm", "there is no sbatch here", "log in where Slurm is, or leave it out")
     for study in studies:
@@ -35,30 +35,30 @@ def submit(
     replace_file(script, site_script("study", str(script), **site).encode())
     place = {entry.identity: number for number, entry in enumerate(all_entries(studies))}
     array = spans(sorted(place[line.entry.identity] for line in todo)) + (f"%{at_once}" if at_once else "")
-    said = subprocess.run(
+    sbatch = subprocess.run(
         ["sbatch", "--parsable", f"--array={array}", str(script), *command], capture_output=True, text=True
     )
-    if said.returncode:
-        reason = " ".join(said.stderr.split())
+    if sbatch.returncode:
+        reason = " ".join(sbatch.stderr.split())
         raise InputError("--slurm", f"sbatch refuses: {reason}", f"the script is {shlex.quote(str(script))}")
-    return said.stdout.strip().partition(";")[0]
+    return sbatch.stdout.strip().partition(";")[0]
 
 
 def spans(numbers: Sequence[int]) -> str:
-    """0-2,5 of 0, 1, 2, 5."""
-    found: list[list[int]] = []
+    """Ascending numbers as ranges, in the notation of sbatch --array: 0, 1, 2, 5 as 0-2,5."""
+    ranges: list[list[int]] = []
     for number in numbers:
-        if found and number == found[-1][1] + 1:
-            found[-1][1] = number
+        if ranges and number == ranges[-1][1] + 1:
+            ranges[-1][1] = number
         else:
-            found.append([number, number])
-    return ",".join(f"{first}-{last}" if last > first else f"{first}" for first, last in found)
+            ranges.append([number, number])
+    return ",".join(f"{first}-{last}" if last > first else f"{first}" for first, last in ranges)
 
 
 def run_task(number: int, read: Callable[[], list[Study]]) -> None:
-    """Make the run of this array index on the ranks that there are; rank 0 reads the studies and keeps the ledger.
-    Raises what the run raises."""
-    found: list[tuple[list[Study], Entry]] = []
+    """Execute the run with this array index on the ranks of this job. Rank 0 alone reads the studies and writes their
+    ledgers. Raises what the run raises."""
+    on_rank0: list[tuple[list[Study], Entry]] = []
 
     def begin() -> Start:
         studies = read()
@@ -68,25 +68,25 @@ def run_task(number: int, read: Callable[[], list[Study]]) -> None:
                 f"--task {number}", f"the study has {len(entries)} runs", f"0 to {len(entries) - 1}"
             )
         entry = entries[number]
-        found.append((studies, entry))
+        on_rank0.append((studies, entry))
         runs = studies[0].ledger.runs
-        runs.forget_failure(entry.identity)
+        runs.clear_failure(entry.identity)
         print(printable(f"run {number} of {len(entries)}: {entry.name}", 1000), flush=True)
-        given = resolve(runs.tables(entry), entry.given.extensions)
-        return start_or_go_on(given, str(runs.results(entry.identity)))
+        run_input = resolve(runs.input_tables(entry), entry.run_input.extensions)
+        return start_or_go_on(run_input, str(runs.results(entry.identity)))
 
     try:
         with Guardian() as guardian:
             launch(begin, guardian)
-        for studies, entry in found:
-            studies[0].ledger.runs.settle(entry.identity)
+        for studies, entry in on_rank0:
+            studies[0].ledger.runs.remove_leftovers(entry.identity)
     except (InterruptedRun, HeldError):
         raise
     except HpctripError as error:
-        for studies, entry in found:
-            studies[0].ledger.runs.fail(entry.identity, str(error))
+        for studies, entry in on_rank0:
+            studies[0].ledger.runs.record_failure(entry.identity, str(error))
         raise
     finally:
-        for studies, _ in found:
+        for studies, _ in on_rank0:
             for study in studies:
                 study.ledger.write()

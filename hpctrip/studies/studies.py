@@ -1,4 +1,4 @@
-"""Studies as read: a file and those that it includes, each with its runs and its ledger over one pool."""
+"""Reads study files and the files that they include; each study has a grid of runs and a ledger over one run store."""
 
 from __future__ import annotations
 
@@ -19,90 +19,92 @@ from hpctrip.studies.file import StudyFile
 from hpctrip.studies.grid import Entry, entries, is_one_value
 from hpctrip.studies.ledger import Ledger, Line
 from hpctrip.studies.pictures import draw, save
-from hpctrip.studies.run_store import Pool
+from hpctrip.studies.run_store import RunStore
 from hpctrip.studies.sweep import split, with_axes
 
 
 @dataclass(frozen=True)
 class Study:
-    """One grid, and what is known of its runs."""
+    """A study file with the ledger of its runs."""
 
     file: StudyFile
     ledger: Ledger
 
     @property
     def title(self) -> str:
-        """What it is about."""
+        """Title of the study; default: its name."""
         return self.file.title or self.file.name
 
     @property
     def readings_picture(self) -> Path:
-        """Where the picture of its readings is drawn, if it has any."""
+        """Path of the picture of its readings; drawn only if the file has a table `readings`."""
         return self.ledger.folder / "readings.png"
 
     def conclude(self) -> list[str]:
-        """Write ledger, table and figures of what is finished; returns what is to be printed."""
+        """Write the ledger, and the table and figures of the finished runs. Returns the lines to print."""
         lines = self.ledger.export()
-        found = table.rows(lines)
+        rows = table.rows(lines)
         folder = self.ledger.folder
-        replace_file(folder / "table.csv", csv_bytes(table.frame(found)))
-        replace_file(folder / "table.md", table.markdown(found, self.title).encode())
-        said = [self.title, *table.printed(found), f"table: {folder / 'table.csv'}, {folder / 'table.md'}"]
-        return [*said, *draw(self.file.figure, self.ledger, lines), *self._surveyed(lines)]
+        replace_file(folder / "table.csv", csv_bytes(table.frame(rows)))
+        replace_file(folder / "table.md", table.markdown(rows, self.title).encode())
+        report = [self.title, *table.printed(rows), f"table: {folder / 'table.csv'}, {folder / 'table.md'}"]
+        return [*report, *draw(self.file.figure, self.ledger, lines), *self._survey(lines)]
 
-    def _surveyed(self, lines: Sequence[Line]) -> list[str]:
-        """Check the claims for every reading, where the file asks for it; returns what is to be printed."""
-        asked = self.file.readings
-        if asked is None or not any(line.finished for line in lines):
+    def _survey(self, lines: Sequence[Line]) -> list[str]:
+        """Check the claims for every reading, if the file has a table `readings`. Returns the lines to print."""
+        readings = self.file.readings
+        if readings is None or not any(line.finished for line in lines):
             return []
-        from hpctrip.studies.claims.readings_picture import drawn  # heavy
+        from hpctrip.studies.claims.readings_picture import draw_survey  # heavy
 
         runs = self.ledger.runs
         choices = [
-            (dict(line.entry.choices), runs.whole(line.entry) if line.finished else None) for line in lines
+            (dict(line.entry.choices), runs.read(line.entry) if line.finished else None) for line in lines
         ]
-        survey = Survey.of(asked.claims, *by_reading(asked.axis, choices))
+        survey = Survey.of(readings.claims, *by_reading(readings.axis, choices))
         replace_file(self.ledger.folder / "readings.md", survey.markdown.encode())
-        return save(drawn(survey), self.readings_picture)
+        return save(draw_survey(survey), self.readings_picture)
 
 
-def found_file(name: str) -> str:
-    """The study file of this path, or the one of this name that comes with hpctrip. InputError where there is none."""
-    known = shipped(STUDIES)
-    if os.path.lexists(name) and not (os.path.isdir(name) and name in known):
+def study_file(name: str) -> str:
+    """Path of a study file; `name` is a path, or the name of a study that comes with hpctrip. Raises InputError if it
+    is neither."""
+    by_name = shipped(STUDIES)
+    if os.path.lexists(name) and not (os.path.isdir(name) and name in by_name):
         return name
-    if name in known:
-        return str(known[name])
-    raise InputError(name, "no such study file", unknown_name(Path(name).stem, known))
+    if name in by_name:
+        return str(by_name[name])
+    raise InputError(name, "no such study file", unknown_name(Path(name).stem, by_name))
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What a command asks of a study."""
+class StudyOptions:
+    """Options of a command that select and modify a study."""
 
     folder: Path
-    """Where runs and studies lie."""
+    """Folder of runs and studies."""
     overrides: Sequence[str] = ()
-    """Lines laid over all runs; those that name several values are axes (`study.sweep`)."""
+    """Lines `key=value` laid over all runs; those with several values become axes (see `hpctrip.studies.sweep`)."""
     plugins: Sequence[str] = ()
     small: bool = False
+    """Use the small form of the study."""
 
     @property
-    def words(self) -> list[str]:
-        """What asks for it on a command line, but for the folder."""
-        lines = [word for line in self.overrides for word in ("-o", line)]
-        code = [word for file in self.plugins for word in ("--plugin", file)]
+    def arguments(self) -> list[str]:
+        """Command-line arguments that give the same options, except for the folder."""
+        lines = [argument for line in self.overrides for argument in ("-o", line)]
+        code = [argument for file in self.plugins for argument in ("--plugin", file)]
         return [*(["--small"] if self.small else []), *lines, *code]
 
 
-def read_studies(path: str, asked: Asked) -> list[Study]:
-    """The study in a file, or those that it includes, in order. Raises InputError with everything that is wrong in the
-    first file that has faults."""
-    runs = Pool(asked.folder)
-    places: dict[str, str] = {"runs": "", "logs": "", "store": ""}  # the folders of the pool
+def read_studies(path: str, options: StudyOptions) -> list[Study]:
+    """Read the study in a file, or the studies that it includes, in order. Raises InputError with all faults of the
+    first file that has any."""
+    runs = RunStore(options.folder)
+    places: dict[str, str] = {"runs": "", "logs": "", "store": ""}  # folders of the run store
     studies = []
     for place, tables, group in _files(path, (), (), ""):
-        study = _study(tables, place, asked, runs, group)
+        study = _study(tables, place, options, runs, group)
         name = study.ledger.name
         if name in places:
             problem = f"is that of {places[name]}" if places[name] else "is a folder that all studies share"
@@ -113,7 +115,7 @@ def read_studies(path: str, asked: Asked) -> list[Study]:
 
 
 def all_entries(studies: Sequence[Study]) -> list[Entry]:
-    """The runs of all studies, each once, in order: what an index of an array counts."""
+    """The runs of all studies, in order and without duplicates; `--task` and Slurm arrays index this list."""
     first: dict[str, Entry] = {}
     for study in studies:
         for entry in study.ledger.entries:
@@ -121,25 +123,28 @@ def all_entries(studies: Sequence[Study]) -> list[Entry]:
     return list(first.values())
 
 
-def swept(paths: Sequence[str], asked: Asked) -> Study | None:
-    """The study of one command: an input, and lines of which some name several values; None where none does."""
+def sweep_study(paths: Sequence[str], options: StudyOptions) -> Study | None:
+    """The study of a command `hpctrip run` with several values in a line; None if every line has one value."""
     tables: Tables = {"name": "sweep", "inputs": list(paths), "seeds": None}
     file = _validated(tables, "")
-    lines, axes = split(asked.overrides, lambda line: is_one_value(file, "", line, asked.plugins))
+    lines, axes = split(options.overrides, lambda line: is_one_value(file, "", line, options.plugins))
     if all(len(values) == 1 for values in axes.values()):
         return None
     file = _validated(with_axes(tables, axes), "")
-    grid = entries(file, "", lines, asked.plugins)
-    name = "_".join([f"{grid[0].given.experiment.name}-sweep", *axes])[:80]
-    title = f"{grid[0].given.experiment.name} over {' x '.join(axes)}"
-    return Study(file.model_copy(update={"title": title}), Ledger(name, grid, Pool(asked.folder)))
+    grid = entries(file, "", lines, options.plugins)
+    name = "_".join([f"{grid[0].run_input.experiment.name}-sweep", *axes])[:80]
+    title = f"{grid[0].run_input.experiment.name} over {' x '.join(axes)}"
+    return Study(file.model_copy(update={"title": title}), Ledger(name, grid, RunStore(options.folder)))
 
 
 def _files(
     path: str, overlays: Sequence[str], within: tuple[str, ...], group: str
 ) -> Iterator[tuple[str, Tables, str]]:
-    """(path, tables, group) of a study file, or of those that it includes, each with the overlays of those around it.
-    The group is the name of the outermost one with overlays: with them, what it includes are other studies."""
+    """(path, tables, group) of a study file, or of each file that it includes with the overlays of the including files.
+
+    The group is the name of the outermost file with overlays: included studies get a folder of their own below it, as
+    overlays make other studies of them.
+    """
     if os.path.realpath(path) in within:
         raise InputError(path, "includes itself", "take it out of its studies")
     (tables, _) = read_layers([path], ())
@@ -161,19 +166,19 @@ def _validated(tables: Tables, place: str) -> StudyFile:
         return validate(tables, StudyFile)
 
 
-def _study(tables: Tables, place: str, asked: Asked, runs: Pool, group: str) -> Study:
+def _study(tables: Tables, place: str, options: StudyOptions, runs: RunStore, group: str) -> Study:
     file = _validated(tables, place)
-    if asked.small and not file.has_small_form:
+    if options.small and not file.has_small_form:
         raise InputError(
             f"{place}: --small", "this study has no small form", "leave it out, or write one: [small]"
         )
 
     def accepts(line: str) -> bool:
-        return is_one_value(file, place, line, asked.plugins)
+        return is_one_value(file, place, line, options.plugins)
 
-    lines, axes = split(asked.overrides, accepts, [axis.key for axis in file.axis if axis.key])
+    lines, axes = split(options.overrides, accepts, [axis.key for axis in file.axis if axis.key])
     if axes:
         file = _validated(with_axes(tables, axes), place)
-    grid = entries(file, place, lines, asked.plugins, asked.small)
-    name = file.name + ("-small" if asked.small else "")
+    grid = entries(file, place, lines, options.plugins, options.small)
+    name = file.name + ("-small" if options.small else "")
     return Study(file, Ledger(f"{group}/{name}" if group else name, grid, runs))

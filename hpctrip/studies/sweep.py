@@ -1,6 +1,6 @@
-"""Several values in one line of a command: `-o policy.k=10,20,40 -o seed=0..9`.
+"""Parses lines with several values on the command line: `-o policy.k=10,20,40 -o seed=0..9`.
 
-A line that is TOML, or whose value its key takes as it stands (a label or a path with a comma), means one value.
+A line has one value if it is valid TOML, or if its key accepts the value as it stands (a label or a path with a comma).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from hpctrip.base.errors import InputError
 from hpctrip.config.inputs import Tables
-from hpctrip.studies.file import numbers
+from hpctrip.studies.file import parse_range
 
 _RANGE = re.compile(r"\s*\d+\s*\.\.\s*\d+\s*")
 _OPEN, _CLOSE = "[{", "]}"
@@ -21,14 +21,14 @@ _OPEN, _CLOSE = "[{", "]}"
 def split(
     lines: Sequence[str], is_one_value: Callable[[str], bool], axes: Collection[str] = ()
 ) -> tuple[list[str], dict[str, list[Any]]]:
-    """(lines of one value each, {key: values} of the others). The keys of `axes` and the seed are always among the
-    latter. Of two lines with one key the last counts. Raises InputError for a range or seeds that are none."""
+    """Split lines into (lines with one value, {key: values} of the others). The seed and the keys of `axes` are always
+    in the latter. Of two lines with the same key, the last counts. Raises InputError for an invalid range or seed."""
     single: list[str] = []
     several: dict[str, list[Any]] = {}
     for line in lines:
         key, equals, value = line.partition("=")
         key = key.strip()
-        if not equals:  # whoever reads it says so
+        if not equals:  # its reader reports the fault
             single.append(line)
         elif key == "seed" or key in axes or (could_be_several(line) and not is_one_value(line)):
             several[key] = [item for part in parts(value) for item in _items(part, line)]
@@ -44,7 +44,7 @@ def split(
 
 
 def could_be_several(line: str) -> bool:
-    """Whether a line is no TOML, and its value has commas or is a range."""
+    """Whether a line is not valid TOML and its value has commas or is a range."""
     value = line.partition("=")[2]
     if _is_toml(line):
         return False
@@ -52,8 +52,8 @@ def could_be_several(line: str) -> bool:
 
 
 def parts(text: str) -> list[str]:
-    """The text cut at its commas outside of quotes and brackets."""
-    found, depth, quote = [""], 0, ""
+    """Split a text at its commas outside of quotes and brackets."""
+    pieces, depth, quote = [""], 0, ""
     for char in text:
         if quote:
             quote = "" if char == quote else quote
@@ -61,16 +61,16 @@ def parts(text: str) -> list[str]:
             quote = char
         depth += (char in _OPEN) - (char in _CLOSE) if not quote else 0
         if char == "," and not quote and not depth:
-            found.append("")
+            pieces.append("")
         else:
-            found[-1] += char
-    return [part.strip() for part in found]
+            pieces[-1] += char
+    return [piece.strip() for piece in pieces]
 
 
 def _items(part: str, line: str) -> list[Any]:
     if _RANGE.fullmatch(part):
         try:
-            return list(numbers(part))
+            return parse_range(part)
         except ValueError as error:
             raise InputError(f"-o {line}", str(error), "e.g. -o seed=0..9") from None
     if not part:
@@ -87,7 +87,8 @@ def _is_toml(line: str) -> bool:
 
 
 def with_axes(tables: Tables, several: dict[str, list[Any]]) -> Tables:
-    """The tables of a study file with these values instead of its own, or as further axes; in its small form too."""
+    """Tables of a study file in which these values replace those of its axes and seeds, or are further axes; they count
+    in the small form, too."""
     tables = dict(tables)
     axes = [dict(axis) for axis in tables.get("axis", [])]
     for key, values in several.items():

@@ -1,4 +1,4 @@
-"""The table of a study: time-to-accuracy by variant, over its seeds, and against the first variant."""
+"""Table of a study: time-to-accuracy of each variant over its seeds, and its ratio to the first variant."""
 
 from __future__ import annotations
 
@@ -17,36 +17,36 @@ from hpctrip.studies.ledger import Line
 
 @dataclass(frozen=True)
 class Row:
-    """One variant."""
+    """One row: a variant."""
 
     variant: str
     choices: dict[str, str]
     target: float
     planned: int
-    """The number of its seeds in the grid."""
+    """Number of its seeds in the grid."""
     times: Times | None
-    """None: no run is finished."""
+    """None if no run is finished."""
     ratio: Estimate
-    """How many times the hours of the first variant it takes."""
+    """Time-to-accuracy relative to the first variant's."""
 
 
 def rows(lines: Sequence[Line]) -> list[Row]:
-    """One row a variant, in the order of the grid, of its finished runs. There is no ratio to a first variant that has
-    another target, or no seed in common."""
+    """One row per variant with its finished runs, in the order of the grid. The ratio is unknown if the first variant
+    has another target accuracy or shares no seed."""
     variants: dict[str, list[Line]] = {}
     for line in lines:
         variants.setdefault(line.entry.variant, []).append(line)
-    made: list[Row] = []
+    table: list[Row] = []
     for name, members in variants.items():
-        finished = [line.evidence.run for line in members if line.finished and line.evidence.run]
-        target = members[0].entry.given.experiment.stop.target_accuracy
+        finished = [line.stored.run for line in members if line.finished and line.stored.run]
+        target = members[0].entry.run_input.experiment.stop.target_accuracy
         target = math.nan if target is None else target
         times = times_of(finished, target) if finished else None
-        first = made[0].times if made else times
-        comparable = times and first and target > 0 and target == (made[0].target if made else target)
+        first = table[0].times if table else times
+        comparable = times and first and target > 0 and target == (table[0].target if table else target)
         ratio = compare(times, first) if comparable else Estimate.mean([])
-        made.append(Row(name, dict(members[0].entry.choices), target, len(members), times, ratio))
-    return made
+        table.append(Row(name, dict(members[0].entry.choices), target, len(members), times, ratio))
+    return table
 
 
 HEAD = (
@@ -60,7 +60,7 @@ HEAD = (
 
 
 def printed(table: Sequence[Row]) -> list[str]:
-    """The table as lines of aligned columns."""
+    """The table as lines of aligned columns, for a terminal."""
     return aligned(HEAD, [_cells(row) for row in table])
 
 
@@ -70,7 +70,7 @@ def markdown(table: Sequence[Row], title: str) -> str:
 
 
 def frame(table: Sequence[Row]) -> pd.DataFrame:
-    """Every number of the table."""
+    """The table's numbers, one row per variant."""
     return pd.DataFrame([_numbers(row) for row in table])
 
 
@@ -88,9 +88,9 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 
 def _numbers(row: Row) -> dict[str, object]:
-    nothing = dict.fromkeys(("mean_h", "low_h", "high_h", "best_accuracy"), math.nan)
-    times = row.times.row() if row.times else nothing | {"num_seeds": 0, "num_reached": 0}
+    missing = dict.fromkeys(("mean_h", "low_h", "high_h", "best_accuracy"), math.nan)
+    times = row.times.row() if row.times else missing | {"num_seeds": 0, "num_reached": 0}
     r = row.ratio
     ratio = {"ratio": r.value, "ratio_low": r.low, "ratio_high": r.high, "ratio_is": r.bound}
-    named = {"variant": row.variant, **row.choices, "target_accuracy": row.target}
-    return named | times | ratio | {"num_pairs": r.n}
+    labels = {"variant": row.variant, **row.choices, "target_accuracy": row.target}
+    return labels | times | ratio | {"num_pairs": r.n}

@@ -1,7 +1,7 @@
-"""A process that makes one run of a study after the other: it loads hpctrip once.
+"""Worker process that executes runs of a study one after the other, so that hpctrip is loaded once.
 
-It speaks with the study over a pipe: a job comes, `Round`s and an `End` go back. Where the study is gone, the run in
-progress ends with a checkpoint and the process leaves.
+It communicates with the study over a pipe: it receives a `Job`, and returns a `Round` after each round and an `End`. If
+the study's process is gone, the current run stops with a checkpoint and the worker exits.
 """
 
 from __future__ import annotations
@@ -31,64 +31,67 @@ from hpctrip.runner.experiment import resolve
 from hpctrip.runner.resume import Start, start_or_go_on
 from hpctrip.runner.session import launch
 from hpctrip.sim.step import State
-from hpctrip.studies.status import RunStatus
+from hpctrip.studies.run_store import RunStatus
 
 
 @dataclass(frozen=True)
 class Job:
-    """One run to make, or to go on with."""
+    """One run to start or to resume."""
 
     tables: Tables
-    """Its input, merged."""
+    """Merged input of the run."""
     plugins: tuple[str, ...]
     results: Path
     log: Path
     ranks: int = 1
-    """More than one are started by a launcher."""
+    """Number of ranks; more than one are started by a launcher (see `launcher`)."""
 
 
 @dataclass(frozen=True)
 class Round:
-    """A round is done."""
+    """Progress message after one round."""
 
     number: int
     num_sites: int
     accuracy: float
-    """NaN: not evaluated."""
+    """NaN if the model was not evaluated in this round."""
     clock_s: float
 
 
 @dataclass(frozen=True)
 class End:
-    """How a job ended."""
+    """Final message of a job."""
 
-    how: RunStatus
-    """FINISHED; HELD: another process has the run; INTERRUPTED: to be resumed; FAILED."""
+    status: RunStatus
+    """FINISHED, FAILED, INTERRUPTED (can be resumed) or HELD (another process holds the lock of the run)."""
     reason: str = ""
 
 
 _MAX_LAST_BYTES = 2**16
-"""Of what a launched run has printed, at its end, where it says of what it died."""
+"""Length of the end of a launched run's log that is searched for its error message."""
 
 
-class _Told:
-    """Whether this process was asked to leave (SIGTERM). A run listens by itself; what came before it did is passed
-    on to it after its next round."""
+class _StopRequest:
+    """SIGTERM handler that records whether this process should stop.
+
+    A run installs a handler of its own; a signal that arrived before is passed on to the run after its next round.
+    """
 
     def __init__(self) -> None:
-        self.leave = False
+        self.received = False
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        self.leave = True
+        self.received = True
 
 
-def work(study: Connection, command: Sequence[str]) -> None:
-    """The life of the process. `command` is the study's command line, which the results files record."""
-    told = _Told()
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # Ctrl-C reaches every process of a terminal; a run itself listens
-    signal.signal(signal.SIGTERM, told)
+def serve_jobs(study: Connection, command: Sequence[str]) -> None:
+    """Execute the jobs that arrive on the pipe until it closes or None arrives: the main function of the process.
+
+    `command` is the study's command line, which results files record.
+    """
+    stop = _StopRequest()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends Ctrl-C to all processes of the group
+    signal.signal(signal.SIGTERM, stop)
     sys.orig_argv = list(command)
     terminal = os.dup(1), os.dup(2)
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):
@@ -101,16 +104,16 @@ def work(study: Connection, command: Sequence[str]) -> None:
             with log:
                 for number in (1, 2):
                     os.dup2(log.fileno(), number)
-                end = _end_of(job, study, told)
+                end = _execute(job, study, stop)
                 sys.stdout.flush()
-                for number, kept in zip((1, 2), terminal, strict=True):
-                    os.dup2(kept, number)
+                for number, original in zip((1, 2), terminal, strict=True):
+                    os.dup2(original, number)
             study.send(end)
 
 
-def _end_of(job: Job, study: Connection, told: _Told) -> End:
-    """Make the run."""
-    if told.leave:
+def _execute(job: Job, study: Connection, stop: _StopRequest) -> End:
+    """Execute the run in this process, or on several ranks."""
+    if stop.received:
         return End(RunStatus.INTERRUPTED, "the study ends")
 
     def watch(state: State) -> None:
@@ -119,13 +122,13 @@ def _end_of(job: Job, study: Connection, told: _Told) -> End:
         try:
             study.send(Round(row.round, row.num_sites, row.accuracy, row.clock_s))
         except OSError:
-            told.leave = True
-        if told.leave:
+            stop.received = True
+        if stop.received:
             os.kill(os.getpid(), signal.SIGTERM)
 
     try:
         if job.ranks > 1:
-            return _launched(job, study, told)
+            return _execute_on_ranks(job, study, stop)
         launch(lambda: _begin(job), watch=watch)
     except HeldError as error:
         return End(RunStatus.HELD, str(error))
@@ -133,7 +136,7 @@ def _end_of(job: Job, study: Connection, told: _Told) -> End:
         return End(RunStatus.INTERRUPTED, str(error))
     except HpctripError as error:
         return End(RunStatus.FAILED, str(error))
-    except Exception as error:  # whatever a run dies of is the end of this run, not of the study
+    except Exception as error:  # an error of ours or of a plug-in ends this run, not the study
         traceback.print_exc()
         return End(RunStatus.FAILED, " ".join(f"{type(error).__name__}: {error}".split()))
     return End(RunStatus.FINISHED)
@@ -145,41 +148,43 @@ def _begin(job: Job) -> Start:
     return start_or_go_on(resolve(job.tables, extensions), str(job.results))
 
 
-def _launched(job: Job, study: Connection, told: _Told) -> End:
-    """The same on several ranks, as the command that a person would give."""
-    given = job.results.with_suffix(".toml")
+def _execute_on_ranks(job: Job, study: Connection, stop: _StopRequest) -> End:
+    """Execute the run on several ranks, with `hpctrip run` under a launcher."""
+    input_file = job.results.with_suffix(".toml")
     code = (
         {"plugins": [os.path.abspath(os.path.expanduser(path)) for path in job.plugins]}
         if job.plugins
         else {}
     )
-    replace_file(given, tomli_w.dumps(job.tables | code).encode())
-    arguments = ["-m", "hpctrip", "run", str(given), "--out", str(job.results), "--resume"]
-    began = os.fstat(1).st_size  # stdout is the log, which holds what earlier attempts said
+    replace_file(input_file, tomli_w.dumps(job.tables | code).encode())
+    arguments = ["-m", "hpctrip", "run", str(input_file), "--out", str(job.results), "--resume"]
+    began = os.fstat(1).st_size  # stdout is the log, which also holds the output of earlier attempts
     process = subprocess.Popen([*launcher(job.ranks), *arguments], stdin=subprocess.DEVNULL)
-    passed_on = False
+    signalled = False
     while process.poll() is None:
         with suppress(subprocess.TimeoutExpired):
             process.wait(0.2)
-        if study.poll():  # it says nothing while a run is made: it is gone
-            told.leave = True
-        if told.leave and not passed_on:
-            passed_on = True
+        if study.poll():  # the study sends nothing during a run, so the pipe is closed
+            stop.received = True
+        if stop.received and not signalled:
+            signalled = True
             process.terminate()
     if process.returncode == 0:
         return End(RunStatus.FINISHED)
-    if process.returncode == InterruptedRun.exit_code or told.leave:
+    if process.returncode == InterruptedRun.exit_code or stop.received:
         return End(RunStatus.INTERRUPTED, "the study ends")
     if is_held(job.results):
         return End(RunStatus.HELD)
     last = max(began, os.fstat(1).st_size - _MAX_LAST_BYTES)
     log = os.pread(1, _MAX_LAST_BYTES, last).decode(errors="replace")
-    said = [line for line in log.splitlines() if line.startswith("hpctrip: ")]
-    return End(RunStatus.FAILED, (said or [f"exit code {process.returncode}"])[-1].removeprefix("hpctrip: "))
+    errors = [line for line in log.splitlines() if line.startswith("hpctrip: ")]
+    return End(
+        RunStatus.FAILED, (errors or [f"exit code {process.returncode}"])[-1].removeprefix("hpctrip: ")
+    )
 
 
 def launcher(num_ranks: int) -> list[str]:
-    """The words that start so many ranks of Python: $HPCTRIP_LAUNCHER, a pattern as in slurm/launch.sh, or mpirun."""
+    """Command that starts Python on several ranks: $HPCTRIP_LAUNCHER, a pattern as in slurm/launch.sh, or mpirun."""
     beside = Path(sys.executable).with_name("mpirun")
     mpirun = str(beside) if beside.exists() else shutil.which("mpirun") or "mpirun"
     pattern = os.environ.get("HPCTRIP_LAUNCHER") or shlex.quote(mpirun)

@@ -1,4 +1,4 @@
-"""A small study that has been made once, for all tests to look at and to copy."""
+"""Fixtures with a small study that is executed once and then read or copied by all tests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from small_study import BASE, STUDY
 
 @pytest.fixture(scope="session")
 def made(hpctrip, tmp_path_factory):
-    """`folder` with base.toml, study.toml and out/, where the study was made; `ended`: how the command ended."""
+    """`folder` with base.toml, study.toml and the results out/; `ended`: the result of the command."""
     folder = tmp_path_factory.mktemp("study")
     (folder / "base.toml").write_text(BASE)
     (folder / "study.toml").write_text(STUDY)
@@ -21,13 +21,13 @@ def made(hpctrip, tmp_path_factory):
 
 @pytest.fixture
 def copied(made, tmp_path):
-    """A copy of that folder, to be changed."""
+    """A copy of that folder, for tests that change it."""
     return shutil.copytree(made.folder, tmp_path / "copy")
 
 
 @pytest.fixture
 def study(hpctrip):
-    """`study(folder, *arguments)`: the command on study.toml of a folder, with its out/."""
+    """`study(folder, *arguments)`: run `hpctrip study` on study.toml of a folder, with its out/."""
 
     def run(folder, *arguments):
         return hpctrip("study", folder / "study.toml", "--out", folder / "out", *arguments)

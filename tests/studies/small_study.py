@@ -1,4 +1,4 @@
-"""The small study of these tests, as text, and its ledger."""
+"""The small study of these tests, as text, and a reader of its ledger."""
 
 import pandas as pd
 
@@ -28,9 +28,9 @@ target = 0.01
 [[figure]]
 name = "curves"
 """
-"""Of the tiny scenario's data, so that they are prepared once for all tests."""
+"""It uses the data of the tiny scenario, so that they are prepared once for all tests."""
 
 
 def ledger_of(folder, name="two"):
-    """The rows of a study's ledger, by run."""
+    """The ledger of a study, indexed by run."""
     return pd.read_csv(folder / "out" / name / "ledger.csv", keep_default_na=False).set_index("run")

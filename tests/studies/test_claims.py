@@ -1,4 +1,4 @@
-"""What runs say of the paper's claims: verdicts that follow from intervals, on curves made by hand."""
+"""Claims of the paper, checked on synthetic curves: verdicts follow from intervals."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -11,8 +11,7 @@ from hpctrip.base.stats import Estimate
 from hpctrip.config.sources import NamedFiles
 from hpctrip.record.reader import Run
 from hpctrip.sim.traces.files import trace_files
-from hpctrip.studies.claims.base import Claim, Finding, Verdict, all_of, verdict_of
-from hpctrip.studies.claims.evidence import Missing, times
+from hpctrip.studies.claims.base import Claim, Finding, Missing, Verdict, all_of, times, verdict_of
 from hpctrip.studies.claims.page import Page, Section
 from hpctrip.studies.claims.paper import CLAIMS
 from hpctrip.studies.claims.speed import AboutEqual, Faster, FasterInAll, Order, SlowerThanIn, Takes
@@ -26,7 +25,7 @@ from hpctrip.studies.claims.sweeps import (
 )
 from hpctrip.studies.claims.world import DelayIsNotLinear, Overhead, SparePower, StartsSmallAndGrows
 
-ABOUT_A_CLAIM = ("Fig", "It is so", "", "s")
+CLAIM_FIELDS = ("Fig", "It is so", "", "s")
 
 
 def run_of(hours, seed=0, accuracy=(0.2, 0.5), k=(10,), target=0.45, sites=None, cohorts=None):
@@ -35,19 +34,19 @@ def run_of(hours, seed=0, accuracy=(0.2, 0.5), k=(10,), target=0.45, sites=None,
     rounds["round"], rounds["accuracy"] = range(1, len(rounds) + 1), accuracy
     rounds["num_sites"] = k * len(rounds) if len(k) == 1 else k
     meta = {"seed": seed, "target_accuracy": target, "synthetic_data": True, "synthetic_power": True}
-    nothing = pd.DataFrame()
+    empty = pd.DataFrame()
     tables = {"sites": sites, "cohorts": cohorts}
-    tables = {name: nothing if table is None else table for name, table in tables.items()}
-    return Run(Path("x"), meta, (), "", {}, rounds=rounds, candidates=nothing, **tables)
+    tables = {name: empty if table is None else table for name, table in tables.items()}
+    return Run(Path("x"), meta, (), "", {}, rounds=rounds, candidates=empty, **tables)
 
 
 def seeds(*hours, **rest):
-    """Runs of seeds 0, 1, ... that reach 45 % in their second round, after so many hours."""
+    """Runs of seeds 0, 1, ... that reach 45 % in their second round, after these hours."""
     return [run_of((h / 2, h), seed, **rest) for seed, h in enumerate(hours)]
 
 
 def late(*hours):
-    """The same, that never reach it."""
+    """Runs as of `seeds` that never reach 45 %."""
     return seeds(*hours, accuracy=(0.2, 0.4))
 
 
@@ -175,13 +174,13 @@ def test_fastest_at_every_value_names_each():
         "2 GB, P": seeds(3, 3.1),
         "2 GB, S": seeds(1, 1.1),
     }
-    result = FasterInAll(*ABOUT_A_CLAIM, "P", ("S",), ("1 GB", "2 GB")).check({"s": runs})
+    result = FasterInAll(*CLAIM_FIELDS, "P", ("S",), ("1 GB", "2 GB")).check({"s": runs})
     assert result.ordering is Verdict.NOT_MET
     assert result.ours == "1 GB: 0.489 (0.369 to 0.649) times S; 2 GB: 2.91 (1.95 to 4.33) times S"
 
 
 def test_two_studies_are_compared_seed_by_seed():
-    claim = SlowerThanIn(*ABOUT_A_CLAIM, "a", "t")
+    claim = SlowerThanIn(*CLAIM_FIELDS, "a", "t")
     assert claim.check({"s": {"a": seeds(2, 2.2)}, "t": {"a": seeds(1, 1.1)}}).ordering is Verdict.MET
 
 

@@ -1,4 +1,4 @@
-"""`claims`: the page of the paper's claims, of runs that were taken up from elsewhere."""
+"""The command `claims`: the page of the paper's claims, from imported runs."""
 
 import json
 import os
@@ -11,14 +11,14 @@ from hpctrip.cli import claims as command
 from hpctrip.cli.keys_reference import sections
 from hpctrip.runner.experiment import Experiment
 from hpctrip.studies.claims import gather
-from hpctrip.studies.studies import Asked, found_file, read_studies
+from hpctrip.studies.studies import StudyOptions, read_studies, study_file
 
 PNG = b"\x89PNG\r\n\x1a\n and so on"
 HOURS = {"PowerTrip": 1.0, "static optimal": 2.0, "random": 3.0}
 
 
 def finish(entry, folder, hours, synthetic="data"):
-    """Leave in the pool what an import leaves there of a run that took these hours to 45 %."""
+    """Write the file of an imported run that took these hours to reach 45 %."""
     end_s = 3600 * hours * (1 + entry.seed / 100)
     row = {"rounds": "2", "clock_s": str(end_s), "digest": "0" * 16, "wall_s": "1.0", "synthetic": synthetic}
     row |= {"made_with": "hpctrip", "reason": "target accuracy 0.45 reached"}
@@ -29,8 +29,8 @@ def finish(entry, folder, hours, synthetic="data"):
 
 @pytest.fixture
 def folder(tmp_path):
-    """Studies of which PowerTrip, static optimal and random of the small Fig 9 are finished."""
-    (study,) = read_studies(found_file("fig09"), Asked(tmp_path, small=True))
+    """Folder of studies, with finished runs of three policies of the small Fig 9."""
+    (study,) = read_studies(study_file("fig09"), StudyOptions(tmp_path, small=True))
     for entry in study.ledger.entries:
         if entry.variant in HOURS:
             finish(entry, tmp_path, HOURS[entry.variant])
@@ -41,11 +41,11 @@ def folder(tmp_path):
 
 @pytest.fixture
 def claims():
-    """Run the command; its printed text."""
+    """`claims(*arguments)`: run the command; returns its output."""
 
     def run(*words, study="fig09"):
-        given = [*map(str, words), "--study", study]
-        ended = CliRunner().invoke(command.claims, given, catch_exceptions=False)
+        arguments = [*map(str, words), "--study", study]
+        ended = CliRunner().invoke(command.claims, arguments, catch_exceptions=False)
         assert ended.exit_code == 0
         return ended.output
 
@@ -54,8 +54,8 @@ def claims():
 
 def test_every_claim_has_a_row_and_what_was_not_run_says_so(folder, claims):
     printed = claims(folder, "--small").splitlines()
-    found = dict.fromkeys(line.split("  ")[0] for line in printed if "Fig" in line)
-    assert set(found) == {"met", "not run"}
+    verdicts = dict.fromkeys(line.split("  ")[0] for line in printed if "Fig" in line)
+    assert set(verdicts) == {"met", "not run"}
     assert any(
         line.startswith("met        Fig 9: PowerTrip takes less time than random (paper: 56%")
         for line in printed
@@ -83,9 +83,9 @@ def test_a_preface_stands_under_the_title_as_it_was_written(folder, claims):
 def test_a_preface_that_cannot_be_read_is_one_line_and_no_page(content, problem, folder):
     if content is not None:
         (folder / "mine.md").write_bytes(content)
-    given = [str(folder), "--small", "--study", "fig09", "--preface", str(folder / "mine.md")]
+    arguments = [str(folder), "--small", "--study", "fig09", "--preface", str(folder / "mine.md")]
     with pytest.raises(InputError, match=problem):
-        CliRunner().invoke(command.claims, given, catch_exceptions=False, standalone_mode=False)
+        CliRunner().invoke(command.claims, arguments, catch_exceptions=False, standalone_mode=False)
     assert not (folder / "claims.md").exists()
 
 
@@ -104,7 +104,7 @@ def test_the_pages_say_what_was_in_force_and_how_to_repeat_it(folder, claims):
 
 
 @pytest.mark.parametrize(
-    ("put", "said"),
+    ("put", "message"),
     [
         (lambda path, secret: path.write_bytes(secret.read_bytes()), "is not a PNG picture"),
         (lambda path, secret: (os.mkfifo(path), os.open(path, os.O_RDWR)), "is no regular file"),
@@ -112,13 +112,13 @@ def test_the_pages_say_what_was_in_force_and_how_to_repeat_it(folder, claims):
     ids=["text", "pipe"],
 )
 def test_the_page_carries_pictures_of_the_folder_itself_and_nothing_else(
-    folder, hpctrip, tmp_path, put, said
+    folder, hpctrip, tmp_path, put, message
 ):
     (tmp_path / "secret.txt").write_text("password")
     picture = folder / "fig09-small" / "policies.png"
     picture.unlink()
     put(picture, tmp_path / "secret.txt")
-    hpctrip("claims", folder, "--small", "--study", "fig09").check_refused([f"{picture.name}: {said}"])
+    hpctrip("claims", folder, "--small", "--study", "fig09").check_refused([f"{picture.name}: {message}"])
     assert not (folder / "claims").exists() and not (folder / "claims.html").exists()
 
 
@@ -144,10 +144,10 @@ def test_a_study_that_no_claim_speaks_of_is_refused(folder, hpctrip):
 
 def test_two_studies_of_one_name_are_refused(folder, hpctrip):
     inside = folder / "inside.toml"
-    inside.write_text(f'name = "inside"\noverlays = ["over.toml"]\nstudies = ["{found_file("fig09")}"]\n')
+    inside.write_text(f'name = "inside"\noverlays = ["over.toml"]\nstudies = ["{study_file("fig09")}"]\n')
     (folder / "over.toml").write_text("train.lr = 0.5\n")
     both = folder / "both.toml"
-    both.write_text(f'name = "both"\nstudies = ["{found_file("fig09")}", "inside.toml"]\n')
+    both.write_text(f'name = "both"\nstudies = ["{study_file("fig09")}", "inside.toml"]\n')
     hpctrip("claims", folder, "--small", "--study", both).check_refused(
         ["both.toml: includes two studies 'fig09'"]
     )
@@ -165,9 +165,9 @@ def test_the_commands_leave_out_the_default_folder(folder, claims, tmp_path_fact
 
 def test_what_all_studies_share_is_said_once_and_what_one_has_of_its_own_there(tmp_path, claims):
     (tmp_path / "slow.toml").write_text("train.lr = 0.02\n")
-    included = [str(found_file(name)) for name in ("fig09", "fig12")]
+    included = [str(study_file(name)) for name in ("fig09", "fig12")]
     (tmp_path / "two.toml").write_text(f'name = "two"\nstudies = {included}\noverlays = ["slow.toml"]\n')
-    for study in read_studies(str(tmp_path / "two.toml"), Asked(tmp_path)):
+    for study in read_studies(str(tmp_path / "two.toml"), StudyOptions(tmp_path)):
         for entry in study.ledger.entries:
             if entry.variant in ("PowerTrip", "random"):
                 finish(entry, tmp_path, 1, synthetic="power" if entry.variant == "random" else "")
@@ -184,8 +184,10 @@ def test_what_all_studies_share_is_said_once_and_what_one_has_of_its_own_there(t
 
 
 def test_other_programs_get_one_object_a_claim(folder, claims):
-    found = json.loads(claims(folder, "--small", "--format", "json"))
-    (random,) = [one for one in found if one["claim"] == "PowerTrip takes less time than random"]
+    claim_objects = json.loads(claims(folder, "--small", "--format", "json"))
+    (random,) = [
+        claim for claim in claim_objects if claim["claim"] == "PowerTrip takes less time than random"
+    ]
     assert random["ordering"] == "met" and random["seeds"] == 3 and random["study"] == "fig09"
 
 
@@ -195,6 +197,6 @@ def test_runs_of_another_input_are_not_taken_for_these(folder, claims):
 
 
 def test_the_constants_that_are_told_are_keys_of_the_input():
-    known = {f"{section.table}.{key.name}" for section in sections(Experiment) for key in section.keys}
+    keys = {f"{section.table}.{key.name}" for section in sections(Experiment) for key in section.keys}
     kinds = {f"{section.table}.kind" for section in sections(Experiment) if section.kind}
-    assert set(gather.CONSTANTS) <= known | kinds
+    assert set(gather.CONSTANTS) <= keys | kinds

@@ -1,21 +1,21 @@
-"""What makes another run: the data that it reads, wherever they lie, and nothing beside them."""
+"""Identities of runs depend on the contents of the data that they read, not on paths or other files beside them."""
 
 import numpy as np
 import pytest
 import soundfile
 
-from hpctrip.studies.studies import Asked, found_file, read_studies
+from hpctrip.studies.studies import StudyOptions, read_studies, study_file
 
 
 def identity(study, data, folder):
-    """Of the first run of a study that comes along, on other data."""
-    (found,) = read_studies(found_file(study), Asked(folder, [f"workload.data={data}", "seed=0"]))
-    return found.ledger.entries[0].identity
+    """Identity of the first run of a study that comes with hpctrip, on other data."""
+    (read,) = read_studies(study_file(study), StudyOptions(folder, [f"workload.data={data}", "seed=0"]))
+    return read.ledger.entries[0].identity
 
 
 @pytest.fixture
 def clips(tmp_path):
-    """`make(name, level)`: a folder of two words with three clips each, as loud as that."""
+    """`make(name, level)`: a folder of two words with three clips each, of this amplitude."""
 
     def make(name, level):
         for word in ("no", "yes"):
@@ -47,10 +47,10 @@ def test_the_official_lists_are_and_a_note_beside_the_clips_is_not(clips, tmp_pa
 
 
 def test_leafs_two_folders_are(tmp_path):
-    found = set()
+    identities = set()
     for number, texts in enumerate(("abc", "abd", "abc")):
         for part in ("train", "test"):
             (tmp_path / str(number) / part).mkdir(parents=True)
             (tmp_path / str(number) / part / "plays.json").write_text(f'{{"play/A": "{texts}"}}')
-        found.add(identity("shakespeare_policies", tmp_path / str(number), tmp_path))
-    assert len(found) == 2
+        identities.add(identity("shakespeare_policies", tmp_path / str(number), tmp_path))
+    assert len(identities) == 2

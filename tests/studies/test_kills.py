@@ -6,7 +6,6 @@ import os
 import signal
 import time
 from multiprocessing import Pipe
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,7 +13,7 @@ from small_study import BASE, STUDY, ledger_of
 
 from hpctrip.record.reader import open_run
 from hpctrip.studies import worker
-from hpctrip.studies.status import RunStatus
+from hpctrip.studies.run_store import RunStatus
 from hpctrip.studies.worker import Job
 
 WITHOUT_FIGURE = STUDY[: STUDY.index("[[figure]]")]
@@ -51,7 +50,7 @@ LEAVING = POLICY.format(
 
 @pytest.fixture
 def folder(tmp_path):
-    """A folder with the small study, which writes a checkpoint after every round."""
+    """Folder with the small study, which writes a checkpoint after every round."""
     (tmp_path / "base.toml").write_text(BASE)
     (tmp_path / "study.toml").write_text(WITHOUT_FIGURE + "[common.checkpoint]\nevery_rounds = 1\n")
     return tmp_path
@@ -59,7 +58,7 @@ def folder(tmp_path):
 
 @pytest.fixture
 def begin(launch, folder):
-    """`begin()`: the study as a process of its own."""
+    """`begin()`: start the study as a process of its own."""
 
     def start():
         command = [str(folder / word) if word in ("study.toml", "out") else word for word in COMMAND]
@@ -69,7 +68,7 @@ def begin(launch, folder):
 
 
 def finished(folder):
-    """{file: what would show that it was written again} of the finished runs."""
+    """{file: its modification time} of the finished runs."""
     files = (folder / "out" / "runs").glob("*.h5")
     return {file: file.stat().st_mtime_ns for file in files if open_run(file).status == "finished"}
 
@@ -133,9 +132,9 @@ def test_a_run_on_several_ranks_ends_where_its_study_is_gone(tmp_path, monkeypat
     ours, theirs = Pipe()
     ours.close()
     began = time.monotonic()
-    told = SimpleNamespace(leave=False)
-    end = worker._launched(Job({}, (), tmp_path / "run.h5", tmp_path / "log", 2), theirs, told)
-    assert end.how == RunStatus.INTERRUPTED and time.monotonic() - began < 100
+    stop = worker._StopRequest()
+    end = worker._execute_on_ranks(Job({}, (), tmp_path / "run.h5", tmp_path / "log", 2), theirs, stop)
+    assert end.status == RunStatus.INTERRUPTED and time.monotonic() - began < 100
 
 
 def test_two_studies_at_once_share_their_runs_and_make_none_twice(begin, folder, launch):

@@ -1,4 +1,4 @@
-"""A study that was made: its ledger, table and figure; what a second start does, and what others take from it."""
+"""Executed studies: ledger, table and figure, a second start, and imports on another machine."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from small_study import STUDY, ledger_of
 
 from hpctrip.record.reader import open_run
 from hpctrip.sim.policies import POLICIES
-from hpctrip.studies.run_store import Pool, unlike
-from hpctrip.studies.studies import Asked, read_studies
+from hpctrip.studies.run_store import RunStore, differences
+from hpctrip.studies.studies import StudyOptions, read_studies
 
 NAMES = [f"policy.k = {k}, seed {seed}" for k in (2, 3) for seed in (4, 5)]
 
 
 def state_of(folder):
-    """What would show that a results file was written again."""
+    """{results file: its modification time}."""
     return {file.name: file.stat().st_mtime_ns for file in (folder / "out" / "runs").glob("*.h5")}
 
 
 def statuses(ended):
-    """{run: status} as --list prints them."""
+    """{run: status} in the output of --list."""
     assert ended.code == 0, ended.err
     lines = [line.split("  ") for line in ended.out.splitlines()]
     return {next(part for part in line[1:] if part).strip(): line[0].strip() for line in lines}
@@ -104,8 +104,8 @@ def test_neither_names_nor_places_make_another_run(copied, study, hpctrip):
     (copied / "base.toml").rename(copied / "elsewhere/base.toml")
     text = STUDY.replace('"base.toml"', '"elsewhere/base.toml"').replace('name = "two"', 'name = "other"', 1)
     (copied / "study.toml").write_text(text.replace("[[axis]]", '[[axis]]\nname = "k"'))
-    found = statuses(study(copied, "-o", "label=mine", "-o", "checkpoint.every_s=7", "--list"))
-    assert found == {name.replace("policy.k", "k"): "finished" for name in NAMES}
+    listed = statuses(study(copied, "-o", "label=mine", "-o", "checkpoint.every_s=7", "--list"))
+    assert listed == {name.replace("policy.k", "k"): "finished" for name in NAMES}
 
 
 def test_a_study_includes_others_and_makes_shared_runs_once(copied, hpctrip):
@@ -132,11 +132,11 @@ def test_overlays_are_laid_over_the_inputs_of_all_studies_below_what_varies(copi
     (copied / "all.toml").write_text(
         'name = "all"\noverlays = ["world.toml"]\nstudies = ["within/inner.toml"]\n'
     )
-    ledger = read_studies(str(copied / "all.toml"), Asked(copied / "out"))[0].ledger
+    ledger = read_studies(str(copied / "all.toml"), StudyOptions(copied / "out"))[0].ledger
     assert ledger.folder == copied / "out/all/two"  # apart from the study without them
     entries = ledger.entries
-    found = [entry.given.experiment for entry in entries]
-    assert [(e.policy.k, str(e.timing.clock), e.train.lr) for e in found] == [
+    experiments = [entry.run_input.experiment for entry in entries]
+    assert [(e.policy.k, str(e.timing.clock), e.train.lr) for e in experiments] == [
         (k, "mean-power", 0.03) for k in (2, 2, 3, 3)
     ]
 
@@ -165,9 +165,9 @@ def test_a_dry_run_tells_runs_wall_time_and_disk_and_makes_nothing(copied, study
 def test_runs_made_elsewhere_are_taken_up_by_identity_and_drawn(made, study, tmp_path):
     for name in ("base.toml", "study.toml"):
         (tmp_path / name).write_text((made.folder / name).read_text())
-    taken = study(tmp_path, "--import", made.folder / "out/two/ledger.csv")
-    assert taken.code == 0, taken.err
-    assert "4 finished runs taken up" in taken.out and "to make" not in taken.out
+    imported = study(tmp_path, "--import", made.folder / "out/two/ledger.csv")
+    assert imported.code == 0, imported.err
+    assert "4 finished runs taken up" in imported.out and "to make" not in imported.out
     left_out = ["file", "wall_s"]
     pd.testing.assert_frame_equal(
         ledger_of(tmp_path).drop(columns=left_out), ledger_of(made.folder).drop(columns=left_out)
@@ -185,13 +185,13 @@ def test_an_imported_run_counts_where_the_one_made_here_was_interrupted(made, st
     for name in ("base.toml", "study.toml"):
         (tmp_path / name).write_text((made.folder / name).read_text())
     assert study(tmp_path, "--import", made.folder / "out/two/ledger.csv").code == 0
-    entry = read_studies(str(tmp_path / "study.toml"), Asked(tmp_path / "out"))[0].ledger.entries[0]
-    pool, whole = Pool(tmp_path / "out"), made.folder / f"out/runs/{entry.identity}.h5"
-    shutil.copy(whole, pool.results(entry.identity))
+    entry = read_studies(str(tmp_path / "study.toml"), StudyOptions(tmp_path / "out"))[0].ledger.entries[0]
+    store, whole = RunStore(tmp_path / "out"), made.folder / f"out/runs/{entry.identity}.h5"
+    shutil.copy(whole, store.results(entry.identity))
     half = open_run(whole)
     half = replace(half, meta=half.meta | {"status": "interrupted"})
-    monkeypatch.setattr(pool, "_rounds", lambda file: half)
-    assert pool.look(entry).imported and pool.whole(entry).path.suffix == ".csv"
+    monkeypatch.setattr(store, "_rounds", lambda file: half)
+    assert store.inspect(entry).imported and store.read(entry).path.suffix == ".csv"
 
 
 def test_rows_without_a_curve_yet_are_left_out_and_said(made, study, tmp_path):
@@ -201,9 +201,9 @@ def test_rows_without_a_curve_yet_are_left_out_and_said(made, study, tmp_path):
     curves = pd.read_csv(made.folder / "out/two/ledger_curves.csv")
     ledger.to_csv(tmp_path / "half.csv", index=False)
     curves[curves["identity"] != ledger["identity"][0]].to_csv(tmp_path / "half_curves.csv", index=False)
-    taken = study(tmp_path, "--import", tmp_path / "half.csv", "--list")
-    assert taken.code == 0, taken.err
-    assert "3 finished runs taken up; 1 have no curve yet" in taken.out
+    imported = study(tmp_path, "--import", tmp_path / "half.csv", "--list")
+    assert imported.code == 0, imported.err
+    assert "3 finished runs taken up; 1 have no curve yet" in imported.out
 
 
 def test_rows_of_another_input_or_with_another_curve_are_refused(copied, made, study):
@@ -219,7 +219,7 @@ def test_rows_of_another_input_or_with_another_curve_are_refused(copied, made, s
 
 
 @pytest.mark.parametrize(
-    ("file", "edit", "said"),
+    ("file", "edit", "message"),
     [
         ("ledger_curves.csv", lambda row: row | {"clock_s": row["clock_s"] + 1e6}, "clock_s does not rise"),
         ("ledger_curves.csv", lambda row: row | {"num_sites": -5}, "other num_sites than 1 to 6"),
@@ -227,13 +227,13 @@ def test_rows_of_another_input_or_with_another_curve_are_refused(copied, made, s
         ("ledger.csv", lambda row: row | {"digest": "zzz"}, "has the digest 'zzz', which is none"),
     ],
 )
-def test_what_was_edited_by_hand_is_not_taken_up(copied, study, file, edit, said):
+def test_what_was_edited_by_hand_is_not_taken_up(copied, study, file, edit, message):
     path = copied / "out/two" / file
     table = pd.read_csv(path)
     table.loc[0] = edit(table.loc[0].to_dict())
     table.to_csv(path, index=False)
-    taken = study(copied, "--import", copied / "out/two/ledger.csv", "--list")
-    taken.check_refused(["ledger.csv, line 2: ", said, "import both files of one study"])
+    imported = study(copied, "--import", copied / "out/two/ledger.csv", "--list")
+    imported.check_refused(["ledger.csv, line 2: ", message, "import both files of one study"])
 
 
 def test_a_damaged_file_is_left_alone_and_the_way_out_is_told(copied, study):
@@ -260,13 +260,15 @@ def test_a_file_of_another_input_in_the_place_of_a_run_is_no_evidence(copied, st
 
 
 def test_a_run_from_before_a_key_was_added_counts_where_the_key_stays_at_its_default(made):
-    entry = read_studies(str(made.folder / "study.toml"), Asked(made.folder / "out"))[0].ledger.entries[0]
+    entry = read_studies(str(made.folder / "study.toml"), StudyOptions(made.folder / "out"))[
+        0
+    ].ledger.entries[0]
     run = open_run(made.folder / "out" / ledger_of(made.folder)["file"][NAMES[0]])
     older = replace(run, input=copy.deepcopy(run.input))
     del older.input["network"]["far_distance_m"]
-    assert unlike(run, entry) == "" and unlike(older, entry) == ""
+    assert differences(run, entry) == "" and differences(older, entry) == ""
     del older.input["policy"]["k"]  # the study sets it
-    assert unlike(older, entry) == "policy.k"
+    assert differences(older, entry) == "policy.k"
 
 
 def test_runs_of_a_policy_whose_rules_have_been_raised_since_are_stale(copied, study, monkeypatch):

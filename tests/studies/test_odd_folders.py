@@ -1,4 +1,4 @@
-"""A folder of studies in which something else than folders and files of ours lies: one line, and nothing is lost."""
+"""Folders of studies with unexpected files, folders or links: one line of error, and nothing is overwritten."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def a_loop(path):
 
 @pytest.fixture
 def folder(tmp_path):
-    """Holds a study that was never made."""
+    """Folder with a study that was never executed."""
     (tmp_path / "base.toml").write_text(BASE)
     (tmp_path / "study.toml").write_text(STUDY)
     return tmp_path
@@ -88,7 +88,7 @@ def test_an_option_of_a_figure_that_is_no_number(target, folder, study):
 
 
 def test_an_option_of_a_figure_is_taken_as_its_command_takes_it(folder, study):
-    """As a text too: whoever draws is handed a number."""
+    """A text is converted to the number that the figure expects."""
     from hpctrip.studies.file import Picture
 
     picture = Picture.model_validate({"name": "policies", "target": "0.45", "reference": 3})
@@ -98,8 +98,8 @@ def test_an_option_of_a_figure_is_taken_as_its_command_takes_it(folder, study):
 @pytest.mark.parametrize("name", ["PMI_SIZE", "PMI_RANK", "SLURM_PROCID"])
 @pytest.mark.parametrize("value", ["x", "-1", "", "9" * 400])
 def test_a_number_of_ranks_that_is_none(name, value, folder, study, monkeypatch):
-    for known in ("PMI_SIZE", "PMI_RANK", "SLURM_PROCID"):
-        monkeypatch.delenv(known, raising=False)
+    for variable in ("PMI_SIZE", "PMI_RANK", "SLURM_PROCID"):
+        monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv(name, value)
     monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "1")
     study(folder).check_refused([f"{name}={value[:20]}", "is no number of ranks"])

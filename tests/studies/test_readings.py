@@ -1,4 +1,4 @@
-"""Which claims survive which reading: grids in which not all goes with all, and verdicts by reading."""
+"""Surveys of readings: grids in which variants exclude each other, and verdicts by reading."""
 
 import pandas as pd
 import pytest
@@ -8,7 +8,7 @@ from test_claims import seeds
 
 from hpctrip.studies.claims.base import Verdict
 from hpctrip.studies.claims.readings import Survey, by_reading, claims_of
-from hpctrip.studies.claims.readings_picture import drawn
+from hpctrip.studies.claims.readings_picture import draw_survey
 from hpctrip.studies.file import StudyFile
 from hpctrip.studies.grid import entries
 
@@ -51,7 +51,7 @@ def test_a_variant_is_combined_with_the_labels_that_it_names(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"readings": {"axis": "readings", "claims": "fig09"}}, "no axis of variants is called 'readings'"),
         (
@@ -60,15 +60,15 @@ def test_a_variant_is_combined_with_the_labels_that_it_names(tmp_path):
         ),
     ],
 )
-def test_a_label_that_is_none_is_refused(change, said):
+def test_a_label_that_is_none_is_refused(change, message):
     with pytest.raises(ValueError, match="axis") as refused:
         StudyFile.model_validate(READINGS | change)
-    assert said in str(refused.value)
+    assert message in str(refused.value)
 
 
 @pytest.fixture(scope="module")
 def survey():
-    """The base, one reading that touches PowerTrip alone and turns the order round, and one that was not run."""
+    """Survey of the base, a reading of PowerTrip alone that reverses the order, and a reading that was not run."""
     choices = [
         *(({"reading": "defaults", "policy": FAST}, run) for run in seeds(1, 1.1)),
         *(({"reading": "defaults", "policy": SLOW}, run) for run in seeds(2, 2.1)),
@@ -80,7 +80,7 @@ def survey():
 
 def test_the_base_speaks_for_what_a_reading_does_not_touch_and_for_nothing_else(survey):
     number = [claim.says for claim in survey.claims].index("PowerTrip takes less time than static optimal")
-    verdicts = {reading: found[number].ordering for reading, found in survey.findings.items()}
+    verdicts = {reading: findings[number].ordering for reading, findings in survey.findings.items()}
     assert verdicts == {"defaults": Verdict.MET, "log": Verdict.NOT_MET, "clock": Verdict.NOT_RUN}
     lines = survey.lines[survey.lines.index(f"Fig 9: {survey.claims[number].says}") :][1:4]
     assert lines == [
@@ -92,15 +92,15 @@ def test_the_base_speaks_for_what_a_reading_does_not_touch_and_for_nothing_else(
 
 def test_table_page_and_picture_have_every_claim_under_every_reading(survey):
     assert len(survey.table) == 3 * len(claims_of("fig09"))
-    said = survey.markdown.splitlines()
-    assert said[0] == "synthetic data, synthetic power; simulated time"
-    assert [line.split(" | ")[0] for line in said[4:]] == [
+    lines = survey.markdown.splitlines()
+    assert lines[0] == "synthetic data, synthetic power; simulated time"
+    assert [line.split(" | ")[0] for line in lines[4:]] == [
         "| defaults",
         "| log",
         "| clock",
     ]
-    drawing = drawn(survey)
-    assert drawing.picture.get_suptitle() == said[0] and drawing.image().startswith(b"\x89PNG")
+    drawing = draw_survey(survey)
+    assert drawing.picture.get_suptitle() == lines[0] and drawing.image().startswith(b"\x89PNG")
 
 
 def test_a_study_of_readings_ends_with_its_table_and_picture(hpctrip, tmp_path):

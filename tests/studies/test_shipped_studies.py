@@ -1,4 +1,4 @@
-"""The studies that come with hpctrip: small forms, what the claims ask for, what the league is made of."""
+"""Studies that come with hpctrip: small forms, variants that claims need, and the grid of the league."""
 
 import tomllib
 from pathlib import Path
@@ -8,50 +8,50 @@ from test_claims import seeds
 
 from hpctrip.studies.claims.gather import PAPER
 from hpctrip.studies.claims.paper import CLAIMS
-from hpctrip.studies.pictures import called
-from hpctrip.studies.studies import Asked, found_file, read_studies
+from hpctrip.studies.pictures import with_study_label
+from hpctrip.studies.studies import StudyOptions, read_studies, study_file
 
-SHIPPED = [path for path in sorted(Path(found_file(PAPER)).parent.glob("*.toml")) if "_real" not in path.stem]
+SHIPPED = [path for path in sorted(Path(study_file(PAPER)).parent.glob("*.toml")) if "_real" not in path.stem]
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["in full", "small"])
 def studies(request, tmp_path_factory):
-    """All of them, one seed each."""
+    """{name: study} of the paper, in full and in the small form, with one seed each."""
     folder = tmp_path_factory.mktemp("studies")
-    found = read_studies(found_file(PAPER), Asked(folder, ["seed=0"], small=request.param))
-    return {study.file.name: study for study in found}
+    included = read_studies(study_file(PAPER), StudyOptions(folder, ["seed=0"], small=request.param))
+    return {study.file.name: study for study in included}
 
 
 def test_claims_ask_for_variants_that_their_studies_have(studies):
     evidence = {
         name: {
-            entry.variant: [called(run, entry, entry.label) for run in seeds(1, 1.1)]
+            entry.variant: [with_study_label(run, entry, entry.label) for run in seeds(1, 1.1)]
             for entry in study.ledger.entries
         }
         for name, study in studies.items()
     }
-    said = [claim.finding(evidence).ours for claim in CLAIMS]
-    assert [text for text in said if "no finished run of" in text or "was not run" in text] == []
+    findings = [claim.finding(evidence).ours for claim in CLAIMS]
+    assert [text for text in findings if "no finished run of" in text or "was not run" in text] == []
 
 
 def test_studies_of_the_paper_have_a_small_form():
-    found = read_studies(found_file(PAPER), Asked(Path("nowhere"), small=True))
-    of_each = {study.file.name: {entry.seed for entry in study.ledger.entries} for study in found}
+    studies = read_studies(study_file(PAPER), StudyOptions(Path("nowhere"), small=True))
+    of_each = {study.file.name: {entry.seed for entry in study.ledger.entries} for study in studies}
     assert [name for name, of_study in of_each.items() if len(of_study) != 3] == []
-    assert max(entry.given.experiment.num_sites() for s in found for entry in s.ledger.entries) <= 40
+    assert max(entry.run_input.experiment.num_sites() for s in studies for entry in s.ledger.entries) <= 40
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
 def test_every_study_on_embedded_data_has_a_small_form_of_two_or_three_seeds(path, tmp_path):
-    studies = read_studies(str(path), Asked(tmp_path, small=True))
+    studies = read_studies(str(path), StudyOptions(tmp_path, small=True))
     seeds = {len({entry.seed for entry in study.ledger.entries}) for study in studies}
     assert seeds <= ({2, 3} if path.stem != "smoke" else {1})
-    assert all(e.given.experiment.num_sites() <= 40 for study in studies for e in study.ledger.entries)
+    assert all(e.run_input.experiment.num_sites() <= 40 for study in studies for e in study.ledger.entries)
 
 
 def test_the_league_plays_every_scenario_with_every_policy_and_all_but_one_train_one_epoch(tmp_path):
-    (study,) = read_studies(found_file("league"), Asked(tmp_path, ["seed=0"]))
-    grid = [(dict(entry.choices), entry.given.experiment) for entry in study.ledger.entries]
+    (study,) = read_studies(study_file("league"), StudyOptions(tmp_path, ["seed=0"]))
+    grid = [(dict(entry.choices), entry.run_input.experiment) for entry in study.ledger.entries]
     scenarios, policies = ({choices[axis] for choices, _ in grid} for axis in ("scenario", "policy"))
     assert (len(scenarios), len(policies), len(grid)) == (13, 22, 13 * 22)
     assert sum(name.startswith("tuned-") for name in scenarios) == 6
@@ -63,8 +63,8 @@ def test_the_league_plays_every_scenario_with_every_policy_and_all_but_one_train
 
 
 def test_the_small_league_has_every_kind_of_policy_that_it_names_and_is_a_tenth_of_the_full_one(tmp_path):
-    (study,) = read_studies(found_file("league"), Asked(tmp_path, small=True))
-    grid = [(dict(entry.choices), entry.given.experiment) for entry in study.ledger.entries]
+    (study,) = read_studies(study_file("league"), StudyOptions(tmp_path, small=True))
+    grid = [(dict(entry.choices), entry.run_input.experiment) for entry in study.ledger.entries]
     scenarios, policies = ({choices[axis] for choices, _ in grid} for axis in ("scenario", "policy"))
     assert (len(scenarios), len(policies), len(grid)) == (7, 9, 7 * 9 * 2)
     assert all(name.endswith("-80") for name in scenarios)
@@ -73,7 +73,7 @@ def test_the_small_league_has_every_kind_of_policy_that_it_names_and_is_a_tenth_
 
 
 def test_the_league_on_measured_power_is_the_league_in_all_but_the_power_of_three():
-    league, real = (tomllib.loads(Path(found_file(name)).read_text()) for name in ("league", "league_real"))
+    league, real = (tomllib.loads(Path(study_file(name)).read_text()) for name in ("league", "league_real"))
     (scenarios, policies), (played, same_policies) = league.pop("axis"), real.pop("axis")
     assert same_policies == policies
     twins = zip(scenarios["variants"], played["variants"], strict=True)
@@ -87,7 +87,7 @@ def test_the_league_on_measured_power_is_the_league_in_all_but_the_power_of_thre
 
 
 def test_the_ablation_is_of_the_leagues_scenarios():
-    league, ablation = (tomllib.loads(Path(found_file(name)).read_text()) for name in ("league", "ablation"))
+    league, ablation = (tomllib.loads(Path(study_file(name)).read_text()) for name in ("league", "ablation"))
     assert all(ablation[table] == league[table] for table in ("common", "small"))
     (scenarios, policies), (own, without) = league["axis"], ablation["axis"]
     for variant in scenarios["variants"] + own["variants"]:

@@ -1,4 +1,4 @@
-"""What somebody else has put into a study's folders: nothing is waited for, read without end or written through."""
+"""Logs of a study that are unexpectedly large are read in part only."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import os
 import pytest
 from small_study import BASE, STUDY
 
-from hpctrip.studies.studies import Asked, read_studies
+from hpctrip.studies.studies import StudyOptions, read_studies
 
 
 @pytest.fixture
 def planned(tmp_path):
-    """The small study, of which nothing was made: its ledger."""
+    """Ledger of the small study before any run."""
     (tmp_path / "base.toml").write_text(BASE)
     (tmp_path / "study.toml").write_text(STUDY)
-    (study,) = read_studies(str(tmp_path / "study.toml"), Asked(tmp_path / "out"))
+    (study,) = read_studies(str(tmp_path / "study.toml"), StudyOptions(tmp_path / "out"))
     for folder in ("runs", "logs"):
         (tmp_path / "out" / folder).mkdir(parents=True)
     return study.ledger

@@ -1,4 +1,4 @@
-"""Arrays of Slurm tasks."""
+"""Notation of the indices of Slurm job arrays."""
 
 from hpctrip.studies.slurm import spans
 

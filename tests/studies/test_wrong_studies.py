@@ -1,4 +1,4 @@
-"""What is wrong with a study is said in clear lines before anything is trained."""
+"""Faults of a study are reported in clear lines before anything is trained."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ VARIANTS = '[[axis]]\nname = "policy"\nvariants = [{label = "a", policy.k = 2}, 
 
 @pytest.fixture
 def wrong(tmp_path, study):
-    """`wrong(text, *arguments)`: how a study of this text ends."""
+    """`wrong(text, *arguments)`: run `hpctrip study` on a file with this text."""
     (tmp_path / "base.toml").write_text(BASE)
 
     def run(text, *arguments):
@@ -183,7 +183,7 @@ def test_an_unknown_study_names_those_that_come_with_hpctrip(hpctrip):
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "values"),
     [
         ("1,2", ["1", "2"]),
         ("'a,b',c", ["'a,b'", "c"]),
@@ -191,8 +191,8 @@ def test_an_unknown_study_names_those_that_come_with_hpctrip(hpctrip):
         ("{a = 1, b = 2}, x", ["{a = 1, b = 2}", "x"]),
     ],
 )
-def test_values_are_cut_at_commas_outside_of_quotes_and_brackets(text, found):
-    assert parts(text) == found
+def test_values_are_cut_at_commas_outside_of_quotes_and_brackets(text, values):
+    assert parts(text) == values
 
 
 def test_a_line_means_several_values_only_where_it_could_not_mean_one():

@@ -1,4 +1,4 @@
-"""What the runs of studies say of the claims of the paper."""
+"""Checks the claims of the paper against the runs of studies."""
 
 PAPER = "paper"
 """The study that includes all others of the paper."""

@@ -1,17 +1,58 @@
-"""The base class of claims of the paper, and the verdicts on them."""
+"""The base class of the paper's claims, the runs that they are checked against, and the verdicts on them."""
 
 from __future__ import annotations
 
 import enum
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from hpctrip.base.stats import UNKNOWN, Estimate
-from hpctrip.studies.claims.evidence import Evidence, Missing
+from hpctrip.base.stats import UNKNOWN, Estimate, Times, shared_seeds
+from hpctrip.figures.common.grouping import times_of
+from hpctrip.record.reader import Run
+
+
+class Missing(Exception):
+    """Raised if the runs that a claim needs do not exist or cannot be compared; the message says why."""
+
+
+Variants = Mapping[str, Sequence[Run]]
+"""{label: runs of one configuration, one per seed} of a study."""
+Evidence = Mapping[str, Variants]
+"""{study: its variants}; a study without finished runs may be absent."""
+
+
+def variant(evidence: Evidence, study: str, label: str) -> Sequence[Run]:
+    """The runs of one variant, one per seed. Raises Missing if there are none."""
+    if study not in evidence:
+        raise Missing(f"study {study} was not run")
+    if label not in evidence[study]:
+        raise Missing(f"study {study} has no finished run of {label!r}")
+    return evidence[study][label]
+
+
+def target_of(runs: Sequence[Run]) -> float:
+    """The target accuracy of the runs. Raises Missing if they have different targets or none."""
+    targets = {float(run.meta["target_accuracy"]) for run in runs}
+    if len(targets) != 1 or not min(targets) > 0:
+        raise Missing(f"no common target accuracy ({', '.join(f'{t:g}' for t in sorted(targets))})")
+    return targets.pop()
+
+
+def times(*variants: Sequence[Run]) -> list[Times]:
+    """Times-to-accuracy of several variants, restricted to the seeds that all of them have.
+
+    Raises Missing if no seed is shared, or if the runs have no common target accuracy.
+    """
+    target = target_of([run for runs in variants for run in runs])
+    all_times = [times_of(runs, target) for runs in variants]
+    if not (seeds := shared_seeds(*all_times)):
+        raise Missing("the variants have no seed in common")
+    return [each.of_seeds(seeds) for each in all_times]
 
 
 class Verdict(enum.StrEnum):
-    """The verdict on a statement."""
+    """Verdict on a statement."""
 
     MET = "met"
     NOT_MET = "not met"
@@ -20,12 +61,12 @@ class Verdict(enum.StrEnum):
 
 
 def verdict_of(estimate: Estimate, above: float = 0.0) -> Verdict:
-    """The verdict on the statement that a quantity lies above a value (see `hpctrip.base.stats`)."""
+    """Verdict on the statement that a quantity lies above a value (see `Estimate.lies_above`)."""
     return {True: Verdict.MET, False: Verdict.NOT_MET, None: Verdict.UNDECIDED}[estimate.lies_above(above)]
 
 
 def all_of(verdicts: list[Verdict]) -> Verdict:
-    """The verdict on several statements together: met where all are, not met where one is not."""
+    """Verdict on a conjunction of statements: met if all are met, not met if one is not met."""
     for verdict in (Verdict.NOT_MET, Verdict.NOT_RUN, Verdict.UNDECIDED):
         if verdict in verdicts:
             return verdict
@@ -34,36 +75,37 @@ def all_of(verdicts: list[Verdict]) -> Verdict:
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of checking a claim against our runs."""
+    """Result of checking a claim against runs."""
 
     ordering: Verdict
-    """Whether the statement itself holds: who is faster, whether it grows."""
+    """Verdict on the statement itself, such as which policy is faster."""
     ours: str
-    """Our number, with its interval."""
+    """Number measured in the runs, with its interval, as text."""
     magnitude: str = ""
-    """Our number against the paper's; empty where the paper gives none."""
+    """Comparison with the paper's number; empty if the paper gives none."""
     num_seeds: int = 0
+    """Number of seeds that the finding is based on."""
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim of the paper. What a kind of claim is: a subclass with a `check`."""
+    """A claim of the paper. Each kind of claim is a subclass that implements `check`."""
 
     figure: str
-    """Where the paper makes it: "Fig 9"."""
+    """Figure of the paper, e.g. "Fig 9"."""
     says: str
-    """What it says, in a sentence."""
+    """The statement, in one sentence."""
     paper: str
-    """The paper's number; empty where it gives none."""
+    """The paper's number; empty if it gives none."""
     study: str
-    """The study whose runs speak of it."""
+    """Name of the study whose runs it is checked against."""
 
     def check(self, evidence: Evidence) -> Finding:
-        """What the runs say. Raises Missing where they were not made."""
+        """Check the claim. Raises Missing if the runs it needs do not exist."""
         raise NotImplementedError
 
     def finding(self, evidence: Evidence) -> Finding:
-        """What the runs say; not run where they were not made."""
+        """Check the claim; the verdict is NOT_RUN if the runs it needs do not exist."""
         try:
             return self.check(evidence)
         except Missing as missing:
@@ -71,7 +113,7 @@ class Claim:
 
 
 def against(estimate: Estimate, paper: float, form: str = "{:.3g}") -> str:
-    """Our number against the paper's: their ratio, and whether the paper's lies in our interval."""
+    """Comparison with the paper's number as text: the ratio, and whether the paper's number lies in the interval."""
     if estimate.bound == UNKNOWN:
         return ""
     if estimate.bound:

@@ -1,4 +1,4 @@
-"""Gathers the page of claims from the finished runs of the paper's studies, their settings and their pictures."""
+"""Builds the page of claims from the finished runs of the paper's studies, their settings and their pictures."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from hpctrip.studies.claims import PAPER
 from hpctrip.studies.claims.page import Page, Section
 from hpctrip.studies.claims.paper import CLAIMS
 from hpctrip.studies.ledger import Line
-from hpctrip.studies.pictures import called, paths
-from hpctrip.studies.studies import Asked, Study, found_file, read_studies
+from hpctrip.studies.pictures import paths, with_study_label
+from hpctrip.studies.studies import Study, StudyOptions, read_studies, study_file
 
 CONSTANTS = (
     "timing.clock",
@@ -37,20 +37,20 @@ CONSTANTS = (
     "policy.search",
     "stop.target_accuracy",
 )
-"""Keys that the paper does not state, or states in words; the page shows their values."""
+"""Keys that the paper does not state, or states in words only; the page shows their values."""
 _PNG = b"\x89PNG\r\n\x1a\n"
 MOST_VALUES = 3
-"""Number of values of a constant within a study that the page lists one by one."""
+"""Maximum number of values of a constant within a study that the page lists one by one."""
 
 
-def gathered(asked: Asked, including: str = PAPER) -> Page:
-    """The page of what the studies in a folder say, which the study file or name `including` includes. Raises
-    InputError where a study or a results file is unusable."""
-    studies = read_studies(found_file(including), asked)
-    names, spoken_of = [study.file.name for study in studies], sorted({claim.study for claim in CLAIMS})
-    if not set(names) & set(spoken_of):
+def claims_page(options: StudyOptions, including: str = PAPER) -> Page:
+    """The page of claims, from the studies that the study file or name `including` includes. Raises InputError if a
+    study or a results file cannot be used."""
+    studies = read_studies(study_file(including), options)
+    names, claimed = [study.file.name for study in studies], sorted({claim.study for claim in CLAIMS})
+    if not set(names) & set(claimed):
         raise InputError(
-            including, "includes no study that a claim speaks of", f"include some of {', '.join(spoken_of)}"
+            including, "includes no study that a claim speaks of", f"include some of {', '.join(claimed)}"
         )
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise InputError(
@@ -76,29 +76,29 @@ def gathered(asked: Asked, including: str = PAPER) -> Page:
         for study in studies
     ]
     alike = [f"in all studies: {_settings(shared)}"] if shared else []
-    return Page(findings, [*alike, *_commands(including, asked)], sections)
+    return Page(findings, [*alike, *_commands(including, options)], sections)
 
 
 def _variants(study: Study, finished: Sequence[Line]) -> Iterator[tuple[str, list[Run]]]:
-    """(label, its finished seeds) of every variant that has one."""
+    """(label, finished runs) of every variant that has finished runs."""
     for label in dict.fromkeys(line.entry.variant for line in finished):
         same = [line.entry for line in finished if line.entry.variant == label]
-        yield label, [called(study.ledger.runs.whole(entry), entry, label) for entry in same]
+        yield label, [with_study_label(study.ledger.runs.read(entry), entry, label) for entry in same]
 
 
 def _constants(finished: Sequence[Line]) -> dict[str, str]:
-    """{key: value in force} over the runs of one study; keys that none of them has are absent."""
-    inputs = [flat(resolved(line.entry.given.experiment)) for line in finished]
-    in_force = {}
+    """{key: value} of the runs of one study, resolved with defaults; keys that no run has are absent."""
+    inputs = [flat(resolved(line.entry.run_input.experiment)) for line in finished]
+    constants = {}
     for key in CONSTANTS:
-        values = [*dict.fromkeys(str(one[key]) for one in inputs if one.get(key) is not None)]
+        values = [*dict.fromkeys(str(settings[key]) for settings in inputs if settings.get(key) is not None)]
         if values:
-            in_force[key] = " or ".join(values) if len(values) <= MOST_VALUES else "varied"
-    return in_force
+            constants[key] = " or ".join(values) if len(values) <= MOST_VALUES else "varied"
+    return constants
 
 
 def _shared(all_constants: Sequence[dict[str, str]]) -> dict[str, str]:
-    """The constants that have one value in every study."""
+    """Constants with the same value in every study."""
     first = all_constants[0] if all_constants else {}
     return {key: value for key, value in first.items() if all(one.get(key) == value for one in all_constants)}
 
@@ -108,7 +108,7 @@ def _settings(constants: Mapping[str, str]) -> str:
 
 
 def _facts(study: Study, finished: Sequence[Line], own: Mapping[str, str]) -> Iterator[str]:
-    """Facts about one study; `own`: the constants that not all studies share."""
+    """Facts about one study; `own` are the constants that not all studies share."""
     yield f"{len(finished)} of {len(study.ledger.entries)} runs finished"
     if study.file.overlays:
         yield f"laid over its inputs: {', '.join(Path(file).name for file in study.file.overlays)}"
@@ -119,22 +119,24 @@ def _facts(study: Study, finished: Sequence[Line], own: Mapping[str, str]) -> It
 
 
 def _synthetic(finished: Sequence[Line]) -> Iterator[str]:
-    """The synthetic parts, with their variants where these are not all."""
-    everyone = {line.entry.variant for line in finished}
-    for what in ("data", "power"):
+    """The synthetic inputs of a study, each with its variants unless all have it."""
+    all_variants = {line.entry.variant for line in finished}
+    for part in ("data", "power"):
         variants = dict.fromkeys(
             line.entry.variant
             for line in finished
-            if line.evidence.run is not None and line.evidence.run.meta[f"synthetic_{what}"]
+            if line.stored.run is not None and line.stored.run.meta[f"synthetic_{part}"]
         )
         if variants:
-            some = "" if {*variants} == everyone else f" ({', '.join(variants)})"
-            yield f"synthetic {what}{some}"
+            some = "" if {*variants} == all_variants else f" ({', '.join(variants)})"
+            yield f"synthetic {part}{some}"
 
 
 def _pictures(study: Study) -> dict[str, bytes]:
-    """{name that it has with those of the others: PNG} of the figures that a study draws. The page carries what is read
-    here, so it must be a picture that lies in the folder itself: InputError names one that is not."""
+    """{name, unique among all studies: PNG} of the figures of a study.
+
+    The page embeds these files, so anything but a regular PNG file raises InputError.
+    """
     name = study.ledger.name.replace("/", "_")
     pictures = {}
     readings = [study.readings_picture] if study.file.readings else []
@@ -150,13 +152,13 @@ def _pictures(study: Study) -> dict[str, bytes]:
     return pictures
 
 
-def _commands(including: str, asked: Asked) -> Iterator[str]:
-    """The commands that repeat studies and page, without defaults."""
-    folder = [] if asked.folder == Path(RESULTS) else [str(asked.folder)]
+def _commands(including: str, options: StudyOptions) -> Iterator[str]:
+    """Facts with the commands that repeat the studies and the page, without default options."""
+    folder = [] if options.folder == Path(RESULTS) else [str(options.folder)]
     out = ["--out", *folder] if folder else []
-    yield f"repeat the studies: {_command('study', including, *asked.words, *out)}"
-    of = [] if including == PAPER else ["--study", including]
-    yield f"repeat this page: {_command('claims', *folder, *of, *asked.words)}"
+    yield f"repeat the studies: {_command('study', including, *options.arguments, *out)}"
+    study = [] if including == PAPER else ["--study", including]
+    yield f"repeat this page: {_command('claims', *folder, *study, *options.arguments)}"
 
 
 def _command(*words: str) -> str:

@@ -1,4 +1,4 @@
-"""The claims as a table for people: Markdown, and one HTML file that carries its pictures."""
+"""Renders the checked claims as text, Markdown, JSON and one HTML file with embedded pictures."""
 
 from __future__ import annotations
 
@@ -18,10 +18,8 @@ METHOD = (
     "target, the ratio is a bound and has no interval: a sign test over the seeds decides, in one direction only. "
     "Intervals are not corrected for the number of claims: of twenty that are not true, one may be met by chance."
 )
-
-
 PICTURES = "claims"
-"""The folder of the pictures, beside the page."""
+"""Name of the folder of pictures, beside the page."""
 
 
 @dataclass(frozen=True)
@@ -30,9 +28,9 @@ class Section:
 
     title: str
     facts: Sequence[str]
-    """One line each: runs that finished, what is synthetic, the constants that it does not share with the others."""
+    """One line each: number of finished runs, synthetic inputs, constants that not all studies share."""
     pictures: Mapping[str, bytes] = field(default_factory=dict)
-    """{name that it has in `PICTURES`: PNG}."""
+    """{file name in `PICTURES`: PNG}."""
 
 
 @dataclass(frozen=True)
@@ -44,11 +42,11 @@ class Page:
     """Facts about all studies, one line each: shared constants, commands."""
     sections: Sequence[Section] = ()
     preface: str = ""
-    """Markdown of who made it."""
+    """Markdown text of the user, below the title."""
 
     @property
     def rows(self) -> list[tuple[str, ...]]:
-        """One a claim, in the order of `HEAD`."""
+        """One row per claim, with the columns of `HEAD`."""
         return [
             (c.figure, c.says, c.paper, f.ours, str(f.ordering), f.magnitude, str(f.num_seeds or ""), c.study)
             for c, f in self.findings
@@ -56,14 +54,14 @@ class Page:
 
     @property
     def summary(self) -> str:
-        """How many claims are met."""
+        """Number of claims by verdict, as text."""
         counts = Counter(finding.ordering for _, finding in self.findings)
         text = ", ".join(f"{counts[verdict]} {verdict}" for verdict in Verdict if counts[verdict])
         return f"{len(self.findings)} claims: {text}"
 
     @property
     def lines(self) -> list[str]:
-        """The page as it is printed."""
+        """The findings as lines for a terminal."""
         lines = []
         for claim, finding in self.findings:
             paper = f" (paper: {claim.paper})" if claim.paper else ""
@@ -73,7 +71,7 @@ class Page:
 
     @property
     def plain(self) -> list[dict[str, str | int]]:
-        """One object a claim, for other programs."""
+        """One object per claim, for JSON output."""
         names = ("figure", "claim", "paper", "ours", "ordering", "magnitude", "seeds", "study")
         return [
             dict(zip(names, row, strict=True)) | {"seeds": finding.num_seeds}
@@ -82,12 +80,12 @@ class Page:
 
     @property
     def pictures(self) -> dict[str, bytes]:
-        """{name in `PICTURES`: PNG} of all studies."""
+        """{file name in `PICTURES`: PNG} of all studies."""
         return {name: png for section in self.sections for name, png in section.pictures.items()}
 
     @property
     def markdown(self) -> str:
-        """The page as Markdown; pictures are linked in their folder."""
+        """The page as Markdown, with links to the pictures."""
         lines = ["# The paper's claims, checked", "", *([self.preface, ""] if self.preface else [])]
         lines += ["## Claim by claim", "", f"{self.summary}. {METHOD}", ""]
         lines += [markdown_table(HEAD, self.rows)]
@@ -100,7 +98,7 @@ class Page:
 
     @property
     def html(self) -> str:
-        """The page as one file that needs nothing else."""
+        """The page as one HTML file with embedded pictures."""
 
         def row(cells: Sequence[str], tag: str) -> str:
             return f"<tr>{''.join(f'<{tag}>{html.escape(cell)}</{tag}>' for cell in cells)}</tr>"

@@ -1,4 +1,4 @@
-"""The ordering claims of one study, checked anew for every reading of the paper."""
+"""Checks the ordering claims of one study separately for every reading of the paper."""
 
 from __future__ import annotations
 
@@ -10,46 +10,48 @@ import pandas as pd
 from hpctrip.base.text import markdown_table
 from hpctrip.figures.common.reading import provenance
 from hpctrip.record.reader import Run
-from hpctrip.studies.claims.base import Claim, Finding, Verdict
-from hpctrip.studies.claims.evidence import Variants
+from hpctrip.studies.claims.base import Claim, Finding, Variants, Verdict
 from hpctrip.studies.claims.paper import CLAIMS
 from hpctrip.studies.claims.speed import Takes
 
 MARKS = {Verdict.MET: "+", Verdict.NOT_MET: "-", Verdict.UNDECIDED: "?", Verdict.NOT_RUN: ""}
-"""One letter for each verdict."""
+"""One character per verdict."""
 
 
 def claims_of(study: str) -> list[Claim]:
-    """The claims that have an ordering to survive."""
+    """Claims about a study, except for those about a magnitude alone."""
     return [claim for claim in CLAIMS if claim.study == study and not isinstance(claim, Takes)]
 
 
 @dataclass(frozen=True)
 class Survey:
-    """The claims of one study under every reading."""
+    """Findings about the claims of one study under every reading."""
 
     claims: Sequence[Claim]
     findings: Mapping[str, Sequence[Finding]]
-    """{reading: the finding of every claim}; the base is the first."""
+    """{reading: one finding per claim}; the first reading is the base."""
     provenance: str
     """Whether data and power of the runs are synthetic."""
 
     @classmethod
     def of(cls, study: str, readings: Mapping[str, Variants], planned: Mapping[str, Sequence[str]]) -> Survey:
-        """Of the finished runs by reading and variant. `planned`: the variants of every reading; the base, the first
-        reading, speaks for those that a reading does not touch."""
+        """Check the claims about `study` against the finished runs by reading and variant.
+
+        `planned` holds all variants of every reading. For variants that a reading does not have, the runs of the base,
+        the first reading, are used.
+        """
         claims = claims_of(study)
         base = next(iter(readings.values()), {})
         findings = {}
         for reading, own in readings.items():
-            untouched = {label: runs for label, runs in base.items() if label not in planned[reading]}
-            findings[reading] = [claim.finding({study: {**untouched, **own}}) for claim in claims]
-        every = [run for own in readings.values() for runs in own.values() for run in runs]
-        return cls(claims, findings, provenance(every))
+            from_base = {label: runs for label, runs in base.items() if label not in planned[reading]}
+            findings[reading] = [claim.finding({study: {**from_base, **own}}) for claim in claims]
+        all_runs = [run for own in readings.values() for runs in own.values() for run in runs]
+        return cls(claims, findings, provenance(all_runs))
 
     @property
     def lines(self) -> list[str]:
-        """As it is printed: of every claim, what it survives and what not."""
+        """Lines to print: for every claim, the readings with each verdict."""
         lines = []
         for number, claim in enumerate(self.claims):
             lines.append(f"{claim.figure}: {claim.says}")
@@ -67,14 +69,14 @@ class Survey:
 
     @property
     def markdown(self) -> str:
-        """What the runs are, and a table of one row a reading and one column a claim."""
+        """Provenance of the runs, and a table with one row per reading and one column per claim."""
         head = ["reading", *(f"{claim.figure}: {claim.says}" for claim in self.claims)]
         rows = [[reading, *(f.ordering for f in findings)] for reading, findings in self.findings.items()]
         return f"{self.provenance}\n\n{markdown_table(head, rows)}\n"
 
     @property
     def table(self) -> pd.DataFrame:
-        """One row a reading and claim."""
+        """Table with one row per reading and claim."""
         return pd.DataFrame(
             {
                 "reading": reading,
@@ -92,8 +94,8 @@ class Survey:
 def by_reading(
     axis: str, choices: Sequence[tuple[Mapping[str, str], Run | None]]
 ) -> tuple[dict[str, dict[str, list[Run]]], dict[str, list[str]]]:
-    """({reading: {variant: its finished runs}}, {reading: all its variants}) of the runs of a grid by what was chosen
-    on every axis; None: not finished."""
+    """Group the runs of a grid as ({reading: {variant: its finished runs}}, {reading: all its variants}). `choices` are
+    ({axis: label}, run) of every run, with None for unfinished runs."""
     readings: dict[str, dict[str, list[Run]]] = {}
     planned: dict[str, list[str]] = {}
     for chosen, run in choices:

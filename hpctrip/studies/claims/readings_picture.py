@@ -1,4 +1,4 @@
-"""The picture of which claims survive which reading: one row a reading, one column a claim."""
+"""Picture of a survey of readings: one row per reading, one column per claim, coloured by verdict."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ COLOURS = {
     Verdict.UNDECIDED: style.FAINT,
     Verdict.NOT_RUN: "white",
 }
-"""Told apart by the marks as well."""
+"""Fill colour of each verdict; `MARKS` distinguish the verdicts without colour."""
 
 
-def drawn(survey: Survey) -> Drawing:
-    """The survey as a picture, with its numbers and lines."""
+def draw_survey(survey: Survey) -> Drawing:
+    """Draw a survey, with its numbers and the lines to print."""
     with matplotlib.rc_context(style.LOOK):
         return Drawing(_picture(survey), survey.table, survey.lines)
 
@@ -49,14 +49,14 @@ def _picture(survey: Survey) -> Figure:
     letters = int(style.PAGE_INCHES / style.LETTER_INCHES)
     titles = [f"{number + 1}  {claim.figure}: {claim.says}" for number, claim in enumerate(claims)]
     axes.set_xlabel("\n".join(style.wrapped(line, letters, 1) for line in titles), ha="left", x=0, fontsize=7)
-    shown = [
+    present = [
         verdict
         for verdict in Verdict
         if any(f.ordering == verdict for row in survey.findings.values() for f in row)
     ]
     entries = [
         (Patch(facecolor=COLOURS[v], edgecolor=style.GREY), f"{v} ({MARKS[v]})" if MARKS[v] else v)
-        for v in shown
+        for v in present
     ]
     style.legend_below(picture, entries)
     style.heading(picture, survey.provenance)

@@ -1,4 +1,4 @@
-"""Claims about who is faster, and by how much."""
+"""Claims about which variant is faster, and by how much."""
 
 from __future__ import annotations
 
@@ -7,27 +7,36 @@ from dataclasses import dataclass
 
 from hpctrip.base.stats import UNKNOWN, Estimate, compare, in_order
 from hpctrip.record.reader import Run
-from hpctrip.studies.claims.base import Claim, Finding, Verdict, against, all_of, verdict_of
-from hpctrip.studies.claims.evidence import Evidence, times, variant
+from hpctrip.studies.claims.base import (
+    Claim,
+    Evidence,
+    Finding,
+    Verdict,
+    against,
+    all_of,
+    times,
+    variant,
+    verdict_of,
+)
 
 ABOUT = 0.2
-"""Two times are about equal where the interval of their ratio lies within this of 1: our reading."""
+"""Our reading of "about equal": the interval of the ratio of two times lies within this distance of 1."""
 
 
 def ratio_of(one: Sequence[Run], other: Sequence[Run]) -> Estimate:
-    """How many times the hours of `other` the runs of `one` take. Raises Missing as `times`."""
+    """Ratio of the times-to-accuracy of `one` to those of `other`, paired by seed. Raises Missing as `times` does."""
     return compare(*times(one, other))
 
 
 @dataclass(frozen=True)
 class Takes(Claim):
-    """A variant reaches the target in so many hours. A magnitude only: whether it gets there is the statement."""
+    """A variant reaches the target, in the paper after `hours`. The statement is only that it reaches the target."""
 
     label: str
     hours: float
 
     def check(self, evidence: Evidence) -> Finding:
-        """The mean over seeds."""
+        """Compare the mean over seeds."""
         (took,) = times(variant(evidence, self.study, self.label))
         reached = "" if took.reached else f"{took.num_reached} of {took.num_seeds} seeds reached the target, "
         return Finding(
@@ -40,16 +49,16 @@ class Takes(Claim):
 
 @dataclass(frozen=True)
 class Faster(Claim):
-    """A variant takes less time than another: by this share, as the paper has it."""
+    """A variant takes less time than another, in the paper by the fraction `share`."""
 
     fast: str
     slow: str
     share: float | None = None
     slow_study: str = ""
-    """Whose variant the slow one is; empty: of the same study."""
+    """Study of the slow variant; empty: the same study."""
 
     def check(self, evidence: Evidence) -> Finding:
-        """1 - the geometric mean of the ratios of their hours, seed by seed."""
+        """Compare 1 minus the geometric mean of the ratios of hours, paired by seed."""
         fast = variant(evidence, self.study, self.fast)
         ratio = ratio_of(fast, variant(evidence, self.slow_study or self.study, self.slow))
         share = "" if self.share is None else against(ratio.complement, self.share, "{:.0%}")
@@ -64,7 +73,7 @@ class AboutEqual(Claim):
     other: str
 
     def check(self, evidence: Evidence) -> Finding:
-        """The geometric mean of the ratios, seed by seed."""
+        """Compare the geometric mean of the ratios, paired by seed."""
         ratio = ratio_of(*(variant(evidence, self.study, label) for label in (self.one, self.other)))
         inside = [verdict_of(ratio, 1 - ABOUT), verdict_of(ratio.complement, -ABOUT)]
         return Finding(all_of(inside), f"{ratio.text()} times as long", against(ratio, 1.0), ratio.n)
@@ -72,13 +81,13 @@ class AboutEqual(Claim):
 
 @dataclass(frozen=True)
 class Order(Claim):
-    """Variants in the order of their times: each is faster than the next."""
+    """Variants are listed in the order of their times: each is faster than the next."""
 
     labels: tuple[str, ...]
 
     def check(self, evidence: Evidence) -> Finding:
-        """Every pair of neighbours over the seeds that both have; our order is by mean hours, those last that reach the
-        target with fewer of their seeds."""
+        """Compare every pair of neighbours over their shared seeds. `ours` orders variants by mean hours, with those
+        last that reach the target with fewer of their seeds."""
         runs = {label: variant(evidence, self.study, label) for label in self.labels}
         pairs = [
             ratio_of(runs[fast], runs[slow]) for fast, slow in zip(self.labels, self.labels[1:], strict=False)
@@ -100,10 +109,10 @@ class FasterInAll(Claim):
     slow: tuple[str, ...]
     values: tuple[str, ...]
     elsewhere: tuple[tuple[str, str], ...] = ()
-    """(study, label) of others that the axis does not touch: they are compared at every value."""
+    """(study, label) of variants without this axis, which are compared at every value."""
 
     def check(self, evidence: Evidence) -> Finding:
-        """Against every other policy at every value, seed by seed."""
+        """Compare with every other policy at every value, paired by seed."""
         lines, ratios = [], []
         all_fast = {value: variant(evidence, self.study, f"{value}, {self.fast}") for value in self.values}
         others = {label: variant(evidence, study, label) for study, label in self.elsewhere}
@@ -119,20 +128,20 @@ class FasterInAll(Claim):
 
 @dataclass(frozen=True)
 class SlowerThanIn(Claim):
-    """The same variant takes longer in this study than in another."""
+    """A variant takes longer in this study than in another."""
 
     label: str
     other_study: str
 
     def check(self, evidence: Evidence) -> Finding:
-        """The ratio of their hours, seed by seed."""
+        """Compare the ratio of hours, paired by seed."""
         here, there = (variant(evidence, study, self.label) for study in (self.study, self.other_study))
         ratio = ratio_of(here, there)
         return Finding(verdict_of(ratio, 1.0), f"{ratio.text()} times as long", num_seeds=ratio.n)
 
 
 def in_words(ratio: Estimate) -> str:
-    """A ratio of times in words: `44% less time: 0.56 (0.4 to 0.8) times as long`."""
+    """A ratio of times as text, e.g. `44% less time: 0.56 (0.4 to 0.8) times as long`."""
     if ratio.bound == UNKNOWN:
         return "unknown: neither reached the target with every seed"
     saved = ratio.complement

@@ -10,12 +10,11 @@ import numpy as np
 from hpctrip.base.stats import UNKNOWN, Estimate, Times, compare
 from hpctrip.figures import gain
 from hpctrip.record.reader import Run
-from hpctrip.studies.claims.base import Claim, Finding, Verdict, all_of, verdict_of
-from hpctrip.studies.claims.evidence import Evidence, Missing, times
+from hpctrip.studies.claims.base import Claim, Evidence, Finding, Missing, Verdict, all_of, times, verdict_of
 
 
-def swept(evidence: Evidence, study: str) -> dict[int, Sequence[Run]]:
-    """{k: its seeds} of a study over fixed cohorts, k ascending. Raises Missing for fewer than three k."""
+def runs_by_k(evidence: Evidence, study: str) -> dict[int, Sequence[Run]]:
+    """{k: its runs} of a study over fixed cohorts, k ascending. Raises Missing if there are fewer than three k."""
     if study not in evidence:
         raise Missing(f"study {study} was not run")
     by_k: dict[int, Sequence[Run]] = {}
@@ -30,18 +29,18 @@ def swept(evidence: Evidence, study: str) -> dict[int, Sequence[Run]]:
 
 
 def _times(evidence: Evidence, study: str) -> dict[int, Times]:
-    runs = swept(evidence, study)
+    runs = runs_by_k(evidence, study)
     return dict(zip(runs, times(*runs.values()), strict=True))
 
 
 @dataclass(frozen=True)
 class Minimum(Claim):
-    """Time-to-accuracy has its minimum inside the sweep, at k of the paper."""
+    """Time-to-accuracy has its minimum inside the range of the sweep, in the paper at `k`."""
 
     k: int
 
     def check(self, evidence: Evidence) -> Finding:
-        """The k with the least mean that all seeds reached is faster than both ends, seed by seed."""
+        """Compare the best k whose seeds all reached the target with both ends of the sweep, paired by seed."""
         points = _times(evidence, self.study)
         reached = {k: t for k, t in points.items() if t.reached}
         if not reached:
@@ -54,7 +53,7 @@ class Minimum(Claim):
         tied = [k for k, verdict in over_best.items() if verdict is not Verdict.MET]
         may_be_inner = any(low < k < high for k in tied)
         others = f", seed by seed not told apart from {', '.join(map(str, tied))}" if tied else ""
-        # an end with the least mean speaks against the statement only as far as no inner k may be better
+        # if an end has the least mean, the claim is undecided if an inner k may be better, else not met
         verdict = all_of(verdicts) if inner else Verdict.UNDECIDED if may_be_inner else Verdict.NOT_MET
         place = "is among" if self.k in (best, *tied) else "is not among"
         magnitude = f"the paper's {self.k} {place} the k not told from our best"
@@ -66,7 +65,7 @@ class Convex(Claim):
     """Time-to-accuracy is convex in k: every second (divided) difference is positive."""
 
     def check(self, evidence: Evidence) -> Finding:
-        """Not met where the interval of one of them, over seeds, lies below 0."""
+        """Compare every second difference with 0; the claim is not met if one of their intervals lies below 0."""
         points = list(_times(evidence, self.study).items())
         k = [at for at, _ in points[1:-1]]
         bends = [_bend(*three) for three in zip(points, points[1:], points[2:], strict=False)]
@@ -80,8 +79,8 @@ class Convex(Claim):
 
 
 def _bend(*points: tuple[int, Times]) -> Estimate:
-    """The second divided difference of hours at three ascending k: an upper bound where the middle one did not reach
-    the target, a lower one where an outer one did not."""
+    """Second divided difference of hours at three ascending k: an upper bound for seeds whose middle run did not reach
+    the target, a lower bound for those whose outer runs did not."""
     k, (left, middle, right) = zip(*points, strict=True)
     slopes = np.diff([t.spent_h for t in (left, middle, right)], axis=0) / np.diff(k)[:, None]
     return Estimate.mean(slopes[1] - slopes[0], ~(left.arrived & right.arrived), ~middle.arrived)
@@ -89,10 +88,10 @@ def _bend(*points: tuple[int, Times]) -> Estimate:
 
 @dataclass(frozen=True)
 class MoreIsFaster(Claim):
-    """Each larger k reaches the target sooner than the one before."""
+    """Each k reaches the target sooner than the next smaller one."""
 
     def check(self, evidence: Evidence) -> Finding:
-        """Every pair of neighbours, seed by seed."""
+        """Compare every pair of neighbours, paired by seed."""
         points = _times(evidence, self.study)
         pairs = zip(points, list(points)[1:], strict=False)
         speed_ups = [compare(points[less], points[more]) for less, more in pairs]
@@ -104,10 +103,10 @@ class MoreIsFaster(Claim):
 
 @dataclass(frozen=True)
 class Diminishing(Claim):
-    """What a site adds to the speed-up gets less: the first half of the sweep gains more a site than the second."""
+    """The speed-up per added site decreases: it is larger in the first half of the sweep than in the second."""
 
     def check(self, evidence: Evidence) -> Finding:
-        """Speed-up over the smallest k, per added site, seed by seed."""
+        """Compare the speed-up over the smallest k per added site, paired by seed."""
         points = _times(evidence, self.study)
         if not all(t.reached for t in points.values()):
             raise Missing("not every k reached the target with every seed")
@@ -124,12 +123,14 @@ class Diminishing(Claim):
 
 @dataclass(frozen=True)
 class HigherInTheEnd(Claim):
-    """The largest k is at a higher accuracy than the smallest after as many rounds: runs end at the target, and cannot
-    tell where they would level off."""
+    """The largest k has a higher accuracy than the smallest k after the same number of rounds.
+
+    Final accuracies cannot be compared, as runs stop at the target.
+    """
 
     def check(self, evidence: Evidence) -> Finding:
-        """The best accuracy of every seed in as many rounds as both have."""
-        runs = swept(evidence, self.study)
+        """Compare the best accuracy of every seed over the number of rounds that both runs have."""
+        runs = runs_by_k(evidence, self.study)
         small, large = ({run.meta["seed"]: run for run in runs[k]} for k in (min(runs), max(runs)))
         points = []
         for seed in sorted(small.keys() & large.keys()):
@@ -144,18 +145,18 @@ class HigherInTheEnd(Claim):
 
 
 EARLY = (10, 20)
-"""Fig 11 speaks of "the first 10-20 rounds": what is said of them has to hold for both."""
+"""Fig 11 refers to "the first 10-20 rounds": the claim has to hold for both numbers."""
 
 
 @dataclass(frozen=True)
 class SmallEarlyGain(Claim):
-    """What more sites gain over the smallest k is smaller in the first rounds than later."""
+    """The gain in accuracy over the smallest k is smaller in the first rounds than later."""
 
     k: int
 
     def check(self, evidence: Evidence) -> Finding:
-        """Mean gains in percentage points of accuracy, seed by seed."""
-        runs = swept(evidence, self.study)
+        """Compare mean gains in percentage points of accuracy, paired by seed."""
+        runs = runs_by_k(evidence, self.study)
         if self.k not in runs:
             raise Missing(f"study {self.study} has no k = {self.k}")
         small = {run.meta["seed"]: run for run in runs[min(runs)]}

@@ -10,21 +10,20 @@ from hpctrip.base.errors import InputError
 from hpctrip.base.stats import Estimate
 from hpctrip.base.units import MILE_M
 from hpctrip.figures.common.reading import counted, traces_of, with_sites
-from hpctrip.studies.claims.base import Claim, Finding, Verdict, verdict_of
-from hpctrip.studies.claims.evidence import Evidence, Missing, variant
+from hpctrip.studies.claims.base import Claim, Evidence, Finding, Missing, Verdict, variant, verdict_of
 
 NEAR_M = 1000 * MILE_M
-"""Inside, the paper calls bandwidth "relatively constant"."""
+"""Distance within which the paper calls bandwidth "relatively constant"."""
 
 
 @dataclass(frozen=True)
 class StartsSmallAndGrows(Claim):
-    """The cohort of a variant is larger in the last quarter of its time than in the first."""
+    """The cohort of a variant is larger in the last quarter of its simulated time than in the first."""
 
     label: str
 
     def check(self, evidence: Evidence) -> Finding:
-        """The mean number of sites over simulated time, seed by seed."""
+        """Compare the mean number of sites over simulated time, paired by seed."""
         growth, ends = [], []
         for run in variant(evidence, self.study, self.label):
             clock_s, sites = run.rounds["clock_s"].to_numpy(), run.rounds["num_sites"].to_numpy(dtype=float)
@@ -41,13 +40,13 @@ class StartsSmallAndGrows(Claim):
 
 @dataclass(frozen=True)
 class Overhead(Claim):
-    """A fixed cohort pays for its sites early: its rounds take longer than a dynamic one's in the first quarter."""
+    """Rounds of a fixed cohort take longer than those of a dynamic one in the first quarter of a run."""
 
     dynamic: str
     fixed: str
 
     def check(self, evidence: Evidence) -> Finding:
-        """Mean seconds of a round over as many rounds, the first quarter of the shorter run's, seed by seed."""
+        """Compare mean round times over the same rounds, the first quarter of the shorter run, paired by seed."""
         runs = [variant(evidence, self.study, label) for label in (self.dynamic, self.fixed)]
         clocks = [{run.meta["seed"]: run.rounds["clock_s"].to_numpy() for run in same} for same in runs]
         more = []
@@ -63,12 +62,12 @@ class Overhead(Claim):
 
 @dataclass(frozen=True)
 class DelayIsNotLinear(Claim):
-    """Delay grows faster with distance than in proportion: the slope beyond 1000 miles is the steeper one."""
+    """Delay grows faster than in proportion to distance: its slope is steeper beyond 1000 miles than within."""
 
     label: str
 
     def check(self, evidence: Evidence) -> Finding:
-        """Slopes of least squares over the sites of one run: the law has no noise."""
+        """Compare least-squares slopes over the sites of one run; delays have no noise, so one run suffices."""
         sites = with_sites(variant(evidence, self.study, self.label)).sites
         if sites.empty:
             raise Missing("the runs were imported without their sites")
@@ -85,14 +84,14 @@ class DelayIsNotLinear(Claim):
 
 @dataclass(frozen=True)
 class SparePower(Claim):
-    """The mean power that every cell leaves over lies between these fractions of its capacity."""
+    """The mean spare power of every cell lies between two fractions of its capacity."""
 
     label: str
     low: float
     high: float
 
     def check(self, evidence: Evidence) -> Finding:
-        """The mean of each cell over all its domains and times of the traces that the runs follow (Fig 2)."""
+        """Compare the mean of each cell over all domains and times of the traces of the runs (Fig 2)."""
         runs = variant(evidence, self.study, self.label)
         try:
             traces = traces_of(runs)
