@@ -76,14 +76,13 @@ def fit(tables: tuple[str, ...], gpus_per_node: int) -> None:
     from dataclasses import fields
     from pathlib import Path
 
-    from hpctrip.cluster.fit import fit as fitted
-    from hpctrip.cluster.step_time import StepTime
+    from hpctrip.cluster.step_time import StepTime, fit_step_time
     from hpctrip.cluster.tables import read_throughputs
 
     names = [field.name for field in fields(StepTime)]
     click.echo(f"{'model':18}{'mean error':>11}{'largest':>9}" + "".join(f"{name:>12}" for name in names))
     for path in tables:
-        found = fitted(read_throughputs(path, gpus_per_node))
+        found = fit_step_time(read_throughputs(path, gpus_per_node))
         numbers = "".join(f"{value:12.5g}" for value in found.step_time.parameters)
         name = printable(Path(path).stem, 17)
         click.echo(f"{name:18}{found.mean_error:11.2%}{found.max_error:9.2%}{numbers}")
