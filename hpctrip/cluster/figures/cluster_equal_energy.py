@@ -1,4 +1,4 @@
-"""Completion times relative to PowerFlow's, at equal energy.
+"""Completion times over PowerFlow's, at equal energy.
 
 TABLE.csv is written by `benchmarks/cluster_claim.py` of the source tree. Each panel is one way of accounting: which
 scheduler switches nodes off, and whether hosts count. Each mark is a baseline at a load: its average job completion
