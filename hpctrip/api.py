@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from hpctrip.base.rng import stream
     from hpctrip.base.series import Signal
     from hpctrip.base.units import BitsPerSecond, Bytes, Grams, Joules, Metres, Seconds, Watts
-    from hpctrip.cluster.budgets.base import BUDGETS, Budget, Limit
+    from hpctrip.cluster.budgets import BUDGETS, Budget, Limit
     from hpctrip.cluster.placement.base import PLACEMENTS, Layout, Move, Placement
     from hpctrip.cluster.schedulers.base import SCHEDULERS, Scheduler
     from hpctrip.learn.compression import COMPRESSIONS, Compression
@@ -42,7 +42,7 @@ _MODULES = {
     "base.rng": ("stream",),
     "base.series": ("Signal",),
     "base.units": ("BitsPerSecond", "Bytes", "Grams", "Joules", "Metres", "Seconds", "Watts"),
-    "cluster.budgets.base": ("BUDGETS", "Budget", "Limit"),
+    "cluster.budgets": ("BUDGETS", "Budget", "Limit"),
     "cluster.placement.base": ("PLACEMENTS", "Layout", "Move", "Placement"),
     "cluster.schedulers.base": ("SCHEDULERS", "Scheduler"),
     "learn.compression": ("COMPRESSIONS", "Compression"),

@@ -76,8 +76,7 @@ def fit(tables: tuple[str, ...], gpus_per_node: int) -> None:
     from dataclasses import fields
     from pathlib import Path
 
-    from hpctrip.cluster.fit import fit as fit_step_time
-    from hpctrip.cluster.step_time import StepTime
+    from hpctrip.cluster.step_time import StepTime, fit_step_time
     from hpctrip.cluster.tables import read_throughputs
 
     names = [field.name for field in fields(StepTime)]

@@ -1,1 +1,1 @@
-"""One GPU cluster, simulated: the jobs of a trace, scheduled under a budget (after PowerFlow, arXiv 2304.06381)."""
+"""Simulator of one GPU cluster: schedules the jobs of a trace under a budget (after PowerFlow, arXiv 2304.06381)."""

@@ -1,4 +1,4 @@
-"""Carries a plan out: who stops, who starts where, who is moved; and keeps the cluster below the power allowed."""
+"""Carries out a scheduler's plan: stops, starts and moves jobs, and keeps the cluster below its power limit."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from hpctrip.cluster.state import JobState
 from hpctrip.sim.hardware.gpu_power import Gpu
 
 _ROUNDING = 1e-12
-"""By so much, relatively, may a sum of powers exceed the limit."""
+"""Relative tolerance by which a sum of powers may exceed the limit."""
 
 
 class Allocator:
-    """The GPUs of the cluster and the jobs that have them."""
+    """Assigns the GPUs of the cluster to jobs and switches its nodes."""
 
     def __init__(
         self,
@@ -36,10 +36,10 @@ class Allocator:
     def apply(
         self, ids: np.ndarray, gpus: np.ndarray, frequency: np.ndarray, elastic: bool, clock_s: float
     ) -> None:
-        """Give the jobs `ids` [J] their GPUs and frequencies.
+        """Give the jobs `ids` [J] their numbers of GPUs [J] and frequency indices [J].
 
-        A job whose number of GPUs stays keeps those that it has. The others are placed anew, the largest first; one
-        that does not fit, also after some have been moved, gets fewer where it is `elastic`, else it waits.
+        A job whose number of GPUs is unchanged keeps its GPUs. The other jobs are placed again, the largest first. A
+        job that does not fit even after other jobs were moved gets fewer GPUs if `elastic`, else it waits.
         """
         changed = self.state.gpus[ids] != gpus
         self._stop(ids[changed & (self.state.gpus[ids] > 0)], clock_s)
@@ -56,7 +56,7 @@ class Allocator:
             placed = self._place(job, wanted)
             if not placed and moves_left:
                 moves = self.layout.make_room(wanted, moves_left)
-                self._moved(moves, clock_s)
+                self._restart_moved(moves, clock_s)
                 moves_left -= len(moves)
                 placed = bool(moves) and self._place(job, wanted)
             while not placed and elastic and wanted > 1:
@@ -65,30 +65,32 @@ class Allocator:
             if placed:
                 self._start(job, wanted, clock_s)
         if moves_left and self.machine.off_after_s != "never":
-            self._moved(self.layout.rearrange(moves_left), clock_s)
+            self._restart_moved(self.layout.rearrange(moves_left), clock_s)
 
     def complete(self, ids: np.ndarray, clock_s: float) -> None:
-        """These jobs are done."""
+        """Mark these jobs as completed and free their GPUs."""
         self.state.complete(ids, clock_s)
         self._release(ids, clock_s)
 
     def next_s(self) -> float:
-        """When a node or a job that waits for its nodes wakes up, or a node goes off; inf: never."""
+        """Time of the next event: nodes become ready, a waiting job starts, or a node switches off; inf: none."""
         return min(self.nodes.next_s(), self._waking[0][0] if self._waking else np.inf)
 
     def advance(self, clock_s: float) -> None:
-        """Let happen what is due."""
+        """Process all events up to `clock_s`."""
         self.nodes.advance(clock_s)
         while self._waking and self._waking[0][0] <= clock_s:
             ready_s, job = heapq.heappop(self._waking)
-            if self.state.works_from_s[job] == ready_s + self._restart_s:  # else it has been stopped since
+            if (
+                self.state.works_from_s[job] == ready_s + self._restart_s
+            ):  # else it was stopped in the meantime
                 self.state.wake(job, clock_s)
 
     def keep_below(self, limit_w: float, ids: np.ndarray, clock_s: float) -> None:
-        """Make the cluster draw at most `limit_w`, also once all nodes are up. `ids`: the jobs by falling importance.
+        """Reduce the power of the cluster to at most `limit_w`, also once all nodes have booted.
 
-        First nodes without a job are switched off, then all frequencies are bounded by one, the highest that does,
-        then the last jobs are paused.
+        `ids`: the active jobs by falling importance. First, nodes without a job are switched off; then all frequencies
+        are capped at the highest one that meets the limit; then the least important jobs are paused.
         """
         bound_w = limit_w * (1 + _ROUNDING)
         if self._committed_w(ids) <= bound_w:
@@ -105,7 +107,7 @@ class Allocator:
             excess_w = self._committed_w(ids) - bound_w
 
     def _committed_w(self, ids: np.ndarray) -> float:
-        """What the cluster draws once all nodes are up."""
+        """Power of the cluster in watts once all nodes have booted."""
         idle = self.nodes.num_powered * self.machine.gpus_per_node - int(self.state.gpus[ids].sum())
         hosts_w = self.nodes.num_powered * self.machine.host_w
         return float(self.state.draw_w[ids].sum()) + hosts_w + idle * self._gpu.idle_w
@@ -142,8 +144,8 @@ class Allocator:
         for job in ids.tolist():
             self.nodes.vacated((node for node, _ in self.layout.release(job)), clock_s)
 
-    def _moved(self, moves: Iterable[Move], clock_s: float) -> None:
-        """The layout has moved these jobs: they start again where they are now."""
+    def _restart_moved(self, moves: Iterable[Move], clock_s: float) -> None:
+        """Restart jobs that the layout has moved on their new nodes."""
         for move in moves:
             gpus = int(self.state.gpus[move.job])
             self.state.stop(np.array([move.job]), clock_s)

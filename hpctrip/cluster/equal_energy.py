@@ -1,8 +1,8 @@
-"""Two schedulers at the same energy: PowerFlow's eta is searched for which it needs as much as a baseline.
+"""Compares PowerFlow with a baseline at the same energy, by a search over PowerFlow's eta.
 
-An eta bounds the energy of the jobs that are here, not the total, and the total is no smooth and not always a rising
-function of it. So several etas are simulated, more of them where the total passes the target, and the best is taken of
-those that need no more than the baseline.
+eta bounds the energy of the active jobs, not the total energy, and the total is neither a smooth nor always a rising
+function of eta. So several values are simulated, more of them where the total crosses the target, and the best of
+those is chosen that need no more energy than the baseline.
 """
 
 from __future__ import annotations
@@ -18,35 +18,36 @@ from hpctrip.cluster.scenario import ClusterScenario
 from hpctrip.cluster.schedulers.powerflow import PowerFlow
 
 LOWEST, HIGHEST = 0.3, 8.0
-"""Of eta. Below the lowest nothing changes: jobs cannot do with less than one GPU; nor does it above the highest."""
+"""Range of eta. Nothing changes below it, as a job needs at least one GPU, nor above it."""
 _COARSE = 16
-"""Etas that are simulated at first, geometrically spaced."""
+"""Number of values of eta that are simulated first, geometrically spaced."""
 
 
 @dataclass(frozen=True)
 class Match:
-    """PowerFlow with one eta."""
+    """A simulation under PowerFlow with one eta."""
 
     eta: float
     result: Result
     energy_j: float
-    """As it is counted in this comparison."""
+    """Energy as counted in this comparison, see `counted_j`."""
 
 
 def counted_j(result: Result, hosts: bool) -> float:
-    """Energy of a simulation, with hosts and idle GPUs or of the jobs' GPUs alone."""
+    """Energy of a simulation: of the whole cluster (`hosts`), or of the GPUs with a job alone."""
     return result.energy_j if hosts else float(result.jobs.energy_j.sum())
 
 
 def with_eta(scenario: ClusterScenario, eta: float, hosts: bool) -> ClusterScenario:
-    """The scenario under PowerFlow."""
+    """The scenario under PowerFlow with this eta."""
     return scenario.model_copy(update={"scheduler": PowerFlow(eta=eta, counts_hosts=hosts)})
 
 
 class Front:
-    """PowerFlow's completion times against energy for one scenario; what was simulated for one target serves the next.
+    """Trade-off between completion time and energy of one scenario under PowerFlow; simulations are cached.
 
-    `hosts`: whether hosts and idle GPUs are counted. `simulated` runs one scenario.
+    `hosts`: whether the energy of hosts and idle GPUs counts. `precision`: relative spacing of eta at which the search
+    ends. `simulate` runs one scenario.
     """
 
     def __init__(
@@ -54,32 +55,32 @@ class Front:
         scenario: ClusterScenario,
         hosts: bool = True,
         precision: float = 0.01,
-        simulated: Callable[[ClusterScenario], Result] = lambda scenario: scenario.simulator().run(),
+        simulate: Callable[[ClusterScenario], Result] = lambda scenario: scenario.simulator().run(),
     ):
-        self._scenario, self._hosts, self._precision, self._simulated = scenario, hosts, precision, simulated
-        self._known: dict[float, Match] = {}
+        self._scenario, self._hosts, self._precision, self._simulate = scenario, hosts, precision, simulate
+        self._matches: dict[float, Match] = {}
 
     def best(self, target_j: float) -> Match | None:
-        """The least average completion time with at most this energy; None where every eta needs more.
+        """The match with the least average completion time within this energy; None if every eta needs more.
 
-        Between neighbouring etas of which one needs more than the target and one does not, others are tried until the
-        two are within the precision (relative) of each other.
+        Between neighbouring values of eta of which exactly one stays within the target, further values are simulated
+        until the two differ by less than the precision.
         """
         etas = np.geomspace(LOWEST, HIGHEST, _COARSE).tolist()
         while etas:
             for eta in etas:
-                self._tried(eta)
+                self._match(eta)
             etas = [
                 (low * high) ** 0.5
-                for low, high in pairwise(sorted(self._known))
+                for low, high in pairwise(sorted(self._matches))
                 if high / low > 1 + self._precision
-                and (self._tried(low).energy_j <= target_j) != (self._tried(high).energy_j <= target_j)
+                and (self._match(low).energy_j <= target_j) != (self._match(high).energy_j <= target_j)
             ]
-        within = [match for match in self._known.values() if match.energy_j <= target_j]
+        within = [match for match in self._matches.values() if match.energy_j <= target_j]
         return min(within, key=lambda match: (match.result.mean_jct_s, match.eta), default=None)
 
-    def _tried(self, eta: float) -> Match:
-        if eta not in self._known:
-            result = self._simulated(with_eta(self._scenario, eta, self._hosts))
-            self._known[eta] = Match(eta, result, counted_j(result, self._hosts))
-        return self._known[eta]
+    def _match(self, eta: float) -> Match:
+        if eta not in self._matches:
+            result = self._simulate(with_eta(self._scenario, eta, self._hosts))
+            self._matches[eta] = Match(eta, result, counted_j(result, self._hosts))
+        return self._matches[eta]

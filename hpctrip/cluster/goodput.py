@@ -1,8 +1,9 @@
-"""Trainings as Pollux (Qiao et al., OSDI 2021) measured them: how long a step takes and how many steps it takes.
+"""Training jobs from the measurements of Pollux (Qiao et al., OSDI 2021): time of a step and number of steps.
 
-A training is counted whole: its work is 1, whatever its batch size. With a batch of B samples it takes
-I(B) = sum over its epochs of progress / gain(B) steps, where gain = (var + sqr) / (var / scale + sqr) is what a step of
-B samples is worth against one of the smallest batch, scale times smaller, by the gradient's noise in that epoch.
+The work of a whole training is 1, for any batch size. With a batch of B samples it takes
+I(B) = sum over its epochs of progress / gain(B) steps, where gain = (var + sqr) / (var / scale + sqr) is the progress
+of a step of B samples relative to a step of the smallest batch, which is `scale` times smaller. sqr and var are the
+squared norm and the variance of the gradient in that epoch.
 """
 
 from __future__ import annotations
@@ -14,76 +15,78 @@ from functools import cached_property
 
 import numpy as np
 
-from hpctrip.cluster.fit import fit
-from hpctrip.cluster.step_time import StepTime
+from hpctrip.cluster.step_time import StepTime, fit_step_time
 from hpctrip.cluster.tables import Measured
 
 _CANDIDATES = 50
-"""Batch sizes that are tried, geometrically spaced."""
+"""Number of batch sizes among which an adaptive job chooses, geometrically spaced."""
 
 
 @dataclass(frozen=True, eq=False)
 class Application:
-    """What was measured of one application."""
+    """Measurements of one application: M step times, and the gradient noise in E epochs."""
 
     name: str
     placement: tuple[str, ...]
-    """[M] GPUs on each node, a digit each; empty: not known."""
+    """[M] GPUs on each node, one digit for each node; empty: not recorded."""
     nodes: np.ndarray
     gpus: np.ndarray
     local_batch: np.ndarray
     step_s: np.ndarray
     sync_s: np.ndarray
-    """[M] of a step, the part that exchanges gradients."""
+    """[M] part of `step_s` that exchanges gradients."""
     progress: np.ndarray
-    """[E] what each epoch adds."""
+    """[E] progress of each epoch, in steps of the smallest batch."""
     noise: Mapping[int, np.ndarray]
     """{batch size: [2, E] squared norm and variance of the gradient}."""
     largest_local: int | None = None
-    """The largest batch of one GPU, where it is below the largest measured."""
-    _known: dict[tuple[int, int, int], tuple[np.ndarray, np.ndarray, np.ndarray]] = field(
+    """Largest batch of one GPU, if it is below the largest measured one."""
+    _curves: dict[tuple[int, int, int], tuple[np.ndarray, np.ndarray, np.ndarray]] = field(
         default_factory=dict
     )
     _steps: dict[int, float] = field(default_factory=dict)
 
     @property
     def smallest_batch(self) -> int:
-        """Of those whose noise was measured."""
+        """Smallest batch size whose noise was measured."""
         return min(self.noise)
 
     @property
     def largest_batch(self) -> int:
-        """Of those whose noise was measured."""
+        """Largest batch size whose noise was measured."""
         return max(self.noise)
 
     @property
     def local_range(self) -> tuple[int, int]:
-        """Smallest and largest batch of one GPU."""
+        """Smallest and largest batch size of one GPU."""
         return int(self.local_batch.min()), self.largest_local or int(self.local_batch.max())
 
     def num_steps(self, batch: int) -> float:
-        """I(B), for a batch within those that were measured; noise in between is interpolated."""
+        """Number of steps I(B) of a whole training. The noise is interpolated between measured batch sizes."""
         if batch not in self._steps:
             self._steps[batch] = self._num_steps(batch)
         return self._steps[batch]
 
     def _num_steps(self, batch: int) -> float:
-        known = np.array(sorted(self.noise))
-        stacked = np.stack([self.noise[size] for size in known.tolist()])
-        above = min(int(np.searchsorted(known, batch)), len(known) - 1)
-        below = max(above - 1, 0) if known[above] != batch else above
-        share = (batch - known[below]) / (known[above] - known[below]) if above != below else 0.0
+        sizes = np.array(sorted(self.noise))
+        stacked = np.stack([self.noise[size] for size in sizes.tolist()])
+        above = min(int(np.searchsorted(sizes, batch)), len(sizes) - 1)
+        below = max(above - 1, 0) if sizes[above] != batch else above
+        share = (batch - sizes[below]) / (sizes[above] - sizes[below]) if above != below else 0.0
         sqr, var = (1 - share) * stacked[below] + share * stacked[above]
         gain = (var + sqr) / (var / (batch / self.smallest_batch) + sqr)
         return float((self.progress / gain).sum())
 
     def step(self, gpus: int, nodes: int, fewest: int, local_batch: float) -> tuple[float, float]:
-        """(seconds computing, seconds exchanging) of a step: as measured, on the packed placement where there are as
-        few nodes as can be, else the mean over those on so many; where nothing was measured, as fitted."""
+        """(seconds of computing, seconds of exchanging gradients) in a step on `gpus` GPUs of `nodes` nodes.
+
+        Measured times are used where there are any: on the fewest possible nodes (`fewest`) those of the packed
+        placement, else the mean over all placements on as many nodes. Otherwise the fitted form is used.
+        """
         key = (gpus, nodes, fewest)
-        if key not in self._known:
-            self._known[key] = self._measured(self._rows(gpus, nodes, fewest))
-        sizes, all_step_s, all_sync_s = self._known[key]
+        if key not in self._curves:
+            self._curves[key] = self._measured(self._rows(gpus, nodes, fewest))
+        sizes, all_step_s, all_sync_s = self._curves[key]
         if len(sizes):
             step_s, sync_s = (
                 float(np.interp(local_batch, sizes, values)) for values in (all_step_s, all_sync_s)
@@ -93,7 +96,7 @@ class Application:
         return compute_s, max(float(self._fitted.seconds(local_batch, gpus, nodes)) - compute_s, 0.0)
 
     def _measured(self, at: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(local batch sizes, seconds of a step, seconds of these that exchange) in these rows, means where several."""
+        """(local batch sizes, seconds of a step, seconds of exchange) of these rows, averaged over equal sizes."""
         sizes, where = np.unique(self.local_batch[at], return_inverse=True)
         counts = np.maximum(np.bincount(where, minlength=len(sizes)), 1)
         step_s, sync_s = (
@@ -115,14 +118,15 @@ class Application:
     @cached_property
     def _fitted(self) -> StepTime:
         measured = Measured(self.name, self.local_batch * self.gpus, self.gpus, self.nodes, self.step_s)
-        return fit(measured).step_time
+        return fit_step_time(measured).step_time
 
 
 @dataclass(frozen=True)
 class Training:
-    """A training of an application, with one batch size or the best for its GPUs. A `Profile` whose work is 1.
+    """A whole training of an application, with a fixed or an adaptive batch size: a `Profile` whose work is 1.
 
-    The best batch is that of the whole training, where Pollux chooses one for each epoch: the reading is ours.
+    An adaptive job chooses one batch size for the whole training; Pollux chooses one for each epoch. The
+    simplification is ours.
     """
 
     name: str
@@ -130,12 +134,12 @@ class Training:
     gpus_per_node: int
     most_gpus: int
     batch: int | None
-    """None: the one with which the training is done first on its GPUs."""
+    """Global batch size; None: the one with which the training is fastest on its GPUs."""
 
     def speed(self, gpus: int, nodes: int, slowdown: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Trainings per second, and the share of a step that is computing."""
+        """Trainings per second, and the computing share of a step, [F] each; see `Profile.speed`."""
         tried = [self._with(batch, gpus, nodes) for batch in self._batches(gpus)]
-        compute_s, sync_s, steps = min(tried, key=lambda found: (found[0] + found[1]) * found[2])
+        compute_s, sync_s, steps = min(tried, key=lambda times: (times[0] + times[1]) * times[2])
         step_s = compute_s * slowdown + sync_s
         return 1 / (step_s * steps), compute_s * slowdown / step_s
 
@@ -149,7 +153,7 @@ class Training:
         return sorted({int(size) for size in np.geomspace(lowest, application.largest_batch, _CANDIDATES)})
 
     def _with(self, batch: int, gpus: int, nodes: int) -> tuple[float, float, float]:
-        """(seconds computing, seconds exchanging, steps) with a batch size, accumulated where a GPU holds less."""
+        """(seconds of computing, seconds of exchanging, steps) with a batch size, accumulated if a GPU holds less."""
         application = self.application
         local = math.ceil(batch / gpus)
         accumulated = math.ceil(local / application.local_range[1]) - 1

@@ -1,4 +1,4 @@
-"""The jobs of a trace, as the simulator takes them: arrays over N jobs."""
+"""The jobs of a simulation, as arrays over N jobs."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ class Jobs:
     """N jobs in the order of their submission."""
 
     name: Sequence[str]
-    """[N]"""
+    """[N] names in the trace."""
     submit_s: np.ndarray
-    """[N] not falling; the first is 0."""
+    """[N] times of submission, non-decreasing; the first is 0."""
     gpus: np.ndarray
-    """[N] as the user asked for."""
+    """[N] GPUs requested by the user."""
     profile: np.ndarray
     """[N] index into `profiles`."""
     steps: np.ndarray
-    """[N] work to do, in the profile's unit; NaN where only a duration is known."""
+    """[N] total work in the profile's unit; NaN if the trace has a duration only."""
     duration_s: np.ndarray
-    """[N] time with the GPUs that the user asked for, at the highest frequency; NaN where the work is known."""
+    """[N] running time on the requested GPUs at the highest frequency; NaN if the trace has the work."""
     profiles: tuple[Profile, ...]
     synthetic: bool = False
-    """Whether they were made up."""
+    """Whether the jobs were generated."""
 
     def __len__(self) -> int:
         return len(self.submit_s)
 
     def work(self, speeds: Speeds) -> np.ndarray:
-        """[N] work to do; from a duration, as much as is done in it."""
+        """[N] total work. A duration is converted at the speed on the requested GPUs at the highest frequency."""
         full_speed = speeds.rate[self.profile, self.gpus, -1]
         return np.where(np.isnan(self.steps), self.duration_s * full_speed, self.steps)
 
     def check_fit(self, num_gpus: int, place: str) -> None:
-        """InputError where a job asks for more GPUs than the cluster has."""
+        """Raise InputError at `place` if a job requests more GPUs than the cluster has."""
         beyond = np.flatnonzero(self.gpus > num_gpus)
         if len(beyond):
             name, gpus = self.name[beyond[0]], self.gpus[beyond[0]]

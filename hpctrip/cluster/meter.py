@@ -1,4 +1,4 @@
-"""Integrates what the cluster draws, exactly: between events its power is constant."""
+"""Integrates the power of the cluster into rows of equal intervals; exact, as power is constant between events."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from hpctrip.base.units import J_PER_KWH
 from hpctrip.cluster.rows import IntervalRow
 
 
-class Draw(NamedTuple):
-    """What the cluster draws and does between two events."""
+class PowerDraw(NamedTuple):
+    """Power of the cluster by consumer, and its GPUs and nodes in use, constant between two events."""
 
     jobs_w: float
     hosts_w: float
@@ -23,12 +23,12 @@ class Draw(NamedTuple):
 
     @property
     def total_w(self) -> float:
-        """Of the whole cluster."""
+        """Power of the whole cluster."""
         return self.jobs_w + self.hosts_w + self.idle_w
 
 
 class Counts(NamedTuple):
-    """How often since the beginning, and how many now."""
+    """Numbers of events since the beginning, and present numbers of jobs and stranded GPUs."""
 
     starts: int
     migrations: int
@@ -40,17 +40,17 @@ class Counts(NamedTuple):
 
 
 MOST_INTERVALS = 1_000_000
-"""Of one simulation: its results are held in memory."""
+"""Maximum number of intervals of one simulation, whose results are held in memory."""
 
 
 @dataclass
-class Meter:
-    """Cuts time into intervals of `sample_s` seconds and makes a row of each."""
+class IntervalMeter:
+    """Divides time into intervals of `sample_s` seconds and makes a row of each."""
 
     sample_s: float
     rows: list[IntervalRow] = field(default_factory=list)
     energy_j: float = 0.0
-    """Of everything up to now."""
+    """Energy of the whole cluster since the beginning."""
     carbon_g: float = 0.0
 
     def __post_init__(self) -> None:
@@ -60,30 +60,33 @@ class Meter:
 
     @property
     def due_s(self) -> float:
-        """When the interval ends."""
+        """End of the current interval."""
         return (len(self.rows) + 1) * self.sample_s
 
-    def advance(self, clock_s: float, draw: Draw, intensity: float, limit_w: float) -> None:
-        """From where it was to `clock_s`, not beyond `due_s`, the cluster has drawn that."""
+    def advance(self, clock_s: float, power: PowerDraw, intensity: float, limit_w: float) -> None:
+        """Integrate `power` from the time of the last call to `clock_s`, which is at most `due_s`.
+
+        `intensity`: carbon in g/kWh; `limit_w`: the power limit in watts.
+        """
         span_s = clock_s - self._clock_s
         if span_s <= 0:
             return
-        grams = draw.total_w * span_s * intensity / J_PER_KWH
+        grams = power.total_w * span_s * intensity / J_PER_KWH
         self._sums += (
-            draw.jobs_w * span_s,
-            draw.hosts_w * span_s,
-            draw.idle_w * span_s,
+            power.jobs_w * span_s,
+            power.hosts_w * span_s,
+            power.idle_w * span_s,
             grams,
-            draw.busy_gpus * span_s,
-            draw.nodes_on * span_s,
+            power.busy_gpus * span_s,
+            power.nodes_on * span_s,
         )
-        self.energy_j += draw.total_w * span_s
+        self.energy_j += power.total_w * span_s
         self.carbon_g += grams
-        self._peak_w, self._limit_w = max(self._peak_w, draw.total_w), min(self._limit_w, limit_w)
+        self._peak_w, self._limit_w = max(self._peak_w, power.total_w), min(self._limit_w, limit_w)
         self._clock_s = clock_s
 
     def close(self, counts: Counts) -> None:
-        """End the interval here. One of no length leaves no row. InputError where there are too many."""
+        """End the interval now and make its row, unless its length is 0. Raises InputError if there are too many."""
         span_s = self._clock_s - self._start_s
         if span_s <= 0:
             return

@@ -1,4 +1,4 @@
-"""The models whose speeds are known: fitted here to ElasticFlow's A100 tables, or read from tables of one's own."""
+"""Catalogue of the models that jobs train: built-in fits to ElasticFlow's A100 tables, or the user's own tables."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from pydantic import Field
 from hpctrip.base.errors import InputError
 from hpctrip.base.io import PathName
 from hpctrip.base.text import unknown_name
-from hpctrip.cluster.fit import fit
 from hpctrip.cluster.profiles import FixedBatch
-from hpctrip.cluster.step_time import StepTime
+from hpctrip.cluster.step_time import StepTime, fit_step_time
 from hpctrip.cluster.tables import Measured, read_throughputs
 from hpctrip.config.component import Component
 from hpctrip.config.sources import Reads, files_at
@@ -32,33 +31,33 @@ FITTED = {
     ),
     "vgg16": ((64, 128, 256), StepTime(0.0, 0.0030614, 0.027489, 0.00074834, 0.013040, 0.0022658, 1.0)),
 }
-"""{model: (batch sizes that were measured, parameters)}: what `hpctrip cluster fit` prints for the A100 tables of
-ElasticFlow (pkusys/ElasticFlow, Apache-2.0), 8 GPUs a node, 1 to 64 GPUs. Mean errors 1.0-3.1 %, the largest 11 %."""
+"""{model: (measured batch sizes, parameters)}, printed by `hpctrip cluster fit` for the A100 tables of ElasticFlow
+(pkusys/ElasticFlow, Apache-2.0) with 8 GPUs per node and 1 to 64 GPUs. Mean errors 1.0-3.1 %, largest error 11 %."""
 
 
 def table_files(value: str) -> list[Path]:
-    """The CSV files of a folder, or the file. InputError where there are none."""
-    found = [path for path in files_at(value) if path.suffix == ".csv"]
-    if not found:
+    """The CSV files of a folder, or the file itself. Raises InputError if there are none."""
+    paths = [path for path in files_at(value) if path.suffix == ".csv"]
+    if not paths:
         raise InputError(
             f"models.tables = {value!r}", "holds no .csv file", "give a folder with MODEL.csv files"
         )
-    return found
+    return paths
 
 
 class Models(Component):
-    """The models that jobs train."""
+    """Models that the jobs train, and the source of their speeds."""
 
     tables: Annotated[PathName | None, Reads(find=table_files)] = None
-    """Folder of measured throughputs, MODEL.csv each, in ElasticFlow's layout; absent: the forms that were fitted to
-    ElasticFlow's A100 tables, without the measurements."""
+    """Folder of measured throughputs, one MODEL.csv for each model, in ElasticFlow's layout; absent: the parameters
+    fitted to ElasticFlow's A100 tables."""
     tables_gpus_per_node: int = Field(8, ge=1, le=1024)
-    """GPUs of a node of the cluster on which they were measured."""
+    """GPUs per node of the cluster on which the tables were measured."""
     most_gpus: int = Field(64, ge=1, le=4096)
-    """To how many GPUs elastic schedulers may scale a job; never beyond its batch size."""
+    """Maximum number of GPUs to which elastic schedulers may scale a job; never above its batch size."""
 
     def catalogue(self, gpus_per_node: int) -> Catalogue:
-        """The models on nodes with so many GPUs. InputError where a table is not what it should be."""
+        """Build the catalogue for nodes with `gpus_per_node` GPUs. Raises InputError if a table is invalid."""
         if self.tables is None:
             return Catalogue({}, True, self.most_gpus, gpus_per_node)
         place = f"models.tables = {self.tables!r}"
@@ -66,36 +65,39 @@ class Models(Component):
             path.stem: read_throughputs(path, self.tables_gpus_per_node, f"{place}, {path.name}")
             for path in table_files(self.tables)
         }
-        # measurements hold for the nodes that they were made on; elsewhere the fitted form is asked
+        # the measurements hold for nodes of the measured size only; otherwise the fitted form is used
         return Catalogue(measured, gpus_per_node == self.tables_gpus_per_node, self.most_gpus, gpus_per_node)
 
 
 class Catalogue:
-    """The profiles of known models, made (and their forms fitted) when a job first asks for one."""
+    """Makes the profiles of models; a model is fitted when a job first uses it."""
 
-    def __init__(self, measured: dict[str, Measured], holds: bool, most_gpus: int, gpus_per_node: int):
-        """`measured` {model: measurements}, empty: the models of FITTED; `holds`: they are the speeds themselves."""
-        self._measured = measured if holds else {}
-        self._batches = {name: sorted(set(found.batch.tolist())) for name, found in measured.items()} or {
+    def __init__(self, measured: dict[str, Measured], exact: bool, most_gpus: int, gpus_per_node: int):
+        """`measured`: {model: measurements}; empty: the models of FITTED. `exact`: use the measured times where there
+        are any, not the fitted form alone."""
+        self._measured = measured if exact else {}
+        self._batches = {name: sorted(set(table.batch.tolist())) for name, table in measured.items()} or {
             name: list(batches) for name, (batches, _) in FITTED.items()
         }
-        self._forms = cache(lambda name: fit(measured[name]).step_time if measured else FITTED[name][1])
+        self._forms = cache(
+            lambda name: fit_step_time(measured[name]).step_time if measured else FITTED[name][1]
+        )
         self._most_gpus, self.gpus_per_node = most_gpus, gpus_per_node
 
     @property
     def kinds(self) -> list[tuple[str, int]]:
-        """(model, batch size) of all that were measured, sorted."""
+        """All measured (model, batch size) pairs, sorted."""
         return [(name, batch) for name in sorted(self._batches) for batch in self._batches[name]]
 
     def __contains__(self, model: str) -> bool:
         return model in self._batches
 
-    def instead_of(self, model: str) -> str:
-        """The way out for whoever named a model that is not known."""
+    def suggest(self, model: str) -> str:
+        """Hint for the error message about an unknown model name."""
         return unknown_name(model, self._batches)
 
     def profile(self, model: str, batch: int) -> FixedBatch:
-        """The profile of a known model with a global batch size."""
+        """The profile of a model of the catalogue with a global batch size."""
         measured = self._measured[model].of_batch(batch) if model in self._measured else {}
         return FixedBatch(
             f"{model}/{batch}",

@@ -1,4 +1,4 @@
-"""Nodes that are switched on when a job needs them, and off some time after the last one has left."""
+"""Power management of nodes: a node is switched on for a job, and off some time after its last job has left."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hpctrip.cluster.placement import Layout
 
 
 class Nodes:
-    """The power states of all nodes: off, booting, on. `layout.powered` says which are on or booting."""
+    """Power states of all nodes: off, booting or on. `layout.powered` marks the nodes that are on or booting."""
 
     def __init__(self, layout: Layout):
         self.machine, self._layout = layout.machine, layout
@@ -21,7 +21,7 @@ class Nodes:
             self.machine.num_nodes if never_off else min(self.machine.hot_spares, self.machine.num_nodes)
         )
         self.up = np.zeros(self.machine.num_nodes, bool)
-        """[nodes] on, no longer booting."""
+        """[nodes] whether a node is on and has booted."""
         self._up_s = np.full(self.machine.num_nodes, np.inf)
         self._on_s = np.full(self.machine.num_nodes, np.nan)
         self._left = [0] * self.machine.num_nodes
@@ -33,7 +33,7 @@ class Nodes:
             self._set_up(node, 0.0)
 
     def occupy(self, nodes: Iterable[int], clock_s: float) -> float:
-        """Have these nodes on; the time from which all of them are."""
+        """Switch these nodes on if needed; returns the time at which all of them have booted."""
         ready_s = clock_s
         for node in nodes:
             if not self._layout.powered[node]:
@@ -46,7 +46,7 @@ class Nodes:
         return ready_s
 
     def vacated(self, nodes: Iterable[int], clock_s: float) -> None:
-        """A job has left these nodes: those that are empty will be switched off."""
+        """Schedule the switch-off of those of these nodes that have no job left."""
         if self.machine.off_after_s == "never":
             return
         for node in nodes:
@@ -55,8 +55,10 @@ class Nodes:
                 self._push(clock_s + self.machine.off_after_s, "off", node, self._left[node])
 
     def switch_off_empty(self, clock_s: float) -> None:
-        """Switch off all nodes without a job at once, those that boot too: power is short. A boot that was begun at
-        this very time has not been."""
+        """Switch off all nodes without a job at once, booting ones included, to save power.
+
+        A boot that began at this same time is not counted.
+        """
         if self.machine.off_after_s == "never":
             return
         for node in np.flatnonzero(self._layout.powered).tolist():
@@ -65,16 +67,16 @@ class Nodes:
                 self._switch_off(node)
 
     def next_s(self) -> float:
-        """When something happens next; inf: never."""
+        """Time of the next event; inf: none."""
         return self._events[0][0] if self._events else np.inf
 
     def advance(self, clock_s: float) -> None:
-        """Let happen what is due."""
+        """Process all events up to `clock_s`."""
         while self.next_s() <= clock_s:
-            at_s, _, what, node, stamp = heapq.heappop(self._events)
-            if what == "up" and self._up_s[node] == at_s and not self.up[node]:
+            at_s, _, kind, node, stamp = heapq.heappop(self._events)
+            if kind == "up" and self._up_s[node] == at_s and not self.up[node]:
                 self._set_up(node, at_s)
-            elif what == "off" and self.up[node] and stamp == self._left[node] and self._is_spare(node):
+            elif kind == "off" and self.up[node] and stamp == self._left[node] and self._is_spare(node):
                 self._switch_off(node)
 
     def _is_spare(self, node: int) -> bool:
@@ -101,5 +103,5 @@ class Nodes:
         self.up[node] = False
         self._up_s[node] = np.inf
 
-    def _push(self, at_s: float, what: str, node: int, stamp: int) -> None:
-        heapq.heappush(self._events, (at_s, next(self._number), what, node, stamp))
+    def _push(self, at_s: float, kind: str, node: int, stamp: int) -> None:
+        heapq.heappush(self._events, (at_s, next(self._number), kind, node, stamp))

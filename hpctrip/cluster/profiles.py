@@ -1,4 +1,4 @@
-"""What a job of a kind does with GPUs: how fast it works and what it draws, for every number, place and frequency."""
+"""Profiles of jobs: speed and power by number of GPUs, number of nodes and frequency."""
 
 from __future__ import annotations
 
@@ -13,26 +13,27 @@ from hpctrip.sim.hardware.gpu_power import Gpu
 
 
 class Profile(Protocol):
-    """A kind of job: a model trained with a batch size, or a whole training of which shares are counted."""
+    """Speed of one type of job, for example a model trained with one batch size."""
 
     name: str
     most_gpus: int
-    """More are of no use to it, or were never measured; what a user asked for may lie above."""
+    """Maximum number of GPUs to which elastic schedulers may scale it; a user may request more."""
 
     def speed(self, gpus: int, nodes: int, slowdown: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(work per second, share of the time that is computing), [F] each, on so many GPUs of so many nodes.
+        """(work per second, computing share of the time), [F] each, on `gpus` GPUs of `nodes` nodes.
 
-        `slowdown` [F] says how much longer computing takes than at the highest frequency.
+        `slowdown` [F]: computing time at each frequency relative to the highest frequency.
         """
         ...
 
 
 @dataclass(frozen=True)
 class FixedBatch:
-    """A model trained with one global batch size whatever its GPUs; its work is counted in steps.
+    """A model trained with a fixed global batch size; its work is counted in steps.
 
-    Where steps were measured, these hold, and the form says only how they change with frequency and with nodes beyond
-    the fewest; between two measured numbers of GPUs the ratio of measured to fitted is interpolated.
+    Measured step times are used where there are any; the fitted form then gives only their dependence on frequency and
+    on nodes beyond the fewest. Between two measured numbers of GPUs the ratio of measured to fitted time is
+    interpolated.
     """
 
     name: str
@@ -44,37 +45,37 @@ class FixedBatch:
     """{GPUs: seconds of a step on as few nodes as possible}, by rising number of GPUs."""
 
     def speed(self, gpus: int, nodes: int, slowdown: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Steps per second, and the share of a step that is computing."""
+        """Steps per second, and the computing share of a step, [F] each; see `Profile.speed`."""
         local = self.batch / gpus
         step_s = self.step_time.seconds(local, gpus, nodes, slowdown)
         computing = self.step_time.compute_s(local, slowdown) / step_s
         return 1 / (step_s * self._correction(gpus)), computing
 
     def _correction(self, gpus: int) -> float:
-        """Measured over fitted at the highest frequency."""
+        """Ratio of measured to fitted step time at the highest frequency."""
         if not self.measured:
             return 1.0
-        known = np.array(list(self.measured))
-        fitted_s = self.step_time.seconds(self.batch / known, known, -(-known // self.gpus_per_node))
+        counts = np.array(list(self.measured))
+        fitted_s = self.step_time.seconds(self.batch / counts, counts, -(-counts // self.gpus_per_node))
         ratios = np.log(np.array(list(self.measured.values())) / fitted_s)
-        return float(np.exp(np.interp(np.log(gpus), np.log(known), ratios)))
+        return float(np.exp(np.interp(np.log(gpus), np.log(counts), ratios)))
 
 
 class Speeds:
-    """The speeds and powers of P profiles on a cluster's GPUs, in tables: nothing is computed twice.
+    """Tables of the speed and power of P profiles on a cluster's GPUs.
 
-    The tables assume that a job lies on as few nodes as it can; `at` answers for any number of nodes.
+    The tables assume that a job is packed on as few nodes as possible; `at` takes any number of nodes.
     """
 
     def __init__(self, profiles: Sequence[Profile], gpu: Gpu, gpus_per_node: int, most_gpus: int):
-        """`most_gpus`: the largest number of GPUs that is asked for."""
+        """`most_gpus`: the largest number of GPUs in the tables."""
         self.profiles = tuple(profiles)
         self.gpus_per_node = gpus_per_node
         self.frequencies = gpu.frequencies
-        """[F] rising."""
+        """[F] rising fractions of the highest frequency."""
         self._gpu = gpu
         self._slowdown = gpu.slowdown(self.frequencies)
-        self._known: dict[tuple[int, int, int], tuple[np.ndarray, np.ndarray]] = {}
+        self._cache: dict[tuple[int, int, int], tuple[np.ndarray, np.ndarray]] = {}
         shape = (len(self.profiles), most_gpus + 1, len(self.frequencies))
         self.rate, self.power_w = np.zeros(shape), np.zeros(shape)
         """[P, n, F] work per second and watts on n GPUs; 0 on none."""
@@ -83,16 +84,16 @@ class Speeds:
                 profile, gpus + 1, self.fewest_nodes(gpus + 1)
             )
         self.most_gpus = np.array([min(profile.most_gpus, most_gpus) for profile in self.profiles])
-        """[P]"""
+        """[P] maximum number of GPUs for elastic schedulers."""
 
     def fewest_nodes(self, gpus: np.ndarray | int) -> np.ndarray | int:
-        """On which so many GPUs can lie."""
+        """The smallest number of nodes that hold `gpus` GPUs."""
         return -(-gpus // self.gpus_per_node)
 
     def at(self, profile: int, gpus: int, nodes: int) -> tuple[np.ndarray, np.ndarray]:
-        """(work per second, watts), [F] each."""
+        """(work per second, watts), [F] each, of a profile on `gpus` GPUs of `nodes` nodes; cached."""
         key = (profile, gpus, nodes)
-        if key not in self._known:
+        if key not in self._cache:
             rate, computing = self.profiles[profile].speed(gpus, nodes, self._slowdown)
-            self._known[key] = (rate, gpus * self._gpu.power_w(self.frequencies, computing))
-        return self._known[key]
+            self._cache[key] = (rate, gpus * self._gpu.power_w(self.frequencies, computing))
+        return self._cache[key]

@@ -1,4 +1,4 @@
-"""Results files of simulated clusters: written, read, shown, checked against themselves, compared."""
+"""Results files of simulated clusters: writing, reading, summary, consistency checks and comparison."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hpctrip.record.diff import Difference, changes
 from hpctrip.record.open_checked import open_checked
 from hpctrip.record.reader import common_fields, read_frame
 from hpctrip.record.results_file import Kind, ResultsFile
-from hpctrip.record.schema import ATTRIBUTES as OF_RUNS
+from hpctrip.record.schema import ATTRIBUTES as RUN_ATTRIBUTES
 from hpctrip.record.schema import Attribute, Column
 from hpctrip.record.verify import RELATIVE_TOLERANCE
 from hpctrip.record.writer import Group, file_image
@@ -32,7 +32,7 @@ _SHARED = (
     *("hpctrip_version", "git_commit", "git_dirty", "python_version", "numpy_version", "h5py_version"),
 )
 ATTRIBUTES: dict[str, Attribute] = {
-    **{name: OF_RUNS[name] for name in _SHARED},
+    **{name: RUN_ATTRIBUTES[name] for name in _SHARED},
     "neutral_keys": Attribute([], "input keys and tables that change no result"),
     "sources": Attribute([], "what was read: input key, path and BLAKE2b digest; plug-ins included"),
     "packages": Attribute([], "installed packages that added components: name and version"),
@@ -43,7 +43,7 @@ ATTRIBUTES: dict[str, Attribute] = {
     "carbon_g": Attribute(0.0, "carbon of this energy (0: intensity not known)"),
     "wall_s": Attribute(0.0, "wall time of the simulation"),
 }
-"""The attributes of every results file of a cluster."""
+"""Attributes of the results file of a cluster."""
 TABLES = {"jobs": columns(JobRows), "intervals": columns(IntervalRow)}
 DESCRIPTIONS = {
     "jobs": "one row a job, in the order of submission; index: job",
@@ -56,9 +56,9 @@ class ClusterRun(ResultsFile):
     """The results of one simulated cluster."""
 
     jobs: pd.DataFrame
-    """[N] one row a job."""
+    """[N] one row per job."""
     intervals: pd.DataFrame
-    """One row an interval of time."""
+    """One row per interval of time."""
 
     format = FORMAT
     attributes = ATTRIBUTES
@@ -66,17 +66,17 @@ class ClusterRun(ResultsFile):
 
     @property
     def tables(self) -> dict[str, pd.DataFrame]:
-        """The frames by the name of their group in the file."""
+        """{name of the group in the file: frame}."""
         return {"jobs": self.jobs, "intervals": self.intervals}
 
     @property
     def counted(self) -> str:
-        """The size of the results in a few words."""
+        """Numbers of jobs and intervals as text."""
         return f"{len(self.jobs)} jobs, {len(self.intervals)} intervals"
 
 
-def summed(result: Result) -> dict[str, Any]:
-    """The attributes that follow from the rows."""
+def derived_attributes(result: Result) -> dict[str, Any]:
+    """The attributes of a results file that are derived from its rows."""
     return {
         "stop_reason": result.stop_reason,
         "mean_jct_s": result.mean_jct_s,
@@ -86,12 +86,16 @@ def summed(result: Result) -> dict[str, Any]:
 
 
 def write_cluster(path: str | Path, meta: Mapping[str, Any], result: Result) -> None:
-    """Write one whole results file, replacing what is there at once or not at all.
+    """Write a results file atomically, replacing an existing one.
 
-    `meta` holds attributes of ATTRIBUTES and any others, and the two texts `input_toml` and `input_json`; what follows
-    from the rows is added. Raises InputError where nothing can be written there.
+    `meta` holds attributes, those of ATTRIBUTES or others, and the two texts `input_toml` and `input_json`. The
+    attributes that are derived from the rows are added. Raises InputError if the file cannot be written.
     """
-    meta = {name: about.default for name, about in ATTRIBUTES.items()} | dict(meta) | summed(result)
+    meta = (
+        {name: attribute.default for name, attribute in ATTRIBUTES.items()}
+        | dict(meta)
+        | derived_attributes(result)
+    )
     texts = {"toml": meta.pop("input_toml", ""), "json": meta.pop("input_json", "{}")}
     groups = [
         Group(name, table, DESCRIPTIONS[name], "job" if name == "jobs" else "interval")
@@ -101,38 +105,38 @@ def write_cluster(path: str | Path, meta: Mapping[str, Any], result: Result) -> 
 
 
 def tables_of(result: Result) -> dict[str, dict[str, Column]]:
-    """The rows as columns: {table: {column: Column}}."""
+    """The rows of a simulation as columns: {table: {column: Column}}."""
     values = {
         "jobs": {name: getattr(result.jobs, name) for name in TABLES["jobs"]},
         "intervals": {name: [getattr(row, name) for row in result.intervals] for name in TABLES["intervals"]},
     }
     return {
         table: {
-            name: Column(_as(values[table][name], about["dtype"]), about["unit"], about["doc"])
+            name: Column(_as_array(values[table][name], about["dtype"]), about["unit"], about["doc"])
             for name, about in names.items()
         }
         for table, names in TABLES.items()
     }
 
 
-def _as(values: Any, dtype: str) -> np.ndarray:
+def _as_array(values: Any, dtype: str) -> np.ndarray:
     return np.array(values, dtype=object if dtype == TEXT else f"<{dtype}")
 
 
 def open_cluster(path: str | Path) -> ClusterRun:
-    """Read one results file of a cluster. Raises InputError, in one line that names the file, as `open_run`."""
+    """Read a results file of a cluster. Raises InputError, in one line that names the file, if it is invalid."""
     with open_checked(path, FORMAT) as file:
         return read_cluster(Path(path), file)
 
 
 def read_cluster(path: Path, file: h5py.File) -> ClusterRun:
-    """The results in an open file."""
+    """Read the results from an open file."""
     fields = common_fields(path, file, ATTRIBUTES, FORMAT_VERSION)
     return ClusterRun(**fields, **{name: read_frame(file[name], about) for name, about in TABLES.items()})
 
 
 def facts(run: ClusterRun) -> dict[str, Any]:
-    """The facts of a cluster; NaN: not known, or there is none."""
+    """Key figures of a simulated cluster by name, for `show` and exports; NaN: undefined."""
     jobs, rows = run.jobs, run.intervals
     span_s = float(rows["clock_s"].iloc[-1]) if len(rows) else 0.0
     lengths_s = (rows["clock_s"] - rows["clock_start_s"]).to_numpy()
@@ -144,7 +148,7 @@ def facts(run: ClusterRun) -> dict[str, Any]:
 
     return {
         "path": str(run.path),
-        **{name: run.meta[name] for name in _TOLD},
+        **{name: run.meta[name] for name in _FACT_ATTRIBUTES},
         "placement": str(run.setting("placement.kind", "unknown")),
         "budget": str(run.setting("budget.kind", "unknown")),
         "jobs_path": run.setting("jobs.path"),
@@ -164,24 +168,14 @@ def facts(run: ClusterRun) -> dict[str, Any]:
     }
 
 
-_TOLD = (
-    *(
-        "status",
-        "stop_reason",
-        "scenario",
-        "label",
-        "seed",
-        "scheduler",
-        "synthetic_jobs",
-        "energy_j",
-        "carbon_g",
-    ),
-    *("hpctrip_version", "git_commit", "git_dirty", "created_utc", "wall_s"),
+_FACT_ATTRIBUTES = (
+    *("status", "stop_reason", "scenario", "label", "seed", "scheduler", "synthetic_jobs"),
+    *("energy_j", "carbon_g", "hpctrip_version", "git_commit", "git_dirty", "created_utc", "wall_s"),
 )
 
 
 def summary(facts: Mapping[str, Any]) -> dict[str, str]:
-    """The facts of a cluster in words."""
+    """The key figures of `facts` as lines of text, {title: text}."""
     jct = (
         f"{facts['mean_completed_jct_s']:.1f} s mean, {facts['median_completed_jct_s']:.1f} s median, "
         f"{facts['p99_completed_jct_s']:.1f} s 99th percentile"
@@ -207,7 +201,7 @@ def summary(facts: Mapping[str, Any]) -> dict[str, str]:
 
 
 def contradictions(run: ClusterRun) -> Iterator[Fault]:
-    """One fault for every column whose numbers do not follow from the others."""
+    """Consistency check: one fault for every column that contradicts other columns."""
     jobs, rows = run.jobs, run.intervals
     checks = {
         "/jobs/jct_s": (jobs["jct_s"], jobs["end_s"] - jobs["submit_s"]),
@@ -225,18 +219,18 @@ def contradictions(run: ClusterRun) -> Iterator[Fault]:
             [np.mean(jobs["jct_s"].to_numpy()) if len(jobs) else np.nan],
         ),
     }
-    for place, (found, expected) in checks.items():
-        same = np.isclose(found, expected, rtol=RELATIVE_TOLERANCE, atol=1e-6, equal_nan=True)
+    for place, (values, expected) in checks.items():
+        same = np.isclose(values, expected, rtol=RELATIVE_TOLERANCE, atol=1e-6, equal_nan=True)
         if not same.all():
             at = int(np.flatnonzero(~same)[0])
             yield Fault(
                 f"{run.path}: {place}",
-                f"row {at}: is {np.asarray(found)[at]:g}, the other columns give {np.asarray(expected)[at]:g}",
+                f"row {at}: is {np.asarray(values)[at]:g}, the other columns give {np.asarray(expected)[at]:g}",
             )
 
 
 def differences(a: ClusterRun, b: ClusterRun) -> Iterator[Difference]:
-    """The differences between the tables of two clusters."""
+    """Differences between the tables of two simulated clusters."""
     yield from _table_changes(a, b, "jobs", "job")
     yield from _table_changes(a, b, "intervals", "interval")
 

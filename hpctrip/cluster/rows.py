@@ -1,4 +1,4 @@
-"""What a simulation of a cluster leaves: a row for each job, and one for each interval of time."""
+"""Results of a simulated cluster: one row per job, and one per interval of time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hpctrip.base.rows import TEXT, column
 
 @dataclass(frozen=True)
 class JobRows:
-    """What became of every job, as arrays [N] in the order of submission."""
+    """Results of N jobs, as arrays [N] in the order of submission."""
 
     job: np.ndarray = column("index of the job, from 0", "1", "i8")
     name: Sequence[str] = column("its name in the trace", "1", TEXT)
@@ -33,7 +33,7 @@ class JobRows:
 
 @dataclass(frozen=True)
 class IntervalRow:
-    """What the cluster did and drew in one interval of time."""
+    """Energy, power and numbers of events of the cluster in one interval of time."""
 
     interval: int = column("number of the interval, from 1", "1", "i8")
     clock_start_s: float = column("its start", "s")
@@ -59,7 +59,7 @@ class IntervalRow:
 
 @dataclass(frozen=True)
 class Result:
-    """A finished simulation."""
+    """Result of a finished simulation."""
 
     jobs: JobRows
     intervals: tuple[IntervalRow, ...]
@@ -67,10 +67,10 @@ class Result:
 
     @property
     def energy_j(self) -> float:
-        """Of the whole cluster over the whole time."""
+        """Energy of the whole cluster over the whole simulation."""
         return sum(row.energy_j for row in self.intervals)
 
     @property
     def mean_jct_s(self) -> float:
-        """Average job completion time; NaN where a job was not completed."""
+        """Average job completion time; NaN if a job was not completed."""
         return float(np.mean(self.jobs.jct_s))

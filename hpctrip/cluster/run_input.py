@@ -1,4 +1,4 @@
-"""The input of a simulated cluster, as it was given and as it is understood."""
+"""Reads and validates the input of a simulated cluster."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hpctrip.runner.experiment import laid_over, read_given, without_none
 
 @dataclass(frozen=True)
 class ClusterInput:
-    """The merged tables, what they mean, and the code that the user added, which has run."""
+    """Validated input: the merged tables, the scenario, and the plug-ins, which have been run."""
 
     tables: Tables
     scenario: ClusterScenario
@@ -25,21 +25,21 @@ class ClusterInput:
 
     @property
     def toml(self) -> str:
-        """The merged tables as TOML text: a file with this text repeats the simulation."""
+        """The merged tables as TOML text; a file with this text repeats the simulation."""
         return tomli_w.dumps(self.tables)
 
     @property
     def json(self) -> str:
-        """Every key with the value in force, defaults included."""
+        """Every key with its resolved value, defaults included, as JSON text."""
         return json.dumps(resolved(self.scenario))
 
     @property
     def resolved_toml(self) -> str:
-        """The same as TOML, which has no null: a key that is absent means its default."""
+        """Every key with its resolved value as TOML text. TOML has no null, so a key without value is left out."""
         return tomli_w.dumps(without_none(resolved(self.scenario)))
 
     def sources(self) -> list[Source]:
-        """The plug-ins and the files that the simulation reads. Raises InputError where one cannot be read."""
+        """The plug-ins and the files that the simulation reads. Raises InputError if one cannot be read."""
         return [
             *(plugin.source for plugin in self.extensions.plugins),
             *(file.source() for file in named_files(self.scenario)),
@@ -49,8 +49,11 @@ class ClusterInput:
 def read_cluster_input(
     paths: Iterable[str] = (), overrides: Iterable[str] = (), plugins: Iterable[str] = ()
 ) -> ClusterInput:
-    """Merge and validate; no path at all means all defaults: synthetic jobs. The plug-ins that the input names, and
-    `plugins` besides, are run first. Raises InputError with every fault found."""
+    """Merge TOML files and overrides, run the plug-ins, and validate the result.
+
+    Without a path all keys have their defaults, which simulate synthetic jobs. The plug-ins named in the input and
+    those in `plugins` are run before validation. Raises InputError with all faults.
+    """
     layers, extensions = read_given(paths, overrides, plugins)
     extensions.run()
     tables = laid_over({}, layers, ClusterScenario)
@@ -58,5 +61,5 @@ def read_cluster_input(
 
 
 def scenario_of(tables: Tables) -> ClusterScenario:
-    """The scenario that the tables describe, with the values in force."""
+    """The scenario of these tables, with resolved values. Raises InputError with all faults."""
     return validate(tables, ClusterScenario).resolve()

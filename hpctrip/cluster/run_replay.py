@@ -1,4 +1,4 @@
-"""Simulates a recorded cluster again from its stored input, and compares every column."""
+"""Repeats a recorded simulation from its stored input and compares every column."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from hpctrip.runner.replay import NotReplayable, other_files, run_plugins, with_
 
 
 def replay(run: ClusterRun, plugins: Sequence[Plugin] = (), data: Sequence[str] = ()) -> list[Fault]:
-    """The recorded columns that the input does not lead to; empty: the simulation is confirmed.
+    """Repeat the simulation; returns one fault for each recorded column that differs, none if all are confirmed.
 
-    Arguments as in `hpctrip.runner.replay.replay`. Raises NotReplayable where plug-ins or files are not here.
+    The arguments are those of `hpctrip.runner.replay.replay`. Raises NotReplayable if plug-ins or files are missing.
     """
     try:
         recorded = read_sources(run.meta["sources"], run.path)
         run_plugins(recorded, run, plugins)
         scenario = scenario_of(with_files(run.input, named_files(scenario_of(run.input)), data))
         if other := other_files(run, recorded, [file.source() for file in named_files(scenario)]):
-            return other  # whatever else differed would follow from it
+            return other  # any further difference would follow from these
         result = scenario.simulator().run()
     except InputError as error:
         raise NotReplayable(str(error.faults[0])) from None
@@ -38,15 +38,15 @@ def _differences(run: ClusterRun, result: Result) -> Iterator[Fault]:
         frame = run.tables[table]
         for name, column in columns.items():
             place = f"{run.path}: /{table}/{name}"
-            found, expected = frame[name].to_numpy(), column.values
-            if len(found) != len(expected):
-                yield Fault(place, f"has {len(found):,} rows, simulated again {len(expected):,}")
+            recorded, expected = frame[name].to_numpy(), column.values
+            if len(recorded) != len(expected):
+                yield Fault(place, f"has {len(recorded):,} rows, simulated again {len(expected):,}")
                 break
             if expected.dtype == object:
-                same = found == expected
+                same = recorded == expected
             else:
-                same = np.isclose(found, expected, rtol=RELATIVE_TOLERANCE, atol=1e-9, equal_nan=True)
+                same = np.isclose(recorded, expected, rtol=RELATIVE_TOLERANCE, atol=1e-9, equal_nan=True)
             if not same.all():
                 at = int(np.flatnonzero(~same)[0])
                 more = f" (and {(~same).sum() - 1:,} more)" if (~same).sum() > 1 else ""
-                yield Fault(f"{place}, row {at}", f"is {found[at]}, simulated again {expected[at]}{more}")
+                yield Fault(f"{place}, row {at}", f"is {recorded[at]}, simulated again {expected[at]}{more}")

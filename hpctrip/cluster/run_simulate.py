@@ -1,4 +1,4 @@
-"""`hpctrip cluster`: from an input to a results file."""
+"""Implementation of `hpctrip cluster`: simulates an input and writes the results file."""
 
 from __future__ import annotations
 
@@ -24,34 +24,39 @@ def simulate(
     overwrite: bool,
     plugins: Iterable[str] = (),
 ) -> str:
-    """Simulate the cluster of an input and write its results file; returns the path. Raises InputError for bad input,
-    where a file is in the way, and where another job writes it."""
+    """Simulate the cluster of an input and write its results file; returns the path of that file.
+
+    Raises InputError if the input is invalid, if the file exists and `overwrite` is false, or if another job is writing
+    the file.
+    """
     check_name(out)
-    given = read_cluster_input(paths := list(paths), overrides, plugins)
-    path = out or default_path(given.scenario.name, f"{datetime.now():%Y%m%d-%H%M%S-%f}")
-    refuse_inputs([path], [*paths, *(file.value for file in named_files(given.scenario))])
+    cluster_input = read_cluster_input(paths := list(paths), overrides, plugins)
+    path = out or default_path(cluster_input.scenario.name, f"{datetime.now():%Y%m%d-%H%M%S-%f}")
+    refuse_inputs([path], [*paths, *(file.value for file in named_files(cluster_input.scenario))])
     with locked(path, overwrite) as lock, lock:
         if lock.note:
             click.echo(lock.note, err=True)
-        _simulated(given, path)
+        _simulate_and_write(cluster_input, path)
     return path
 
 
-def _simulated(given: ClusterInput, path: str) -> None:
-    """Simulate it and write the file, which is this job's alone."""
-    sources = given.sources()
-    simulator = given.scenario.simulator()
-    began = time.perf_counter()
+def _simulate_and_write(cluster_input: ClusterInput, path: str) -> None:
+    """Simulate the cluster and write the results file, whose lock the caller holds."""
+    sources = cluster_input.sources()
+    simulator = cluster_input.scenario.simulator()
+    start = time.perf_counter()
     result = simulator.run()
-    wall_s = time.perf_counter() - began
-    about = environment()
-    scenario = given.scenario
+    wall_s = time.perf_counter() - start
+    versions = environment()
+    scenario = cluster_input.scenario
     meta = {
-        name: about[name] for name in about if name not in ("torch_version", "mpi4py_version", "mpi_library")
+        name: versions[name]
+        for name in versions
+        if name not in ("torch_version", "mpi4py_version", "mpi_library")
     }
     meta |= {
-        "input_toml": given.toml,
-        "input_json": given.json,
+        "input_toml": cluster_input.toml,
+        "input_json": cluster_input.json,
         "status": "finished",
         "scenario": scenario.name,
         "label": scenario.label or "",
@@ -59,7 +64,7 @@ def _simulated(given: ClusterInput, path: str) -> None:
         "seed": scenario.seed,
         "neutral_keys": neutral_keys(scenario),
         "sources": list(map(str, sources)),
-        "packages": list(map(str, given.extensions.packages)),
+        "packages": list(map(str, cluster_input.extensions.packages)),
         "scheduler": scenario.scheduler.kind,
         "synthetic_jobs": simulator.jobs.synthetic,
         "wall_s": wall_s,

@@ -1,7 +1,7 @@
-"""The simulation: jobs come, a scheduler decides, time passes to the next event, until all jobs are done.
+"""Event-driven simulation of a cluster.
 
-Between two events nothing changes, so every integral is a product. What happens at one time happens in this order:
-jobs end, nodes and their jobs wake up or go off, jobs come, the scheduler decides.
+Speeds and powers are constant between two events, so every integral over time is a sum of products. Events at the same
+time are processed in this order: completions, nodes that become ready or switch off, submissions, the decision.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import numpy as np
 
 from hpctrip.cluster.allocator import Allocator
 from hpctrip.cluster.budgets import Limit
-from hpctrip.cluster.decisions import Decisions, Rules
+from hpctrip.cluster.decisions import Clock, Decisions
 from hpctrip.cluster.frequencies import FrequencyPolicy
 from hpctrip.cluster.jobs import Jobs
-from hpctrip.cluster.meter import Counts, Draw, Meter
+from hpctrip.cluster.meter import Counts, IntervalMeter, PowerDraw
 from hpctrip.cluster.placement import Layout
 from hpctrip.cluster.profiles import Speeds
 from hpctrip.cluster.rows import Result
@@ -36,25 +36,25 @@ class Simulator:
         scheduler: Scheduler,
         frequency: FrequencyPolicy,
         limit: Limit,
-        rules: Rules,
+        clock: Clock,
         max_migrations: int,
     ):
-        self.jobs, self.gpu, self.rules, self.limit = jobs, gpu, rules, limit
+        self.jobs, self.gpu, self.clock, self.limit = jobs, gpu, clock, limit
         self.state = JobState(jobs, speeds)
-        self.allocator = Allocator(self.state, layout, gpu, rules.restart_s, max_migrations)
-        self.decisions = Decisions(self.allocator, gpu, scheduler, frequency, limit, rules)
-        self.meter = Meter(rules.sample_s)
+        self.allocator = Allocator(self.state, layout, gpu, clock.restart_s, max_migrations)
+        self.decisions = Decisions(self.allocator, gpu, scheduler, frequency, limit, clock)
+        self.meter = IntervalMeter(clock.sample_s)
         self.clock_s = 0.0
-        self._stop_s = rules.stop_s
-        self._come = 0
+        self._stop_s = clock.stop_s
+        self._num_submitted = 0
         self._active = np.zeros(0, int)
         self._next_end_s = math.inf
         self._is_stuck = False
-        self._draw: Draw | None = None
+        self._draw: PowerDraw | None = None
 
     def run(self, stop_s: float | None = None) -> Result:
-        """Simulate until all jobs are done, or none ever will be, or `stop_s`, by default that of the rules."""
-        self._stop_s = self.rules.stop_s if stop_s is None else stop_s
+        """Simulate until all jobs are completed, no job can make progress any more, or `stop_s` (clock.stop_s)."""
+        self._stop_s = self.clock.stop_s if stop_s is None else stop_s
         reason = ""
         while not reason:
             reason = self.step()
@@ -62,8 +62,8 @@ class Simulator:
         return Result(self.state.rows(self.clock_s), tuple(self.meter.rows), reason)
 
     def step(self) -> str:
-        """Go to the next event and let it happen. Says why the simulation is over, if it is."""
-        if self._come == len(self.jobs) and not len(self._active):
+        """Advance to the next event and process it. Returns why the simulation has ended, else an empty text."""
+        if self._num_submitted == len(self.jobs) and not len(self._active):
             return "all jobs are done"
         if self._is_stuck:
             return "no job that is left is given GPUs, and nothing to come will change that"
@@ -81,38 +81,38 @@ class Simulator:
         self.clock_s = next_s
         if next_s == limit_changes_s:
             self.decisions.request(next_s, at_once=True)
-        self._happen()
+        self._process_events()
         if next_s == self.meter.due_s:
             self.meter.close(self._counts())
         return "the time of stop_s is over" if next_s >= self._stop_s else ""
 
-    def draw(self) -> Draw:
-        """What the cluster draws now."""
+    def draw(self) -> PowerDraw:
+        """Present power of the cluster by consumer, and its GPUs and nodes in use."""
         if self._draw is None:
             nodes, active = self.allocator.nodes, self._active
             busy = int(self.state.gpus[active][self.state.power_w[active] > 0].sum())
             idle = nodes.num_up * nodes.machine.gpus_per_node - busy
             hosts_w = nodes.num_powered * nodes.machine.host_w
             jobs_w = float(self.state.power_w[active].sum())
-            self._draw = Draw(jobs_w, hosts_w, idle * self.gpu.idle_w, busy, nodes.num_powered)
+            self._draw = PowerDraw(jobs_w, hosts_w, idle * self.gpu.idle_w, busy, nodes.num_powered)
         return self._draw
 
-    def _happen(self) -> None:
-        """What is due now."""
+    def _process_events(self) -> None:
+        """Process all events that are due at the current time."""
         now_s, changes = self.clock_s, False
         if self._next_end_s <= now_s:
-            ends = self.state.finish_s[self._active] <= now_s
-            self.allocator.complete(self._active[ends], now_s)
-            self._active = self._active[~ends]
+            completed = self.state.finish_s[self._active] <= now_s
+            self.allocator.complete(self._active[completed], now_s)
+            self._active = self._active[~completed]
             self.decisions.request(now_s)
             changes = True
         if self.allocator.next_s() <= now_s:
             self.allocator.advance(now_s)
             changes = True
         if self._next_submission_s() <= now_s:
-            come = int(np.searchsorted(self.jobs.submit_s, now_s, side="right"))
-            self._active = np.append(self._active, np.arange(self._come, come))
-            self._come = come
+            num_submitted = int(np.searchsorted(self.jobs.submit_s, now_s, side="right"))
+            self._active = np.append(self._active, np.arange(self._num_submitted, num_submitted))
+            self._num_submitted = num_submitted
             self.decisions.request(now_s)
         decides = self.decisions.next_s <= now_s
         if decides:
@@ -122,11 +122,15 @@ class Simulator:
             self._draw = None
             ends_s = self.state.finish_s[self._active]
             self._next_end_s = float(ends_s.min()) if len(ends_s) else math.inf
-            nobody_runs = self._next_end_s == math.inf and self._come == len(self.jobs)
-            self._is_stuck = decides and nobody_runs and self.limit.is_spent(now_s)
+            none_runs = self._next_end_s == math.inf and self._num_submitted == len(self.jobs)
+            self._is_stuck = decides and none_runs and self.limit.is_spent(now_s)
 
     def _next_submission_s(self) -> float:
-        return float(self.jobs.submit_s[self._come]) if self._come < len(self.jobs) else math.inf
+        return (
+            float(self.jobs.submit_s[self._num_submitted])
+            if self._num_submitted < len(self.jobs)
+            else math.inf
+        )
 
     def _counts(self) -> Counts:
         running = int((self.state.gpus[self._active] > 0).sum())

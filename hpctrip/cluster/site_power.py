@@ -1,4 +1,4 @@
-"""A power model of sites that are GPU clusters: a federated job gets what the jobs of the cluster leave."""
+"""Power model of sites that are GPU clusters: a federated job gets the capacity that the cluster's own jobs leave."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from hpctrip.sim.power import POWER_MODELS, PowerModel, PowerSupply
 
 
 def cluster_files(value: str) -> list[Path]:
-    """The input of a cluster, and the files that it names. InputError where it is not what it should be."""
-    named = named_files(read_cluster(value))
-    return [Path(value).expanduser(), *(path for files in named for path in files.find(files.value))]
+    """The input file of a cluster, and the files that it names. Raises InputError if it is invalid."""
+    references = named_files(read_cluster(value))
+    return [Path(value).expanduser(), *(path for files in references for path in files.find(files.value))]
 
 
 def read_cluster(path: str) -> ClusterScenario:
-    """The cluster of an input file of `hpctrip cluster`. InputError names the file and the key."""
+    """Read the scenario in an input file of `hpctrip cluster`. InputError names the file and the key."""
     (tables, _) = read_layers([path], [])
     if tables.get("plugins"):
         raise InputError(
@@ -39,78 +39,83 @@ def read_cluster(path: str) -> ClusterScenario:
         ) from None
 
 
-class Spare(NamedTuple):
-    """What the jobs of one simulated cluster leave."""
+class SpareCapacity(NamedTuple):
+    """Capacity that the jobs of one simulated cluster leave unused, in T intervals."""
 
     fraction: np.ndarray
-    """[T] share of all GPUs, at full power, in each interval."""
+    """[T] fraction of the cluster's GPUs that could run at full power in each interval."""
     step_s: float
+    """Length of an interval."""
     synthetic: bool
+    """Whether the jobs of the cluster were generated."""
 
 
 @POWER_MODELS.add
 class ClusterPower(PowerModel):
-    """Every site is a GPU cluster, whose own jobs come first; the federated job trains on what they leave.
+    """Every site is a GPU cluster, whose own jobs have priority; the federated job uses the remaining capacity.
 
     P_i(t) = min(free GPUs, (limit - drawn) / w) / GPUs, averaged over the cluster's intervals (its clock.sample_s),
-    where limit is the power that the cluster's budget allows, drawn what it draws, and w that of a GPU at full power
-    with its share of a host. Nobody waits for a node that boots, and no job of the cluster is slowed by the
-    federation. The cluster is simulated until its last job is submitted; then it starts again.
+    where limit is the power that the cluster's budget permits, drawn the power of the cluster, and w the power of a GPU
+    at full load with its share of a host. Boot times of nodes are neglected, and the federation slows no job of the
+    cluster. The cluster is simulated until its last job is submitted; then the series starts again.
     """
 
     kind = "cluster"
     path: Annotated[PathName, Reads(find=cluster_files)]
-    """Input file of the cluster, as `hpctrip cluster` takes it."""
+    """Input file of the cluster, in the format of `hpctrip cluster`."""
     num_clusters: int = Field(4, ge=1, le=1000)
-    """Clusters that are simulated, alike but for what is drawn at random. Each site is one of them."""
+    """Number of simulated clusters, which differ in their random draws alone. Each site follows one of them."""
     offsets: bool = True
-    """Whether each site starts at its own random time; false: all start with the first job."""
+    """Whether each site starts at a random time of its cluster; false: all start with the first job."""
 
     def supply(self, num_sites: int, seed: int) -> ClusterSupply:
-        """Simulates the clusters, and draws each site's cluster and offset from (seed, "site-cluster" /
-        "cluster-offset")."""
+        """Simulate the clusters and draw the cluster and the offset of each site.
+
+        The draws come from the streams (seed, "site-cluster") and (seed, "cluster-offset"). Raises InputError if the
+        input of the cluster is invalid.
+        """
         scenario = read_cluster(self.path)
-        spare = [spare_of(scenario.replica(number)) for number in range(self.num_clusters)]
+        spare = [simulate_spare(scenario.replica(number)) for number in range(self.num_clusters)]
         cluster = stream(seed, "site-cluster").integers(self.num_clusters, size=num_sites)
-        lengths = np.array([len(found.fraction) for found in spare])
+        lengths = np.array([len(cluster_spare.fraction) for cluster_spare in spare])
         offset = stream(seed, "cluster-offset").integers(lengths[cluster])
         return ClusterSupply(spare, cluster, offset if self.offsets else np.zeros_like(offset))
 
 
 class ClusterSupply(PowerSupply):
-    """Site i has what cluster[i] leaves, `offset[i]` intervals later."""
+    """Supply of N sites: site i has the spare capacity of cluster `cluster[i]`, shifted by `offset[i]` intervals."""
 
-    def __init__(self, spare: list[Spare], cluster: np.ndarray, offset: np.ndarray):
+    def __init__(self, spare: list[SpareCapacity], cluster: np.ndarray, offset: np.ndarray):
         self.step_s = spare[0].step_s
-        self.synthetic = any(found.synthetic for found in spare)
+        self.synthetic = any(cluster_spare.synthetic for cluster_spare in spare)
         self._spare, self._cluster, self._offset = spare, cluster, offset
 
     def at(self, clock_s: float) -> np.ndarray:
-        """P_i, [N]. Past its end a simulation starts again."""
+        """[N] power fractions at `clock_s`. After its end a series starts again."""
         step = int(clock_s // self.step_s)
-        found = np.empty(len(self._cluster))
+        fraction = np.empty(len(self._cluster))
         for number, spare in enumerate(self._spare):
             here = self._cluster == number
-            found[here] = spare.fraction.take(self._offset[here] + step, mode="wrap")
-        return found
+            fraction[here] = spare.fraction.take(self._offset[here] + step, mode="wrap")
+        return fraction
 
     def describe(self) -> dict[str, np.ndarray]:
-        """The number of each site's cluster, [N], and its offset in intervals, [N]."""
+        """Columns of the sites table: each site's cluster, [N], and offset in intervals, [N]."""
         return {"cluster": self._cluster, "cluster_offset": self._offset}
 
 
-def spare_of(scenario: ClusterScenario) -> Spare:
-    """What the jobs of a cluster leave until the last one is submitted, and at least for one interval."""
+def simulate_spare(scenario: ClusterScenario) -> SpareCapacity:
+    """Simulate a cluster until its last job is submitted, for at least one interval, and return its spare capacity."""
     simulator, step_s = scenario.simulator(), scenario.clock.sample_s
     num_steps = max(int(simulator.jobs.submit_s[-1] // step_s), 1)
     rows = simulator.run(stop_s=num_steps * step_s).intervals[:num_steps]
-    fraction = np.ones(num_steps)  # a cluster whose last job is done is free
-    fraction[: len(rows)] = [_left(row, scenario) for row in rows]
-    return Spare(fraction, step_s, simulator.jobs.synthetic)
+    fraction = np.ones(num_steps)  # the whole cluster is free once its last job is completed
+    fraction[: len(rows)] = [_spare_fraction(row, scenario) for row in rows]
+    return SpareCapacity(fraction, step_s, simulator.jobs.synthetic)
 
 
-def _left(row: IntervalRow, scenario: ClusterScenario) -> float:
-    """P in one interval."""
+def _spare_fraction(row: IntervalRow, scenario: ClusterScenario) -> float:
+    """Fraction of the cluster's GPUs that is left in one interval, see `ClusterPower`."""
     machine, gpu = scenario.cluster, scenario.gpu
     one_w = float(gpu.full_power_w(gpu.frequencies[-1])) + machine.host_w / machine.gpus_per_node
     free, powered = machine.num_gpus - row.busy_gpus, max(row.limit_w - row.power_w, 0.0) / one_w

@@ -1,6 +1,6 @@
-"""How long one step of a training job takes, from the number of its GPUs, how they lie and how fast they are clocked.
+"""Time of one training step as a function of batch size, GPUs, nodes and frequency, and its fit to measurements.
 
-The form is that of Pollux (Qiao et al., OSDI 2021) as AdaptDL fits it; the factor of the frequency is ours.
+The form is that of Pollux (Qiao et al., OSDI 2021) as fitted by AdaptDL; the frequency factor is ours.
 """
 
 from __future__ import annotations
@@ -9,15 +9,25 @@ from dataclasses import astuple, dataclass
 
 import numpy as np
 
+from hpctrip.base.errors import InputError
+from hpctrip.cluster.tables import Measured
+
+_STEPS = 60
+"""Iterations from each starting point; the errors stop falling after about twenty."""
+_DELTA = 1e-6
+"""Step of the finite differences."""
+_FLOOR_S = 1e-9
+"""Lower bound of every parameter in seconds."""
+
 
 @dataclass(frozen=True)
 class StepTime:
-    """Seconds of a step of data-parallel training, T = s Tc + (Tc^gamma + Tn^gamma)^(1/gamma), s accumulated batches.
+    """Time in seconds of a data-parallel training step, T = s Tc + (Tc^gamma + Tn^gamma)^(1/gamma).
 
-    Tc = alpha_c + beta_c b computes a local batch of b samples. Tn exchanges gradients: 0 for one GPU,
-    alpha_r + beta_r max(n - 2, 0) for n GPUs of one node, alpha_n + beta_n (N - 1) over N nodes. At the frequency x,
-    a fraction of the highest, Tc is longer by a + (1 - a) / x, where a is the share of its time that memory decides.
-    All arguments may be arrays that broadcast.
+    s is the number of accumulated batches. Tc = alpha_c + beta_c b is the computing time of a local batch of b samples.
+    Tn is the time of the gradient exchange: 0 for one GPU, alpha_r + beta_r max(n - 2, 0) for n GPUs of one node,
+    alpha_n + beta_n (N - 1) for N nodes. At frequency x, a fraction of the highest, Tc is multiplied by
+    a + (1 - a) / x, where a is the memory-bound share of the time. All arguments may be arrays that broadcast.
     """
 
     alpha_c: float
@@ -29,11 +39,11 @@ class StepTime:
     gamma: float
 
     def compute_s(self, local_batch: np.ndarray | float, slowdown: np.ndarray | float = 1.0) -> np.ndarray:
-        """Tc of a local batch; `slowdown`: how much longer computing takes than at the highest frequency."""
+        """Computing time Tc of a local batch; `slowdown`: its factor relative to the highest frequency."""
         return (self.alpha_c + self.beta_c * np.asarray(local_batch, float)) * slowdown
 
     def network_s(self, gpus: np.ndarray | int, nodes: np.ndarray | int) -> np.ndarray:
-        """Tn of so many GPUs on so many nodes."""
+        """Gradient exchange time Tn on `gpus` GPUs of `nodes` nodes."""
         gpus, nodes = np.asarray(gpus, float), np.asarray(nodes, float)
         inside = self.alpha_r + self.beta_r * np.maximum(gpus - 2, 0)
         across = self.alpha_n + self.beta_n * (nodes - 1)
@@ -47,9 +57,9 @@ class StepTime:
         slowdown: np.ndarray | float = 1.0,
         accumulated: np.ndarray | int = 0,
     ) -> np.ndarray:
-        """T of one step; `accumulated`: local batches that are computed before the last, which is exchanged."""
+        """Time T of one step; `accumulated`: number of local batches before the last, whose gradients are exchanged."""
         compute_s = self.compute_s(local_batch, slowdown)
-        # scaled by the larger of the two, so that no power of them under- or overflows
+        # scaled by the larger of the two, so that their powers neither underflow nor overflow
         network_s = self.network_s(gpus, nodes)
         largest = np.maximum(compute_s, network_s)
         ratio = np.minimum(compute_s, network_s) / largest
@@ -57,5 +67,88 @@ class StepTime:
 
     @property
     def parameters(self) -> tuple[float, ...]:
-        """The seven numbers in their order."""
+        """The seven parameters in the order of the fields."""
         return astuple(self)
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Fitted parameters and their relative errors."""
+
+    step_time: StepTime
+    mean_error: float
+    """Mean over the measurements of |fitted - measured| / measured."""
+    max_error: float
+    """Largest of these errors."""
+
+
+def fit_step_time(measured: Measured) -> Fit:
+    """Fit the parameters that minimise the mean square of log(fitted / measured).
+
+    The Levenberg-Marquardt method runs from several starting points. A change of variables keeps the parameters in
+    seconds positive and gamma between 1 and 10. Raises InputError if there are fewer measurements than parameters.
+    """
+    if len(measured.step_s) < len(StepTime.__annotations__):
+        raise InputError(
+            measured.place,
+            f"holds {len(measured.step_s)} measurements, the form has {len(StepTime.__annotations__)} parameters",
+            "give more batch sizes or numbers of GPUs",
+        )
+    starts = (_start(measured, share, gamma) for share in (0.05, 0.5) for gamma in (1.2, 2.0, 4.0))
+    best = min((_minimise(measured, start) for start in starts), key=lambda pair: pair[0])[1]
+    step_time = _parameters(best)
+    error = np.abs(_predicted(measured, step_time) / measured.step_s - 1)
+    return Fit(step_time, float(error.mean()), float(error.max()))
+
+
+def _predicted(measured: Measured, step_time: StepTime) -> np.ndarray:
+    return step_time.seconds(measured.batch / measured.gpus, measured.gpus, measured.nodes)
+
+
+def _parameters(free: np.ndarray) -> StepTime:
+    """Map seven unbounded variables to parameters: by exponentials, and for gamma by a logistic curve from 1 to 10."""
+    seconds = (np.exp(free[:6]) + _FLOOR_S).tolist()
+    return StepTime(*seconds, gamma=float(1 + 9 / (1 + np.exp(-free[6]))))
+
+
+def _start(measured: Measured, constant: float, gamma: float) -> np.ndarray:
+    """Starting point in the unbounded variables.
+
+    The computing time is the median measurement on the fewest GPUs, of which the share `constant` does not depend on
+    the batch; the network time is a fifth of it.
+    """
+    local = measured.batch / measured.gpus
+    few = measured.gpus == measured.gpus.min()
+    compute_s = float(np.median(measured.step_s[few]))
+    network_s = 0.2 * compute_s
+    seconds = [
+        constant * compute_s,
+        (1 - constant) * compute_s / float(np.median(local[few])),
+        network_s,
+        0.03 * network_s,
+        network_s,
+        0.1 * network_s,
+    ]
+    return np.append(np.log(seconds), np.log((gamma - 1) / (10 - gamma)))
+
+
+def _minimise(measured: Measured, free: np.ndarray) -> tuple[float, np.ndarray]:
+    """Minimise the sum of squares from a starting point; returns (sum of squares, unbounded variables)."""
+
+    def residuals(at: np.ndarray) -> np.ndarray:
+        return np.log(_predicted(measured, _parameters(at)) / measured.step_s)
+
+    damping, here = 1e-2, residuals(free)
+    for _ in range(_STEPS):
+        slopes = np.stack(
+            [(residuals(free + _DELTA * unit) - here) / _DELTA for unit in np.eye(len(free))], axis=1
+        )
+        square = slopes.T @ slopes
+        damped = square + damping * (np.diag(np.diag(square)) + 1e-12 * np.eye(len(free)))
+        tried = np.clip(free - np.linalg.lstsq(damped, slopes.T @ here, rcond=None)[0], -30, 30)
+        there = residuals(tried)
+        if there @ there < here @ here:
+            free, here, damping = tried, there, max(damping / 4, 1e-9)
+        else:
+            damping = min(damping * 4, 1e9)
+    return float(here @ here), free

@@ -1,7 +1,7 @@
-"""Measured throughputs, as ElasticFlow publishes them: a CSV file for each model.
+"""Reads tables of measured throughputs in ElasticFlow's layout, one CSV file for each model.
 
 The header is `global_batch_size,1,2,4,...`: numbers of GPUs, packed on as few nodes as possible. A row holds the steps
-per second with a global batch of this size; 0, nan or an empty field: not measured.
+per second with one global batch size; 0, nan or an empty field means not measured.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from hpctrip.base.errors import InputError
 
 _BATCH = "global_batch_size"
 MOST_GPUS = 4096
-"""On which a step may have been measured."""
+"""Maximum number of GPUs in a table."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """M measured steps of one model."""
+    """M measured step times of one model."""
 
     place: str
-    """How to speak of the file."""
+    """Name of the file in error messages."""
     batch: np.ndarray
-    """[M] samples of a step, over all GPUs."""
+    """[M] global batch sizes in samples."""
     gpus: np.ndarray
-    """[M]"""
+    """[M] numbers of GPUs."""
     nodes: np.ndarray
-    """[M] on which they lie: as few as possible."""
+    """[M] numbers of nodes."""
     step_s: np.ndarray
-    """[M] seconds of a step."""
+    """[M] times of a step in seconds."""
 
     def of_batch(self, batch: int) -> dict[int, float]:
         """{GPUs: seconds of a step} with this global batch, by rising number of GPUs."""
@@ -41,12 +41,15 @@ class Measured:
 
 
 def read_throughputs(path: str | Path, gpus_per_node: int, place: str = "") -> Measured:
-    """The measurements of a file. InputError names the file, the line and the value that is wrong."""
+    """Read the measurements of a file. InputError names the file, the line and the wrong value.
+
+    `place`: name of the file in error messages, by default its path.
+    """
     table = read_table(path, place)
     table.require(_BATCH)
     batch = table.integers(_BATCH)
     table.refuse(_BATCH, batch < 1, "is no batch size of 1 or more")
-    found: list[tuple[int, int, float]] = []
+    rows: list[tuple[int, int, float]] = []
     for name, texts in table.columns.items():
         if name == _BATCH:
             continue
@@ -54,12 +57,12 @@ def read_throughputs(path: str | Path, gpus_per_node: int, place: str = "") -> M
         table.columns[name] = ["" if text.lower() == "nan" else text for text in texts]
         rate = table.numbers(name, may_lack=True)
         table.refuse(name, (rate < 0) | (rate > 1e9), "is no number of steps per second")
-        found += [(int(b), gpus, 1 / r) for b, r in zip(batch, rate, strict=True) if r > 0]
-    if not found:
+        rows += [(int(b), gpus, 1 / r) for b, r in zip(batch, rate, strict=True) if r > 0]
+    if not rows:
         raise InputError(
             table.place, "holds no measurement", f"needed: {_BATCH} and a column for each number of GPUs"
         )
-    columns = [np.array(column) for column in zip(*sorted(found), strict=True)]
+    columns = [np.array(column) for column in zip(*sorted(rows), strict=True)]
     return Measured(table.place, columns[0], columns[1], -(-columns[1] // gpus_per_node), columns[2])
 
 

@@ -1,4 +1,4 @@
-"""What a scheduler sees of the cluster and its jobs, and what it answers."""
+"""Input and output of a scheduler: the view of the cluster and the plan."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from hpctrip.cluster.profiles import Speeds
 
 @dataclass(frozen=True)
 class Plan:
-    """Who gets how many GPUs, and how fast they run."""
+    """Decision of a scheduler: the GPUs, frequency and importance of each of the J jobs of a view."""
 
     gpus: np.ndarray
-    """[J] GPUs of every job of the view; 0: it waits."""
+    """[J] number of GPUs; 0: the job waits."""
     frequency: np.ndarray | None = None
-    """[J] index into the speeds' frequencies; None: the input's frequency policy decides."""
+    """[J] index into `speeds.frequencies`; None: the frequency policy of the input decides."""
     order: np.ndarray | None = None
-    """[J] jobs of the view by falling importance; None: as they are. Where power is short the last are paused."""
+    """[J] jobs by decreasing importance, the last of which are paused if power is short; None: in the view's order."""
 
     def checked(self, view: ClusterView, place: str) -> Self:
-        """The same, or InputError at `place` (the scheduler's) where it is no plan for this view."""
+        """The validated plan. Raises InputError at `place` (the scheduler's key) if it is not valid for this view."""
         shape, most = view.job.shape, view.machine.num_gpus
         gpus = integers(self.gpus, shape, 0, most, place, "the plan's gpus")
         if gpus.sum() > most:
@@ -43,58 +43,64 @@ class Plan:
 
 @dataclass(frozen=True)
 class ClusterView:
-    """The J jobs that have been submitted and are not done, in the order of their submission, at one decision."""
+    """State of the cluster and its J active jobs at a decision.
+
+    Active jobs are submitted and not completed. They are in the order of submission.
+    """
 
     clock_s: float
     machine: Machine
     speeds: Speeds
     restart_s: float
-    """Time without progress after every start on other GPUs."""
+    """Time without progress after a job is started on other GPUs."""
     limit_w: float
-    """Power that the whole cluster may draw until the next decision; inf: no limit."""
+    """Power limit of the whole cluster until the next decision, in watts; inf: no limit."""
     job: np.ndarray
-    """[J] index in the trace."""
+    """[J] index of the job in the trace."""
     submit_s: np.ndarray
+    """[J] time of submission."""
     requested: np.ndarray
-    """[J] GPUs that the user asked for."""
+    """[J] number of GPUs requested by the user."""
     profile: np.ndarray
-    """[J] index into the speeds' profiles."""
+    """[J] index into `speeds.profiles`."""
     left: np.ndarray
-    """[J] work that is left, in the profile's unit."""
+    """[J] remaining work, in the profile's unit."""
     gpus: np.ndarray
-    """[J] GPUs that it has; 0: it waits."""
+    """[J] present number of GPUs; 0: the job waits."""
     frequency: np.ndarray
-    """[J] index of the frequency at which it ran last."""
+    """[J] index of the frequency at which the job ran last."""
     gpu_s: np.ndarray
-    """[J] GPU-seconds that it has had."""
+    """[J] GPU-seconds up to now."""
     run_s: np.ndarray
-    """[J] time that it has had GPUs."""
+    """[J] time with GPUs up to now."""
     starts: np.ndarray
-    """[J] how often it has been started."""
+    """[J] number of starts."""
 
     def __len__(self) -> int:
         return len(self.job)
 
     def rate(self, gpus: np.ndarray, frequency: np.ndarray | int = -1) -> np.ndarray:
-        """[J] work per second on so many GPUs, packed; 0 on none. By default at the highest frequency."""
+        """[J] work per second on `gpus` [J] packed GPUs; 0 on none. The default is the highest frequency."""
         return self.speeds.rate[self.profile, gpus, frequency]
 
     def time_s(self, gpus: np.ndarray, frequency: np.ndarray | int = -1) -> np.ndarray:
-        """[J] time to the end on so many GPUs, without restarts; inf on none."""
+        """[J] remaining time on `gpus` [J] GPUs, without restarts; inf on none."""
         with np.errstate(divide="ignore"):
             return self.left / self.rate(gpus, frequency)
 
     def energy_j(self, gpus: np.ndarray, frequency: np.ndarray | int = -1) -> np.ndarray:
-        """[J] energy of the job's GPUs to the end, one or more for each."""
+        """[J] energy of the GPUs for the remaining work, on `gpus` [J] GPUs, at least one for each job."""
         return self.time_s(gpus, frequency) * self.speeds.power_w[self.profile, gpus, frequency]
 
     def most_gpus(self) -> np.ndarray:
-        """[J] the most GPUs to which an elastic scheduler may scale a job."""
+        """[J] maximum number of GPUs to which an elastic scheduler may scale a job."""
         return np.minimum(self.speeds.most_gpus[self.profile], self.machine.num_gpus)
 
     def in_order(self, order: np.ndarray, skip: bool = True) -> Plan:
-        """The jobs, best first, get what they asked for while GPUs last. A job for which too few are left is passed
-        over (`skip`), or everybody behind it waits."""
+        """Plan that gives jobs the GPUs requested, in this order, while GPUs last.
+
+        A job for which too few GPUs are left is skipped (`skip`), or all jobs after it wait.
+        """
         gpus, free = np.zeros(len(self), int), self.machine.num_gpus
         for job, wanted in zip(order.tolist(), self.requested[order].tolist(), strict=True):
             if wanted <= free:

@@ -1,4 +1,4 @@
-"""Small clusters and jobs that a person can check by hand, and where published data may lie."""
+"""Fixtures of the cluster tests: published data, if present, and the built-in catalogue of models."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ SHARED = Path(__file__).parents[2].parent / "shared/data/cluster"
 
 @pytest.fixture(scope="session")
 def published():
-    """`published(path)`: a file of the published data; the test is skipped by its name where there is none."""
+    """`published(path)`: the path of a published file; skips the test if it is missing."""
 
     def find(name):
         path = SHARED / name
@@ -24,5 +24,5 @@ def published():
 
 @pytest.fixture(scope="session")
 def catalogue():
-    """The models that come with hpctrip, on nodes of 8 GPUs."""
+    """The built-in models on nodes of 8 GPUs."""
     return Models().catalogue(8)

@@ -1,4 +1,4 @@
-"""What always holds of a layout and of a simulation, checked from outside."""
+"""Invariants of layouts and simulations, checked independently of their code."""
 
 import itertools
 import math
@@ -8,35 +8,35 @@ import pytest
 
 
 def check_layout(layout):
-    """No GPU is given twice, and what is not given is free."""
+    """Assert that no GPU has two jobs and that the other GPUs are marked as free."""
     taken = [0] * layout.machine.num_nodes
     for job, parts in layout.parts.items():
         assert [node for node, _ in parts] == sorted({node for node, _ in parts})
         for node, mask in parts:
-            assert mask and not mask & taken[node], "a GPU is given twice"
+            assert mask and not mask & taken[node], "a GPU has two jobs"
             assert job in layout.jobs_on[node]
             taken[node] |= mask
     assert layout.free_mask == [layout.full & ~mask for mask in taken]
     assert layout.free.tolist() == [mask.bit_count() for mask in layout.free_mask]
 
 
-class Watched:
-    """A simulation that is watched at every event."""
+class CheckedSimulation:
+    """Runs a simulation and checks its invariants after every event."""
 
     def __init__(self, simulator):
         self.simulator, self.energy_j, self.peak_w = simulator, 0.0, 0.0
 
     def run(self):
-        """The result; raises AssertionError at the first event where something does not hold."""
+        """Return the result; raises AssertionError after the first event that violates an invariant."""
         simulator, state = self.simulator, self.simulator.state
-        everyone = np.arange(len(simulator.jobs))
-        left, reason = state.left_at(everyone, 0.0), ""
+        all_jobs = np.arange(len(simulator.jobs))
+        left, reason = state.left_at(all_jobs, 0.0), ""
         while not reason:
             watts, before_s = simulator.draw().total_w, simulator.clock_s
             reason = simulator.step()
             self.energy_j += watts * (simulator.clock_s - before_s)
             assert simulator.clock_s >= before_s
-            now = state.left_at(everyone, simulator.clock_s)
+            now = state.left_at(all_jobs, simulator.clock_s)
             assert np.all(now <= left * (1 + 1e-12)), "work was lost"
             left = now
             self._check()

@@ -1,4 +1,4 @@
-"""A simulated cluster from the command line to a results file, and what is done with that."""
+"""Simulated clusters from the command line to the results file, and the commands that read the file."""
 
 import json
 
@@ -9,17 +9,17 @@ from hpctrip.cluster.results import open_cluster
 TINY = ("jobs.num_jobs=8", "jobs.span_s=3600", "jobs.median_s=900", "cluster.num_nodes=4", "jobs.largest=8")
 
 
-def lines(*given):
-    return [part for line in given for part in ("-o", line)]
+def lines(*overrides):
+    return [part for line in overrides for part in ("-o", line)]
 
 
 @pytest.fixture(scope="module")
 def simulated(hpctrip, tmp_path_factory):
     """`simulated(*lines)`: the results file of the tiny cluster with these `-o` lines."""
 
-    def run(*given, name="run"):
+    def run(*overrides, name="run"):
         path = tmp_path_factory.mktemp("cluster") / f"{name}.h5"
-        ended = hpctrip("cluster", *lines(*TINY, *given), "--out", path)
+        ended = hpctrip("cluster", *lines(*TINY, *overrides), "--out", path)
         assert ended.code == 0, ended.err
         return path
 
@@ -93,8 +93,8 @@ def test_a_trace_is_replayed_only_from_where_the_user_says(hpctrip, tmp_path):
     trace = tmp_path / "theirs.csv"
     trace.write_text("submit_s,gpus,duration_s\n0,1,100\n5,2,200\n")
     path = tmp_path / "run.h5"
-    given = ("jobs.kind=csv", f"jobs.path={trace}", "scheduler.kind=fifo")
-    assert hpctrip("cluster", *lines(*given), "--out", path).code == 0
+    overrides = ("jobs.kind=csv", f"jobs.path={trace}", "scheduler.kind=fifo")
+    assert hpctrip("cluster", *lines(*overrides), "--out", path).code == 0
     assert "not replayed: it needs jobs.path" in hpctrip("verify", path).out
     assert hpctrip("verify", path, "--data", trace).out == f"{path}: ok\n"
     trace.write_text("submit_s,gpus,duration_s\n0,1,100\n5,2,201\n")
@@ -117,9 +117,9 @@ def test_a_scheduler_of_ones_own_is_a_plug_in(hpctrip, tmp_path):
         '        return view.in_order(np.argsort(-view.submit_s, kind="stable"))\n'
     )
     path = tmp_path / "run.h5"
-    given = lines(*TINY, "scheduler.kind=newest")
+    arguments = lines(*TINY, "scheduler.kind=newest")
     try:
-        assert hpctrip("cluster", *given, "--plugin", plugin, "--out", path).code == 0
+        assert hpctrip("cluster", *arguments, "--plugin", plugin, "--out", path).code == 0
         assert "not replayed: the run was made with plug-ins" in hpctrip("verify", path).out
         assert hpctrip("verify", path, "--plugin", plugin).out == f"{path}: ok\n"
     finally:
@@ -129,7 +129,7 @@ def test_a_scheduler_of_ones_own_is_a_plug_in(hpctrip, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("overrides", "message"),
     [
         (["scheduler.kind=powerflwo"], "unknown scheduler; did you mean 'powerflow'?"),
         (["cluster.num_nodes=0"], "cluster.num_nodes = 0: must be greater than or equal to 1"),
@@ -144,14 +144,16 @@ def test_a_scheduler_of_ones_own_is_a_plug_in(hpctrip, tmp_path):
         (["nodes=3"], "nodes: unknown key"),
     ],
 )
-def test_bad_input_is_one_line(hpctrip, given, said):
-    hpctrip("cluster", *lines(*given)).check_refused([said])
+def test_bad_input_is_one_line(hpctrip, overrides, message):
+    hpctrip("cluster", *lines(*overrides)).check_refused([message])
 
 
 def test_a_simulation_of_too_many_intervals_is_refused(hpctrip, monkeypatch):
     monkeypatch.setattr("hpctrip.cluster.meter.MOST_INTERVALS", 20)
-    given = lines(*TINY, "clock.sample_s=100")
-    hpctrip("cluster", *given).check_refused(["clock.sample_s = 100", "over 20 intervals", "clock.stop_s"])
+    arguments = lines(*TINY, "clock.sample_s=100")
+    hpctrip("cluster", *arguments).check_refused(
+        ["clock.sample_s = 100", "over 20 intervals", "clock.stop_s"]
+    )
 
 
 def test_fit_prints_parameters_and_errors(hpctrip, tmp_path):
@@ -162,17 +164,17 @@ def test_fit_prints_parameters_and_errors(hpctrip, tmp_path):
 
 
 def test_check_prints_an_input_that_means_the_same(hpctrip, tmp_path):
-    given = lines(*TINY, "cluster.off_after_s=never", "scheduler.eta=none")
-    said = hpctrip("cluster", "check", *given).out
-    assert 'off_after_s = "never"' in said and 'eta = "none"' in said
-    (tmp_path / "again.toml").write_text(said)
-    assert hpctrip("cluster", "check", tmp_path / "again.toml").out == said
+    arguments = lines(*TINY, "cluster.off_after_s=never", "scheduler.eta=none")
+    output = hpctrip("cluster", "check", *arguments).out
+    assert 'off_after_s = "never"' in output and 'eta = "none"' in output
+    (tmp_path / "again.toml").write_text(output)
+    assert hpctrip("cluster", "check", tmp_path / "again.toml").out == output
     hpctrip("cluster", "check", *lines("jobs.kind=csv", "jobs.path=none.csv")).check_refused(["none.csv"])
 
 
 def test_keys_are_those_of_the_cluster(hpctrip):
-    said = hpctrip("cluster", "keys", "scheduler").out
-    assert "counts_hosts" in said and "powertrip" not in said
+    output = hpctrip("cluster", "keys", "scheduler").out
+    assert "counts_hosts" in output and "powertrip" not in output
     assert "did you mean 'off_after_s'?" in hpctrip("cluster", "keys", "off_after").err
 
 
@@ -185,9 +187,9 @@ def test_the_shipped_cluster_is_listed_printed_and_copied(hpctrip, tmp_path):
 def test_from_python_it_gives_frames_and_a_picture(tmp_path, trained):
     import hpctrip
 
-    given = dict(line.split("=") for line in TINY)
+    overrides = dict(line.split("=") for line in TINY)
     cluster = hpctrip.simulate(
-        overrides={key: int(value) for key, value in given.items()}, out=tmp_path / "c.h5"
+        overrides={key: int(value) for key, value in overrides.items()}, out=tmp_path / "c.h5"
     )
     assert len(cluster.jobs) == 8 and "powerflow, finished, 8 jobs" in repr(cluster)
     assert "job completion time" in cluster._repr_html_()

@@ -32,41 +32,41 @@ def test_too_little_energy_has_no_match(fifo):
     assert Front(fifo).best(1.0) is None
 
 
-class Told:
-    """A front whose simulations are made up: {eta: (energy, completion time)} as functions."""
+class StubbedFront:
+    """A front whose simulations are replaced by functions of eta for the energy and the completion time."""
 
     def __init__(self, energy_j, jct_s):
         self.etas = []
 
-        def simulated(scenario):
+        def simulate(scenario):
             eta = scenario.scheduler.eta
             self.etas.append(eta)
             return SimpleNamespace(energy_j=energy_j(eta), mean_jct_s=jct_s(eta))
 
-        self.front = Front(validate({}, ClusterScenario), simulated=simulated)
+        self.front = Front(validate({}, ClusterScenario), simulate=simulate)
 
 
 def test_the_best_is_found_where_the_energy_passes_the_target():
-    told = Told(energy_j=lambda eta: eta, jct_s=lambda eta: 1 / eta)
-    assert 1.99 / 1.01 < told.front.best(2.0).eta <= 2.0
+    stub = StubbedFront(energy_j=lambda eta: eta, jct_s=lambda eta: 1 / eta)
+    assert 1.99 / 1.01 < stub.front.best(2.0).eta <= 2.0
 
 
 def test_an_energy_that_falls_again_hides_nothing():
     # the same energy on both sides of a bump, and faster behind it
-    told = Told(energy_j=lambda eta: 5.0 if 1 < eta < 3 else 1.0, jct_s=lambda eta: 1 / eta)
-    assert told.front.best(2.0).eta == pytest.approx(HIGHEST)
+    stub = StubbedFront(energy_j=lambda eta: 5.0 if 1 < eta < 3 else 1.0, jct_s=lambda eta: 1 / eta)
+    assert stub.front.best(2.0).eta == pytest.approx(HIGHEST)
 
 
 def test_more_energy_that_makes_nobody_faster_is_not_used():
-    told = Told(energy_j=lambda eta: eta, jct_s=lambda eta: abs(eta - 1))
-    assert told.front.best(6.0).eta == pytest.approx(1.0, rel=0.25)
+    stub = StubbedFront(energy_j=lambda eta: eta, jct_s=lambda eta: abs(eta - 1))
+    assert stub.front.best(6.0).eta == pytest.approx(1.0, rel=0.25)
 
 
 def test_a_second_target_simulates_only_what_is_new():
-    told = Told(energy_j=lambda eta: eta, jct_s=lambda eta: 1 / eta)
-    told.front.best(2.0)
-    before = len(told.etas)
-    told.front.best(2.0)
-    assert len(told.etas) == before
-    told.front.best(5.0)
-    assert len(set(told.etas)) == len(told.etas) < 2 * before
+    stub = StubbedFront(energy_j=lambda eta: eta, jct_s=lambda eta: 1 / eta)
+    stub.front.best(2.0)
+    before = len(stub.etas)
+    stub.front.best(2.0)
+    assert len(stub.etas) == before
+    stub.front.best(5.0)
+    assert len(set(stub.etas)) == len(stub.etas) < 2 * before

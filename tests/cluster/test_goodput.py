@@ -57,29 +57,29 @@ def test_steps_are_as_measured_where_they_were(folder):
 
 def test_a_job_keeps_its_batch_or_takes_the_best_for_its_gpus(folder, catalogue):
     one = np.ones(1)
-    kept, adapting = (
+    fixed, adapting = (
         pollux(folder, catalogue, batch=batch).profiles[-1] for batch in ("as-submitted", "adaptive")
     )
-    assert kept.speed(1, 1, one)[0] == pytest.approx(1 / ((0.1 + 0.01 * 32 + 0.1 + 0.01 * 32) * 162.5))
+    assert fixed.speed(1, 1, one)[0] == pytest.approx(1 / ((0.1 + 0.01 * 32 + 0.1 + 0.01 * 32) * 162.5))
     for gpus, nodes in ((1, 1), (2, 1), (4, 2)):
-        assert adapting.speed(gpus, nodes, one)[0] >= kept.speed(gpus, nodes, one)[0] * (1 - 1e-9)
-    assert kept.most_gpus == 4 and adapting.most_gpus == 8
+        assert adapting.speed(gpus, nodes, one)[0] >= fixed.speed(gpus, nodes, one)[0] * (1 - 1e-9)
+    assert fixed.most_gpus == 4 and adapting.most_gpus == 8
     assert pollux(folder, catalogue).steps.tolist() == [1, 1]
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (WORKLOAD.replace("own,2", "other,2"), "line 2: application = 'other' has no placements.csv"),
         (WORKLOAD.replace(",64", ",4096"), "line 2: batch_size = '4096' is outside the batch sizes"),
         (WORKLOAD.replace("own,2", "../own,2"), "has no placements.csv"),
     ],
 )
-def test_a_bad_workload_is_one_line(text, said, folder, catalogue):
+def test_a_bad_workload_is_one_line(text, message, folder, catalogue):
     (folder / "workload.csv").write_text(text)
     with pytest.raises(InputError) as error:
         pollux(folder, catalogue)
-    assert said in str(error.value) and len(str(error.value).splitlines()) == 1
+    assert message in str(error.value) and len(str(error.value).splitlines()) == 1
 
 
 def test_a_folder_without_applications_is_named(tmp_path):

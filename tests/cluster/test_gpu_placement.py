@@ -1,4 +1,4 @@
-"""Whatever jobs come and go: no GPU is given twice, blocks are aligned, and small jobs stay within a node."""
+"""Placements never assign a GPU twice, keep buddy blocks aligned, and keep small jobs within a node."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ def layout_of(kind, **keys):
 
 
 def check_blocks(layout, gpus_of):
-    """Those of buddy blocks: aligned, of the sizes of the binary digits, and within one node but for whole ones."""
+    """Assert that buddy blocks are aligned, match the binary digits of the job, and lie in one node."""
     for job, parts in layout.parts.items():
         whole, rest = divmod(gpus_of[job], layout.machine.gpus_per_node)
         assert sum(mask == layout.full for _, mask in parts) >= whole
@@ -74,15 +74,15 @@ def test_no_gpu_is_given_twice_and_all_come_back(machine, turns, kind):
 
 @given(st.integers(0, 255), st.integers(1, 8))
 def test_a_fit_takes_free_gpus_and_fails_only_without_blocks(mask, gpus):
-    found = fit(mask, gpus)
-    if found is None:
+    block = fit(mask, gpus)
+    if block is None:
         largest = 1 << (gpus.bit_length() - 1)
         blocks = [((1 << largest) - 1) << offset for offset in range(0, 8, largest)]
         assert (
-            mask.bit_count() < gpus or not any(mask & block == block for block in blocks) or gpus != largest
+            mask.bit_count() < gpus or not any(mask & other == other for other in blocks) or gpus != largest
         )
     else:
-        assert found[0] & ~mask == 0 and found[0].bit_count() == gpus
+        assert block[0] & ~mask == 0 and block[0].bit_count() == gpus
 
 
 def test_the_smallest_block_is_split_and_buddies_join_again():

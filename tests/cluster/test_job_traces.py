@@ -92,7 +92,7 @@ def test_synthetic_jobs_are_called_so_and_do_not_depend_on_the_runs_seed(catalog
 
 
 @pytest.mark.parametrize(
-    ("kind", "text", "said"),
+    ("kind", "text", "message"),
     [
         ("elasticflow", RAW.replace(",50,", ",-50,"), "line 2: duration = '-50' is no duration above 0"),
         (
@@ -131,10 +131,10 @@ def test_synthetic_jobs_are_called_so_and_do_not_depend_on_the_runs_seed(catalog
         ("openb", OPENB.replace(",500,20", ",5,20"), "deletion_time = '5' is before the pod was there"),
     ],
 )
-def test_a_bad_trace_is_one_line(kind, text, said, read):
+def test_a_bad_trace_is_one_line(kind, text, message, read):
     with pytest.raises(InputError) as error:
         read(kind, text)
-    assert said in str(error.value) and len(str(error.value).splitlines()) == 1
+    assert message in str(error.value) and len(str(error.value).splitlines()) == 1
 
 
 def test_more_gpus_than_the_cluster_has_are_one_line(read):

@@ -1,13 +1,12 @@
-"""How fast jobs work and what they draw."""
+"""Speed and power of jobs."""
 
 import numpy as np
 import pytest
 
 from hpctrip.base.errors import InputError
-from hpctrip.cluster.fit import fit
 from hpctrip.cluster.models import FITTED, Models
 from hpctrip.cluster.profiles import FixedBatch, Speeds
-from hpctrip.cluster.step_time import StepTime
+from hpctrip.cluster.step_time import StepTime, fit_step_time
 from hpctrip.cluster.tables import read_throughputs
 from hpctrip.sim.hardware.gpu_power import A40, A100, GPUS
 
@@ -66,18 +65,18 @@ def test_the_form_finds_its_own_parameters_again(tmp_path):
         for batch in (64, 256)
     ]
     path.write_text("\n".join(["global_batch_size," + ",".join(map(str, gpus)), *rows]))
-    found = fit(read_throughputs(path, 8))
-    assert found.max_error < 1e-4
-    assert found.step_time.parameters == pytest.approx(FORM.parameters, rel=0.02)
+    fitted_form = fit_step_time(read_throughputs(path, 8))
+    assert fitted_form.max_error < 1e-4
+    assert fitted_form.step_time.parameters == pytest.approx(FORM.parameters, rel=0.02)
 
 
 @pytest.mark.parametrize("model", sorted(FITTED))
 def test_elasticflows_tables_are_fitted_to_a_few_per_cent(model, published):
     measured = read_throughputs(published(f"elasticflow/throughputs_A100/{model}.csv"), 8)
-    found = fit(measured)
-    assert 0.009 < found.mean_error < 0.032 and found.max_error < 0.12
+    fitted_form = fit_step_time(measured)
+    assert 0.009 < fitted_form.mean_error < 0.032 and fitted_form.max_error < 0.12
     ours = FITTED[model][1].seconds(measured.batch / measured.gpus, measured.gpus, measured.nodes)
-    assert np.abs(ours / measured.step_s - 1).mean() == pytest.approx(found.mean_error, abs=2e-4)
+    assert np.abs(ours / measured.step_s - 1).mean() == pytest.approx(fitted_form.mean_error, abs=2e-4)
 
 
 def test_what_was_measured_holds_and_the_form_says_the_rest():
@@ -103,7 +102,7 @@ def test_a_job_on_more_nodes_than_it_needs_is_slower_and_draws_less():
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("global_batch_size,1,two\n64,1,2\n", "column 'two' is no number of GPUs"),
         ("batch,1\n64,1\n", "has no column 'global_batch_size'"),
@@ -113,8 +112,8 @@ def test_a_job_on_more_nodes_than_it_needs_is_slower_and_draws_less():
         ("global_batch_size,1,2\n64,1,nan\n", "holds 1 measurements, the form has 7 parameters"),
     ],
 )
-def test_a_bad_table_is_one_line(text, said, tmp_path):
+def test_a_bad_table_is_one_line(text, message, tmp_path):
     (tmp_path / "m.csv").write_text(text)
     with pytest.raises(InputError) as error:
         Models(tables=str(tmp_path)).catalogue(8).profile("m", 64)
-    assert said in str(error.value) and len(str(error.value).splitlines()) == 1
+    assert message in str(error.value) and len(str(error.value).splitlines()) == 1

@@ -1,4 +1,4 @@
-"""Every scheduler decides as its paper says, in cases that a person can check."""
+"""Schedulers and frequency policies decide as in their papers, in cases that can be checked by hand."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from hpctrip.cluster.machine import Machine
 from hpctrip.cluster.profiles import Speeds
 from hpctrip.cluster.schedulers import SCHEDULERS, ClusterView
 from hpctrip.cluster.schedulers.ladders import Ladder
-from hpctrip.cluster.schedulers.powerflow import Walk
+from hpctrip.cluster.schedulers.powerflow import Ascent
 from hpctrip.sim.hardware.gpu_power import A100
 
 KINDS = [("vgg16", 256), ("bert", 64)]
@@ -67,19 +67,19 @@ def test_more_jobs_than_gpus_still_use_them(kind, view):
 
 
 def test_the_shortest_come_first(view):
-    given = view([3, 2, 4], [8, 4, 4])
-    assert plan("srtf", given).gpus.tolist() == [
+    jobs = view([3, 2, 4], [8, 4, 4])
+    assert plan("srtf", jobs).gpus.tolist() == [
         8,
         0,
         0,
     ]  # 3 h of one GPU are over on eight before 2 h on four
-    assert plan("srsf", given).gpus.tolist() == [0, 4, 4]
+    assert plan("srsf", jobs).gpus.tolist() == [0, 4, 4]
 
 
 def test_tiresias_prefers_those_that_have_had_little(view):
-    given = view([5, 5, 5], [4, 4, 4], gpu_s=[20_000.0, 5000.0, 0.0])
-    assert plan("tiresias", given).gpus.tolist() == [0, 4, 4]
-    assert plan("tiresias", given, queue_limits_gpu_s=[57_600.0]).gpus.tolist() == [4, 4, 0]
+    jobs = view([5, 5, 5], [4, 4, 4], gpu_s=[20_000.0, 5000.0, 0.0])
+    assert plan("tiresias", jobs).gpus.tolist() == [0, 4, 4]
+    assert plan("tiresias", jobs, queue_limits_gpu_s=[57_600.0]).gpus.tolist() == [4, 4, 0]
 
 
 def test_queues_that_do_not_rise_are_refused():
@@ -88,25 +88,25 @@ def test_queues_that_do_not_rise_are_refused():
 
 
 def test_gandiva_gives_turns_within_the_shares_of_the_classes(view):
-    given = view([5] * 4, [4, 4, 1, 1], run_s=[4000.0, 0.0, 0.0, 0.0], gpus=[4, 0, 1, 0])
-    assert plan("gandiva", given).gpus.tolist() == [0, 4, 1, 1]
-    short = given.run_s * 0 + [3000.0, 0, 0, 0]
+    jobs = view([5] * 4, [4, 4, 1, 1], run_s=[4000.0, 0.0, 0.0, 0.0], gpus=[4, 0, 1, 0])
+    assert plan("gandiva", jobs).gpus.tolist() == [0, 4, 1, 1]
+    short = jobs.run_s * 0 + [3000.0, 0, 0, 0]
     before = view([5] * 4, [4, 4, 1, 1], run_s=short, gpus=[4, 0, 1, 0])
     assert plan("gandiva", before).gpus.tolist() == [4, 0, 1, 1]
 
 
 def test_themis_serves_those_who_are_worst_off_unless_a_lease_runs(view):
     waits, fresh = 0.0, 99_000.0
-    given = view([1, 1], [8, 8], submit_s=[fresh, waits])
-    assert plan("themis", given).gpus.tolist() == [0, 8]
+    jobs = view([1, 1], [8, 8], submit_s=[fresh, waits])
+    assert plan("themis", jobs).gpus.tolist() == [0, 8]
     leased = view([1, 1], [8, 8], submit_s=[fresh, waits], gpus=[8, 0], run_s=[60.0, 0.0])
     assert plan("themis", leased).gpus.tolist() == [8, 0]
 
 
 def test_optimus_gives_gpus_where_they_save_most_time(view):
-    given = view([10, 1], [1, 1])
-    assert plan("optimus", given).gpus.tolist() == [4, 4]
-    more = plan("optimus", given, doubling=False).gpus
+    jobs = view([10, 1], [1, 1])
+    assert plan("optimus", jobs).gpus.tolist() == [4, 4]
+    more = plan("optimus", jobs, doubling=False).gpus
     assert more.sum() == 8 and more[0] > more[1] >= 1
 
 
@@ -116,27 +116,27 @@ def test_elasticflow_gives_gpus_to_what_scales(view):
 
 
 def test_pollux_leaves_a_young_job_that_was_restarted_often_alone(view):
-    given = view([5, 5], [1, 1], gpus=[1, 1], starts=[3, 3], submit_s=[99_900.0, 0.0])
-    gpus = plan("pollux-greedy", given).gpus
+    jobs = view([5, 5], [1, 1], gpus=[1, 1], starts=[3, 3], submit_s=[99_900.0, 0.0])
+    gpus = plan("pollux-greedy", jobs).gpus
     assert gpus[0] == 1 and gpus[1] > 1
 
 
 @pytest.mark.parametrize(("kind", "index"), [("highest", 8), ("least-energy", 4)])
 def test_frequency_policies(kind, index, view):
-    given = view([1, 1], [1, 1])
-    assert FREQUENCIES[kind]().choose(given, given.requested, A100()).tolist() == pytest.approx(
+    jobs = view([1, 1], [1, 1])
+    assert FREQUENCIES[kind]().choose(jobs, jobs.requested, A100()).tolist() == pytest.approx(
         [index] * 2, abs=1
     )
 
 
 def test_zeus_lies_between_time_and_energy(view):
-    given = view([1], [1])
+    jobs = view([1], [1])
     at = {
-        eta: int(FREQUENCIES["zeus"](eta=eta).choose(given, given.requested, A100())[0])
+        eta: int(FREQUENCIES["zeus"](eta=eta).choose(jobs, jobs.requested, A100())[0])
         for eta in (0.0, 0.5, 1.0)
     }
     assert at[0.0] == 8 and at[1.0] == int(
-        FREQUENCIES["least-energy"]().choose(given, given.requested, A100())[0]
+        FREQUENCIES["least-energy"]().choose(jobs, jobs.requested, A100())[0]
     )
     assert at[1.0] <= at[0.5] <= at[0.0]
 
@@ -157,7 +157,7 @@ def test_a_ladder_climbs_the_hull_of_energy_and_time(profile, host_w, speeds):
 
 
 def one_by_one(view, ladders, budget_j):
-    """The same greedy walk, job by job and move by move: what PowerFlow's groups must come to."""
+    """Reference for `Ascent`: the same greedy ascent, one job and one step at a time."""
     at = {
         job: [ladders[view.profile[job]].start, list(ladders[view.profile[job]].whole[1:])]
         for job in range(len(view))
@@ -183,26 +183,26 @@ def one_by_one(view, ladders, budget_j):
 
 @pytest.mark.parametrize("nodes", [1, 2, 4])
 @pytest.mark.parametrize("eta", [1.0, 1.2, 1.5, 3.0])
-def test_walking_in_groups_is_walking_one_by_one(nodes, eta, view):
-    given = view([1, 2, 3, 4, 5, 6.5], [1] * 6, nodes=nodes, profile=[0, 1, 0, 1, 0, 0])
-    ladders = [Ladder(given.speeds, profile, 75.0, 16, np.arange(9)) for profile in (0, 1)]
+def test_an_ascent_in_groups_equals_an_ascent_one_by_one(nodes, eta, view):
+    jobs = view([1, 2, 3, 4, 5, 6.5], [1] * 6, nodes=nodes, profile=[0, 1, 0, 1, 0, 0])
+    ladders = [Ladder(jobs.speeds, profile, 75.0, 16, np.arange(9)) for profile in (0, 1)]
     budget_j = eta * sum(
-        ladders[p].start.joules * left for p, left in zip(given.profile, given.left, strict=True)
+        ladders[p].start.joules * left for p, left in zip(jobs.profile, jobs.left, strict=True)
     )
-    gpus, frequency = Walk(given, ladders, budget_j).run()
-    expected = one_by_one(given, ladders, budget_j)
+    gpus, frequency = Ascent(jobs, ladders, budget_j).run()
+    expected = one_by_one(jobs, ladders, budget_j)
     assert [(step.gpus, step.frequency) for step, _ in expected.values()] == list(
         zip(gpus.tolist(), frequency.tolist(), strict=True)
     )
 
 
 def test_powerflow_spends_its_budget_and_no_more(view):
-    given = view([4, 5, 6], [1, 1, 1], nodes=4)
+    jobs = view([4, 5, 6], [1, 1, 1], nodes=4)
     energy_j = []
     for eta in (0.5, 0.85, 1.0):
-        chosen = plan("powerflow", given, eta=eta, counts_hosts=False)
+        chosen = plan("powerflow", jobs, eta=eta, counts_hosts=False)
         energy_j.append(
-            given.energy_j(chosen.gpus, chosen.frequency).sum() / given.energy_j(given.requested).sum()
+            jobs.energy_j(chosen.gpus, chosen.frequency).sum() / jobs.energy_j(jobs.requested).sum()
         )
     assert energy_j == sorted(energy_j) and energy_j[0] > 0.5  # the least that the jobs need
     for eta, used in zip((0.85, 1.0), energy_j[1:], strict=True):
@@ -210,10 +210,10 @@ def test_powerflow_spends_its_budget_and_no_more(view):
 
 
 def test_powerflow_stays_below_the_power_that_there_is(view):
-    given = view([4, 5, 6], [1, 1, 1], nodes=4, limit_w=2000.0)
-    chosen = plan("powerflow", given, eta="none")
+    jobs = view([4, 5, 6], [1, 1, 1], nodes=4, limit_w=2000.0)
+    chosen = plan("powerflow", jobs, eta="none")
     hosts_w = chosen.gpus.sum() * 75
-    watts = given.speeds.power_w[given.profile, chosen.gpus, chosen.frequency].sum() + hosts_w
+    watts = jobs.speeds.power_w[jobs.profile, chosen.gpus, chosen.frequency].sum() + hosts_w
     assert 1000 < watts <= 2000
     assert plan("powerflow", view([4], [1], limit_w=10.0), eta="none").gpus.tolist() == [0]
 

@@ -1,4 +1,4 @@
-"""One cluster, simulated: what always holds, and small stories that a person can follow."""
+"""Simulations of a cluster: invariants on random scenarios, and small cases that can be checked by hand."""
 
 import math
 from dataclasses import asdict
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from invariants import Watched
+from invariants import CheckedSimulation
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.series import Signal
@@ -26,7 +26,7 @@ def scenario(**tables):
 
 
 def csv_of(path, *lines):
-    """[jobs] of a trace of one model with these lines: submit_s, gpus, duration_s."""
+    """Table [jobs] of a trace of one model with these lines (submit_s, gpus, duration_s)."""
     path.write_text(
         "submit_s,gpus,duration_s,model,batch_size\n" + "".join(f"{line},vgg16,256\n" for line in lines)
     )
@@ -66,11 +66,11 @@ def scenarios(draw, scheduler=None, budget=None):
 
 
 @pytest.mark.parametrize("kind", OWN)
-def test_whatever_the_scheduler_nothing_is_given_twice_or_lost(kind):
+def test_no_gpu_is_assigned_twice_and_no_work_is_lost(kind):
     @settings(max_examples=8)
     @given(scenarios(scheduler=kind))
-    def check(given_scenario):
-        result = Watched(given_scenario.simulator()).run()
+    def check(cluster_scenario):
+        result = CheckedSimulation(cluster_scenario.simulator()).run()
         assert result.stop_reason == "all jobs are done"
 
     check()
@@ -78,20 +78,20 @@ def test_whatever_the_scheduler_nothing_is_given_twice_or_lost(kind):
 
 @given(scenarios(), st.integers(0, 6000))
 @settings(max_examples=15)
-def test_a_limit_of_power_is_never_passed(given_scenario, watts):
-    given_scenario = given_scenario.model_copy(
+def test_a_limit_of_power_is_never_passed(cluster_scenario, watts):
+    cluster_scenario = cluster_scenario.model_copy(
         update={
             "budget": validate({"budget": {"kind": "power", "watts": float(watts)}}, ClusterScenario).budget
         }
     )
     floor_w = 0.0
-    if given_scenario.cluster.off_after_s == "never":  # what is never off draws its power whatever the budget
-        machine = given_scenario.cluster
-        floor_w = machine.num_nodes * machine.host_w + machine.num_gpus * given_scenario.gpu.idle_w
-    simulator = given_scenario.simulator()
-    result = Watched(simulator).run()
-    booted_w = given_scenario.cluster.hot_spares * (
-        given_scenario.cluster.host_w + 4 * given_scenario.gpu.idle_w
+    if cluster_scenario.cluster.off_after_s == "never":  # such nodes draw power under any budget
+        machine = cluster_scenario.cluster
+        floor_w = machine.num_nodes * machine.host_w + machine.num_gpus * cluster_scenario.gpu.idle_w
+    simulator = cluster_scenario.simulator()
+    result = CheckedSimulation(simulator).run()
+    booted_w = cluster_scenario.cluster.hot_spares * (
+        cluster_scenario.cluster.host_w + 4 * cluster_scenario.gpu.idle_w
     )
     for row in result.intervals[1:]:
         assert row.peak_w <= max(watts, floor_w, booted_w) * (1 + 1e-9)
@@ -99,13 +99,13 @@ def test_a_limit_of_power_is_never_passed(given_scenario, watts):
 
 @given(scenarios(), st.floats(0.1, 30.0), st.sampled_from([3600.0, 36_000.0]))
 @settings(max_examples=15)
-def test_a_budget_of_energy_is_never_passed(given_scenario, kwh, period_s):
-    if given_scenario.cluster.off_after_s == "never" or given_scenario.cluster.hot_spares:
-        return  # what is never off draws its power whatever the budget
+def test_a_budget_of_energy_is_never_passed(cluster_scenario, kwh, period_s):
+    if cluster_scenario.cluster.off_after_s == "never" or cluster_scenario.cluster.hot_spares:
+        return  # nodes that are never off draw power under any budget
     budget = validate(
         {"budget": {"kind": "energy", "kwh": kwh, "period_s": period_s}}, ClusterScenario
     ).budget
-    result = Watched(given_scenario.model_copy(update={"budget": budget}).simulator()).run()
+    result = CheckedSimulation(cluster_scenario.model_copy(update={"budget": budget}).simulator()).run()
     used_j = np.cumsum([row.energy_j for row in result.intervals])
     ends_s = np.array([row.clock_s for row in result.intervals])
     allowed_j = kwh * 3.6e6 * np.minimum((np.ceil(ends_s / 60) * 60) / period_s, 1.0)
@@ -114,8 +114,8 @@ def test_a_budget_of_energy_is_never_passed(given_scenario, kwh, period_s):
 
 @given(scenarios())
 @settings(max_examples=8)
-def test_the_same_input_gives_the_same_bits(given_scenario):
-    first, second = (given_scenario.simulator().run() for _ in range(2))
+def test_the_same_input_gives_the_same_bits(cluster_scenario):
+    first, second = (cluster_scenario.simulator().run() for _ in range(2))
     for name, values in asdict(first.jobs).items():
         assert np.array_equal(values, getattr(second.jobs, name), equal_nan=name.endswith("_s")), name
     assert first.intervals == second.intervals
@@ -123,10 +123,10 @@ def test_the_same_input_gives_the_same_bits(given_scenario):
 
 def test_a_job_alone_takes_its_boot_its_restart_and_its_duration(tmp_path):
     jobs = csv_of(tmp_path / "jobs.csv", "0,2,1000")
-    given_scenario = scenario(jobs=jobs, scheduler={"kind": "fifo"}, clock={"round_s": 0.0})
-    result = given_scenario.simulator().run()
+    cluster_scenario = scenario(jobs=jobs, scheduler={"kind": "fifo"}, clock={"round_s": 0.0})
+    result = cluster_scenario.simulator().run()
     assert result.mean_jct_s == pytest.approx(120 + 30 + 1000)
-    machine, gpu = given_scenario.cluster, given_scenario.gpu
+    machine, gpu = cluster_scenario.cluster, cluster_scenario.gpu
     computing = (result.jobs.energy_j[0] / 1030 / 2 - gpu.static_w) / (gpu.full_power_w(1.0) - gpu.static_w)
     assert 0.9 < computing <= 1
     hosts_j, idle_j = 1150 * machine.host_w, 1030 * 6 * gpu.idle_w
@@ -157,8 +157,8 @@ def test_power_runs_out_and_the_last_job_waits_for_it(tmp_path):
     (tmp_path / "power.csv").write_text("time_s,power_w\n0,3000\n600,0\n1200,3000\n1800,3000\n")
     jobs = csv_of(tmp_path / "jobs.csv", "0,4,900")
     budget = {"kind": "power", "path": str(tmp_path / "power.csv")}
-    watched = Watched(scenario(jobs=jobs, scheduler={"kind": "fifo"}, budget=budget).simulator())
-    result = watched.run()
+    checked = CheckedSimulation(scenario(jobs=jobs, scheduler={"kind": "fifo"}, budget=budget).simulator())
+    result = checked.run()
     powers = [row.peak_w for row in result.intervals]
     assert powers[0] > 2000 and powers[1] == 0 and powers[2] > 2000
     assert result.jobs.starts.tolist() == [2] and result.jobs.work_left.tolist() == [0]
@@ -202,7 +202,7 @@ def test_rounds_of_no_length_are_refused_where_they_are_needed():
 
 
 @pytest.mark.parametrize(
-    ("gpus", "frequency", "order", "said"),
+    ("gpus", "frequency", "order", "message"),
     [
         (lambda view: view.requested + 200, None, None, "the plan's gpus"),
         (lambda view: view.requested[:-1], None, None, "the plan's gpus of shape"),
@@ -217,7 +217,7 @@ def test_rounds_of_no_length_are_refused_where_they_are_needed():
         ),
     ],
 )
-def test_a_scheduler_of_ones_own_is_checked_at_the_door(gpus, frequency, order, said, tmp_path):
+def test_the_plan_of_a_plugged_in_scheduler_is_checked(gpus, frequency, order, message, tmp_path):
     class Own(Scheduler):
         kind = "own"
 
@@ -231,7 +231,7 @@ def test_a_scheduler_of_ones_own_is_checked_at_the_door(gpus, frequency, order, 
     )
     with pytest.raises(InputError, match=r"scheduler\.kind = 'own'") as error:
         simulator.run()
-    assert said in str(error.value)
+    assert message in str(error.value)
 
 
 def test_a_scheduler_that_gives_no_plan_is_named(tmp_path):
@@ -248,7 +248,7 @@ def test_a_scheduler_that_gives_no_plan_is_named(tmp_path):
 
 
 @pytest.mark.parametrize("watts", [-1.0, math.nan, None])
-def test_a_budget_of_ones_own_is_checked_at_the_door(watts, tmp_path):
+def test_the_watts_of_a_plugged_in_budget_are_checked(watts, tmp_path):
     class Strange(Limit):
         def limit_w(self, clock_s, until_s, energy_j, carbon_g):
             return watts
@@ -266,19 +266,19 @@ def test_a_budget_of_ones_own_is_checked_at_the_door(watts, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("found", "said"),
+    ("intensity", "message"),
     [(None, "gave a NoneType as its limit"), (math.inf, r"gave the intensity of carbon with \[0\] = inf")],
 )
-def test_what_is_no_limit_is_refused_before_the_simulation(found, said):
+def test_an_invalid_limit_is_refused_before_the_simulation(intensity, message):
     class Own(Budget):
         kind = "own"
 
         def limit(self):
             limit = Limit()
-            limit.intensity = Signal.constant(found or 0.0)
-            return found and limit
+            limit.intensity = Signal.constant(intensity or 0.0)
+            return intensity and limit
 
-    with pytest.raises(InputError, match=rf"budget\.kind = 'own'.* {said}"):
+    with pytest.raises(InputError, match=rf"budget\.kind = 'own'.* {message}"):
         scenario(scheduler={"kind": "fifo"}).model_copy(update={"budget": Own()}).simulator()
 
 
@@ -293,7 +293,9 @@ def test_ten_lines_are_a_scheduler(tmp_path):
 
     jobs = csv_of(tmp_path / "jobs.csv", "0,8,1000", "100,8,1000")
     tables = {"jobs": jobs, "cluster": {"num_nodes": 1, "off_after_s": "never"}, "clock": {"round_s": 0.0}}
-    given_scenario = scenario(**tables, scheduler={"kind": "fifo"}).model_copy(update={"scheduler": Newest()})
-    result = Watched(given_scenario.simulator()).run()
+    cluster_scenario = scenario(**tables, scheduler={"kind": "fifo"}).model_copy(
+        update={"scheduler": Newest()}
+    )
+    result = CheckedSimulation(cluster_scenario.simulator()).run()
     assert result.jobs.end_s.tolist() == pytest.approx([1130 + 30 + 1000 - 70, 1130])
     assert result.jobs.starts.tolist() == [2, 1]

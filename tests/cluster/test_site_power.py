@@ -1,4 +1,4 @@
-"""Sites that are GPU clusters: a federated job trains on what their own jobs leave."""
+"""Sites that are GPU clusters: a federated job trains on the capacity that their own jobs leave."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import pytest
 
 from hpctrip.base.errors import InputError
 from hpctrip.cluster.scenario import ClusterScenario
-from hpctrip.cluster.site_power import ClusterPower, read_cluster, spare_of
+from hpctrip.cluster.site_power import ClusterPower, read_cluster, simulate_spare
 from hpctrip.config.inputs import validate
 from hpctrip.config.sources import named_files
 
@@ -40,10 +40,10 @@ def site(tmp_path):
     return write
 
 
-def test_what_no_job_uses_is_left(site):
+def test_unused_gpus_are_spare(site):
     path = site([(0, 2, 150), (100, 1, 100), (400, 1, 1)])
     # two GPUs for 150 s, one from 100 to 200 s: 2 busy, then (2 x 50 + 1 x 100) / 100 = 2, then none
-    assert spare_of(read_cluster(path)).fraction == pytest.approx([0.5, 0.5, 1.0, 1.0])
+    assert simulate_spare(read_cluster(path)).fraction == pytest.approx([0.5, 0.5, 1.0, 1.0])
 
 
 def test_power_that_is_short_leaves_less(site):
@@ -53,10 +53,10 @@ def test_power_that_is_short_leaves_less(site):
     drawn_w = 600 + 2 * float(gpu.power_w(1.0, 1.0)) + 2 * gpu.idle_w
     limit_w = drawn_w + 1.5 * one_w
     path = site(jobs, f'[budget]\nkind = "power"\nwatts = {limit_w}')
-    found = spare_of(read_cluster(path))
+    spare = simulate_spare(read_cluster(path))
     # two GPUs are free, the power is enough for one and a half, or more where the job exchanges gradients
-    assert (found.fraction >= 1.5 / 4 - 1e-9).all() and (found.fraction < 2 / 4).all()
-    assert len(found.fraction) == 9 and found.step_s == 100 and not found.synthetic
+    assert (spare.fraction >= 1.5 / 4 - 1e-9).all() and (spare.fraction < 2 / 4).all()
+    assert len(spare.fraction) == 9 and spare.step_s == 100 and not spare.synthetic
 
 
 def test_a_site_follows_a_cluster_from_its_own_time_and_starts_again(site):
@@ -90,17 +90,17 @@ def test_the_files_that_the_cluster_names_count_too(site, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("tables", "said"),
+    ("tables", "message"),
     [
         ("[scheduler2]\nkind = 1", "site.toml: scheduler2: unknown key"),
         ("[placement]\nkind = 'buddies'", "site.toml: placement.kind = 'buddies': unknown placement"),
         ("[gpu]\ncap_w = -1", "site.toml: gpu.cap_w = -1"),
     ],
 )
-def test_a_wrong_input_of_the_cluster_is_named_with_its_file(site, tables, said):
+def test_a_wrong_input_of_the_cluster_is_named_with_its_file(site, tables, message):
     with pytest.raises(InputError, match=r"site\.toml") as error:
         ClusterPower(path=site([(0, 1, 10)], tables)).supply(3, 0)
-    assert said in str(error.value)
+    assert message in str(error.value)
 
 
 def test_plug_ins_that_the_cluster_names_are_not_run(tmp_path):

@@ -1,8 +1,8 @@
 """Completion times over PowerFlow's, at equal energy.
 
-TABLE.csv is what `benchmarks/cluster_claim.py` of the source tree writes. A panel is an account: who switches nodes
-off, and whether hosts count. A mark is a baseline at a load: its average job completion time over that of PowerFlow,
-which needs no more energy. Right of the line PowerFlow's jobs are done sooner.
+TABLE.csv is written by `benchmarks/cluster_claim.py` of the source tree. Each panel is one way of accounting: which
+scheduler switches nodes off, and whether hosts count. Each mark is a baseline at a load: its average job completion
+time divided by that of PowerFlow, which needs no more energy. To the right of the line PowerFlow is faster.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from hpctrip.figures.common.reading import csv_table
 NUMBERS = ("load", "jct_s", "kwh", "powerflow_jct_s", "powerflow_kwh", "ratio")
 TEXTS = ("account", "baseline")
 MARKS = ("o", "s", "^", "D", "v", "P")
-MOST = 6
-"""So many accounts, and loads, can be told apart."""
+MAX_VALUES = 6
+"""Maximum number of accounts, and of loads, that remain distinguishable."""
 
 
 @figure(csv_table(integers=(), numbers=NUMBERS))
 def plot(table: pd.DataFrame) -> Drawing:
-    """A panel for each account."""
+    """Draw one panel for each account. `table`: the rows of the benchmark."""
     check(table)
     accounts, baselines = (list(dict.fromkeys(table[name])) for name in TEXTS)
     loads = sorted({*table["load"]})
@@ -76,16 +76,16 @@ def _frame(axes: Axes, title: str, num_baselines: int) -> None:
 
 
 def check(table: pd.DataFrame) -> None:
-    """Raise InputError where this is no table of the benchmark's."""
-    way_out = "give what benchmarks/cluster_claim.py of the source tree writes"
+    """Raise InputError if the table lacks a column or a row, or holds invalid or too many values."""
+    hint = "give what benchmarks/cluster_claim.py of the source tree writes"
     missing = [name for name in (*TEXTS, *NUMBERS) if name not in table]
     if missing or table.empty:
         problem = f"has no column {', '.join(missing)}" if missing else "has no rows"
-        raise InputError("the table", problem, way_out)
+        raise InputError("the table", problem, hint)
     for name in NUMBERS:
         values = table[name]
         if not is_numeric_dtype(values) or np.isinf(values).any() or (values < 0).any():
-            raise InputError(f"the table: {name}", "is not a number of 0 or more everywhere", way_out)
+            raise InputError(f"the table: {name}", "is not a number of 0 or more everywhere", hint)
     for name in ("account", "load"):
-        if table[name].nunique() > MOST:
-            raise InputError(f"the table: {name}", f"has more than {MOST} values", "draw a part of it")
+        if table[name].nunique() > MAX_VALUES:
+            raise InputError(f"the table: {name}", f"has more than {MAX_VALUES} values", "draw a part of it")

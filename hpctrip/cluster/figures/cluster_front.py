@@ -1,8 +1,8 @@
 """Completion time against energy of simulated clusters.
 
-A point is a run: the average job completion time and the energy of the whole cluster. Runs of one scheduler, with other
-budgets say, are joined in the order of their energy. Down and left is better; the faint line is the front of all runs,
-on which no other run is better in both.
+Each point is a run: its average job completion time and the energy of the whole cluster. Runs of one scheduler, for
+example with different budgets, are joined in the order of their energy. Lower left is better. The faint line is the
+Pareto front of all runs: no other run is better in both.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MARKS = ("o", "s", "^", "D", "v", "P", "X")
 
 @figure(CLUSTERS)
 def plot(runs: Sequence[ClusterRun]) -> Drawing:
-    """A line for each scheduler, and the front of all runs."""
+    """Draw one line for each scheduler, and the Pareto front of all runs."""
     table = numbers(runs)
     picture = style.figure(3.0)
     axes = picture.subplots()
@@ -60,7 +60,7 @@ def plot(runs: Sequence[ClusterRun]) -> Drawing:
 
 
 def numbers(runs: Sequence[ClusterRun]) -> pd.DataFrame:
-    """A row for each run, by scheduler and energy. InputError where a run left jobs undone."""
+    """One row for each run, sorted by scheduler and energy. Raises InputError if a run did not complete all jobs."""
     for run in runs:
         if math.isnan(run.meta["mean_jct_s"]):
             raise InputError(

@@ -1,7 +1,7 @@
 """Power, GPUs and jobs of a simulated cluster over time.
 
-Power by what draws it, GPUs with a job, and jobs that wait.
-Each value is the mean over an interval of the results file, so the area under the power is the energy.
+The panels show the power by consumer, the GPUs with a job, and the waiting jobs. Each value is the mean over an
+interval of the results file, so the area under the power is the energy.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PARTS = {"jobs": ("job", style.BLUE), "hosts": ("host", style.ORANGE), "idle GPU
 
 @figure(ONE_CLUSTER)
 def plot(run: ClusterRun) -> Drawing:
-    """Power above, GPUs and jobs below."""
+    """Draw the power above, the GPUs and the waiting jobs below."""
     table = numbers(run)
     edges = [*table["clock_start_h"], table["clock_h"].iloc[-1]]
     picture = style.figure(3.6, style.PAGE_INCHES)
@@ -49,7 +49,7 @@ def plot(run: ClusterRun) -> Drawing:
 
 
 def numbers(run: ClusterRun) -> pd.DataFrame:
-    """A row for each interval, in hours and kilowatts."""
+    """One row for each interval, in hours and kilowatts."""
     rows = run.intervals
     lengths_s = rows["clock_s"] - rows["clock_start_s"]
     parts = {f"{key}_kw": rows[f"{key}_energy_j"] / lengths_s / 1e3 for key, _ in PARTS.values()}

@@ -1,4 +1,4 @@
-"""Inputs of the figures of simulated clusters: their results files."""
+"""Arguments of the figures of simulated clusters: results files."""
 
 from __future__ import annotations
 

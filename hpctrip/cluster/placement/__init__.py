@@ -1,4 +1,4 @@
-"""Which GPUs a job gets: one file for each way."""
+"""Placements: choose the GPUs of a job. Every file of this folder is imported."""
 
 from hpctrip.cluster.placement.base import PLACEMENTS, Layout, Parts, Placement
 from hpctrip.config.component import import_all

@@ -1,4 +1,4 @@
-"""The contract of a placement: a layout knows who has which GPUs, and finds some for the next job."""
+"""Interface of placements: a layout records the GPUs of each job and finds free GPUs for the next job."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from hpctrip.cluster.machine import Machine
 from hpctrip.config.component import Component, Registry
 
 Parts = list[tuple[int, int]]
-"""What a job has: (node, mask of its GPUs there), nodes rising. Bit i of a mask is GPU i of the node."""
+"""GPUs of a job: (node, mask of its GPUs there), by rising node. Bit i of a mask is GPU i of the node."""
 
 PLACEMENTS = Registry("placement", default="buddy")
 
 
 @dataclass(frozen=True)
 class Move:
-    """A job that was moved, and how it lay before."""
+    """A migrated job and its previous GPUs."""
 
     job: int
     before: Parts
 
 
 class Layout:
-    """The GPUs of a cluster and the jobs on them. Subclasses say where the next job goes."""
+    """Assignment of the GPUs of a cluster to jobs. Subclasses choose the GPUs of the next job in `find`."""
 
     def __init__(self, machine: Machine):
         self.machine = machine
@@ -33,24 +33,25 @@ class Layout:
         """The mask of all GPUs of a node."""
         self.free_mask = [self.full] * machine.num_nodes
         self.free = np.full(machine.num_nodes, machine.gpus_per_node)
-        """[nodes] free GPUs."""
+        """[nodes] number of free GPUs."""
         self.powered = np.zeros(machine.num_nodes, bool)
-        """[nodes] on or booting."""
+        """[nodes] whether a node is on or booting."""
         self.parts: dict[int, Parts] = {}
-        """{job: what it has}."""
+        """{job: its GPUs}."""
         self.jobs_on: list[set[int]] = [set() for _ in range(machine.num_nodes)]
+        """[nodes] jobs with GPUs on a node."""
         self.closed = -1
-        """A node on which nothing is to be found for now; -1: none."""
+        """Node from which `find` takes no GPUs while it is being emptied; -1: none."""
 
     def find(self, gpus: int, job: int, turn: int) -> Parts | None:
-        """Free GPUs for a job, which starts for the `turn`-th time; None where it cannot be placed."""
+        """Find `gpus` free GPUs for a job that has been started `turn` times before; None if it cannot be placed."""
         raise NotImplementedError
 
     def changed(self, node: int) -> None:
-        """Called after a node's free GPUs or its power have changed."""
+        """Hook that is called after a node's free GPUs or its power state have changed."""
 
     def place(self, gpus: int, job: int, turn: int) -> bool:
-        """Give a job its GPUs; says whether that was possible."""
+        """Find GPUs for a job and assign them; returns whether that was possible."""
         parts = self.find(gpus, job, turn)
         if parts is None:
             return False
@@ -58,7 +59,7 @@ class Layout:
         return True
 
     def take(self, job: int, parts: Parts) -> None:
-        """Give a job these GPUs, which are free."""
+        """Assign these GPUs to a job. Raises ValueError if one of them is not free."""
         for node, mask in parts:
             if mask & ~self.free_mask[node]:
                 raise ValueError(f"GPUs {mask:b} of node {node} are not all free: {self.free_mask[node]:b}")
@@ -67,7 +68,7 @@ class Layout:
         self.parts[job] = parts
 
     def release(self, job: int) -> Parts:
-        """Take a job's GPUs back; returns what it had."""
+        """Free the GPUs of a job and return them."""
         parts = self.parts.pop(job)
         for node, mask in parts:
             self._set(node, self.free_mask[node] | mask)
@@ -75,22 +76,24 @@ class Layout:
         return parts
 
     def power(self, node: int, on: bool) -> None:
-        """Note that a node is on (or booting), or off."""
+        """Record that a node is on (or booting), or off."""
         self.powered[node] = on
         self.changed(node)
 
     def rearrange(self, most: int) -> list[Move]:
-        """Move at most so many jobs so that nodes become empty; only some layouts do."""
+        """Move at most `most` jobs to empty nodes; the base class moves none."""
         return []
 
     def make_room(self, gpus: int, most: int) -> list[Move]:
-        """Move at most so many jobs so that one of so many GPUs can be placed; only some layouts do. Nothing is moved
-        where that does not suffice."""
+        """Move at most `most` jobs so that a job of `gpus` GPUs can be placed; the base class moves none.
+
+        No job is moved if that does not suffice.
+        """
         return []
 
     @property
     def stranded(self) -> int:
-        """Free GPUs in nodes that are partly used: what fragmentation leaves."""
+        """Number of free GPUs in partly used nodes, a measure of fragmentation."""
         partly = self.free < self.machine.gpus_per_node
         return int(self.free[partly].sum())
 
@@ -101,18 +104,18 @@ class Layout:
 
 
 class Placement(Component):
-    """Base of all placements."""
+    """Base class of placements: the input keys of a layout."""
 
     max_migrations: int = Field(4, ge=0, le=100_000)
-    """Running jobs that may be moved at one decision, each at the cost of a restart."""
+    """Maximum number of running jobs that are moved at one decision, each at the cost of a restart."""
 
     def layout(self, machine: Machine, seed: int) -> Layout:
-        """An empty layout of the cluster."""
+        """Build a layout of the cluster with all GPUs free."""
         raise NotImplementedError
 
 
 def lowest(mask: int, number: int) -> int:
-    """The `number` lowest GPUs of a mask."""
+    """Mask of the `number` lowest GPUs of a mask."""
     taken = 0
     for _ in range(number):
         bit = mask & -mask
@@ -122,7 +125,7 @@ def lowest(mask: int, number: int) -> int:
 
 
 def scattered(layout: Layout, nodes: np.ndarray, gpus: int) -> Parts | None:
-    """The first GPUs that are free on these nodes, in their order; None where there are too few."""
+    """The first `gpus` free GPUs of these nodes, in this order of nodes; None if there are too few."""
     counts = layout.free[nodes]
     before = np.cumsum(counts) - counts
     if before[-1] + counts[-1] < gpus:

@@ -1,9 +1,9 @@
-"""Buddy blocks, packed into the smallest subtree that holds a job; PowerFlow's way, as far as its abstract tells.
+"""Buddy allocation of GPUs in the smallest subtree that holds a job (after PowerFlow, arXiv 2304.06381, its abstract).
 
-Within a node a block is an aligned run of 1, 2, 4, ... GPUs; a mask of free GPUs says which are free, so that buddies
-join by themselves. A job takes a block for each binary digit of its number of GPUs, all in one node. A job larger than
-a node takes whole nodes, an aligned run of one rack where there is one, and a block for the rest. Nodes that are on
-come first, then the smallest block that must be split, then the fullest node.
+Within a node a block is an aligned run of 1, 2, 4, ... GPUs. Free GPUs are kept as a bit mask, so adjacent free blocks
+join by themselves. A job takes one block for each binary digit of its number of GPUs, all in one node. A job larger
+than a node takes whole nodes, if possible an aligned run within one rack, and a block for the rest. Nodes that are on
+are preferred, then the smallest block that has to be split, then the fullest node.
 """
 
 from __future__ import annotations
@@ -15,42 +15,44 @@ import numpy as np
 
 from hpctrip.cluster.machine import Machine
 from hpctrip.cluster.placement.base import PLACEMENTS, Layout, Move, Parts, Placement
-from hpctrip.cluster.placement.migrate import clear, emptiest
 
 
 @PLACEMENTS.add
 class Buddy(Placement):
-    """Buddy blocks in the smallest subtree, nodes that are on first, with bounded migrations."""
+    """Places jobs in buddy blocks of the smallest subtree, on powered nodes first, with bounded migrations."""
 
     kind = "buddy"
 
     def layout(self, machine: Machine, seed: int) -> Layout:
-        """All nodes free."""
+        """Build a layout with all GPUs free; `seed` is not used."""
         return BuddyLayout(machine)
 
 
 @lru_cache(maxsize=2**18)
 def fit(mask: int, gpus: int) -> tuple[int, int] | None:
-    """(GPUs to take, size of the block that is split for the largest part) within a node with these free GPUs; None
-    where its free blocks are too small."""
+    """Fit a job of `gpus` GPUs into a node with this mask of free GPUs.
+
+    Returns (mask of its GPUs, size of the block that is split for its largest part), or None if the free blocks are too
+    small.
+    """
     taken = split = 0
     for size in (1 << digit for digit in range(gpus.bit_length() - 1, -1, -1) if gpus >> digit & 1):
-        found = _smallest_block(mask & ~taken, size)
-        if found is None:
+        block = _smallest_block(mask & ~taken, size)
+        if block is None:
             return None
-        offset, block = found
+        offset, block_size = block
         taken |= ((1 << size) - 1) << offset
-        split = split or block
+        split = split or block_size
     return taken, split
 
 
 def _smallest_block(mask: int, size: int) -> tuple[int, int] | None:
-    """(offset, size) of the smallest free block of at least this size; of equal ones the first."""
+    """(offset, size) of the smallest free block of at least this size, the first of equal ones; None: none."""
     block = size
     while block <= mask.bit_length():
         ones = (1 << block) - 1
         for offset in range(0, mask.bit_length(), block):
-            # with a free buddy it would be part of a larger block
+            # if its buddy is free too, this block is part of a larger one
             if mask >> offset & ones == ones and mask >> (offset ^ block) & ones != ones:
                 return offset, block
         block *= 2
@@ -58,7 +60,7 @@ def _smallest_block(mask: int, size: int) -> tuple[int, int] | None:
 
 
 class BuddyLayout(Layout):
-    """Who has which blocks. Finding one costs O(log nodes)."""
+    """Layout of buddy blocks; finding a block takes O(log nodes)."""
 
     def __init__(self, machine: Machine):
         super().__init__(machine)
@@ -73,7 +75,7 @@ class BuddyLayout(Layout):
             self.changed(node)
 
     def changed(self, node: int) -> None:
-        """Renew what is known of a node."""
+        """Update the indices of free blocks and of empty nodes for a node."""
         self._stamp[node] += 1
         for gpus, heap in self._heaps.items():
             self._push(heap, gpus, node)
@@ -86,7 +88,7 @@ class BuddyLayout(Layout):
         self._warm[node] = warm
 
     def find(self, gpus: int, job: int = 0, turn: int = 0) -> Parts | None:
-        """Blocks for so many GPUs."""
+        """Find whole nodes and a block for `gpus` GPUs; `job` and `turn` are not used."""
         num_nodes, rest = divmod(gpus, self.machine.gpus_per_node)
         nodes = self._whole_nodes(num_nodes)
         if nodes is None:
@@ -100,14 +102,14 @@ class BuddyLayout(Layout):
         return sorted(parts)
 
     def rearrange(self, most: int) -> list[Move]:
-        """Empty the nodes with the fewest GPUs in use, as long as their jobs fit on other nodes that are in use."""
+        """Empty the nodes with the fewest GPUs in use, as long as their jobs fit on other used nodes."""
         moves: list[Move] = []
         for node in emptiest(self)[: most + 1]:
             moves += clear(self, node, most - len(moves))
         return moves
 
     def make_room(self, gpus: int, most: int) -> list[Move]:
-        """Empty nodes, the least used first, until a block is found."""
+        """Empty nodes, the least used first, until the job fits; otherwise undo all moves."""
         moves: list[Move] = []
         candidates = emptiest(self)[: most + 1] if self.free.sum() >= gpus else []
         for node in candidates:
@@ -119,33 +121,33 @@ class BuddyLayout(Layout):
             self.take(move.job, move.before)
         return []
 
-    def _block(self, gpus: int, but: set[int]) -> tuple[int, int] | None:
-        """(node, mask) of a part of a node, on none of the nodes `but`."""
+    def _block(self, gpus: int, excluded: set[int]) -> tuple[int, int] | None:
+        """(node, mask) of a block of `gpus` GPUs, less than a node, on none of the `excluded` nodes; None: none."""
         if gpus not in self._heaps:
             self._heaps[gpus] = []
             for node in range(self.machine.num_nodes):
                 self._push(self._heaps[gpus], gpus, node)
-        heap, passed, found = self._heaps[gpus], [], None
-        while heap and found is None:
+        heap, skipped, block = self._heaps[gpus], [], None
+        while heap and block is None:
             *_, node, stamp = heap[0]
             if stamp != self._stamp[node]:
                 heapq.heappop(heap)  # the node has changed since
-            elif node in but or node == self.closed:
-                passed.append(heapq.heappop(heap))
+            elif node in excluded or node == self.closed:
+                skipped.append(heapq.heappop(heap))
             else:
-                found = (node, fit(self.free_mask[node], gpus)[0])
-        for entry in passed:
+                block = (node, fit(self.free_mask[node], gpus)[0])
+        for entry in skipped:
             heapq.heappush(heap, entry)
-        return found
+        return block
 
     def _push(self, heap: list[tuple[int, int, int, int, int]], gpus: int, node: int) -> None:
-        found = fit(self.free_mask[node], gpus)
-        if found is not None:
+        block = fit(self.free_mask[node], gpus)
+        if block is not None:
             off = 0 if self.powered[node] else 1
-            heapq.heappush(heap, (off, found[1], int(self.free[node]), node, self._stamp[node]))
+            heapq.heappush(heap, (off, block[1], int(self.free[node]), node, self._stamp[node]))
 
     def _whole_nodes(self, number: int) -> list[int] | None:
-        """Empty nodes: of the rack that needs the fewest boots and has the fewest to spare, else of few racks."""
+        """Choose empty nodes: of the rack with the fewest boots, then the fewest empty nodes, else of few racks."""
         if number == 0:
             return []
         if int(self._num_empty.sum()) < number:
@@ -177,3 +179,38 @@ class BuddyLayout(Layout):
                     min(runs, key=lambda run: (number - int(self.powered[list(run)].sum()), run.start))
                 )
         return sorted(empty, key=lambda node: (not self.powered[node], node))[:number]
+
+
+def emptiest(layout: Layout) -> list[int]:
+    """Partly used nodes, those with the fewest GPUs in use first."""
+    used = layout.machine.gpus_per_node - layout.free
+    partly = np.flatnonzero((used > 0) & (layout.free > 0))
+    return partly[np.argsort(used[partly], kind="stable")].tolist()
+
+
+def clear(layout: Layout, node: int, most: int) -> list[Move]:
+    """Move all jobs of a node, at most `most`, to other used nodes so that the node can be switched off or taken whole.
+
+    No job is moved, and the list is empty, if they do not fit or if one of them spans several nodes.
+    """
+    jobs = sorted(layout.jobs_on[node], key=lambda job: (-_gpus(layout, job), job))
+    if not 0 < len(jobs) <= most or any(len(layout.parts[job]) > 1 for job in jobs):
+        return []
+    moves: list[Move] = []
+    layout.closed = node
+    for job in jobs:
+        parts = layout.find(_gpus(layout, job), job, 0)
+        if parts is None or any(layout.free_mask[there] == layout.full for there, _ in parts):
+            for move in reversed(moves):
+                layout.release(move.job)
+                layout.take(move.job, move.before)
+            moves = []
+            break
+        moves.append(Move(job, layout.release(job)))
+        layout.take(job, parts)
+    layout.closed = -1
+    return moves
+
+
+def _gpus(layout: Layout, job: int) -> int:
+    return sum(mask.bit_count() for _, mask in layout.parts[job])

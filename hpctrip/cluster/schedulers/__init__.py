@@ -1,4 +1,4 @@
-"""Schedulers: who gets how many GPUs. Each in a file of this folder, which is imported whole."""
+"""Schedulers: decide how many GPUs each job gets. Every file of this folder is imported."""
 
 from hpctrip.cluster.schedulers.base import SCHEDULERS, Scheduler
 from hpctrip.cluster.view import ClusterView, Plan

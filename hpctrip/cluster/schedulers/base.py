@@ -1,4 +1,4 @@
-"""The contract of a scheduler: a pure function of what it sees."""
+"""Interface of schedulers: pure functions from a view of the cluster to a plan."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ SCHEDULERS = Registry("scheduler", default="powerflow")
 
 
 class Scheduler(Component):
-    """Base of all schedulers. One has no memory: what it may use is in the view."""
+    """Base class of schedulers. A scheduler has no memory: its plan depends on the view alone."""
 
     periodic: ClassVar[bool] = False
-    """Whether it decides every round, because its answer changes with time; else only after a job came or went."""
+    """Whether it decides every round, as its plan changes with time; else only after a submission or completion."""
     elastic: ClassVar[bool] = False
-    """Whether a job that cannot be placed with the GPUs that it was given may start with fewer."""
+    """Whether a job that cannot be placed with the planned number of GPUs may start with fewer."""
 
     def check(self, round_s: float) -> None:
-        """InputError where its own times do not go with rounds of this length."""
+        """Raise InputError if the scheduler's own times are incompatible with rounds of `round_s` seconds."""
 
     def plan(self, view: ClusterView) -> Plan:
-        """How many GPUs each of the J jobs gets, at most as many as there are."""
+        """Decide how many GPUs each of the J jobs of the view gets; in total at most those of the cluster."""
         raise NotImplementedError

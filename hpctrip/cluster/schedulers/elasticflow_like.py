@@ -1,4 +1,4 @@
-"""Elastic sharing in the manner of ElasticFlow (Gu et al., ASPLOS 2023), without its deadlines."""
+"""Elastic sharing after ElasticFlow (Gu et al., ASPLOS 2023), without deadlines."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from hpctrip.cluster.view import ClusterView, Plan
 
 @SCHEDULERS.add
 class ElasticFlowLike(Scheduler):
-    """Elastic: each job one GPU, shortest first, then the doubling that loses the least GPU-time.
+    """Elastic: gives each job one GPU, shortest first, then repeats the doubling that loses the least GPU-time.
 
-    ElasticFlow admits jobs by their deadlines and shares what is left by the marginal return of a GPU. Here nobody has
-    a deadline, so all are admitted and only the second half is left: a job whose speed at 2n GPUs is the largest share
-    of twice that at n is doubled first. The order is ours.
+    ElasticFlow admits jobs by their deadlines and shares the remaining GPUs by marginal return. Jobs have no deadlines
+    here, so all are admitted and only the second step remains: the job whose speed on 2n GPUs is the largest fraction
+    of twice its speed on n GPUs is doubled first. The order of admission is ours.
     """
 
     kind = "elasticflow-like"
     elastic = True
 
     def plan(self, view: ClusterView) -> Plan:
-        """A doubling that would not make the job faster is not taken."""
+        """GPUs by the scaling of each job; a doubling that would not make a job faster is not taken."""
         rate, profile = view.speeds.rate[:, :, -1], view.profile.tolist()
 
         def scaling(job: int, now: int, then: int) -> float:

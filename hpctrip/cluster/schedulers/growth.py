@@ -1,4 +1,4 @@
-"""Elastic schedulers give out GPUs one step at a time: whose next step is worth most gets it."""
+"""Greedy allocation for elastic schedulers: the job whose next step has the largest gain grows first."""
 
 from __future__ import annotations
 
@@ -9,26 +9,27 @@ import numpy as np
 
 from hpctrip.cluster.view import ClusterView
 
-Worth = Callable[[int, int, int], float]
-"""What it is worth to give job i of the view n' GPUs instead of n: worth(i, n, n')."""
+Gain = Callable[[int, int, int], float]
+"""gain(i, n, m): benefit of giving job i of the view m GPUs instead of n."""
 
 
 def doubled(gpus: int) -> int:
-    """The next number of GPUs that fills buddy blocks."""
+    """Step rule: twice as many GPUs, which fills buddy blocks."""
     return 2 * gpus
 
 
 def one_more(gpus: int) -> int:
-    """The next number of GPUs."""
+    """Step rule: one more GPU."""
     return gpus + 1
 
 
-def grow(view: ClusterView, order: np.ndarray, following: Callable[[int], int], worth: Worth) -> np.ndarray:
-    """[J] GPUs: one for each job in this order while there are some, then the step that is worth most for each GPU, as
-    long as one is worth anything and fits. Ties to the earlier job.
+def grow(view: ClusterView, order: np.ndarray, following: Callable[[int], int], gain: Gain) -> np.ndarray:
+    """Allocate GPUs greedily; returns [J] numbers of GPUs.
 
-    `worth` is asked for a job's next step only after the one before was taken, so a job stops growing where its next
-    step is worth nothing. O(GPUs log J).
+    Each job gets one GPU in this order while GPUs last. Then the step with the largest gain per GPU is taken
+    repeatedly, as long as a step has a positive gain and fits; ties go to the earlier job. `following` gives the next
+    number of GPUs. `gain` is evaluated for a job's next step only after its previous step was taken, so a job stops
+    growing at its first step without a gain. Takes O(GPUs log J).
     """
     gpus, free = np.zeros(len(view), int), view.machine.num_gpus
     admitted = order[:free]
@@ -41,9 +42,9 @@ def grow(view: ClusterView, order: np.ndarray, following: Callable[[int], int], 
         now = int(gpus[job])
         then = following(now)
         if then <= most[job]:
-            gain = worth(job, now, then) / (then - now)
-            if gain > 0:
-                heapq.heappush(steps, (-gain, job, then))
+            gain_per_gpu = gain(job, now, then) / (then - now)
+            if gain_per_gpu > 0:
+                heapq.heappush(steps, (-gain_per_gpu, job, then))
 
     for job in admitted.tolist() if free else []:
         offer(job)

@@ -1,10 +1,10 @@
-"""The configurations worth having of a kind of job, from the cheapest to the fastest: PowerFlow's moves.
+"""Efficient configurations of one type of job, from the least energy to the fastest, for PowerFlow.
 
-All pairs of a number of GPUs (1, 2, 4, ...) and a frequency are points (E, T): energy and time for a unit of work. The
-walk begins at one GPU at its frequency of least energy. A move goes on to the point with the largest relative gain,
-ln(T / T') / ln(E' / E), among all that are faster; so the walk follows the lower hull of the points, gains fall from
-move to move, and points that are slower for more energy are never met. That gains are relative makes them the same for
-every job of a kind, whatever is left of it.
+Each pair of a number of GPUs (1, 2, 4, ...) and a frequency is a point (E, T): energy and time for a unit of work. The
+ladder starts at one GPU at its frequency of least energy. Each step leads to the point with the largest relative gain,
+ln(T / T') / ln(E' / E), among all faster points. So the ladder follows the lower hull of the points, gains decrease
+from step to step, and dominated points are never used. As gains are relative, they are the same for all jobs of a type,
+regardless of their remaining work.
 """
 
 from __future__ import annotations
@@ -17,33 +17,33 @@ import numpy as np
 from hpctrip.cluster.profiles import Speeds
 
 _LEAST_COST = 1e-3
-"""A move that costs less energy than this share counts as if it cost so much."""
+"""Lower bound of the relative energy cost of a step in the computation of its gain."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """A configuration, and the move that leads to it."""
+    """A configuration, and the gain of the step that leads to it."""
 
     gpus: int
     frequency: int
     seconds: float
-    """For a unit of work."""
+    """Time for a unit of work."""
     joules: float
-    """For a unit of work, hosts' share included."""
+    """Energy for a unit of work, including the share of the hosts."""
     gain: float
-    """Relative fall of time per relative rise of energy; inf at the beginning of a walk."""
+    """Relative decrease of time per relative increase of energy; inf for the first configuration."""
 
     @property
     def watts(self) -> float:
-        """Mean power while it works."""
+        """Mean power while the job works."""
         return self.joules / self.seconds
 
 
 class Ladder:
-    """The walks of one kind of job. `host_w` is the power of a host for each of its GPUs."""
+    """Efficient configurations of one profile. `host_w` is the power of a host per GPU of the host."""
 
     def __init__(self, speeds: Speeds, profile: int, host_w: float, most_gpus: int, frequencies: np.ndarray):
-        """`frequencies`: indices of those that may be used."""
+        """`frequencies`: indices of the permitted frequencies in `speeds.frequencies`."""
         doublings = int(most_gpus).bit_length()
         levels = [1 << level for level in range(doublings)]
         self._points = [
@@ -56,37 +56,37 @@ class Ladder:
                 strict=True,
             )
         ]
-        self._from: dict[tuple[int, int], tuple[Step, ...]] = {}
+        self._at_same_gpus: dict[tuple[int, int], tuple[Step, ...]] = {}
 
     @cached_property
     def start(self) -> Step:
-        """One GPU at the frequency of least energy."""
+        """First configuration: one GPU at its frequency of least energy."""
         return min((p for p in self._points if p.gpus == 1), key=lambda p: p.joules)
 
     @cached_property
     def whole(self) -> tuple[Step, ...]:
-        """The walk over GPUs and frequencies, its start included."""
-        return (self.start, *_walk(self.start, self._points))
+        """Configurations over GPUs and frequencies, from `start` to the fastest."""
+        return (self.start, *_climb(self.start, self._points))
 
     def faster_on(self, step: Step) -> tuple[Step, ...]:
-        """The walk from a step over the frequencies alone, on the same GPUs."""
+        """Configurations that follow a step if only the frequency may change."""
         key = (step.gpus, step.frequency)
-        if key not in self._from:
-            self._from[key] = tuple(_walk(step, [p for p in self._points if p.gpus == step.gpus]))
-        return self._from[key]
+        if key not in self._at_same_gpus:
+            self._at_same_gpus[key] = tuple(_climb(step, [p for p in self._points if p.gpus == step.gpus]))
+        return self._at_same_gpus[key]
 
 
-def _walk(here: Step, points: list[Step]) -> list[Step]:
+def _climb(here: Step, points: list[Step]) -> list[Step]:
     steps = []
     while True:
         faster = [point for point in points if point.seconds < here.seconds * (1 - 1e-9)]
         if not faster:
             return steps
-        here = max((_move(here, point) for point in faster), key=lambda step: (step.gain, -step.seconds))
+        here = max((_step_to(here, point) for point in faster), key=lambda step: (step.gain, -step.seconds))
         steps.append(here)
 
 
-def _move(here: Step, there: Step) -> Step:
+def _step_to(here: Step, there: Step) -> Step:
     cost = max(np.log(there.joules / here.joules), _LEAST_COST)
     gain = float(np.log(here.seconds / there.seconds) / cost)
     return Step(there.gpus, there.frequency, there.seconds, there.joules, gain)

@@ -1,4 +1,4 @@
-"""Optimus (Peng et al., EuroSys 2018): GPUs go where they shorten the remaining time most."""
+"""Optimus (Peng et al., EuroSys 2018): greedy minimisation of remaining remaining_times."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from hpctrip.cluster.view import ClusterView, Plan
 
 @SCHEDULERS.add
 class Optimus(Scheduler):
-    """Elastic: each job one GPU, then again and again the step with the largest fall of remaining time for a GPU.
+    """Elastic: gives each job one GPU, then repeats the step that shortens the remaining time most per GPU.
 
-    It knows the jobs' lengths (Optimus predicts them).
+    The exact lengths of jobs are used; Optimus predicts them.
     """
 
     kind = "optimus"
     periodic = True
     elastic = True
     doubling: bool = True
-    """Whether a job's GPUs are doubled at each step, which fills buddy blocks; false: one more, as in Optimus."""
+    """Whether each step doubles a job's GPUs, which fills buddy blocks; false: one more GPU, as in Optimus."""
 
     def plan(self, view: ClusterView) -> Plan:
-        """The shortest jobs first where there are more jobs than GPUs."""
-        times_s = times(view)
+        """GPUs by the time that they save; the shortest jobs come first if there are more jobs than GPUs."""
+        times_s = remaining_times(view)
 
         def gain_s(job: int, now: int, then: int) -> float:
             return times_s(job, now) - times_s(job, then)
@@ -35,7 +35,7 @@ class Optimus(Scheduler):
         return Plan(grow(view, order, doubled if self.doubling else one_more, gain_s), order=order)
 
 
-def times(view: ClusterView) -> Callable[[int, int], float]:
-    """`times(i, n)`: the time to the end of job i of the view on n GPUs."""
+def remaining_times(view: ClusterView) -> Callable[[int, int], float]:
+    """Return f(i, n), the remaining time of job i of the view on n GPUs at the highest frequency."""
     rate, profile, left = view.speeds.rate[:, :, -1], view.profile.tolist(), view.left.tolist()
     return lambda job, gpus: left[job] / rate[profile[job], gpus]

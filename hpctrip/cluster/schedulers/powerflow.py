@@ -1,7 +1,7 @@
-"""PowerFlow (arXiv 2304.06381) as its abstract describes it; the body is not public to us, so the formulas are ours.
+"""PowerFlow (arXiv 2304.06381) after its abstract; only the abstract was available, so the formulas are ours.
 
-Jobs are admitted by shortest remaining time with one GPU each at its frequency of least energy. Then moves over GPUs
-and frequencies are made by falling relative gain, (dT/T) / (dE/E), until the budget stops them.
+Jobs are admitted by shortest remaining time with one GPU each at its frequency of least energy. Then jobs are given
+more GPUs or a higher frequency in steps of decreasing relative gain, (dT/T) / (dE/E), until the budget is used up.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ from hpctrip.cluster.view import ClusterView, Plan
 
 @SCHEDULERS.add
 class PowerFlow(Scheduler):
-    """Elastic under a budget: the average completion time shall be least for a given energy.
+    """Elastic: minimises the average completion time under an energy budget.
 
-    The budget of the moves is `eta` times the energy that the jobs that are here would need with the GPUs that users
-    asked for at the highest frequency, and the power that [budget] allows, whichever is met first.
+    Steps are limited by `eta` times the energy that the active jobs would need with the GPUs requested at the highest
+    frequency, and by the power that [budget] permits.
     """
 
     kind = "powerflow"
     periodic = True
     elastic = True
     eta: Annotated[float, Field(gt=0, le=1e6)] | Literal["none"] = 1.0
-    """Share of that energy, or "none": power alone is the limit."""
+    """Fraction of that energy, or "none": power alone is limited."""
     moves: Literal["gpus-and-frequency", "gpus"] = "gpus-and-frequency"
-    """What a move may change. With "gpus" all jobs run at the highest frequency."""
+    """Quantities that a step may change. With "gpus" all jobs run at the highest frequency."""
     counts_hosts: bool = True
-    """Whether the energy of a configuration holds its GPUs' share of their hosts' power."""
+    """Whether the energy of a configuration includes its GPUs' share of the power of their hosts."""
 
     def plan(self, view: ClusterView) -> Plan:
-        """Admission and moves, with the old configuration kept where a new one gains less than two restarts."""
+        """Admission and steps; a job keeps its number of GPUs if growing would save less than two restarts."""
         ladders = self._ladders(view)
-        walk = Walk(view, ladders, self._budget_j(view))
-        gpus, frequency = walk.run()
-        self._keep(view, gpus, frequency)
-        return Plan(gpus, frequency, walk.order)
+        ascent = Ascent(view, ladders, self._budget_j(view))
+        gpus, frequency = ascent.run()
+        self._undo_small_growth(view, gpus, frequency)
+        return Plan(gpus, frequency, ascent.order)
 
     def _ladders(self, view: ClusterView) -> list[Ladder]:
         machine = view.machine
@@ -60,8 +60,8 @@ class PowerFlow(Scheduler):
         asked_j = view.energy_j(view.requested) + view.time_s(view.requested) * view.requested * host_w
         return self.eta * float(asked_j.sum())
 
-    def _keep(self, view: ClusterView, gpus: np.ndarray, frequency: np.ndarray) -> None:
-        """A job grows only where that saves it more than two restarts."""
+    def _undo_small_growth(self, view: ClusterView, gpus: np.ndarray, frequency: np.ndarray) -> None:
+        """Restore, in place, the GPUs of jobs that would grow but save less time than two restarts take."""
         grows = (view.gpus > 0) & (gpus > view.gpus)
         saved_s = view.time_s(np.maximum(view.gpus, 1), frequency) - view.time_s(
             np.maximum(gpus, 1), frequency
@@ -78,21 +78,24 @@ def _ladders(speeds: Speeds, host_w: float, num_gpus: int, one_frequency: bool) 
 
 
 @dataclass(frozen=True)
-class _Group:
-    """Jobs of one kind in one configuration, and the moves that they may still make."""
+class _JobGroup:
+    """Jobs of one profile in one configuration, and the steps that they may still take."""
 
     ladder: Ladder
     step: Step
     later: tuple[Step, ...]
     jobs: np.ndarray
-    """Those with the most work left first."""
+    """Jobs of the view, those with the most remaining work first."""
     left: float
-    """Work that is left of all of them."""
+    """Total remaining work of the jobs."""
 
 
-class Walk:
-    """One walk of all jobs up their ladders, by falling gain. Jobs of one kind move together, as their gains are equal;
-    where GPUs or the budget suffice for some of them only, those with the most work left go first."""
+class Ascent:
+    """Greedy ascent of all jobs along their ladders, by decreasing gain.
+
+    Jobs of one profile step together, as their gains are equal. If GPUs or the budget suffice for some of them only,
+    those with the most remaining work step first.
+    """
 
     def __init__(self, view: ClusterView, ladders: list[Ladder], budget_j: float):
         self.view, self._ladders = view, ladders
@@ -100,25 +103,27 @@ class Walk:
         self.order = np.argsort(view.left * one_gpu[view.profile], kind="stable")
         self._free = view.machine.num_gpus
         self._joules, self._watts = budget_j, view.limit_w
-        self._arrived: list[_Group] = []
-        self._heap: list[tuple[float, int, _Group]] = []
+        self._final: list[_JobGroup] = []
+        self._heap: list[tuple[float, int, _JobGroup]] = []
         self._number = itertools.count()
 
     def run(self) -> tuple[np.ndarray, np.ndarray]:
-        """[J] GPUs and [J] frequencies."""
+        """Returns [J] numbers of GPUs and [J] frequency indices."""
         for group in self._admitted():
-            self._line_up(group)
-        goes_on = True
-        while self._heap and goes_on:
-            goes_on = self._move(heapq.heappop(self._heap)[2])
+            self._enqueue(group)
+        within_budget = True
+        while self._heap and within_budget:
+            within_budget = self._step(heapq.heappop(self._heap)[2])
         gpus, frequency = np.zeros(len(self.view), int), self.view.frequency.copy()
-        for group in (*self._arrived, *(group for _, _, group in self._heap)):
+        for group in (*self._final, *(group for _, _, group in self._heap)):
             gpus[group.jobs], frequency[group.jobs] = group.step.gpus, group.step.frequency
         return gpus, frequency
 
-    def _admitted(self) -> list[_Group]:
-        """The shortest jobs for which there are GPUs and power, by kind. The energy of these is spent at any rate: a
-        job cannot do with less."""
+    def _admitted(self) -> list[_JobGroup]:
+        """The shortest jobs for which there are GPUs and power, grouped by profile.
+
+        Their least energy is spent even beyond the energy budget, as no job can run with less.
+        """
         profile, left = self.view.profile, self.view.left
         order = self.order[: self._free]
         if self._watts < math.inf:
@@ -129,45 +134,45 @@ class Walk:
         groups = []
         for kind, jobs in zip(kinds.tolist(), np.split(order, firsts[1:]), strict=True) if len(order) else ():
             ladder = self._ladders[kind]
-            group = _Group(ladder, ladder.start, ladder.whole[1:], jobs, float(left[jobs].sum()))
+            group = _JobGroup(ladder, ladder.start, ladder.whole[1:], jobs, float(left[jobs].sum()))
             self._free -= len(jobs)
             self._joules -= ladder.start.joules * group.left
             self._watts -= ladder.start.watts * len(jobs)
             groups.append(group)
         return groups
 
-    def _line_up(self, group: _Group) -> None:
-        """The group waits for the turn of its next move, or has arrived."""
+    def _enqueue(self, group: _JobGroup) -> None:
+        """Add a group to the heap by the gain of its next step, or to the final groups if it has none."""
         if group.later:
             heapq.heappush(self._heap, (-group.later[0].gain, next(self._number), group))
         else:
-            self._arrived.append(group)
+            self._final.append(group)
 
-    def _move(self, group: _Group) -> bool:
-        """Let the jobs of a group make their next move, as many as can; false: the budget is used up."""
+    def _step(self, group: _JobGroup) -> bool:
+        """Apply the next step of a group to as many of its jobs as possible; false: the budget is used up."""
         there, here, number = group.later[0], group.step, len(group.jobs)
         more_gpus, more_w = there.gpus - here.gpus, there.watts - here.watts
         if more_gpus > 0 and self._free < more_gpus * number:
             fit = self._free // more_gpus
-            on_the_same = self._part(group, slice(fit, None), here, group.ladder.faster_on(here))
-            self._line_up(on_the_same)
+            frequency_only = self._subgroup(group, slice(fit, None), here, group.ladder.faster_on(here))
+            self._enqueue(frequency_only)
             if not fit:
                 return True
-            group, number = self._part(group, slice(fit), here, group.later), fit
+            group, number = self._subgroup(group, slice(fit), here, group.later), fit
         cost_j = (there.joules - here.joules) * group.left
         if cost_j > self._joules or more_w * number > self._watts:
             number = self._affordable(group)
-            self._arrived.append(self._part(group, slice(number, None), here, ()))
-            self._arrived.append(self._part(group, slice(number), there, ()))
+            self._final.append(self._subgroup(group, slice(number, None), here, ()))
+            self._final.append(self._subgroup(group, slice(number), there, ()))
             return False
         self._free -= more_gpus * number
         self._joules -= cost_j
         self._watts -= more_w * number
-        self._line_up(_Group(group.ladder, there, group.later[1:], group.jobs, group.left))
+        self._enqueue(_JobGroup(group.ladder, there, group.later[1:], group.jobs, group.left))
         return True
 
-    def _affordable(self, group: _Group) -> int:
-        """How many jobs of a group can make its next move within the budget."""
+    def _affordable(self, group: _JobGroup) -> int:
+        """Number of jobs of a group that can take its next step within the budget."""
         there, here = group.later[0], group.step
         costs_j = (there.joules - here.joules) * self.view.left[group.jobs]
         within = np.cumsum(costs_j) <= self._joules
@@ -175,6 +180,6 @@ class Walk:
             within &= np.arange(1, len(group.jobs) + 1) * more_w <= self._watts
         return len(within) if within.all() else int(np.argmin(within))
 
-    def _part(self, group: _Group, part: slice, step: Step, later: tuple[Step, ...]) -> _Group:
+    def _subgroup(self, group: _JobGroup, part: slice, step: Step, later: tuple[Step, ...]) -> _JobGroup:
         jobs = group.jobs[part]
-        return _Group(group.ladder, step, later, jobs, float(self.view.left[jobs].sum()))
+        return _JobGroup(group.ladder, step, later, jobs, float(self.view.left[jobs].sum()))

@@ -1,4 +1,4 @@
-"""Finish-time fairness as in Themis (Mahajan et al., NSDI 2020), greedy instead of by auctions."""
+"""Finish-time fairness after Themis (Mahajan et al., NSDI 2020), greedy instead of by auctions."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from hpctrip.cluster.view import ClusterView, Plan
 
 @SCHEDULERS.add
 class Themis(Scheduler):
-    """Greedy max-min fairness of finish times: with each lease the jobs that are worst off are served first.
+    """Max-min fairness of finish times: at the end of a lease the jobs with the largest rho are served first.
 
-    rho = (time since submission + time to the end on the GPUs asked for) / (time that the job would take with a share
-    of 1 / J of the cluster, J the jobs that are here). Auctions and their bids are left out: a reading of ours.
+    rho = (time since submission + remaining time on the GPUs requested) / (time of the whole job on 1 / J of the
+    cluster, with J active jobs). Themis' auctions are left out; the simplification is ours.
     """
 
     kind = "themis"
     periodic = True
     lease_s: Seconds = Field(1200.0, gt=0, le=1e7)
-    """A job that was given GPUs keeps them so long."""
+    """Time that a started job keeps its GPUs."""
 
     def check(self, round_s: float) -> None:
-        """A lease ends with a round."""
+        """Raise InputError if a lease is not a multiple of a round."""
         rounds = self.lease_s / round_s
         if rounds != round(rounds):
             least_s = round_s * max(1, round(rounds))
@@ -33,7 +33,7 @@ class Themis(Scheduler):
             raise InputError(place, f"is no multiple of clock.round_s = {round_s:g}", f"give {least_s:g}")
 
     def plan(self, view: ClusterView) -> Plan:
-        """Those within a lease go on, then by falling rho."""
+        """Jobs within a lease first, then the others by decreasing rho."""
         remaining_s = view.time_s(view.requested)
         done_s = view.gpu_s / view.requested
         share = np.minimum(1.0, view.machine.num_gpus / (len(view) * view.requested))

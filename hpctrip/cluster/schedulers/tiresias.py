@@ -11,8 +11,10 @@ from hpctrip.cluster.view import ClusterView, Plan
 
 @SCHEDULERS.add
 class Tiresias(Scheduler):
-    """Discretised 2D-LAS: a job sinks to the next queue when it has had so many GPU-seconds; upper queues first, within
-    one by the time of submission. Preemptive, with the GPUs that users asked for; needs no knowledge of lengths.
+    """Discretised two-dimensional least attained service.
+
+    A job moves to the next queue after a number of GPU-seconds. Earlier queues are served first, and jobs within a
+    queue in the order of submission. Preemptive, with the GPUs requested; the lengths of jobs are not used.
     """
 
     kind = "tiresias"
@@ -28,6 +30,6 @@ class Tiresias(Scheduler):
         return limits
 
     def plan(self, view: ClusterView) -> Plan:
-        """By queue, then by submission."""
+        """Jobs by queue, then by time of submission."""
         queue = np.searchsorted(self.queue_limits_gpu_s, view.gpu_s, side="right")
         return view.in_order(np.lexsort((view.submit_s, queue)))

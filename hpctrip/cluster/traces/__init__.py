@@ -1,4 +1,4 @@
-"""Where jobs come from: a reader for each published format, one of our own, and a generator. One file each."""
+"""Job traces: readers of published formats and of hpctrip's own format, and a generator."""
 
 from hpctrip.cluster.traces.base import TRACES, Raw, Trace
 from hpctrip.config.component import import_all

@@ -1,4 +1,4 @@
-"""The contract of a trace of jobs, and what is common to all: which jobs, how dense, of which models."""
+"""Interface of job traces, with the keys and checks common to all: selection of jobs, load, and models."""
 
 from __future__ import annotations
 
@@ -20,52 +20,56 @@ from hpctrip.config.component import Component, Registry
 TRACES = Registry("jobs", default="synthetic")
 
 MOST_GPUS = 4096
-"""That a job may ask for."""
+"""Maximum number of GPUs that a job may request."""
 LONGEST_S = 1e9
-"""Of times and durations in a trace: thirty years."""
+"""Maximum of times and durations in a trace, about thirty years."""
 
 
 @dataclass(frozen=True)
 class Raw:
-    """N jobs as a trace has them, in any order."""
+    """N jobs as recorded in a trace, in any order."""
 
     place: str
-    """How to speak of the trace."""
+    """Name of the trace in error messages."""
     name: Sequence[str]
     submit_s: np.ndarray
     gpus: np.ndarray
     duration_s: np.ndarray
-    """[N] NaN where the work is known."""
+    """[N] durations; NaN for jobs with a number of steps."""
     steps: np.ndarray
-    """[N] NaN where only a duration is known."""
+    """[N] numbers of steps; NaN for jobs with a duration only."""
     kind: Sequence[tuple[str, int] | None]
-    """[N] model and batch size; None: not known."""
+    """[N] (model, batch size); None: not recorded."""
     profiles: dict[tuple[str, int], Profile] = field(default_factory=dict)
-    """Profiles that the trace brings along; others come from the catalogue."""
+    """Profiles that the trace provides; the others come from the catalogue."""
     synthetic: bool = False
+    """Whether the jobs were generated."""
 
 
 class Trace(Component):
-    """Base of all traces. A trace gives `raw` jobs; the keys here say what is made of them."""
+    """Base class of job traces. A subclass reads the `raw` jobs; the keys of this class select and scale them."""
 
     load: float = Field(1.0, gt=0, le=1e6)
-    """How many times as fast the jobs are submitted as in the trace; their lengths stay."""
+    """Factor by which jobs are submitted faster than in the trace; their lengths are unchanged."""
     first: int | None = Field(None, ge=1)
-    """Only so many jobs, the earliest; absent: all."""
+    """Number of jobs to use, the earliest ones; absent: all."""
     largest: int | None = Field(None, ge=1, le=MOST_GPUS)
-    """Jobs that ask for more GPUs are left out; absent: none is."""
+    """Jobs that request more GPUs are left out; absent: none."""
 
     def raw(self, catalogue: Catalogue) -> Raw:
-        """The jobs of the trace. Raises InputError that names the line that is wrong."""
+        """Read all jobs of the trace. InputError names the wrong line."""
         raise NotImplementedError
 
     def replica(self, number: int) -> Self:
-        """Other jobs of the same sort, where they are made up; number 0 is itself. A trace has no others."""
+        """The trace with other random draws, if its jobs are generated; replica 0 is the trace itself."""
         return self
 
     def jobs(self, catalogue: Catalogue, seed: int) -> Jobs:
-        """The jobs, in the order of their submission, from time 0. A job whose model is not known trains one of the
-        catalogue's, drawn from (seed, "job-model"). Raises InputError as `raw`, and where no job is left."""
+        """The selected jobs in the order of submission, from time 0.
+
+        A job without a recorded model gets one of the catalogue, drawn from the stream (seed, "job-model"). Raises
+        InputError as `raw` does, and if no job is left.
+        """
         raw = self.raw(catalogue)
         if not len(raw.submit_s):
             raise InputError(raw.place, "holds no job", "give a trace with at least one")
@@ -92,51 +96,52 @@ class Trace(Component):
         )
 
 
-def times(table: Table, name: str) -> np.ndarray:
-    """[N] seconds of submission; InputError where they are negative or fall from one line to the next."""
-    found = table.numbers(name)
-    table.refuse(name, (found < 0) | (found > LONGEST_S), f"is no time from 0 to {LONGEST_S:g} s")
-    falls = np.diff(found, prepend=-np.inf) < 0
+def submission_times(table: Table, name: str) -> np.ndarray:
+    """Read a column of submission times, [N] seconds. Raises InputError if they are negative or decrease."""
+    submit_s = table.numbers(name)
+    table.refuse(name, (submit_s < 0) | (submit_s > LONGEST_S), f"is no time from 0 to {LONGEST_S:g} s")
+    falls = np.diff(submit_s, prepend=-np.inf) < 0
     table.refuse(name, falls, "is before the line above", "sort the trace by the time of submission")
-    return found
+    return submit_s
 
 
 def durations(table: Table, name: str, may_lack: bool = False) -> np.ndarray:
-    """[N] seconds above 0; NaN where a field may be empty and is."""
-    found = table.numbers(name, may_lack)
+    """Read a column of durations, [N] seconds above 0; NaN for an empty field, if permitted by `may_lack`."""
+    duration_s = table.numbers(name, may_lack)
     table.refuse(
-        name, (found <= 0) | (found > LONGEST_S), f"is no duration above 0 and up to {LONGEST_S:g} s"
+        name,
+        (duration_s <= 0) | (duration_s > LONGEST_S),
+        f"is no duration above 0 and up to {LONGEST_S:g} s",
     )
-    return found
+    return duration_s
 
 
 def gpu_counts(table: Table, name: str) -> np.ndarray:
-    """[N] GPUs asked for, 1 or more."""
-    found = table.integers(name)
-    table.refuse(name, (found < 1) | (found > MOST_GPUS), f"is no number of GPUs from 1 to {MOST_GPUS:,}")
-    return found
+    """Read a column of requested GPUs, [N] from 1 to MOST_GPUS."""
+    gpus = table.integers(name)
+    table.refuse(name, (gpus < 1) | (gpus > MOST_GPUS), f"is no number of GPUs from 1 to {MOST_GPUS:,}")
+    return gpus
 
 
-def amounts(table: Table, name: str, may_lack: bool = False) -> np.ndarray:
-    """[N] steps above 0; NaN where a field may be empty and is."""
-    found = table.numbers(name, may_lack)
-    table.refuse(name, (found <= 0) | (found > 1e15), "is no number of steps above 0")
-    return found
+def step_counts(table: Table, name: str, may_lack: bool = False) -> np.ndarray:
+    """Read a column of steps, [N] above 0; NaN for an empty field, if permitted by `may_lack`."""
+    steps = table.numbers(name, may_lack)
+    table.refuse(name, (steps <= 0) | (steps > 1e15), "is no number of steps above 0")
+    return steps
 
 
-def kinds(table: Table, model: str, batch: str, catalogue: Catalogue) -> list[tuple[str, int]]:
-    """[N] (model, batch size); InputError where a model is not in the catalogue."""
+def model_kinds(table: Table, model: str, batch: str, catalogue: Catalogue) -> list[tuple[str, int]]:
+    """Read the columns of model and batch size, [N] pairs. Raises InputError for a model outside the catalogue."""
     models, batches = table.texts(model), table.integers(batch)
-    known = {name: name in catalogue for name in set(models)}
-    wrong = np.array([not known[name] for name in models], bool)
+    wrong = np.array([name not in catalogue for name in models], bool)
     if wrong.any():
         table.refuse(
-            model, wrong, "is no model that is known", catalogue.instead_of(models[int(wrong.argmax())])
+            model, wrong, "is no model that is known", catalogue.suggest(models[int(wrong.argmax())])
         )
     table.refuse(batch, (batches < 1) | (batches > 10**7), "is no batch size from 1 to 10,000,000")
     return list(zip(models, batches.tolist(), strict=True))
 
 
-def unknown(num_jobs: int) -> np.ndarray:
-    """[N] NaN."""
+def not_recorded(num_jobs: int) -> np.ndarray:
+    """Array [N] of NaN, for a quantity that a trace does not record."""
     return np.full(num_jobs, np.nan)

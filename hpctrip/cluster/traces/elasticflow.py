@@ -1,4 +1,4 @@
-"""Traces in the layouts of ElasticFlow (Gu et al., ASPLOS 2023)."""
+"""Job traces in the layouts of ElasticFlow (Gu et al., ASPLOS 2023)."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from hpctrip.cluster.traces.base import (
     TRACES,
     Raw,
     Trace,
-    amounts,
     durations,
     gpu_counts,
-    kinds,
-    times,
-    unknown,
+    model_kinds,
+    not_recorded,
+    step_counts,
+    submission_times,
 )
 from hpctrip.config.sources import Reads
 
@@ -31,7 +31,7 @@ class ElasticFlow(Trace):
     """A trace of microsoft/elasticflow-traces (raw or with models) or of pkusys/ElasticFlow.
 
     Columns: job_id, submission_time or submit_time (s), num_gpu, duration (s); with models also num_iteration or
-    iteration, model_name, batch_size. Steps count before the duration. Deadlines are passed over.
+    iteration, model_name, batch_size. With models the steps are used, not the duration. Deadlines are ignored.
     """
 
     kind = "elasticflow"
@@ -48,19 +48,21 @@ class ElasticFlow(Trace):
         return Raw(
             place=table.place,
             name=table.texts("job_id"),
-            submit_s=times(table, time),
+            submit_s=submission_times(table, time),
             gpus=gpu_counts(table, "num_gpu"),
-            duration_s=unknown(len(duration_s)) if with_models else duration_s,
-            steps=amounts(table, _one_of(table, _STEPS)) if with_models else unknown(len(duration_s)),
-            kind=kinds(table, "model_name", "batch_size", catalogue)
+            duration_s=not_recorded(len(duration_s)) if with_models else duration_s,
+            steps=step_counts(table, _one_of(table, _STEPS))
+            if with_models
+            else not_recorded(len(duration_s)),
+            kind=model_kinds(table, "model_name", "batch_size", catalogue)
             if with_models
             else [None] * len(duration_s),
         )
 
 
 def _one_of(table: Table, names: tuple[str, ...]) -> str:
-    found = [name for name in names if name in table.columns]
-    if not found:
+    present = [name for name in names if name in table.columns]
+    if not present:
         problem = f"has no column {' or '.join(names)}; {unknown_name(names[0], table.columns)}"
         raise InputError(table.place, problem)
-    return found[0]
+    return present[0]

@@ -1,4 +1,4 @@
-"""Alibaba's trace openb of 2023 (Weng et al., ATC 2023): pods on a cluster that shares GPUs."""
+"""Alibaba's openb trace of 2023 (Weng et al., ATC 2023): pods on a cluster that shares GPUs."""
 
 from __future__ import annotations
 
@@ -9,17 +9,16 @@ import numpy as np
 from hpctrip.base.csv import read_table
 from hpctrip.base.io import PathName
 from hpctrip.cluster.models import Catalogue
-from hpctrip.cluster.traces.base import LONGEST_S, TRACES, Raw, Trace, unknown
+from hpctrip.cluster.traces.base import LONGEST_S, TRACES, Raw, Trace, not_recorded
 from hpctrip.config.sources import Reads
 
 
 @TRACES.add
 class Openb(Trace):
-    """openb_pod_list_*.csv, where a pod is a job if it asks for GPUs and was scheduled.
+    """Reads openb_pod_list_*.csv; a pod is a job if it requests GPUs and was scheduled.
 
-    Columns: name, num_gpu, creation_time, scheduled_time, deletion_time (s). It lasts from its scheduling to its
-    deletion. A pod that asks for a part of a GPU (gpu_milli) is given a whole one: GPUs are not shared here. The
-    models are drawn.
+    Columns: name, num_gpu, creation_time, scheduled_time, deletion_time (s). A job lasts from scheduling to deletion.
+    A pod that requests a part of a GPU (gpu_milli) gets a whole one, as GPUs are not shared here. Models are drawn.
     """
 
     kind = "openb"
@@ -37,7 +36,9 @@ class Openb(Trace):
         table.refuse("creation_time", (created_s < 0) | (created_s > LONGEST_S), "is no time")
         ends_early = deleted_s < np.fmax(scheduled_s, created_s)
         table.refuse("deletion_time", ends_early, "is before the pod was there")
-        rows = np.flatnonzero((gpus > 0) & (deleted_s > scheduled_s))  # false where it was never scheduled
+        rows = np.flatnonzero(
+            (gpus > 0) & (deleted_s > scheduled_s)
+        )  # false for a pod that was never scheduled
         names = table.texts("name")
         return Raw(
             place=table.place,
@@ -45,6 +46,6 @@ class Openb(Trace):
             submit_s=created_s[rows],
             gpus=gpus[rows],
             duration_s=(deleted_s - scheduled_s)[rows],
-            steps=unknown(len(rows)),
+            steps=not_recorded(len(rows)),
             kind=[None] * len(rows),
         )

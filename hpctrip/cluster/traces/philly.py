@@ -1,4 +1,4 @@
-"""Microsoft's Philly trace (Jeon et al., ATC 2019) as AdaptDL summarises it."""
+"""Microsoft's Philly trace (Jeon et al., ATC 2019) as summarised by AdaptDL."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from hpctrip.base.errors import InputError
 from hpctrip.base.io import PathName
 from hpctrip.base.text import unknown_name
 from hpctrip.cluster.models import Catalogue
-from hpctrip.cluster.traces.base import TRACES, Raw, Trace, durations, gpu_counts, unknown
+from hpctrip.cluster.traces.base import TRACES, Raw, Trace, durations, gpu_counts, not_recorded
 from hpctrip.config.sources import Reads
 
 
 @TRACES.add
 class Philly(Trace):
-    """petuum/adaptdl, branch osdi21-artifact, simulator/traces/philly.csv, which is not sorted.
+    """Reads simulator/traces/philly.csv of petuum/adaptdl, branch osdi21-artifact, which is not sorted.
 
     Columns: timestamp (ISO 8601), duration (s; a line without one is left out), num_gpus, cluster. Models are drawn.
     """
@@ -27,7 +27,7 @@ class Philly(Trace):
     path: Annotated[PathName, Reads()]
     """The CSV file, plain or gzipped."""
     cluster: str | None = Field(None, max_length=100)
-    """Only the jobs of this virtual cluster, e.g. "ee9e8c"; absent: all."""
+    """Virtual cluster whose jobs are used, e.g. "ee9e8c"; absent: all."""
 
     def raw(self, catalogue: Catalogue) -> Raw:
         """Every line with a duration is a job; it is named by its line."""
@@ -41,8 +41,8 @@ class Philly(Trace):
         if self.cluster is not None:
             chosen &= clusters == self.cluster
             if not chosen.any():
-                known = unknown_name(self.cluster, set(clusters.tolist()))
-                raise InputError(f"jobs.cluster = {self.cluster!r}", "has no job in the trace", known)
+                hint = unknown_name(self.cluster, set(clusters.tolist()))
+                raise InputError(f"jobs.cluster = {self.cluster!r}", "has no job in the trace", hint)
         rows = np.flatnonzero(chosen)
         return Raw(
             place=table.place,
@@ -50,6 +50,6 @@ class Philly(Trace):
             submit_s=submit_s[rows],
             gpus=gpus[rows],
             duration_s=duration_s[rows],
-            steps=unknown(len(rows)),
+            steps=not_recorded(len(rows)),
             kind=[None] * len(rows),
         )

@@ -1,4 +1,4 @@
-"""The workloads of Pollux's simulator (petuum/adaptdl, branch osdi21-artifact)."""
+"""Workloads of Pollux's simulator (petuum/adaptdl, branch osdi21-artifact)."""
 
 from __future__ import annotations
 
@@ -12,53 +12,54 @@ from hpctrip.base.errors import InputError
 from hpctrip.base.io import PathName, named_path
 from hpctrip.cluster.goodput import Application, Training
 from hpctrip.cluster.models import Catalogue
-from hpctrip.cluster.traces.base import TRACES, Raw, Trace, gpu_counts, times, unknown
+from hpctrip.cluster.traces.base import TRACES, Raw, Trace, gpu_counts, not_recorded, submission_times
 from hpctrip.config.sources import Reads
 
 _LARGEST_LOCAL = {"yolov3": 8}
-"""{application: largest batch of a GPU}, as AdaptDL's simulator sets it."""
+"""{application: largest batch of a GPU}, as set in AdaptDL's simulator."""
 _ONE_GPU = ("ncf",)
 """Applications that AdaptDL's simulator never scales."""
 _MOST_GPUS = 64
+"""Maximum number of GPUs to which a job may be scaled."""
 
 
 def application_files(value: str) -> list[Path]:
-    """The CSV files in the folders of applications. InputError where there are none."""
-    found = sorted(named_path(value, value).glob("*/*.csv"))
-    if not found:
-        way_out = "give the folder simulator/traces of AdaptDL's artifact"
-        raise InputError(f"jobs.applications = {value!r}", "holds no APPLICATION/*.csv", way_out)
-    return found
+    """The CSV files in the folders of applications. Raises InputError if there are none."""
+    paths = sorted(named_path(value, value).glob("*/*.csv"))
+    if not paths:
+        hint = "give the folder simulator/traces of AdaptDL's artifact"
+        raise InputError(f"jobs.applications = {value!r}", "holds no APPLICATION/*.csv", hint)
+    return paths
 
 
 @TRACES.add
 class Pollux(Trace):
-    """simulator/workloads/workload-*.csv: trainings of six applications, whose speeds and noise were measured.
+    """Reads simulator/workloads/workload-*.csv: trainings of six applications with measured speed and gradient noise.
 
-    Columns: name, time (s), application, num_replicas, batch_size. `applications` is simulator/traces: a folder for
-    each with placements.csv, scalability.csv and validation-BATCH.csv.
+    Columns: name, time (s), application, num_replicas, batch_size. `applications` is the folder simulator/traces, with
+    one folder for each application that holds placements.csv, scalability.csv and validation-BATCH.csv.
     """
 
     kind = "pollux"
     path: Annotated[PathName, Reads()]
-    """The workload."""
+    """The CSV file of the workload."""
     applications: Annotated[PathName, Reads(find=application_files)]
-    """The folder of applications."""
+    """The folder of the applications."""
     batch: Literal["as-submitted", "adaptive"] = "as-submitted"
-    """Whether a job keeps its batch size, or takes the one with which it is done first on the GPUs that it has."""
+    """Whether a job keeps its batch size or uses the fastest one for its present GPUs."""
 
     def raw(self, catalogue: Catalogue) -> Raw:
-        """Every line is a training, whose work is 1."""
+        """Every line is one training, whose work is 1."""
         table = read_table(self.path, f"jobs.path = {self.path!r}")
         table.require("name", "time", "application", "num_replicas", "batch_size")
         names, batches = table.texts("application"), table.integers("batch_size")
         folder = Path(self.applications).expanduser()
-        known = {
+        measured = {
             name: "/" not in name and (folder / name / "placements.csv").is_file() for name in set(names)
         }
-        wrong = np.array([not known[name] for name in names], bool)
+        wrong = np.array([not measured[name] for name in names], bool)
         table.refuse("application", wrong, f"has no placements.csv in {self.applications}")
-        applications = {name: read_application(folder / name) for name in sorted(known)}
+        applications = {name: read_application(folder / name) for name in sorted(measured)}
         low = np.array([applications[name].smallest_batch for name in names], int)
         high = np.array([applications[name].largest_batch for name in names], int)
         table.refuse(
@@ -68,9 +69,9 @@ class Pollux(Trace):
         return Raw(
             place=table.place,
             name=table.texts("name"),
-            submit_s=times(table, "time"),
+            submit_s=submission_times(table, "time"),
             gpus=gpu_counts(table, "num_replicas"),
-            duration_s=unknown(len(names)),
+            duration_s=not_recorded(len(names)),
             steps=np.ones(len(names)),
             kind=kinds,
             profiles={kind: self._training(applications[kind[0]], kind[1], catalogue) for kind in set(kinds)},
@@ -85,7 +86,7 @@ class Pollux(Trace):
 
 
 def read_application(folder: Path) -> Application:
-    """What was measured of an application. InputError names the file and the line that is wrong."""
+    """Read the measurements of an application. InputError names the file and the wrong line."""
     packed, spread = (read_table(folder / f"{name}.csv") for name in ("placements", "scalability"))
     packed.require("placement", "local_bsz", "step_time", "sync_time")
     spread.require("num_nodes", "num_replicas", "local_bsz", "step_time", "sync_time")
@@ -118,7 +119,7 @@ def read_application(folder: Path) -> Application:
 
 
 def _validation(folder: Path) -> tuple[np.ndarray, dict[int, np.ndarray]]:
-    """([E] progress of each epoch, {batch size: [2, E] noise}); E: the epochs that all batch sizes have."""
+    """Read ([E] progress of each epoch, {batch size: [2, E] noise}) of the E epochs that all batch sizes have."""
     tables = {}
     for path in folder.glob("validation-*.csv"):
         size = path.stem.removeprefix("validation-")

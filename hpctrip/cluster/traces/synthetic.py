@@ -1,4 +1,4 @@
-"""Jobs that are made up, and called so."""
+"""Generator of synthetic jobs."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pydantic import Field
 from hpctrip.base.rng import stream
 from hpctrip.base.units import Seconds
 from hpctrip.cluster.models import Catalogue
-from hpctrip.cluster.traces.base import LONGEST_S, TRACES, Raw, Trace, unknown
+from hpctrip.cluster.traces.base import LONGEST_S, TRACES, Raw, Trace, not_recorded
 
 _GPUS = np.array([1, 2, 4, 8, 16])
 _SHARES = np.array([0.60, 0.08, 0.18, 0.12, 0.02])
-"""Of the jobs by their GPUs: near ElasticFlow's testbed trace (118, 1, 45, 28 and 3 of 195)."""
+"""Shares of the jobs by number of GPUs, similar to ElasticFlow's testbed trace (118, 1, 45, 28 and 3 of 195)."""
 
 
 @TRACES.add
@@ -23,26 +23,26 @@ class Synthetic(Trace):
 
     kind = "synthetic"
     num_jobs: int = Field(200, ge=1, le=1_000_000)
-    """Jobs."""
+    """Number of jobs."""
     span_s: Seconds = Field(48 * 3600.0, gt=0, le=LONGEST_S)
-    """Mean time over which they are submitted."""
+    """Mean time over which the jobs are submitted."""
     median_s: Seconds = Field(2 * 3600.0, gt=0, le=1e8)
-    """Median duration with the GPUs asked for."""
+    """Median duration on the GPUs requested."""
     spread: float = Field(1.4, ge=0, le=3)
     """Standard deviation of the logarithm of the duration."""
     shortest_s: Seconds = Field(60.0, gt=0, le=1e8)
-    """No duration is shorter."""
+    """Minimum duration."""
     longest_s: Seconds = Field(7 * 24 * 3600.0, gt=0, le=LONGEST_S)
-    """No duration is longer."""
+    """Maximum duration."""
     synthetic_seed: int = Field(0, ge=0)
-    """Seed of the trace; apart from the run's seed, so that all runs see the same jobs."""
+    """Seed of the jobs; separate from the run's seed, so that all runs have the same jobs."""
 
     def replica(self, number: int) -> Self:
-        """The jobs of another seed."""
+        """The trace with another seed; replica 0 is the trace itself."""
         return self.model_copy(update={"synthetic_seed": self.synthetic_seed + number})
 
     def raw(self, catalogue: Catalogue) -> Raw:
-        """Drawn from (synthetic_seed, "jobs")."""
+        """Draw the jobs from the stream (synthetic_seed, "jobs")."""
         draws = stream(self.synthetic_seed, "jobs")
         gaps_s = draws.exponential(self.span_s / self.num_jobs, self.num_jobs)
         gpus = draws.choice(_GPUS, self.num_jobs, p=_SHARES)
@@ -53,7 +53,7 @@ class Synthetic(Trace):
             submit_s=np.cumsum(gaps_s) - gaps_s[0],
             gpus=gpus,
             duration_s=np.clip(duration_s, self.shortest_s, max(self.shortest_s, self.longest_s)),
-            steps=unknown(self.num_jobs),
+            steps=not_recorded(self.num_jobs),
             kind=[None] * self.num_jobs,
             synthetic=True,
         )

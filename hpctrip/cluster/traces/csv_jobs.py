@@ -1,4 +1,4 @@
-"""The project's own layout of a trace."""
+"""Job traces in hpctrip's own CSV layout."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from hpctrip.cluster.traces.base import (
     TRACES,
     Raw,
     Trace,
-    amounts,
     durations,
     gpu_counts,
-    kinds,
-    times,
-    unknown,
+    model_kinds,
+    not_recorded,
+    step_counts,
+    submission_times,
 )
 from hpctrip.config.sources import Reads
 
 
 @TRACES.add
 class CsvJobs(Trace):
-    """A CSV file with a line for each job, sorted by time.
+    """A CSV file with one line per job, sorted by time of submission.
 
-    Columns: submit_s and gpus; duration_s (with these GPUs, at the highest frequency) or steps, or both, of which each
-    line fills one; optional: job, its name (default: its number, from 1), and model with batch_size (default: drawn
-    among the models that are known).
+    Required columns: submit_s, gpus, and duration_s (on these GPUs at the highest frequency) or steps, or both, of
+    which each line fills exactly one. Optional columns: job, its name (default: its number, from 1), and model with
+    batch_size (default: drawn among the models of the catalogue).
     """
 
     kind = "csv"
@@ -42,9 +42,9 @@ class CsvJobs(Trace):
         table.require("submit_s", "gpus")
         if "steps" not in table.columns:
             table.require("duration_s")
-        submit_s = times(table, "submit_s")
-        lacking = unknown(len(submit_s))
-        steps = amounts(table, "steps", may_lack=True) if "steps" in table.columns else lacking
+        submit_s = submission_times(table, "submit_s")
+        lacking = not_recorded(len(submit_s))
+        steps = step_counts(table, "steps", may_lack=True) if "steps" in table.columns else lacking
         duration_s = (
             durations(table, "duration_s", may_lack=True) if "duration_s" in table.columns else lacking
         )
@@ -61,7 +61,7 @@ class CsvJobs(Trace):
             gpus=gpu_counts(table, "gpus"),
             duration_s=duration_s,
             steps=steps,
-            kind=kinds(table, "model", "batch_size", catalogue)
+            kind=model_kinds(table, "model", "batch_size", catalogue)
             if "model" in table.columns
             else [None] * len(submit_s),
         )

@@ -1,0 +1,173 @@
+"""Budgets: limits on the power, energy or carbon of the whole cluster, enforced under every scheduler."""
+
+from __future__ import annotations
+
+import math
+import sys
+from typing import Annotated, Self
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from hpctrip.base.io import PathName
+from hpctrip.base.series import Signal, read_signal
+from hpctrip.base.units import J_PER_KWH, Seconds, Watts
+from hpctrip.base.validate import instance
+from hpctrip.config.component import Component, Registry, config_key
+from hpctrip.config.sources import Reads
+
+BUDGETS = Registry("budget", default="none")
+
+
+class Limit:
+    """Time-dependent limit on the cluster's power. The base class sets no limit and no carbon intensity."""
+
+    renewed = False
+    """Whether the limit changes every round, so that the scheduler has to decide every round."""
+    intensity = Signal.constant(0.0)
+    """Carbon intensity of the cluster's power in g/kWh."""
+
+    def limit_w(self, clock_s: float, until_s: float, energy_j: float, carbon_g: float) -> float:
+        """Permitted power in watts from `clock_s` to `until_s`, after `energy_j` and `carbon_g` have been used."""
+        return np.inf
+
+    def next_change_s(self, clock_s: float) -> float:
+        """Time of the next change of the limit between rounds; inf: none."""
+        return np.inf
+
+    def is_spent(self, clock_s: float) -> bool:
+        """Whether the limit will never rise above its present value."""
+        return True
+
+
+class Budget(Component):
+    """Base class of budgets: the input keys of a limit."""
+
+    def limit(self) -> Limit:
+        """Build the limit. Raises InputError if a file that it needs is invalid."""
+        return Limit()
+
+    def checked_limit(self) -> Limit:
+        """Build and validate the limit. Raises InputError if `limit` returns something else.
+
+        `Decisions` validates the watts whenever it asks for them.
+        """
+        place = config_key("budget", self)
+        limit = instance(self.limit(), Limit, place, "its limit")
+        Signal.checked(limit.intensity, 0.0, sys.float_info.max, place, "the intensity of carbon")
+        return limit
+
+
+@BUDGETS.add
+class NoBudget(Budget):
+    """No limit. A scheduler may have a limit of its own (scheduler.eta of powerflow)."""
+
+    kind = "none"
+
+
+@BUDGETS.add
+class Carbon(Budget):
+    """Limits the carbon of the cluster's energy. It accrues evenly over a period; the unused part carries over."""
+
+    kind = "carbon"
+    grams: float = Field(gt=0, le=1e15)
+    """Carbon of the whole period."""
+    period_s: Seconds = Field(gt=0, le=1e9)
+    """Time over which the budget accrues."""
+    path: Annotated[PathName, Reads()]
+    """CSV file with the columns time_s and g_per_kwh; each value holds until the next. At its end it starts again."""
+
+    def limit(self) -> Limit:
+        """Read the trace and build the limit."""
+        signal = read_signal(self.path, "g_per_kwh", f"budget.path = {self.path!r}")
+        return _CarbonLimit(self.grams, self.period_s, signal)
+
+
+class _CarbonLimit(Limit):
+    renewed = True
+
+    def __init__(self, total_g: float, period_s: float, intensity: Signal):
+        self._total_g, self._period_s = total_g, period_s
+        self.intensity = intensity
+
+    def limit_w(self, clock_s: float, until_s: float, energy_j: float, carbon_g: float) -> float:
+        allowed_g = max(accrued(self._total_g, until_s, self._period_s) - carbon_g, 0.0)
+        intensity = self.intensity.at(clock_s)
+        return allowed_g * J_PER_KWH / intensity / (until_s - clock_s) if intensity else math.inf
+
+    def next_change_s(self, clock_s: float) -> float:
+        return self.intensity.next_change_s(clock_s)
+
+    def is_spent(self, clock_s: float) -> bool:
+        return clock_s >= self._period_s and not (self.intensity.value == 0).any()
+
+
+@BUDGETS.add
+class Energy(Budget):
+    """Limits the energy of the cluster. It accrues evenly over a period; the unused part carries over."""
+
+    kind = "energy"
+    kwh: float = Field(gt=0, le=1e12)
+    """Energy of the whole period."""
+    period_s: Seconds = Field(gt=0, le=1e9)
+    """Time over which the budget accrues."""
+
+    def limit(self) -> Limit:
+        """A limit that changes every round."""
+        return _EnergyLimit(self.kwh * J_PER_KWH, self.period_s)
+
+
+class _EnergyLimit(Limit):
+    renewed = True
+
+    def __init__(self, total_j: float, period_s: float):
+        self._total_j, self._period_s = total_j, period_s
+
+    def limit_w(self, clock_s: float, until_s: float, energy_j: float, carbon_g: float) -> float:
+        allowed_j = accrued(self._total_j, until_s, self._period_s) - energy_j
+        return max(allowed_j, 0.0) / (until_s - clock_s)
+
+    def is_spent(self, clock_s: float) -> bool:
+        return clock_s >= self._period_s
+
+
+@BUDGETS.add
+class Power(Budget):
+    """Limits the power of the whole cluster to a constant or to a trace, which starts again at its end."""
+
+    kind = "power"
+    watts: Watts | None = Field(None, ge=0)
+    """Constant limit."""
+    path: Annotated[PathName | None, Reads()] = None
+    """CSV file with the columns time_s and power_w; each value holds until the next time."""
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if (self.watts is None) == (self.path is None):
+            raise ValueError("needs either watts or path")
+        return self
+
+    def limit(self) -> Limit:
+        """Read the trace and build the limit."""
+        if self.path is None:
+            return _PowerLimit(Signal.constant(self.watts or 0.0))
+        return _PowerLimit(read_signal(self.path, "power_w", f"budget.path = {self.path!r}"))
+
+
+class _PowerLimit(Limit):
+    def __init__(self, power_w: Signal):
+        self._power_w = power_w
+
+    def limit_w(self, clock_s: float, until_s: float, energy_j: float, carbon_g: float) -> float:
+        return self._power_w.at(clock_s)
+
+    def next_change_s(self, clock_s: float) -> float:
+        return self._power_w.next_change_s(clock_s)
+
+    def is_spent(self, clock_s: float) -> bool:
+        return len(self._power_w.value) == 1
+
+
+def accrued(total: float, clock_s: float, period_s: float) -> float:
+    """Part of a budget that has accrued by `clock_s`: proportional to time, all of it from the end of the period on."""
+    return total * min(clock_s / period_s, 1.0)
