@@ -12,7 +12,7 @@ from hpctrip.cluster.scenario import ClusterScenario
 from hpctrip.config.inputs import Tables, resolved, validate
 from hpctrip.config.plugins import Extensions
 from hpctrip.config.sources import Source, named_files
-from hpctrip.runner.experiment import laid_over, read_given, without_none
+from hpctrip.runner.experiment import merge_layers, read_user_input, without_none
 
 
 @dataclass(frozen=True)
@@ -51,9 +51,9 @@ def read_cluster_input(
 ) -> ClusterInput:
     """Merge and validate; no path at all means all defaults: synthetic jobs. The plug-ins that the input names, and
     `plugins` besides, are run first. Raises InputError with every fault found."""
-    layers, extensions = read_given(paths, overrides, plugins)
+    layers, extensions = read_user_input(paths, overrides, plugins)
     extensions.run()
-    tables = laid_over({}, layers, ClusterScenario)
+    tables = merge_layers({}, layers, ClusterScenario)
     return ClusterInput(tables, scenario_of(tables), extensions)
 
 

@@ -18,7 +18,7 @@ from hpctrip.sim.step import State
 
 
 class Checkpointing(Component):
-    """When the state is written beside the results file, to be resumed from; nothing here changes a result."""
+    """When checkpoints are written beside the results file; nothing here changes a result."""
 
     enabled: bool = True
     """Write checkpoints at all."""
@@ -31,7 +31,7 @@ class Checkpointing(Component):
 
 
 class Checkpointer:
-    """Writes checkpoints when they are due. It paces itself by what the last one cost."""
+    """Writes checkpoints when they are due, at intervals that depend on the cost of the last one."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Checkpointer:
         saved_round: int,
         clock: Callable[[], float] = time.perf_counter,
     ):
-        """`saved_round` is the round that is on disk already; `clock` is the wall clock in seconds."""
+        """`saved_round` is the round of the checkpoint on disk, 0 for none; `clock` is the wall clock in seconds."""
         self._rules, self._files, self._clock = rules, files, clock
         self._input_toml, self._about = input_toml, about
         self._saved, self._end, self.cost_s, self.spent_s = saved_round, clock(), 0.0, 0.0
@@ -58,7 +58,7 @@ class Checkpointer:
         return f"resume with: {shlex.join(['python', '-m', 'hpctrip', 'resume', results, *plugins])}"
 
     def due(self, state: State, over: bool) -> bool:
-        """Whether `state` is to be saved. The last one always is."""
+        """Whether a checkpoint of `state` is due. At the end of the run (`over`) one always is."""
         rules, rounds = self._rules, state.round - self._saved
         if not rules.enabled or not state.round or (rounds == 0 and not (over and state.stop_reason)):
             return False

@@ -31,7 +31,7 @@ from hpctrip.record.reader import Run
 from hpctrip.record.results_file import ResultsFile, open_results
 from hpctrip.record.verify import MOST_FAULTS, RELATIVE_TOLERANCE, verify
 from hpctrip.runner.experiment import experiment_of
-from hpctrip.runner.provenance import other_plugins, recorded_plugins, replayed_sources, world_files
+from hpctrip.runner.provenance import plugin_mismatch, recorded_plugins, replayed_sources, world_files
 from hpctrip.sim.outcome import Outcome
 from hpctrip.sim.rounds import Candidates, CohortRound, History, RoundRow
 from hpctrip.sim.step import Simulation, State
@@ -120,10 +120,10 @@ def run_plugins(recorded: Sequence[Source], run: ResultsFile, plugins: Sequence[
     digests = {source.digest for source in needed}
     # several files are verified at once, and not all are made with the same
     own = tuple(plugin for plugin in plugins if plugin.source.digest in digests)
-    given = own or (tuple(plugins) if needed else ())
-    if problem := other_plugins(needed, given):
+    candidates = own or (tuple(plugins) if needed else ())
+    if problem := plugin_mismatch(needed, candidates):
         raise NotReplayable(f"{problem}; name the same, e.g. --plugin PATH")
-    Extensions(given, installed()).run()
+    Extensions(candidates, installed()).run()
 
 
 def other_files(run: ResultsFile, recorded: Sequence[Source], read: Sequence[Source]) -> list[Fault]:
