@@ -47,7 +47,7 @@ def export_model(source: str, out: str, overwrite: bool = False) -> Path:
 
 def _arrays(checkpoint: Checkpoint, place: str) -> dict[str, np.ndarray]:
     """The parameters by name."""
-    texts, params = checkpoint.about.get("parameters"), checkpoint.params
+    texts, params = checkpoint.metadata.get("parameters"), checkpoint.params
     if not isinstance(texts, list):
         raise InputError(
             place, "does not name its parameters: an older hpctrip wrote it", "resume it for a round"

@@ -38,13 +38,13 @@ class Checkpointer:
         rules: Checkpointing,
         files: Generations,
         input_toml: str,
-        about: Mapping[str, Any],
+        metadata: Mapping[str, Any],
         saved_round: int,
         clock: Callable[[], float] = time.perf_counter,
     ):
         """`saved_round` is the round of the checkpoint on disk, 0 for none; `clock` is the wall clock in seconds."""
         self._rules, self._files, self._clock = rules, files, clock
-        self._input_toml, self._about = input_toml, about
+        self._input_toml, self._metadata = input_toml, metadata
         self._saved, self._end, self.cost_s, self.spent_s = saved_round, clock(), 0.0, 0.0
 
     @property
@@ -53,7 +53,7 @@ class Checkpointer:
         if not self._rules.enabled:
             return "nothing to resume from (checkpoint.enabled = false)"
         results = str(self._files.results)
-        sources = read_sources(self._about.get("sources", []), results)
+        sources = read_sources(self._metadata.get("sources", []), results)
         plugins = [word for source in sources if source.key == PLUGINS for word in ("--plugin", source.path)]
         return f"resume with: {shlex.join(['python', '-m', 'hpctrip', 'resume', results, *plugins])}"
 
@@ -67,7 +67,7 @@ class Checkpointer:
         return over or paced or (rules.every_rounds is not None and rounds >= rules.every_rounds)
 
     def save(
-        self, state: State, params: torch.Tensor, slots: torch.Tensor, kept: Mapping[int, torch.Tensor]
+        self, state: State, params: torch.Tensor, slots: torch.Tensor, site_states: Mapping[int, torch.Tensor]
     ) -> None:
         """Write a checkpoint. Raises HpctripError where it cannot be written; the previous one is then intact."""
         start = self._clock()
@@ -79,9 +79,9 @@ class Checkpointer:
                 history=state.history,
                 params=params.cpu().numpy(),
                 slots=slots.cpu().numpy(),
-                kept={site: row.cpu().numpy() for site, row in kept.items()},
+                site_states={site: row.cpu().numpy() for site, row in site_states.items()},
                 input_toml=self._input_toml,
-                about=self._about,
+                metadata=self._metadata,
             )
         )
         self._saved, self._end = state.round, self._clock()

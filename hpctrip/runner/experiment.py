@@ -127,9 +127,9 @@ class Experiment(Component):
         return num_sites
 
     def check(self) -> Simulation:
-        """Check everything that can be checked without computing. Raises InputError where a table or file cannot be used.
-        Returns a simulation with one parameter and one sample per site, for a trial of its rounds: an input that fails
-        there fails with any data."""
+        """Check all that needs no computing. Raises InputError where a table or file cannot be used. Returns a
+        simulation with one parameter and one sample per site, for a trial of its rounds: an input that fails there
+        fails with any data."""
         num_sites = self.num_sites()
         self.workload.check_data()
         if stated := self.workload.stated():
@@ -205,8 +205,8 @@ class Input:
 
     @classmethod
     def of(cls, tables: Tables, set_by_policy: Tables, extensions: Extensions = NO_EXTENSIONS) -> Input:
-        """The input of these tables, overlaid with `set_by_policy`; `extensions` have run already. Raises InputError with
-        every fault."""
+        """The input of these tables, overlaid with `set_by_policy`; `extensions` have run already. Raises InputError
+        with every fault."""
         layers = [{name: table} for name, table in set_by_policy.items()]
         return cls(tables, set_by_policy, experiment_of(merge_layers(tables, layers)), extensions)
 
@@ -280,7 +280,8 @@ def read_user_input(
 
 
 def relative_to_folder(named: object, folder: str) -> object:
-    """The paths of a list, resolved against `folder`. Values of other types stay as they are: validation refuses them."""
+    """The paths of a list, resolved against `folder`. Values of other types stay as they are: validation refuses
+    them."""
     if not isinstance(named, list):
         return named
     return [beside(folder, path) if isinstance(path, str) else path for path in named]

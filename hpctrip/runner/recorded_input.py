@@ -44,7 +44,7 @@ class RecordedInput:
     @classmethod
     def from_checkpoint(cls, checkpoint: Checkpoint, file: Path) -> RecordedInput:
         """The input that a checkpoint records. Raises InputError where it is no valid TOML."""
-        return cls._of(str(file), checkpoint.input_toml, checkpoint.about)
+        return cls._of(str(file), checkpoint.input_toml, checkpoint.metadata)
 
     @classmethod
     def from_results(cls, run: Run) -> RecordedInput:

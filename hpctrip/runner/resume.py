@@ -176,8 +176,8 @@ def start_or_resume_input(run_input: Input, out: str) -> Start:
 def state_from_checkpoint(checkpoint: Checkpoint, experiment: Experiment) -> State:
     """The state after the last round of a checkpoint, before the stop rules are applied.
 
-    A run evaluates its last round even where `evaluate.every_rounds` does not ask for it. If the run now goes on beyond that
-    round, the evaluation is removed from the history, so that it equals that of a run that never stopped.
+    A run evaluates its last round even where `evaluate.every_rounds` does not ask for it. If the run now goes on beyond
+    that round, the evaluation is removed from the history, so that it equals that of a run that never stopped.
     """
     history, row = checkpoint.history, checkpoint.history.last
     due, last = experiment.evaluate.due, experiment.stop.max_rounds
@@ -268,8 +268,10 @@ def restore(host: Host, model: Model | None, place: object) -> torch.Tensor:
     params, slots = ranks.decide_on_root(lambda: checked_tensors(host, model, place))
     host.slots.copy_(slots)
     if host.fixed_hosts is not None:
-        kept = {site: torch.from_numpy(row) for site, row in model.kept.items()} if model else None
-        rows = ranks.scatter_rows(kept, np.array(ranks.hosts)[host.fixed_hosts])
+        site_states = (
+            {site: torch.from_numpy(row) for site, row in model.site_states.items()} if model else None
+        )
+        rows = ranks.scatter_rows(site_states, np.array(ranks.hosts)[host.fixed_hosts])
         host.memory.rows = {site: row.to(host.device) for site, row in rows.items()}
     return params.to(host.device)
 
@@ -278,7 +280,7 @@ def checked_tensors(host: Host, model: Model | None, place: object) -> tuple[tor
     """Parameters [P] and slots [num_slots, P] of `model`. Raises InputError at `place` where their shapes, or those of
     the site states, are not those of this run."""
     assert model is not None
-    params, slots, kept = model.params, model.slots, model.kept
+    params, slots, site_states = model.params, model.slots, model.site_states
     hint = "resume with the hpctrip that wrote it"
     if params.shape != host.initial_params.shape or slots.shape != tuple(host.slots.shape):
         raise InputError(
@@ -287,7 +289,7 @@ def checked_tensors(host: Host, model: Model | None, place: object) -> tuple[tor
             f"{tuple(host.initial_params.shape)} and {tuple(host.slots.shape)}",
             hint,
         )
-    for site, row in kept.items():
+    for site, row in site_states.items():
         if not 0 <= site < host.num_sites or row.shape != (host.memory.length,):
             raise InputError(
                 str(place),

@@ -217,26 +217,26 @@ class Session:
         assert aggregator is not None and start is not None
         state, saved, everyone = point.state, start.checkpoint, list(self.everyone)
         meta = attributes(aggregator, self.run_input, everyone)
-        about = checkpoint_metadata(
+        metadata = checkpoint_metadata(
             aggregator,
             meta,
             everyone,
             self.sources,
             state.round,
-            saved.about if saved else {},
+            saved.metadata if saved else {},
             self.learning_key,
         )
-        meta |= {name: about[name] for name in ("created_utc", "starts", "sources", "learning_key")}
+        meta |= {name: metadata[name] for name in ("created_utc", "starts", "sources", "learning_key")}
         meta["stored_rounds"] = sum(row.wall_s == 0 for row in state.history.rows)
         files = Generations(start.path, start.checkpoint_file)
         if start.checkpoint_file is None:
             files.clear()  # of the run that this one replaces
         on_disk = saved.round if saved else 0
-        checkpointer = Checkpointer(experiment.checkpoint, files, self.run_input.toml, about, on_disk)
+        checkpointer = Checkpointer(experiment.checkpoint, files, self.run_input.toml, metadata, on_disk)
         with Progress(aggregator, start.path, state.history, self.quiet, watch) as progress:
             hosts = everyone[aggregator.ranks.hosts.start :]
             progress.say(f"hosts train {'; '.join(dict.fromkeys(rank.engine for rank in hosts))}")
-            changes = changed_versions(saved.about if saved else {}, about)
+            changes = changed_versions(saved.metadata if saved else {}, metadata)
             lines = (
                 start.lock.note,
                 *start.notes,
@@ -251,7 +251,7 @@ class Session:
             facts = RunFacts(
                 experiment.name,
                 Path(start.path).resolve(),
-                about["created_utc"],
+                metadata["created_utc"],
                 json.loads(self.run_input.json),
                 state.history.rows,
                 tuple(rank.host for rank in everyone),

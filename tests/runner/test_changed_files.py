@@ -102,7 +102,7 @@ def begun(hpctrip, tiny, folder):
 @pytest.mark.parametrize("what", READ)
 def test_a_run_does_not_go_on_with_other_files_than_it_began_with(hpctrip, begun, what):
     key, command, change = begun(what)
-    recorded = [text for text in newest("run.h5")[0].about["sources"] if text.startswith(f"{key} ")]
+    recorded = [text for text in newest("run.h5")[0].metadata["sources"] if text.startswith(f"{key} ")]
     assert len(recorded) == 1 and recorded[0] in open_run("run.h5").meta["sources"]
     _, path, before = recorded[0].replace("blake2b:", "").split()
     change()

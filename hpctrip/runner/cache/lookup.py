@@ -150,7 +150,7 @@ class CacheLookup:
         checkpoint = self.start.checkpoint
         if self.aggregator.experiment.timing.compute == "measured":
             return 'timing.compute = "measured": rounds depend on how long they take here, so all are trained'
-        if checkpoint is not None and checkpoint.about.get("learning_key") != self.learning_key:
+        if checkpoint is not None and checkpoint.metadata.get("learning_key") != self.learning_key:
             return (
                 "the store is not used: the rounds so far were trained with another hpctrip or torch, or on another "
                 "machine, so that their last bits may differ"
