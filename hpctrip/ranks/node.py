@@ -53,13 +53,13 @@ class Node:
 
     def _join(self, comm: Any) -> None:
         num_rows = self.size + _MORE_ROWS
-        made = _made_folder(num_rows) if self.rank == 0 else None
-        folder = comm.bcast(made and made[0])
+        created = _create_folder(num_rows) if self.rank == 0 else None
+        folder = comm.bcast(created and created[0])
         shared = _opened(folder, num_rows) if folder else None
         everywhere = all(comm.allgather(shared is not None))
-        if made:  # all ranks have opened the files: remove them now, so that a killed job leaves none
+        if created:  # all ranks have opened the files: remove them now, so that a killed job leaves none
             shutil.rmtree(folder, ignore_errors=True)
-            made[1].close()
+            created[1].close()
         if not everywhere or not shared:
             raise OSError("the ranks of this machine cannot share memory")
         rows, self._pipes = shared  # the pipes are closed when their last reference goes
@@ -153,7 +153,7 @@ LEFTOVER_S = 60.0
 """Age in seconds from which a folder is removed; a younger one may belong to a job that is starting."""
 
 
-def _made_folder(num_rows: int) -> tuple[Path, BinaryIO] | None:
+def _create_folder(num_rows: int) -> tuple[Path, BinaryIO] | None:
     """Create a folder with the memory and the pipes; returns it with the memory's file, locked until this process ends.
     None where there is no space for it."""
     for parent in _PLACES:

@@ -18,7 +18,7 @@ from hpctrip.sim.step import State
 
 
 class Checkpointing(Component):
-    """When checkpoints are written beside the results file; nothing here changes a result."""
+    """Intervals of the checkpoints beside the results file; nothing here changes a result."""
 
     enabled: bool = True
     """Write checkpoints at all."""

@@ -63,16 +63,16 @@ class Experiment(Component):
     """One run: the whole input file."""
 
     name: NotInResult[str] = Field("powertrip", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
-    """Names the scenario and the results file."""
+    """Name of the scenario and, by default, of the results file."""
     label: NotInResult[str | None] = None
-    """How figures call this run; absent: its policy."""
+    """Name of the run in figures; absent: its policy."""
     seed: int = Field(0, ge=0, lt=2**63)
-    """Every random stream derives from it."""
+    """Seed from which all random streams derive."""
     plugins: NotInResult[list[PathName]] = []
     """Python files to run first: they add policies, power models or workloads of your own. Paths in an input file are
     relative to that file. What a run records, and compares, is their content."""
     sites: NotInTraining[SITES.field()] = Field(default_factory=dict, validate_default=True)
-    """Where the sites are, and how many."""
+    """Number and positions of the sites."""
     network: NotInTraining[Network] = Network()
     power: NotInTraining[POWER_MODELS.field()] = Field(default_factory=dict, validate_default=True)
     """The power fraction of every site over time."""
@@ -87,18 +87,18 @@ class Experiment(Component):
     faults: NotInTraining[Faults] = Faults()
     profiler: NotInTraining[Profiler] = Profiler()
     forecast: NotInTraining[FORECASTS.field()] = Field(default_factory=dict, validate_default=True)
-    """What the profiler expects of the sites' power over the coming round."""
+    """Forecast of the sites' power over the coming round, for the profiler."""
     policy: NotInTraining[POLICIES.field()] = Field(default_factory=dict, validate_default=True)
-    """Which sites train in a round."""
+    """The policy that selects the sites of a round."""
     workload: WORKLOADS.field() = Field(default_factory=dict, validate_default=True)
     """The data and the model."""
     partition: PARTITIONS.field() = Field(default_factory=dict, validate_default=True)
-    """How the training samples are shared out to the sites."""
+    """Partition of the training samples among the sites."""
     train: LocalWork = LocalWork()
     server: SERVERS.field() = Field(default_factory=dict, validate_default=True)
-    """How the aggregator turns the averaged update into the next global model."""
+    """The aggregator's optimiser, which applies the averaged update to the global model."""
     compression: COMPRESSIONS.field() = Field(default_factory=dict, validate_default=True)
-    """How updates are shortened on their way to the aggregator."""
+    """Compression of the updates on their way to the aggregator."""
     engine: EngineChoice = EngineChoice()
     ranks: RanksInput = RanksInput()
     evaluate: Evaluate = Evaluate()

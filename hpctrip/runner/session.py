@@ -130,7 +130,7 @@ class Session:
     quiet: bool
     """Whether rank 0 reports nothing."""
     start: Start | None = None
-    """Where the run starts. This field and the following have values at rank 0 only."""
+    """How the run starts. This field and the following have values at rank 0 only."""
     aggregator: Aggregator | None = None
     everyone: tuple[RankFacts, ...] = ()
     """The facts of every rank."""

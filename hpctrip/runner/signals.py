@@ -23,7 +23,7 @@ RECENT_ROUNDS = 5
 
 
 class Interrupt(Component):
-    """When a run ends early, with a checkpoint and exit code 85, to be resumed. Nothing here changes a result."""
+    """Conditions under which a run ends early, with a checkpoint and exit code 85. Nothing here changes a result."""
 
     signals: list[Literal["SIGUSR1", "SIGUSR2", "SIGTERM", "SIGHUP", "SIGINT"]] = [
         "SIGUSR2",

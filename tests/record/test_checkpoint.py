@@ -46,19 +46,19 @@ def same(one, two):
 @pytest.mark.parametrize("num_slots", [0, 1, 2])
 def test_what_is_read_is_what_was_written(tmp_path, state, num_slots):
     written = state(num_slots=num_slots)
-    found = read(Generations(tmp_path / "run.h5").write(written))
-    assert same(found, written)
-    assert found.params.tobytes() == written.params.tobytes() and found.slots.shape == (num_slots, 7)
-    assert found.history.last.cohort.site.tolist() == written.history.last.cohort.site.tolist()
-    assert found.metadata == written.metadata and found.clock_s == written.clock_s
+    actual = read(Generations(tmp_path / "run.h5").write(written))
+    assert same(actual, written)
+    assert actual.params.tobytes() == written.params.tobytes() and actual.slots.shape == (num_slots, 7)
+    assert actual.history.last.cohort.site.tolist() == written.history.last.cohort.site.tolist()
+    assert actual.metadata == written.metadata and actual.clock_s == written.clock_s
 
 
 def test_what_sites_keep_comes_back_by_their_site_and_a_checkpoint_without_is_as_it_ever_was(state):
     rows = {12: np.arange(7, dtype=np.float32), 3: -np.ones(7, dtype=np.float32)}
     written = state(site_states=rows)
-    found = unpack(pack(written), "it")
-    assert same(found, written) and sorted(found.site_states) == [3, 12]
-    assert all(found.site_states[site].tobytes() == row.tobytes() for site, row in rows.items())
+    actual = unpack(pack(written), "it")
+    assert same(actual, written) and sorted(actual.site_states) == [3, 12]
+    assert all(actual.site_states[site].tobytes() == row.tobytes() for site, row in rows.items())
     assert unpack(pack(state()), "it").site_states == {} and b"kept" not in pack(state())
 
 
@@ -104,8 +104,8 @@ def test_generations_alternate_and_the_newest_is_found_by_its_round(tmp_path, st
     files = Generations(out)
     names = [files.write(state(rounds)).name for rounds in (1, 2, 3)]
     assert names == ["run.h5.ckpt0", "run.h5.ckpt1", "run.h5.ckpt0"]
-    found, path, faults = newest(out)
-    assert (found.round, path.name, faults) == (3, "run.h5.ckpt0", [])
+    actual, path, faults = newest(out)
+    assert (actual.round, path.name, faults) == (3, "run.h5.ckpt0", [])
 
 
 def test_a_damaged_newest_is_named_and_the_one_before_is_used_and_kept(tmp_path, state):
@@ -114,8 +114,8 @@ def test_a_damaged_newest_is_named_and_the_one_before_is_used_and_kept(tmp_path,
     files.write(state(1))
     hurt = files.write(state(2))
     hurt.write_bytes(hurt.read_bytes()[:-1])
-    found, path, faults = newest(out)
-    assert found.round == 1 and path.name == "run.h5.ckpt0"
+    actual, path, faults = newest(out)
+    assert actual.round == 1 and path.name == "run.h5.ckpt0"
     assert len(faults) == 1 and "run.h5.ckpt1: is damaged" in faults[0]
     assert Generations(out, newest=path).write(state(2)) == hurt  # the good one is not the one written over
     assert newest(out)[0].round == 2

@@ -1,4 +1,4 @@
-"""What was in force is what is shown and stored: a key that is absent has the value that follows from the others."""
+"""Resolved inputs are shown and stored: an absent key has the value that follows from the others."""
 
 from __future__ import annotations
 

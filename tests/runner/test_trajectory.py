@@ -1,4 +1,4 @@
-"""Rounds and models that are kept: what is read is what was written, or nothing."""
+"""Cached rounds and models are read as they were written, or not at all."""
 
 import hashlib
 import math

@@ -1,5 +1,5 @@
-"""What learning depends on besides the cohorts: runs for which all of it is the same learn the same, bit for bit,
-wherever they train the same sites."""
+"""The learning key: a digest of all inputs of training besides the cohorts. Runs with equal keys that train the same
+sites get the same models, bit for bit."""
 
 from __future__ import annotations
 
