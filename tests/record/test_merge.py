@@ -57,8 +57,8 @@ def test_a_name_that_is_no_text_is_told_as_far_as_it_is(sweep):
     os.rename(sweep / "run0.h5", path)
     write_merged(sweep / "all.h5", open_runs([path]))
     with h5py.File(sweep / "all.h5") as file:
-        path = file["runs/path"][0].decode()
-    assert path == f"{sweep}/run\\udcff.h5" and path in (sweep / "all.csv").read_text()
+        recorded = file["runs/path"][0].decode()
+    assert recorded == f"{sweep}/run\\udcff.h5" and recorded in (sweep / "all.csv").read_text()
 
 
 def test_merging_again_passes_over_the_table_and_replaces_it(sweep):
