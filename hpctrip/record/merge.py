@@ -126,7 +126,7 @@ def _plain(values: list[Any]) -> np.ndarray:
 
 
 def _refuse_others(path: Path, csv: Path) -> None:
-    """Raise InputError where one of the two files exists and does not belong to an earlier table."""
+    """Raise InputError where one of the two files exists and is not part of an earlier table."""
     hint, csv_digest = "choose another name for the table, or --overwrite", b""
     if os.path.lexists(path):
         try:
