@@ -114,8 +114,10 @@ class Experiment(Component):
 
     def resolve(self) -> Self:
         """A copy in which absent keys have the values that follow from the others, `train` included."""
-        resolved = super().resolve()
-        return resolved.model_copy(update={"train": resolved.workload.checked_local_work(resolved.train)})
+        experiment = super().resolve()
+        return experiment.model_copy(
+            update={"train": experiment.workload.checked_local_work(experiment.train)}
+        )
 
     def num_sites(self) -> int:
         """N. Raises InputError where the policy, the faults or the budgets cannot work with this input."""
