@@ -45,7 +45,7 @@ from hpctrip.runner.checkpointer import Checkpointer, Checkpointing
 from hpctrip.runner.experiment import resolve
 from hpctrip.runner.host import Host
 from hpctrip.runner.loop import train
-from hpctrip.runner.rank0 import Rank0, Turn
+from hpctrip.runner.rank0 import LoopDecision, Rank0
 from hpctrip.runner.signals import Interrupt, Interruption
 from hpctrip.sim.step import State
 
@@ -118,8 +118,8 @@ def program(ranks: MpiRanks, rounds: int, folder: str) -> tuple[Callable[[], Non
     def rounds_of_the_program() -> None:
         train(host, State(), host.initial_params, rank0() if ranks.is_aggregator else None)
 
-    turn = ranks.decide_on_root(lambda: Turn(Aggregator(host).begin(State())[1], save=False))
-    return rounds_of_the_program, len(host.initial_params), len(pickle.dumps((0, turn)))
+    decision = ranks.decide_on_root(lambda: LoopDecision(Aggregator(host).begin(State())[1], save=False))
+    return rounds_of_the_program, len(host.initial_params), len(pickle.dumps((0, decision)))
 
 
 def bare(comm: MPI.Comm, rounds: int, num_params: int, plan_bytes: int) -> Callable[[], None]:

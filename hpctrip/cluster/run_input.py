@@ -12,7 +12,7 @@ from hpctrip.cluster.scenario import ClusterScenario
 from hpctrip.config.inputs import Tables, resolved, validate
 from hpctrip.config.plugins import Extensions
 from hpctrip.config.sources import Source, named_files
-from hpctrip.runner.experiment import laid_over, read_given, without_none
+from hpctrip.runner.experiment import merge_layers, read_user_input, without_none
 
 
 @dataclass(frozen=True)
@@ -54,9 +54,9 @@ def read_cluster_input(
     Without a path all keys have their defaults, which simulate synthetic jobs. The plug-ins named in the input and
     those in `plugins` are run before validation. Raises InputError with all faults.
     """
-    layers, extensions = read_given(paths, overrides, plugins)
+    layers, extensions = read_user_input(paths, overrides, plugins)
     extensions.run()
-    tables = laid_over({}, layers, ClusterScenario)
+    tables = merge_layers({}, layers, ClusterScenario)
     return ClusterInput(tables, scenario_of(tables), extensions)
 
 

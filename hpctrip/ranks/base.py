@@ -1,4 +1,4 @@
-"""The contract of a transport: the collectives that a run needs."""
+"""The interface of a transport: the collectives that a run needs."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ T = TypeVar("T")
 
 
 class Ranks(Protocol):
-    """A group of ranks. All collectives stand in the same order on all ranks.
+    """A group of ranks. Every rank calls the same collectives in the same order.
 
-    Rank 0 is the aggregator. `hosts` are the ranks that train sites: all but rank 0, or rank 0 where it is alone.
-    Used as a context: an exception that leaves it ends the whole job at once.
+    Rank 0 is the aggregator. `hosts` are the ranks that train sites: all but rank 0, or rank 0 if it is the only one.
+    It is a context manager: an exception that leaves its body ends the whole job at once.
     """
 
     name: str
@@ -29,11 +29,11 @@ class Ranks(Protocol):
     library: str
     """Name and version of the MPI library; empty where none is used."""
     local_host: int
-    """Index of this host among the hosts of its node (chooses the GPU)."""
+    """Index of this host among the hosts of its machine; selects the GPU."""
 
     @property
     def is_aggregator(self) -> bool:
-        """Is this rank 0?"""
+        """Whether this is rank 0."""
         ...
 
     @property
@@ -43,37 +43,38 @@ class Ranks(Protocol):
 
     def decide_on_root(self, decide: Callable[[], T]) -> T:
         """Call `decide` at rank 0 and return its result at every rank. If it raises a HpctripError, rank 0 raises it,
-        and every other rank ends quietly with the same exit code."""
+        and every other rank raises EndedByAggregator with the same exit code."""
         ...
 
     def gather(self, value: Any) -> list[Any] | None:
-        """One small object per rank, at rank 0; None elsewhere."""
+        """The values of all ranks as a list at rank 0; None elsewhere. For small objects, which are pickled."""
         ...
 
     def combine(
         self, partial: torch.Tensor, num_params: int, step: Callable[[torch.Tensor], torch.Tensor]
     ) -> tuple[torch.Tensor, np.ndarray | None]:
-        """Sum the ranks' int64 vectors [P + T], apply `step` to the sum, hand the new float32 parameters [P] to every
-        rank. The summed tail [T] is returned at rank 0, None elsewhere."""
+        """Sum the int64 vectors [P + T] of all ranks, apply `step` to the sum, and return the new float32 parameters
+        [P] at every rank. The summed tail [T] is returned at rank 0, None elsewhere."""
         ...
 
     def collect(self, slots: torch.Tensor) -> torch.Tensor | None:
-        """The state of the server step [num_slots, P], brought from where `step` is applied to rank 0; None
+        """The state of the server step [num_slots, P] at rank 0, sent from a rank that applies `step`; None
         elsewhere."""
         ...
 
     def gather_rows(self, rows: Mapping[int, torch.Tensor]) -> Mapping[int, torch.Tensor] | None:
-        """The float32 rows that hosts keep, by distinct keys, all at rank 0; None elsewhere."""
+        """The float32 rows of all hosts, {key: row}, at rank 0; None elsewhere. No two hosts have the same key."""
         ...
 
     def scatter_rows(
         self, rows: Mapping[int, torch.Tensor] | None, destinations: np.ndarray
     ) -> dict[int, torch.Tensor]:
-        """The inverse: `rows` at rank 0 (None elsewhere) to the rank that `destinations` [keys] names for each key."""
+        """Send `rows` at rank 0 (None elsewhere) to the ranks `destinations` [keys]; returns those of this rank.
+        Inverse of `gather_rows`."""
         ...
 
     def abort(self, code: int) -> None:
-        """End all ranks at once with this exit code. The one method that any thread may call."""
+        """End all ranks at once with this exit code. The only method that any thread may call."""
         ...
 
     def total(self, counts: np.ndarray) -> np.ndarray | None:
@@ -88,7 +89,7 @@ class Ranks(Protocol):
 
 
 class EndedByAggregator(HpctripError):
-    """Raised on other ranks when rank 0 has ended the run with an error that it reports itself."""
+    """Raised at the other ranks when rank 0 has raised an error in a collective; only rank 0 reports it."""
 
     def __init__(self, exit_code: int):
         super().__init__("")
@@ -96,8 +97,8 @@ class EndedByAggregator(HpctripError):
 
 
 def build_collectively(ranks: Ranks, build: Callable[[], T]) -> T:
-    """What `build` returns at this rank. A HpctripError at any rank ends all as in `Ranks.decide_on_root`: rank 0
-    raises the first."""
+    """Call `build` at every rank and return its result. If it raises a HpctripError at any rank, all ranks end as in
+    `Ranks.decide_on_root`: rank 0 raises the error of the lowest rank. A collective."""
     failure: HpctripError | None = None
     value: T
     try:
@@ -106,20 +107,20 @@ def build_collectively(ranks: Ranks, build: Callable[[], T]) -> T:
         failure = error
     failures = ranks.gather(failure)
 
-    def outcome() -> None:
-        for found in failures or []:
-            if found is not None:
-                raise found
+    def raise_first() -> None:
+        for error in failures or []:
+            if error is not None:
+                raise error
 
-    ranks.decide_on_root(outcome)
+    ranks.decide_on_root(raise_first)
     return value
 
 
 def hosts_of(size: int) -> range:
-    """Rank 0 hosts no sites when there are other ranks; alone, it does everything."""
+    """The ranks that train sites: all but rank 0, or rank 0 if it is the only one."""
     return range(1, size) if size > 1 else range(1)
 
 
 def hostname() -> str:
-    """This machine's name, as it is printed."""
+    """The name of this machine, made printable."""
     return printable(socket.gethostname(), 64)

@@ -1,4 +1,4 @@
-"""Which device a rank computes on."""
+"""Selects the device on which a rank computes."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from hpctrip.ranks.base import Ranks
 
 
 def choose_device(name: str, ranks: Ranks) -> torch.device:
-    """The CPU for `cpu`, and where there is no GPU; else the node's GPUs dealt out over its hosts.
+    """The CPU for `cpu` and on machines without a GPU; else one of the machine's GPUs, assigned to its hosts
+    round-robin.
 
-    The aggregator among other ranks always computes on the CPU: its GPU work would be a host's loss.
+    An aggregator beside other ranks always computes on the CPU, so that it takes no GPU time from a host.
     """
     if name == "cpu" or not torch.cuda.is_available() or ranks.rank not in ranks.hosts:
         return torch.device("cpu")
@@ -21,25 +22,25 @@ def choose_device(name: str, ranks: Ranks) -> torch.device:
 
 
 def visible_gpus() -> list[str]:
-    """The names, for CUDA_VISIBLE_DEVICES, of the GPUs that this process sees."""
+    """Names of the GPUs that this process sees, as CUDA_VISIBLE_DEVICES takes them."""
     names = [name.strip() for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.strip()]
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     return (names or list(map(str, range(count))))[:count]
 
 
 def gpu_identity(device: torch.device) -> str:
-    """Identifies a GPU among those of its machine, also where each rank sees a single one, numbered 0
-    (`--gpus-per-task`): its UUID. torch before 2.5 knows none, its number stands in. Empty for a CPU."""
+    """The UUID of a GPU, which identifies it even where every rank sees a single GPU numbered 0 (`--gpus-per-task`).
+    Its index with torch before 2.5, which has no UUIDs; empty for a CPU."""
     if device.type == "cpu":
         return ""
     return str(getattr(torch.cuda.get_device_properties(device), "uuid", device.index))
 
 
 def hosts_kind(name: str, device: torch.device, ranks: Ranks) -> str:
-    """The kind of device that all hosts have, at every rank: "cuda", or "cpu" where one has no GPU. A collective.
+    """The device type that all hosts have in common: "cuda", or "cpu" where a host has no GPU. A collective.
 
-    Engine and blocks depend on it, also at the aggregator, whose own device is always the CPU. Raises InputError
-    where `name` is "cuda" and a host has none.
+    Engine and blocks depend on it at every rank, including an aggregator that itself computes on the CPU. Raises
+    InputError where `name` is "cuda" and a host has no GPU.
     """
     kinds = ranks.gather(device.type)
 

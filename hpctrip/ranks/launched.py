@@ -1,4 +1,4 @@
-"""Rank and number of ranks as the launcher's environment names them, before anything large is imported."""
+"""Rank and number of ranks from the environment variables of the launcher, without importing MPI."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hpctrip.base.errors import InputError
 
 
 def launched_size() -> int:
-    """Number of ranks that a launcher says it started (1: none did)."""
+    """Number of ranks that the launcher started; 1 without a launcher. Raises InputError for a malformed variable."""
     for name in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE"):
         if name in os.environ:
             return _number(name)
@@ -19,7 +19,7 @@ def launched_size() -> int:
 
 
 def launched_rank() -> int:
-    """This process's rank as the launcher says it (0: no launcher)."""
+    """Rank of this process; 0 without a launcher. Raises InputError for a malformed variable."""
     for name in ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK", "SLURM_PROCID"):
         if name in os.environ:
             return _number(name)
@@ -27,7 +27,7 @@ def launched_rank() -> int:
 
 
 def _number(name: str) -> int:
-    """A variable of the environment that counts ranks. Raises InputError where it does not."""
+    """The environment variable `name` as an integer. Raises InputError where it is none."""
     value = os.environ[name]
     if not (value.isascii() and value.isdecimal() and len(value) < 10):
         raise InputError(

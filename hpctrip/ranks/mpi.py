@@ -1,4 +1,4 @@
-"""Ranks over MPI. Importing this file starts MPI."""
+"""Ranks over MPI. Importing this module initialises MPI."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ except (ImportError, RuntimeError) as error:
     ) from None
 
 T = TypeVar("T")
-# an assignment of 100 sites takes 6 kB; one of 1,000 sites 62 kB and a second broadcast
+# an assignment of 100 sites takes 6 kB; one of 1,000 sites takes 62 kB and needs a second broadcast
 _FIRST_PART_BYTES = 16384
 ABORT_S = 5.0
-"""How long a launcher may take to kill this rank."""
+"""Seconds within which a launcher should kill this rank after MPI_Abort."""
 
 
 class MpiRanks:
     """Every rank of MPI_COMM_WORLD. Sums and broadcasts go through MPI between machines and through `Node` within each.
 
-    Waiting ranks sleep instead of spinning (between machines: non-blocking collectives polled at up to 1 ms): MPI
-    libraries spin, and on a laptop the waiting aggregator would take a core from the hosts.
+    Waiting ranks sleep instead of spinning as MPI libraries do, so that a waiting aggregator takes no core from the
+    hosts. Between machines they poll non-blocking collectives at intervals of at most 1 ms.
     """
 
     name = "mpi"
@@ -56,7 +56,7 @@ class MpiRanks:
         self.local_host = sum(rank in self.hosts for rank in node.allgather(self.rank)[: node.rank])
         try:
             self._node = Node(node)
-        except OSError:  # where memory cannot be shared, every rank counts as a machine of its own
+        except OSError:  # memory cannot be shared: treat every rank as a machine of its own
             self._node = Node(MPI.COMM_SELF)
         node.Free()
         self._nodes = self.comm.Split(0 if self._node.rank == 0 else MPI.UNDEFINED, self.rank)
@@ -72,7 +72,7 @@ class MpiRanks:
         return hosts_of(self.size)
 
     def decide_on_root(self, decide: Callable[[], T]) -> T:
-        """Rank 0 decides; value or exit code reaches all."""
+        """Call `decide` at rank 0 and broadcast its result or the exit code of its error."""
         failure: HpctripError | None = None
         message = b""
         if self.is_aggregator:
@@ -94,7 +94,7 @@ class MpiRanks:
         return value
 
     def _broadcast_bytes(self, message: bytes) -> bytes:
-        """Rank 0's message, at every rank. Usually in one collective: its size travels with the first part."""
+        """Broadcast a message from rank 0. One collective suffices unless it is long: the first part holds its size."""
         whole = np.frombuffer(len(message).to_bytes(8, "little") + message, dtype=np.uint8)
         first = np.zeros(_FIRST_PART_BYTES, dtype=np.uint8)
         first[: len(whole)] = whole[: len(first)]
@@ -107,13 +107,13 @@ class MpiRanks:
         return first[8:].tobytes() + rest.tobytes()
 
     def _broadcast(self, data: np.ndarray) -> None:
-        """Fill `data` at every rank with what it holds at rank 0, which is the first of its machine."""
+        """Broadcast the array `data` from rank 0, in place. Rank 0 is the first rank of its machine."""
         if self._node.rank == 0 and self._nodes.size > 1:
             _wait(self._nodes.Ibcast(data))
         self._node.broadcast(data)
 
     def gather(self, value: Any) -> list[Any] | None:
-        """One small object per rank, at rank 0."""
+        """MPI_Gather of pickled objects to rank 0."""
         with current_phase.waiting():
             return self.comm.gather(value)
 
@@ -131,44 +131,44 @@ class MpiRanks:
         return params.to(device), None if total is None else total[num_params:]
 
     def collect(self, slots: torch.Tensor) -> torch.Tensor | None:
-        """Rank 0 steps, so it has them."""
+        """The slots themselves at rank 0, which applies the step."""
         return slots if self.is_aggregator else None
 
     def gather_rows(self, rows: Mapping[int, torch.Tensor]) -> dict[int, torch.Tensor] | None:
-        """Who has which is told first; then row after row, so that nobody but rank 0 holds more than one copy."""
-        kept = self.gather({key: len(row) for key, row in rows.items()})
-        if kept is None:
+        """Gather the keys and lengths first, then send row by row, so that only rank 0 holds more than one copy."""
+        lengths_by_rank = self.gather({key: len(row) for key, row in rows.items()})
+        if lengths_by_rank is None:
             for row in rows.values():
                 _wait(self.comm.Isend(row.cpu().numpy(), dest=0))
             return None
-        found = dict(rows)
-        for rank, lengths in enumerate(kept[1:], start=1):
+        gathered = dict(rows)
+        for rank, lengths in enumerate(lengths_by_rank[1:], start=1):
             for key, length in lengths.items():
-                found[key] = _received(self.comm, length, rank)
-        return found
+                gathered[key] = _received(self.comm, length, rank)
+        return gathered
 
     def scatter_rows(
         self, rows: Mapping[int, torch.Tensor] | None, destinations: np.ndarray
     ) -> dict[int, torch.Tensor]:
-        """As `gather_rows`, the other way round."""
+        """Broadcast the lengths first, then send each row to its destination."""
         lengths = self.decide_on_root(lambda: {key: len(row) for key, row in (rows or {}).items()})
-        found = {}
+        received = {}
         for key, length in lengths.items():
             destination = int(destinations[key])
             if rows is not None and destination != self.rank:
                 _wait(self.comm.Isend(rows[key].numpy(), dest=destination))
             elif rows is not None:
-                found[key] = rows[key]
+                received[key] = rows[key]
             elif destination == self.rank:
-                found[key] = _received(self.comm, length, 0)
-        return found
+                received[key] = _received(self.comm, length, 0)
+        return received
 
     def abort(self, code: int) -> None:
-        """See `_abort`."""
+        """End the job by MPI_Abort."""
         _abort(self.comm, code)
 
     def total(self, counts: np.ndarray) -> np.ndarray | None:
-        """Integer sum at rank 0."""
+        """Sum the vectors within each machine, then over the machines at rank 0."""
         total = self._node.sum(counts)
         if total is not None and self._nodes.size > 1:
             machine, total = total, np.empty_like(counts) if self.is_aggregator else None
@@ -181,7 +181,7 @@ class MpiRanks:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Let everyone leave together; on an exception here that the others do not know of, end the whole job."""
+        """Abort the job on an exception that the other ranks have not learnt of in a collective."""
         if error is None or getattr(error, "agreed", False) or isinstance(error, EndedByAggregator):
             return
         print(_report(error, self.rank), file=sys.stderr, flush=True)
@@ -191,11 +191,11 @@ class MpiRanks:
 
 
 def _abort(comm: MPI.Comm, code: int) -> None:
-    """MPI_Abort. MPI wants calls from the main thread only; this one does not return, and kills even a rank that is
-    stopped (SIGKILL by the launcher).
+    """End the job by MPI_Abort, which does not return. MPI allows calls from the main thread only, but this one works
+    from any, and the launcher kills even stopped ranks (SIGKILL).
 
-    A launcher that waits for a machine which it cannot reach kills nobody (MPICH's). So an alarm is set, which nobody
-    handles and which needs no lock of Python's: a rank that dies by a signal ends the launcher too.
+    MPICH's launcher kills no rank while it waits for an unreachable machine. Therefore an alarm is set first: SIGALRM
+    has no handler and needs no lock of Python, and a rank that dies by a signal ends the launcher too.
     """
     signal.setitimer(signal.ITIMER_REAL, ABORT_S)
     comm.Abort(code)
@@ -211,7 +211,7 @@ def _check_size(size: int, launched: int, library: str) -> None:
 
 
 def _report(error: BaseException, rank: int) -> str:
-    """What this rank says before it ends the job: the lines of an error that is hpctrip's, else where it came from."""
+    """Message before this rank ends the job: the lines of a HpctripError, or the traceback of another error."""
     who = f"hpctrip: rank {rank} on {hostname()}"
     if isinstance(error, HpctripError):
         return "\n".join(f"{who}: {line}" for line in str(error).splitlines())
@@ -222,17 +222,17 @@ def _report(error: BaseException, rank: int) -> str:
 
 
 def _received(comm: MPI.Comm, length: int, source: int) -> torch.Tensor:
-    """A row [length] from another rank."""
+    """Receive a row [length] from another rank."""
     row = torch.empty(length)
     _wait(comm.Irecv(row.numpy(), source=source))
     return row
 
 
 def _wait(request: MPI.Request) -> None:
-    """Complete a non-blocking collective without taking a core.
+    """Complete a non-blocking operation by polling, without occupying a core.
 
-    The pause is a twentieth of the time waited so far, at least 20 us and at most 1 ms: looking late then costs at
-    most about 5 %. It matters where trees are deep: a collective moves on only while its ranks look.
+    The pause between two polls is a twentieth of the time waited so far, at least 20 us and at most 1 ms, so polling
+    late costs about 5 % at most. A collective over a deep tree progresses only while its ranks poll.
     """
     began = time.perf_counter()
     with current_phase.waiting():

@@ -1,7 +1,7 @@
-"""Ranks over MPI, with parameters exchanged by NCCL among the GPU hosts (or by gloo, which tests every line on CPUs).
+"""Ranks over MPI whose GPU hosts exchange parameters by NCCL, or by gloo on CPUs (for tests).
 
 Rank 0 owns no GPU (41 ranks, 40 GPUs; NCCL refuses two ranks on one GPU). The hosts all-reduce the int64 sums on
-their devices and each applies the same server step where its model lives; the first host sends rank 0 the result.
+their devices, and each applies the same server step there; the first host sends rank 0 the result.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from hpctrip.ranks.mpi import MpiRanks, _wait
 
 
 class NcclRanks(MpiRanks):
-    """MPI for decisions and counters, torch.distributed for the parameters. `backend` "" chooses nccl where there are
-    GPUs, else gloo ($HPCTRIP_TORCH_BACKEND overrides)."""
+    """MPI for decisions and counters, torch.distributed for parameters. The empty `backend` means nccl where hosts have
+    GPUs, else gloo; $HPCTRIP_TORCH_BACKEND overrides it."""
 
     name = "nccl"
 
@@ -44,17 +44,17 @@ class NcclRanks(MpiRanks):
         self.group = dist.group.WORLD
 
     def _agreed(self, backend: str, device: torch.device) -> str:
-        """The backend that all hosts use. Raises InputError with a fault for every host that has no GPU of its own
-        for nccl: all ranks agree before any of them joins the group, as joining waits for all."""
+        """The backend that all hosts use; a collective. Raises InputError with a fault for every host that nccl leaves
+        without a GPU of its own. It is called before any rank joins the group, because joining waits for all."""
         gpu = (hostname(), gpu_identity(device))
-        seen = self.gather((*gpu, self.local_host, torch.cuda.device_count()))
+        gpus = self.gather((*gpu, self.local_host, torch.cuda.device_count()))
 
         def agree() -> str:
-            chosen = backend or ("nccl" if any(seen[rank][1] for rank in self.hosts) else "gloo")
+            chosen = backend or ("nccl" if any(gpus[rank][1] for rank in self.hosts) else "gloo")
             owners: set[tuple[str, str]] = set()
             faults = []
             for rank in self.hosts:
-                machine, uuid, local_host, num_gpus = seen[rank]
+                machine, uuid, local_host, num_gpus = gpus[rank]
                 if not uuid or (machine, uuid) in owners:
                     faults.append(_no_gpu(f"rank {rank}, host {local_host + 1} of {machine}", num_gpus))
                 owners.add((machine, uuid))
@@ -67,7 +67,7 @@ class NcclRanks(MpiRanks):
     def combine(
         self, partial: torch.Tensor, num_params: int, step: Callable[[torch.Tensor], torch.Tensor]
     ) -> tuple[torch.Tensor, np.ndarray | None]:
-        """All-reduce among the hosts, step on each; the first host tells the aggregator."""
+        """All-reduce among the hosts and apply the step on each; the first host sends the result to the aggregator."""
         first = self.hosts[0]
         if self.group is not None:
             dist.all_reduce(partial, group=self.group)
@@ -83,7 +83,7 @@ class NcclRanks(MpiRanks):
         return params.to(partial.device), tail
 
     def collect(self, slots: torch.Tensor) -> torch.Tensor | None:
-        """The hosts step, each with the same slots; the first sends its own to rank 0."""
+        """Send the slots of the first host to rank 0; all hosts have the same."""
         first = self.hosts[0]
         if self.is_aggregator and self.size > 1 and slots.numel():
             _wait(self.comm.Irecv(slots.numpy(), source=first))
@@ -94,7 +94,7 @@ class NcclRanks(MpiRanks):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """As over MPI; then the hosts leave their group."""
+        """Leave the MPI job, then destroy the process group of the hosts."""
         super().__exit__(kind, error, trace)
         if self.group is not None:
             dist.destroy_process_group(self.group)
@@ -110,7 +110,7 @@ def _no_gpu(host: str, num_gpus: int) -> Fault:
 
 
 def _free_address() -> str:
-    """host:port of this machine that nobody listens on."""
+    """A free TCP port of this machine, as host:port."""
     with socket.socket() as probe:
         probe.bind(("", 0))
         return f"{socket.gethostname()}:{probe.getsockname()[1]}"

@@ -1,14 +1,14 @@
-"""The ranks of one machine: shared memory between them, and pipes on which they wait for each other.
+"""Collectives within one machine: shared memory for the data, and pipes for synchronisation.
 
-MPI libraries wait by looking again and again: spinning takes the cores that the others need, and sleeping in between
-is late at every step of a collective. A rank that reads from an empty pipe takes nothing and is woken at once. So
-within a machine nothing goes through MPI: every rank lays its part into shared memory, and single bytes in pipes say
-when. (41 ranks on two cores: see README, "Exchange".)
+MPI libraries wait by polling: spinning takes cores from other ranks, and sleeping between polls adds a delay at every
+step of a collective. A rank that reads from an empty pipe uses no CPU and is woken at once. Within a machine, ranks
+therefore exchange data through shared memory and synchronise by single bytes in pipes, without MPI. (41 ranks on two
+cores: see README, "Exchange".)
 
-Two kinds of wave strictly alternate, so no memory is written while anybody still reads it:
+Two kinds of wave strictly alternate, so that no memory is written while another rank reads it:
 
-* up: everyone has come here, and the first rank knows. What the others laid down before may now be read;
-* down: the first rank lets everyone go on. What it laid down before may now be read.
+* up: all ranks have arrived and the first rank is notified; it may now read what the others have written;
+* down: the first rank releases the others; they may now read what it has written.
 """
 
 from __future__ import annotations
@@ -33,36 +33,36 @@ from hpctrip.ranks.phase import current_phase
 ROW_BYTES = 2**20
 """Memory of each rank; longer vectors go in pieces. 41 ranks take 45 MB (a container's /dev/shm often has 64)."""
 _MORE_ROWS = 2
-"""The sum, and the board: what the first rank tells the others."""
+"""Rows for the sum and for the broadcasts of the first rank."""
 SPLIT_BYTES = 2**18
-"""From this size on, a piece is summed by all ranks, a slice each; below, another two waves cost more."""
+"""Size from which all ranks sum a piece together, a slice each; below it, two more waves cost more than they save."""
 
 
 class Node:
-    """The ranks of `comm`, an MPI communicator of one machine. The collectives stand in the same order on all of them.
+    """The ranks of `comm`, an MPI communicator within one machine. All call the same collectives in the same order.
 
-    Raises OSError on every rank where any of them cannot map the memory.
+    Raises OSError at every rank where any of them cannot map the shared memory.
     """
 
     def __init__(self, comm: Any):
         self.rank, self.size = comm.rank, comm.size
         self._last = ""
-        self._turns = 0  # downward waves so far
+        self._num_down = 0  # number of downward waves so far
         if self.size > 1:
             self._join(comm)
 
     def _join(self, comm: Any) -> None:
         num_rows = self.size + _MORE_ROWS
-        made = _made_folder(num_rows) if self.rank == 0 else None
-        folder = comm.bcast(made and made[0])
+        created = _create_folder(num_rows) if self.rank == 0 else None
+        folder = comm.bcast(created and created[0])
         shared = _opened(folder, num_rows) if folder else None
         everywhere = all(comm.allgather(shared is not None))
-        if made:  # all have it open: nothing is left over, however the job ends
+        if created:  # all ranks have opened the files: remove them now, so that a killed job leaves none
             shutil.rmtree(folder, ignore_errors=True)
-            made[1].close()
+            created[1].close()
         if not everywhere or not shared:
             raise OSError("the ranks of this machine cannot share memory")
-        rows, self._pipes = shared  # the pipes are closed when nobody holds them any more
+        rows, self._pipes = shared  # the pipes are closed when their last reference goes
         self._rows, self._total, self._board = rows[:-2], rows[-2], rows[-1].view(np.uint8)
         self._up, self._tickets, *down = (pipe.fileno() for pipe in self._pipes)
         self._down = [(pipe, _poll(pipe)) for pipe in down]
@@ -70,7 +70,7 @@ class Node:
             self._hand_out()
 
     def sum(self, vector: np.ndarray) -> np.ndarray | None:
-        """Sum of everyone's int64 vector [n] at the first rank; None elsewhere."""
+        """Sum of the int64 vectors [n] of all ranks, at the first rank; None elsewhere."""
         if self.size == 1:
             return vector
         total = np.empty_like(vector) if self.rank == 0 else None
@@ -93,7 +93,7 @@ class Node:
         return total
 
     def broadcast(self, data: np.ndarray) -> None:
-        """Fill `data` (contiguous) at every rank with what it holds at the first."""
+        """Broadcast the contiguous array `data` from the first rank, in place."""
         if self.size == 1:
             return
         raw = data.reshape(-1).view(np.uint8)
@@ -107,7 +107,7 @@ class Node:
                 piece[:] = self._board[: len(piece)]
 
     def _alternate(self, wave: str) -> None:
-        """Before anything is laid down for the next wave: where the last was of the same kind, one of the other."""
+        """Prepare a wave before its data are written: after one of the same kind, make one of the other kind first."""
         if wave == self._last == "up":
             self._wave_down()
         elif wave == self._last == "down":
@@ -122,25 +122,25 @@ class Node:
             return
         try:
             os.read(self._tickets, 1)
-        except BlockingIOError:  # none left: this rank is the last, and wakes the first
+        except BlockingIOError:  # none left: this rank is the last to arrive and wakes the first
             os.write(self._up, b"u")
 
     def _hand_out(self) -> None:
-        """One ticket for each of the others but one. Whoever finds none is the last, so that one byte wakes the first
-        rank once: woken by each, on few cores it would push them aside one after another."""
+        """Write one ticket less than there are other ranks. The rank that finds none is the last, so the first rank is
+        woken once: on few cores, waking it for each arrival would preempt the ranks still at work."""
         os.write(self._tickets, bytes(self.size - 2))
 
     def _wave_down(self) -> None:
-        # Two pipes in turn: nobody can take another's byte, for a pipe's next turn comes when all have taken theirs.
+        # Two pipes alternate, so that no rank takes the byte of another: a pipe is used again after all have read it.
         self._last = "down"
-        pipe, poll = self._down[self._turns % 2]
-        self._turns += 1
+        pipe, poll = self._down[self._num_down % 2]
+        self._num_down += 1
         if self.rank == 0:
             os.write(pipe, bytes(self.size - 1))
             return
         with current_phase.waiting():
-            # One byte wakes all who poll. Those who read are woken one by the other: 41 ranks on two cores took 1.5 ms
-            # for a wave up and down, instead of 0.7.
+            # A byte wakes all ranks that poll at once, but those that read only one after another: with 41 ranks on
+            # two cores, a wave up and down took 1.5 ms instead of 0.7.
             poll.poll()
             os.read(pipe, 1)
 
@@ -150,12 +150,12 @@ _MEMORY = "memory"
 _PREFIX = "hpctrip-"
 _PLACES = (Path("/dev/shm"), Path(tempfile.gettempdir()))
 LEFTOVER_S = 60.0
-"""A folder younger than this may be another job's that is just being made."""
+"""Age in seconds from which a folder is removed; a younger one may belong to a job that is starting."""
 
 
-def _made_folder(num_rows: int) -> tuple[Path, BinaryIO] | None:
-    """A new folder with the memory and the pipes, and its memory's file, locked while this process lives; None where
-    there is no room for it."""
+def _create_folder(num_rows: int) -> tuple[Path, BinaryIO] | None:
+    """Create a folder with the memory and the pipes; returns it with the memory's file, locked until this process ends.
+    None where there is no space for it."""
     for parent in _PLACES:
         _remove_leftovers(parent)
         with suppress(OSError):
@@ -164,9 +164,9 @@ def _made_folder(num_rows: int) -> tuple[Path, BinaryIO] | None:
                 file = io.BufferedWriter(io.FileIO(folder / _MEMORY, "x"))
                 with suppress(
                     OSError
-                ):  # a file system without locks: nobody will take this folder for a leftover
+                ):  # a file system without locks, where no folder is removed as a leftover
                     fcntl.flock(file, fcntl.LOCK_SH)
-                # written, not only made long: a full disk shows here, and not as a bus error later
+                # written, not only extended: a full disk raises here instead of causing a bus error later
                 for _ in range(num_rows):
                     file.write(bytes(ROW_BYTES))
                 file.flush()
@@ -179,7 +179,7 @@ def _made_folder(num_rows: int) -> tuple[Path, BinaryIO] | None:
 
 
 def _remove_leftovers(parent: Path) -> None:
-    """Remove folders of this user's jobs that were killed before all ranks had opened them: nobody holds the lock."""
+    """Remove folders of this user's jobs that were killed while they started, which no process has locked."""
     with suppress(OSError):
         for folder in parent.glob(f"{_PREFIX}*"):
             with suppress(OSError):
@@ -198,12 +198,12 @@ def _poll(pipe: int) -> select.poll:
 
 
 def _opened(folder: Path, num_rows: int) -> tuple[np.ndarray, list[io.FileIO]] | None:
-    """The memory as int64 rows, and the pipes; None where this process does not find them: in a container of its own,
-    say."""
+    """The memory as int64 rows, and the pipes; None where this process cannot see the folder, as in a container of its
+    own."""
     with suppress(OSError), ExitStack() as pipes_until_all_are_open:
         with open(folder / _MEMORY, "r+b") as file:
             memory = np.frombuffer(mmap.mmap(file.fileno(), num_rows * ROW_BYTES), np.int64)
-        # for both ends: opening one would wait for the other
+        # read-write, as opening one end would wait for the other
         pipes = [pipes_until_all_are_open.enter_context(io.FileIO(folder / name, "r+")) for name in _PIPES]
         os.set_blocking(pipes[_PIPES.index("tickets")].fileno(), False)
         pipes_until_all_are_open.pop_all()
@@ -216,11 +216,11 @@ _LARGE_BYTES = 65_536
 
 
 def map_large_blocks() -> None:
-    """Let this process's large vectors come from the system one by one, and go back to it; glibc only, else nothing.
+    """Make glibc's malloc map every large block by itself, so that freed blocks return to the system.
 
-    By default glibc cuts them from its heap once one has been freed, and the history's rows in between keep the heap
-    from shrinking: rank 0 grew by 0.4 to 0.9 MB a round of a model of 0.8 MB. For an aggregator that trains nothing: a
-    host would map and unmap every activation.
+    By default glibc allocates them from its heap once one has been freed, and rows of the history in between prevent
+    the heap from shrinking: rank 0 grew by 0.4 to 0.9 MB a round with a model of 0.8 MB. Use it only for an aggregator
+    that trains no sites: a host would map and unmap every activation. No effect with other C libraries.
     """
     with suppress(OSError, AttributeError):  # no C library by that name, or one without mallopt
         ctypes.CDLL("libc.so.6").mallopt(_M_MMAP_THRESHOLD, _LARGE_BYTES)

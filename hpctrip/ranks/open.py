@@ -15,15 +15,15 @@ from hpctrip.ranks.serial import SerialRanks
 
 
 class RanksInput(Component):
-    """Where it runs. Only `threads` can change a result, in the last bits."""
+    """Transport, device and threads of the ranks. Only `threads` can change a result, in its last bits."""
 
     transport: NotInResult[Literal["auto", "serial", "mpi", "nccl"]] = "auto"
     """auto: mpi under a launcher, else serial."""
     device: NotInResult[Literal["auto", "cpu", "cuda"]] = "auto"
     """auto: the node's GPUs where there are any."""
     threads: int = Field(1, ge=1, le=1024)
-    """torch threads per rank. Fixed by the input, not by the machine, as kernels may round differently with the number
-    of threads; ranks, not threads, are how cores are used (measured: two ranks of one thread beat one of two)."""
+    """torch threads per rank. The input sets it, not the machine, as the rounding of kernels may depend on the number
+    of threads. Use more ranks rather than threads (measured: two ranks of one thread are faster than one of two)."""
 
 
 def open_ranks() -> Ranks:
@@ -40,7 +40,8 @@ def open_ranks() -> Ranks:
 
 
 def with_transport(ranks: Ranks, transport: str) -> Ranks:
-    """The same ranks over the transport that the input asks for ("auto" keeps what there is)."""
+    """The ranks over the transport that the input names; "auto" returns them unchanged. Raises InputError for "serial"
+    with several ranks."""
     if transport in ("auto", ranks.name):
         return ranks
     if transport == "serial":

@@ -10,17 +10,17 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Phase:
-    """The current activity of this process. Written by the main thread, read by the watchdog's."""
+    """The current phase of this process. The main thread writes it, the watchdog thread reads it."""
 
     name: str = "start"
     round: int = 0
     waits: bool = False
-    """Whether it only waits for other ranks."""
+    """Whether the process is only waiting for other ranks."""
     since: float = field(default_factory=time.monotonic)
-    """When the phase or the wait began, by time.monotonic (which stands still while a laptop sleeps)."""
+    """Start of the phase or the wait, in seconds of time.monotonic (which stops while a laptop sleeps)."""
 
     def enter(self, name: str, round: int) -> None:
-        """Begin a phase, or the next piece of one; time starts anew."""
+        """Begin a phase, or the next part of one: its time starts at 0."""
         self.name, self.round, self.since = name, round, time.monotonic()
 
     def waiting(self) -> Waiting:
@@ -30,7 +30,8 @@ class Phase:
 
 @dataclass(slots=True)
 class Waiting:
-    """See `Phase.waiting`. A class, as it is entered at every step of a collective: a generator takes twice as long."""
+    """The context of `Phase.waiting`. A class, because a generator takes twice as long and every step of a collective
+    enters one."""
 
     phase: Phase
 
@@ -42,11 +43,11 @@ class Waiting:
 
 
 current_phase = Phase()
-"""The phase of this process: the main thread is in one at a time."""
+"""The phase of this process."""
 
 
 class RoundTimer:
-    """Measures the wall time of the round in progress, and of its phases. A round begins where the last one ended."""
+    """Measures the wall time of the current round and its phases. A round begins at the end of the one before."""
 
     def __init__(self) -> None:
         self._began: float | None = None

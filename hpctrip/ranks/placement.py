@@ -1,4 +1,4 @@
-"""Blocks of sites, which host trains which block, the assignment that tells every rank, and its traffic. Pure."""
+"""Blocks of sites, their placement on hosts, the assignment that rank 0 sends, and its traffic. Pure functions."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Blocks:
-    """Positions into a cohort, block after block: two arrays, since these travel to every rank in every round."""
+    """Positions into a cohort, grouped into blocks. Two flat arrays, because they are sent to every rank in every
+    round."""
 
     positions: np.ndarray
     starts: np.ndarray
-    """Index into `positions` of every block's first, and at last len(positions): [num_blocks + 1]."""
+    """Index into `positions` of the start of every block, and len(positions) at the end, [num_blocks + 1]."""
 
     def __len__(self) -> int:
         return len(self.starts) - 1
@@ -35,7 +36,7 @@ class Blocks:
 
 @dataclass(frozen=True)
 class Assignment:
-    """One round's work, as rank 0 sends it to every rank. Arrays [k] in the policy's order."""
+    """The work of one round, as rank 0 sends it to every rank. Arrays [k] are in the order of the policy."""
 
     round: int
     cohort: np.ndarray
@@ -55,9 +56,9 @@ class Assignment:
 
 
 def cut(cohort: np.ndarray, sites_per_block: int) -> Blocks:
-    """The cohort's positions, sorted by site and cut into blocks. Positions into `cohort`, not sites.
+    """Cut a cohort into blocks of positions (not sites), sorted by site.
 
-    The cut does not depend on the number of ranks (see learn.engines.choice).
+    The blocks do not depend on the number of ranks (see learn.engines.choice).
     """
     return Blocks(
         np.argsort(cohort, kind="stable"), np.append(np.arange(0, len(cohort), sites_per_block), len(cohort))
@@ -65,9 +66,9 @@ def cut(cohort: np.ndarray, sites_per_block: int) -> Blocks:
 
 
 def cut_at_fixed_borders(cohort: np.ndarray, sites_per_block: int) -> Blocks:
-    """As `cut`, but at fixed borders: block b holds those of the sites b * S to (b + 1) * S - 1 that are in the cohort.
+    """Cut a cohort at fixed borders: block b has the sites b * S to (b + 1) * S - 1 as far as they are in the cohort.
 
-    For sites that keep something at the host that trains them: a site's block is the same in every round.
+    For sites with state at their host: a site belongs to the same block in every round.
     """
     by_site = np.argsort(cohort, kind="stable")
     number = cohort[by_site] // sites_per_block
@@ -75,15 +76,16 @@ def cut_at_fixed_borders(cohort: np.ndarray, sites_per_block: int) -> Blocks:
 
 
 def fixed_hosts(costs: np.ndarray, sites_per_block: int, num_hosts: int) -> np.ndarray:
-    """Host of every site, [N], for the whole run: `place` over the fixed blocks of all N sites and their full costs."""
+    """Host of every site, [N], for the whole run: `place` applied to the fixed blocks of all N sites."""
     whole = cut(np.arange(len(costs)), sites_per_block).sums(costs)
     return np.repeat(place(whole, num_hosts), sites_per_block)[: len(costs)]
 
 
 def place(costs: np.ndarray, num_hosts: int) -> np.ndarray:
-    """Host of every block, [num_blocks]: longest processing time first onto the least loaded host (Graham 1969).
+    """Host of every block, [num_blocks], by the LPT rule: longest block first, onto the least loaded host (Graham
+    1969).
 
-    The makespan is at most 4/3 of the best possible. Ties go to the smaller index, so equal input gives equal output.
+    The makespan is at most 4/3 of the optimum. Ties go to the smaller index, so the result is deterministic.
     """
     hosts = np.empty(len(costs), dtype=np.int64)
     load = [(0.0, host) for host in range(num_hosts)]
@@ -96,12 +98,12 @@ def place(costs: np.ndarray, num_hosts: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Traffic:
-    """Bytes that one round's exchange sends over a rank's link: a prediction, not a measurement."""
+    """Predicted bytes that the exchange of one round sends over the link of a rank."""
 
     up: int = 0
-    """The int64 sum of the updates with its counters."""
+    """Reduction: the int64 sum of the updates with its counters."""
     down: int = 0
-    """The float32 model."""
+    """Broadcast: the float32 model."""
     counters: int = 0
     """The int64 counters of the evaluation."""
     message: int = 0

@@ -1,4 +1,4 @@
-"""One process that is aggregator and host at once: no MPI needed."""
+"""Ranks of a single process, which is aggregator and host; needs no MPI."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class SerialRanks:
-    """The null group: every collective is the identity."""
+    """A group of one rank, whose collectives return their arguments."""
 
     name = "serial"
     library = ""
@@ -25,39 +25,39 @@ class SerialRanks:
     hosts = range(1)
 
     def decide_on_root(self, decide: Callable[[], T]) -> T:
-        """The decision itself."""
+        """The result of `decide`."""
         return decide()
 
     def gather(self, value: Any) -> list[Any]:
-        """The one value."""
+        """The value as a list of one."""
         return [value]
 
     def combine(
         self, partial: torch.Tensor, num_params: int, step: Callable[[torch.Tensor], torch.Tensor]
     ) -> tuple[torch.Tensor, np.ndarray]:
-        """The sum is the partial sum."""
+        """Apply the step to the only partial sum."""
         return step(partial), partial[num_params:].cpu().numpy()
 
     def collect(self, slots: torch.Tensor) -> torch.Tensor:
-        """They are here."""
+        """The slots themselves."""
         return slots
 
     def gather_rows(self, rows: Mapping[int, torch.Tensor]) -> Mapping[int, torch.Tensor]:
-        """They are here."""
+        """The rows themselves."""
         return rows
 
     def scatter_rows(
         self, rows: Mapping[int, torch.Tensor] | None, destinations: np.ndarray
     ) -> dict[int, torch.Tensor]:
-        """They stay here."""
+        """The rows themselves."""
         return dict(rows or {})
 
     def abort(self, code: int) -> None:
-        """End this process, whatever its main thread does."""
+        """End this process at once, from any thread."""
         os._exit(code)
 
     def total(self, counts: np.ndarray) -> np.ndarray:
-        """The counters as they are."""
+        """The counters themselves."""
         return counts
 
     def __enter__(self) -> SerialRanks:

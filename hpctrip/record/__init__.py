@@ -1,1 +1,1 @@
-"""Layer 4: results files and checkpoints (h5py, pandas)."""
+"""Results files and checkpoints: schema, writing, reading, verifying, comparing, exporting (h5py, pandas)."""

@@ -1,7 +1,7 @@
-"""Checkpoints: the whole state of a run in one file that proves itself whole, or is not used (record/container.py).
+"""Checkpoints: the complete state of a run in one file with a checksum (record/container.py).
 
-Two generations lie beside the results file. A new one takes the place of the older one by a rename: the newest is never
-touched, so at every moment at least one is whole.
+Two generations lie beside the results file. A new checkpoint replaces the older one by a rename and leaves the newest
+unchanged, so at least one of them is intact at any time.
 """
 
 from __future__ import annotations
@@ -22,14 +22,16 @@ from hpctrip.sim.rounds import History
 
 MAGIC = b"HPCTRIP\x02"
 SUFFIXES = (".ckpt0", ".ckpt1")
-"""The two generations of run.h5 are run.h5.ckpt0 and run.h5.ckpt1; which one is newer, their rounds say."""
+"""Suffixes of the two generations: run.h5.ckpt0 and run.h5.ckpt1. The one with more rounds is the newer."""
 
-_KEPT = "kept"
+_SITE_STATES = "kept"
+"""The table of site states in the file."""
 
 
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
-    """The state of a run after a round: with the same input it goes on to the same bits, on any number of ranks."""
+    """The state of a run after a round. With the same input the run continues from it with the same bits, on any number
+    of ranks. Shapes: P parameters."""
 
     round: int
     clock_s: float
@@ -41,14 +43,15 @@ class Checkpoint:
     """State of the server optimiser, float64 [num_slots, P]."""
     input_toml: str
     """The merged input of the run."""
-    kept: Mapping[int, np.ndarray] = field(default_factory=dict)
-    """The state of sites at their hosts (learn/engines/base.py), a float32 row by site; empty where they have none."""
-    about: Mapping[str, Any] = field(default_factory=dict)
-    """Attributes that the results file goes on with (`created_utc`, `starts`), and versions and devices."""
+    site_states: Mapping[int, np.ndarray] = field(default_factory=dict)
+    """{site: float32 state that the site keeps between rounds} (`learn.engines.base.SiteState`); empty where none
+    does."""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    """Attributes that the resumed results file continues (`created_utc`, `starts`), sources, versions and devices."""
 
 
-class _About(BaseModel):
-    """The fields of `Checkpoint.about`; other versions may write more or less."""
+class _Metadata(BaseModel):
+    """The fields of `Checkpoint.metadata`. Other versions may write more or fewer."""
 
     model_config = ConfigDict(strict=True)
 
@@ -64,7 +67,7 @@ class _Header(Header):
     round: int = Field(ge=0, lt=2**63)
     clock_s: float = Field(ge=0)
     stop_reason: str
-    about: _About
+    about: _Metadata
     input_toml: str
 
 
@@ -73,51 +76,51 @@ _FILE = Container(MAGIC, _Header, "checkpoint", "give a results file or its .ckp
 
 def pack(checkpoint: Checkpoint) -> bytes:
     """The bytes of the file; equal checkpoints give equal bytes."""
-    arrays = model_arrays(checkpoint.params, checkpoint.slots, checkpoint.kept)
+    arrays = model_arrays(checkpoint.params, checkpoint.slots, checkpoint.site_states)
     for table, names in schema.tables(checkpoint.history).items():
         arrays |= {f"{table}/{name}": column.values for name, column in names.items()}
-    said = {
+    fields = {
         "round": checkpoint.round,
         "clock_s": checkpoint.clock_s,
         "stop_reason": checkpoint.stop_reason,
-        "about": dict(checkpoint.about),
+        "about": dict(checkpoint.metadata),
         "input_toml": checkpoint.input_toml,
     }
-    return _FILE.pack(said, arrays)
+    return _FILE.pack(fields, arrays)
 
 
 def model_arrays(
-    params: np.ndarray, slots: np.ndarray, kept: Mapping[int, np.ndarray]
+    params: np.ndarray, slots: np.ndarray, site_states: Mapping[int, np.ndarray]
 ) -> dict[str, np.ndarray]:
-    """The state of training as the arrays of a container. Inverse of `model_of`."""
-    rows = {f"{_KEPT}/{site}": row for site, row in sorted(kept.items())}
+    """Model, server state and site states as the arrays of a container. Inverse of `model_of`."""
+    rows = {f"{_SITE_STATES}/{site}": row for site, row in sorted(site_states.items())}
     return {"params": params, "slots": slots, **rows}
 
 
 def model_of(
     arrays: dict[str, dict[str, np.ndarray]],
 ) -> tuple[np.ndarray, np.ndarray, dict[int, np.ndarray]]:
-    """(params [P], slots [num_slots, P], kept rows by site), taken out of the arrays of a container. Raises ValueError
-    or KeyError where they are none."""
-    kept = {int(site): row for site, row in arrays.pop(_KEPT, {}).items()}
+    """(params [P], slots [num_slots, P], site states), taken out of the arrays of a container. Raises KeyError for a
+    missing array and ValueError for one of another number of dimensions."""
+    site_states = {int(site): row for site, row in arrays.pop(_SITE_STATES, {}).items()}
     state = arrays.pop("")
     if (state["params"].ndim, state["slots"].ndim) != (1, 2):
         raise ValueError(f"parameters of shape {state['params'].shape}, slots of {state['slots'].shape}")
-    return state["params"], state["slots"], kept
+    return state["params"], state["slots"], site_states
 
 
-def model_bytes(num_params: int, num_slots: int, num_kept: int) -> int:
-    """Bytes of a checkpoint besides the rows: float32 model, float64 slots, so many numbers kept by sites."""
-    return num_params * (4 + 8 * num_slots) + 4 * num_kept
+def model_bytes(num_params: int, num_slots: int, num_site_values: int) -> int:
+    """Bytes of the arrays of a checkpoint without its rows: float32 model, float64 slots, float32 site states."""
+    return num_params * (4 + 8 * num_slots) + 4 * num_site_values
 
 
 def unpack(data: bytes, place: str) -> Checkpoint:
-    """The checkpoint whose file holds `data`. Raises InputError, naming `place`, for anything that is not one."""
+    """Parse the bytes of a checkpoint. Raises InputError, naming `place`, where they are not an intact checkpoint."""
     return _FILE.unpack(data, place, _parse)
 
 
 def _parse(header: _Header, arrays: dict[str, dict[str, np.ndarray]]) -> Checkpoint:
-    params, slots, kept = model_of(arrays)
+    params, slots, site_states = model_of(arrays)
     history = schema.history_of(_rows(arrays))
     checkpoint = Checkpoint(
         round=header.round,
@@ -126,9 +129,9 @@ def _parse(header: _Header, arrays: dict[str, dict[str, np.ndarray]]) -> Checkpo
         history=history,
         params=params,
         slots=slots,
-        kept=kept,
+        site_states=site_states,
         input_toml=header.input_toml,
-        about=header.about.model_dump(exclude_unset=True),
+        metadata=header.about.model_dump(exclude_unset=True),
     )
     last = (history.last.round, history.last.clock_s) if history.last else (0, 0.0)
     if last != (checkpoint.round, checkpoint.clock_s) or len(history) != checkpoint.round:
@@ -137,23 +140,23 @@ def _parse(header: _Header, arrays: dict[str, dict[str, np.ndarray]]) -> Checkpo
 
 
 def _rows(tables: dict[str, dict[str, np.ndarray]]) -> dict[str, dict[str, np.ndarray]]:
-    """The tables, whose columns must have the types of the schema and, in each table, one length. A column that came
-    later holds its default where the file is older."""
+    """The tables, with the default value in columns that are newer than the file. Raises ValueError where a column has
+    another type than the schema or another length than its table."""
     for table, names in schema.TABLES.items():
         rows = tables[table]["round"].shape
-        for name, about in names.items():
-            if "is_counted" in about and name not in tables[table]:
+        for name, spec in names.items():
+            if "is_counted" in spec and name not in tables[table]:
                 continue
-            if "default" in about:
-                tables[table].setdefault(name, np.full(rows, about["default"], dtype=about["dtype"]))
+            if "default" in spec:
+                tables[table].setdefault(name, np.full(rows, spec["default"], dtype=spec["dtype"]))
             values = tables[table][name]
-            if values.dtype != np.dtype(about["dtype"]) or values.ndim != 1 or values.shape != rows:
+            if values.dtype != np.dtype(spec["dtype"]) or values.ndim != 1 or values.shape != rows:
                 raise ValueError(f"column {table}/{name} of type {values.dtype}, shape {values.shape}")
     return tables
 
 
 def read(path: str | Path) -> Checkpoint:
-    """The checkpoint in a file. Raises InputError where there is none, and where it is damaged or malformed."""
+    """Read a checkpoint. Raises InputError where the file does not exist, is damaged or is malformed."""
     return unpack(read_file(path), str(path))
 
 
@@ -163,42 +166,44 @@ def generations(results: str | Path) -> list[Path]:
 
 
 def newest(results: str | Path) -> tuple[Checkpoint | None, Path | None, list[str]]:
-    """(checkpoint, its file, what is wrong with the other one): the newest whole one beside a results file.
+    """The newest intact checkpoint beside a results file: (checkpoint, its path, faults of the other one).
 
-    (None, None, []) where there is none at all. Raises InputError, naming each, where all there are are damaged.
+    (None, None, []) where there is no checkpoint. Raises InputError, naming each, where all that exist are damaged.
     """
-    found, faults = [], []
+    intact, faults = [], []
     for path in generations(results):
         if not path.exists():
             continue
         try:
-            found.append((read(path), path))
+            intact.append((read(path), path))
         except InputError as error:
             faults += error.faults
-    if not found:
+    if not intact:
         if faults:
             raise InputError(faults=faults)
         return None, None, []
-    checkpoint, path = max(found, key=lambda pair: pair[0].round)
+    checkpoint, path = max(intact, key=lambda pair: pair[0].round)
     return checkpoint, path, [str(fault) for fault in faults]
 
 
 class Generations:
-    """Writes checkpoints beside a results file, each over the older of two. `kept` is the one not to touch next."""
+    """Writes checkpoints beside a results file, each in place of the older of two."""
 
-    def __init__(self, results: str | Path, kept: Path | None = None):
+    def __init__(self, results: str | Path, newest: Path | None = None):
+        """`newest` is the checkpoint from which the run resumes; the next one does not replace it."""
         self.results = results
         self._paths = generations(results)
-        self._next = 0 if kept is None or kept == self._paths[1] else 1
+        self._next = 0 if newest is None or newest == self._paths[1] else 1
 
     def write(self, checkpoint: Checkpoint) -> Path:
-        """Write one, whole or not at all. Raises as `replace_file`; the other generation stays as it is."""
+        """Write a checkpoint atomically and return its path. Raises as `replace_file`; the other generation is
+        unchanged."""
         path = self._paths[self._next]
         replace_file(path, pack(checkpoint))
         self._next = 1 - self._next
         return path
 
     def clear(self) -> None:
-        """Remove what an earlier run left under these names."""
+        """Remove the checkpoints of an earlier run."""
         for path in self._paths:
             path.unlink(missing_ok=True)

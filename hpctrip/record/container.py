@@ -1,15 +1,15 @@
-"""The container of checkpoints and stored rounds: a header and arrays under one checksum.
+"""File format of checkpoints and cached rounds: a header and arrays under one checksum.
 
 Layout, in this order and without gaps:
 
     8 bytes   magic; the last byte is the version of the layout
     8 bytes   length of the header, little-endian
-    header    JSON: the fields of that sort of file, and [name, dtype, shape] of every array
+    header    JSON: the fields of that file type, and [name, dtype, shape] of every array
     arrays    their little-endian bytes, in the header's order
     32 bytes  BLAKE2b of everything before
 
-The checksum is compared before anything else is looked at, so that damage never reaches a parser; nothing is ever
-unpickled or executed.
+The checksum is verified before the header is parsed, so that no parser sees damaged data. Nothing is unpickled or
+executed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _RESTORE = "restore a copy"
 
 
 class Header(BaseModel):
-    """The header of a file: its arrays, and in a subclass the fields of that sort of file."""
+    """The header of a file: its arrays, and in a subclass the fields of that file type."""
 
     model_config = ConfigDict(strict=True)
 
@@ -46,21 +46,21 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Container(Generic[H]):
-    """One sort of file."""
+    """A file type in this format."""
 
     magic: bytes
     """8 bytes, the last of which is the version of the layout."""
     header: type[H]
     name: str
-    """The name of this sort of file in messages."""
-    instead: str
-    """The hint where another file was given."""
+    """Name of the file type, for messages."""
+    hint: str
+    """Hint in the message about a file of another type."""
 
-    def pack(self, said: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> bytes:
+    def pack(self, fields: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> bytes:
         """The bytes of the file; equal contents give equal bytes."""
         values = {name: _little(array) for name, array in arrays.items()}
         shapes = [[name, array.dtype.str, list(array.shape)] for name, array in values.items()]
-        header = json.dumps({**said, "arrays": shapes}).encode()
+        header = json.dumps({**fields, "arrays": shapes}).encode()
         parts = [self.magic, struct.pack("<Q", len(header)), header, *(a.data for a in values.values())]
         digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
         for part in parts:
@@ -68,12 +68,12 @@ class Container(Generic[H]):
         return b"".join([*parts, digest.digest()])
 
     def unpack(self, data: bytes, place: str, parse: Callable[[H, dict[str, dict[str, np.ndarray]]], T]) -> T:
-        """Check the file and return what `parse` makes of its header and arrays, {table: {name: array}} of those named
-        "table/name" ("" is the table of the others). Raises InputError, naming `place`, for anything that is no such
-        file, and where `parse` raises since its parts do not fit each other."""
+        """Verify the bytes of a file and return `parse(header, arrays)`. The arrays are {table: {name: array}} of those
+        named "table/name"; the others are in the table "". Raises InputError, naming `place`, where the bytes are
+        damaged or of another file type or layout, and where `parse` raises ValueError, LookupError or TypeError."""
         body, stored = data[:-_DIGEST_BYTES], data[-_DIGEST_BYTES:]
         if data[: len(self.magic) - 1] != self.magic[:-1]:
-            raise InputError(place, f"is not an hpctrip {self.name}", self.instead)
+            raise InputError(place, f"is not an hpctrip {self.name}", self.hint)
         if hashlib.blake2b(body, digest_size=_DIGEST_BYTES).digest() != stored:
             raise InputError(place, f"is damaged ({len(data)} bytes do not match their checksum)", _RESTORE)
         if data[: len(self.magic)] != self.magic:
@@ -106,5 +106,5 @@ class Container(Generic[H]):
 
 
 def _little(values: np.ndarray) -> np.ndarray:
-    """Contiguous, little-endian."""
+    """The array, contiguous and little-endian."""
     return np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("<"))

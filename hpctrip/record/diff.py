@@ -1,5 +1,5 @@
-"""Compares two results files: inputs, files read, tables. Wall times, measured joules, machines and the input keys that
-change no result do not count."""
+"""Compares two results files: inputs, files read, and tables. It ignores wall times, measured joules, machines and
+input keys that change no result."""
 
 from __future__ import annotations
 
@@ -21,17 +21,18 @@ from hpctrip.record.results_file import ResultsFile
 
 @dataclass(frozen=True)
 class Difference:
-    """One thing in which two runs differ; as a text it is one line."""
+    """A difference between two results files. `str` gives one line."""
 
     where: str
     """ "input", "read" (the files that were read), "sites", "round N", or "run": the run as a whole."""
     what: str
-    """An input key, a column, or what is counted."""
+    """The input key, column or quantity that differs."""
     a: Any
-    """None: it is not there."""
+    """Its value in the first file; None: absent."""
     b: Any
+    """Its value in the second file; None: absent."""
     row: str = ""
-    """Of a column: which site or cohort size, as "site 3"."""
+    """For a column, the site or cohort size, as "site 3"."""
 
     def __str__(self) -> str:
         place = "" if self.where == "run" else f"{self.where}: "
@@ -48,10 +49,10 @@ class Difference:
 
 
 def diff(a: ResultsFile, b: ResultsFile) -> list[Difference]:
-    """The differences between two results files of one kind; empty: equal. Of two runs, the first round that differs
-    and not those that follow from it.
+    """Compare two results files of the same kind; an empty list means that they are equal. For runs, only the first
+    round that differs is reported.
 
-    Numbers are compared bit by bit. Raises InputError where the files are of two kinds, and where one lacks columns.
+    Numbers are compared bit by bit. Raises InputError where the files are of different kinds, or lack columns.
     """
     if a.format != b.format:
         problem = "one is a cluster's, the other a federated run's"
@@ -76,8 +77,8 @@ def _input(a: ResultsFile, b: ResultsFile) -> Iterator[Difference]:
 
 
 def _sources(a: ResultsFile, b: ResultsFile, other_input: bool) -> Iterator[Difference]:
-    """The files that both inputs name under one key and whose contents differ. Data that were made here follow from the
-    input, so they count only where that is the same."""
+    """Files named under the same key in both inputs whose contents differ. Generated data follow from the input, so
+    they are compared only if the inputs are equal."""
     if "sources" in (*a.added, *b.added):
         return
     left, right = (_by_key(run) for run in (a, b))
@@ -89,10 +90,10 @@ def _sources(a: ResultsFile, b: ResultsFile, other_input: bool) -> Iterator[Diff
 
 
 def _by_key(run: ResultsFile) -> dict[str, list[Source]]:
-    found: dict[str, list[Source]] = {}
+    by_key: dict[str, list[Source]] = {}
     for source in read_sources(run.meta["sources"], run.path):
-        found.setdefault(source.key, []).append(source)
-    return found
+        by_key.setdefault(source.key, []).append(source)
+    return by_key
 
 
 def _short(source: Source) -> str:
@@ -114,31 +115,30 @@ def _first_round(a: Run, b: Run) -> Iterator[Difference]:
         if len(row) != len(other):
             yield Difference(where, "rows", len(row), len(other))
             return
-        found = list(changes(where, row, other))
+        differences = list(changes(where, row, other))
         if not np.array_equal(cohort["site"], cohort_["site"]):
-            found.append(
+            differences.append(
                 Difference(where, "cohort", *(sites["site"].tolist() for sites in (cohort, cohort_)))
             )
         else:
-            found += changes(where, cohort, cohort_, "site")
+            differences += changes(where, cohort, cohort_, "site")
         if len(weighed) != len(weighed_):
-            found.append(Difference(where, "candidates", len(weighed), len(weighed_)))
+            differences.append(Difference(where, "candidates", len(weighed), len(weighed_)))
         else:
-            found += changes(where, weighed, weighed_, "k")
-        if found:
-            yield from found
+            differences += changes(where, weighed, weighed_, "k")
+        if differences:
+            yield from differences
             return
 
 
 def _by_round(frame: pd.DataFrame) -> Callable[[int], pd.DataFrame]:
-    """A function from a round's number to its rows, in their order."""
+    """A function from the number of a round to its rows, in their order."""
     rows = frame.groupby("round").indices
     return lambda number: frame.iloc[rows.get(number, [])].reset_index(drop=True)
 
 
 def changes(where: str, left: pd.DataFrame, right: pd.DataFrame, key: str = "") -> Iterator[Difference]:
-    """One for each column that differs between two frames of equal length: its first difference. `key` is the column
-    that names a row."""
+    """The first difference in each column of two frames of equal length. `key` is the column that identifies a row."""
     for name in dict.fromkeys([*left, *right]):
         if is_measured(name):
             continue

@@ -1,4 +1,4 @@
-"""Where and with what a run was made: versions, source commit, command line."""
+"""Software environment of this process: versions, source commit, command line."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from hpctrip.base.text import encodable
 def environment(mpi_library: str = "") -> dict[str, str | bool]:
     """Attributes of the results file that describe this process (see `schema.ATTRIBUTES`).
 
-    Versions are read from the installed packages, so nothing heavy is imported; the MPI library can only be asked by
-    whoever started it, and is passed in. What cannot be found out is an empty text.
+    Versions are read from package metadata, without imports. `mpi_library` is the text of MPI_Get_library_version,
+    which only the code that initialised MPI can call. Unknown values are empty.
     """
     commit, dirty = _source(Path(hpctrip.__file__).parents[1])
     return {
@@ -52,7 +52,7 @@ def _source(tree: Path) -> tuple[str, bool]:
 
 
 def _git(tree: Path, *command: str) -> str:
-    """What git prints, or "" where it fails. Takes no lock: many jobs may start in one checkout."""
+    """Output of a git command, "" where it fails. Takes no lock, as many jobs may start in one checkout."""
     try:
         done = subprocess.run(
             ["git", "--no-optional-locks", "-C", str(tree), *command],

@@ -1,4 +1,4 @@
-"""One job at a time writes a results file, of whatever kind, and the checkpoints beside it."""
+"""Lock that lets one job at a time write a results file and the checkpoints beside it."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from hpctrip.record.checkpoint import generations
 
 
 class HeldError(InputError):
-    """Another job has the right to write a results file."""
+    """Raised where another job holds the lock on a results file."""
 
 
 def is_held(path: str | Path) -> bool:
-    """Does a job have the right to write this results file now? Where there is a lock file that nobody holds, a killed
-    job's, it is locked for a moment, in which a job that starts is refused. What is no regular file is no lock."""
+    """Whether a job holds the lock on this results file. The lock file of a killed job is locked for a moment to find
+    out; a job that starts in that moment is refused."""
     try:
         with open(f"{os.path.realpath(path)}.lock", "rb") as file:
             if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -36,13 +36,13 @@ def is_held(path: str | Path) -> bool:
 
 
 class OutputLock:
-    """The right to write a results file, from when it is made to `release`, or to the end of this process however it
-    comes: the operating system keeps it (flock), not the file `FILE.h5.lock`, which says who holds it.
+    """Exclusive lock on a results file, from construction to `release` or the end of this process.
 
-    Raises HeldError, which names host, process and job, where another job has the right. Where the file system
-    knows no locks, `note` says so and the run goes on without. On NFS and Lustre (mounted with flock) it holds across
-    machines. A lock that a lost machine seems to hold still is taken over by the same Slurm job when it is requeued;
-    otherwise removing the lock file ends it.
+    The operating system keeps the lock (flock on `FILE.h5.lock`); the content of the file names the holder. Raises
+    HeldError with host, process and job where another job holds it. On a file system without locks, `note` warns and
+    the run continues. On NFS, and on Lustre mounted with flock, the lock excludes jobs on other machines. If a machine
+    is lost while it holds the lock, the same Slurm job takes the lock over when it is requeued; otherwise the user
+    removes the lock file.
     """
 
     def __init__(self, path: str | Path):
@@ -83,7 +83,7 @@ class OutputLock:
                 return file
             if is_at(file.fileno(), self._path):
                 return file
-            file.close()  # its holder has removed it meanwhile
+            file.close()  # the previous holder has removed it
 
     def _held(self, holder: dict[str, Any]) -> HeldError:
         who = (
@@ -100,7 +100,7 @@ class OutputLock:
         )
 
     def release(self) -> None:
-        """Let others write. Nothing of the lock is left."""
+        """Release the lock and remove its file."""
         if not self._file.closed:
             if is_at(self._file.fileno(), self._path):
                 self._path.unlink(missing_ok=True)
@@ -133,7 +133,8 @@ def _holder(text: bytes) -> dict[str, Any]:
 
 
 def _is_an_earlier_start_of_this_job(holder: dict[str, Any]) -> bool:
-    """Slurm starts a job again only once its last start is over, though a lost machine may still hold the lock."""
+    """Whether the holder is an earlier start of this Slurm job. Slurm requeues a job only after its last start has
+    ended, so the lock is then stale (that of a lost machine)."""
     mine = _myself()
     if not holder or not mine["job"] or holder["job"] != mine["job"]:
         return False
@@ -141,7 +142,7 @@ def _is_an_earlier_start_of_this_job(holder: dict[str, Any]) -> bool:
 
 
 def is_at(number: int, path: Path) -> bool:
-    """Is this open file still the one under that name?"""
+    """Whether the open file with this descriptor is still the file at `path`."""
     try:
         return os.path.samestat(os.fstat(number), os.lstat(path))
     except FileNotFoundError:

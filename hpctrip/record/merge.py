@@ -1,4 +1,4 @@
-"""Merges many runs into one table, a row a run, as HDF5 and as CSV; writes tables as CSV."""
+"""Merges runs into one table with a row per run, as HDF5 and CSV; formats frames as CSV."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _NAMED = ("seed", "policy.kind", "stop.target_accuracy")  # input keys that COLU
 
 
 def merged(runs: list[Run]) -> dict[str, Column]:
-    """One row a run, sorted by policy, then by the varying input keys, then by seed. InputError for a damaged run."""
+    """The table of runs, sorted by policy, varying input keys and seed. Raises InputError for a damaged run."""
     if faults := [fault for run in runs for fault in run.schema_faults()]:
         raise InputError(faults=faults)
     inputs = [run.settings for run in runs]
@@ -73,10 +73,10 @@ def merged(runs: list[Run]) -> dict[str, Column]:
 
 
 def write_merged(path: str | Path, runs: list[Run], overwrite: bool = False) -> list[Path]:
-    """Write the table to `path` (HDF5, group /runs) and beside it as CSV; returns both.
+    """Write the table to `path` (HDF5, group /runs) and beside it as CSV; returns both paths.
 
-    Replaces an earlier table and the CSV that belongs to it (the table holds its digest), but raises InputError rather
-    than replace anything else, unless it is told to `overwrite`; and always where a job writes a file of this name.
+    It replaces an earlier table with its CSV, whose digest the table holds. Raises InputError where another file exists
+    and `overwrite` is false, and where a job is writing a results file of this name.
     """
     check_suffix(path, SUFFIXES)
     path, csv = Path(path), Path(path).with_suffix(".csv")
@@ -114,7 +114,7 @@ def _row(run: Run) -> dict[str, Any]:
 
 
 def _plain(values: list[Any]) -> np.ndarray:
-    """Numbers where all are numbers of 64 bits (absent: NaN), else texts (absent: empty)."""
+    """The values as numbers if all fit 64 bits (None: NaN), else as texts (None: empty)."""
     if all(
         value is None or type(value) is float or (type(value) is int and abs(value) < 2**63)
         for value in values
@@ -126,23 +126,23 @@ def _plain(values: list[Any]) -> np.ndarray:
 
 
 def _refuse_others(path: Path, csv: Path) -> None:
-    """Raise InputError where one of the two exists and is not of an earlier table."""
-    way_out, belongs = "choose another name for the table, or --overwrite", b""
+    """Raise InputError where one of the two files exists and is not part of an earlier table."""
+    hint, csv_digest = "choose another name for the table, or --overwrite", b""
     if os.path.lexists(path):
         try:
             with open_checked(path, FORMAT) as file:
-                belongs = file.attrs["csv_digest"]
+                csv_digest = file.attrs["csv_digest"]
         except InputError:
-            raise InputError(str(path), "exists and is no merged table", way_out) from None
+            raise InputError(str(path), "exists and is no merged table", hint) from None
     what = f"not what a merge wrote beside {path}"
-    refuse_other(csv, lambda text: digest(text).encode() == belongs, what, way_out)
+    refuse_other(csv, lambda text: digest(text).encode() == csv_digest, what, hint)
 
 
 def csv_bytes(frame: pd.DataFrame) -> bytes:
-    """The frame as CSV with a header, UTF-8. Numbers keep all their digits; NaN is an empty cell.
+    """Format a frame as UTF-8 CSV with a header. Numbers keep all digits; NaN is an empty cell.
 
-    What is not printable in a text is escaped (`printable`), because programs differ on where a line ends; a text that
-    a spreadsheet would compute (it begins with = + - or @ and is no number) gets an apostrophe in front.
+    Unprintable characters are escaped (`printable`), because programs differ in which of them end a line. Texts that a
+    spreadsheet would evaluate (they begin with = + - or @ and are no numbers) get a leading apostrophe.
     """
     safe = pd.DataFrame(
         {name: frame[name] if is_numeric_dtype(frame[name]) else frame[name].map(_cell) for name in frame}

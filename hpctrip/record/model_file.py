@@ -1,4 +1,4 @@
-"""The trained model as a safetensors file, which PyTorch, JAX and others read without running any code."""
+"""Exports the trained model as a safetensors file, which holds no code and is read by PyTorch, JAX and others."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from hpctrip.record.checkpoint import SUFFIXES, Checkpoint, newest, read
 
 
 def export_model(source: str, out: str, overwrite: bool = False) -> Path:
-    """Write the global model of a run to `out`: float32 arrays by the names of the model's parameters (of a model with
-    frozen parts, such as LoRA, the trained ones), and metadata that say where they come from.
+    """Write the global model of a run to `out` and return its path.
 
-    `source` is the results file, whose newest whole checkpoint counts, or one of its checkpoints. Raises InputError
-    where there is none, where it does not name its parameters, and where `out` exists (unless it is to `overwrite`) or
-    cannot be written.
+    The file holds float32 arrays by parameter name (the trained ones of a model with frozen parts, such as LoRA), and
+    the round, clock and input as metadata. `source` is the results file, whose newest intact checkpoint is exported, or
+    one of its checkpoints. Raises InputError where there is no checkpoint, where it does not name its parameters, and
+    where `out` exists and `overwrite` is false, or cannot be written.
     """
     check_suffix(out, [".safetensors"])
     check_writable(out, overwrite)
@@ -46,8 +46,8 @@ def export_model(source: str, out: str, overwrite: bool = False) -> Path:
 
 
 def _arrays(checkpoint: Checkpoint, place: str) -> dict[str, np.ndarray]:
-    """The parameters by name."""
-    texts, params = checkpoint.about.get("parameters"), checkpoint.params
+    """{name: array} of the parameters of a checkpoint. Raises InputError where names and sizes do not match."""
+    texts, params = checkpoint.metadata.get("parameters"), checkpoint.params
     if not isinstance(texts, list):
         raise InputError(
             place, "does not name its parameters: an older hpctrip wrote it", "resume it for a round"

@@ -1,8 +1,8 @@
-"""Opens an HDF5 file of hpctrip after checking that it is whole in itself.
+"""Validates the structure of an HDF5 file before its values are read.
 
-A link or a dataset of an HDF5 file may lie in another file, and a filter may name a shared library to be loaded.
-hpctrip writes neither, so such a file is refused before any value is read. The low-level calls used follow no link.
-The file is read whole into memory first, so it needs no lock and nobody changes it meanwhile.
+Links and datasets of an HDF5 file can refer to other files, and filters can name shared libraries to load. hpctrip
+writes neither, so such a file is refused before any value is read. The low-level calls used here follow no links. The
+file is first read into memory, so it needs no lock and cannot change meanwhile.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from hpctrip.base.text import printable
 
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _HEADER = b"OHDR"
-"""Begins every object of an HDF5 file: without it, a text that names a format is no damaged file."""
+"""Signature of every object header: a text file that mentions a format has none and is not a damaged file."""
 _FILTERS = (h5z.FILTER_DEFLATE, h5z.FILTER_SHUFFLE)
 _LAYOUTS = (h5d.COMPACT, h5d.CONTIGUOUS, h5d.CHUNKED)
 
 
 class DamagedError(InputError):
-    """A file of hpctrip that is truncated, corrupted or empty."""
+    """Raised for a results file that is truncated, corrupted or empty."""
 
 
 @contextlib.contextmanager
 def open_checked(path: str | Path, *formats: str) -> Iterator[h5py.File]:
-    """The HDF5 file at `path`, open for reading, whose attribute `format` must be one of `formats`.
+    """Open the HDF5 file at `path` for reading, if its attribute `format` is one of `formats`.
 
-    Raises InputError, in one line that names the file, for whatever is wrong with it, also while it is used;
-    DamagedError where it is a file of hpctrip that cannot be read to its end, or empty.
+    Raises InputError, in one line that names the file, for any fault, including those that show in the body of the
+    context; DamagedError where a file of these formats is corrupted, or the file is empty.
     """
     data = read_file(path)
     is_ours = not data or (_HEADER in data and any(name.encode() in data for name in formats))
@@ -56,19 +56,19 @@ def open_checked(path: str | Path, *formats: str) -> Iterator[h5py.File]:
             yield file
     except InputError:
         raise
-    # on a damaged file h5py raises nearly anything: OSError, KeyError, MemoryError...
+    # h5py raises many types of errors for damaged files: OSError, KeyError, MemoryError...
     except Exception as error:
         raise damaged(path, error, error_type) from error
 
 
 def damaged(path: str | Path, error: Exception, error_type: type[InputError] = DamagedError) -> InputError:
-    """The error for a file that cannot be read to its end."""
+    """The error to raise for a file that cannot be read because of `error`."""
     cause = printable(" ".join(str(error).split()) or type(error).__name__)
     return error_type(str(path), f"is damaged ({cause})", "restore a copy or run again")
 
 
 def _foreign_parts(root: h5g.GroupID) -> Iterator[str]:
-    """The parts of a file that hpctrip does not write: anything but groups of datasets, all stored in this file."""
+    """Describe the parts of a file that hpctrip never writes: all but groups of datasets stored in the file itself."""
     for group_name, group in _items(root):
         place = f"/{group_name.decode(errors='replace')}"
         if not isinstance(group, h5g.GroupID):
@@ -79,12 +79,12 @@ def _foreign_parts(root: h5g.GroupID) -> Iterator[str]:
             if not isinstance(dataset, h5d.DatasetID):
                 yield f"{inside} is not a column in the file"
                 continue
-            how = (
+            creation = (
                 dataset.get_create_plist()
-            )  # asked first: anything else opens the sources of a virtual dataset
-            if how.get_layout() not in _LAYOUTS or how.get_external_count():
+            )  # read first: other calls would open the source files of a virtual dataset
+            if creation.get_layout() not in _LAYOUTS or creation.get_external_count():
                 yield f"{inside} is stored outside the file, or virtual"
-            elif any(how.get_filter(i)[0] not in _FILTERS for i in range(how.get_nfilters())):
+            elif any(creation.get_filter(i)[0] not in _FILTERS for i in range(creation.get_nfilters())):
                 yield f"{inside} is packed with another filter than gzip and shuffle"
 
 
@@ -99,7 +99,7 @@ def _items(group: h5g.GroupID) -> Iterator[tuple[bytes, h5o.ObjectID | None]]:
 
 @contextlib.contextmanager
 def _no_plugins() -> Iterator[None]:
-    """HDF5 looks in no folder for filters to load."""
+    """Context in which HDF5 loads no filter plug-ins."""
     folders = [h5pl.get(index) for index in range(h5pl.size())]
     for _ in folders:
         h5pl.remove(0)

@@ -1,4 +1,4 @@
-"""Reads results files into tidy pandas frames. Nothing in a file is ever unpickled or executed."""
+"""Reads results files into tidy pandas frames. Nothing in a file is unpickled or executed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ R = TypeVar("R")
 SUFFIXES = (".h5", ".hdf5")
 """The suffixes of results files in a folder."""
 FAULTS_TOLD = 10
-"""The most faults of a file's structure that one report names."""
+"""Largest number of structural faults of a file in one report."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,13 +40,13 @@ class Run(ResultsFile):
     """The results of a federated run."""
 
     sites: pd.DataFrame
-    """[N] one row a site."""
+    """One row per site, [N]."""
     rounds: pd.DataFrame
-    """[R] one row a round."""
+    """One row per round, [R]."""
     cohorts: pd.DataFrame
-    """One row a (round, site of its cohort): /rounds_sites."""
+    """One row per site of a round's cohort: the table /rounds_sites."""
     candidates: pd.DataFrame
-    """One row a (round, cohort size k weighed)."""
+    """One row per cohort size k that the policy considered in a round."""
 
     format = schema.FORMAT
     attributes = schema.ATTRIBUTES
@@ -64,7 +64,8 @@ class Run(ResultsFile):
         )
 
     def spent(self, accuracy: float) -> tuple[float, bool]:
-        """Simulated seconds until this accuracy was first reached, and True; in all and False where it was not."""
+        """(seconds, True) with the simulated time to this accuracy; (seconds, False) with the time of the whole run if
+        it was not reached."""
         reached_s = self.time_to(accuracy)
         reached = math.isfinite(reached_s)
         return (reached_s if reached else float(self.rounds["clock_s"].iloc[-1])), reached
@@ -85,15 +86,15 @@ class Run(ResultsFile):
         return f"{len(self.rounds)} rounds, model digest {printable(self.meta['params_digest'], 100)}"
 
     def schema_faults(self) -> list[Fault]:
-        """Those of every results file, and sites that are not numbered."""
+        """The faults of `ResultsFile.schema_faults`, and a table of sites without the column `site`."""
         faults = super().schema_faults()
         if "site" not in self.sites:
             faults.append(Fault(f"{self.path}: /sites/site", "is missing"))
         return faults
 
     def structure_faults(self) -> Iterator[Fault]:
-        """The faults of the keys that join the tables of a file without `schema_faults`: rounds must count from 1, and
-        rows must refer to rounds and sites that exist, in order."""
+        """Faults of the keys by which tables join: rounds must count from 1, and rows must refer, in order, to existing
+        rounds and sites. The file must have no `schema_faults`."""
         num_rounds, num_sites = len(self.rounds), len(self.sites)
         if not np.array_equal(self.rounds["round"], np.arange(1, num_rounds + 1)):
             yield Fault(f"{self.path}: /rounds/round", f"does not count from 1 to {num_rounds}")
@@ -109,8 +110,8 @@ class Run(ResultsFile):
             yield Fault(f"{self.path}: round {number}", problem)
 
     def history(self) -> History:
-        """The rows as the run recorded them, exactly. Raises InputError where columns are missing, or rows refer to
-        rounds or sites that there are not."""
+        """The rounds exactly as the run recorded them. Raises InputError for missing columns, and for rows that refer
+        to missing rounds or sites."""
         if faults := self.schema_faults() or [*islice(self.structure_faults(), FAULTS_TOLD)]:
             raise InputError(faults=faults)
         try:
@@ -122,14 +123,14 @@ class Run(ResultsFile):
 
 
 def open_run(path: str | Path) -> Run:
-    """Read one results file. Raises InputError, in one line that names the file, for whatever is wrong with it, and
-    DamagedError where it does not match its checksums."""
+    """Read the results file of a run. Raises InputError, in one line that names the file, for any fault; DamagedError
+    where the file is corrupted or does not match its checksums."""
     with open_checked(path, schema.FORMAT) as file:
         return read_run(Path(path), file)
 
 
 def read_run(path: Path, file: h5py.File) -> Run:
-    """The results in an open file."""
+    """Read a run from an open results file. Raises as `common_fields` and `read_frame`."""
     fields = common_fields(path, file, schema.ATTRIBUTES, schema.FORMAT_VERSION)
     frames = {name: read_frame(file[name], schema.TABLES.get(name, {})) for name in ("sites", *schema.TABLES)}
     return Run(
@@ -144,8 +145,8 @@ def read_run(path: Path, file: h5py.File) -> Run:
 def common_fields(
     path: Path, file: h5py.File, attributes: Mapping[str, Attribute], version: int
 ) -> dict[str, Any]:
-    """The fields of a `ResultsFile` that are read from an open file, which must have this format version and match its
-    checksum."""
+    """The fields of `ResultsFile`, read from an open file. Raises InputError for another format version, and ValueError
+    where attributes have another type than `attributes` or do not match their checksum."""
     meta = {name: _plain(value) for name, value in file.attrs.items()}
     del meta["format"]
     _check_version(path, meta.pop("format_version"), version, meta.get("hpctrip_version"))
@@ -170,7 +171,7 @@ def common_fields(
 
 
 def _check_version(path: Path, stored: Any, version: int, writer: Any) -> None:
-    """Raise InputError where the file has another format version than the one that is read."""
+    """Raise InputError where the file has another format version than `version`."""
     if stored != version:
         problem = f"has format version {stored!r}, written by hpctrip {writer or 'of unknown version'}"
         raise InputError(
@@ -179,7 +180,7 @@ def _check_version(path: Path, stored: Any, version: int, writer: Any) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """The value of an attribute: str, int, float, bool or list of str."""
+    """Convert the value of an attribute to str, int, float, bool or list of str."""
     if isinstance(value, np.ndarray):
         return [text.decode() for text in value.tolist()]
     value = value.item() if isinstance(value, np.generic) else value
@@ -187,7 +188,7 @@ def _plain(value: Any) -> Any:
 
 
 def _text(dataset: h5py.Dataset) -> str:
-    """The one text of a dataset."""
+    """The text of a scalar dataset."""
     return dataset.asstr()[()]
 
 
@@ -200,21 +201,21 @@ def _values(dataset: h5py.Dataset) -> np.ndarray:
 
 
 def read_frame(group: h5py.Group, expected: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
-    """The columns of a group, with `attrs` as `ResultsFile` says; `expected` describes columns as in
-    `ResultsFile.columns`. Raises ValueError where they do not match the group's checksum."""
+    """Read the columns of a group as a frame, with `attrs` as documented at `ResultsFile`. `expected` describes columns
+    as in `ResultsFile.columns`. Raises ValueError where the columns do not match the checksum of the group."""
     table = {
         name: Column(_values(dataset), _plain(dataset.attrs["unit"]), _plain(dataset.attrs["description"]))
         for name, dataset in (
             (name, group[name]) for name in group
-        )  # items() gives None for what is unreadable
+        )  # items() gives None for unreadable columns
     }
     if schema.table_checksum(table) != _plain(group.attrs["checksum"]):
         raise ValueError(f"{group.name} does not match its checksum")
     frame = pd.DataFrame({name: column.values for name, column in table.items()})
-    later = {name: about for name, about in expected.items() if name not in table and "default" in about}
-    for name, about in later.items():
-        default = np.full(len(frame), about["default"], dtype=about["dtype"])
-        table[name] = Column(default, about["unit"], about["doc"])
+    later = {name: spec for name, spec in expected.items() if name not in table and "default" in spec}
+    for name, spec in later.items():
+        default = np.full(len(frame), spec["default"], dtype=spec["dtype"])
+        table[name] = Column(default, spec["unit"], spec["doc"])
         frame[name] = default
     frame.attrs["units"] = {name: column.unit for name, column in table.items()}
     frame.attrs["descriptions"] = {name: column.doc for name, column in table.items()}
@@ -225,22 +226,22 @@ def read_frame(group: h5py.Group, expected: Mapping[str, Mapping[str, Any]]) -> 
 def open_runs(
     patterns: Iterable[str | Path], besides: str | Path = "", opened: Callable[[Path], R] = open_run
 ) -> list[R]:
-    """Read every results file that files, folders (searched to any depth) and glob patterns name, each once; `besides`
-    is passed over where a folder or pattern happens to hold it. `opened` reads one file.
+    """Read every results file that files, folders (searched recursively) and glob patterns name, each once. The file
+    `besides` is skipped. `opened` reads one file.
 
-    Raises one InputError with everything that is wrong: a pattern that names nothing, a file that cannot be read.
+    Raises one InputError with all faults: patterns that match no file, files that cannot be read.
     """
     paths: dict[Path, None] = {}
     faults: list[Fault] = []
     for pattern in map(str, patterns):
         try:
-            found = [path for path in _expand(pattern) if path.absolute() != Path(besides).absolute()]
+            matches = [path for path in _expand(pattern) if path.absolute() != Path(besides).absolute()]
         except InputError as error:
             faults += error.faults
             continue
-        paths |= dict.fromkeys(found)
-        if not found:
-            faults.append(_none_there(pattern))
+        paths |= dict.fromkeys(matches)
+        if not matches:
+            faults.append(_no_match(pattern))
     if not paths and not faults:
         faults.append(Fault("results", "no file was named", "give files, folders or patterns"))
     runs = []
@@ -254,7 +255,7 @@ def open_runs(
     return runs
 
 
-def _none_there(pattern: str) -> Fault:
+def _no_match(pattern: str) -> Fault:
     """The fault of a pattern that names no results file."""
     if Path(pattern).exists() or glob.has_magic(pattern):
         suffixes = " or ".join(SUFFIXES)
@@ -274,14 +275,16 @@ def _expand(pattern: str) -> list[Path]:
 def read_traces(
     path: str | Path, column: str = "production", flags: Flags = "true-is-bad", synthetic_seed: int = 2019
 ) -> pd.DataFrame:
-    """Power utilisation of every domain in trace files, in long form: time_s, cell, domain, utilisation. The path
-    "synthetic" means the generated month of this seed, as in an input.
+    """Power utilisation of every domain in trace files, as a long frame: time_s, cell, domain, utilisation.
 
-    `time_s` counts from the first sample and is the start of the interval that the value holds for.
-    `attrs["synthetic"]` says whether any of it was made up. Arguments and errors as in `read_trace_files`.
+    The path "synthetic" means the generated month with the seed `synthetic_seed`. `time_s` counts from the first sample
+    and is the start of a sample's interval. `attrs["synthetic"]` is true if any of the traces is synthetic. Arguments
+    and errors as in `read_trace_files`.
     """
-    made_here = path == "synthetic"
-    traces = synthetic_traces(synthetic_seed, column) if made_here else read_trace_files(path, column, flags)
+    is_synthetic = path == "synthetic"
+    traces = (
+        synthetic_traces(synthetic_seed, column) if is_synthetic else read_trace_files(path, column, flags)
+    )
     num_domains, num_steps = traces.util.shape
     frame = pd.DataFrame(
         {

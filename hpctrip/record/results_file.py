@@ -1,4 +1,4 @@
-"""What is common to all results files, whatever was simulated, and the registry of their kinds."""
+"""Base class of all results files, and the registry of their kinds."""
 
 from __future__ import annotations
 
@@ -21,47 +21,46 @@ from hpctrip.config.sources import PLUGINS
 from hpctrip.record.open_checked import open_checked
 from hpctrip.record.schema import Attribute
 
-MOST_SHOWN = 10_000
-"""Characters of one text that are shown."""
+MAX_SHOWN = 10_000
+"""Largest number of characters of a text that is shown."""
 
 
 class Kind(NamedTuple):
-    """How results files of one format are read and used."""
+    """The functions that read and use results files of one format."""
 
     read: Callable[[Path, h5py.File], Any]
-    """The results in an open file."""
+    """Read the results from an open file."""
     facts: Callable[[Any], dict[str, Any]]
-    """The results as plain values: {name: value}, units in the names."""
+    """The results as {name: value}, with units in the names."""
     summary: Callable[[Mapping[str, Any]], dict[str, str]]
-    """These facts in words: {question: answer}."""
+    """The facts in words, {label: text}."""
     contradictions: Callable[[Any], Iterator[Fault]]
-    """The numbers that do not follow from one another."""
+    """The faults of numbers that contradict one another."""
     differences: Callable[[Any, Any], Iterator[Any]]
     """The `Difference`s between the tables of two files."""
     replay: str
-    """The function that computes the simulated half anew, as "module:name": it needs layers above this one."""
+    """The function that recomputes the simulated numbers, as "module:name", because its module is in a higher layer."""
 
 
 KINDS = {"hpctrip run": "hpctrip.record.run_kind:KIND", "hpctrip cluster": "hpctrip.cluster.results:KIND"}
-"""{format: where its Kind is}, imported when a file of this format is used."""
+"""{format: "module:name" of its Kind}, imported when a file of this format is used."""
 
 
 @dataclass(frozen=True, eq=False)
 class ResultsFile:
-    """One results file in memory.
+    """A results file in memory.
 
-    Every frame has `attrs`: "units" and "descriptions" ({column: text}), and "added": the columns that came after the
-    hpctrip that wrote it, which hold their default. Any other column that the file lacks is missing here too, and
-    `schema_faults` names it.
+    Every frame has `attrs`: "units" and "descriptions" ({column: text}), and "added", the columns that are newer than
+    the file and hold their default. Other columns that the file lacks are faults (`schema_faults`).
     """
 
     path: Path
     meta: dict[str, Any]
     """The file's attributes (`attributes`)."""
     added: tuple[str, ...]
-    """The attributes that came after the hpctrip that wrote the file: `meta` holds their default."""
+    """The attributes that are newer than the file: `meta` holds their default."""
     input_toml: str
-    """The merged input, as the user could have written it in one file."""
+    """The merged input as TOML; a file with this text repeats the run."""
     input: dict[str, Any]
     """The resolved input, defaults included."""
 
@@ -72,7 +71,7 @@ class ResultsFile:
 
     @property
     def kind(self) -> Kind:
-        """What can be done with it."""
+        """The functions for files of this format."""
         return pkgutil.resolve_name(KINDS[self.format])
 
     @property
@@ -82,21 +81,21 @@ class ResultsFile:
 
     @property
     def status(self) -> str:
-        """running, finished, failed or interrupted; empty where the file does not say, escaped where it says else."""
+        """ "running", "finished", "failed" or "interrupted", as recorded (escaped); empty where it is not recorded."""
         return printable(self.meta.get("status", ""), 40)
 
     def legible(self) -> Self:
-        """The same with all texts of the attributes and the input escaped, to be shown."""
+        """A copy with all texts of the attributes and the input escaped for display."""
         return replace(self, meta=_legible(self.meta), input=_legible(self.input))
 
     def setting(self, key: str, default: Any = None) -> Any:
-        """The value of a dotted input key; the default where the input has no such key, or a table in its place."""
+        """The value of a dotted input key; `default` where the input has no such key, or a table there."""
         return flat(self.input).get(key, default)
 
     @property
     def settings(self) -> dict[str, Any]:
         """The resolved input as {dotted key: value}, without the keys that change no result."""
-        # plug-ins are compared by content; files from before that list their paths among the keys that count
+        # plug-ins are compared by content; older files do not list their paths among the neutral keys
         return without(flat(self.input), [*self.meta["neutral_keys"], PLUGINS])
 
     @property
@@ -105,19 +104,20 @@ class ResultsFile:
         raise NotImplementedError
 
     def schema_faults(self) -> list[Fault]:
-        """Attributes that are missing; columns that are missing or have another type or unit than `columns` says."""
+        """Faults for missing attributes, and for columns that are missing or have another type or unit than in
+        `columns`."""
         absent = [name for name in self.attributes if name not in self.meta]
         faults = [Fault(f"{self.path}: attribute {name}", "is missing") for name in absent]
         for table, names in self.columns.items():
             frame = self.tables[table]
-            for name, about in names.items():
+            for name, spec in names.items():
                 place = f"{self.path}: /{table}/{name}"
                 if name not in frame:
                     faults.append(Fault(place, "is missing", "restore a copy or run again"))
-                elif not _has_type(frame[name], about["dtype"]):
-                    faults.append(Fault(place, f"has type {frame[name].dtype}, not {_type(about['dtype'])}"))
-                elif (unit := frame.attrs["units"][name]) != about["unit"]:
-                    faults.append(Fault(place, f"has the unit {unit!r}, not {about['unit']!r}"))
+                elif not _has_type(frame[name], spec["dtype"]):
+                    faults.append(Fault(place, f"has type {frame[name].dtype}, not {_type(spec['dtype'])}"))
+                elif (unit := frame.attrs["units"][name]) != spec["unit"]:
+                    faults.append(Fault(place, f"has the unit {unit!r}, not {spec['unit']!r}"))
         return faults
 
     def check_schema(self) -> None:
@@ -127,8 +127,7 @@ class ResultsFile:
 
 
 def open_results(path: str | Path) -> Any:
-    """Read one results file of any kind. Raises InputError, in one line that names the file, for whatever is wrong
-    with it."""
+    """Read a results file of any kind. Raises InputError, in one line that names the file, for any fault."""
     with open_checked(path, *KINDS) as file:
         kind: Kind = pkgutil.resolve_name(KINDS[file.attrs["format"].decode()])
         return kind.read(Path(path), file)
@@ -136,7 +135,7 @@ def open_results(path: str | Path) -> Any:
 
 def _legible(value: Any) -> Any:
     if isinstance(value, str):
-        return printable(value, MOST_SHOWN)
+        return printable(value, MAX_SHOWN)
     if isinstance(value, dict):
         return {_legible(key): _legible(part) for key, part in value.items()}
     return [_legible(part) for part in value] if isinstance(value, list) else value

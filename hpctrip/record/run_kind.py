@@ -1,4 +1,4 @@
-"""The kind of results file that a federated run writes."""
+"""Kind of the results files of federated runs."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ TABLES: dict[str, dict[str, dict[str, Any]]] = {
     "rounds_sites": _ROUND | columns(CohortRound),
     "candidates": _ROUND | columns(Candidates),
 }
-"""{table: {column: {doc, unit, dtype}}} of the tables made of rows. /sites is described by whoever built the sites."""
+"""{table: {column: {doc, unit, dtype}}} of the tables of rows. The columns of /sites depend on the simulated world."""
 
 DESCRIPTIONS = {
     "input": "the merged input file and what it resolved to, defaults included",
@@ -51,12 +51,12 @@ DESCRIPTIONS = {
 
 
 class Attribute(NamedTuple):
-    """A file attribute: the value that stands where nothing is known, which also gives its type, and what it is."""
+    """An attribute of the file: its default value, which also defines its type, and its description."""
 
     default: Any
     doc: str
     is_later: bool = False
-    """Files written before it came lack it; a reader then gives its default."""
+    """Whether files of this format version may lack it; a reader then uses the default."""
 
 
 ATTRIBUTES: dict[str, Attribute] = {
@@ -138,13 +138,13 @@ ATTRIBUTES: dict[str, Attribute] = {
         is_later=True,
     ),
 }
-"""The attributes of every results file. A run may have more."""
+"""The attributes of every results file of a run; a file may have more."""
 
 
 def time_to_accuracy_s(rounds: Iterable[tuple[float, float]], target: float) -> float:
-    """Simulated time when the global model first had the target accuracy (TTA), in seconds; NaN if it never had.
+    """Time to accuracy (TTA): simulated seconds until the global model first had the target accuracy; NaN if never.
 
-    `rounds` are (clock_s, accuracy) in their order; the accuracy of one that was not evaluated is NaN.
+    `rounds` are (clock_s, accuracy) in order; the accuracy of a round without evaluation is NaN.
     """
     return next((clock_s for clock_s, accuracy in rounds if accuracy >= target), float("nan"))
 
@@ -165,11 +165,11 @@ def tables(history: History) -> dict[str, dict[str, Column]]:
 
 
 def _rounds_columns(rows: Iterable[RoundRow]) -> list[str]:
-    """Those that are written: what no machine of the run has counted is absent."""
+    """The columns of /rounds to write: energy columns are left out if no machine measured them."""
     return [
         name
-        for name, about in TABLES["rounds"].items()
-        if "is_counted" not in about or any(not math.isnan(getattr(row, name)) for row in rows)
+        for name, spec in TABLES["rounds"].items()
+        if "is_counted" not in spec or any(not math.isnan(getattr(row, name)) for row in rows)
     ]
 
 
@@ -183,27 +183,27 @@ def _joined(table: str, parts: list[tuple[int, Any]], names: Mapping[str, Any]) 
 
 def _stacked(table: str, values: Mapping[str, Any]) -> dict[str, Column]:
     return {
-        name: Column(_as(values[name], about["dtype"]), about["unit"], about["doc"])
-        for name, about in TABLES[table].items()
+        name: Column(_as(values[name], spec["dtype"]), spec["unit"], spec["doc"])
+        for name, spec in TABLES[table].items()
         if name in values
     }
 
 
 def _as(values: Any, dtype: str) -> np.ndarray:
-    """The values as little-endian `dtype`. Casting a fraction to an integer raises: it would lose it silently."""
+    """The values as little-endian `dtype`. Raises TypeError for fractions in an integer column."""
     array = np.asarray(values)
     return array.astype("<" + dtype, casting="same_kind" if array.size else "unsafe")
 
 
 def history_of(arrays: Mapping[str, Mapping[str, np.ndarray]]) -> History:
-    """The rows that the columns were made of, exactly: {table: {column: [rows]}} -> History.
+    """Rebuild the exact history from {table: {column: [rows]}}. Inverse of `tables`.
 
-    Raises KeyError for a missing column and ValueError where a row table is not sorted by round.
+    Raises KeyError for a missing column and ValueError where a table is not sorted by round.
     """
     rounds = {
         name: np.asarray(arrays["rounds"][name]).tolist()
-        for name, about in TABLES["rounds"].items()
-        if name in arrays["rounds"] or "is_counted" not in about
+        for name, spec in TABLES["rounds"].items()
+        if name in arrays["rounds"] or "is_counted" not in spec
     }
     cohorts = _split(arrays["rounds_sites"], columns(CohortRound), rounds["round"])
     candidates = _split(arrays["candidates"], columns(Candidates), rounds["round"])
@@ -235,21 +235,21 @@ def _split(
 
 
 def row_bytes(num_sites: int, num_candidates: int) -> int:
-    """Uncompressed bytes of one round, with so many sites in its cohort and so many cohort sizes weighed."""
+    """Uncompressed bytes of one round with this many sites in its cohort and cohort sizes considered by the policy."""
     per_site, per_candidate = (len(TABLES[name]) for name in ("rounds_sites", "candidates"))
     return 8 * (len(TABLES["rounds"]) + per_site * num_sites + per_candidate * num_candidates)
 
 
 def empty_bytes(num_sites: int) -> int:
-    """About what a results file takes that has no rounds: names, units, descriptions and input (50 kB in the tests'
-    one), and the table of sites."""
+    """Approximate bytes of a results file without rounds: names, units, descriptions and input (50 kB in a test), and
+    the table of sites."""
     return 55_000 + 8 * 10 * num_sites
 
 
 def table_checksum(table: Table) -> str:
-    """blake2b over names, units, descriptions and values of a table, in hexadecimal digits.
+    """BLAKE2b digest of names, units, descriptions and values of a table, in hexadecimal digits.
 
-    The same on every machine: numbers count as little-endian bytes, texts as texts.
+    It does not depend on the machine: numbers are hashed as little-endian bytes.
     """
     digest = hashlib.blake2b(digest_size=16)
     for name, (values, unit, doc) in table.items():
@@ -264,6 +264,6 @@ def table_checksum(table: Table) -> str:
 
 
 def meta_checksum(meta: Mapping[str, Any], input_toml: str, resolved: Mapping[str, Any]) -> str:
-    """blake2b over the attributes of a file and its input, in hexadecimal digits."""
+    """BLAKE2b digest of the attributes and the input of a file, in hexadecimal digits."""
     text = json.dumps([meta, input_toml, resolved], sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

@@ -1,4 +1,4 @@
-"""Shows a results file: a summary on one screen, the same facts as plain values, and its tables as CSV files."""
+"""Shows a results file: as a summary on one screen, as plain values, and as CSV files."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from hpctrip.record.reader import Run
 from hpctrip.record.results_file import ResultsFile
 
 Facts = Mapping[str, Any]
-"""`facts` of a run."""
+"""The return value of `facts`."""
 
 
 def facts(results: ResultsFile) -> dict[str, Any]:
-    """The results as plain values: {name: value}, units in the names (_s, _fraction). Raises InputError where the file
-    lacks columns."""
+    """The results as {name: value}, with units in the names (_s, _fraction). Raises InputError where the file lacks
+    columns."""
     results.check_schema()
     return results.kind.facts(results)
 
 
 def summary(results: ResultsFile) -> dict[str, str]:
-    """The results in words: {question: answer}. Raises InputError where the file lacks columns."""
+    """The results in words, {label: text}. Raises InputError where the file lacks columns."""
     return results.kind.summary(facts(results))
 
 
@@ -70,7 +70,7 @@ _AS_RECORDED = (
 
 
 def run_facts(run: Run) -> dict[str, Any]:
-    """The facts of a run; NaN: not known, or there is none."""
+    """The facts of a run; NaN stands for unknown numbers."""
     settings = run.settings
     train = {key.removeprefix("train."): v for key, v in settings.items() if key.startswith("train.")}
     return {
@@ -80,7 +80,7 @@ def run_facts(run: Run) -> dict[str, Any]:
         "local_training": train,
         "currency": str(run.setting("accounts.currency", "")),
         "num_sites": len(run.sites),
-        **_of_rounds(run.rounds),
+        **_round_facts(run.rounds),
         "time_to_accuracy_s": run.time_to_accuracy_s,
         "time_to_accuracy_round": _round_at(run.rounds, run.time_to_accuracy_s),
         "hosts": list(dict.fromkeys(run.meta["hosts"])),
@@ -95,7 +95,7 @@ def run_facts(run: Run) -> dict[str, Any]:
     }
 
 
-def _of_rounds(rounds: pd.DataFrame) -> dict[str, Any]:
+def _round_facts(rounds: pd.DataFrame) -> dict[str, Any]:
     accuracy, k = rounds["accuracy"].dropna(), rounds["num_sites"]
     evaluated = rounds[["eval_loss", "eval_perplexity"]].dropna()
     return {
@@ -111,14 +111,14 @@ def _of_rounds(rounds: pd.DataFrame) -> dict[str, Any]:
         "wall_s": float(rounds["wall_s"].sum()),
         **{f"{name}_wall_s": float(rounds[f"{name}_wall_s"].sum()) for name in PHASES},
         "mean_idle_fraction": float(rounds["idle_fraction"].mean()),
-        # not known of one round: not known of all
+        # unknown in total if unknown in any round
         **{name: float(rounds[name].sum(skipna=False)) for name in SPENT},
         **_measured_facts(rounds),
     }
 
 
 def _measured_facts(rounds: pd.DataFrame) -> dict[str, float]:
-    """The measured energy of the rounds that have it; NaN: none has."""
+    """Energy measured in the rounds that have it; NaN if none has."""
     measured = rounds[rounds["wall_j"].notna()]
     joules = {f"{name}wall_j": float(measured[f"{name}wall_j"].sum(min_count=1)) for name in ("", *_DRAWN)}
     samples = float(measured["num_samples"].sum())
@@ -131,19 +131,19 @@ def _measured_facts(rounds: pd.DataFrame) -> dict[str, float]:
 
 
 SPENT = ("energy_j", "compute_energy_j", "wait_energy_j", "comm_energy_j", "carbon_g", "cost")
-"""Simulated, over all rounds."""
+"""Simulated quantities that are summed over all rounds."""
 PHASES = ("train", "exchange", "evaluate")
 """The phases of a round's wall time that are shown."""
 _DRAWN = ("train_", "exchange_", "evaluate_", "record_")
 
 
 def _last(values: pd.Series) -> Any:
-    """As a number of Python's; NaN where there is none."""
+    """The last value as a Python number; NaN of an empty column."""
     return values.iloc[-1].item() if len(values) else math.nan
 
 
 def _round_at(rounds: pd.DataFrame, clock_s: float) -> float:
-    """The number of the round that ends at this time; NaN where that is not known."""
+    """The number of the round that ends at this time; NaN if the time is NaN."""
     return math.nan if math.isnan(clock_s) else int((rounds["clock_s"] < clock_s).sum()) + 1
 
 
@@ -171,7 +171,7 @@ def run_summary(facts: Facts) -> dict[str, str]:
 
 
 def local_training(train: Mapping[str, Any]) -> str:
-    """The work of a site in a round in words, from the keys of [train]."""
+    """Description of the local training of a site, from the keys of [train]."""
     work = {key: value for key, value in train.items() if value}
     return (
         ", ".join(text.format(_plain(work[key])) for key, text in _WORK.items() if key in work) or "not known"
@@ -219,25 +219,26 @@ def _progress(facts: Facts) -> dict[str, str]:
 
 
 def energy(facts: Facts) -> dict[str, str]:
-    """The simulated energy of a run with its carbon and cost, from the facts SPENT, currency and synthetic signals."""
+    """The simulated energy of a run with its carbon and cost as {label: text}, from the facts SPENT, currency and
+    synthetic_signals. Empty where the energy is unknown."""
     total_j = facts["energy_j"]
     if math.isnan(total_j):
         return {}
     shares = ((name, facts[f"{part}_energy_j"] / (total_j or 1)) for name, part in _PARTS.items())
-    said = f"{total_j / J_PER_KWH:.4g} kWh simulated: " + ", ".join(f"{n} {s:.0%}" for n, s in shares)
+    text = f"{total_j / J_PER_KWH:.4g} kWh simulated: " + ", ".join(f"{n} {s:.0%}" for n, s in shares)
     bills = {"carbon_g": ("carbon", f"{facts['carbon_g'] / 1e3:.4g} kg CO2")}
     bills["cost"] = ("price", f"{facts['cost']:.4g} {facts['currency']}")
-    for name, (signal, text) in bills.items():
+    for name, (signal, amount) in bills.items():
         if not math.isnan(facts[name]):
-            said += f"; {text}{_synthetic(signal in facts['synthetic_signals'])}"
-    return {"energy": said}
+            text += f"; {amount}{_synthetic(signal in facts['synthetic_signals'])}"
+    return {"energy": text}
 
 
 _PARTS = {"computing": "compute", "waiting": "wait", "network": "comm"}
 
 
 def _measured(facts: Facts) -> dict[str, str]:
-    """The measured energy in words; nothing where no machine counted any."""
+    """The measured energy in words; empty where no machine measured any."""
     total_j, number = facts["wall_j"], facts["num_measured_rounds"]
     if not number:
         return {}
@@ -287,10 +288,10 @@ def _counted(number: int, name: str) -> str:
 
 
 def export(run: ResultsFile, folder: str | Path, overwrite: bool = False) -> list[Path]:
-    """Write one CSV a table, and meta.json with the attributes and the resolved input; returns the files. InputError
-    where one of them is there, unless it is to `overwrite`.
+    """Write one CSV per table, and meta.json with the attributes and the resolved input; returns the paths.
 
-    Each file is written at once or not at all. Texts as in `csv_bytes`; what is not finite is null in JSON.
+    Each file is written atomically. Texts are escaped as in `csv_bytes`; JSON has null for numbers that are not finite.
+    Raises InputError where a file exists and `overwrite` is false.
     """
     contents = {f"{name}.csv": csv_bytes(frame) for name, frame in run.tables.items()}
     contents["meta.json"] = json_text({"meta": run.meta, "input": run.input}).encode() + b"\n"

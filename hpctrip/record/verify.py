@@ -1,4 +1,4 @@
-"""Verifies a results file against itself: its schema, and numbers that follow from one another."""
+"""Checks the consistency of a results file: its schema, and numbers that follow from others in the file."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from hpctrip.sim.rounds import History, RoundRow, Status
 from hpctrip.sim.timing import Timing
 
 RELATIVE_TOLERANCE = 1e-9
-"""Recomputed float64 numbers may differ in the last digits, as sums depend on their order."""
+"""Tolerance of recomputed float64 numbers, whose last digits depend on the order of summation."""
 
 MOST_FAULTS = 1000
-"""The most faults of one file that are looked for."""
+"""Largest number of faults that are collected for one file."""
 
 
-@np.errstate(all="ignore")  # what is not finite compares unequal, which is all that need be said of it
+@np.errstate(all="ignore")  # values that are not finite compare as different, so no warning is needed
 def verify(results: ResultsFile) -> list[Fault]:
-    """The faults by which a results file contradicts the schema or itself, at most MOST_FAULTS; empty: sound. Checksums
-    were compared when it was read."""
+    """Faults where a results file contradicts the schema or itself, at most MOST_FAULTS. Its checksums were verified
+    when it was read."""
     return results.schema_faults() or [*islice(results.kind.contradictions(results), MOST_FAULTS)]
 
 
 def run_contradictions(run: Run) -> Iterator[Fault]:
-    """The contradictions in the tables of a run. Arithmetic is checked only in a file whose structure is sound, so
-    that one cause is reported once."""
+    """The contradictions in the tables of a run. Numbers are checked only if the structure has no faults, so that a
+    cause is reported once."""
     faults = [*islice(run.structure_faults(), MOST_FAULTS)]
     yield from faults or _arithmetic(run)
 
@@ -52,10 +52,10 @@ def _arithmetic(run: Run) -> Iterator[Fault]:
     yield from _over_time(run, history)
 
 
-def _differ(found: float, expected: float) -> bool:
-    if math.isnan(found) or math.isnan(expected):
-        return math.isnan(found) != math.isnan(expected)
-    return not math.isclose(found, expected, rel_tol=RELATIVE_TOLERANCE, abs_tol=1e-12)
+def _differ(recorded: float, expected: float) -> bool:
+    if math.isnan(recorded) or math.isnan(expected):
+        return math.isnan(recorded) != math.isnan(expected)
+    return not math.isclose(recorded, expected, rel_tol=RELATIVE_TOLERANCE, abs_tol=1e-12)
 
 
 def _cohort(row: RoundRow) -> Iterator[str]:
@@ -79,18 +79,18 @@ def _samples(row: RoundRow) -> Iterator[str]:
 
 
 def _energy(row: RoundRow) -> Iterator[str]:
-    """Sums over the cohort, of columns that older files lack."""
+    """Energy, carbon and cost are sums over the cohort."""
     for name in ("compute_energy_j", "wait_energy_j", "comm_energy_j", "carbon_g", "cost"):
-        found, total = getattr(row, name), float(getattr(row.cohort, name).sum())
-        if _differ(found, total):
-            yield f"{name} is {found:g}, its cohort's sum is {total:g}"
+        recorded, total = getattr(row, name), float(getattr(row.cohort, name).sum())
+        if _differ(recorded, total):
+            yield f"{name} is {recorded:g}, its cohort's sum is {total:g}"
     total = row.compute_energy_j + row.wait_energy_j + row.comm_energy_j
     if _differ(row.energy_j, total):
         yield f"energy_j is {row.energy_j:g}, its parts give {total:g}"
 
 
 def _makespan(timing: Timing, deadline_s: float) -> Callable[[RoundRow], Iterator[str]]:
-    """Eq. 7 in the reading that the input names, from the recorded times of the cohort."""
+    """A check of makespan and straggler (Eq. 7, by the clock that the input names) against the times of the cohort."""
 
     def check(row: RoundRow) -> Iterator[str]:
         compute_s, comm_s = row.cohort.compute_s, row.cohort.comm_s
@@ -111,12 +111,12 @@ def _makespan(timing: Timing, deadline_s: float) -> Callable[[RoundRow], Iterato
         elif asked.any() and _differ(finish_s[at[0]], finish_s[asked].max()):
             yield f"straggler {row.straggler} is not the site that finished last"
         else:
-            for name, found, values in (
+            for name, recorded, values in (
                 ("straggler_compute_s", row.straggler_compute_s, compute_s),
                 ("straggler_comm_s", row.straggler_comm_s, comm_s),
             ):
-                if _differ(found, values[at[0]]):
-                    yield f"{name} is {found:g}, its cohort says {values[at[0]]:g}"
+                if _differ(recorded, values[at[0]]):
+                    yield f"{name} is {recorded:g}, its cohort says {values[at[0]]:g}"
 
     return check
 
@@ -151,7 +151,8 @@ def _vote(row: RoundRow) -> Iterator[str]:
 
 
 def _over_time(run: Run, history: History) -> Iterator[Fault]:
-    """The clock is continuous, efficiency is gain per second, and the time-to-accuracy is the first that has it."""
+    """The clock is continuous, efficiency is accuracy gain per second, and the time to accuracy is that of the first
+    round with the target accuracy."""
     clock_s, evaluated = None, None
     for row in history.rows:
         place = f"{run.path}: round {row.round}"

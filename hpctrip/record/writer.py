@@ -1,16 +1,15 @@
-"""Writes the results file: a snapshot of everything so far, made aside and renamed.
+"""Writes the results file: every write is a complete snapshot in a temporary file, which is renamed.
 
-Why a snapshot and not an append: HDF5 has no journal, so a process killed while it appends can leave a file that nobody
-opens. A rename is atomic, so whoever looks finds the previous file or the next, whole, whenever the job is killed.
-A snapshot costs time in proportion to the rows; the `Recorder` therefore paces itself. Only rank 0 writes.
+A snapshot, as HDF5 has no journal: a process killed while it appends can leave an unreadable file. A rename is atomic,
+so a reader always gets the previous snapshot or the next. The time of a snapshot grows with the rows, so the `Recorder`
+limits its share of the wall time. Only rank 0 writes.
 
-The image of the file is built in memory (rounds are small next to a model: 10,000 rounds of 100 sites are 70 MB before
-compression) and goes to disk as plain bytes. So HDF5 never meets a full disk, on which it cannot even close a file, and
-equal tables give equal bytes.
+The file is built in memory (10,000 rounds of 100 sites are 70 MB before compression) and then written as bytes. Thus a
+full disk raises an error outside HDF5, which could not even close the file, and equal tables give equal bytes.
 
-The format is that of HDF5 1.10 (2016), because its metadata carry checksums, and texts have a fixed length, because
-HDF5 keeps others in a heap that has none: otherwise some files with one changed byte made the library crash or hang
-instead of raising an error.
+The file uses the HDF5 1.10 format (2016), whose metadata have checksums, and texts of fixed length, as HDF5 stores
+others in a heap without checksums: otherwise some files with one changed byte made the library crash or hang instead of
+raising an error.
 """
 
 from __future__ import annotations
@@ -34,14 +33,14 @@ from hpctrip.sim.rounds import History
 _FORMAT = ("v110", "v110")
 
 COMPRESS_ABOVE_BYTES = 4096
-"""Smaller columns gain nothing: a chunk index alone takes 2 kB."""
+"""Size from which columns are compressed: the chunk index of a compressed one takes 2 kB."""
 
 WRITE_SHARE = 50
-"""A snapshot waits until 50 times the cost of the last one has passed: writing stays under 1/51 = 2 % of wall time."""
+"""Pause between snapshots, as a multiple of the time of the last one: writing takes at most 1/51 = 2 % of wall time."""
 
 
 def write_run(path: str | Path, meta: Mapping[str, Any], sites: Table, history: History) -> None:
-    """Write one whole results file, replacing what is there at once or not at all.
+    """Write a complete results file; it replaces an existing one atomically.
 
     `meta` holds the attributes of `schema.ATTRIBUTES` and any others (str, int, float, bool or list of str), and the
     two texts `input_toml` and `input_json`. `sites` is {column: (values [N], unit, description)} and has a `site`
@@ -65,7 +64,8 @@ def image(meta: Mapping[str, Any], sites: Table, history: History) -> bytes:
 
 
 class Group(NamedTuple):
-    """One table of a file; `scale` names the column that is the coordinate of the others, if one is."""
+    """One table of a file. `scale` names its index column, an HDF5 dimension scale; None for an index of two
+    columns."""
 
     name: str
     table: Table
@@ -81,7 +81,10 @@ def file_image(
     texts: Mapping[str, str],
     groups: Iterable[Group],
 ) -> bytes:
-    """The bytes of a file of results: `meta`, which holds all `attributes`, the input's `texts`, and tables."""
+    """The bytes of a results file from its attributes, the input as `texts` (toml, json), and its tables.
+
+    Raises TypeError where a value in `meta` has another type than its default in `attributes`.
+    """
     meta = {name: _stored(value) for name, value in meta.items()}
     for name, attribute in attributes.items():
         if type(meta[name]) is not type(attribute.default):
@@ -103,16 +106,13 @@ def file_image(
         for name, text in texts.items():
             group.create_dataset(name, data=_utf8(text), track_times=False)
         for name, table, doc, scale in groups:
-            columns = {column: Column(_stored(values), *about) for column, (values, *about) in table.items()}
+            columns = {column: Column(_stored(values), *rest) for column, (values, *rest) in table.items()}
             write_table(file, name, columns, doc, scale)
     return buffer.getvalue()
 
 
 def write_table(file: h5py.File, name: str, table: Table, doc: str, scale: str | None = None) -> None:
-    """One group of columns of equal length, in their order.
-
-    `scale` names the column that is the coordinate of the others; a table with a two-part index has none.
-    """
+    """Write one table, a group of columns of equal length, in their order. `scale` as in `Group`."""
     group = file.create_group(name, track_order=True)
     _describe(group, description=doc, checksum=schema.table_checksum(table))
     for column, (values, unit, doc) in table.items():
@@ -132,7 +132,7 @@ def write_table(file: h5py.File, name: str, table: Table, doc: str, scale: str |
 
 
 def _stored(value: Any) -> Any:
-    """What HDF5 keeps of a value: texts without the NULs at their end. Checksums are made of that."""
+    """The value as HDF5 stores it, and as checksums use it: texts lose NULs at their end."""
     if isinstance(value, str):
         return value.rstrip("\0")
     if isinstance(value, np.ndarray) and value.dtype.kind in "OUT":
@@ -147,16 +147,16 @@ def _describe(item: h5py.Group | h5py.Dataset, **texts: str | list[str]) -> None
 
 
 def _utf8(text: str | list[str]) -> np.ndarray:
-    """A text or texts as HDF5 strings of fixed length (see the head of this file)."""
+    """A text or texts as HDF5 strings of fixed length (see the docstring of this module)."""
     values = np.array([t.encode() for t in text] if isinstance(text, list) else text.encode(), dtype="S")
     return values.astype(h5py.string_dtype("utf-8", max(values.dtype.itemsize, 1)))
 
 
 class Recorder:
-    """Keeps the results file up to date while a run goes on, for at most 2 % of its wall time.
+    """Writes snapshots of the results file during a run, for at most 2 % of its wall time.
 
-    The first `record` writes, so that a bad place shows early; later ones write when enough time has passed since the
-    last write; `close` writes. `clock` is the wall clock, in seconds.
+    The first `record` writes, so that an unwritable path fails early; later ones write if enough time has passed since
+    the last snapshot; `close` always writes. `clock` is the wall clock, in seconds.
     """
 
     def __init__(
@@ -173,14 +173,14 @@ class Recorder:
         self._due = -float("inf")
 
     def record(self, history: History) -> bool:
-        """Write a snapshot if one is due; says whether it did. Raises as `write_run`."""
+        """Write a snapshot if one is due; returns whether it did. Raises as `write_run`."""
         if self._clock() < self._due:
             return False
         self._write(history, {})
         return True
 
     def close(self, history: History, final_meta: Mapping[str, Any]) -> None:
-        """Write the last snapshot. `final_meta` says how it ended: `status`, `stop_reason`, `params_digest`."""
+        """Write the last snapshot, with the attributes `final_meta`: `status`, `stop_reason`, `params_digest`."""
         self._write(history, final_meta)
 
     def _write(self, history: History, final_meta: Mapping[str, Any]) -> None:

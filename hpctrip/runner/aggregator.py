@@ -1,4 +1,4 @@
-"""Rank 0's half of a round: a draft of the simulation becomes work for hosts, their counters become its outcome."""
+"""Rank 0's part of a round: turns a simulation's draft into work for hosts, and their counters into its outcome."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Aggregator:
     """Begins and finishes rounds. Shapes: k sites of the cohort, P parameters."""
 
     def __init__(self, host: Host):
-        """`host` holds the parts of the experiment that every rank has."""
+        """`host` holds the objects of the experiment that every rank has."""
         e = host.experiment
         self.host, self.experiment, self.ranks = host, e, host.ranks
         self.simulation = e.simulation(len(host.initial_params), host.num_samples)
@@ -34,28 +34,29 @@ class Aggregator:
         self.num_rounds = 0
         """Rounds since this process started; a resumed run has more."""
         self.rank_wall_s = np.zeros((len(PHASES), self.ranks.size))
-        """Wall seconds of every rank since then, [phases, ranks]. The exchange is everyone's, recording rank 0's."""
+        """Wall seconds of every rank in these rounds, [phases, ranks]. All ranks exchange together, only rank 0
+        records."""
         self.rank_wall_j = np.full((len(PHASES), self.ranks.size), np.nan)
-        """Joules since then of the machine whose counters the rank reads, [phases, ranks]; NaN: it reads none."""
+        """Joules in these rounds of the machine whose counters the rank reads, [phases, ranks]; NaN: it reads none."""
         self.signals = np.zeros(self.ranks.size, dtype=np.int64)
-        """Number of the signal that every rank had received by the last round's end, [ranks]; 0: none."""
+        """Number of the signal that every rank had received at the end of the last round, [ranks]; 0: none."""
 
     @property
     def updates(self) -> str:
-        """The size of an update on the simulated WAN, in words."""
+        """Description of the size of an update on the simulated WAN."""
         rule, size = self.experiment.compression, sized(self.world.update_bytes)
         fraction = rule.sent_fraction(len(self.host.initial_params))
         whole = sized(self.world.model_bytes)
         return size if fraction == 1 else f"{size} ({rule.kind}: {fraction:.2%} of {whole})"
 
     def begin(self, state: State) -> tuple[Draft, Assignment]:
-        """The round after `state`, and the work of the hosts in it."""
+        """Begin the round after `state`: its draft, and the work of the hosts in it."""
         self.host.wall.start()
         draft = self.simulation.begin(state)
         return draft, self.assign(draft)
 
     def assign(self, draft: Draft) -> Assignment:
-        """Blocks of the sites whose updates arrive, and their hosts."""
+        """The assignment of a round: blocks of the sites whose updates arrive, and their hosts."""
         arriving = draft.arriving
         blocks, block_hosts = self._place(draft.cohort[arriving])
         blocks = replace(blocks, positions=arriving[blocks.positions])
@@ -65,7 +66,7 @@ class Aggregator:
         )
 
     def evaluates(self, round: int) -> bool:
-        """Is the model evaluated after this round?"""
+        """Whether the model is evaluated after this round."""
         return self.experiment.evaluate.due(round, self.experiment.stop.max_rounds)
 
     def _place(self, sites: np.ndarray) -> tuple[Blocks, np.ndarray]:
@@ -78,8 +79,9 @@ class Aggregator:
         return blocks, place(blocks.sums(host.num_visits[sites]), len(self.ranks.hosts))
 
     def finish(self, draft: Draft, change: torch.Tensor, tail: np.ndarray, counts: np.ndarray) -> State:
-        """The state after the round. `change` [P] is what it did to the global model; `tail` and `counts` are the
-        counters TRAINING and EVALUATION, summed over all ranks. Raises DivergedError where the round has no result."""
+        """Finish a round and return the state after it. `change` [P] is the change of the global model; `tail` and
+        `counts` are the counters TRAINING and EVALUATION, summed over all ranks. Raises DivergedError where the round
+        has no result."""
         k = len(draft.cohort)
         trained = TRAINING.tally(k, self.ranks.size, tail)
         evaluated = EVALUATION.tally(k, self.ranks.size, counts)
@@ -128,7 +130,8 @@ class Aggregator:
         )
 
     def _wall(self, trained: Tally, evaluated: Tally) -> Wall:
-        """Of the exchange only what rank 0 did not spend waiting for the slowest host to finish training."""
+        """Measured wall times and joules of the round. The exchange excludes rank 0's wait for the slowest host to
+        train."""
         hosts, phases = self.ranks.hosts, self.host.wall.phases
         train_s = trained.values("rank_train_wall_s")[hosts.start :]
         waited_s = float(train_s.max()) if hosts.start > 0 else 0.0
@@ -143,7 +146,8 @@ class Aggregator:
         )
 
     def _refuse_diverged(self, draft: Draft, diverged: np.ndarray) -> None:
-        """Raise DivergedError where updates diverged, unless the input says to go on without them and any is left."""
+        """Raise DivergedError where updates diverged, unless server.on_diverged allows to leave them out and others
+        remain."""
         if not diverged.any():
             return
         if self.experiment.server.on_diverged == "stop":
@@ -157,8 +161,8 @@ class Aggregator:
             raise DivergedError(f"round {draft.round}: the update of every site diverged; lower train.lr")
 
     def rank_phases(self, history: History) -> list[str]:
-        """One line a rank: its wall seconds by phase over the rounds since this process started. What no phase accounts
-        for is waiting for others."""
+        """One line per rank: its wall seconds by phase over the rounds since this process started. Idle time is the
+        rest."""
         total_s = sum(row.wall_s for row in history.rows[len(history) - self.num_rounds :])
         lines = []
         for rank, seconds in enumerate(self.rank_wall_s.T):
@@ -170,8 +174,8 @@ class Aggregator:
 
 
 def idle_hosts(host: Host, rounds: Sequence[Assignment], when: str) -> str:
-    """A line that tells how many hosts have nothing to train, and what to change; for the round of these that keeps the
-    most hosts busy. Empty where all hosts are busy, or no round has anything to train. `when` names the rounds."""
+    """A line with the number of hosts that train no site and a hint, for the round of `rounds` with the fewest idle
+    hosts. Empty where all hosts are busy, or no round trains any site. `when` names the rounds in the line."""
     num_hosts = len(host.ranks.hosts)
     at_work = [len(np.unique(a.block_hosts)) for a in rounds]
     busy, num_sites, fullest = max(
@@ -192,7 +196,7 @@ def _counted(number: int, name: str) -> str:
 
 
 def _idle_hint(host: Host, size: int) -> str:
-    """Blocks of one site cannot be made smaller."""
+    """Hint against idle hosts; blocks of a single site cannot be made smaller."""
     num_hosts, engine = len(host.ranks.hosts), host.experiment.engine
     if size == 1:
         return "use fewer ranks, unless cohorts grow"

@@ -1,4 +1,4 @@
-"""Batch scripts for a site of the user's: a shipped script with the site's options and settings in it."""
+"""Batch scripts for a Slurm site: the scripts of the package with the site's sbatch options and settings filled in."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from hpctrip.base.text import unknown_name
 from hpctrip.config.package_data import SCRIPTS, described, shipped
 
 LIBRARY = "launch"
-"""The file that the other scripts source."""
+"""Name of the script that all others source."""
 
 
 def scripts() -> dict[str, str]:
-    """{name: what it does} of the scripts that can be submitted."""
+    """{name: description} of the scripts that can be submitted."""
     return {name: described(file) for name, file in shipped(SCRIPTS).items() if name != LIBRARY}
 
 
@@ -27,18 +27,19 @@ def site_script(
     options: Iterable[str] = (),
     **settings: str | None,
 ) -> str:
-    """`batch_script` with what a person says of a site: `settings` are the library's variables without HPCTRIP_."""
-    given = {"--account": account, "--partition": partition}
-    lines = [*(f"{option}={value}" for option, value in given.items() if value), *options]
+    """`batch_script` from command-line options. `settings` are variables of slurm/launch.sh, in lower case and without
+    the prefix HPCTRIP_."""
+    site_options = {"--account": account, "--partition": partition}
+    lines = [*(f"{option}={value}" for option, value in site_options.items() if value), *options]
     variables = {f"HPCTRIP_{key.upper()}": value for key, value in settings.items() if value is not None}
     return batch_script(name, path, lines, variables)
 
 
 def batch_script(name: str, path: str, options: Iterable[str], settings: Mapping[str, str]) -> str:
-    """The text of the script `name` as the file `path`: in one piece, as it can be submitted from anywhere.
+    """The text of the script `name`, to be written to `path`: one self-contained file that can be submitted anywhere.
 
-    `options` are sbatch's ("--account=a"): each takes the place of the script's own. `settings` are defaults for the
-    variables of the library, slurm/launch.sh, which say what they mean. Raises InputError for what is none of these.
+    `options` are sbatch options ("--account=a"); each replaces the script's own. `settings` are default values of the
+    variables that slurm/launch.sh documents. Raises InputError for an unknown script and for an invalid option.
     """
     files = shipped(SCRIPTS)
     if name not in scripts():
@@ -57,7 +58,7 @@ def batch_script(name: str, path: str, options: Iterable[str], settings: Mapping
 
 
 def _with_option(text: str, option: str) -> str:
-    """The script with this line for sbatch instead of its own of that name, or before its first."""
+    """The script with this #SBATCH line, in place of its line of that name if it has one, else before all others."""
     if not re.fullmatch(r"--[a-z][a-z-]*(=\S.*)?", option):
         raise InputError(f"--sbatch {option}", "no long option of sbatch", "e.g. --sbatch=--qos=long")
     name = option.partition("=")[0]

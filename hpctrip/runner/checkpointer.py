@@ -18,7 +18,7 @@ from hpctrip.sim.step import State
 
 
 class Checkpointing(Component):
-    """When the state is written beside the results file, to be resumed from; nothing here changes a result."""
+    """Intervals of the checkpoints beside the results file; nothing here changes a result."""
 
     enabled: bool = True
     """Write checkpoints at all."""
@@ -31,20 +31,20 @@ class Checkpointing(Component):
 
 
 class Checkpointer:
-    """Writes checkpoints when they are due. It paces itself by what the last one cost."""
+    """Writes checkpoints when they are due, at intervals that depend on the cost of the last one."""
 
     def __init__(
         self,
         rules: Checkpointing,
         files: Generations,
         input_toml: str,
-        about: Mapping[str, Any],
+        metadata: Mapping[str, Any],
         saved_round: int,
         clock: Callable[[], float] = time.perf_counter,
     ):
-        """`saved_round` is the round that is on disk already; `clock` is the wall clock in seconds."""
+        """`saved_round` is the round of the checkpoint on disk, 0 for none; `clock` is the wall clock in seconds."""
         self._rules, self._files, self._clock = rules, files, clock
-        self._input_toml, self._about = input_toml, about
+        self._input_toml, self._metadata = input_toml, metadata
         self._saved, self._end, self.cost_s, self.spent_s = saved_round, clock(), 0.0, 0.0
 
     @property
@@ -53,12 +53,12 @@ class Checkpointer:
         if not self._rules.enabled:
             return "nothing to resume from (checkpoint.enabled = false)"
         results = str(self._files.results)
-        sources = read_sources(self._about.get("sources", []), results)
+        sources = read_sources(self._metadata.get("sources", []), results)
         plugins = [word for source in sources if source.key == PLUGINS for word in ("--plugin", source.path)]
         return f"resume with: {shlex.join(['python', '-m', 'hpctrip', 'resume', results, *plugins])}"
 
     def due(self, state: State, over: bool) -> bool:
-        """Whether `state` is to be saved. The last one always is."""
+        """Whether a checkpoint of `state` is due. At the end of the run (`over`) one always is."""
         rules, rounds = self._rules, state.round - self._saved
         if not rules.enabled or not state.round or (rounds == 0 and not (over and state.stop_reason)):
             return False
@@ -67,7 +67,7 @@ class Checkpointer:
         return over or paced or (rules.every_rounds is not None and rounds >= rules.every_rounds)
 
     def save(
-        self, state: State, params: torch.Tensor, slots: torch.Tensor, kept: Mapping[int, torch.Tensor]
+        self, state: State, params: torch.Tensor, slots: torch.Tensor, site_states: Mapping[int, torch.Tensor]
     ) -> None:
         """Write a checkpoint. Raises HpctripError where it cannot be written; the previous one is then intact."""
         start = self._clock()
@@ -79,9 +79,9 @@ class Checkpointer:
                 history=state.history,
                 params=params.cpu().numpy(),
                 slots=slots.cpu().numpy(),
-                kept={site: row.cpu().numpy() for site, row in kept.items()},
+                site_states={site: row.cpu().numpy() for site, row in site_states.items()},
                 input_toml=self._input_toml,
-                about=self._about,
+                metadata=self._metadata,
             )
         )
         self._saved, self._end = state.round, self._clock()

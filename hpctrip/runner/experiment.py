@@ -1,4 +1,4 @@
-"""One experiment: the root of the input file, and what its tables mean together."""
+"""The experiment: the root of the input file, and the checks and objects that need several of its tables."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ from hpctrip.sim.timing import Timing
 from hpctrip.sim.world import World
 
 REGISTERED_BY_NAME = ("hpctrip.cluster.site_power",)
-"""Modules of higher layers that add components; imported by name, so that this layer does not depend on theirs."""
+"""Modules of higher layers that register components; they are imported by name, as layers may not import upwards."""
 
 for _module in REGISTERED_BY_NAME:
     import_module(_module)
@@ -63,16 +63,16 @@ class Experiment(Component):
     """One run: the whole input file."""
 
     name: NotInResult[str] = Field("powertrip", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
-    """Names the scenario and the results file."""
+    """Name of the scenario and, by default, of the results file."""
     label: NotInResult[str | None] = None
-    """How figures call this run; absent: its policy."""
+    """Name of the run in figures; absent: its policy."""
     seed: int = Field(0, ge=0, lt=2**63)
-    """Every random stream derives from it."""
+    """Seed from which all random streams derive."""
     plugins: NotInResult[list[PathName]] = []
     """Python files to run first: they add policies, power models or workloads of your own. Paths in an input file are
     relative to that file. What a run records, and compares, is their content."""
     sites: NotInTraining[SITES.field()] = Field(default_factory=dict, validate_default=True)
-    """Where the sites are, and how many."""
+    """Number and positions of the sites."""
     network: NotInTraining[Network] = Network()
     power: NotInTraining[POWER_MODELS.field()] = Field(default_factory=dict, validate_default=True)
     """The power fraction of every site over time."""
@@ -87,18 +87,18 @@ class Experiment(Component):
     faults: NotInTraining[Faults] = Faults()
     profiler: NotInTraining[Profiler] = Profiler()
     forecast: NotInTraining[FORECASTS.field()] = Field(default_factory=dict, validate_default=True)
-    """What the profiler expects of the sites' power over the coming round."""
+    """Forecast of the sites' power over the coming round, for the profiler."""
     policy: NotInTraining[POLICIES.field()] = Field(default_factory=dict, validate_default=True)
-    """Which sites train in a round."""
+    """The policy that selects the sites of a round."""
     workload: WORKLOADS.field() = Field(default_factory=dict, validate_default=True)
     """The data and the model."""
     partition: PARTITIONS.field() = Field(default_factory=dict, validate_default=True)
-    """How the training samples are shared out to the sites."""
+    """Partition of the training samples among the sites."""
     train: LocalWork = LocalWork()
     server: SERVERS.field() = Field(default_factory=dict, validate_default=True)
-    """How the aggregator turns the averaged update into the next global model."""
+    """The aggregator's optimiser, which applies the averaged update to the global model."""
     compression: COMPRESSIONS.field() = Field(default_factory=dict, validate_default=True)
-    """How updates are shortened on their way to the aggregator."""
+    """Compression of the updates on their way to the aggregator."""
     engine: EngineChoice = EngineChoice()
     ranks: RanksInput = RanksInput()
     evaluate: Evaluate = Evaluate()
@@ -113,9 +113,11 @@ class Experiment(Component):
     store: NotInResult[CacheInput] = CacheInput()
 
     def resolve(self) -> Self:
-        """With what a site does in a round."""
-        known = super().resolve()
-        return known.model_copy(update={"train": known.workload.checked_local_work(known.train)})
+        """A copy in which absent keys have the values that follow from the others, `train` included."""
+        experiment = super().resolve()
+        return experiment.model_copy(
+            update={"train": experiment.workload.checked_local_work(experiment.train)}
+        )
 
     def num_sites(self) -> int:
         """N. Raises InputError where the policy, the faults or the budgets cannot work with this input."""
@@ -127,8 +129,9 @@ class Experiment(Component):
         return num_sites
 
     def check(self) -> Simulation:
-        """Raises InputError where parts or files are not what a run needs, as far as that costs no computing. Returns
-        the simulated half with the least to do and to send: what its rounds refuse no data make right."""
+        """Check all that needs no computing. Raises InputError where a table or file cannot be used. Returns a
+        simulation with one parameter and one sample per site, for a trial of its rounds: an input that fails there
+        fails with any data."""
         num_sites = self.num_sites()
         self.workload.check_data()
         if stated := self.workload.stated():
@@ -139,7 +142,7 @@ class Experiment(Component):
         return self.simulation(1, np.ones(num_sites, dtype=np.int64))
 
     def check_callbacks(self) -> None:
-        """Raises InputError where a callback needs what is not installed, or cannot even say so."""
+        """Raise InputError where the `check` of a callback fails, for example because a package is missing."""
         for name, callback in self.callbacks.items():
             try:
                 if callback.enabled:
@@ -151,7 +154,7 @@ class Experiment(Component):
                 raise InputError(f"callbacks.{name}", problem, "fix it, or set enabled = false") from None
 
     def check_outputs(self, results: str) -> None:
-        """Raises InputError where a callback would replace a file that is not its own."""
+        """Raise InputError where a callback would replace a file that it did not write."""
         for callback in self.callbacks.values():
             if callback.enabled:
                 callback.check_outputs(Path(results).resolve())
@@ -193,21 +196,21 @@ class Experiment(Component):
 
 @dataclass(frozen=True)
 class Input:
-    """The merged input as it was given, and what it means."""
+    """The merged tables of an input, and the experiment that they describe."""
 
     tables: Tables
     set_by_policy: Tables
-    """{table: {key: value}} that a policy which is a world of its own (centralized) lays over them."""
+    """{table: {key: value}} by which a policy that replaces the world (centralized) overrides `tables`."""
     experiment: Experiment
     extensions: Extensions = NO_EXTENSIONS
-    """Code that the user added, which has run."""
+    """The plug-ins and packages of the user, which have run."""
 
     @classmethod
     def of(cls, tables: Tables, set_by_policy: Tables, extensions: Extensions = NO_EXTENSIONS) -> Input:
-        """What the tables mean with what the policy sets, once `extensions` have run. Raises InputError with every
-        fault found."""
+        """The input of these tables, overlaid with `set_by_policy`; `extensions` have run already. Raises InputError
+        with every fault."""
         layers = [{name: table} for name, table in set_by_policy.items()]
-        return cls(tables, set_by_policy, experiment_of(laid_over(tables, layers)), extensions)
+        return cls(tables, set_by_policy, experiment_of(merge_layers(tables, layers)), extensions)
 
     @property
     def toml(self) -> str:
@@ -216,17 +219,17 @@ class Input:
 
     @property
     def json(self) -> str:
-        """Every key with the value in force, defaults included."""
+        """The resolved input as JSON: every key with its value, defaults included."""
         return json.dumps(resolved(self.experiment))
 
     @property
     def resolved_toml(self) -> str:
-        """The same as TOML, which has no null: a key that is absent means its default."""
+        """The resolved input as TOML, without the keys that are None: TOML has no null."""
         return tomli_w.dumps(without_none(resolved(self.experiment)))
 
     @property
     def policy_keys(self) -> list[str]:
-        """The dotted keys, and the tables as a whole where it sets their kind, that the policy sets."""
+        """The dotted keys that the policy sets; the name of the table where the policy sets its kind."""
         return [
             key
             for name, table in self.set_by_policy.items()
@@ -246,62 +249,62 @@ def without_none(table: Tables) -> Tables:
 def read_input(
     paths: Iterable[str] = (), overrides: Iterable[str] = (), plugins: Iterable[str] = ()
 ) -> Input:
-    """Merge, validate and return the input; no path at all means the embedded default scenario. The plug-ins that it
-    names, and `plugins` besides, are run first.
+    """Merge and validate an input; without `paths` it is the embedded default scenario. The plug-ins that the input
+    names, and those in `plugins`, are run first.
 
-    Raises InputError with every fault found.
+    Raises InputError with every fault.
     """
-    (*layers, last), extensions = read_given(paths, overrides, plugins)
+    (*layers, last), extensions = read_user_input(paths, overrides, plugins)
     extensions.run()
-    return resolve(laid_over({}, [*(layers or [demonstration()]), last]), extensions)
+    return resolve(merge_layers({}, [*(layers or [demonstration()]), last]), extensions)
 
 
 def demonstration() -> Tables:
-    """The embedded scenario, which stands where no input file is given."""
+    """The embedded default scenario."""
     return tomllib.loads(files("hpctrip.runner").joinpath("default.toml").read_text())
 
 
-def read_given(
+def read_user_input(
     paths: Iterable[str], overrides: Iterable[str], plugins: Iterable[str]
 ) -> tuple[list[Tables], Extensions]:
-    """What the user gave in this command: the layers of the input, and the code that they and `plugins` name, read and
-    not run. The layers name plug-ins as seen from the working directory. Raises InputError."""
+    """Read the input of a command: its layers, and the code that they and `plugins` name, which is not run. Paths of
+    plug-ins in the layers become relative to the working directory. Raises InputError."""
     paths = list(paths)
     layers = read_layers(paths, overrides)
     named: object = []
     for path, layer in zip([*paths, ""], layers, strict=True):
         if "plugins" in layer:
-            named = layer["plugins"] = seen_from_here(layer["plugins"], os.path.dirname(path))
+            named = layer["plugins"] = relative_to_folder(layer["plugins"], os.path.dirname(path))
     if extra := list(plugins):
         named = layers[-1]["plugins"] = [*(named if isinstance(named, list) else []), *extra]
-    known = [path for path in named if isinstance(path, str)] if isinstance(named, list) else []
-    return layers, Extensions.of(known)
+    plugin_paths = [path for path in named if isinstance(path, str)] if isinstance(named, list) else []
+    return layers, Extensions.of(plugin_paths)
 
 
-def seen_from_here(named: object, folder: str) -> object:
-    """The paths in a list, relative to the folder of their file; what is no path is left for the validation."""
+def relative_to_folder(named: object, folder: str) -> object:
+    """The paths of a list, resolved against `folder`. Values of other types stay as they are: validation refuses
+    them."""
     if not isinstance(named, list):
         return named
     return [beside(folder, path) if isinstance(path, str) else path for path in named]
 
 
-def laid_over(tables: Tables, layers: Iterable[Tables], root: type[Component] = Experiment) -> Tables:
-    """The layers, left to right, laid over the tables of an input whose root is `root`."""
+def merge_layers(tables: Tables, layers: Iterable[Tables], root: type[Component] = Experiment) -> Tables:
+    """Merge layers into tables, from left to right; `root` is the class of the input."""
     for layer in layers:
         tables = merge(tables, layer, root)
     return tables
 
 
 def resolve(tables: Tables, extensions: Extensions = NO_EXTENSIONS) -> Input:
-    """What merged tables mean, with what their policy sets, once `extensions` have run. Raises InputError with every
-    fault found."""
-    given = Input.of(tables, {}, extensions)
-    sites, seed = given.experiment.sites, given.experiment.seed
-    replaced = given.experiment.policy.replaces(lambda: len(sites.checked_distances_m(seed)))
-    return Input.of(tables, replaced, extensions) if replaced else given
+    """The input of merged tables, with the keys that their policy sets; `extensions` have run already. Raises
+    InputError with every fault."""
+    run_input = Input.of(tables, {}, extensions)
+    sites, seed = run_input.experiment.sites, run_input.experiment.seed
+    replaced = run_input.experiment.policy.replaces(lambda: len(sites.checked_distances_m(seed)))
+    return Input.of(tables, replaced, extensions) if replaced else run_input
 
 
 def experiment_of(tables: Tables) -> Experiment:
-    """The experiment that the tables describe as they stand, with the values in force. Plug-ins that they name are not
-    run: `read_input` has done so, where the user named them."""
+    """The resolved experiment of these tables. The plug-ins that they name are not run here."""
     return validate(tables, Experiment).resolve()

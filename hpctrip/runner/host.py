@@ -1,6 +1,6 @@
-"""Every rank's half of a round: trains the sites that it hosts, steps the model, evaluates its share.
+"""The part of a round that every rank computes: training its sites, the server step, evaluating its share.
 
-Rank 0 has one too: alone it hosts all sites, among others none, but it steps the model.
+Rank 0 has a host, too: it trains all sites if it is the only rank, else none, and applies the server step.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from hpctrip.runner.signals import received
 
 
 class Host:
-    """The parts of one experiment that every rank has, equal but for the device. Shapes: N sites, P parameters, T
+    """The objects of an experiment at one rank; ranks differ only in the device. Shapes: N sites, P parameters, T
     counters."""
 
     def __init__(
@@ -44,15 +44,15 @@ class Host:
         hosts_kind: str = "cpu",
         energy: Energy | None = None,
     ):
-        """`num_sites` is `experiment.num_sites()`, which only rank 0 computes; `device` is this rank's; `hosts_kind` is
-        the kind of device that the hosts train on, which decides about the engine; `energy` meters this rank's
-        machine (None: nothing does)."""
+        """`num_sites` is `experiment.num_sites()`, which only rank 0 computes; `device` is that of this rank;
+        `hosts_kind` is the device type of all hosts, by which the engine is chosen; `energy` meters this rank's machine
+        (None: not metered). Raises InputError where a component cannot be built."""
         self.experiment, self.task, self.ranks = experiment, task, ranks
         self.device, self.hosts_kind = device, hosts_kind
         self.seed = experiment.seed
         self.wall, self.energy = RoundTimer(), energy or Energy()
         self.work = experiment.train
-        # torch's own generator initialises models; its seed derives from a named stream like all randomness
+        # models are initialised by torch's global generator, seeded from a named stream like all randomness
         torch.manual_seed(int(stream(self.seed, "init").integers(2**63)))
         place = config_key("workload", experiment.workload)
         self.model = checked_model(task, place).to(device)
@@ -60,7 +60,7 @@ class Host:
         """[P], equal everywhere: drawn from the seed."""
         num_params = len(self.initial_params)
         if ranks.rank in ranks.hosts:
-            # what would otherwise show in a round shows while all ranks are still building together
+            # errors of the first round are raised here, where all ranks can end together
             try_model(task, self.model, device, place)
             experiment.compression.try_roundtrip(num_params, self.seed)
         self.memory = SiteState(
@@ -87,15 +87,15 @@ class Host:
             if self.memory.length
             else None
         )
-        """Host of every site [N] where sites keep something at their host; None: any host, placed every round."""
+        """Host of every site [N] where sites have state at their host; None: blocks are placed anew every round."""
         self.eval_batches = eval_batches(
             min(len(task.test), experiment.evaluate.max_samples or len(task.test)),
             experiment.evaluate.batch_size,
         )
 
     def train(self, params: torch.Tensor, assignment: Assignment) -> torch.Tensor:
-        """Train this rank's blocks from the global model [P]: its share of the sum and of the counters `TRAINING`,
-        [P + T] int64, valid until the next round."""
+        """Train this rank's blocks from the global model [P]. Returns its partial sum of updates and counters
+        `TRAINING`, int64 [P + T], which the next round overwrites."""
         round, rank, times = assignment.round, self.ranks.rank, assignment.local_work
         tally = TRAINING.tally(len(assignment.cohort), self.ranks.size)
         self.partial.begin(len(tally.vector))
@@ -103,7 +103,7 @@ class Host:
         with self.wall.phase("train", round):
             began = time.perf_counter()
             hosted = assignment.hosted(rank - self.ranks.hosts.start)
-            # All orders at once: between two small sites, with cold caches, each takes several times as long.
+            # All visiting orders first: computed between two small sites, with cold caches, each takes much longer.
             work = [
                 [self.site_work(site, round, times) for site in assignment.cohort[block].tolist()]
                 for block in hosted
@@ -127,30 +127,31 @@ class Host:
         return self.partial.vector
 
     def _add(self, update: SiteUpdate, round: int, weight: float) -> torch.Tensor | None:
-        """Add a site's update, as it arrives, to this rank's share. Its Euclidean norm, a scalar on the device; None
-        where training diverged."""
+        """Add the update of a site, compressed as it arrives, to the partial sum. Returns its Euclidean norm, a scalar
+        on the device; None where training diverged."""
         if not update.usable:
             return None
         arriving = self.compressor(update.site, round, update.delta, self.memory.of(update.site)[0])
-        # where nothing is lost on the way, what arrives is as large as what the engine yields
+        # with lossless compression the arriving update has the magnitude that the engine computed
         magnitude = update.magnitude if self.experiment.compression.lossless else None
         if not self.partial.add(arriving, weight, magnitude):
             return None
         return torch.linalg.vector_norm(arriving)
 
     def sites_per_block(self, num_sites: int) -> int:
-        """Of a round that trains so many sites. Fixed blocks are cut once, from all N."""
+        """Sites per block in a round that trains `num_sites` sites. Fixed blocks are cut once, from all N sites."""
         return self.block_rule.size(num_sites if self.fixed_hosts is None else self.num_sites)
 
     def site_work(self, site: int, round: int, times: int = 1) -> SiteWork:
-        """What a site does in a round: so many times what [train] says."""
+        """The work of a site in a round: `times` as much as [train] says."""
         order = visiting_order(self.shards[site], times * int(self.num_visits[site]), self.seed, site, round)
         return SiteWork(site, order, self.memory.of(site)[1])
 
     def evaluate(
         self, params: torch.Tensor, assignment: Assignment, mean_update_norm: float = 0.0
     ) -> np.ndarray:
-        """This rank's share of the counters `EVALUATION`, int64. `mean_update_norm` is that of its `ServerStep`."""
+        """Evaluate this rank's share of the held-out data; returns its counters `EVALUATION`, int64. `mean_update_norm`
+        is that of its `ServerStep`."""
         rank, hosts = self.ranks.rank, self.ranks.hosts
         self.energy.lap("exchange")
         tally = EVALUATION.tally(len(assignment.cohort), self.ranks.size)
@@ -168,19 +169,19 @@ class Host:
 
 
 class ServerStep:
-    """The server's step of one round (Eq. 2), called with the sum over all ranks wherever the model lives."""
+    """The server step of one round (Eq. 2), called with the sum over all ranks at every rank that applies it."""
 
     def __init__(self, host: Host, params: torch.Tensor, assignment: Assignment):
         """`params` [P] is the global model before the round."""
         self._host, self._params, self._assignment = host, params, assignment
         self.mean_update_norm = 0.0
-        """Euclidean norm of the mean update; 0 where this rank makes no step, or no update arrived."""
+        """Euclidean norm of the mean update; 0 where this rank applies no step, or no update arrived."""
 
     def __call__(self, total: torch.Tensor) -> torch.Tensor:
-        """The new global model [P] by the server optimiser, from the sum [P + T]. Model and optimiser stay unchanged
-        where no update arrived.
+        """Compute the new global model [P] from the sum [P + T]. Model and optimiser stay unchanged if no update
+        arrived.
 
-        Where sites were left out, the mean of the others is that over their own weights: p_i / sum of the p_j left.
+        Diverged updates are left out, and the weights of the others are normalised: p_i / sum of the remaining p_j.
         """
         host, params, weights = self._host, self._params, self._assignment.weights
         update = mean_update(total[: len(params)])
@@ -194,6 +195,6 @@ class ServerStep:
 
 
 def diverged_sites(assignment: Assignment, tail: torch.Tensor, num_ranks: int) -> np.ndarray:
-    """Whose training diverged, bool [k], from the counters at the end of the sum over all ranks."""
+    """Mask of the sites whose training diverged, bool [k], from the counters `tail` of the sum over all ranks."""
     tally = TRAINING.tally(len(assignment.cohort), num_ranks, tail.cpu().numpy())
     return tally.integers["diverged"].astype(bool)

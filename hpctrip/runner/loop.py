@@ -1,4 +1,4 @@
-"""The main loop: Algorithm 1 around federated averaging. Every rank runs it; the collectives stand in one order."""
+"""The main loop: federated averaging with site selection (Algorithm 1). Every rank runs it."""
 
 from __future__ import annotations
 
@@ -13,22 +13,24 @@ from hpctrip.sim.step import State
 
 
 def train(host: Host, state: State, params: torch.Tensor, rank0: Rank0 | None) -> tuple[State, torch.Tensor]:
-    """Train on from `state` and the global model `params` [P], equal everywhere, until it is time to stop.
+    """Train from `state` and the global model `params` [P], equal at all ranks, to the end of the run.
 
-    `rank0` is rank 0's side of the loop; None elsewhere. Returns the last state (meaningful at rank 0) and the global
-    model [P].
+    `rank0` is rank 0's part of the loop; None elsewhere. Returns the last state (valid at rank 0 only) and the global
+    model [P]. A collective.
     """
     ranks, round = host.ranks, state.round
     while True:
         current_phase.enter("record", round)
-        turn = ranks.decide_on_root(partial(Rank0.turn, rank0, state))  # 1. who trains, or that it is over
-        if turn.save:
-            slots, kept = ranks.collect(host.slots), ranks.gather_rows(host.memory.rows)
+        decision = ranks.decide_on_root(
+            partial(Rank0.decide, rank0, state)
+        )  # 1. who trains, or that it is over
+        if decision.save:
+            slots, site_states = ranks.collect(host.slots), ranks.gather_rows(host.memory.rows)
             if rank0:
-                rank0.save(turn, state, params, slots, kept)
+                rank0.save(decision, state, params, slots, site_states)
         if rank0:
             rank0.record()  # 6. of the round before, while the hosts are at this one: its row on disk, its line
-        assignment = turn.assignment
+        assignment = decision.assignment
         if assignment is None:
             return state, params
         before, round = params, assignment.round
@@ -42,4 +44,4 @@ def train(host: Host, state: State, params: torch.Tensor, rank0: Rank0 | None) -
             counts = ranks.total(host.evaluate(params, assignment, step.mean_update_norm))
         if rank0:
             # 5. the virtual clock (Eqs. 3-7), one more row
-            state = rank0.finish_round(turn.draft, before, params, tail, counts)
+            state = rank0.finish_round(decision.draft, before, params, tail, counts)

@@ -1,4 +1,4 @@
-"""The machines of a run: one rank of each reads its energy counters and applies the settings of its GPUs."""
+"""Energy metering and GPU settings of the machines of a run: one rank per machine reads and applies them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Energy:
 
     meter: Meter = field(default_factory=Meter)
     num_machines: int = 0
-    """Machines of the run; 0: nobody meters."""
+    """Number of machines of the run; 0: none is metered."""
 
     def lap(self, phase: str) -> None:
         """End a phase of the round."""
@@ -38,7 +38,7 @@ class Energy:
             tally.integers[f"{phase}_wall_j"][rank] = drawn_uj
 
     def joules(self, evaluated: Tally) -> dict[str, float]:
-        """{column: joules} of all machines in a round, by phase and together; empty where one's are not known."""
+        """{column: joules} of all machines in a round, by phase and in total; empty where a machine was not metered."""
         if not 0 < self.num_machines == evaluated.integers["metered"].sum():
             return {}
         names = [f"{phase}_wall_j" for phase in PHASES]
@@ -51,7 +51,7 @@ class LocalMachine:
     """The machine of this rank."""
 
     num_machines: int
-    """Machines of the run."""
+    """Number of machines of the run."""
     is_in_charge: bool
     """Whether this rank reads the counters and applies the settings; one rank of each machine does."""
     gpus: list[str]
@@ -59,7 +59,7 @@ class LocalMachine:
 
     @classmethod
     def of(cls, ranks: Ranks, device: torch.device) -> LocalMachine:
-        """A collective; `device` is this rank's."""
+        """The machine of this rank, which computes on `device`. A collective."""
         mine = machine(), gpu_identity(device)
         gathered = ranks.gather(mine)
         everyone = ranks.decide_on_root(lambda: gathered)
@@ -68,12 +68,12 @@ class LocalMachine:
         return cls(len(in_charge), ranks.rank in in_charge, gpus)
 
     def energy(self, rules: Metering) -> Energy:
-        """The meter of this rank, opened."""
+        """Open the meter of this rank; it reads nothing where another rank of the machine is in charge."""
         meter = open_meter(rules, self.gpus) if self.is_in_charge else Meter()
         return Energy(meter, self.num_machines)
 
     def apply(self, settings: GpuSettings, until: ExitStack) -> Applied:
-        """Apply settings to this machine's GPUs, until `until` closes."""
+        """Apply settings to the GPUs of this machine; closing `until` restores the previous ones."""
         if not (self.is_in_charge and settings.any):
             return Applied()
         if not self.gpus:
@@ -81,6 +81,6 @@ class LocalMachine:
         return until.enter_context(SettingsProcess(self.gpus)).apply(settings)
 
     def left_behind(self) -> list[str]:
-        """Warnings about settings that killed runs have left on this machine."""
+        """Warnings about GPU settings that killed runs have left on this machine."""
         hint = "`python -m hpctrip knobs --restore` there puts it back"
         return [f"warning: {left}; {hint}" for left in leftovers()] if self.is_in_charge else []

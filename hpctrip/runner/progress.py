@@ -1,5 +1,5 @@
-"""Progress of a run, as rank 0 prints it: one line a round, and on a terminal a bar below them. Under a launcher there
-are only lines."""
+"""Prints the progress of a run at rank 0: one line per round, and on a terminal a progress bar. Under a launcher there
+is no bar."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from hpctrip.sim.step import State
 from hpctrip.sim.stop import Stop
 
 RECENT = 20
-"""Number of last rounds whose mean is taken for the length of the next ones."""
+"""Number of last rounds whose mean wall time predicts that of the next ones."""
 
 
 class Progress:
-    """Announces the run, reports every round, and prints at the end which rule stopped it and where the file is. Where
-    the output breaks (a closed terminal, a broken pipe), the run goes on."""
+    """Context that prints a run's settings, every round, and at the end its stop reason and results file. The run goes
+    on if the output breaks (a closed terminal, a broken pipe)."""
 
     def __init__(
         self,
@@ -46,8 +46,8 @@ class Progress:
         self.aggregator, self.path, self.watch = aggregator, path, watch
         self.stop = aggregator.experiment.stop
         stream = BestEffortStream(sys.stdout)
-        # Under a launcher always lines: Open MPI gives a rank a pseudo-terminal even where its own output is a file.
-        # Set either way: FORCE_COLOR, for one, would put control characters into a log.
+        # Under a launcher print lines only: Open MPI gives a rank a pseudo-terminal even if its own output is a file.
+        # Always set explicitly: FORCE_COLOR would put control characters into a log.
         terminal = stream.isatty() and aggregator.ranks.size == 1
         self.console = Console(
             file=stream, highlight=False, soft_wrap=True, force_terminal=terminal, quiet=quiet
@@ -141,7 +141,7 @@ class Progress:
 
 
 def spent(aggregator: Aggregator, history: History) -> dict[str, Any]:
-    """Simulated energy, carbon and money of these rounds, as `record.show.energy` takes them."""
+    """Simulated energy, carbon and cost of a history, as the facts that `record.show.energy` takes."""
     signals = {
         "currency": aggregator.experiment.accounts.currency,
         "synthetic_signals": aggregator.world.meter.synthetic_signals,
@@ -162,11 +162,11 @@ def round_line(row: RoundRow) -> str:
 
 
 class TimeLeftColumn(bars.ProgressColumn):
-    """Longest time until a stop rule ends the run. The task's field `most_left` holds (when it was computed, the
-    seconds left then); NaN: not known yet."""
+    """Shows an upper bound of the time until a stop rule ends the run. The task field `most_left` holds the time of its
+    computation and the seconds left then (NaN: not computed yet)."""
 
     def render(self, task: bars.Task) -> Text:
-        """The time left by now."""
+        """The time left now."""
         computed_at, left_s = task.fields["most_left"]
         if math.isnan(left_s):
             return Text("")
@@ -175,8 +175,8 @@ class TimeLeftColumn(bars.ProgressColumn):
 
 
 def most_left_s(rows: Sequence[RoundRow], stop: Stop) -> float:
-    """Seconds until the first of the limits of `stop`, if rounds (at least one) go on to take as long as the last ones
-    did. The target accuracy may end the run earlier."""
+    """Seconds until the first limit of `stop` ends the run, if the next rounds take as long as the last of `rows` (at
+    least one). The target accuracy may end it earlier."""
     last, recent = rows[-1], rows[-RECENT:]
     wall_s = sum(row.wall_s for row in recent) / len(recent)
     limits = [(stop.max_rounds - last.round) * wall_s]

@@ -1,4 +1,4 @@
-"""The sources of a run by digest, files and plug-ins: they are recorded, and compared where it goes on."""
+"""Provenance of a run: the files, data and plug-ins that it read, with digests, recorded to be compared on resume."""
 
 from __future__ import annotations
 
@@ -10,34 +10,36 @@ from hpctrip.learn.task import Task
 from hpctrip.runner.experiment import Experiment, Input, experiment_of
 
 WORKLOAD = "workload."
-"""The prefix of the keys of all that training reads."""
+"""Prefix of the input keys that name training data."""
 
 
-def sources_of(given: Input, task: Task) -> list[Source]:
-    """The sources of a run: files, prepared data and plug-ins. Raises InputError where a file cannot be read."""
+def sources_of(run_input: Input, task: Task) -> list[Source]:
+    """All sources of a run: plug-ins, files and prepared data. Raises InputError where a file cannot be read."""
     return [
-        *(plugin.source for plugin in given.extensions.plugins),
-        *world_sources(given),
-        *_learned(given, task),
+        *(plugin.source for plugin in run_input.extensions.plugins),
+        *world_sources(run_input),
+        *training_sources(run_input, task),
     ]
 
 
-def world_sources(given: Input) -> list[Source]:
-    """The files that the simulated world is made of. Raises InputError where one cannot be read."""
-    return [file.source() for file in files_of_world(given)]
+def world_sources(run_input: Input) -> list[Source]:
+    """The files of the simulated world, with digests. Raises InputError where one cannot be read."""
+    return [file.source() for file in files_of_world(run_input)]
 
 
-def files_of_world(given: Input) -> list[NamedFiles]:
-    """The files that the simulated world is made of, those of sites that the policy replaces included."""
-    named = list(world_files(given.experiment))
-    if "sites" in given.set_by_policy:  # the policy replaces the sites, after it has counted them
-        named += named_files(experiment_of(given.tables).sites, "sites.")
+def files_of_world(run_input: Input) -> list[NamedFiles]:
+    """The files of the simulated world, including those of sites that the policy replaces."""
+    named = list(world_files(run_input.experiment))
+    if (
+        "sites" in run_input.set_by_policy
+    ):  # the policy has read the number of these sites before replacing them
+        named += named_files(experiment_of(run_input.tables).sites, "sites.")
     return named
 
 
-def files_of_input(given: Input) -> list[NamedFiles]:
-    """All files that an input names, those of its data included."""
-    return [*files_of_world(given), *named_files(given.experiment.workload, WORKLOAD)]
+def files_of_input(run_input: Input) -> list[NamedFiles]:
+    """All files that an input names, including its training data."""
+    return [*files_of_world(run_input), *named_files(run_input.experiment.workload, WORKLOAD)]
 
 
 def replayed_sources(experiment: Experiment) -> list[Source]:
@@ -50,14 +52,15 @@ def world_files(experiment: Experiment) -> Iterable[NamedFiles]:
     return (file for file in named_files(experiment) if not file.key.startswith(WORKLOAD))
 
 
-def _learned(given: Input, task: Task) -> list[Source]:
-    """The sources of training: by the task's own digests, and by the files for keys of which it has none."""
-    named = {file.key: file for file in named_files(given.experiment.workload, WORKLOAD)}
-    found = {WORKLOAD + key: digest for key, digest in task.digests.items()}
+def training_sources(run_input: Input, task: Task) -> list[Source]:
+    """The sources of training: with the digests that the task computed, else with those of the files of a key."""
+    named = {file.key: file for file in named_files(run_input.experiment.workload, WORKLOAD)}
+    digests = {WORKLOAD + key: digest for key, digest in task.digests.items()}
     prepared = [
-        Source(key, named[key].value if key in named else MADE_HERE, digest) for key, digest in found.items()
+        Source(key, named[key].value if key in named else MADE_HERE, digest)
+        for key, digest in digests.items()
     ]
-    return [*prepared, *(file.source() for key, file in named.items() if key not in found)]
+    return [*prepared, *(file.source() for key, file in named.items() if key not in digests)]
 
 
 def recorded_plugins(sources: Iterable[Source]) -> list[Source]:
@@ -65,17 +68,16 @@ def recorded_plugins(sources: Iterable[Source]) -> list[Source]:
     return [source for source in sources if source.key == PLUGINS]
 
 
-def other_plugins(recorded: Sequence[Source], given: Sequence[Plugin]) -> str:
-    """The problem with the user's plug-ins, `given`, for a run that was made with `recorded`; empty: none.
+def plugin_mismatch(recorded: Sequence[Source], plugins: Sequence[Plugin]) -> str:
+    """Error text where the user's `plugins` differ from those that a run has `recorded`; empty where they are equal.
 
-    They are the same where their contents are; where they lie does not matter.
+    Plug-ins are compared by the digests of their contents, not by their paths.
     """
     made_with = ", ".join(_named(source) for source in recorded)
-    if recorded and not given:
+    if recorded and not plugins:
         return f"the run was made with plug-ins, which are code and never run because a file names them: {made_with}"
-    known = {source.digest for source in recorded}
-    now = [plugin.source for plugin in given]
-    if known == {source.digest for source in now}:
+    now = [plugin.source for plugin in plugins]
+    if {source.digest for source in recorded} == {source.digest for source in now}:
         return ""
     return (
         f"the run was made with {made_with or 'no plug-in'}, given {'is' if len(now) == 1 else 'are'} "

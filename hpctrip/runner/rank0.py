@@ -1,4 +1,4 @@
-"""Rank 0's side of the main loop: it announces the next round, writes the files, and decides when to leave."""
+"""Rank 0's part of the main loop: it plans rounds, writes files, and decides when the run ends."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ from hpctrip.sim.step import Draft, State
 
 
 @dataclass(frozen=True)
-class Turn:
-    """Rank 0's decision after every round. The other ranks receive its first two fields."""
+class LoopDecision:
+    """Rank 0's decision before every round. The other ranks receive only its first two fields."""
 
     assignment: Assignment | None
     """The next round; None: the run is over."""
     save: bool
-    """A checkpoint of the state before that round is due."""
+    """Whether the state before that round is to be collected and saved."""
     draft: Draft | None = None
-    """The next round as the simulation has begun it; at rank 0 only."""
+    """The simulation's draft of the next round; at rank 0 only."""
     savers: tuple[Checkpointer | NoCache, ...] = ()
-    """What writes the state before that round; at rank 0 only."""
+    """The writers that save the state before that round; at rank 0 only."""
 
-    def __reduce__(self) -> tuple[type[Turn], tuple[Assignment | None, bool]]:
+    def __reduce__(self) -> tuple[type[LoopDecision], tuple[Assignment | None, bool]]:
         """Only the fields that other ranks need are sent."""
-        return Turn, (self.assignment, self.save)
+        return LoopDecision, (self.assignment, self.save)
 
 
 class Rank0:
-    """Rank 0's side of the main loop. A file that cannot be written ends the run as an interruption would: it tries to
-    write a checkpoint, all ranks leave, and the reason is reported."""
+    """Rank 0's part of the main loop. If a file cannot be written, the run ends as after an interruption: rank 0 tries
+    to write a checkpoint, all ranks leave the loop, and the error is raised."""
 
     def __init__(
         self,
@@ -56,15 +56,18 @@ class Rank0:
         self._aggregator, self._recorder, self._checkpointer = aggregator, recorder, checkpointer
         self._interruption, self._progress, self._callbacks = interruption, progress, callbacks
         self._cache = cache
-        self._last, self._params = State(), torch.empty(0)  # after the last round of this process
+        self._last, self._params = (
+            State(),
+            torch.empty(0),
+        )  # state and model after the last round of this process
         self._recorded = 0  # number of the last round that is in the results file
-        self._interrupted = ""  # why the run leaves early
+        self._interrupted = ""  # the reason to leave early
         self._stop_request = ""  # a callback's reason to end the run
-        self._failure: HpctripError | None = None  # why a file could not be written
-        self._lost: HpctripError | None = None  # why the last round has no result
+        self._failure: HpctripError | None = None  # the error of a file that could not be written
+        self._lost: HpctripError | None = None  # the error of a last round without a result
 
-    def turn(self, state: State) -> Turn:
-        """The next round, or the end. Raises the error by which the last round has no result."""
+    def decide(self, state: State) -> LoopDecision:
+        """Decide on the next round, or end the run. Raises the error of a last round without a result."""
         if self._lost:
             raise self._lost
         if not state.stop_reason and not self._failure:
@@ -76,12 +79,12 @@ class Rank0:
         if not over:
             draft, assignment = self._aggregator.begin(state)
             self._cache.begin(draft)
-            self._warn_once(assignment)
+            self._report_idle_hosts(assignment)
         savers = tuple(saver for saver in (self._checkpointer, self._cache) if saver.due(state, over))
-        return Turn(assignment, bool(savers), draft, savers)
+        return LoopDecision(assignment, bool(savers), draft, savers)
 
-    def _warn_once(self, first: Assignment) -> None:
-        """Before the first round of this process: hosts that have nothing to train in it."""
+    def _report_idle_hosts(self, first: Assignment) -> None:
+        """Before the first round of this process, report hosts that train no site in it."""
         if self._aggregator.num_rounds == 0:
             when = f"in round {first.round}"
             if note := idle_hosts(self._aggregator.host, [first], when):
@@ -89,25 +92,27 @@ class Rank0:
 
     def save(
         self,
-        turn: Turn,
+        decision: LoopDecision,
         state: State,
         params: torch.Tensor,
         slots: torch.Tensor,
-        kept: Mapping[int, torch.Tensor],
+        site_states: Mapping[int, torch.Tensor],
     ) -> None:
-        """Write a checkpoint, a model into the store, or both: whatever is due in this turn."""
+        """Write a checkpoint, a model of the cache, or both, as `decision` says."""
         try:
-            for saver in turn.savers:
-                saver.save(state, params, slots, kept)
+            for saver in decision.savers:
+                saver.save(state, params, slots, site_states)
         except HpctripError as error:
             self._failure = self._failure or error
 
     def finish_round(
         self, draft: Draft, before: torch.Tensor, params: torch.Tensor, tail: np.ndarray, counts: np.ndarray
     ) -> State:
-        """The state after a round that turned the model `before` [P] into `params` (see `Aggregator.finish`). Where the
-        round has no result, because training diverged or a component of the world failed, the state before it: the
-        next turn then raises the error at all ranks."""
+        """The state after a round that changed the model from `before` [P] to `params` [P] (see `Aggregator.finish`).
+
+        If training diverged or a component of the world failed, it returns the state before the round, and the next
+        `decide` raises the error: raising it here would leave the other ranks waiting in a collective.
+        """
         try:
             state = self._aggregator.finish(draft, params - before, tail, counts)
         except HpctripError as error:
@@ -118,7 +123,7 @@ class Rank0:
         return self._last
 
     def record(self) -> None:
-        """Write and report the last round. Called while the other ranks train the next one already."""
+        """Write and report the last round, while the other ranks train the next one."""
         if self._last.round == self._recorded:
             return
         self._recorded = self._last.round
@@ -135,8 +140,8 @@ class Rank0:
             )
 
     def finish(self, state: State, params_digest: str) -> None:
-        """Close the files. `params_digest` is that of the global model. Raises InterruptedRun where the run is to be
-        resumed, and the error by which a file could not be written."""
+        """Write the final results and end the callbacks. `params_digest` is the digest of the global model. Raises
+        InterruptedRun if the run left early, and the error of a file that could not be written."""
         final = {"status": "finished", "stop_reason": state.stop_reason, "params_digest": params_digest}
         final["rank_phases"] = self._aggregator.rank_phases(state.history)
         if self._failure:
@@ -158,7 +163,7 @@ class Rank0:
         self._progress.finished(state, params_digest, self._checkpointer.spent_s)
 
     def failed(self, error: BaseException) -> None:
-        """Record that the run failed, after the rounds that it has finished."""
+        """Record the finished rounds and that the run failed with `error`."""
         self.record()
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
         if self._last.history.rows:

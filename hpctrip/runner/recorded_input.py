@@ -1,5 +1,4 @@
-"""The input recorded in a results file or checkpoint: a run that goes on takes it up, and other inputs are compared
-with it."""
+"""The input recorded in a results file or checkpoint: resumed runs reuse it, and other inputs are compared with it."""
 
 from __future__ import annotations
 
@@ -17,11 +16,11 @@ from hpctrip.config.sources import PLUGINS, Source, read_sources
 from hpctrip.record.checkpoint import Checkpoint
 from hpctrip.record.reader import Run
 from hpctrip.runner.cache.learning_key import learned_tables
-from hpctrip.runner.experiment import Experiment, Input, laid_over, resolve
-from hpctrip.runner.provenance import other_plugins, recorded_plugins
+from hpctrip.runner.experiment import Experiment, Input, merge_layers, resolve
+from hpctrip.runner.provenance import plugin_mismatch, recorded_plugins
 
 MAY_DIFFER = ("stop",)
-"""Tables that may change between the parts of one run, besides the keys that change no result: when it ends."""
+"""Tables that may differ in a resumed run, besides the keys that change no result: the stop rules."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +28,7 @@ class RecordedInput:
     """The input that a results file or checkpoint records, and the sources that its run read."""
 
     place: str
-    """The file."""
+    """Path of the file, for messages."""
     tables: Tables
     """The merged input."""
     sources: tuple[Source, ...]
@@ -45,7 +44,7 @@ class RecordedInput:
     @classmethod
     def from_checkpoint(cls, checkpoint: Checkpoint, file: Path) -> RecordedInput:
         """The input that a checkpoint records. Raises InputError where it is no valid TOML."""
-        return cls._of(str(file), checkpoint.input_toml, checkpoint.about)
+        return cls._of(str(file), checkpoint.input_toml, checkpoint.metadata)
 
     @classmethod
     def from_results(cls, run: Run) -> RecordedInput:
@@ -53,40 +52,40 @@ class RecordedInput:
         return cls._of(str(run.path), run.input_toml, run.meta)
 
     def overlaid(self, layers: Sequence[Tables], extensions: Extensions) -> Input:
-        """The recorded input with the user's `layers` laid over it.
+        """The recorded input, overlaid with the user's `layers`.
 
-        Plug-ins are code and are never imported because a file names them: the user names them again, `extensions`
-        holds them, and they are run here. Raises InputError where they are not those of the run, and for bad input.
+        A plug-in is never run because a file names it: the user names it again, and this method runs the code in
+        `extensions`. Raises InputError where these plug-ins are not those of the run, and for bad input.
         """
         self.refuse_other_plugins(extensions)
         extensions.run()
         tables = {name: table for name, table in self.tables.items() if name != PLUGINS}
-        return resolve(laid_over(tables, layers), extensions)
+        return resolve(merge_layers(tables, layers), extensions)
 
     def refuse_other_plugins(self, extensions: Extensions) -> None:
         """Raise InputError where the user's plug-ins are not those of the run."""
-        if problem := other_plugins(recorded_plugins(self.sources), extensions.plugins):
+        if problem := plugin_mismatch(recorded_plugins(self.sources), extensions.plugins):
             raise InputError(self.place, problem, "give the same again, e.g. --plugin PATH")
 
-    def refuse_other_input(self, given: Input) -> None:
-        """Raise InputError where the plug-ins differ, or naming every key that differs and must not."""
-        self.refuse_other_plugins(given.extensions)
-        may_differ = [*neutral_keys(given.experiment), *MAY_DIFFER]
+    def refuse_other_input(self, run_input: Input) -> None:
+        """Raise InputError where plug-ins differ, and for every key that differs although it changes the results."""
+        self.refuse_other_plugins(run_input.extensions)
+        may_differ = [*neutral_keys(run_input.experiment), *MAY_DIFFER]
 
         def compared(experiment: Experiment) -> Flat:
             return without(flat(resolved(experiment)), may_differ)
 
-        self._refuse_differing(given, compared, "only stop rules may change")
+        self._refuse_differing(run_input, compared, "only stop rules may change")
 
-    def refuse_other_learning(self, given: Input) -> None:
-        """Raise InputError naming every key that training sees and that differs."""
+    def refuse_other_learning(self, run_input: Input) -> None:
+        """Raise InputError for every input key that differs and on which training depends."""
         hint = "training sees it, so other rounds would have to be trained: use `run`"
-        self._refuse_differing(given, learned_tables, hint)
+        self._refuse_differing(run_input, learned_tables, hint)
 
-    def _refuse_differing(self, given: Input, compared: Callable[[Experiment], Flat], hint: str) -> None:
+    def _refuse_differing(self, run_input: Input, compared: Callable[[Experiment], Flat], hint: str) -> None:
         with faults_at(self.place):
             recorded = resolve(self.tables).experiment
-        before, after = compared(recorded), compared(given.experiment)
+        before, after = compared(recorded), compared(run_input.experiment)
         faults = [
             Fault(key, f"is {_toml(after.get(key))}, but {_toml(before.get(key))} in {self.place}", hint)
             for key in differing([before, after])

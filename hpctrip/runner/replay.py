@@ -1,8 +1,7 @@
-"""Verifies results files: checks one against itself, then replays its simulated half: world, views, cohorts, arrivals
-and the clock.
+"""Verifies results files: checks that the numbers are consistent, then recomputes the simulated ones.
 
-Nothing is trained. What training contributed (accuracies, measured wall times) is taken from the record;
-everything that follows from the input and the history is computed anew, by the code that the run itself used.
+Nothing is trained: the results of training (accuracies, measured wall times) are taken from the file. Everything that
+follows from them and the input (world, views, cohorts, arrivals, clock) is computed again by the code of the run.
 """
 
 from __future__ import annotations
@@ -31,27 +30,27 @@ from hpctrip.record.reader import Run
 from hpctrip.record.results_file import ResultsFile, open_results
 from hpctrip.record.verify import MOST_FAULTS, RELATIVE_TOLERANCE, verify
 from hpctrip.runner.experiment import experiment_of
-from hpctrip.runner.provenance import other_plugins, recorded_plugins, replayed_sources, world_files
+from hpctrip.runner.provenance import plugin_mismatch, recorded_plugins, replayed_sources, world_files
 from hpctrip.sim.outcome import Outcome
 from hpctrip.sim.rounds import Candidates, CohortRound, History, RoundRow
 from hpctrip.sim.step import Simulation, State
 
 
 class NotReplayable(Exception):
-    """Why a sound file cannot be replayed here."""
+    """Raised where a consistent results file cannot be replayed on this machine."""
 
 
 @dataclass(frozen=True)
 class Verification:
-    """The faults of one file; as a text it is one line."""
+    """The faults of one results file. `str` gives one line."""
 
     path: str
     faults: list[Fault]
     """At most MOST_FAULTS."""
     replayed: bool
-    """Whether the simulated half was computed anew."""
+    """Whether the simulated numbers were recomputed."""
     not_replayed: str = ""
-    """Why not, where that was asked for and the file is sound."""
+    """Reason why a consistent file was not replayed although that was requested; empty otherwise."""
 
     def __str__(self) -> str:
         more = " or more" if len(self.faults) >= MOST_FAULTS else ""
@@ -64,13 +63,14 @@ class Verification:
         return f"{printable(self.path)}: {result}"
 
     def values(self) -> dict[str, Any]:
-        """{name: value} for other programs."""
+        """The fields as {name: value}, for JSON."""
         return {"ok": not self.faults, **asdict(self)}
 
 
 def verify_file(file: Path, replayed: bool, plugins: Sequence[Plugin], data: Sequence[str]) -> Verification:
-    """The faults of a results file. Where it is sound by itself it is `replayed`, if asked for, with the `plugins` that
-    the user named and the files that it names among `data`. Raises InputError where it is no results file."""
+    """Verify a results file. If it is consistent and `replayed` is true, its simulated numbers are recomputed with the
+    user's `plugins` and the input's files as found in `data` (`located`). Raises InputError where it is no results
+    file."""
     path = str(file)
     try:
         results = open_results(file)
@@ -86,14 +86,13 @@ def verify_file(file: Path, replayed: bool, plugins: Sequence[Plugin], data: Seq
     return Verification(path, again, replayed=True)
 
 
-@np.errstate(all="ignore")  # what is not finite differs, which is all that need be said of it
+@np.errstate(all="ignore")  # values that are not finite compare as different, so no warning is needed
 def replay(run: Run, plugins: Sequence[Plugin] = (), data: Sequence[str] = ()) -> list[Fault]:
-    """The recorded numbers of the simulated half that its input does not lead to, at most MOST_FAULTS; empty: the run
-    is confirmed.
+    """Recompute the simulated numbers of a run; returns those that differ, at most MOST_FAULTS.
 
-    `plugins` are those that the user named; of these the run's own, by their digests, are run. `data` are the files and
-    folders in which files that the input names may be opened (`located`): none, unless the user says so. Raises
-    NotReplayable where the run needs what is not here: its plug-ins, its files, a valid input.
+    `plugins` are those that the user named; the ones whose digests the run recorded are run. `data` are the files and
+    folders in which files of the input may be opened (`located`). Raises NotReplayable where a plug-in or file of the
+    run is missing, or its input is not valid.
     """
     history = run.history()
     try:
@@ -102,32 +101,32 @@ def replay(run: Run, plugins: Sequence[Plugin] = (), data: Sequence[str] = ()) -
         tables = with_files(run.input, world_files(experiment_of(run.input)), data)
         experiment = experiment_of(tables)
         if other := other_files(run, recorded, replayed_sources(experiment)):
-            return other  # whatever else differed would follow from it
-        if experiment.num_sites() != len(run.sites):  # before a world of any size is built
+            return other  # all other differences would follow from these
+        if experiment.num_sites() != len(run.sites):  # checked before a world of that size is built
             raise InputError("sites", f"the input leads to {experiment.num_sites()}, not {len(run.sites)}")
-        # the sizes of the shards are those of the file, so no data are needed
+        # sizes of shards are read from the file, so that no training data are needed
         sizes = run.sites.get("num_samples", pd.Series(dtype="int64")).to_numpy()
         simulation = experiment.simulation(run.meta["num_params"] or 1, sizes)
     except InputError as error:
         raise NotReplayable(str(error.faults[0])) from None
-    differing = itertools.chain(_sites(run, simulation), _rounds(run, simulation, history))
-    return list(itertools.islice(differing, MOST_FAULTS))
+    faults = itertools.chain(_sites(run, simulation), _rounds(run, simulation, history))
+    return list(itertools.islice(faults, MOST_FAULTS))
 
 
 def run_plugins(recorded: Sequence[Source], run: ResultsFile, plugins: Sequence[Plugin]) -> None:
-    """Run those of the user's plug-ins with which the run was made. Raises NotReplayable where they are others."""
+    """Run the user's plug-ins that the run recorded. Raises NotReplayable where recorded ones are missing."""
     needed = recorded_plugins(recorded)
     digests = {source.digest for source in needed}
-    # several files are verified at once, and not all are made with the same
+    # several files are verified at once, and not all need the same plug-ins
     own = tuple(plugin for plugin in plugins if plugin.source.digest in digests)
-    given = own or (tuple(plugins) if needed else ())
-    if problem := other_plugins(needed, given):
+    candidates = own or (tuple(plugins) if needed else ())
+    if problem := plugin_mismatch(needed, candidates):
         raise NotReplayable(f"{problem}; name the same, e.g. --plugin PATH")
-    Extensions(given, installed()).run()
+    Extensions(candidates, installed()).run()
 
 
 def other_files(run: ResultsFile, recorded: Sequence[Source], read: Sequence[Source]) -> list[Fault]:
-    """One fault for every file that a replay has read whose content is not the one that the run recorded."""
+    """One fault for every file read by the replay whose digest is not the recorded one."""
     return [
         Fault(
             f"{run.path}: {before.key}",
@@ -139,8 +138,8 @@ def other_files(run: ResultsFile, recorded: Sequence[Source], read: Sequence[Sou
 
 
 def with_files(tables: Tables, files: Iterable[NamedFiles], data: Sequence[str]) -> Tables:
-    """The input's tables with the `files` that it names where the user has them. NotReplayable names one that is not
-    there."""
+    """The tables of an input with the paths of its `files` replaced by those in `data`. Raises NotReplayable where a
+    file is missing there."""
     tables = copy.deepcopy(tables)
     for names in files:
         path = located(names, data)
@@ -154,11 +153,10 @@ def with_files(tables: Tables, files: Iterable[NamedFiles], data: Sequence[str])
 
 
 def located(names: NamedFiles, data: Sequence[str]) -> str | None:
-    """The path, folder or pattern that an input names, among the files and folders `data` that the user named; None
-    where it is not there.
+    """Find the file, folder or pattern that an input names among the user's files and folders `data`; None if missing.
 
-    The file may have been made elsewhere, so its path counts by how it ends: `/theirs/traces/cella.csv` is a named file
-    of that last name, or `traces/cella.csv` or `cella.csv` in a named folder.
+    The results file may come from another machine, so the end of the path decides: `/theirs/traces/cella.csv` matches
+    the file `cella.csv` in `data`, and `traces/cella.csv` or `cella.csv` in a folder of `data`.
     """
     for path in _candidates(names.value, data):
         try:
@@ -171,7 +169,7 @@ def located(names: NamedFiles, data: Sequence[str]) -> str | None:
 
 
 def _candidates(value: str, data: Sequence[str]) -> Iterator[str]:
-    """The paths in `data` at which a value of the input may be."""
+    """Paths in `data` that end like the path `value` of the input."""
     parts = [part for part in PurePath(value).parts if part != PurePath(value).anchor]
     if ".." in parts:
         parts = parts[len(parts) - parts[::-1].index("..") :]
@@ -204,11 +202,11 @@ def _sites(run: Run, simulation: Simulation) -> Iterator[Fault]:
 
 
 def _rounds(run: Run, simulation: Simulation, history: History) -> Iterator[Fault]:
-    past = State()
+    state = State()
     for row in history.rows:
         place = f"{run.path}: round {row.round}"
         try:
-            draft = simulation.begin(past)
+            draft = simulation.begin(state)
         except InputError as error:
             yield Fault(place, f"the policy now says: {error.faults[0]}")
             return
@@ -220,12 +218,13 @@ def _rounds(run: Run, simulation: Simulation, history: History) -> Iterator[Faul
             )
         else:
             yield from _row(place, row, simulation.row(draft, Outcome.recorded(row)), run)
-        past = State(row.round, row.clock_s, past.history.appended(row))
+        state = State(row.round, row.clock_s, state.history.appended(row))
 
 
-def _row(place: str, found: RoundRow, expected: RoundRow, run: Run) -> Iterator[Fault]:
-    """The differences between a recorded row and the one computed anew, but for columns that the file lacks."""
-    sites, weighed = found.cohort.site, found.candidates
+def _row(place: str, recorded: RoundRow, expected: RoundRow, run: Run) -> Iterator[Fault]:
+    """One fault for every column in which a recorded row differs from the recomputed one; columns that the file lacks
+    are skipped."""
+    sites, weighed = recorded.cohort.site, recorded.candidates
     if (weighed is None) != (expected.candidates is None) or (
         weighed is not None and not np.array_equal(weighed.k, expected.candidates.k)
     ):
@@ -236,31 +235,31 @@ def _row(place: str, found: RoundRow, expected: RoundRow, run: Run) -> Iterator[
             f"{place}, candidate k =", weighed.k, Candidates, weighed, expected.candidates, lacking
         )
     added = run.cohorts.attrs["added"]
-    yield from _columns(f"{place}, site", sites, CohortRound, found.cohort, expected.cohort, added)
-    yield from _columns(place, [""], RoundRow, found, expected, run.rounds.attrs["added"])
+    yield from _columns(f"{place}, site", sites, CohortRound, recorded.cohort, expected.cohort, added)
+    yield from _columns(place, [""], RoundRow, recorded, expected, run.rounds.attrs["added"])
 
 
 def _columns(
-    place: str, keys: list | np.ndarray, row_class: type, found: Any, expected: Any, but: list[str] = ()
+    place: str, keys: list | np.ndarray, row_class: type, recorded: Any, expected: Any, but: list[str] = ()
 ) -> Iterator[Fault]:
     """One fault for every column of a row class that differs."""
     for name in columns(row_class):
         if name not in but:
-            values = (np.atleast_1d(getattr(row, name)) for row in (found, expected))
+            values = (np.atleast_1d(getattr(row, name)) for row in (recorded, expected))
             yield from _differences(place, keys, name, *values)
 
 
 def _differences(
-    place: str, keys: range | list | np.ndarray, name: str, found: np.ndarray, expected: np.ndarray
+    place: str, keys: range | list | np.ndarray, name: str, recorded: np.ndarray, expected: np.ndarray
 ) -> Iterator[Fault]:
-    """One fault for the first element that differs, with how many do."""
-    same = np.isclose(found, expected, rtol=RELATIVE_TOLERANCE, atol=1e-12, equal_nan=True)
+    """One fault for the first element that differs, with the number of the others."""
+    same = np.isclose(recorded, expected, rtol=RELATIVE_TOLERANCE, atol=1e-12, equal_nan=True)
     if not same.all():
         first = int(np.flatnonzero(~same)[0])
         more = f" (and {(~same).sum() - 1} more)" if (~same).sum() > 1 else ""
         yield Fault(
             f"{place} {keys[first]}".rstrip(),
-            f"{name} is {found[first]:g}, recomputed {expected[first]:g}{more}",
+            f"{name} is {recorded[first]:g}, recomputed {expected[first]:g}{more}",
         )
 
 

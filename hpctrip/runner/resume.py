@@ -1,4 +1,4 @@
-"""Starts a run: anew, or from the newest whole checkpoint beside a results file, to which it brings every host back."""
+"""Starts a run from its first round or from a checkpoint, and restores the model of a checkpoint on every host."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from hpctrip.record.open_checked import DamagedError
 from hpctrip.record.reader import SUFFIXES, Run, open_run
 from hpctrip.runner.cache.trajectory import CachedModel
 from hpctrip.runner.callbacks.calls import REASON
-from hpctrip.runner.experiment import Experiment, Input, read_given, read_input
+from hpctrip.runner.experiment import Experiment, Input, read_input, read_user_input
 from hpctrip.runner.host import Host
 from hpctrip.runner.provenance import world_sources
 from hpctrip.runner.recorded_input import RecordedInput
@@ -31,31 +31,31 @@ from hpctrip.sim.rounds import History
 from hpctrip.sim.step import NOBODY_LEFT, State
 
 Model = Checkpoint | CachedModel
-"""A model with all that is needed to train on."""
+"""A model with the optimiser and site states from which training can continue."""
 
 
 @dataclass(frozen=True, eq=False)
 class Start:
-    """The start of a run at rank 0: its input, its files, and the state to go on from."""
+    """How a run starts, at rank 0: its input, its files, and the checkpoint to resume from."""
 
-    given: Input
+    run_input: Input
     """The merged input and what it means."""
     path: str
     """The results file."""
     lock: OutputLock
-    """The right to write it, to be released when the run is over."""
+    """Lock on the results file; the caller releases it at the end of the run."""
     checkpoint: Checkpoint | None = None
-    """The state to go on from; None: from the beginning."""
-    read: tuple[Source, ...] = ()
-    """The sources that the checkpoint or results file records."""
-    source: Path | None = None
-    """The checkpoint's file."""
+    """The checkpoint to resume from; None: the run starts with round 1."""
+    recorded_sources: tuple[Source, ...] = ()
+    """Sources recorded in the checkpoint or results file from which the run starts."""
+    checkpoint_file: Path | None = None
+    """The file of `checkpoint`."""
     notes: tuple[str, ...] = ()
     """Lines for the user."""
-    known: Run | None = None
-    """A run that learned the same: the rounds that this one has in common with it need not be trained."""
+    earlier_run: Run | None = None
+    """A finished run with the same training input; rounds in common with it are not trained again."""
     finished: bool = False
-    """Whether the run is over already."""
+    """Whether the run has ended before and nothing is left to do."""
 
 
 def start_new(
@@ -65,30 +65,30 @@ def start_new(
     overwrite: bool,
     plugins: Iterable[str] = (),
 ) -> Start:
-    """A run from the beginning. Raises InputError for bad input and where files are in the way."""
+    """Start a new run. Raises InputError for bad input, and where an output file exists and `overwrite` is false."""
     check_name(out)
-    given = read_input(paths := list(paths), overrides, plugins)
-    path = out or default_path(given.experiment.name, f"{datetime.now():%Y%m%d-%H%M%S-%f}")
-    named = [file.value for file in named_files(given.experiment)]
+    run_input = read_input(paths := list(paths), overrides, plugins)
+    path = out or default_path(run_input.experiment.name, f"{datetime.now():%Y%m%d-%H%M%S-%f}")
+    named = [file.value for file in named_files(run_input.experiment)]
     refuse_inputs([path, *checkpoints.generations(path)], [*paths, *named])
     with locked(path, overwrite) as lock:
-        return _unless_told_to_stop(Start(given, path, lock))
+        return _unless_stop_file_exists(Start(run_input, path, lock))
 
 
 def check_name(out: str | None) -> None:
-    """Raise InputError where `out` is no name for a results file. A folder is told of by `check_writable`."""
+    """Raise InputError where `out` has no suffix of a results file. Folders are left to `check_writable`."""
     if out is not None and not Path(out).is_dir():
         check_suffix(out, SUFFIXES)
 
 
 @contextmanager
 def locked(path: str, overwrite: bool) -> Iterator[OutputLock]:
-    """The right to write that results file and its checkpoints, given back where the body fails. Raises InputError
-    where they cannot be written, or are there and not to be overwritten."""
+    """Context that locks a results file and its checkpoints for writing. It releases the lock only if the body raises:
+    the run does so at its end. Raises InputError where a file cannot be written, or exists and `overwrite` is false."""
     check_writable(path, overwrite)
     lock = OutputLock(path)
     try:
-        check_writable(path, overwrite)  # again: it may have come meanwhile
+        check_writable(path, overwrite)  # again under the lock: another process may have created it
         for file in checkpoints.generations(path):
             if file.exists() and not overwrite:
                 raise InputError(str(file), "exists already", "resume from it, or --overwrite")
@@ -100,8 +100,8 @@ def locked(path: str, overwrite: bool) -> Iterator[OutputLock]:
 
 
 def default_path(name: str, time: str) -> str:
-    """The results file of a scenario for which none is named. Down to microseconds, `time` keeps runs apart that start
-    together: jobs of an array, say."""
+    """Path of the results file of a scenario when the user names none. `time` has microseconds, so that jobs of an
+    array that start together write different files."""
     return f"results/{name}-{time}.h5"
 
 
@@ -112,74 +112,77 @@ def start_resumed(
     out: str | None,
     plugins: Iterable[str] = (),
 ) -> Start:
-    """Go on from a results file's newest whole checkpoint, or from the named one, with the input that it records and
-    files and -o lines laid over it (`RecordedInput.overlaid`). `out` writes another results file.
-    Raises InputError where that cannot be."""
+    """Start from the newest intact checkpoint of a results file, or from the checkpoint `source` itself.
+
+    The input is the recorded one, overlaid with input files and -o lines (`RecordedInput.overlaid`). `out` names
+    another results file to write. Raises InputError where there is no checkpoint, where the input differs in more than
+    the stop rules, and where the results file cannot be written.
+    """
     suffix = Path(source).suffix
-    one = suffix in checkpoints.SUFFIXES
-    results = source.removesuffix(suffix) if one else source
+    is_checkpoint = suffix in checkpoints.SUFFIXES
+    results = source.removesuffix(suffix) if is_checkpoint else source
     elsewhere = out is not None and Path(out).resolve() != Path(results).resolve()
     path = out or results
     if elsewhere:
         check_name(out)
     with locked(path, overwrite=not elsewhere) as lock:
-        found, file, notes = (
-            (checkpoints.read(source), Path(source), []) if one else checkpoints.newest(source)
+        checkpoint, file, faults = (
+            (checkpoints.read(source), Path(source), []) if is_checkpoint else checkpoints.newest(source)
         )
-        if found is None or file is None:
+        if checkpoint is None or file is None:
             looked = " and ".join(map(str, checkpoints.generations(source)))
             raise InputError(source, "has no checkpoint beside it", f"looked for {looked}")
-        layers, extensions = read_given(paths, overrides, plugins)
-        written = _replaceable(path)
-        start = Start(RecordedInput.from_checkpoint(found, file).overlaid(layers, extensions), path, lock)
-        return _resumed(start, found, file, notes, written)
+        layers, extensions = read_user_input(paths, overrides, plugins)
+        replaced = _replaceable(path)
+        run_input = RecordedInput.from_checkpoint(checkpoint, file).overlaid(layers, extensions)
+        return _resumed(Start(run_input, path, lock), checkpoint, file, faults, replaced)
 
 
 def start_or_resume(
     paths: Iterable[str], overrides: Iterable[str], out: str | None, plugins: Iterable[str] = ()
 ) -> Start:
-    """The same command starts a run, goes on with it, and does nothing once it is finished: for jobs that are
-    requeued. Raises InputError where what lies at `out` belongs to another input, or is damaged."""
+    """Start a run, resume it, or report it as finished, depending on the files at `out`: one command for requeued jobs.
+    Raises InputError where those files record another input, or are damaged."""
     if out is None:
         raise InputError("--resume", "no results file is named", "add --out FILE.h5")
     check_name(out)
-    return start_or_go_on(read_input(paths, overrides, plugins), out)
+    return start_or_resume_input(read_input(paths, overrides, plugins), out)
 
 
-def start_or_go_on(given: Input, out: str) -> Start:
-    """The same for an input that has been read. Raises HeldError where another job has the results file."""
+def start_or_resume_input(run_input: Input, out: str) -> Start:
+    """`start_or_resume` for an input that has been read already. Raises HeldError where another job holds the lock."""
     with locked(out, overwrite=True) as lock:
-        start = Start(given, out, lock)
-        found, file, notes = checkpoints.newest(out)
-        if found is not None and file is not None:
-            state, written = state_of(found, given.experiment), _replaceable(out)
-            finished = written is not None and _is_over(written, state.history, given.experiment)
-            return replace(_resumed(start, found, file, notes, written), finished=finished)
+        start = Start(run_input, out, lock)
+        checkpoint, file, faults = checkpoints.newest(out)
+        if checkpoint is not None and file is not None:
+            state, replaced = state_from_checkpoint(checkpoint, run_input.experiment), _replaceable(out)
+            finished = replaced is not None and _is_over(replaced, state.history, run_input.experiment)
+            return replace(_resumed(start, checkpoint, file, faults, replaced), finished=finished)
         if not Path(out).exists():
-            return _unless_told_to_stop(start)
-        earlier = open_run(out)  # made without checkpoints, or ended before the first one
-        RecordedInput.from_results(earlier).refuse_other_input(given)
+            return _unless_stop_file_exists(start)
+        earlier = open_run(out)  # a run without checkpoints, or one that ended before its first
+        RecordedInput.from_results(earlier).refuse_other_input(run_input)
         done = earlier.status == "finished"
-        if done and not _is_over(earlier, earlier.history(), given.experiment):
+        if done and not _is_over(earlier, earlier.history(), run_input.experiment):
             raise InputError(
                 out,
                 "is finished, but the stop rules now ask for more, and it has no checkpoint beside it",
                 "name another --out, or remove it to run anew",
             )
         notes = [] if done else [f"{out} has no checkpoint beside it: starting from the beginning"]
-        return _unless_told_to_stop(replace(start, notes=tuple(notes), finished=done))
+        return _unless_stop_file_exists(replace(start, notes=tuple(notes), finished=done))
 
 
-def state_of(checkpoint: Checkpoint, experiment: Experiment) -> State:
-    """The state to go on from, not yet judged by the stop rules.
+def state_from_checkpoint(checkpoint: Checkpoint, experiment: Experiment) -> State:
+    """The state after the last round of a checkpoint, before the stop rules are applied.
 
-    The last round of a run is evaluated even where its turn has not come; if the run goes on beyond it, that evaluation
-    did not happen, as in a run that never stopped.
+    A run evaluates its last round even where `evaluate.every_rounds` does not ask for it. If the run now goes on beyond
+    that round, the evaluation is removed from the history, so that it equals that of a run that never stopped.
     """
     history, row = checkpoint.history, checkpoint.history.last
     due, last = experiment.evaluate.due, experiment.stop.max_rounds
     if row is not None and row.eval_seen and not due(row.round, last):
-        nothing = dict(
+        not_evaluated = dict(
             accuracy=math.nan,
             eval_correct=0,
             eval_seen=0,
@@ -187,26 +190,31 @@ def state_of(checkpoint: Checkpoint, experiment: Experiment) -> State:
             eval_perplexity=math.nan,
             efficiency=math.nan,
         )
-        history = History((*history.rows[:-1], replace(row, **nothing)))
+        history = History((*history.rows[:-1], replace(row, **not_evaluated)))
     return State(checkpoint.round, checkpoint.clock_s, history)
 
 
 def _is_over(run: Run, history: History, experiment: Experiment) -> bool:
-    """Whether a run has finished and would not go on under the stop rules of `experiment`. A recorded reason stands
-    where nobody is left, which follows from keys that cannot be given otherwise, and where a callback ended the run."""
+    """Whether a run has finished and the stop rules of `experiment` would not continue it. A run that ended because no
+    site was left, or at the request of a callback, stays finished under any stop rules."""
     by_rule = experiment.stop.reason(history)
     is_final = run.meta["stop_reason"].startswith((NOBODY_LEFT, REASON))
     return run.status == "finished" and bool(by_rule or is_final)
 
 
-def _resumed(start: Start, found: Checkpoint, file: Path, notes: list[str], replaced: Run | None) -> Start:
-    """`start` going on from a checkpoint. Both it and the results that it will replace must be of the same input, and
-    the files of the world the same as then; what training reads is compared when it is prepared."""
-    experiment, recorded = start.given.experiment, RecordedInput.from_checkpoint(found, file)
-    recorded.refuse_other_input(start.given)
-    refuse_changed(recorded.sources, world_sources(start.given), file)
+def _resumed(
+    start: Start, checkpoint: Checkpoint, file: Path, faults: list[str], replaced: Run | None
+) -> Start:
+    """`start`, resumed from a checkpoint; `faults` are those of a damaged second checkpoint.
+
+    Raises InputError where the checkpoint or the results file that is `replaced` records another input, and where a
+    file of the simulated world has changed. Training data are compared later, when they are prepared.
+    """
+    experiment, recorded = start.run_input.experiment, RecordedInput.from_checkpoint(checkpoint, file)
+    recorded.refuse_other_input(start.run_input)
+    refuse_changed(recorded.sources, world_sources(start.run_input), file)
     num_sites = experiment.num_sites()
-    for row in found.history.rows:
+    for row in checkpoint.history.rows:
         if not all(0 <= site < num_sites for site in row.cohort.site.tolist()):
             raise InputError(
                 str(file),
@@ -214,17 +222,25 @@ def _resumed(start: Start, found: Checkpoint, file: Path, notes: list[str], repl
                 "resume from the other one",
             )
     if replaced is not None:
-        RecordedInput.from_results(replaced).refuse_other_input(start.given)
-    notes = [*(f"skipped: {note}" for note in notes), f"going on after round {found.round}, from {file}"]
-    return _unless_told_to_stop(
-        replace(start, checkpoint=found, read=recorded.sources, source=file, notes=tuple(notes))
+        RecordedInput.from_results(replaced).refuse_other_input(start.run_input)
+    notes = [
+        *(f"skipped: {fault}" for fault in faults),
+        f"going on after round {checkpoint.round}, from {file}",
+    ]
+    return _unless_stop_file_exists(
+        replace(
+            start,
+            checkpoint=checkpoint,
+            recorded_sources=recorded.sources,
+            checkpoint_file=file,
+            notes=tuple(notes),
+        )
     )
 
 
 def _replaceable(path: str) -> Run | None:
-    """The results file; None where there is none, or where it is damaged and will be written anew: what it says of its
-    input is then not to be trusted. Raises InputError where something else lies there: a checkpoint does not make up
-    for it."""
+    """The results file at `path`; None where there is none, or where it is damaged and will be replaced. Raises
+    InputError where the file is not a results file, which is never overwritten."""
     if not Path(path).exists():
         return None
     try:
@@ -233,11 +249,12 @@ def _replaceable(path: str) -> Run | None:
         return None
     except InputError as error:
         fault = error.faults[0]
-        way_out = "nothing is written over it: name another --out, or move it away"
-        raise InputError(fault.place, fault.problem, way_out) from None
+        hint = "nothing is written over it: name another --out, or move it away"
+        raise InputError(fault.place, fault.problem, hint) from None
 
 
-def _unless_told_to_stop(start: Start) -> Start:
+def _unless_stop_file_exists(start: Start) -> Start:
+    """`start` itself. Raises InputError where the stop file of its results file exists."""
     file = stop_file(start.path)
     if file.exists():
         raise InputError(str(file), "asks runs with this results file to stop", "remove it to run")
@@ -245,36 +262,39 @@ def _unless_told_to_stop(start: Start) -> Start:
 
 
 def restore(host: Host, model: Model | None, place: object) -> torch.Tensor:
-    """Bring back the model of `place`; returns its parameters [P]. A collective; `model` is None but at
-    rank 0."""
+    """Set server state and site states of this rank to those of `model`; returns its parameters [P]. A collective;
+    `model` is used at rank 0 only. `place` names its file in messages. Raises InputError as `checked_tensors`."""
     ranks = host.ranks
-    params, slots = ranks.decide_on_root(lambda: fitting(host, model, place))
+    params, slots = ranks.decide_on_root(lambda: checked_tensors(host, model, place))
     host.slots.copy_(slots)
     if host.fixed_hosts is not None:
-        kept = {site: torch.from_numpy(row) for site, row in model.kept.items()} if model else None
-        rows = ranks.scatter_rows(kept, np.array(ranks.hosts)[host.fixed_hosts])
+        site_states = (
+            {site: torch.from_numpy(row) for site, row in model.site_states.items()} if model else None
+        )
+        rows = ranks.scatter_rows(site_states, np.array(ranks.hosts)[host.fixed_hosts])
         host.memory.rows = {site: row.to(host.device) for site, row in rows.items()}
     return params.to(host.device)
 
 
-def fitting(host: Host, model: Model | None, place: object) -> tuple[torch.Tensor, torch.Tensor]:
-    """Its parameters [P] and slots [num_slots, P]; InputError at `place` where the run's own have other shapes."""
+def checked_tensors(host: Host, model: Model | None, place: object) -> tuple[torch.Tensor, torch.Tensor]:
+    """Parameters [P] and slots [num_slots, P] of `model`. Raises InputError at `place` where their shapes, or those of
+    the site states, are not those of this run."""
     assert model is not None
-    params, slots, kept = model.params, model.slots, model.kept
-    way_out = "resume with the hpctrip that wrote it"
+    params, slots, site_states = model.params, model.slots, model.site_states
+    hint = "resume with the hpctrip that wrote it"
     if params.shape != host.initial_params.shape or slots.shape != tuple(host.slots.shape):
         raise InputError(
             str(place),
             f"holds {params.shape} parameters and {slots.shape} slots, the model has "
             f"{tuple(host.initial_params.shape)} and {tuple(host.slots.shape)}",
-            way_out,
+            hint,
         )
-    for site, row in kept.items():
+    for site, row in site_states.items():
         if not 0 <= site < host.num_sites or row.shape != (host.memory.length,):
             raise InputError(
                 str(place),
                 f"holds {row.shape} numbers kept by site {site}; a site keeps {host.memory.length}, sites are 0 to "
                 f"{host.num_sites - 1}",
-                way_out,
+                hint,
             )
     return torch.from_numpy(params), torch.from_numpy(slots)

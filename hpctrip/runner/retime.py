@@ -1,5 +1,5 @@
-"""`retime`: a finished run under another clock, network, power or policy. What it trained is not trained again as long
-as the same sites train."""
+"""Starts a retimed run: a finished run again under another clock, network, power or policy. Its rounds are reused as
+long as the same sites train in them."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from hpctrip.config.identity import flat
 from hpctrip.config.sources import refuse_changed
 from hpctrip.record.reader import Run, open_run
 from hpctrip.runner.cache.trajectory import arrived_mask
-from hpctrip.runner.experiment import laid_over, read_given
+from hpctrip.runner.experiment import merge_layers, read_user_input
 from hpctrip.runner.provenance import WORKLOAD, world_sources
 from hpctrip.runner.recorded_input import RecordedInput
 from hpctrip.runner.resume import Start, default_path, locked
 from hpctrip.sim.rounds import RoundRow
 
 _NO_MODEL = {"checkpoint": {"enabled": False}}
-"""Only times are asked for; a user who wants the model too enables checkpoints."""
+"""Overlay of the recorded input: no checkpoints, unless the user enables them to get the model."""
 
 
 def start_retimed(
@@ -34,44 +34,44 @@ def start_retimed(
     overwrite: bool = False,
     plugins: Iterable[str] = (),
 ) -> Start:
-    """The run of a results file under its own input with files and -o lines laid over it
+    """Start a run with the input that a results file records, overlaid with input files and -o lines
     (`RecordedInput.overlaid`). Raises InputError where training would see another input, and where a file that the
     recorded input names has changed."""
     run = open_run(source)
-    run.history()  # whatever is wrong with it shows before anything is computed
+    run.history()  # raises for a damaged file before anything is computed
     recorded = RecordedInput.from_results(run)
-    layers, extensions = read_given(paths, overrides, plugins)
-    given = recorded.overlaid([_NO_MODEL, *layers], extensions)
-    recorded.refuse_other_learning(given)
-    named_now = flat(laid_over({}, layers))
-    unchanged = [source for source in recorded.sources if source.key not in named_now]
-    refuse_changed(unchanged, world_sources(given), source)
-    if given.experiment.timing.compute == "measured":
+    layers, extensions = read_user_input(paths, overrides, plugins)
+    run_input = recorded.overlaid([_NO_MODEL, *layers], extensions)
+    recorded.refuse_other_learning(run_input)
+    overlay_keys = flat(merge_layers({}, layers))
+    unchanged = [source for source in recorded.sources if source.key not in overlay_keys]
+    refuse_changed(unchanged, world_sources(run_input), source)
+    if run_input.experiment.timing.compute == "measured":
         problem = 'is "measured": times would be those that training takes here, and nothing is trained'
         raise InputError("timing.compute", problem, "use `run`")
-    if (num_sites := given.experiment.num_sites()) != len(run.sites):
+    if (num_sites := run_input.experiment.num_sites()) != len(run.sites):
         problem = f"the input leads to {num_sites} sites, {source} has {len(run.sites)}, with other shards"
         raise InputError("sites", problem, "use `run`")
-    read = tuple(source for source in recorded.sources if source.key.startswith(WORKLOAD))
-    path = out or default_path(given.experiment.name, f"{datetime.now():%Y%m%d-%H%M%S-%f}")
+    training = tuple(source for source in recorded.sources if source.key.startswith(WORKLOAD))
+    path = out or default_path(run_input.experiment.name, f"{datetime.now():%Y%m%d-%H%M%S-%f}")
     if Path(path).resolve() == Path(source).resolve():
         raise InputError(path, "is the run itself, which is to be compared with", "choose another --out")
     with locked(path, overwrite) as lock:
-        return Start(given, path, lock, read=read, known=run)
+        return Start(run_input, path, lock, recorded_sources=training, earlier_run=run)
 
 
 def comparison(before: Run, after: Run) -> list[str]:
-    """Lines that compare a run with the same under another input."""
+    """Lines for the user that compare a retimed run, `after`, with the run that it repeats, `before`."""
     num_rounds, stored = len(after.rounds), after.meta["stored_rounds"]
     return [
-        _parting(before, after),
+        _first_difference(before, after),
         f"{num_rounds} round(s): {stored} taken, {num_rounds - stored} trained",
         *_time_to_accuracy(before, after),
     ]
 
 
-def _parting(before: Run, after: Run) -> str:
-    """The first round in which other sites train than before."""
+def _first_difference(before: Run, after: Run) -> str:
+    """A line that names the first round in which other sites train than before."""
     pairs = zip(before.history().rows, after.history().rows, strict=False)
     for old, new in pairs:
         for what, of in (("decisions", _cohort), ("arrivals", _arrived)):

@@ -1,4 +1,4 @@
-"""What a results file says about its run, besides the rounds."""
+"""Run metadata stored as attributes of the results file."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ from hpctrip.runner.host import Host
 
 @dataclass(frozen=True)
 class RankFacts:
-    """What rank 0 wants to know of a rank, to say it."""
+    """Facts about one rank and its machine, gathered at rank 0."""
 
     host: str
     """Name of its machine."""
     device: str
     engine: str
-    """How its sites train, in words."""
+    """Description of the training engine."""
     arithmetic: str
-    """What decides the last bits there (`learn.params.arithmetic`)."""
+    """Hardware and libraries that determine the last bits of results (`learn.params.arithmetic`)."""
     meter: str = ""
-    """What its machine counts of its energy, in words; empty where another rank reads that."""
+    """Description of the energy counters that the rank reads; empty where another rank of its machine does."""
     knobs: Applied = Applied()
-    """What became of the settings of its machine's GPUs."""
+    """Applied and refused GPU settings of its machine."""
     warnings: tuple[str, ...] = ()
-    """What is to be said of its machine."""
+    """Warnings about its machine."""
 
     @classmethod
     def of(cls, host: Host, knobs: Applied, warnings: Iterable[str]) -> RankFacts:
-        """Those of this rank."""
+        """The facts of this rank."""
         device = host.device
         return cls(
             hostname(),
@@ -55,15 +55,15 @@ class RankFacts:
         )
 
 
-def attributes(aggregator: Aggregator, given: Input, everyone: list[RankFacts]) -> dict[str, Any]:
-    """Attributes of the results file (`record.schema.ATTRIBUTES`) and the two texts of the input."""
+def attributes(aggregator: Aggregator, run_input: Input, everyone: list[RankFacts]) -> dict[str, Any]:
+    """Attributes of the results file (`record.schema.ATTRIBUTES`), with the input as TOML and as JSON."""
     host, world, ranks = aggregator.host, aggregator.world, aggregator.ranks
     experiment = host.experiment
     target = experiment.stop.target_accuracy
     return {
         **environment(ranks.library),
-        "input_toml": given.toml,
-        "input_json": given.json,
+        "input_toml": run_input.toml,
+        "input_json": run_input.json,
         "scenario": experiment.name,
         "label": experiment.label or "",
         "policy": experiment.policy.kind,
@@ -78,8 +78,8 @@ def attributes(aggregator: Aggregator, given: Input, everyone: list[RankFacts]) 
         "payload_bytes": experiment.compression.checked_payload_bytes(len(host.initial_params)),
         "num_params": len(host.initial_params),
         "neutral_keys": neutral_keys(experiment),
-        "policy_keys": given.policy_keys,
-        "packages": list(map(str, given.extensions.packages)),
+        "policy_keys": run_input.policy_keys,
+        "packages": list(map(str, run_input.extensions.packages)),
         "num_ranks": ranks.size,
         "transport": ranks.name,
         "engine": host.engine.name,
@@ -135,7 +135,7 @@ def changed_versions(before: Mapping[str, Any], now: Mapping[str, Any]) -> Itera
 
 
 def site_columns(aggregator: Aggregator) -> dict[str, tuple[np.ndarray, str, str]]:
-    """The table of sites: {column: (values [N], unit, description)}."""
+    """The table /sites of the results file: {column: (values [N], unit, description)}."""
     host, world = aggregator.host, aggregator.world
     columns = {
         "site": (np.arange(len(world)), "1", "site index"),
@@ -161,12 +161,12 @@ def site_columns(aggregator: Aggregator) -> dict[str, tuple[np.ndarray, str, str
 
 
 def device_name(device: torch.device) -> str:
-    """What it is called in results."""
+    """Name of a device in results files: that of the GPU, or "cpu"."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
 
 
-def told(everyone: list[RankFacts]) -> list[str]:
-    """What the user is to know of the machines before the first round."""
+def machine_notes(everyone: list[RankFacts]) -> list[str]:
+    """Lines for the user about the machines, printed before the first round."""
     return [
         *(f"{rank.host}: {line}" for rank in everyone for line in rank.warnings),
         *(f"{rank.host}: set {line}" for rank in everyone for line in rank.knobs.made),

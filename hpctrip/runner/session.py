@@ -43,8 +43,8 @@ from hpctrip.runner.run_metadata import (
     attributes,
     changed_versions,
     checkpoint_metadata,
+    machine_notes,
     site_columns,
-    told,
 )
 from hpctrip.runner.signals import Interruption, listening
 from hpctrip.sim.step import State
@@ -67,17 +67,17 @@ def launch(
     guardian.reach(MEETING)
     with open_ranks() as ranks, ExitStack() as until_over:
         guardian.reach(READING)
-        start, given = _read(ranks, begin, until_over)
+        start, run_input = _read(ranks, begin, until_over)
         path = start.path if start else None
-        if given is None:
+        if run_input is None:
             if path and not quiet:
                 print(printable(f"{path} is finished already", 1000))
             return path
         # the watchdog first: hosts wait for each other already where a transport is opened
-        with _watchdog(ranks, given.experiment.watchdog):
+        with _watchdog(ranks, run_input.experiment.watchdog):
             guardian.over()
-            with _connect(ranks, given.experiment) as connected:
-                session = Session.build(connected, given, start, until_over, quiet)
+            with _connect(ranks, run_input.experiment) as connected:
+                session = Session.build(connected, run_input, start, until_over, quiet)
                 point = session.find_resume_point()
                 params = session.restore(point)
                 session.train(point, params, watch)
@@ -95,15 +95,15 @@ def _read(
         start = begin()
         begun.append(start)
         until_over.callback(start.lock.release)
-        given = start.given
-        return given.tables, given.set_by_policy, given.extensions, start.finished
+        run_input = start.run_input
+        return run_input.tables, run_input.set_by_policy, run_input.extensions, start.finished
 
     tables, set_by_policy, extensions, finished = ranks.decide_on_root(announce)
     start = begun[0] if begun else None
     if finished:
         return start, None
     if start:
-        return start, start.given
+        return start, start.run_input
     extensions.run()  # the bytes that rank 0 has read and run
     return None, Input.of(tables, set_by_policy, extensions)
 
@@ -124,13 +124,13 @@ def _watchdog(ranks: Ranks, limits: Limits) -> AbstractContextManager[object]:
 class Session:
     """The parts of one run at one rank, built and ready to train. Shapes: P parameters."""
 
-    given: Input
+    run_input: Input
     """The merged input and what it means."""
     host: Host
     quiet: bool
     """Whether rank 0 reports nothing."""
     start: Start | None = None
-    """Where the run starts. This field and the following have values at rank 0 only."""
+    """How the run starts. This field and the following have values at rank 0 only."""
     aggregator: Aggregator | None = None
     everyone: tuple[RankFacts, ...] = ()
     """The facts of every rank."""
@@ -141,11 +141,11 @@ class Session:
 
     @classmethod
     def build(
-        cls, ranks: Ranks, given: Input, start: Start | None, until_over: ExitStack, quiet: bool
+        cls, ranks: Ranks, run_input: Input, start: Start | None, until_over: ExitStack, quiet: bool
     ) -> Session:
         """Build the parts of the run; a collective. GPU settings are undone by `until_over`. Raises InputError where a
         resumed run would read other data than before, and where a part cannot be built."""
-        experiment = given.experiment
+        experiment = run_input.experiment
         ranks.decide_on_root(lambda: experiment.check_outputs(start.path))
         host, aggregator, machine = _parts(experiment, ranks)
         left = machine.left_behind()  # before this run's own settings take it over
@@ -153,24 +153,26 @@ class Session:
         everyone = ranks.gather(RankFacts.of(host, applied, left)) or ()
 
         def read() -> tuple[list[Source], list[str]]:
-            sources = sources_of(given, host.task)
-            place = start.source or (start.known and start.known.path)
-            return sources, refuse_changed(start.read, sources, place)
+            sources = sources_of(run_input, host.task)
+            place = start.checkpoint_file or (start.earlier_run and start.earlier_run.path)
+            return sources, refuse_changed(start.recorded_sources, sources, place)
 
         sources, notes = ranks.decide_on_root(read)
-        return cls(given, host, quiet, start, aggregator, tuple(everyone), tuple(sources), tuple(notes))
+        return cls(run_input, host, quiet, start, aggregator, tuple(everyone), tuple(sources), tuple(notes))
 
     @cached_property
     def interruption(self) -> Interruption:
         """The reasons to leave early; at rank 0."""
         return Interruption(
-            self.given.experiment.interrupt, self.start.path, [rank.host for rank in self.everyone]
+            self.run_input.experiment.interrupt, self.start.path, [rank.host for rank in self.everyone]
         )
 
     @cached_property
     def learning_key(self) -> str:
         """The key of this run's training in the cache; at rank 0."""
-        return learning_key(self.given, self.host, self.sources, [rank.arithmetic for rank in self.everyone])
+        return learning_key(
+            self.run_input, self.host, self.sources, [rank.arithmetic for rank in self.everyone]
+        )
 
     def find_resume_point(self) -> ResumePoint | None:
         """The state and model from which the run goes on, after what the cache has of it; None but at rank 0. A
@@ -195,7 +197,7 @@ class Session:
         if not self.host.ranks.decide_on_root(lambda: point.model is not None):
             return self.host.initial_params
         model = point.model if point else None
-        place = (self.start.source or self.given.experiment.store.path) if self.start else ""
+        place = (self.start.checkpoint_file or self.run_input.experiment.store.path) if self.start else ""
         return restore(self.host, model, place)
 
     def train(
@@ -211,39 +213,46 @@ class Session:
 
     def _lead(self, point: ResumePoint, params: torch.Tensor, watch: Callable[[State], None] | None) -> None:
         """Rank 0's part from the first round on."""
-        aggregator, start, experiment = self.aggregator, self.start, self.given.experiment
+        aggregator, start, experiment = self.aggregator, self.start, self.run_input.experiment
         assert aggregator is not None and start is not None
         state, saved, everyone = point.state, start.checkpoint, list(self.everyone)
-        meta = attributes(aggregator, self.given, everyone)
-        about = checkpoint_metadata(
+        meta = attributes(aggregator, self.run_input, everyone)
+        metadata = checkpoint_metadata(
             aggregator,
             meta,
             everyone,
             self.sources,
             state.round,
-            saved.about if saved else {},
+            saved.metadata if saved else {},
             self.learning_key,
         )
-        meta |= {name: about[name] for name in ("created_utc", "starts", "sources", "learning_key")}
+        meta |= {name: metadata[name] for name in ("created_utc", "starts", "sources", "learning_key")}
         meta["stored_rounds"] = sum(row.wall_s == 0 for row in state.history.rows)
-        files = Generations(start.path, start.source)
-        if start.source is None:
+        files = Generations(start.path, start.checkpoint_file)
+        if start.checkpoint_file is None:
             files.clear()  # of the run that this one replaces
         on_disk = saved.round if saved else 0
-        checkpointer = Checkpointer(experiment.checkpoint, files, self.given.toml, about, on_disk)
+        checkpointer = Checkpointer(experiment.checkpoint, files, self.run_input.toml, metadata, on_disk)
         with Progress(aggregator, start.path, state.history, self.quiet, watch) as progress:
             hosts = everyone[aggregator.ranks.hosts.start :]
             progress.say(f"hosts train {'; '.join(dict.fromkeys(rank.engine for rank in hosts))}")
-            changes = changed_versions(saved.about if saved else {}, about)
-            lines = (start.lock.note, *start.notes, *self.notes, *told(everyone), *changes, *point.notes)
+            changes = changed_versions(saved.metadata if saved else {}, metadata)
+            lines = (
+                start.lock.note,
+                *start.notes,
+                *self.notes,
+                *machine_notes(everyone),
+                *changes,
+                *point.notes,
+            )
             for line in filter(None, lines):
                 progress.say(line)
             recorder = Recorder(start.path, meta, site_columns(aggregator))
             facts = RunFacts(
                 experiment.name,
                 Path(start.path).resolve(),
-                about["created_utc"],
-                json.loads(self.given.json),
+                metadata["created_utc"],
+                json.loads(self.run_input.json),
                 state.history.rows,
                 tuple(rank.host for rank in everyone),
             )

@@ -1,4 +1,4 @@
-"""Reasons to leave early: a signal at any rank, a stop file, the end of the job's time. Handlers only set a flag."""
+"""Reasons for a run to end early: a signal at any rank, a stop file, the end of the job's time."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from hpctrip.ranks.launched import launched_rank
 from hpctrip.sim.rounds import History
 
 RECENT_ROUNDS = 5
-"""The next round is expected to take as long as the slowest of so many last ones."""
+"""Number of last rounds of which the slowest predicts the length of the next one."""
 
 
 class Interrupt(Component):
-    """When a run leaves early to be resumed: checkpoint, exit code 85. Nothing here changes a result."""
+    """Conditions under which a run ends early, with a checkpoint and exit code 85. Nothing here changes a result."""
 
     signals: list[Literal["SIGUSR1", "SIGUSR2", "SIGTERM", "SIGHUP", "SIGINT"]] = [
         "SIGUSR2",
         "SIGTERM",
         "SIGINT",
     ]
-    """Signals, at any rank, after which the run leaves when the round in progress has ended. A second SIGINT (Ctrl-C)
-    ends the run at once, with exit code 130."""
+    """Signals, at any rank, that end the run after the round in progress. A second SIGINT (Ctrl-C) ends it at once,
+    with exit code 130."""
     margin_rounds: int = Field(3, ge=0)
-    """Leave when the time that is left of the job, by SLURM_JOB_END_TIME or job_s, is less than that of so many rounds
-    and two checkpoints."""
+    """End the run when the remaining time of the job, by SLURM_JOB_END_TIME or job_s, is less than that of this many
+    rounds and two checkpoints."""
     job_s: Seconds | None = Field(None, gt=0)
     """Wall time of this job, for jobs without Slurm."""
 
@@ -43,7 +43,7 @@ _received = 0
 
 
 def received() -> int:
-    """Number of the last of the signals that this process has received; 0: none."""
+    """Number of the last signal that this process has received; 0: none."""
     return _received
 
 
@@ -61,7 +61,7 @@ def _note(number: int, frame: FrameType | None) -> None:
 
 @contextmanager
 def listening(names: Iterable[str]) -> Iterator[None]:
-    """Within the body these signals only set the flag that `received` returns."""
+    """Context in which these signals only set the number that `received` returns."""
     global _received
     _received = 0
     before = {number: signal.signal(number, _note) for number in map(signal.Signals.__getitem__, names)}
@@ -73,12 +73,12 @@ def listening(names: Iterable[str]) -> Iterator[None]:
 
 
 def stop_file(results: str | Path) -> Path:
-    """The file whose existence ends a run: `touch run.h5.stop`."""
+    """Path of the stop file, FILE.h5.stop: a run ends after the current round if it exists."""
     return Path(f"{results}.stop")
 
 
 class Interruption:
-    """Decides at rank 0, after every round, whether the run leaves now, to be resumed."""
+    """Decides at rank 0, after every round, whether the run ends early."""
 
     def __init__(
         self,
@@ -93,8 +93,8 @@ class Interruption:
         self._ends_at = job_ends_at(rules, now())
 
     def reason(self, signals: Sequence[int], history: History, checkpoint_s: float) -> str:
-        """The reason to leave, or "". `signals` [ranks] are the numbers that the ranks had received when the last
-        round ended, `checkpoint_s` is the time that writing a checkpoint takes."""
+        """The reason to end the run, or "". `signals` [ranks] are the signal numbers that the ranks had received at the
+        end of the last round; `checkpoint_s` is the time of writing a checkpoint, in seconds."""
         for rank, number in enumerate([received() or signals[0], *signals[1:]]):
             if number:
                 return f"{signal.Signals(number).name} received by rank {rank} on {self._hosts[rank]}"
@@ -112,7 +112,7 @@ class Interruption:
 
 
 def job_ends_at(rules: Interrupt, now: float) -> float:
-    """Time in seconds since 1970 at which this job is ended from outside; infinite if it is not known."""
+    """Time in seconds since 1970 at which the scheduler ends this job; infinite if unknown."""
     ends = [float("inf")]
     if rules.job_s is not None:
         ends.append(now + rules.job_s)

@@ -18,7 +18,14 @@ from hpctrip.config.inputs import Tables, deep, nested, resolved
 from hpctrip.config.plugins import Extensions
 from hpctrip.config.sources import PLUGINS, Source
 from hpctrip.learn.data.cached import digest_of_large
-from hpctrip.runner.experiment import Input, demonstration, laid_over, read_given, resolve, seen_from_here
+from hpctrip.runner.experiment import (
+    Input,
+    demonstration,
+    merge_layers,
+    read_user_input,
+    relative_to_folder,
+    resolve,
+)
 from hpctrip.runner.provenance import files_of_input
 from hpctrip.studies.file import MOST_RUNS, Axis, StudyFile
 
@@ -134,7 +141,7 @@ def _choices(axis: Axis, small: bool) -> Iterator[_Choice]:
     for variant in axis.variants or ():
         if small and variant.small is False:
             continue
-        tables = laid_over(variant.tables, [variant.small] if small else [])
+        tables = merge_layers(variant.tables, [variant.small] if small else [])
         yield _Choice(axis.title, variant.label, tuple(variant.inputs), tables, True, tuple(variant.among))
     for value in (axis.small if small and axis.small else axis.values) or ():
         table = nested(axis.key or "", value)
@@ -207,11 +214,13 @@ class _Reader:
             tuple(beside(self.folder, path) for path in paths) for paths in (input_files, file.overlays)
         )
         if (inputs, overlays) not in self._files:
-            self._files[inputs, overlays] = read_given((*inputs, *overlays), self.overrides, self.plugins)[0]
+            self._files[inputs, overlays] = read_user_input(
+                (*inputs, *overlays), self.overrides, self.plugins
+            )[0]
         *files, last = self._files[inputs, overlays]
         below, over = files[: len(inputs)], files[len(inputs) :]
         common, *tables = (self._seen_from_here(table) for table in (file.common, *layers))
-        merged = laid_over(
+        merged = merge_layers(
             {}, [*(below or [demonstration()]), common, *over, *tables, reduce(deep, values, last)]
         )
         plugins = merged.get(PLUGINS)
@@ -224,7 +233,7 @@ class _Reader:
     def _seen_from_here(self, table: Tables) -> Tables:
         if PLUGINS not in table:
             return table
-        return table | {PLUGINS: seen_from_here(table[PLUGINS], self.folder)}
+        return table | {PLUGINS: relative_to_folder(table[PLUGINS], self.folder)}
 
     def identify(self, run_input: Input) -> tuple[Tables, tuple[Source, ...], str]:
         """(settings, sources, identity) of a run. The contents of files count, not their paths."""

@@ -15,7 +15,7 @@ from hpctrip.ranks.watchdog.guardian import Guardian
 from hpctrip.record.lock import HeldError
 from hpctrip.runner.batch_script import site_script
 from hpctrip.runner.experiment import resolve
-from hpctrip.runner.resume import Start, start_or_go_on
+from hpctrip.runner.resume import Start, start_or_resume_input
 from hpctrip.runner.session import launch
 from hpctrip.studies.grid import Entry
 from hpctrip.studies.ledger import Line
@@ -73,7 +73,7 @@ def run_task(number: int, read: Callable[[], list[Study]]) -> None:
         runs.clear_failure(entry.identity)
         print(printable(f"run {number} of {len(entries)}: {entry.name}", 1000), flush=True)
         run_input = resolve(runs.input_tables(entry), entry.run_input.extensions)
-        return start_or_go_on(run_input, str(runs.results(entry.identity)))
+        return start_or_resume_input(run_input, str(runs.results(entry.identity)))
 
     try:
         with Guardian() as guardian:

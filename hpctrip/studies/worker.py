@@ -28,7 +28,7 @@ from hpctrip.config.inputs import Tables
 from hpctrip.config.plugins import Extensions
 from hpctrip.record.lock import HeldError, is_held
 from hpctrip.runner.experiment import resolve
-from hpctrip.runner.resume import Start, start_or_go_on
+from hpctrip.runner.resume import Start, start_or_resume_input
 from hpctrip.runner.session import launch
 from hpctrip.sim.step import State
 from hpctrip.studies.run_store import RunStatus
@@ -145,7 +145,7 @@ def _execute(job: Job, study: Connection, stop: _StopRequest) -> End:
 def _begin(job: Job) -> Start:
     extensions = Extensions.of(job.plugins)
     extensions.run()
-    return start_or_go_on(resolve(job.tables, extensions), str(job.results))
+    return start_or_resume_input(resolve(job.tables, extensions), str(job.results))
 
 
 def _execute_on_ranks(job: Job, study: Connection, stop: _StopRequest) -> End:

@@ -25,7 +25,7 @@ pid=$(cat "{folder}/$1.pid")
 shift
 exec nsenter --target "$pid" --net --uts --mount sh -c "$*"
 """
-"""What mpirun calls instead of ssh: [-x] MACHINE COMMAND."""
+"""Replacement for ssh, called by mpirun as: [-x] MACHINE COMMAND."""
 
 
 class Machine:
@@ -42,7 +42,7 @@ class Machine:
 
     @property
     def inside(self) -> list[str]:
-        """What runs the command behind it there."""
+        """Prefix that runs a command on this machine."""
         return ["nsenter", "--target", str(self.init.pid), "--net", "--uts", "--mount"]
 
     def run(self, *words: object) -> None:
@@ -50,14 +50,14 @@ class Machine:
         subprocess.run([*self.inside, *map(str, words)], check=True, capture_output=True)
 
     def processes(self) -> dict[int, str]:
-        """What runs there, and the rank of each in its job, or ""."""
-        network, found = os.readlink(f"/proc/{self.init.pid}/ns/net"), {}
+        """The processes on the machine, {pid: rank in its job, or ""}."""
+        network, ranks = os.readlink(f"/proc/{self.init.pid}/ns/net"), {}
         for entry in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):  # it has ended
                 if os.readlink(entry / "ns/net") == network and int(entry.name) != self.init.pid:
                     pairs = (line.partition("=") for line in (entry / "environ").read_text().split("\0"))
-                    found[int(entry.name)] = {name: value for name, _, value in pairs}.get("PMI_RANK", "")
-        return found
+                    ranks[int(entry.name)] = {name: value for name, _, value in pairs}.get("PMI_RANK", "")
+        return ranks
 
     def kill(self) -> None:
         """Every process there, the launcher's too."""
@@ -93,8 +93,8 @@ class Machines:
 
     def _connected(self, name: str) -> Machine:
         hosts = self.folder / f"{name}.hosts"
-        known = {**self.addresses, name: "127.0.1.1", "localhost": "127.0.0.1"}
-        hosts.write_text("".join(f"{address} {other}\n" for other, address in known.items()))
+        addresses = {**self.addresses, name: "127.0.1.1", "localhost": "127.0.0.1"}
+        hosts.write_text("".join(f"{address} {other}\n" for other, address in addresses.items()))
         machine = self._made(name, f"hostname {name}\nmount --bind '{hosts}' /etc/hosts\nip link set lo up")
         (self.folder / f"{name}.pid").write_text(str(machine.init.pid))
         pid = machine.init.pid
@@ -108,7 +108,7 @@ class Machines:
         return self.machines[name]
 
     def cut(self, name: str) -> None:
-        """Pull the cable of a machine: nobody is told, packets are only lost."""
+        """Pull the cable of a machine: packets are lost without an error."""
         self.switch.run("ip", "link", "set", name, "down")
 
     def start(self, log: Path, ranks: Mapping[str, int], *command: object) -> Job:
@@ -131,7 +131,7 @@ class Machines:
     def wait_until_idle(self, limit_s: float = 60) -> None:
         """Until no process of any job is left on any machine."""
         deadline = time.monotonic() + limit_s
-        while left := {name: found for name, one in self.machines.items() if (found := one.processes())}:
+        while left := {name: ranks for name, one in self.machines.items() if (ranks := one.processes())}:
             assert time.monotonic() < deadline, f"still running: {left}"
             time.sleep(0.1)
 

@@ -56,7 +56,7 @@ def in_any_order(ranks: node.Node, comm: MPI.Comm, rounds: int) -> bool:
 
 
 def left_over() -> list[str]:
-    """What of this process's shared files still has a name."""
+    """Shared files of this process that still have a name."""
     links = []
     for fd in os.listdir("/proc/self/fd"):
         with suppress(OSError):  # that of the listing itself

@@ -21,7 +21,7 @@ def refuse():
 
 
 def seen(ranks: Ranks) -> dict:
-    """What one rank gets out of every collective."""
+    """Results of every collective at one rank."""
     rank = ranks.rank
     long = ranks.decide_on_root(lambda: list(range(50_000)))  # more than fits into the first part
     told = ranks.decide_on_root(lambda: {"round": 1, "cohort": np.arange(3)})

@@ -1,4 +1,4 @@
-"""Who computes where, on a machine with made-up GPUs."""
+"""Choice of devices on a machine with simulated GPUs."""
 
 from types import SimpleNamespace
 

@@ -14,20 +14,20 @@ pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason=
 
 
 def processes_with(mark):
-    """Those in whose environment the mark is."""
-    found = []
+    """Ids of the processes whose environment holds the mark."""
+    pids = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             if mark.encode() in (entry / "environ").read_bytes():
-                found.append(int(entry.name))
+                pids.append(int(entry.name))
         except OSError:  # it has ended, or is another user's
             pass
-    return found
+    return pids
 
 
 @pytest.fixture
 def ends(launch, tmp_path):
-    """What each rank says of a start that does not come to its end, by rank; nothing is left over. One rank speaks for
+    """{rank: report} of a start that does not end; nothing is left over. One rank speaks for
     all where they began at the same time."""
 
     def run(n, *args, limit_s=45, **environment):
@@ -39,15 +39,15 @@ def ends(launch, tmp_path):
         while left := processes_with(mark):
             assert time.monotonic() < deadline, left
             time.sleep(0.1)
-        told = {}
+        reports = {}
         for line in ended.report:
             who, _, where = line.partition(" and ends now: ")
             who, _, limit = who.partition(": the job has not started within ")
             assert limit == f"{limit_s} s (HPCTRIP_START_S)", line
             rank, _, machine = who.removeprefix("hpctrip: rank ").partition(" on ")
             assert machine.startswith(f"{os.uname().nodename} (process ")
-            told[int(rank)] = where
-        return told
+            reports[int(rank)] = where
+        return reports
 
     return run
 
@@ -67,9 +67,9 @@ def test_a_rank_that_does_not_come_through_its_imports_ends_the_job_and_is_named
 
 @pytest.mark.mpi
 def test_a_rank_that_never_begins_ends_the_job_too(ends, tiny):
-    told = ends(3, tiny, HELD_UP="never starts")
-    assert told and set(told) <= {0, 2}
-    for where in told.values():
+    reports = ends(3, tiny, HELD_UP="never starts")
+    assert reports and set(reports) <= {0, 2}
+    for where in reports.values():
         assert where.startswith(
             "this rank waits in MPI_Init for others of the 3 ranks; who says nothing here never"
         )
@@ -78,8 +78,8 @@ def test_a_rank_that_never_begins_ends_the_job_too(ends, tiny):
 @pytest.mark.mpi
 def test_an_input_that_cannot_be_read_to_its_end_ends_the_job(ends, tiny, tmp_path):
     (tmp_path / "hangs.py").write_text("import time\ntime.sleep(1000)\n")
-    told = ends(3, tiny, "-o", f"plugins=['{tmp_path / 'hangs.py'}']", HELD_UP="")
-    assert told and set(told.values()) <= {
+    reports = ends(3, tiny, "-o", f"plugins=['{tmp_path / 'hangs.py'}']", HELD_UP="")
+    assert reports and set(reports.values()) <= {
         "this rank reads the input",
         "this rank waits for rank 0 to read the input",
     }

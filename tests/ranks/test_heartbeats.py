@@ -1,4 +1,4 @@
-"""What is believed of a datagram: only what was closed under the job's key, for this rank, and is news."""
+"""Only datagrams with the job's key, for this rank and with a new number are accepted."""
 
 import json
 import time

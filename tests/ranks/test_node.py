@@ -48,12 +48,12 @@ def test_a_full_disk_means_no_shared_memory(tmp_path, monkeypatch):
 
     monkeypatch.setattr(node, "_PLACES", (tmp_path,))
     monkeypatch.setattr(node.os, "mkfifo", full)
-    assert node._made_folder(3) is None and list(tmp_path.iterdir()) == []
+    assert node._create_folder(3) is None and list(tmp_path.iterdir()) == []
 
 
 def test_what_a_killed_job_left_goes_at_the_next_start_and_a_living_one_is_let_alone(tmp_path, monkeypatch):
     monkeypatch.setattr(node, "_PLACES", (tmp_path,))
-    dead, living, young = (node._made_folder(3) for _ in range(3))
+    dead, living, young = (node._create_folder(3) for _ in range(3))
     unlike = tmp_path / "other-folder"
     unlike.mkdir()
     dead[1].close()
@@ -61,5 +61,5 @@ def test_what_a_killed_job_left_goes_at_the_next_start_and_a_living_one_is_let_a
     hour_ago = time.time() - 3600
     for folder in (dead[0], living[0], unlike):
         os.utime(folder, (hour_ago, hour_ago))
-    made = node._made_folder(3)
+    made = node._create_folder(3)
     assert set(tmp_path.iterdir()) == {living[0], young[0], unlike, made[0]}

@@ -39,17 +39,17 @@ ON_FIVE = {
     "few sites": FEW_SITES,
     "top-k": (*TOP_K, "ranks.transport=nccl"),
 }
-"""What five ranks run besides."""
+"""Further inputs that five ranks run."""
 
 
 def facts(run):
     """Everything in a results file that must not depend on where it was made: all but wall time, to the bit."""
-    found = {"digest": run.meta["params_digest"], "stop": run.meta["stop_reason"]}
+    results = {"digest": run.meta["params_digest"], "stop": run.meta["stop_reason"]}
     for table, names in TABLES.items():
         for name in names:
             if "wall" not in name and name != "idle_fraction":
-                found[f"{table}/{name}"] = run.tables[table][name].to_numpy().tobytes()
-    return found
+                results[f"{table}/{name}"] = run.tables[table][name].to_numpy().tobytes()
+    return results
 
 
 def arguments(lines):
@@ -105,10 +105,10 @@ def on_ranks(launch, tiny, scenarios, tmp_path_factory):
         ]
         ended = launch(n, folder, *lines, script=HERE / "on_ranks.py", env=GLOO)
         assert ended.code == 0, ended.err
-        said, rest = {}, ended.out
+        outputs, rest = {}, ended.out
         for file in files:
-            said[file.stem], _, rest = rest.partition(f"results: {file}\n")
-        return said, folder
+            outputs[file.stem], _, rest = rest.partition(f"results: {file}\n")
+        return outputs, folder
 
     return launched
 
@@ -116,12 +116,12 @@ def on_ranks(launch, tiny, scenarios, tmp_path_factory):
 @pytest.mark.mpi
 @pytest.mark.parametrize("n", [1, 2, 3, 5])
 def test_the_result_is_the_same_to_the_bit_on_any_number_of_ranks(n, on_ranks, in_one_process):
-    """Of every workload; one launch for all of them."""
-    said, folder = on_ranks(n)
+    """Every workload, in one launch."""
+    outputs, folder = on_ranks(n)
     for name, expected in in_one_process.items():
         run = open_run(folder / f"{name}.h5")
         assert run.meta["num_ranks"] == n and run.meta["transport"] == ("mpi" if n > 1 else "serial")
-        assert f"model digest {expected.meta['params_digest']}" in said[name]
+        assert f"model digest {expected.meta['params_digest']}" in outputs[name]
         assert facts(run) == facts(expected), name
 
 
@@ -143,8 +143,8 @@ def on_five(on_ranks):
 
 @pytest.mark.mpi
 def test_a_run_says_once_how_many_hosts_have_nothing_to_train(on_ranks):
-    said = on_ranks(5)[0]
-    notes = {name: [line for line in said[name].splitlines() if "hosts idle;" in line] for name in ON_FIVE}
+    outputs = on_ranks(5)[0]
+    notes = {name: [line for line in outputs[name].splitlines() if "hosts idle;" in line] for name in ON_FIVE}
     # the last run's blocks fill four hosts in its first round
     assert {name: len(lines) for name, lines in notes.items()} == {
         "stacked": 1,
@@ -210,10 +210,10 @@ def on_machines(on_ranks, launch, tmp_path_factory):
             folder = tmp_path_factory.mktemp("machines")
             ended = launch(5, folder, script=HERE / "on_ranks.py", env=GLOO | MACHINES[machines][0])
             assert ended.code == 0, ended.err
-        found = {path.stem: json.loads(path.read_text()) for path in folder.glob("*.json")}
-        if machines != "one" and "MPICH" not in found["mpi-0"]["library"]:
+        results = {path.stem: json.loads(path.read_text()) for path in folder.glob("*.json")}
+        if machines != "one" and "MPICH" not in results["mpi-0"]["library"]:
             pytest.skip("only MPICH pretends to be on several machines")
-        return found
+        return results
 
     return seen
 

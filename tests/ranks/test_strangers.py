@@ -71,11 +71,11 @@ def test_ranks_of_one_machine_listen_on_loopback_only():
 def test_a_socket_that_fails_is_told_once_and_replaced_and_nobody_is_accused(capfd):
     ended = []
     with watched(2, LIMITS, ended.append) as dogs:
-        until(lambda: 1 in dogs[0]._known)
+        until(lambda: 1 in dogs[0]._beats)
         for _ in range(2):
             dogs[0]._socket._socket.close()
-            until(lambda: 1 not in dogs[0]._known)
-            until(lambda: 1 in dogs[0]._known)
+            until(lambda: 1 not in dogs[0]._beats)
+            until(lambda: 1 in dogs[0]._beats)
         time.sleep(1.5 * LIMITS.silent_s)
         assert ended == []
     (line,) = capfd.readouterr().err.splitlines()
@@ -101,7 +101,7 @@ def test_a_fault_of_the_thread_itself_is_told_once_and_it_watches_on(monkeypatch
 def test_a_rank_whose_watchdog_cannot_speak_is_not_accused_of_silence(capfd):
     ended = []
     with watched(2, LIMITS, ended.append) as dogs:
-        until(lambda: 1 in dogs[0]._known)
+        until(lambda: 1 in dogs[0]._beats)
         send = dogs[1]._socket.send
 
         def only_bye(word, to, phase):
@@ -110,7 +110,7 @@ def test_a_rank_whose_watchdog_cannot_speak_is_not_accused_of_silence(capfd):
             send(word, to, phase)
 
         dogs[1]._socket.send = only_bye
-        until(lambda: 1 not in dogs[0]._known)
+        until(lambda: 1 not in dogs[0]._beats)
         time.sleep(1.5 * LIMITS.silent_s)
         assert ended == []
     (line,) = capfd.readouterr().err.splitlines()
@@ -132,7 +132,7 @@ def test_who_was_never_heard_is_named_once(monkeypatch, capfd):
     monkeypatch.setattr(HeartbeatSocket, "send", lambda *args: None)  # a firewall
     ended = []
     with watched(3, Limits(silent_s=1.0), ended.append) as dogs:
-        until(lambda: all(dog._said for dog in dogs))
+        until(lambda: all(dog._warned for dog in dogs))
         time.sleep(1)
         assert ended == []
     lines = sorted(capfd.readouterr().err.splitlines())
@@ -158,7 +158,9 @@ def apart(monkeypatch):
 
 def test_a_name_that_means_loopback_says_nothing(monkeypatch, apart):
     monkeypatch.setattr(
-        heartbeat_socket, "_way_to", {"node7": "127.0.0.1", heartbeat_socket._ELSEWHERE: "10.0.0.5"}.get
+        heartbeat_socket,
+        "_address_towards",
+        {"node7": "127.0.0.1", heartbeat_socket._ELSEWHERE: "10.0.0.5"}.get,
     )
     monkeypatch.setattr(socket, "gethostbyname", lambda name: "127.0.1.1")
     assert list(candidates("node7")) == ["10.0.0.5", ""]
@@ -168,7 +170,7 @@ def test_a_network_without_names_or_ways_leaves_all_addresses(monkeypatch, apart
     def unknown(place):
         raise OSError("unknown")
 
-    monkeypatch.setattr(heartbeat_socket, "_way_to", unknown)
+    monkeypatch.setattr(heartbeat_socket, "_address_towards", unknown)
     monkeypatch.setattr(socket, "gethostbyname", unknown)
     assert list(candidates("node7")) == [""]
 

@@ -1,4 +1,4 @@
-"""Who is stuck, told from the last that was heard of every rank."""
+"""Diagnosis of stuck ranks from the last heartbeat of every rank."""
 
 import threading
 import time
@@ -18,8 +18,8 @@ def beat(phase="train", waits=False, since_s=1.0, heard_s=0.5):
     return Beat(phase, 3, waits, NOW - since_s, NOW - heard_s)
 
 
-def judge(rank, size, **known):
-    return verdict(rank, size, {int(name[1:]): at for name, at in known.items()}, NOW, LIMITS)
+def judge(rank, size, **beats):
+    return verdict(rank, size, {int(name[1:]): at for name, at in beats.items()}, NOW, LIMITS)
 
 
 def test_a_rank_at_work_that_others_wait_for_is_no_fault():

@@ -39,7 +39,7 @@ def thread_ranks(size: int) -> list[ThreadRank]:
 
 
 def together(parts: list[Callable[[], Any]]) -> list[Any]:
-    """What each rank's part returns; they run at the same time."""
+    """Run a function per rank at the same time; returns their results."""
     with ThreadPoolExecutor(len(parts)) as pool:
         return [future.result() for future in [pool.submit(part) for part in parts]]
 

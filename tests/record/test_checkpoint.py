@@ -21,7 +21,7 @@ from hpctrip.sim.rounds import History
 
 @pytest.fixture(scope="session")
 def state(fake_history):
-    def make(rounds=3, num_slots=1, kept=None):
+    def make(rounds=3, num_slots=1, site_states=None):
         history = fake_history(rounds, 5)
         return Checkpoint(
             round=rounds,
@@ -31,8 +31,8 @@ def state(fake_history):
             params=np.arange(7, dtype=np.float32) / 3,
             slots=np.arange(7 * num_slots, dtype=np.float64).reshape(num_slots, 7) / 7,
             input_toml='name = "made-up"\n',
-            kept=kept or {},
-            about={"starts": ["after round 0: today, 3 ranks"]},
+            site_states=site_states or {},
+            metadata={"starts": ["after round 0: today, 3 ranks"]},
         )
 
     return make
@@ -46,20 +46,20 @@ def same(one, two):
 @pytest.mark.parametrize("num_slots", [0, 1, 2])
 def test_what_is_read_is_what_was_written(tmp_path, state, num_slots):
     written = state(num_slots=num_slots)
-    found = read(Generations(tmp_path / "run.h5").write(written))
-    assert same(found, written)
-    assert found.params.tobytes() == written.params.tobytes() and found.slots.shape == (num_slots, 7)
-    assert found.history.last.cohort.site.tolist() == written.history.last.cohort.site.tolist()
-    assert found.about == written.about and found.clock_s == written.clock_s
+    actual = read(Generations(tmp_path / "run.h5").write(written))
+    assert same(actual, written)
+    assert actual.params.tobytes() == written.params.tobytes() and actual.slots.shape == (num_slots, 7)
+    assert actual.history.last.cohort.site.tolist() == written.history.last.cohort.site.tolist()
+    assert actual.metadata == written.metadata and actual.clock_s == written.clock_s
 
 
 def test_what_sites_keep_comes_back_by_their_site_and_a_checkpoint_without_is_as_it_ever_was(state):
     rows = {12: np.arange(7, dtype=np.float32), 3: -np.ones(7, dtype=np.float32)}
-    written = state(kept=rows)
-    found = unpack(pack(written), "it")
-    assert same(found, written) and sorted(found.kept) == [3, 12]
-    assert all(found.kept[site].tobytes() == row.tobytes() for site, row in rows.items())
-    assert unpack(pack(state()), "it").kept == {} and b"kept" not in pack(state())
+    written = state(site_states=rows)
+    actual = unpack(pack(written), "it")
+    assert same(actual, written) and sorted(actual.site_states) == [3, 12]
+    assert all(actual.site_states[site].tobytes() == row.tobytes() for site, row in rows.items())
+    assert unpack(pack(state()), "it").site_states == {} and b"kept" not in pack(state())
 
 
 def test_a_round_without_candidates_or_evaluation_comes_back_as_it_was(state):
@@ -87,12 +87,12 @@ def test_no_flipped_bit_and_no_truncation_goes_unnoticed(state, data):
 @pytest.mark.parametrize("value", [3, {"a": [1]}, [["x"]], None])
 def test_what_is_said_of_the_run_has_the_forms_that_it_is_used_in(state, name, value):
     with pytest.raises(InputError, match=f"it: is malformed.*about.{name}"):
-        unpack(pack(dataclasses.replace(state(), about={name: value})), "it")
+        unpack(pack(dataclasses.replace(state(), metadata={name: value})), "it")
 
 
 def test_another_layout_is_one_line_that_names_its_writer(state):
     made_with = {"made_with": {"hpctrip_version": "0.9.1"}}
-    body = b"HPCTRIP\x09" + pack(dataclasses.replace(state(), about=made_with))[8:-32]
+    body = b"HPCTRIP\x09" + pack(dataclasses.replace(state(), metadata=made_with))[8:-32]
     with pytest.raises(
         InputError, match=r"has layout 9, written by hpctrip 0\.9\.1; this hpctrip reads layout 2"
     ):
@@ -104,8 +104,8 @@ def test_generations_alternate_and_the_newest_is_found_by_its_round(tmp_path, st
     files = Generations(out)
     names = [files.write(state(rounds)).name for rounds in (1, 2, 3)]
     assert names == ["run.h5.ckpt0", "run.h5.ckpt1", "run.h5.ckpt0"]
-    found, path, faults = newest(out)
-    assert (found.round, path.name, faults) == (3, "run.h5.ckpt0", [])
+    actual, path, faults = newest(out)
+    assert (actual.round, path.name, faults) == (3, "run.h5.ckpt0", [])
 
 
 def test_a_damaged_newest_is_named_and_the_one_before_is_used_and_kept(tmp_path, state):
@@ -114,10 +114,10 @@ def test_a_damaged_newest_is_named_and_the_one_before_is_used_and_kept(tmp_path,
     files.write(state(1))
     hurt = files.write(state(2))
     hurt.write_bytes(hurt.read_bytes()[:-1])
-    found, path, faults = newest(out)
-    assert found.round == 1 and path.name == "run.h5.ckpt0"
+    actual, path, faults = newest(out)
+    assert actual.round == 1 and path.name == "run.h5.ckpt0"
     assert len(faults) == 1 and "run.h5.ckpt1: is damaged" in faults[0]
-    assert Generations(out, kept=path).write(state(2)) == hurt  # the good one is not the one written over
+    assert Generations(out, newest=path).write(state(2)) == hurt  # the good one is not the one written over
     assert newest(out)[0].round == 2
 
 

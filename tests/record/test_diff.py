@@ -57,11 +57,11 @@ def test_not_a_number_is_like_itself_and_unlike_numbers(compared):
 
 
 def test_keys_that_change_no_result_are_passed_over_and_stop_rules_are_not(compared, meta):
-    given = {"policy": {"kind": "powertrip"}, "timing": {"clock": "straggler"}}
-    given |= {"checkpoint": {"every_s": 5.0}, "ranks": {"transport": "mpi"}, "label": "x"}
-    assert compared(input_json=json.dumps(given)) == []
-    given |= {"ranks": {"threads": 2}, "stop": {"max_rounds": 3}}
-    assert compared(input_json=json.dumps(given)) == [
+    settings = {"policy": {"kind": "powertrip"}, "timing": {"clock": "straggler"}}
+    settings |= {"checkpoint": {"every_s": 5.0}, "ranks": {"transport": "mpi"}, "label": "x"}
+    assert compared(input_json=json.dumps(settings)) == []
+    settings |= {"ranks": {"threads": 2}, "stop": {"max_rounds": 3}}
+    assert compared(input_json=json.dumps(settings)) == [
         "input: ranks.threads: absent | 2",
         "input: stop.max_rounds: absent | 3",
     ]
@@ -78,8 +78,8 @@ def test_lengths_digests_and_input_keys_are_told(compared):
 
 
 def test_long_values_are_cut_and_escaped(compared):
-    given = json.dumps({"policy": {"kind": "\x1b" * 10_000}})
-    lines = compared(input_json=given, params_digest="\x1b[31m" * 1000)
+    settings = json.dumps({"policy": {"kind": "\x1b" * 10_000}})
+    lines = compared(input_json=settings, params_digest="\x1b[31m" * 1000)
     assert all(len(line) < 600 and line.isprintable() for line in lines) and len(lines) == 3
 
 
@@ -87,5 +87,5 @@ def test_rounds_that_are_not_there_once_are_told(fake_history, fake_sites, meta,
     first, second, third = fake_history(3, 5).rows
     write_run(tmp_path / "a.h5", meta, fake_sites(5), fake_history(3, 5))
     write_run(tmp_path / "b.h5", meta, fake_sites(5), History((first, replace(second, round=1), third)))
-    found = diff(open_run(tmp_path / "a.h5"), open_run(tmp_path / "b.h5"))
-    assert "round 1: rows: 1 | 2" in map(str, found)
+    differences = diff(open_run(tmp_path / "a.h5"), open_run(tmp_path / "b.h5"))
+    assert "round 1: rows: 1 | 2" in map(str, differences)

@@ -19,10 +19,14 @@ from hpctrip.record.writer import write_run
 def sweep(fake_history, fake_sites, meta, tmp_path):
     """Four runs: k = 10 and 20, seeds 0 and 1, the last one killed after a round."""
     for number, (seed, k) in enumerate([(1, 20), (0, 20), (1, 10), (0, 10)]):
-        given = {"seed": seed, "policy": {"kind": "static", "k": k}, "checkpoint": {"every_s": 10.0 * number}}
+        settings = {
+            "seed": seed,
+            "policy": {"kind": "static", "k": k},
+            "checkpoint": {"every_s": 10.0 * number},
+        }
         killed = {"status": "running", "stop_reason": ""} if number == 3 else {}
         rounds = fake_history(1 if number == 3 else 3, 5)
-        more = {"seed": seed, "input_json": json.dumps(given), "params_digest": f"{number:02}"}
+        more = {"seed": seed, "input_json": json.dumps(settings), "params_digest": f"{number:02}"}
         write_run(tmp_path / f"run{number}.h5", meta | more | killed, fake_sites(5), rounds)
     return tmp_path
 
@@ -53,8 +57,8 @@ def test_a_name_that_is_no_text_is_told_as_far_as_it_is(sweep):
     os.rename(sweep / "run0.h5", path)
     write_merged(sweep / "all.h5", open_runs([path]))
     with h5py.File(sweep / "all.h5") as file:
-        told = file["runs/path"][0].decode()
-    assert told == f"{sweep}/run\\udcff.h5" and told in (sweep / "all.csv").read_text()
+        recorded = file["runs/path"][0].decode()
+    assert recorded == f"{sweep}/run\\udcff.h5" and recorded in (sweep / "all.csv").read_text()
 
 
 def test_merging_again_passes_over_the_table_and_replaces_it(sweep):
@@ -109,9 +113,9 @@ def with_policies(fake_history, fake_sites, meta, tmp_path):
 
     def runs(*policies):
         for number, policy in enumerate(policies):
-            given = json.dumps({"policy": policy})
+            settings = json.dumps({"policy": policy})
             write_run(
-                tmp_path / f"{number}.h5", meta | {"input_json": given}, fake_sites(5), fake_history(1, 5)
+                tmp_path / f"{number}.h5", meta | {"input_json": settings}, fake_sites(5), fake_history(1, 5)
             )
         return open_runs([tmp_path])
 

@@ -1,4 +1,4 @@
-"""Whatever a file holds, reading it gives frames or one clear line."""
+"""Reading any file gives frames or one clear line."""
 
 from __future__ import annotations
 
@@ -98,8 +98,10 @@ def test_a_file_older_than_a_column_is_read_with_its_default_and_checked_as_it_w
     old, new = tmp_path / "old.h5", tmp_path / "new.h5"
     write_run(new, meta, fake_sites(5), fake_history(3, 5))
     with monkeypatch.context() as patch:
-        known = {name: about for name, about in schema.TABLES["rounds"].items() if name != "record_wall_s"}
-        patch.setitem(schema.TABLES, "rounds", known)
+        without_later = {
+            name: spec for name, spec in schema.TABLES["rounds"].items() if name != "record_wall_s"
+        }
+        patch.setitem(schema.TABLES, "rounds", without_later)
         write_run(old, meta, fake_sites(5), fake_history(3, 5))
     run = open_run(old)
     assert run.rounds["record_wall_s"].tolist() == [0.0] * 3 and verify(run) == []
@@ -116,8 +118,8 @@ def test_a_file_older_than_an_attribute_is_read_with_its_default_and_checked_as_
 ):
     old = tmp_path / "old.h5"
     with monkeypatch.context() as patch:
-        known = {name: about for name, about in schema.ATTRIBUTES.items() if not about.is_later}
-        patch.setattr(schema, "ATTRIBUTES", known)
+        without_later = {name: spec for name, spec in schema.ATTRIBUTES.items() if not spec.is_later}
+        patch.setattr(schema, "ATTRIBUTES", without_later)
         write_run(old, meta | {"policy": "powertrip"}, fake_sites(5), fake_history(3, 5))
     run = open_run(old)
     assert verify(run) == [] and run.meta["policy"] == "powertrip" and "policy" not in run.added

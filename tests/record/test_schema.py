@@ -45,20 +45,20 @@ def histories(draw):
     return History(tuple(rows))
 
 
-def assert_same(found, expected):
+def assert_same(actual, expected):
     """The same dataclasses to the last bit, NaN included."""
     if dataclasses.is_dataclass(expected):
         for field in dataclasses.fields(expected):
-            assert_same(getattr(found, field.name), getattr(expected, field.name))
+            assert_same(getattr(actual, field.name), getattr(expected, field.name))
     elif isinstance(expected, tuple):
-        assert len(found) == len(expected)
-        for pair in zip(found, expected, strict=True):
+        assert len(actual) == len(expected)
+        for pair in zip(actual, expected, strict=True):
             assert_same(*pair)
     elif expected is None:
-        assert found is None
+        assert actual is None
     else:
-        assert type(found) is type(expected)
-        np.testing.assert_array_equal(found, expected)
+        assert type(actual) is type(expected)
+        np.testing.assert_array_equal(actual, expected)
 
 
 @settings(max_examples=12)
@@ -77,9 +77,9 @@ def test_a_large_history_comes_back_through_compression(fake_history, fake_sites
 
 def test_rows_of_the_policy_without_a_search_have_no_candidates(fake_history):
     row = dataclasses.replace(fake_history(1, 5).rows[0], candidates=None)
-    found = schema.tables(History((row,)))
-    assert len(found["candidates"]["k"].values) == 0
-    assert len(found["rounds_sites"]["site"].values) == 2
+    actual = schema.tables(History((row,)))
+    assert len(actual["candidates"]["k"].values) == 0
+    assert len(actual["rounds_sites"]["site"].values) == 2
 
 
 def test_a_fraction_in_an_integer_column_is_refused_and_not_cut_off(fake_history):

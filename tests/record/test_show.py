@@ -1,4 +1,4 @@
-"""What people see of a results file."""
+"""The summary, values and CSV files of a results file."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ def test_exported_attributes_are_strict_json(fake_sites, tmp_path):
     def refuse(constant):
         raise AssertionError(f"{constant} is no JSON")
 
-    found = json.loads((tmp_path / "csv" / "meta.json").read_text(), parse_constant=refuse)
-    assert found["meta"]["target_accuracy"] is None and found["input"] == {"seed": 3}
+    actual = json.loads((tmp_path / "csv" / "meta.json").read_text(), parse_constant=refuse)
+    assert actual["meta"]["target_accuracy"] is None and actual["input"] == {"seed": 3}
 
 
 def test_a_place_that_cannot_be_written_is_reported(run_file):
@@ -91,8 +91,8 @@ def test_what_a_file_says_is_escaped_and_cut_to_a_screen(meta, fake_sites, fake_
         name: foreign
         for name in ("status", "stop_reason", "scenario", "data_source", "engine", "mpi_library")
     }
-    given = json.dumps({"policy": {"kind": foreign}, "workload": [], "power": {"kind": 3}})
-    write_run(path, meta | texts | {"input_json": given}, fake_sites(5), fake_history(3, 5))
+    settings = json.dumps({"policy": {"kind": foreign}, "workload": [], "power": {"kind": 3}})
+    write_run(path, meta | texts | {"input_json": settings}, fake_sites(5), fake_history(3, 5))
     console = Console(width=80, file=None, record=True)
     with console.capture() as capture:
         console.print(show(open_run(path)))

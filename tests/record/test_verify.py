@@ -23,7 +23,7 @@ def test_a_sound_file_has_no_faults(run_file):
 
 @pytest.fixture
 def faults_after(fake_history, fake_sites, meta, tmp_path):
-    """What verify says of three rounds whose second is changed by `change` (written anew: all checksums fit)."""
+    """Faults of three rounds whose second is changed by `change` and which are written again with valid checksums."""
 
     def faults(change, **more_meta):
         first, second, third = fake_history(3, 5).rows
@@ -66,15 +66,15 @@ CHANGES = {
 
 @pytest.mark.parametrize("fault", CHANGES)
 def test_one_changed_value_is_one_fault(fault, faults_after):
-    found = faults_after(CHANGES[fault])
-    assert f"round 2: {fault}" in found
-    assert all(text.startswith(("round 2: ", "round 3: efficiency")) for text in found)
+    faults = faults_after(CHANGES[fault])
+    assert f"round 2: {fault}" in faults
+    assert all(text.startswith(("round 2: ", "round 3: efficiency")) for text in faults)
 
 
 def test_a_clock_that_jumps_is_noticed_on_both_sides(faults_after):
-    found = faults_after(lambda row: replace(row, clock_s=53.0))
-    assert "round 2: clock_s is 53, not clock_start_s + makespan_s" in found
-    assert "round 3: clock_start_s is 52, the round before ended at 53" in found
+    faults = faults_after(lambda row: replace(row, clock_s=53.0))
+    assert "round 2: clock_s is 53, not clock_start_s + makespan_s" in faults
+    assert "round 3: clock_start_s is 52, the round before ended at 53" in faults
 
 
 def test_the_makespan_follows_the_clock_that_the_input_names(faults_after):
@@ -85,8 +85,8 @@ def test_the_makespan_follows_the_clock_that_the_input_names(faults_after):
     def change(row):
         return replace(row, cohort=replace(row.cohort, comm_s=comm_s), **changed)
 
-    def makespans(found):
-        return [text for text in found if "makespan_s is" in text]
+    def makespans(faults):
+        return [text for text in faults if "makespan_s is" in text]
 
     assert makespans(faults_after(change)) == [
         "round 2: makespan_s is 31, the cohort's times give 35 (clock straggler)"
@@ -109,9 +109,9 @@ def test_eq_7_is_asked_of_the_clock_and_not_restated(clock, run_file, monkeypatc
     monkeypatch.setattr(Timing, "makespan_s", seven)
     run = open_run(run_file)
     given = run.input | {"timing": {"clock": clock}}
-    found = [str(fault) for fault in verify(replace(run, input=given))]
+    faults = [str(fault) for fault in verify(replace(run, input=given))]
     assert asked == [clock] * 3
-    assert len(found) == 3 and all(f"the cohort's times give 7 (clock {clock})" in text for text in found)
+    assert len(faults) == 3 and all(f"the cohort's times give 7 (clock {clock})" in text for text in faults)
 
 
 def test_rounds_that_do_not_count_from_one_are_noticed(faults_after):
@@ -120,10 +120,10 @@ def test_rounds_that_do_not_count_from_one_are_noticed(faults_after):
 
 def test_a_round_without_evaluation_has_no_accuracy(faults_after):
     unevaluated = {"eval_seen": 0, "eval_correct": 0, "efficiency": float("nan")}
-    found = faults_after(lambda row: replace(row, **unevaluated))
-    assert "round 2: accuracy is 0.2, 0 of 0 correct is nan" in found
-    found = faults_after(lambda row: replace(row, accuracy=float("nan"), **unevaluated))
-    assert found == ["round 3: efficiency is 0.00243902, the gain per second is 0.00277778"]  # 0.2 in 72 s
+    faults = faults_after(lambda row: replace(row, **unevaluated))
+    assert "round 2: accuracy is 0.2, 0 of 0 correct is nan" in faults
+    faults = faults_after(lambda row: replace(row, accuracy=float("nan"), **unevaluated))
+    assert faults == ["round 3: efficiency is 0.00243902, the gain per second is 0.00277778"]  # 0.2 in 72 s
 
 
 EDITS = {
@@ -162,7 +162,7 @@ def test_a_column_that_departs_from_the_schema_is_named(values, unit, fault, run
     del run.rounds["clock_s"]
     if values is not None:
         run.rounds["clock_s"], run.rounds.attrs["units"]["clock_s"] = values, unit
-    assert any(fault in str(found) for found in verify(run))
+    assert any(fault in str(other) for other in verify(run))
 
 
 def test_a_wrong_time_to_accuracy_is_noticed_behind_a_fitting_checksum(run_file):
@@ -182,8 +182,8 @@ def test_a_wrong_time_to_accuracy_is_noticed_behind_a_fitting_checksum(run_file)
     ],
 )
 def test_an_input_that_no_run_has_is_a_fault(given, fault, faults_after):
-    (found,) = faults_after(lambda row: row, input_json=json.dumps(given))
-    assert found.startswith(fault)
+    (message,) = faults_after(lambda row: row, input_json=json.dumps(given))
+    assert message.startswith(fault)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ def test_numbers_keep_their_digits_and_ordinary_texts_are_as_they_are(read_back)
 
 def test_a_text_is_no_formula_and_no_line_of_its_own():
     texts = ["=1+1", "@x", "-x", "+x", "-3", "+1e3", "", "a\rb\nc", "\x1b[31m"]
-    told = csv_bytes(pd.DataFrame({"=name": texts})).decode()
-    assert told.splitlines() == [
+    csv = csv_bytes(pd.DataFrame({"=name": texts})).decode()
+    assert csv.splitlines() == [
         "'=name", "'=1+1", "'@x", "'-x", "'+x", "-3", "+1e3", '""', "a\\rb\\nc", "\\x1b[31m",
     ]  # fmt: skip

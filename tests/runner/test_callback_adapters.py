@@ -1,4 +1,5 @@
-"""What TensorBoard and MLflow read back. Each skips by name where its extra is not installed."""
+"""TensorBoard and MLflow read back what the callbacks wrote. Each test skips by name where its extra is not
+installed."""
 
 from __future__ import annotations
 
@@ -35,10 +36,10 @@ def finite(rows, name):
     return [(round, value) for round, value in points if math.isfinite(value)]
 
 
-def check_same(found, expected):
+def check_same(actual, expected):
     """(step, value) of a curve; TensorBoard keeps 32 bits of a value."""
-    assert [step for step, _ in found] == [step for step, _ in expected]
-    assert [value for _, value in found] == pytest.approx([value for _, value in expected], rel=1e-6)
+    assert [step for step, _ in actual] == [step for step, _ in expected]
+    assert [value for _, value in actual] == pytest.approx([value for _, value in expected], rel=1e-6)
 
 
 def follow(callback, run, rows, status):
@@ -56,9 +57,9 @@ def events(tmp_path):
 
     def read(tag):
         (folder,) = tmp_path.glob("*.tensorboard")
-        found = EventAccumulator(str(folder), size_guidance={"scalars": 0})
-        found.Reload()
-        return [(point.step, point.value) for point in found.Scalars(tag)]
+        actual = EventAccumulator(str(folder), size_guidance={"scalars": 0})
+        actual.Reload()
+        return [(point.step, point.value) for point in actual.Scalars(tag)]
 
     return read
 

@@ -27,7 +27,7 @@ from hpctrip.runner.callbacks import CALLBACKS, Callback
 
 @CALLBACKS.add
 class Diary(Callback):
-    """Writes what it is told, and in which process."""
+    """Records every call and the process in which it was made."""
 
     kind = "diary"
     path: str
@@ -82,7 +82,7 @@ EXAMPLE, _, EXAMPLE_INPUT = map(textwrap.dedent, _CODE.partition("and in the inp
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory, hpctrip, tiny):
+def recorded(tmp_path_factory, hpctrip, tiny):
     """A run of two rounds with all of these: its folder, and how it ended."""
     folder = tmp_path_factory.mktemp("told")
     (folder / "mine.py").write_text(PLUGIN)
@@ -94,9 +94,9 @@ def told(tmp_path_factory, hpctrip, tiny):
 
 
 @pytest.fixture(scope="module")
-def rows(told):
+def rows(recorded):
     """Two rounds that happened."""
-    return open_run(told[0] / "run.h5").history().rows
+    return open_run(recorded[0] / "run.h5").history().rows
 
 
 def notes_of(folder):
@@ -107,8 +107,8 @@ def lines_of(folder):
     return [json.loads(line) for line in (folder / "run.h5.jsonl").read_text().splitlines()]
 
 
-def test_a_callback_is_told_of_the_start_every_round_and_the_end_in_order(told, rows):
-    folder, ended = told
+def test_a_callback_is_told_of_the_start_every_round_and_the_end_in_order(recorded, rows):
+    folder, ended = recorded
     assert ended.code == 0, ended.err
     assert notes_of(folder) == [
         "start tiny run.h5 2 0",
@@ -117,17 +117,17 @@ def test_a_callback_is_told_of_the_start_every_round_and_the_end_in_order(told, 
     ]
 
 
-def test_its_fault_is_said_once_in_one_line_that_names_it_and_the_round(told):
-    said = [line for line in told[1].out.splitlines() if line.startswith("warning: callbacks.")]
-    assert sorted(said) == [
+def test_its_fault_is_said_once_in_one_line_that_names_it_and_the_round(recorded):
+    warnings = [line for line in recorded[1].out.splitlines() if line.startswith("warning: callbacks.")]
+    assert sorted(warnings) == [
         "warning: callbacks.broken, round 2: RuntimeError: no such thing; it is not called again",
         "warning: callbacks.quitter, start: SystemExit: 7; it is not called again",
     ]
-    assert not told[1].err
+    assert not recorded[1].err
 
 
-def test_the_run_is_the_same_with_and_without_callbacks(told, trained):
-    run, plain = open_run(told[0] / "run.h5"), trained("stop.max_rounds=2")
+def test_the_run_is_the_same_with_and_without_callbacks(recorded, trained):
+    run, plain = open_run(recorded[0] / "run.h5"), trained("stop.max_rounds=2")
     assert run.meta["params_digest"] == plain.meta["params_digest"]
     assert run.cohorts["site"].tolist() == plain.cohorts["site"].tolist() and verify(run) == []
 
@@ -148,28 +148,28 @@ def test_the_example_of_the_contract_ends_a_run_which_says_so(hpctrip, tiny, tmp
     assert "is finished already" in hpctrip(*command, "--resume").out
 
 
-def test_a_line_of_json_holds_the_numbers_of_a_round(told, rows):
-    lines = lines_of(told[0])
+def test_a_line_of_json_holds_the_numbers_of_a_round(recorded, rows):
+    lines = lines_of(recorded[0])
     assert [line["round"] for line in lines] == [1, 2]
     assert lines[1]["accuracy"] == rows[1].accuracy and lines[1]["clock_s"] == rows[1].clock_s
     assert "cohort" not in lines[1] and "candidates" not in lines[1]
 
 
 @pytest.mark.parametrize(
-    ("path", "said"),
+    ("path", "message"),
     [
         ("inp.toml", "inp.toml: exists and is no file of a run's rounds as JSON"),
         ("run.h5", "run.h5: is the results file of the run"),
         ("pipe", "pipe: is no regular file"),
     ],
 )
-def test_lines_replace_no_file_of_anything_else(path, said, hpctrip, tiny, tmp_path, monkeypatch):
+def test_lines_replace_no_file_of_anything_else(path, message, hpctrip, tiny, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "inp.toml").write_text(tiny.read_text())
     os.mkfifo("pipe")
     reader = os.open("pipe", os.O_RDWR)  # or a wrong writer would wait
     hpctrip("run", "inp.toml", "--out", "run.h5", "-o", f"callbacks.jsonl={{path={path!r}}}").check_refused(
-        [said]
+        [message]
     )
     os.close(reader)
     assert {file.name for file in tmp_path.iterdir()} == {"inp.toml", "pipe"}
@@ -186,9 +186,9 @@ def test_an_earlier_file_of_lines_is_known_by_its_first_line(content, tmp_path):
         CALLBACKS["jsonl"]().check_outputs(tmp_path / "run.h5")
 
 
-def test_a_run_that_goes_on_tells_of_the_new_rounds_only_and_repeats_no_line(told, hpctrip):
+def test_a_run_that_goes_on_tells_of_the_new_rounds_only_and_repeats_no_line(recorded, hpctrip):
     """An earlier start was killed after it had told of round 3 and before it saved it."""
-    folder, _ = told
+    folder, _ = recorded
     with open(folder / "run.h5.jsonl", "a") as file:
         file.write('{"round": 3, "accuracy": 0.5}\n{"rou')
     (folder / "diary").unlink()
@@ -215,9 +215,9 @@ FREE = threading.Event()
 TOTALS = np.zeros((4, 1)), np.zeros((4, 1))
 
 
-def calls(callbacks, folder, said, **options):
-    """These callbacks of a run that has just begun; warnings go to the list `said`."""
-    return Callbacks(callbacks, RunFacts("tiny", folder, "", {}), said.append, **options)
+def calls(callbacks, folder, warnings, **options):
+    """These callbacks of a run that has just begun; warnings go to the list `warnings`."""
+    return Callbacks(callbacks, RunFacts("tiny", folder, "", {}), warnings.append, **options)
 
 
 class Stuck(Callback):
@@ -234,11 +234,11 @@ class Stuck(Callback):
 
 
 def test_a_callback_that_is_stuck_holds_the_run_up_until_its_limit_and_is_not_called_again(rows, tmp_path):
-    said, stuck = [], Stuck()
-    callbacks = calls({"slow": stuck}, tmp_path, said, limit_s=0.1)
+    warnings, stuck = [], Stuck()
+    callbacks = calls({"slow": stuck}, tmp_path, warnings, limit_s=0.1)
     assert [callbacks.round(row, *TOTALS) for row in rows] == ["", ""]
     callbacks.end("finished")
-    assert said == [
+    assert warnings == [
         "warning: callbacks.slow, round 1: TimeoutError: not done within 0.1 s; it is not called again"
     ]
     assert stuck._seen == [1]
@@ -249,11 +249,11 @@ def test_ctrl_c_ends_the_run_and_not_the_callback_that_is_being_waited_for(rows,
     def interrupted(future, limit_s):
         raise KeyboardInterrupt
 
-    callbacks = calls({"any": Callback()}, tmp_path, said := [])
+    callbacks = calls({"any": Callback()}, tmp_path, warnings := [])
     monkeypatch.setattr("concurrent.futures.Future.exception", interrupted)
     with pytest.raises(KeyboardInterrupt):
         callbacks.round(rows[0], *TOTALS)
-    assert said == []
+    assert warnings == []
 
 
 class Wants(Callback):
@@ -268,15 +268,15 @@ class Wants(Callback):
 
 def test_the_first_reason_for_an_end_counts_and_is_one_line_that_names_the_callback(rows, tmp_path):
     wants = {"quiet": Wants(answer=""), "a": Wants(answer="enough\nnow"), "b": Wants(answer="other")}
-    callbacks = calls(wants, tmp_path, said := [])
+    callbacks = calls(wants, tmp_path, warnings := [])
     assert [callbacks.round(row, *TOTALS) for row in rows] == ["", "callbacks.a: enough now"]
-    assert said == []
+    assert warnings == []
 
 
 def test_an_answer_that_is_no_text_is_a_fault(rows, tmp_path):
-    callbacks = calls({"odd": Wants(answer=True)}, tmp_path, said := [])
+    callbacks = calls({"odd": Wants(answer=True)}, tmp_path, warnings := [])
     assert [callbacks.round(row, *TOTALS) for row in rows] == ["", ""]
-    assert said == [
+    assert warnings == [
         "warning: callbacks.odd, round 2: TypeError: round() returned bool, not a text or None; it is not called again"
     ]
 
@@ -290,20 +290,20 @@ def test_a_callback_that_fails_while_it_is_described_is_switched_off_too(rows, t
         def round(self, row):
             raise Nameless
 
-    said = []
-    callbacks = calls({"odd": Odd()}, tmp_path, said)
+    warnings = []
+    callbacks = calls({"odd": Odd()}, tmp_path, warnings)
     callbacks.round(rows[0], *TOTALS)
     callbacks.end("failed")
-    assert said == ["warning: callbacks.odd, round 1: Nameless: no text; it is not called again"]
+    assert warnings == ["warning: callbacks.odd, round 1: Nameless: no text; it is not called again"]
 
 
 def test_a_table_is_named_by_the_user_and_is_of_the_kind_of_its_name_unless_it_says_otherwise():
-    found = read_input([], ["callbacks.jsonl.path='a'", "callbacks.second={kind='jsonl', path='b'}"])
-    assert {name: (c.kind, c.path) for name, c in found.experiment.callbacks.items()} == {
+    run_input = read_input([], ["callbacks.jsonl.path='a'", "callbacks.second={kind='jsonl', path='b'}"])
+    assert {name: (c.kind, c.path) for name, c in run_input.experiment.callbacks.items()} == {
         "jsonl": ("jsonl", "a"),
         "second": ("jsonl", "b"),
     }
-    assert 'callbacks.second]\nkind = "jsonl"' in found.resolved_toml
+    assert 'callbacks.second]\nkind = "jsonl"' in run_input.resolved_toml
 
 
 WRONG = {

@@ -102,7 +102,7 @@ def begun(hpctrip, tiny, folder):
 @pytest.mark.parametrize("what", READ)
 def test_a_run_does_not_go_on_with_other_files_than_it_began_with(hpctrip, begun, what):
     key, command, change = begun(what)
-    recorded = [text for text in newest("run.h5")[0].about["sources"] if text.startswith(f"{key} ")]
+    recorded = [text for text in newest("run.h5")[0].metadata["sources"] if text.startswith(f"{key} ")]
     assert len(recorded) == 1 and recorded[0] in open_run("run.h5").meta["sources"]
     _, path, before = recorded[0].replace("blake2b:", "").split()
     change()
@@ -172,19 +172,19 @@ def test_data_made_here_count_as_a_difference_only_under_the_same_input(trained)
 
 def test_the_recorded_digest_of_a_file_is_that_of_its_bytes(folder):
     sites(folder, 4)
-    given = resolve({"sites": {"kind": "csv", "path": "sites.csv"}})
-    (source,) = world_sources(given)
+    run_input = resolve({"sites": {"kind": "csv", "path": "sites.csv"}})
+    (source,) = world_sources(run_input)
     assert source == ("sites.path", "sites.csv", digest((folder / "sites.csv").read_bytes()))
 
 
 def test_a_folder_of_traces_counts_by_its_traces_alone(folder):
     trace(folder, 0.3)
-    given = resolve({"power": {"kind": "trace", "path": "traces"}})
-    before = world_sources(given)
+    run_input = resolve({"power": {"kind": "trace", "path": "traces"}})
+    before = world_sources(run_input)
     (folder / "traces/README").write_text("how to read them")
-    assert world_sources(given) == before
+    assert world_sources(run_input) == before
     (folder / "traces/cella_pdu1.csv").rename(folder / "traces/cellc_pdu1.csv")
-    assert world_sources(given) != before
+    assert world_sources(run_input) != before
 
 
 def test_made_data_that_another_machine_makes_otherwise_are_told_and_not_refused(
@@ -228,7 +228,7 @@ def test_every_key_whose_description_speaks_of_files_is_declared_as_reading_them
 
 
 def test_the_named_files_of_an_input_leave_out_what_is_made_here():
-    given = {"workload": {"kind": "speech", "client_map": "c.csv"}, "power": {"kind": "trace"}}
-    assert [(file.key, file.value) for file in named_files(resolve(given).experiment)] == [
+    run_input = {"workload": {"kind": "speech", "client_map": "c.csv"}, "power": {"kind": "trace"}}
+    assert [(file.key, file.value) for file in named_files(resolve(run_input).experiment)] == [
         ("workload.client_map", "c.csv")
     ]

@@ -47,10 +47,10 @@ TOO_FEW = {
 @pytest.mark.parametrize("what", TOO_FEW)
 def test_too_few_samples_are_refused_by_check_in_the_words_of_run(what, hpctrip, tiny, tmp_path):
     lines = [word for line in TOO_FEW[what] for word in ("-o", line)]
-    given = [tiny] if "workload.kind=shakespeare" not in TOO_FEW[what] else []
-    checked = hpctrip("check", *given, *lines)
+    arguments = [tiny] if "workload.kind=shakespeare" not in TOO_FEW[what] else []
+    checked = hpctrip("check", *arguments, *lines)
     checked.check_refused(["partition", "samples"])
-    assert checked.err == hpctrip("run", *given, *lines, "--out", tmp_path / "run.h5").err
+    assert checked.err == hpctrip("run", *arguments, *lines, "--out", tmp_path / "run.h5").err
 
 
 NO_FIRST_ROUND = {
@@ -90,13 +90,13 @@ def test_what_is_printed_is_an_input_that_means_the_same(hpctrip, tmp_path):
 
 def test_an_update_of_a_few_bytes_is_doubted_by_check_plan_and_run_alike(hpctrip, tiny, tmp_path):
     """The unit was forgotten: 1.5 GB were meant."""
-    given = [tiny, "-o", "network.update_bytes=1.5", "-o", "stop.max_rounds=1"]
+    arguments = [tiny, "-o", "network.update_bytes=1.5", "-o", "stop.max_rounds=1"]
     doubt = 'network.update_bytes = 1.5 is in bytes: write "1.5 GB" where gigabytes are meant'
-    checked = hpctrip("check", *given)
+    checked = hpctrip("check", *arguments)
     assert checked.code == 0 and checked.err == f"warning: {doubt}\n"
     assert tomllib.loads(checked.out)["network"]["update_bytes"] == 1.5
-    said = hpctrip("run", *given, "--out", tmp_path / "run.h5").out
-    assert f"warning: {doubt}" in said and "updates of 1.5 B on the simulated WAN" in said
-    planned = " ".join(hpctrip("plan", *given, "--rounds", "1").out.split())
+    output = hpctrip("run", *arguments, "--out", tmp_path / "run.h5").out
+    assert f"warning: {doubt}" in output and "updates of 1.5 B on the simulated WAN" in output
+    planned = " ".join(hpctrip("plan", *arguments, "--rounds", "1").out.split())
     assert f"! {doubt}" in planned
     assert hpctrip("check", tiny).err == ""

@@ -37,17 +37,17 @@ def test_payload_and_error_of_a_sites_real_update(tiny, capsys):
     (trained,) = host.engine.train(host.initial_params, [host.site_work(site, 1)])
     update = trained.delta
     num_params, norm = len(update), float(torch.linalg.vector_norm(update))
-    found = {}
+    values = {}
     for kind in COMPRESSIONS:
         rule = COMPRESSIONS[kind]()
         decoded = rule.roundtrip(update, stream(0, "compression", 1, 0))
         error = float(torch.linalg.vector_norm(decoded - update)) / norm
-        found[kind] = rule.payload_bytes(num_params), error
+        values[kind] = rule.payload_bytes(num_params), error
     with capsys.disabled():
         print(f"\nupdate of {num_params:,} parameters, {4 * num_params:,} bytes:")
-        for kind, (num_bytes, error) in found.items():
+        for kind, (num_bytes, error) in values.items():
             print(f"  {kind:6s} {num_bytes:9,.0f} bytes, relative error {error:.2e}")
-    sizes, errors = (dict(zip(found, column, strict=True)) for column in zip(*found.values(), strict=True))
+    sizes, errors = (dict(zip(values, column, strict=True)) for column in zip(*values.values(), strict=True))
     assert sizes["none"] > sizes["half"] > sizes["int8"] > sizes["qsgd"] > sizes["top-k"]
     assert errors["none"] == 0 < errors["half"] <= 2**-11 + 2**-25 * num_params**0.5 / norm
     # every entry off by half a scale, the largest being all of the norm
@@ -107,12 +107,12 @@ def least_squares() -> Task:
         num_classes=3,
         build_model=lambda: nn.Linear(3, 1, bias=False),
         prepare=lambda x: x,
-        loss=lambda found, _: found.square().mean(),
+        loss=lambda values, _: values.square().mean(),
     )
 
 
 def descended(*lines, rounds=400):
-    """Where federated gradient descent from (1, 1, 1) is after these rounds: one step a site and round."""
+    """Parameters of federated gradient descent from (1, 1, 1) after these rounds, with one step per site and round."""
     aggregator = built(
         least_squares(),
         "sites.num_sites=3",
@@ -176,6 +176,6 @@ def test_replay_recomputes_the_clock_of_compressed_updates(trained, hpctrip):
 
 def test_what_is_announced_is_what_travels(hpctrip, tiny, tmp_path):
     lines = ["-o", "compression.kind=half", "-o", "stop.max_rounds=1"]
-    said = hpctrip("run", tiny, *lines, "--out", tmp_path / "run.h5").out
-    assert "updates of 750 MB (half: 50.00% of 1.5 GB) on the simulated WAN" in said
+    output = hpctrip("run", tiny, *lines, "--out", tmp_path / "run.h5").out
+    assert "updates of 750 MB (half: 50.00% of 1.5 GB) on the simulated WAN" in output
     assert "updates of 750 MB (half: 50.00% of 1.5 GB)" in hpctrip("plan", tiny, *lines).out

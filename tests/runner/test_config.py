@@ -68,20 +68,20 @@ def test_what_check_prints_is_an_input_that_means_the_same(hpctrip, tiny, tmp_pa
     everything = tmp_path / "everything.toml"
     everything.write_text(printed.out)
     assert tomllib.loads(printed.out)["policy"]["k"] == 4
-    given = read_input([str(tiny)], ["policy.kind=static", "policy.k=4"])
-    assert read_input([str(everything)]).experiment == given.experiment
+    run_input = read_input([str(tiny)], ["policy.kind=static", "policy.k=4"])
+    assert read_input([str(everything)]).experiment == run_input.experiment
 
 
 def test_centralized_is_a_world_of_its_own(tiny):
-    given = read_input(
+    run_input = read_input(
         [str(tiny)], ["policy.kind=centralized", "policy.power_fraction=0.5", "compression.kind=top-k"]
     )
-    e = given.experiment
+    e = run_input.experiment
     assert e.sites.distances_m(e.seed).tolist() == [0.0]
     assert e.power.kind == "constant" and e.power.fraction == 0.5
     assert e.compression.kind == "none"
     assert e.network.update_bytes == 0 and e.train.local_epochs == 0.01
-    assert given.tables["sites"] == {"num_sites": 10}  # stored as it was given
+    assert run_input.tables["sites"] == {"num_sites": 10}  # stored as it was given
 
 
 def test_centralized_trains_one_site_on_all_the_data(trained):

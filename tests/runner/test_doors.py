@@ -1,4 +1,4 @@
-"""What a plug-in hands over is checked where it enters: one clear line that names it, exit code 2, no results file."""
+"""Return values of plug-ins are validated: one line that names the plug-in, exit code 2, no results file."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ SOUND = {
     },
     "workload": {"own": "lr", "value": "0.01", "task": "task"},
 }
-"""What fills them in so that they run."""
+"""Defaults that make the inputs complete."""
 
 CASES = {
     # name: (table, what it gives, what the one line says)
@@ -508,7 +508,7 @@ def plugin(folder):
 
 
 def tables(table):
-    """What a table of another kind must say anew."""
+    """Keys that a table of another kind requires."""
     return (
         ["-o", "workload={kind='mine', train_samples=400, test_samples=200}"] if table == "workload" else []
     )

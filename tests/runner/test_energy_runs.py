@@ -1,4 +1,4 @@
-"""Energy, carbon and money in whole runs: recorded, replayed, resumed, the same on any number of ranks, and told."""
+"""Energy, carbon and money in whole runs: recorded, replayed, resumed, the same on any number of ranks, and printed."""
 
 from __future__ import annotations
 
@@ -116,8 +116,8 @@ def test_the_bill_is_told_at_the_end_and_by_show(hpctrip, tiny, tmp_path):
     ended = hpctrip("run", tiny, *options, "--out", path)
     assert ended.code == 0
     kwh = open_run(path).rounds["energy_j"].sum() / 3.6e6
-    said = f"{kwh:.4g} kWh simulated: computing "
-    assert f"energy: {said}" in ended.out and said in hpctrip("show", path).out
+    text = f"{kwh:.4g} kWh simulated: computing "
+    assert f"energy: {text}" in ended.out and text in hpctrip("show", path).out
     assert f"{kwh * 0.1:.4g} kg CO2 (synthetic)" in ended.out
     assert "GBP" not in ended.out  # no price is known
 

@@ -55,10 +55,10 @@ def test_what_cannot_be_is_one_clear_line(trained, hpctrip, tmp_path):
         (["w 99999999999x9"], "names other parameters than the"),
         ([f"w {checkpoint.params.size}", "w"], "names other parameters than the"),
     ):
-        about = {**checkpoint.about, "parameters": names}
+        metadata = {**checkpoint.metadata, "parameters": names}
         if names is None:
-            del about["parameters"]
-        file.write_bytes(pack(dataclasses.replace(checkpoint, about=about)))
+            del metadata["parameters"]
+        file.write_bytes(pack(dataclasses.replace(checkpoint, metadata=metadata)))
         hpctrip("export", trained, "--model", tmp_path / "n.safetensors").check_refused([problem])
     for suffix in ("0", "1"):
         trained.with_name(f"run.h5.ckpt{suffix}").unlink(missing_ok=True)
@@ -70,8 +70,8 @@ def test_what_cannot_be_is_one_clear_line(trained, hpctrip, tmp_path):
 def test_a_scalar_keeps_its_shape(trained, tmp_path, hpctrip):
     checkpoint, file, _ = newest(trained)
     params = np.arange(7, dtype=np.float32)
-    about = {**checkpoint.about, "parameters": ["scale", "w 2x3"]}
-    file.write_bytes(pack(dataclasses.replace(checkpoint, params=params, about=about)))
+    metadata = {**checkpoint.metadata, "parameters": ["scale", "w 2x3"]}
+    file.write_bytes(pack(dataclasses.replace(checkpoint, params=params, metadata=metadata)))
     assert hpctrip("export", file, "--model", tmp_path / "m.safetensors").code == 0
     arrays = load_file(tmp_path / "m.safetensors")
     assert arrays["scale"].shape == () and torch.equal(arrays["w"], torch.arange(1.0, 7).reshape(2, 3))

@@ -1,4 +1,4 @@
-"""What was in force is what is shown and stored: a key that is absent has the value that follows from the others."""
+"""Resolved inputs are shown and stored: an absent key has the value that follows from the others."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from hpctrip.config.identity import flat
 from hpctrip.config.inputs import read_layers, resolved
-from hpctrip.runner.experiment import laid_over, read_input, resolve
+from hpctrip.runner.experiment import merge_layers, read_input, resolve
 
 MEANT = {
     # workload: (lines, what [train] means)
@@ -30,7 +30,7 @@ SAME = {
 
 
 def settings(*lines):
-    return flat(resolved(resolve(laid_over({}, read_layers([], lines))).experiment))
+    return flat(resolved(resolve(merge_layers({}, read_layers([], lines))).experiment))
 
 
 @pytest.mark.parametrize("kind", MEANT)

@@ -1,4 +1,4 @@
-"""What learning depends on makes its key, and nothing else does."""
+"""The learning key depends on all inputs of training and on nothing else."""
 
 import pytest
 import torch
@@ -20,14 +20,14 @@ LEARNED = {
 
 
 def key(*lines, sources=sources_of, machine="here"):
-    """That of a tiny input with these lines."""
-    given = read_input(
+    """The learning key of a tiny input with these lines."""
+    run_input = read_input(
         [], ["sites.num_sites=4", "workload.train_samples=40", "workload.test_samples=20", *lines]
     )
-    experiment = given.experiment
+    experiment = run_input.experiment
     task = experiment.workload.checked_task(experiment.seed)
     host = Host(experiment, experiment.num_sites(), task, SerialRanks(), torch.device("cpu"))
-    return learning_key(given, host, sources(given, task), [machine])
+    return learning_key(run_input, host, sources(run_input, task), [machine])
 
 
 @pytest.fixture(scope="module")
@@ -77,16 +77,17 @@ def test_what_training_sees_is(usual, line):
 
 def test_data_and_plug_ins_count_by_their_content_and_not_by_where_they_lie(usual):
     def other(digest, path="theirs"):
-        return lambda given, task: [
-            source._replace(digest=digest or source.digest, path=path) for source in sources_of(given, task)
+        return lambda run_input, task: [
+            source._replace(digest=digest or source.digest, path=path)
+            for source in sources_of(run_input, task)
         ]
 
     assert key(sources=other("")) == usual
     assert key(sources=other("0" * 32)) != usual
     plugin = Source(PLUGINS, "mine.py", "0" * 32)
-    assert key(sources=lambda given, task: [*sources_of(given, task), plugin]) != usual
+    assert key(sources=lambda run_input, task: [*sources_of(run_input, task), plugin]) != usual
     files = read_input([], ["workload.data=/data/emnist"]), read_input([], ["workload.data=/mnt/emnist"])
-    one, two = (learned_tables(given.experiment) for given in files)
+    one, two = (learned_tables(run_input.experiment) for run_input in files)
     assert one == two
 
 

@@ -63,15 +63,15 @@ def curve(run):
 def test_the_curve_is_the_golden_one(trained):
     """Clock and cohorts to nine digits. The model may differ in the last bit between CPUs and versions of torch, fonts
     between versions of Pillow, so a few of 200 samples may fall on the other side."""
-    found = curve(trained("stop.max_rounds=8", "train.lr=0.05", "train.local_epochs=3"))
+    actual = curve(trained("stop.max_rounds=8", "train.lr=0.05", "train.local_epochs=3"))
     if os.environ.get(UPDATE):
         head = (
             f"# tests/runner/test_loop.py, written with {UPDATE}=1\n# round clock_s k correct/seen cohort\n"
         )
-        GOLDEN.write_text(head + "\n".join(found) + "\n")
+        GOLDEN.write_text(head + "\n".join(actual) + "\n")
     golden = [line for line in GOLDEN.read_text().splitlines() if not line.startswith("#")]
-    assert len(found) == len(golden)
-    for line, expected in zip(found, golden, strict=True):
+    assert len(actual) == len(golden)
+    for line, expected in zip(actual, golden, strict=True):
         *clock, correct, cohort = line.split()
         *expected_clock, expected_correct, expected_cohort = expected.split()
         assert (clock, cohort) == (expected_clock, expected_cohort)

@@ -59,7 +59,7 @@ CHECKPOINTS = ("-ocheckpoint.every_rounds=1",)
 
 def test_a_run_records_its_plug_ins_by_path_and_digest(made):
     assert f"plugins mine.py blake2b:{made}" in open_run("run.h5").meta["sources"]
-    assert f"plugins mine.py blake2b:{made}" in newest("run.h5")[0].about["sources"]
+    assert f"plugins mine.py blake2b:{made}" in newest("run.h5")[0].metadata["sources"]
 
 
 def test_to_go_on_they_are_given_again(hpctrip, made):
@@ -205,9 +205,9 @@ def naming(request, hpctrip, tiny, folder):
     tables, plugins = tomllib.loads(checkpoint.input_toml), {"plugins": ["theirs.py"]}
     sources = [f"plugins theirs.py blake2b:{'0' * 32}"] if request.param == "recorded" else []
     text = tomli_w.dumps(tables | plugins)
-    about = {**checkpoint.about, "sources": sources}
+    metadata = {**checkpoint.metadata, "sources": sources}
     for file in generations("run.h5"):
-        file.write_bytes(pack(dataclasses.replace(checkpoint, input_toml=text, about=about)))
+        file.write_bytes(pack(dataclasses.replace(checkpoint, input_toml=text, metadata=metadata)))
     run = open_run("run.h5")
     units, docs = run.sites.attrs["units"], run.sites.attrs["descriptions"]
     sites = {name: Column(run.sites[name].to_numpy(), units[name], docs[name]) for name in run.sites}
@@ -240,7 +240,7 @@ def test_a_checkpoint_that_does_not_say_clearly_what_was_read_is_refused(hpctrip
     assert hpctrip("run", tiny, *ROUNDS, "--out", "run.h5").code == 0
     found, path, _ = newest("run.h5")
     for sources in (["plugins"], ["plugins evil.py"], ["sites.path \x1b[2J blake2b:\x1b"]):
-        path.write_bytes(pack(dataclasses.replace(found, about={"sources": sources})))
+        path.write_bytes(pack(dataclasses.replace(found, metadata={"sources": sources})))
         hpctrip("resume", "run.h5", *MORE).check_refused(
             [str(path), "does not say clearly what its run read"]
         )

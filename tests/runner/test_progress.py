@@ -24,7 +24,7 @@ CONTROL = re.compile(r"\x1b\[[?\d;]*[A-Za-z]|\r")
 
 @pytest.fixture(scope="module")
 def real(trained):
-    """A row that happened; the fixture below changes what these tests are about."""
+    """A recorded row; the fixture below changes what these tests are about."""
     return trained("stop.max_rounds=1").history().rows[0]
 
 

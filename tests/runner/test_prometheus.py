@@ -1,4 +1,4 @@
-"""What Prometheus' own parser reads back from the text files. Skips by name where the extra [metrics] is missing."""
+"""Text files for Prometheus, read by its own parser. Skips by name where the extra [metrics] is missing."""
 
 import json
 import re
@@ -33,16 +33,16 @@ def parsed(tmp_path):
     from prometheus_client.parser import text_string_to_metric_families
 
     def read(path=tmp_path / "small.h5.prom"):
-        found = {}
+        values = {}
         for family in text_string_to_metric_families(path.read_text()):
             assert family.documentation and family.name.startswith("hpctrip_")
             for sample in family.samples:
                 assert sample.labels["run"] == "small"
                 owner = sample.labels.get("rank", sample.labels.get("host", ""))
                 series = sample.name, owner, sample.labels.get("phase", "")
-                assert series not in found
-                found[series] = sample.value
-        return found
+                assert series not in values
+                values[series] = sample.value
+        return values
 
     return read
 
@@ -73,12 +73,12 @@ def test_the_totals_are_those_of_the_rounds(parsed, facts, rows):
         callback.round(row)
     assert parsed()["hpctrip_running", "", ""] == 1
     callback.end("finished")
-    found = {name: value for (name, rank, _), value in parsed().items() if not rank}
-    assert found["hpctrip_rounds_total"] == found["hpctrip_round_seconds_count"] == 3
-    assert found["hpctrip_round_seconds_sum"] == pytest.approx(sum(row.wall_s for row in rows))
-    assert found["hpctrip_samples_total"] == sum(row.num_samples for row in rows)
-    assert found["hpctrip_accuracy"] == rows[-1].accuracy
-    assert found["hpctrip_simulated_seconds"] == rows[-1].clock_s and found["hpctrip_running"] == 0
+    values = {name: value for (name, rank, _), value in parsed().items() if not rank}
+    assert values["hpctrip_rounds_total"] == values["hpctrip_round_seconds_count"] == 3
+    assert values["hpctrip_round_seconds_sum"] == pytest.approx(sum(row.wall_s for row in rows))
+    assert values["hpctrip_samples_total"] == sum(row.num_samples for row in rows)
+    assert values["hpctrip_accuracy"] == rows[-1].accuracy
+    assert values["hpctrip_simulated_seconds"] == rows[-1].clock_s and values["hpctrip_running"] == 0
 
 
 def test_every_rank_has_its_seconds_and_every_machine_its_joules(parsed, facts):
@@ -87,12 +87,12 @@ def test_every_rank_has_its_seconds_and_every_machine_its_joules(parsed, facts):
     callback.start(facts(hosts=("here", "there", "here", "nowhere")))
     callback.measured(*totals_of(4, readers=(1, 2)))
     callback.end("finished")
-    found = parsed()
+    values = parsed()
     seconds = {
-        series[1:]: value for series, value in found.items() if series[0] == "hpctrip_phase_seconds_total"
+        series[1:]: value for series, value in values.items() if series[0] == "hpctrip_phase_seconds_total"
     }
     joules = {
-        series[1:]: value for series, value in found.items() if series[0] == "hpctrip_energy_joules_total"
+        series[1:]: value for series, value in values.items() if series[0] == "hpctrip_energy_joules_total"
     }
     assert seconds.keys() == {(rank, phase) for rank in "0123" for phase in PHASES}
     assert joules.keys() == {(host, phase) for host in ("here", "there") for phase in PHASES}
@@ -148,11 +148,11 @@ def test_a_run_writes_where_it_is_told(hpctrip, tiny, tmp_path, parsed):
     lines = ("-o", f"callbacks.prometheus.folder='{folder}'", "-o", "meter.assumed_w=40")
     assert hpctrip("run", tiny, *lines, "--out", run).code == 0
     (file,) = folder.iterdir()
-    found, rounds = parsed(file), open_run(run).rounds
-    assert file.name == "small.h5.prom" and found["hpctrip_rounds_total", "", ""] == 3
+    values, rounds = parsed(file), open_run(run).rounds
+    assert file.name == "small.h5.prom" and values["hpctrip_rounds_total", "", ""] == 3
     for phase in PHASES:
         for metric, owner, unit in (("phase_seconds", "0", "s"), ("energy_joules", hostname(), "j")):
-            value = found[f"hpctrip_{metric}_total", owner, phase]
+            value = values[f"hpctrip_{metric}_total", owner, phase]
             assert value == pytest.approx(rounds[f"{phase}_wall_{unit}"].sum(), rel=1e-9)
 
 
@@ -160,9 +160,9 @@ def test_a_resumed_run_goes_on_in_its_file(hpctrip, tiny, tmp_path, parsed):
     run, lines = tmp_path / "small.h5", ("-o", "callbacks.prometheus={}", "-o")
     assert hpctrip("run", tiny, *lines, "stop.max_rounds=2", "--out", run).code == 0
     assert hpctrip("resume", run, *lines, "stop.max_rounds=3").code == 0
-    found, rounds = parsed(), open_run(run).rounds
-    assert found["hpctrip_rounds_total", "", ""] == 3 and found["hpctrip_running", "", ""] == 0
-    assert found["hpctrip_phase_seconds_total", "0", "train"] == pytest.approx(rounds["train_wall_s"][2])
+    values, rounds = parsed(), open_run(run).rounds
+    assert values["hpctrip_rounds_total", "", ""] == 3 and values["hpctrip_running", "", ""] == 0
+    assert values["hpctrip_phase_seconds_total", "0", "train"] == pytest.approx(rounds["train_wall_s"][2])
 
 
 @pytest.mark.mpi
@@ -172,10 +172,10 @@ def test_under_ranks_one_file_has_the_seconds_of_all_and_the_joules_of_the_machi
     lines = ("-o", "callbacks.prometheus={}", "-o", "meter.assumed_w=40")
     ended = launch(3, "run", tiny, *lines, "--out", tmp_path / "small.h5")
     assert ended.code == 0, ended.err
-    found, rounds = parsed(), open_run(tmp_path / "small.h5").rounds
-    seconds = [found["hpctrip_phase_seconds_total", str(rank), "train"] for rank in range(3)]
+    values, rounds = parsed(), open_run(tmp_path / "small.h5").rounds
+    seconds = [values["hpctrip_phase_seconds_total", str(rank), "train"] for rank in range(3)]
     assert 0 <= seconds[0] < min(seconds[1:])
-    joules = [v for (name, host, _), v in found.items() if name == "hpctrip_energy_joules_total"]
+    joules = [v for (name, host, _), v in values.items() if name == "hpctrip_energy_joules_total"]
     assert sum(joules) == pytest.approx(rounds["wall_j"].sum())
     assert [file.name for file in tmp_path.glob("*.prom")] == ["small.h5.prom"]
 

@@ -74,13 +74,13 @@ def test_a_forged_makespan_is_noticed_without_a_replay(trained, clock, hpctrip, 
 
 def test_a_file_from_before_the_number_of_parameters_was_recorded_is_replayed(trained, tmp_path, monkeypatch):
     run = trained("stop.max_rounds=2")
-    known = {name: about for name, about in schema.ATTRIBUTES.items() if not about.is_later}
-    meta = {name: value for name, value in run.meta.items() if name in known}
+    without_later = {name: spec for name, spec in schema.ATTRIBUTES.items() if not spec.is_later}
+    meta = {name: value for name, value in run.meta.items() if name in without_later}
     meta |= {"input_toml": run.input_toml, "input_json": json.dumps(run.input)}
     units, docs = run.sites.attrs["units"], run.sites.attrs["descriptions"]
     sites = {c: Column(run.sites[c].to_numpy(), units[c], docs[c]) for c in run.sites}
     with monkeypatch.context() as patch:
-        patch.setattr(schema, "ATTRIBUTES", known)
+        patch.setattr(schema, "ATTRIBUTES", without_later)
         write_run(tmp_path / "old.h5", meta, sites, run.history())
     old = open_run(tmp_path / "old.h5")
     assert "num_params" in old.added and verify(old) == [] and replay(old) == []
@@ -111,9 +111,9 @@ def test_a_cohort_that_the_policy_would_not_choose_is_noticed(forged):
         columns = {name: getattr(row.cohort, name)[order] for name in row.cohort.__dataclass_fields__}
         return replace(row, cohort=replace(row.cohort, **columns))
 
-    sound, told = forged(other_order)
+    sound, faults = forged(other_order)
     assert sound == []
-    assert any("round 2: its cohort" in fault and "'powertrip' chooses" in fault for fault in told)
+    assert any("round 2: its cohort" in fault and "'powertrip' chooses" in fault for fault in faults)
 
 
 def test_a_time_that_the_world_does_not_give_is_noticed(forged):
@@ -123,21 +123,21 @@ def test_a_time_that_the_world_does_not_give_is_noticed(forged):
         )
         return replace(row, cohort=cohort)
 
-    sound, told = forged(slower)
-    assert sound == [] and any("comm_s is" in fault and "recomputed" in fault for fault in told)
+    sound, faults = forged(slower)
+    assert sound == [] and any("comm_s is" in fault and "recomputed" in fault for fault in faults)
 
 
 def test_power_that_the_world_does_not_have_is_noticed(forged):
     def weaker(row):
         return replace(row, cohort=replace(row.cohort, power_fraction=row.cohort.power_fraction / 2))
 
-    sound, told = forged(weaker)
-    assert sound == [] and "power_fraction" in told[0]
+    sound, faults = forged(weaker)
+    assert sound == [] and "power_fraction" in faults[0]
 
 
 def test_sites_that_the_input_does_not_lead_to_are_noticed(forged):
-    sound, told = forged(lambda row: row, distance_m=np.full(10, 1e6))
-    assert sound == [] and "distance_m" in told[0]
+    sound, faults = forged(lambda row: row, distance_m=np.full(10, 1e6))
+    assert sound == [] and "distance_m" in faults[0]
 
 
 @pytest.fixture

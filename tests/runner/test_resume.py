@@ -160,8 +160,8 @@ def test_what_sites_kept_that_does_not_fit_the_run_is_refused(tmp_path):
     out = tmp_path / "run.h5"
     run(out, "compression.kind=top-k", rounds=1)
     found, path, _ = newest(out)
-    assert set(found.kept) == set(found.history.last.cohort.site)
-    path.write_bytes(pack(dataclasses.replace(found, kept={6: found.params})))
+    assert set(found.site_states) == set(found.history.last.cohort.site)
+    path.write_bytes(pack(dataclasses.replace(found, site_states={6: found.params})))
     with pytest.raises(InputError, match=r"numbers kept by site 6; a site keeps \d+, sites are 0 to 5"):
         resume(out)
 

@@ -1,4 +1,4 @@
-"""What was trained before is taken from the store, bit for bit, and nothing is trained twice.
+"""The cache of trained rounds: rounds are taken from it bit for bit, and none is trained twice.
 
 Rounds are counted where hosts train them. Everything runs in this process, but for what needs two.
 """
@@ -79,8 +79,8 @@ def trained(monkeypatch):
 def run(out, *lines, store=None, rounds=ROUNDS):
     """The run of the tiny input with these lines; its results file, which must be sound."""
     path = [f"store.path='{store}'"] if store else []
-    given = [*TINY, f"stop.max_rounds={rounds}", *path, *lines]
-    launching.launch(lambda: start_new([], given, str(out), False), quiet=False)
+    arguments = [*TINY, f"stop.max_rounds={rounds}", *path, *lines]
+    launching.launch(lambda: start_new([], arguments, str(out), False), quiet=False)
     found = open_run(out)
     assert verify(found) == []
     return found
@@ -428,8 +428,8 @@ def test_a_round_that_does_not_repeat_itself_is_said(store, tmp_path, trained, m
 
 
 def test_two_runs_at_once_on_one_store_train_every_round_once(tmp_path, tiny, launch):
-    given = ("run", tiny, "--store", tmp_path / "store", "-o", "stop.max_rounds=5")
-    runs = [launch.start(0, *given, "--out", tmp_path / f"{name}.h5") for name in "ab"]
+    arguments = ("run", tiny, "--store", tmp_path / "store", "-o", "stop.max_rounds=5")
+    runs = [launch.start(0, *arguments, "--out", tmp_path / f"{name}.h5") for name in "ab"]
     for each in runs:
         out, err = each.communicate(timeout=200)
         assert each.returncode == 0, out + err
@@ -441,16 +441,16 @@ def test_two_runs_at_once_on_one_store_train_every_round_once(tmp_path, tiny, la
 @pytest.mark.mpi
 def test_what_one_rank_trained_others_take_with_all_that_sites_keep(tmp_path, tiny, hpctrip, launch):
     lines = [part for line in ("compression.kind=top-k", "store.keep_every=1") for part in ("-o", line)]
-    given = ("run", tiny, *lines, "--store", tmp_path / "store")
-    assert hpctrip(*given, "--out", tmp_path / "one.h5").code == 0
-    ended = launch(3, *given, "-o", "stop.max_rounds=5", "--out", tmp_path / "three.h5")
+    arguments = ("run", tiny, *lines, "--store", tmp_path / "store")
+    assert hpctrip(*arguments, "--out", tmp_path / "one.h5").code == 0
+    ended = launch(3, *arguments, "-o", "stop.max_rounds=5", "--out", tmp_path / "three.h5")
     assert ended.code == 0, ended.err
     three = open_run(tmp_path / "three.h5")
     assert three.meta["stored_rounds"] == 3 and three.meta["num_ranks"] == 3
     assert hpctrip("run", tiny, *lines, "-o", "stop.max_rounds=5", "--out", tmp_path / "alone.h5").code == 0
     assert diff(open_run(tmp_path / "alone.h5"), three) == []
     # and the other way round
-    again = hpctrip(*given, "-o", "stop.max_rounds=5", "--out", tmp_path / "again.h5")
+    again = hpctrip(*arguments, "-o", "stop.max_rounds=5", "--out", tmp_path / "again.h5")
     assert again.code == 0 and open_run(tmp_path / "again.h5").meta["stored_rounds"] == 5
 
 

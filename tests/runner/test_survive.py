@@ -115,13 +115,13 @@ def undisturbed(alone, tmp_path_factory):
     return open_run(path)
 
 
-def assert_same(found, expected):
-    assert verify(found) == []
+def assert_same(actual, expected):
+    assert verify(actual) == []
     for name in ("params_digest", "status", "stop_reason"):
-        assert found.meta[name] == expected.meta[name]
+        assert actual.meta[name] == expected.meta[name]
     for column in ("clock_s", "accuracy", "num_sites", "update_norm", "train_loss"):
-        assert found.rounds[column].tolist() == expected.rounds[column].tolist()
-    assert found.cohorts["site"].tolist() == expected.cohorts["site"].tolist()
+        assert actual.rounds[column].tolist() == expected.rounds[column].tolist()
+    assert actual.cohorts["site"].tolist() == expected.cohorts["site"].tolist()
 
 
 def test_killed_on_3_ranks_then_on_2_then_finished_on_1(tmp_path, job, alone, undisturbed):

@@ -1,4 +1,4 @@
-"""Rounds and models that are kept: what is read is what was written, or nothing."""
+"""Cached rounds and models are read as they were written, or not at all."""
 
 import hashlib
 import math
@@ -86,7 +86,7 @@ def test_a_model_comes_back_with_all_that_is_needed_to_train_on(files):
     files.write_model(kept())
     found = files.model(KEY)
     assert files.has_model(KEY) and found.params.tobytes() == kept().params.tobytes()
-    assert found.slots.tobytes() == kept().slots.tobytes() and sorted(found.kept) == [3, 12]
+    assert found.slots.tobytes() == kept().slots.tobytes() and sorted(found.site_states) == [3, 12]
 
 
 def test_what_is_under_another_key_or_of_other_sites_is_none(files, said):

@@ -1,12 +1,12 @@
-"""Ends a job that does not start: a guardian process beside each rank, until all ranks have met and watch each other.
+"""Ends a job that does not start: a guardian process beside each rank, until the watchdogs of all ranks run.
 
-Nothing within the process could do that. Loading a library from a dead file system and MPI_Init hold Python's lock, so
-no thread runs; and a stopped process does nothing at all. The guardian is a fork made before anything large is loaded.
-It waits on a pipe, through which it hears how far its rank has come and that it has ended; after the limit it says
-where its rank is and kills it, which every launcher takes as the end of the job.
+A thread cannot do that: loading a library from a dead file system and MPI_Init hold Python's global lock, and in a
+stopped process no thread runs. The guardian is a process forked before large libraries are loaded. It reads from a pipe
+how far the start has come, or that the rank has ended. After the limit it reports the stage and kills the rank,
+whereupon the launcher ends the job.
 
-Who is in the way speaks first: a stopped rank and one that still loads. The others only wait, so they keep quiet for a
-while longer, in which the launcher usually ends them.
+Ranks that block the start, stopped or still loading, are reported first. The guardians of the others, which only wait,
+have a longer limit, within which the launcher usually ends them.
 """
 
 from __future__ import annotations
@@ -23,22 +23,21 @@ from hpctrip.base.errors import InputError
 from hpctrip.ranks.launched import launched_rank, launched_size
 
 LIMIT = "HPCTRIP_START_S"
-"""The environment variable that holds the limit in seconds: no input has been read yet."""
+"""Environment variable with the limit in seconds: the input has not been read yet."""
 DEFAULT_S = 600.0
 LOADING, MEETING, READING = range(3)
-"""How far a rank has come: it loads Python packages; it waits for the others in MPI_Init; all have met, and rank 0
-reads the input."""
+"""Stages of the start: loading Python packages; waiting for the others in MPI_Init; rank 0 reads the input."""
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 
 class Guardian:
-    """A context whose body is the start of this rank, and guarded where a launcher started several."""
+    """Context whose body is the start of this rank; it has a guardian process if a launcher started several ranks."""
 
     def __init__(self) -> None:
         self._child, self._pipe = 0, -1
 
     def __enter__(self) -> Guardian:
-        """Raises InputError at rank 0 where the limit is no time; the other ranks leave quietly."""
+        """Raises InputError at rank 0 where the limit is no positive number; the other ranks exit without a message."""
         if launched_size() > 1:
             limit_s = _limit_s()
             reader, self._pipe = os.pipe()
@@ -53,13 +52,13 @@ class Guardian:
         return self
 
     def reach(self, stage: int) -> None:
-        """This rank has come as far as that."""
+        """Report that this rank has reached a stage."""
         if self._child:
-            with suppress(OSError):  # it has been killed: nobody waits, but the start goes on
+            with suppress(OSError):  # the guardian has been killed; the start goes on without it
                 os.write(self._pipe, bytes([stage]))
 
     def over(self) -> None:
-        """All ranks watch each other from now on: the guardian leaves."""
+        """End the guardian process, once the watchdogs of all ranks run."""
         if self._child:
             with suppress(OSError):
                 os.kill(self._child, signal.SIGKILL)
@@ -84,17 +83,17 @@ def _limit_s() -> float:
 
 
 def _guard(process: int, pipe: int, limit_s: float) -> None:
-    """The life of the guardian of this process: it ends with the process, or ends it."""
-    for number in _SIGNALS:  # they are meant for the rank
+    """The guardian process: returns when the rank `process` ends, or kills it after the limit."""
+    for number in _SIGNALS:  # these signals are meant for the rank
         signal.signal(number, signal.SIG_IGN)
     os.dup2(pipe, 0)
-    os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # what the launcher waits for must not hang on the guardian
+    os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # the launcher waits until all copies of its pipes are closed
     slice_s, waited_s, stage = min(1.0, limit_s / 20), 0.0, LOADING
     while True:
         if select.select([0], [], [], slice_s)[0]:
-            if not (told := os.read(0, 1)):
+            if not (message := os.read(0, 1)):
                 return
-            stage = told[0]
+            stage = message[0]
             continue
         waited_s += slice_s  # so a time for which the whole job is suspended does not count
         stopped = _is_stopped(process)
@@ -123,7 +122,7 @@ def _report(process: int, limit_s: float, stage: int, stopped: bool) -> str:
 
 
 def _is_stopped(process: int) -> bool:
-    """As far as the system tells (Linux)."""
+    """Whether a process is stopped; False where the system has no /proc."""
     with suppress(OSError), open(f"/proc/{process}/stat") as file:
         return file.read().rpartition(")")[2].split()[0] in "tT"
     return False

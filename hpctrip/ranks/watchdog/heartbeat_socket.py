@@ -1,4 +1,4 @@
-"""The sockets of the watchdogs, and how they find each other's addresses."""
+"""UDP sockets of the watchdogs, and the discovery of their addresses."""
 
 from __future__ import annotations
 
@@ -17,39 +17,39 @@ from hpctrip.ranks.phase import Phase
 from hpctrip.ranks.watchdog.heartbeats import KEY_BYTES, PACKET_BYTES, MessageAuthenticator, Packet
 
 INTERFACE = "HPCTRIP_INTERFACE"
-"""The environment variable that names the network interface between the machines, where the first guess is wrong."""
+"""Environment variable with the name of the network interface between the machines, where detection fails."""
 _LOOPBACK = "127.0.0.1"
-_ELSEWHERE = "192.0.2.1"  # an address for documentation (RFC 5737): the way there is the way out
+_ELSEWHERE = "192.0.2.1"  # a documentation address (RFC 5737), routed like any address outside
 _SIOCGIFADDR = 0x8915
 
 Address = tuple[str, int]
 
 
 class HeartbeatSocket:
-    """The socket of this rank's watchdog, on the address that the other ranks use. Creating one is collective.
+    """The UDP socket of this rank's watchdog, at an address that the other ranks can reach. A collective creates it.
 
-    It listens on loopback where that is the same for all ranks, else on an address of this machine (see `candidates`);
-    only where none is found, on all of them. Forged packets are dropped: see `MessageAuthenticator`.
+    It is bound to loopback if all ranks share it, else to an address of this machine (see `candidates`), or to all of
+    its addresses if none is found. Forged packets are dropped (see `MessageAuthenticator`).
     """
 
     def __init__(self, ranks: Ranks):
         self.rank = ranks.rank
         self.trouble = ""
-        """Why nothing can be heard here; empty where all is well."""
+        """Reason why nothing can be received; empty if there is none."""
         self._socket: socket.socket | None = None
         self._at: Address | None = None
-        told = ranks.gather((hostname(), loopback_id())) or []
-        # rank 0 finds its address first, as the others find theirs by the way to it
-        other = next((name for name, loopback in told if loopback != loopback_id()), "")
+        machines = ranks.gather((hostname(), loopback_id())) or []
+        # rank 0 chooses its address first: the others choose the one from which they reach it
+        other = next((name for name, loopback in machines if loopback != loopback_id()), "")
         self.names, apart, key, first = ranks.decide_on_root(
             lambda: (
-                [name for name, _ in told],
+                [name for name, _ in machines],
                 bool(other),
                 secrets.token_bytes(KEY_BYTES),
                 self._open(other),
             )
         )
-        """Machine of every rank."""
+        """Name of every rank's machine."""
         if self.rank:
             towards = first[0] if first else ""
             self._open((towards or self.names[0]) if apart else "")
@@ -61,7 +61,8 @@ class HeartbeatSocket:
         self._authenticator = MessageAuthenticator(key, self.rank)
 
     def _open(self, other: str) -> Address | None:
-        """Listen where another machine's ranks, or those of this one where none is named, reach this rank."""
+        """Bind the socket so that the machine `other` reaches it, or to loopback where `other` is empty; returns the
+        address, None on failure."""
         try:
             self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
             self._at = _bound(self._socket, candidates(other) if other else [_LOOPBACK])
@@ -70,7 +71,7 @@ class HeartbeatSocket:
         return self._at
 
     def reopen(self) -> None:
-        """Listen again at the same place, after the socket has failed. Raises OSError where that cannot be."""
+        """Replace a failed socket by a new one at the same address. Raises OSError where it cannot be bound."""
         if self._at is not None:
             if self._socket is not None:
                 self._socket.close()
@@ -83,17 +84,15 @@ class HeartbeatSocket:
             self._socket.close()
 
     def send(self, word: str, to: Iterable[int], phase: Phase) -> None:
-        """Send this word to these ranks, except this one."""
+        """Send a word and the current phase to these ranks, except this one. Errors are ignored."""
         for rank in to:
             if rank != self.rank and self._socket is not None and self._addresses[rank]:
-                with suppress(
-                    OSError
-                ):  # whom it does not reach does not hear this rank, and that is noticed there
+                with suppress(OSError):  # a rank that it does not reach notices the silence itself
                     self._socket.sendto(self._authenticator.signed(word, rank, phase), self._addresses[rank])
 
     def receive(self, wait_s: float) -> Packet | None:
-        """The next packet of another rank, within so many seconds; None if there was none, or a forged one.
-        Raises OSError where the socket fails."""
+        """The next packet of another rank; None if none arrives within `wait_s`, or an invalid one. Raises OSError
+        where the socket fails."""
         if self._socket is None or self._at is None:
             time.sleep(wait_s)
             return None
@@ -101,18 +100,18 @@ class HeartbeatSocket:
         try:
             return self._authenticator.verified(
                 self._socket.recv(PACKET_BYTES + 1)
-            )  # of a longer one the rest is dropped
+            )  # a longer packet is truncated and then refused
         except TimeoutError:
             return None
 
     @property
     def place(self) -> str:
-        """Where it listens, for messages."""
+        """The address that it listens on, for messages."""
         return self._at[0] if self._at else "nowhere"
 
 
 def loopback_id() -> str:
-    """Equal for two processes where 127.0.0.1 is the same place for both: one kernel, one network namespace."""
+    """An identifier that two processes share if 127.0.0.1 is the same for both: one kernel, one network namespace."""
     try:
         kernel = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{kernel} {os.stat('/proc/self/ns/net').st_ino}"
@@ -121,19 +120,19 @@ def loopback_id() -> str:
 
 
 def candidates(other: str) -> Iterator[str]:
-    """IPv4 addresses by which this machine may be reached from `other` (a name or an address), the best first.
+    """IPv4 addresses at which `other` (a name or an address) may reach this machine, the best first.
 
-    That of the interface $HPCTRIP_INTERFACE, which is then the only one; from which the way leads to `other`; what this
-    machine's own name means; from which the way leads out; at last "", which is all of them. Loopback addresses say
-    nothing: Debian maps a machine's own name to 127.0.1.1. Raises OSError where the interface has no address.
+    If $HPCTRIP_INTERFACE is set, only the address of that interface. Otherwise the source address towards `other`, the
+    address of this machine's name, the source address towards the outside, and "" for all addresses. Loopback addresses
+    are skipped: Debian maps a machine's own name to 127.0.1.1. Raises OSError where the interface has no address.
     """
     if name := os.environ.get(INTERFACE):
         yield _address_of(name)
         return
     for find in (
-        lambda: _way_to(other),
+        lambda: _address_towards(other),
         lambda: socket.gethostbyname(hostname()),
-        lambda: _way_to(_ELSEWHERE),
+        lambda: _address_towards(_ELSEWHERE),
     ):
         with suppress(OSError, UnicodeError):  # the latter from names that no network knows
             address = find()
@@ -142,20 +141,20 @@ def candidates(other: str) -> Iterator[str]:
     yield ""
 
 
-def _bound(one: socket.socket, addresses: Iterable[str]) -> Address:
-    """Bind to the first of these that is this machine's. Raises OSError where none is."""
+def _bound(sock: socket.socket, addresses: Iterable[str]) -> Address:
+    """Bind to the first address that this machine has; returns it with the port. Raises OSError where it has none."""
     error = OSError(0, "no address")
     for address in addresses:
         try:
-            one.bind((address, 0))
-            return address, one.getsockname()[1]
+            sock.bind((address, 0))
+            return address, sock.getsockname()[1]
         except OSError as failure:
             error = failure
     raise error
 
 
-def _way_to(place: str) -> str:
-    """The address from which packets leave for there. Nothing is sent: connecting here only asks for the way."""
+def _address_towards(place: str) -> str:
+    """The source address of packets to `place`. Nothing is sent: connecting a UDP socket only looks up the route."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect((place, 9))
         return probe.getsockname()[0]
@@ -172,7 +171,7 @@ def _address_of(interface: str) -> str:
 
 
 def _resolved(name: str, address: Address) -> Address | None:
-    """Where to send: a rank that listens everywhere is found by its machine's name, if at all."""
+    """The address to send to; for a rank that listens on all addresses that of its machine's name. None if unknown."""
     host, port = address
     try:
         return host or socket.gethostbyname(name), port

@@ -1,8 +1,8 @@
-"""The messages between the watchdogs of one job: datagrams that nobody else can forge, change, redirect or replay.
+"""Authenticated messages between the watchdogs of one job, which others can neither forge, change, redirect nor replay.
 
-A packet is a message authentication code (keyed BLAKE2b, RFC 7693, under a random key of this job) and a body of
-fixed length, which is looked at only where the code is right. The body names its sender, its addressee and a number
-that grows with every packet of the sender: a packet that is older than the last one heard is no news, however it comes.
+A packet is a message authentication code (keyed BLAKE2b, RFC 7693, with a random key of the job) and a body of fixed
+length, which is parsed only if the code is valid. The body holds sender, recipient and a sequence number; a packet with
+a number not above the last one received from its sender is dropped.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from hpctrip.ranks.phase import Phase
 
 WORDS = ("beat", "stacks", "bye")
-"""Sign of life; request to write the stacks, as the job ends; goodbye."""
+"""Heartbeat; request to write the stacks before the job ends; end of watching."""
 KEY_BYTES = 32
 _CODE_BYTES = 16
 _BODY = struct.Struct(
     "!BIIQ16sq?d"
-)  # word, sender, addressee, number; phase, its round, whether it waits, its age in s
+)  # word, sender, recipient, number; phase, its round, whether it waits, its age in s
 PACKET_BYTES = _CODE_BYTES + _BODY.size
 
 
@@ -35,21 +35,21 @@ class Packet:
     round: int
     waits: bool
     age_s: float
-    """Seconds that it had been in this phase when it sent the packet."""
+    """Seconds since the beginning of the phase when the packet was sent."""
 
 
 class MessageAuthenticator:
     """Signs the packets of one rank and verifies those sent to it, under the key of its job."""
 
     def __init__(self, key: bytes, rank: int):
-        """`key` [KEY_BYTES] is drawn anew for every job, and no rank closes packets with two of these."""
+        """`key` [KEY_BYTES] is drawn at random for every job. A rank uses a single instance, as numbers must not
+        repeat."""
         self._key, self._rank = key, rank
         self._number = 0
         self._heard: dict[int, int] = {}
 
     def signed(self, word: str, to: int, phase: Phase) -> bytes:
-        """The packet [PACKET_BYTES] that tells rank `to` this word and where this rank is. The name of a phase is cut
-        to 16 bytes."""
+        """A packet [PACKET_BYTES] to rank `to` with this word and this rank's phase, whose name is cut to 16 bytes."""
         self._number += 1
         age_s = time.monotonic() - phase.since
         name = phase.name.encode()[:16]
@@ -59,7 +59,7 @@ class MessageAuthenticator:
         return self._code(body) + body
 
     def verified(self, data: bytes) -> Packet | None:
-        """What the packet says; None where it was not closed under this key for this rank, or is no news."""
+        """Verify and parse a packet; None where its code, recipient, number or word is not valid."""
         if len(data) != PACKET_BYTES:
             return None
         code, body = data[:_CODE_BYTES], data[_CODE_BYTES:]

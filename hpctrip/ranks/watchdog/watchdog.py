@@ -1,16 +1,16 @@
-"""Ends a job whose ranks hang: every rank reports its phase to the others, and one that sees another stuck names it.
+"""Ends a job when a rank hangs, with a report that names the rank.
 
-A thread per rank sends a datagram ("beat") with the rank's phase, round and whether it only waits for others: hosts to
-rank 0, rank 0 to all. Three things are wrong, and each has its limit:
+A thread in every rank sends heartbeats, datagrams with the rank's phase, its round and whether it is only waiting for
+others: hosts to rank 0, rank 0 to all. It detects three faults, each with a limit:
 
-* a rank is busy with one phase for too long (its own thread sees it: training on a hung GPU, a dead file system);
-* a rank falls silent (rank 0 sees it of the hosts, the hosts of rank 0: stopped, swapped out, its machine gone). MPI
-  cannot tell: a collective only never completes;
-* all ranks wait at once (a lost message).
+* a rank is busy with one phase for too long, which its own thread detects: a hung GPU, a dead file system;
+* a rank is silent, which rank 0 detects for the hosts and the hosts for rank 0: stopped, swapped out, machine down. MPI
+  does not report this: a collective just never completes;
+* all ranks wait at the same time: a lost message.
 
-Datagrams, not MPI: no call of MPI may wait for the rank in question, and only the main thread may call it. Where a
-firewall drops them nobody is ever heard, nobody is accused of silence, and waiting too long is the fault instead; the
-watchdog that hears nobody says so. Nothing that arrives, and no fault of its own, ends the thread.
+Heartbeats do not use MPI, as an MPI call could wait for the rank in question, and only the main thread may make one. If
+a firewall drops all datagrams, no rank counts as silent; the watchdog warns that it receives none, and only waiting too
+long is a fault. Neither a datagram nor an error of its own ends the thread.
 """
 
 from __future__ import annotations
@@ -37,24 +37,24 @@ from hpctrip.ranks.watchdog.heartbeat_socket import INTERFACE, HeartbeatSocket
 from hpctrip.ranks.watchdog.heartbeats import Packet
 
 STACKS_S = 1.0
-"""Time from the verdict to the end of the job, in which every rank's stacks reach the log."""
+"""Seconds between the report and the end of the job, in which all ranks write their stacks to the log."""
 LEAVES_S = 10.0
-"""A rank that hears of the end and is not killed ends by itself after so long: the launcher may be gone."""
+"""Seconds after which a rank ends by itself when the job ends and the launcher has not killed it."""
 UNHEARD_PATIENCE = 4
-"""A rank whose beats never arrived may be at work: a wait for it lasts this many times longer before it counts."""
+"""Factor on the limits of waiting while a rank has never been heard: it may be at work."""
 BEATS = 10
-"""Beats within the limit of silence: so many lost datagrams in a row are not chance."""
+"""Heartbeats sent within the limit of silence; this many are not lost by chance."""
 
 
 class Limits(Component):
-    """After how long a rank counts as stuck, which ends the job; nothing here changes a result."""
+    """Time limits after which a rank counts as stuck and the job ends; nothing here changes a result."""
 
     enabled: bool = True
-    """Watch at all."""
+    """Whether ranks watch each other."""
     silent_s: Seconds = Field(60.0, ge=1)
-    """No sign of life of a rank (stopped, swapped out, its machine gone)."""
+    """Longest time without a heartbeat of a rank (stopped, swapped out, machine down)."""
     limit_s: Seconds = Field(1800.0, ge=0.1)
-    """A rank is busy with the same phase; the keys below override it for one phase."""
+    """Longest time in one phase; the keys below override it for one phase."""
     start_s: Seconds | None = Field(None, ge=0.1)
     """Preparing data and model."""
     train_s: Seconds | None = Field(None, ge=0.1)
@@ -73,7 +73,7 @@ class Limits(Component):
 
 @dataclass(frozen=True)
 class Beat:
-    """The last known phase of a rank, with times on the clock of the rank that heard it."""
+    """The last heartbeat of a rank: its phase, with times on the clock of the receiving rank."""
 
     phase: str
     round: int
@@ -82,51 +82,51 @@ class Beat:
     heard: float
 
     def text(self, now: float) -> str:
-        """A phrase for messages."""
+        """The phase and its length, for messages."""
         doing = "waiting for others in" if self.waits else "busy with"
         return f"{doing} {self.phase} of round {self.round} for {now - self.since:.0f} s"
 
 
 def verdict(
-    rank: int, size: int, known: Mapping[int, Beat], now: float, limits: Limits
+    rank: int, size: int, beats: Mapping[int, Beat], now: float, limits: Limits
 ) -> tuple[str, list[int]]:
-    """The problem as rank `rank` sees it, and the ranks to blame; ("", []) if there is none.
+    """Diagnose the job as seen by rank `rank`: (problem, ranks at fault), or ("", []) if there is none.
 
-    `known` holds its own place and the last beat of each rank it has heard. A rank that was never heard is blamed for
-    nothing but a wait without end.
+    `beats` holds the rank's own phase and the last heartbeat of each rank that it has heard. Ranks that were never
+    heard are at fault only if all others wait.
     """
-    mine = known[rank]
+    mine = beats[rank]
     limit_s = limits.busy_s(mine.phase)
     if not mine.waits and now - mine.since > limit_s:
         return f"{mine.text(now)} (limit {limit_s:g} s)", [rank]
-    # rank 0 watches all; the others watch rank 0, the higher ones a little later so that one of them speaks for all
-    watched = {r: beat for r, beat in known.items() if r != rank and (rank == 0 or r == 0)}
+    # rank 0 watches all, the others watch rank 0; higher ranks wait a little longer, so that only one of them reports
+    watched = {r: beat for r, beat in beats.items() if r != rank and (rank == 0 or r == 0)}
     silent_s = limits.silent_s + (0.1 * limits.silent_s * (rank - 1) if rank else 0.0)
     silent = [r for r, beat in watched.items() if now - beat.heard > silent_s]
     if silent:
         return f"silent for more than {limits.silent_s:g} s", sorted(silent)
-    unheard = [r for r in (range(1, size) if rank == 0 else range(1)) if r not in known]
+    unheard = [r for r in (range(1, size) if rank == 0 else range(1)) if r not in beats]
     limit_s *= UNHEARD_PATIENCE if unheard else 1
-    waits_s = now - max(beat.since for beat in known.values())
-    if all(beat.waits for beat in known.values()) and (rank == 0 or unheard) and waits_s > limit_s:
+    waits_s = now - max(beat.since for beat in beats.values())
+    if all(beat.waits for beat in beats.values()) and (rank == 0 or unheard) and waits_s > limit_s:
         return f"every rank heard of waits, for {waits_s:.0f} s (limit {limit_s:g} s)", unheard or sorted(
-            known
+            beats
         )
     return "", []
 
 
 class Watchdog:
-    """The thread of this rank. A context: it watches from entry to exit. Entering is collective."""
+    """The watchdog thread of this rank. A context that watches from entry to exit; entering it is a collective."""
 
     def __init__(self, ranks: Ranks, limits: Limits, end: Callable[[int], None] = os._exit):
-        """`end(code)` ends the whole job at once, whatever this rank's main thread is doing."""
+        """`end(code)` ends the whole job at once, from any thread."""
         self._ranks, self._limits, self._end = ranks, limits, end
         self._peers = range(1, ranks.size) if ranks.rank == 0 else range(1)
-        """Who is watched by this rank, and told where it is."""
-        self._known: dict[int, Beat] = {}
+        """The ranks that this one watches and to which it sends heartbeats."""
+        self._beats: dict[int, Beat] = {}
         self._stop = threading.Event()
-        self._ends = math.inf  # when this rank ends by itself: another one has spoken for all
-        self._said: set[str] = set()
+        self._ends = math.inf  # when this rank ends by itself, after another one has reported
+        self._warned: set[str] = set()
         self._heard: set[int] = set()
         self._names = [hostname()]
         self._beat_s = min(1.0, limits.silent_s / BEATS)
@@ -138,13 +138,13 @@ class Watchdog:
         self._socket = HeartbeatSocket(self._ranks)
         self._names = self._socket.names
         if self._socket.trouble:
-            self._say_once(f"cannot hear the others: {self._socket.trouble}")
-        self._began = self._looked = time.monotonic()
+            self._warn_once(f"cannot hear the others: {self._socket.trouble}")
+        self._began = self._checked = time.monotonic()
         self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
         try:
             self._thread.start()
         except RuntimeError as error:  # no more threads for this user
-            self._say_once(f"cannot watch: {error}")
+            self._warn_once(f"cannot watch: {error}")
         return self
 
     def __exit__(
@@ -159,31 +159,31 @@ class Watchdog:
     def _watch(self) -> None:
         while not self._stop.is_set():
             try:
-                self._look()
+                self._check()
             except Exception as error:
-                # whatever it is, watching goes on; who does not watch must neither accuse nor be accused
-                self._say_once(f"had a fault and watches on: {type(error).__name__}: {error}")
-                self._known.clear()
+                # continue after any error; meanwhile this rank neither accuses others nor is accused
+                self._warn_once(f"had a fault and watches on: {type(error).__name__}: {error}")
+                self._beats.clear()
                 with contextlib.suppress(Exception):
                     self._socket.send("bye", self._peers, Phase())
                 self._stop.wait(self._beat_s)
 
-    def _look(self) -> None:
-        """Say where this rank is, hear where the others are, and judge."""
+    def _check(self) -> None:
+        """Send a heartbeat, receive those of the others, and end the job if a rank is stuck."""
         rank, size = self._ranks.rank, self._ranks.size
         self._socket.send("beat", self._peers, current_phase)
         self._listen(until=time.monotonic() + self._beat_s)
         now = time.monotonic()
-        # it was this rank that slept: the beats lie in the past
-        if now - self._looked > self._limits.silent_s / 2:
-            self._known = {r: Beat(b.phase, b.round, b.waits, now, now) for r, b in self._known.items()}
+        # this rank itself has slept: heartbeats are old for that reason
+        if now - self._checked > self._limits.silent_s / 2:
+            self._beats = {r: Beat(b.phase, b.round, b.waits, now, now) for r, b in self._beats.items()}
             current_phase.since = now
-        self._looked = now
+        self._checked = now
         here = current_phase
-        self._known[rank] = Beat(here.name, here.round, here.waits, here.since, now)
+        self._beats[rank] = Beat(here.name, here.round, here.waits, here.since, now)
         if now - self._began > self._limits.silent_s:
-            self._miss()
-        problem, blamed = verdict(rank, size, self._known, now, self._limits)
+            self._warn_of_unheard()
+        problem, blamed = verdict(rank, size, self._beats, now, self._limits)
         if now > self._ends:
             self._end(1)
         elif problem and self._ends == math.inf and not self._stop.is_set():
@@ -194,8 +194,8 @@ class Watchdog:
             try:
                 packet = self._socket.receive(min(left_s, 0.2))
             except OSError as error:
-                self._say_once(f"cannot hear the others: {error.strerror or error}")
-                self._known.clear()  # what they said meanwhile is lost: nobody is accused of silence
+                self._warn_once(f"cannot hear the others: {error.strerror or error}")
+                self._beats.clear()  # heartbeats of this time are lost, so no rank counts as silent
                 self._stop.wait(left_s)
                 with contextlib.suppress(OSError):
                     self._socket.reopen()
@@ -209,17 +209,17 @@ class Watchdog:
             self._ends = time.monotonic() + LEAVES_S
             self._stacks()
         elif packet.word == "bye":
-            self._known.pop(packet.rank, None)
+            self._beats.pop(packet.rank, None)
         else:
             now = time.monotonic()
             since = now - packet.age_s
-            self._known[packet.rank] = Beat(packet.phase, packet.round, packet.waits, since, now)
+            self._beats[packet.rank] = Beat(packet.phase, packet.round, packet.waits, since, now)
 
-    def _miss(self) -> None:
-        """Say whom this rank has never heard."""
+    def _warn_of_unheard(self) -> None:
+        """Warn about ranks that this one has never heard."""
         missed = [self._name(rank) for rank in self._peers if rank not in self._heard | {self._ranks.rank}]
         if missed and not self._socket.trouble:
-            self._say_once(
+            self._warn_once(
                 f"has never heard: {', '.join(missed)}, listening on {self._socket.place} (a firewall, or another "
                 f"network is meant: {INTERFACE}=NAME); if one of them stops, that is noticed late"
             )
@@ -227,15 +227,15 @@ class Watchdog:
     def _name(self, rank: int) -> str:
         return f"rank {rank} on {self._names[rank]}"
 
-    def _say_once(self, text: str) -> None:
-        """Say `what: details` about this watchdog, unless that has been said with whatever details."""
+    def _warn_once(self, text: str) -> None:
+        """Print a warning `what: details` of this watchdog, once for each `what`."""
         what = text.partition(":")[0]
-        if what not in self._said:
-            self._said.add(what)
+        if what not in self._warned:
+            self._warned.add(what)
             _write(f"hpctrip: watchdog of {self._name(self._ranks.rank)} {text}")
 
     def _stacks(self) -> None:
-        """The stacks of this rank's threads, with the rank in every line."""
+        """Print the stacks of this rank's threads, with the rank in every line."""
         rank = self._ranks.rank
         lines = [f"hpctrip: stacks of {self._name(rank)}, the innermost call first"]
         lines += [f"hpctrip:   rank {rank}: {line}" for line in _stack_lines()]
@@ -245,13 +245,13 @@ class Watchdog:
         lines = [f"hpctrip: watchdog of rank {self._ranks.rank}: the job is stuck and ends now: {problem}"]
         for rank in blamed:
             last = (
-                f"last heard {now - self._known[rank].heard:.0f} s ago"
-                if rank in self._known
+                f"last heard {now - self._beats[rank].heard:.0f} s ago"
+                if rank in self._beats
                 else "never heard"
             )
-            place = f", {self._known[rank].text(now)}" if rank in self._known else ""
+            place = f", {self._beats[rank].text(now)}" if rank in self._beats else ""
             lines.append(f"hpctrip:   stuck: {self._name(rank)}: {last}{place}")
-        for rank, beat in sorted(self._known.items()):
+        for rank, beat in sorted(self._beats.items()):
             if rank not in blamed:
                 lines.append(f"hpctrip:   {self._name(rank)}: {beat.text(now)}")
         lines.append("hpctrip:   (limits: table [watchdog] of the input)")
@@ -265,14 +265,14 @@ class Watchdog:
 
 
 def _write(text: str) -> None:
-    """Lines on stderr, in one piece: launchers mix what ranks write at the same time, within a line too."""
+    """Write lines to stderr in one call: launchers mix the output of ranks, even within a line."""
     with contextlib.suppress(Exception):  # a stderr that is no file, or is gone
         sys.stderr.flush()
         os.write(sys.stderr.fileno(), f"{text}\n".encode())
 
 
 def _stack_lines() -> Iterator[str]:
-    """Where each thread of this process is. Reads no source file: the disk may be what hangs."""
+    """The stack of each thread of this process. It reads no source files, as the file system may hang."""
     main = threading.main_thread().ident
     for thread, innermost in sys._current_frames().items():
         yield "main thread" if thread == main else f"thread {thread}"

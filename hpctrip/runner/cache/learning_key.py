@@ -1,5 +1,5 @@
-"""What learning depends on besides the cohorts: runs for which all of it is the same learn the same, bit for bit,
-wherever they train the same sites."""
+"""The learning key: a digest of all inputs of training besides the cohorts. Runs with equal keys that train the same
+sites get the same models, bit for bit."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ def learned_tables(experiment: Experiment) -> Flat:
     return without(flat(resolved(experiment)), [*unlearned_keys(experiment), *named])
 
 
-def learning_key(given: Input, host: Host, sources: Iterable[Source], arithmetic: Iterable[str]) -> str:
+def learning_key(run_input: Input, host: Host, sources: Iterable[Source], arithmetic: Iterable[str]) -> str:
     """32 hexadecimal digits of all that training depends on before the first cohort: the input as far as training sees
     it, data and plug-ins by their digests, the shards and the first model as they came out, the engine that was chosen,
     hpctrip's own code, and what decides the last bits at the ranks (`learn.params.arithmetic`)."""
     return identity(
         {
-            **learned_tables(given.experiment),
+            **learned_tables(run_input.experiment),
             "engine": [host.engine.name, str(host.block_rule)],
             "data": sorted([s.key, s.digest] for s in sources if s.key.startswith(WORKLOAD)),
             "plugins": sorted(s.digest for s in sources if s.key == PLUGINS),
-            "packages": sorted(map(str, given.extensions.packages)),
+            "packages": sorted(map(str, run_input.extensions.packages)),
             "shards": _digest_of_shards(host.shards),
             "model": [len(host.initial_params), digest(host.initial_params)],
             "code": code_digest(),

@@ -18,7 +18,7 @@ from hpctrip.runner.aggregator import Aggregator
 from hpctrip.runner.cache.trajectory import CachedModel, CachedRound, CacheFiles, arrived_mask, key_after
 from hpctrip.runner.cache.writer import CacheWriter, NoCache, round_key
 from hpctrip.runner.experiment import Experiment
-from hpctrip.runner.resume import Model, Start, fitting, state_of
+from hpctrip.runner.resume import Model, Start, checked_tensors, state_from_checkpoint
 from hpctrip.sim.rounds import History
 from hpctrip.sim.step import Draft, Simulation, State
 
@@ -118,9 +118,13 @@ class CacheLookup:
     def resume_point(self) -> ResumePoint:
         """Take all cached rounds of the run, and the lock on the first that is to be trained. Raises InputError where
         the cache cannot be used, and as rounds do."""
-        experiment, checkpoint, run = self.aggregator.experiment, self.start.checkpoint, self.start.known
+        experiment, checkpoint, run = (
+            self.aggregator.experiment,
+            self.start.checkpoint,
+            self.start.earlier_run,
+        )
         simulation = self.aggregator.simulation
-        state = State() if checkpoint is None else state_of(checkpoint, experiment)
+        state = State() if checkpoint is None else state_from_checkpoint(checkpoint, experiment)
         state = simulation.judged(state)
         uncached = ResumePoint(state, checkpoint)
         if experiment.store.path is None and run is None:
@@ -146,7 +150,7 @@ class CacheLookup:
         checkpoint = self.start.checkpoint
         if self.aggregator.experiment.timing.compute == "measured":
             return 'timing.compute = "measured": rounds depend on how long they take here, so all are trained'
-        if checkpoint is not None and checkpoint.about.get("learning_key") != self.learning_key:
+        if checkpoint is not None and checkpoint.metadata.get("learning_key") != self.learning_key:
             return (
                 "the store is not used: the rounds so far were trained with another hpctrip or torch, or on another "
                 "machine, so that their last bits may differ"
@@ -221,7 +225,7 @@ class CacheLookup:
         model = files.model(key)
         if model is not None:
             try:
-                fitting(self.aggregator.host, model, str(files.folder))
+                checked_tensors(self.aggregator.host, model, str(files.folder))
             except InputError as error:
                 self.say(f"warning: {error.faults[0]}")
                 return None

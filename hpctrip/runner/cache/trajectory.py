@@ -127,7 +127,7 @@ class CachedModel:
     key: str
     params: np.ndarray
     slots: np.ndarray
-    kept: Mapping[int, np.ndarray] = field(default_factory=dict)
+    site_states: Mapping[int, np.ndarray] = field(default_factory=dict)
 
 
 class _RoundHeader(Header):
@@ -206,7 +206,7 @@ class CacheFiles:
 
     def write_model(self, model: CachedModel) -> None:
         """Write a model. Raises as `replace_file`."""
-        arrays = model_arrays(model.params, model.slots, model.kept)
+        arrays = model_arrays(model.params, model.slots, model.site_states)
         self._write(self._path(model.key, STATE), _STATE_FILE.pack({"key": model.key}, arrays))
 
     def _path(self, key: str, suffix: str) -> Path:

@@ -64,7 +64,7 @@ class NoCache:
         return False
 
     def save(
-        self, state: State, params: torch.Tensor, slots: torch.Tensor, kept: Mapping[int, torch.Tensor]
+        self, state: State, params: torch.Tensor, slots: torch.Tensor, site_states: Mapping[int, torch.Tensor]
     ) -> None:
         """Write the model after `state`, with the rest of what a checkpoint holds."""
 
@@ -115,14 +115,14 @@ class CacheWriter(NoCache):
         return self._works and wanted and not self._files.has_model(key)
 
     def save(
-        self, state: State, params: torch.Tensor, slots: torch.Tensor, kept: Mapping[int, torch.Tensor]
+        self, state: State, params: torch.Tensor, slots: torch.Tensor, site_states: Mapping[int, torch.Tensor]
     ) -> None:
         """Write the model."""
         model = CachedModel(
             self._keys[state.round],
             params.cpu().numpy(),
             slots.cpu().numpy(),
-            {site: row.cpu().numpy() for site, row in kept.items()},
+            {site: row.cpu().numpy() for site, row in site_states.items()},
         )
         self._try(lambda: self._files.write_model(model))
 

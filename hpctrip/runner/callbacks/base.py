@@ -1,4 +1,4 @@
-"""The contract of a round callback."""
+"""The interface of a round callback."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class RunFacts:
     path: Path
     """The results file, absolute. A callback writes its own files beside it unless the user says otherwise."""
     created_utc: str
-    """When the run began, ISO 8601. A resumed run keeps it, so path and time together identify the run."""
+    """Start time of the run, ISO 8601. A resumed run keeps it, so path and time together identify the run."""
     input: Mapping[str, Any]
     """Every key of the resolved input, nested as in the file."""
     rounds: tuple[RoundRow, ...] = ()

@@ -57,7 +57,7 @@ class Callbacks:
         self._active = {}
 
     def _call(self, name: str, when: str, call: Callable[[], Any], limit_s: float | None = None) -> Any:
-        """What `call` returns. Where it fails, None, and the callback is dropped."""
+        """Return `call()`. If it fails, print a warning, drop the callback and return None."""
         current_phase.enter("record", current_phase.round)  # the watchdog's limit is one call's
         result, error = bounded(call, limit_s or self._limit_s)
         if error:
@@ -67,8 +67,9 @@ class Callbacks:
 
 
 def bounded(call: Callable[[], Any], limit_s: float) -> tuple[Any, BaseException | None]:
-    """What `call` returns and what it raises, TimeoutError after `limit_s` seconds. It runs in a daemon thread, which
-    is abandoned then: Python cannot interrupt it, and the process need not wait for it."""
+    """Run `call` in a daemon thread; returns (result, None), or (None, error) with TimeoutError after `limit_s`
+    seconds. The thread is then abandoned: Python cannot interrupt it, and the process does not wait for it at its
+    end."""
     future: Future[Any] = Future()
 
     def work() -> None:

@@ -56,7 +56,7 @@ class Jsonl(Callback):
 
 
 def _has_rounds(content: bytes) -> bool:
-    """Whether the callback has written this. Before the first round it is empty."""
+    """Whether the content is that of such a file, which is empty before the first round."""
     if not content:
         return True
     try:
