@@ -46,7 +46,7 @@ def test_every_page_is_there(site):
             ["hpctrip.simulate", "cluster_time", "hpctrip.resume", "time_to(accuracy", "DivergedError"],
         ),
         ("notebooks/first_run", ["first_run_1.png", "simulated minutes to 50 %", "<table"]),
-        ("project/security", ["No file runs code"]),
+        ("project/security", ["Nothing read from a results file or checkpoint is executed or imported"]),
         ("project/design", ["Why hpctrip is built as it is"]),
     ],
 )

@@ -311,14 +311,14 @@ def test_a_store_may_vanish_while_it_is_used(first, store, tmp_path, trained, mo
 
 
 def test_a_store_that_cannot_be_written_any_more_is_left_alone(first, tmp_path, trained, monkeypatch, capsys):
-    put = CacheFiles.put
+    write_round = CacheFiles.write_round
 
-    def full(files, node):
-        if node.round == 3:
+    def full(files, cached):
+        if cached.round == 3:
             raise InputError("store", "cannot be written: No space left on device")
-        put(files, node)
+        write_round(files, cached)
 
-    monkeypatch.setattr(CacheFiles, "put", full)
+    monkeypatch.setattr(CacheFiles, "write_round", full)
     assert diff(first[0], run(tmp_path / "run.h5", store=tmp_path / "store")) == []
     assert len(rounds_in(tmp_path / "store")) == 2
     assert capsys.readouterr().out.count("warning: the store is not filled any more: store: cannot") == 1
