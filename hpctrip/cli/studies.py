@@ -91,6 +91,7 @@ jobs_option = click.option(
     hidden=True,
     help="Make the run of this index, on the ranks that there are.",
 )
+@click.option("--tasks", type=FILE, hidden=True, help="For --task: the file of runs that the index counts.")
 def study(path: str | None, **args: Any) -> None:
     """Make all runs of a study that are not finished, then its table and figures; without FILE: list what there is.
 
@@ -102,7 +103,7 @@ def study(path: str | None, **args: Any) -> None:
     elif args["task"] is not None:
         from hpctrip.studies.slurm import run_task
 
-        run_task(args["task"], lambda: _read(path, args))
+        run_task(args["task"], args["tasks"], lambda: _read(path, args))
     else:
         _require_single_process()
         _study(path, args)
@@ -145,9 +146,10 @@ def _submit(path: str, studies: list[Study], todo: list[Line], args: dict[str, A
         click.echo("nothing is left to make")
         return
     words = [path, "--out", args["out"], *_study_options(args).arguments]
-    job = submit(studies, todo, args["at_once"], words, **{name: args[name] for name in SITE_OPTIONS})
-    click.echo(f"job {job}: {len(todo)} runs as tasks of an array")
-    line = f"table and figures, once it is over: python -m hpctrip study {shlex.join(words)}"
+    jobs = submit(studies, todo, args["at_once"], words, **{name: args[name] for name in SITE_OPTIONS})
+    arrays = "an array" if len(jobs) == 1 else f"{len(jobs)} arrays"
+    click.echo(f"job {', '.join(jobs)}: {len(todo)} runs as tasks of {arrays}")
+    line = f"table and figures, once all is over: python -m hpctrip study {shlex.join(words)}"
     click.echo(printable(line, 4000))
 
 

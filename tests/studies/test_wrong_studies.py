@@ -57,7 +57,7 @@ HEAD = 'name = "x"\ninputs = ["base.toml"]\n'
         (HEAD + AXIS + AXIS, ["study.toml: axis: two are called 'policy.k'"]),
         (
             HEAD + AXIS + '[readings]\naxis = "k"\nclaims = "fig9"\n',
-            ["readings: no claim is about 'fig9'; did you mean 'fig09'?"],
+            ["readings: is no table any more", "postprocess/claims.py FOLDER --readings AXIS"],
         ),
         (
             HEAD + AXIS.replace("policy.k", "policy.kk"),
@@ -84,6 +84,12 @@ HEAD = 'name = "x"\ninputs = ["base.toml"]\n'
         ),
         (HEAD + VARIANTS % "inputs = ['c.toml']", ["c.toml: no such file"]),
         (
+            HEAD
+            + VARIANTS % "policy.k = 3"
+            + '[[axis]]\nname = "reading"\nvariants = [{label = "c"}, {label = "log", among = ["A"]}]\n',
+            ["among of 'log': no other axis has a variant 'A'; known: a, b"],
+        ),
+        (
             HEAD + VARIANTS % f"policy.k = 2, power = {{kind = 'trace', path = '{__file__}'}}",
             ["b, seed 0", "test_wrong_studies.py", "not a CSV file"],
         ),
@@ -109,6 +115,15 @@ def test_a_wrong_grid_is_told_before_anything_is_trained(text, fragments, wrong,
     for fragment in fragments:
         assert fragment in ended.err
     assert not (tmp_path / "out").exists()
+
+
+def test_a_variant_is_combined_with_the_labels_that_it_names(wrong):
+    among = 'variants = [{label = "c"}, {label = "d", train.lr = 0.1, among = ["a"]}]\n'
+    listed = wrong(
+        HEAD + "seeds = [1]\n" + VARIANTS % "policy.k = 3" + f'[[axis]]\nname = "e"\n{among}', "--list"
+    )
+    names = [line.split("  ")[-1].strip() for line in listed.out.splitlines()]
+    assert names == ["a, c, seed 1", "a, d, seed 1", "b, c, seed 1"], listed.err
 
 
 def test_all_faults_of_a_grid_are_one_report(wrong):
