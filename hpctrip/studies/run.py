@@ -177,10 +177,10 @@ class Display:
         for child in children:
             entry, stop = child.entry, child.entry.run_input.experiment.stop
             if entry.identity not in self._tasks:
-                self._tasks[entry.identity] = self._bars.add_task("", total=stop.max_rounds)
-            last = child.last_line()
-            row = re.match(r"round +(\d+)", last)
-            description = printable(f"{entry.name}  {last[:60]}", 120)
-            self._bars.update(
-                self._tasks[entry.identity], description=description, completed=int(row[1]) if row else 0
-            )
+                self._tasks[entry.identity] = self._bars.add_task(
+                    printable(entry.name), total=stop.max_rounds
+                )
+            row = re.match(r"round +(\d+).*?(accuracy.*? h)", child.last_line())
+            if row:
+                description = printable(f"{entry.name}  {' '.join(row[2].split())}", 120)
+                self._bars.update(self._tasks[entry.identity], description=description, completed=int(row[1]))

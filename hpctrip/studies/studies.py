@@ -14,10 +14,10 @@ from hpctrip.config.inputs import Tables, read_layers, resolved, validate
 from hpctrip.config.package_data import STUDIES, shipped
 from hpctrip.record.reader import Run
 from hpctrip.studies.file import StudyFile
-from hpctrip.studies.grid import Entry, entries, is_one_value
+from hpctrip.studies.grid import Entry, entries
 from hpctrip.studies.ledger import Ledger
 from hpctrip.studies.run_store import RunStore
-from hpctrip.studies.sweep import split, with_axes
+from hpctrip.studies.sweep import axes_of, with_axes, without_axes
 from hpctrip.studies.tables import write_tables
 
 
@@ -99,7 +99,9 @@ class StudyOptions:
     folder: Path
     """Folder of runs and studies."""
     overrides: Sequence[str] = ()
-    """Lines `key=value` laid over all runs; those with several values become axes (see `hpctrip.studies.sweep`)."""
+    """Lines `key=value` laid over all runs; that of an axis' key, or of the seed, takes the place of the axis."""
+    sweeps: Sequence[str] = ()
+    """Lines `key=value,value`, each an axis (see `hpctrip.studies.sweep`)."""
     plugins: Sequence[str] = ()
     small: bool = False
     """Use the small form of the study."""
@@ -108,6 +110,7 @@ class StudyOptions:
     def arguments(self) -> list[str]:
         """Command-line arguments that give the same options, except for the folder."""
         lines = [argument for line in self.overrides for argument in ("-o", line)]
+        lines += [argument for line in self.sweeps for argument in ("--sweep", line)]
         code = [argument for file in self.plugins for argument in ("--plugin", file)]
         return [*(["--small"] if self.small else []), *lines, *code]
 
@@ -138,15 +141,11 @@ def all_entries(studies: Sequence[Study]) -> list[Entry]:
     return list(first.values())
 
 
-def sweep_study(paths: Sequence[str], options: StudyOptions) -> Study | None:
-    """The study of a command `hpctrip run` with several values in a line; None if every line has one value."""
-    tables: Tables = {"name": "sweep", "inputs": list(paths), "seeds": None}
-    file = _validated(tables, "")
-    lines, axes = split(options.overrides, lambda line: is_one_value(file, "", line, options.plugins))
-    if all(len(values) == 1 for values in axes.values()):
-        return None
-    file = _validated(with_axes(tables, axes), "")
-    grid = entries(file, "", lines, options.plugins)
+def sweep_study(paths: Sequence[str], options: StudyOptions) -> Study:
+    """The study of a command `hpctrip run` with `--sweep`."""
+    axes = axes_of(options.sweeps)
+    file = _validated(with_axes({"name": "sweep", "inputs": list(paths), "seeds": None}, axes), "")
+    grid = entries(file, "", options.overrides, options.plugins)
     name = "_".join([f"{grid[0].run_input.experiment.name}-sweep", *axes])[:80]
     title = f"{grid[0].run_input.experiment.name} over {' x '.join(axes)}"
     return Study(file.model_copy(update={"title": title}), Ledger(name, grid, RunStore(options.folder)))
@@ -188,11 +187,9 @@ def _study(tables: Tables, place: str, options: StudyOptions, runs: RunStore, gr
             f"{place}: --small", "this study has no small form", "leave it out, or write one: [small]"
         )
 
-    def accepts(line: str) -> bool:
-        return is_one_value(file, place, line, options.plugins)
-
-    lines, axes = split(options.overrides, accepts, [axis.key for axis in file.axis if axis.key])
-    if axes:
+    keys = ["seed", *(axis.key for axis in file.axis if axis.key)]
+    lines, of_axes = without_axes(options.overrides, keys)
+    if axes := axes_of([*of_axes, *options.sweeps]):
         file = _validated(with_axes(tables, axes), place)
     grid = entries(file, place, lines, options.plugins, options.small)
     name = file.name + ("-small" if options.small else "")

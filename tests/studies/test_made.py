@@ -143,7 +143,7 @@ def test_overlays_are_laid_over_the_inputs_of_all_studies_below_what_varies(copi
 
 def test_a_sweep_on_the_command_line_is_such_a_study(copied, hpctrip, monkeypatch):
     monkeypatch.chdir(copied)
-    ended = hpctrip("run", "base.toml", "-o", "policy.k=2,3", "-o", "seed=4..5", "--out", "out")
+    ended = hpctrip("run", "base.toml", "--sweep", "policy.k=2,3", "--sweep", "seed=4..5", "--out", "out")
     assert ended.code == 0, ended.err
     assert "tiny over policy.k x seed" in ended.out and "to make" not in ended.out
     assert set(ledger_of(copied, "tiny-sweep_policy.k_seed")["status"]) == {"finished"}
