@@ -67,13 +67,9 @@ def python(wheel, tmp_path_factory):
     target = tmp_path_factory.mktemp("site-packages")
     install = ["--no-deps", "--no-index", "--quiet", "--target", target, wheel]
     run("-m", "pip", "install", *install, cwd=target)
-
-    def command(*arguments, cwd):
-        where = "import hpctrip; print(hpctrip.__file__)"
-        assert run("-c", where, cwd=cwd, PYTHONPATH=target).startswith(str(target))
-        return run(*arguments, cwd=cwd, PYTHONPATH=target)
-
-    return command
+    where = "import hpctrip; print(hpctrip.__file__)"
+    assert run("-c", where, cwd=target, PYTHONPATH=target).startswith(str(target))
+    return lambda *arguments, cwd: run(*arguments, cwd=cwd, PYTHONPATH=target)
 
 
 @pytest.fixture(scope="module")
@@ -175,7 +171,7 @@ def test_a_wheel_is_typed_and_names_no_person_and_no_place_but_the_paper(wheel):
     assert "Author: The hpctrip authors" in text and "@" not in text
 
 
-def test_the_tests_of_an_unpacked_source_distribution_are_all_there_and_collected(source, tmp_path):
+def test_a_source_distribution_holds_every_file_of_the_repository(source, tmp_path):
     packed = tmp_path / "packed"
     packed.mkdir()
     subprocess.run(["tar", "-xf", built("sdist", source, packed), "-C", tmp_path], check=True)
@@ -184,8 +180,6 @@ def test_the_tests_of_an_unpacked_source_distribution_are_all_there_and_collecte
         files = {path.relative_to(source) for path in (source / folder).rglob("*") if path.is_file()}
         missing = {str(path) for path in files if not (unpacked / path).is_file()}
         assert not {name for name in missing if "egg-info" not in name and "__pycache__" not in name}
-    collected = run("-m", "pytest", "--collect-only", "-q", cwd=unpacked, PYTHONPATH=unpacked)
-    assert "error" not in collected.splitlines()[-1]
 
 
 @pytest.fixture(scope="module")

@@ -98,7 +98,7 @@ def test_a_sweep_with_a_task_that_leaves_and_one_that_is_killed_ends_as_undistur
     settings += ["-o", "policy.k=2", "-o", "seed=7,8"]
     sweep = ["--ntasks=2", "--array=0-1", "slurm/emnist_static_sweep.sh", *settings, "--out", "try"]
     log = cluster.submit(*sweep, states={"COMPLETED", "FAILED"}, HPCTRIP_LAUNCHER="")
-    assert log.count("launch.sh: requeued") == 1 and "going on after round 2, from try/runs/" in log
+    assert log.count("launch.sh: requeued") == 1 and log.count(", from try/runs/") == 1
     study = [sys.executable, "-m", "hpctrip", "study", "fig08", *settings]
     assert cluster.run(*study, "--out", "try", "--list").split("\n")[0].startswith("finished")
 

@@ -201,7 +201,7 @@ class StudyFile(Component):
     def _check_moved(cls, tables: Any) -> Any:
         if isinstance(tables, dict) and "readings" in tables:
             raise ValueError(
-                "readings: is no table any more; leave it out: postprocess/claims.py FOLDER --readings AXIS"
+                "readings: is no table any more; leave it out: postprocess/claims.py of the source tree has --readings"
             )
         return tables
 

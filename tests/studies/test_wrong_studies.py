@@ -57,7 +57,7 @@ HEAD = 'name = "x"\ninputs = ["base.toml"]\n'
         (HEAD + AXIS + AXIS, ["study.toml: axis: two are called 'policy.k'"]),
         (
             HEAD + AXIS + '[readings]\naxis = "k"\nclaims = "fig9"\n',
-            ["readings: is no table any more", "postprocess/claims.py FOLDER --readings AXIS"],
+            ["readings: is no table any more", "postprocess/claims.py of the source tree has --readings"],
         ),
         (
             HEAD + AXIS.replace("policy.k", "policy.kk"),
