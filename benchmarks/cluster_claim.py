@@ -23,7 +23,7 @@ from pathlib import Path
 from hpctrip.base.units import J_PER_KWH
 from hpctrip.cluster.equal_energy import Front, counted_j
 from hpctrip.cluster.rows import Result
-from hpctrip.cluster.run_input import read_cluster_input
+from hpctrip.cluster.run import read_cluster_input
 from hpctrip.cluster.scenario import ClusterScenario
 
 ACCOUNTS = {

@@ -11,7 +11,6 @@ from pydantic import Field
 from hpctrip.base.errors import Fault, InputError
 from hpctrip.base.io import PathName
 from hpctrip.base.rng import stream
-from hpctrip.cluster.rows import IntervalRow
 from hpctrip.cluster.scenario import ClusterScenario
 from hpctrip.config.inputs import read_layers, validate
 from hpctrip.config.sources import Reads, named_files
@@ -106,17 +105,17 @@ class ClusterSupply(PowerSupply):
 
 def simulate_spare(scenario: ClusterScenario) -> SpareCapacity:
     """Simulate a cluster until its last job is submitted, for at least one interval, and return its spare capacity."""
-    simulator, step_s = scenario.simulator(), scenario.clock.sample_s
+    simulator, step_s, machine, gpu = (
+        scenario.simulator(),
+        scenario.clock.sample_s,
+        scenario.cluster,
+        scenario.gpu,
+    )
     num_steps = max(int(simulator.jobs.submit_s[-1] // step_s), 1)
     rows = simulator.run(stop_s=num_steps * step_s).intervals[:num_steps]
-    fraction = np.ones(num_steps)  # the whole cluster is free once its last job is completed
-    fraction[: len(rows)] = [_spare_fraction(row, scenario) for row in rows]
-    return SpareCapacity(fraction, step_s, simulator.jobs.synthetic)
-
-
-def _spare_fraction(row: IntervalRow, scenario: ClusterScenario) -> float:
-    """Fraction of the cluster's GPUs that is left in one interval, see `ClusterPower`."""
-    machine, gpu = scenario.cluster, scenario.gpu
+    busy, limit_w, drawn_w = np.array([(row.busy_gpus, row.limit_w, row.power_w) for row in rows]).T
     one_w = float(gpu.full_power_w(gpu.frequencies[-1])) + machine.host_w / machine.gpus_per_node
-    free, powered = machine.num_gpus - row.busy_gpus, max(row.limit_w - row.power_w, 0.0) / one_w
-    return min(max(free, 0.0), powered) / machine.num_gpus
+    powered = np.maximum(limit_w - drawn_w, 0.0) / one_w
+    fraction = np.ones(num_steps)  # the whole cluster is free once its last job is completed
+    fraction[: len(rows)] = np.minimum(np.maximum(machine.num_gpus - busy, 0.0), powered) / machine.num_gpus
+    return SpareCapacity(fraction, step_s, simulator.jobs.synthetic)

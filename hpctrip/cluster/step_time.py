@@ -5,12 +5,11 @@ The form is that of Pollux (Qiao et al., OSDI 2021) as fitted by AdaptDL; the fr
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 
 from hpctrip.base.errors import InputError
-from hpctrip.cluster.tables import Measured
 
 _STEPS = 60
 """Iterations from each starting point; the errors stop falling after about twenty."""
@@ -22,9 +21,9 @@ _FLOOR_S = 1e-9
 
 @dataclass(frozen=True)
 class StepTime:
-    """Time in seconds of a data-parallel training step, T = s Tc + (Tc^gamma + Tn^gamma)^(1/gamma).
+    """Time in seconds of a data-parallel training step, T = (Tc^gamma + Tn^gamma)^(1/gamma).
 
-    s is the number of accumulated batches. Tc = alpha_c + beta_c b is the computing time of a local batch of b samples.
+    Tc = alpha_c + beta_c b is the computing time of a local batch of b samples.
     Tn is the time of the gradient exchange: 0 for one GPU, alpha_r + beta_r max(n - 2, 0) for n GPUs of one node,
     alpha_n + beta_n (N - 1) for N nodes. At frequency x, a fraction of the highest, Tc is multiplied by
     a + (1 - a) / x, where a is the memory-bound share of the time. All arguments may be arrays that broadcast.
@@ -55,20 +54,35 @@ class StepTime:
         gpus: np.ndarray | int,
         nodes: np.ndarray | int,
         slowdown: np.ndarray | float = 1.0,
-        accumulated: np.ndarray | int = 0,
     ) -> np.ndarray:
-        """Time T of one step; `accumulated`: number of local batches before the last, whose gradients are exchanged."""
+        """Time T of one step."""
         compute_s = self.compute_s(local_batch, slowdown)
         # scaled by the larger of the two, so that their powers neither underflow nor overflow
         network_s = self.network_s(gpus, nodes)
         largest = np.maximum(compute_s, network_s)
         ratio = np.minimum(compute_s, network_s) / largest
-        return accumulated * compute_s + largest * (1 + ratio**self.gamma) ** (1 / self.gamma)
+        return largest * (1 + ratio**self.gamma) ** (1 / self.gamma)
 
-    @property
-    def parameters(self) -> tuple[float, ...]:
-        """The seven parameters in the order of the fields."""
-        return astuple(self)
+
+@dataclass(frozen=True)
+class Measured:
+    """M measured step times of one model."""
+
+    place: str
+    """Name of the file in error messages."""
+    batch: np.ndarray
+    """[M] global batch sizes in samples."""
+    gpus: np.ndarray
+    """[M] numbers of GPUs."""
+    nodes: np.ndarray
+    """[M] numbers of nodes."""
+    step_s: np.ndarray
+    """[M] times of a step in seconds."""
+
+    def of_batch(self, batch: int) -> dict[int, float]:
+        """{GPUs: seconds of a step} with this global batch, by rising number of GPUs."""
+        here = self.batch == batch
+        return dict(sorted(zip(self.gpus[here].tolist(), self.step_s[here].tolist(), strict=True)))
 
 
 @dataclass(frozen=True)
@@ -89,11 +103,8 @@ def fit_step_time(measured: Measured) -> Fit:
     seconds positive and gamma between 1 and 10. Raises InputError if there are fewer measurements than parameters.
     """
     if len(measured.step_s) < len(StepTime.__annotations__):
-        raise InputError(
-            measured.place,
-            f"holds {len(measured.step_s)} measurements, the form has {len(StepTime.__annotations__)} parameters",
-            "give more batch sizes or numbers of GPUs",
-        )
+        problem = f"holds {len(measured.step_s)} measurements, the form has {len(StepTime.__annotations__)} parameters"
+        raise InputError(measured.place, problem, "give more batch sizes or numbers of GPUs")
     starts = (_start(measured, share, gamma) for share in (0.05, 0.5) for gamma in (1.2, 2.0, 4.0))
     best = min((_minimise(measured, start) for start in starts), key=lambda pair: pair[0])[1]
     step_time = _parameters(best)

@@ -33,7 +33,7 @@ class CheckedSimulation:
         left, reason = state.left_at(all_jobs, 0.0), ""
         while not reason:
             watts, before_s = simulator.draw().total_w, simulator.clock_s
-            reason = simulator.step()
+            reason = simulator.step(simulator.clock.stop_s)
             self.energy_j += watts * (simulator.clock_s - before_s)
             assert simulator.clock_s >= before_s
             now = state.left_at(all_jobs, simulator.clock_s)

@@ -65,7 +65,7 @@ def test_verify_finds_what_was_changed_and_what_the_input_does_not_lead_to(hpctr
     import h5py
 
     from hpctrip.cluster.results import contradictions
-    from hpctrip.cluster.run_replay import replay
+    from hpctrip.cluster.run import replay
 
     changed = tmp_path / "changed.h5"
     changed.write_bytes(fifo.read_bytes())
@@ -81,7 +81,7 @@ def test_verify_finds_what_was_changed_and_what_the_input_does_not_lead_to(hpctr
 
 
 def test_jobs_that_the_input_does_not_lead_to_are_a_fault(fifo):
-    from hpctrip.cluster.run_replay import replay
+    from hpctrip.cluster.run import replay
 
     run = open_cluster(fifo)
     run.input["jobs"] |= {"num_jobs": 3}
@@ -149,7 +149,7 @@ def test_bad_input_is_one_line(hpctrip, overrides, message):
 
 
 def test_a_simulation_of_too_many_intervals_is_refused(hpctrip, monkeypatch):
-    monkeypatch.setattr("hpctrip.cluster.meter.MOST_INTERVALS", 20)
+    monkeypatch.setattr("hpctrip.cluster.rows.MOST_INTERVALS", 20)
     arguments = lines(*TINY, "clock.sample_s=100")
     hpctrip("cluster", *arguments).check_refused(
         ["clock.sample_s = 100", "over 20 intervals", "clock.stop_s"]

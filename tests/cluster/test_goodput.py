@@ -72,7 +72,6 @@ def test_a_job_keeps_its_batch_or_takes_the_best_for_its_gpus(folder, catalogue)
     [
         (WORKLOAD.replace("own,2", "other,2"), "line 2: application = 'other' has no placements.csv"),
         (WORKLOAD.replace(",64", ",4096"), "line 2: batch_size = '4096' is outside the batch sizes"),
-        (WORKLOAD.replace("own,2", "../own,2"), "has no placements.csv"),
     ],
 )
 def test_a_bad_workload_is_one_line(text, message, folder, catalogue):

@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from invariants import check_layout
 
-from hpctrip.cluster.machine import Machine
-from hpctrip.cluster.placement import PLACEMENTS
+from hpctrip.cluster.placement import PLACEMENTS, Machine
 from hpctrip.cluster.placement.buddy import fit
 
 MACHINES = st.builds(

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from hpctrip.base.errors import InputError
-from hpctrip.cluster.profiles import Speeds
+from hpctrip.cluster.models import Speeds
 from hpctrip.cluster.traces import TRACES
 from hpctrip.sim.hardware.gpu_power import A100
 
@@ -139,7 +139,7 @@ def test_a_bad_trace_is_one_line(kind, text, message, read):
 
 def test_more_gpus_than_the_cluster_has_are_one_line(read):
     with pytest.raises(InputError, match="job '2' asks for 2 GPUs, the cluster has 1; give the cluster more"):
-        read("csv", OWN).check_fit(1, "jobs")
+        read("csv", OWN).check_fit(1)
 
 
 @pytest.mark.parametrize(

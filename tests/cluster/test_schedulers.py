@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 
 from hpctrip.cluster.frequencies import FREQUENCIES
-from hpctrip.cluster.machine import Machine
-from hpctrip.cluster.profiles import Speeds
+from hpctrip.cluster.models import Speeds
+from hpctrip.cluster.placement import Machine
 from hpctrip.cluster.schedulers import SCHEDULERS, ClusterView
-from hpctrip.cluster.schedulers.ladders import Ladder
-from hpctrip.cluster.schedulers.powerflow import Ascent
+from hpctrip.cluster.schedulers.powerflow import Ascent, Ladder
 from hpctrip.sim.hardware.gpu_power import A100
 
 KINDS = [("vgg16", 256), ("bert", 64)]
