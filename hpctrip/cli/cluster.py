@@ -86,7 +86,8 @@ def fit(tables: tuple[str, ...], gpus_per_node: int) -> None:
     names = StepTime.__annotations__
     click.echo(f"{'model':18}{'mean error':>11}{'largest':>9}" + "".join(f"{name:>12}" for name in names))
     for path in tables:
-        fitted = fit_step_time(read_throughputs(path, gpus_per_node))
-        numbers = "".join(f"{value:12.5g}" for value in asdict(fitted.step_time).values())
+        form = fit_step_time(measured := read_throughputs(path, gpus_per_node))
+        error = abs(form.ratios(measured) - 1)
+        numbers = "".join(f"{value:12.5g}" for value in asdict(form).values())
         name = printable(Path(path).stem, 17)
-        click.echo(f"{name:18}{fitted.mean_error:11.2%}{fitted.max_error:9.2%}{numbers}")
+        click.echo(f"{name:18}{error.mean():11.2%}{error.max():9.2%}{numbers}")

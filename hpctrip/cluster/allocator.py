@@ -25,10 +25,6 @@ class Nodes:
 
     def __init__(self, layout: Layout):
         self.machine, self._layout = layout.machine, layout
-        never_off = self.machine.off_after_s == "never"
-        first_on = (
-            self.machine.num_nodes if never_off else min(self.machine.hot_spares, self.machine.num_nodes)
-        )
         self.up = np.zeros(self.machine.num_nodes, bool)
         """[nodes] whether a node is on and has booted."""
         self._up_s = np.full(self.machine.num_nodes, np.inf)
@@ -37,7 +33,8 @@ class Nodes:
         self._events: list[tuple[float, int, str, int, int]] = []
         self._number = itertools.count()
         self.num_powered = self.num_up = self.boots = 0
-        for node in range(first_on):
+        first_on = None if self.machine.off_after_s == "never" else self.machine.hot_spares
+        for node in range(self.machine.num_nodes)[:first_on]:
             self._switch_on(node, 0.0)
             self._set_up(node, 0.0)
 

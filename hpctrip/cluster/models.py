@@ -17,7 +17,6 @@ from pydantic import Field
 from hpctrip.base.csv import read_table
 from hpctrip.base.errors import InputError
 from hpctrip.base.io import PathName
-from hpctrip.base.text import unknown_name
 from hpctrip.cluster.step_time import Measured, StepTime, fit_step_time
 from hpctrip.config.component import Component
 from hpctrip.config.sources import Reads, files_at
@@ -181,41 +180,30 @@ class Models(Component):
     most_gpus: int = Field(64, ge=1, le=4096)
     """Maximum number of GPUs to which elastic schedulers may scale a job; never above its batch size."""
 
-    def catalogue(self, gpus_per_node: int) -> Catalogue:
-        """Build the catalogue for nodes with `gpus_per_node` GPUs. Raises InputError if a table is invalid."""
-        return Catalogue(self, gpus_per_node)
-
 
 class Catalogue:
     """Makes the profiles of models on nodes with `gpus_per_node` GPUs; a model is fitted when a job first uses it."""
 
     def __init__(self, models: Models, gpus_per_node: int):
+        """Raises InputError if a table is invalid."""
         self._most_gpus, self.gpus_per_node = models.most_gpus, gpus_per_node
         place, per_node = f"models.tables = {models.tables!r}", models.tables_gpus_per_node
         measured = {
             path.stem: read_throughputs(path, per_node, f"{place}, {path.name}")
             for path in (table_files(models.tables) if models.tables is not None else ())
         }
-        self._batches = {name: sorted(set(table.batch.tolist())) for name, table in measured.items()} or {
+        self.batches = {name: sorted(set(table.batch.tolist())) for name, table in measured.items()} or {
             name: list(batches) for name, (batches, _) in FITTED.items()
         }
-        self._forms = cache(
-            lambda name: fit_step_time(measured[name]).step_time if measured else FITTED[name][1]
-        )
+        """{model: measured batch sizes}."""
+        self._forms = cache(lambda name: fit_step_time(measured[name]) if measured else FITTED[name][1])
         # the measurements hold for nodes of the measured size only; otherwise the fitted form is used
         self._measured = measured if gpus_per_node == per_node else {}
 
     @property
     def kinds(self) -> list[tuple[str, int]]:
         """All measured (model, batch size) pairs, sorted."""
-        return [(name, batch) for name in sorted(self._batches) for batch in self._batches[name]]
-
-    def __contains__(self, model: str) -> bool:
-        return model in self._batches
-
-    def suggest(self, model: str) -> str:
-        """Hint for the error message about an unknown model name."""
-        return unknown_name(model, self._batches)
+        return [(name, batch) for name in sorted(self.batches) for batch in self.batches[name]]
 
     def profile(self, model: str, batch: int) -> FixedBatch:
         """The profile of a model of the catalogue with a global batch size."""

@@ -104,13 +104,14 @@ def tables_of(result: Result) -> dict[str, dict[str, Column]]:
         "intervals": {name: [getattr(row, name) for row in result.intervals] for name in TABLES["intervals"]},
     }
     return {
-        table: {name: _column(values[table][name], **spec) for name, spec in columns.items()}
+        table: {name: _column(values[table][name], spec) for name, spec in columns.items()}
         for table, columns in TABLES.items()
     }
 
 
-def _column(values: Any, dtype: str, unit: str, doc: str) -> Column:
-    return Column(np.array(values, dtype=object if dtype == TEXT else f"<{dtype}"), unit, doc)
+def _column(values: Any, spec: Mapping[str, Any]) -> Column:
+    dtype = object if spec["dtype"] == TEXT else f"<{spec['dtype']}"
+    return Column(np.array(values, dtype), spec["unit"], spec["doc"])
 
 
 def open_cluster(path: str | Path) -> ClusterRun:

@@ -68,44 +68,35 @@ def simulate(
     the file.
     """
     check_name(out)
-    cluster_input = read_cluster_input(paths := list(paths), overrides, plugins)
-    scenario = cluster_input.scenario
+    tables, scenario, extensions = read_cluster_input(paths := list(paths), overrides, plugins)
+    files = list(named_files(scenario))
     path = out or default_path(scenario.name, f"{datetime.now():%Y%m%d-%H%M%S-%f}")
-    refuse_inputs([path], [*paths, *(file.value for file in named_files(scenario))])
+    refuse_inputs([path], [*paths, *(file.value for file in files)])
     with locked(path, overwrite) as lock, lock:
         if lock.note:
             click.echo(lock.note, err=True)
-        _simulate_and_write(cluster_input, path)
+        sources = [*(plugin.source for plugin in extensions.plugins), *(file.source() for file in files)]
+        simulator = scenario.simulator()
+        start = time.perf_counter()
+        result = simulator.run()
+        wall_s = time.perf_counter() - start
+        meta = {name: value for name, value in environment().items() if name in ATTRIBUTES} | {
+            "input_toml": tomli_w.dumps(tables),
+            "input_json": json.dumps(resolved(scenario)),
+            "status": "finished",
+            "scenario": scenario.name,
+            "label": scenario.label or "",
+            "created_utc": datetime.now(UTC).isoformat(timespec="seconds"),
+            "seed": scenario.seed,
+            "neutral_keys": neutral_keys(scenario),
+            "sources": list(map(str, sources)),
+            "packages": list(map(str, extensions.packages)),
+            "scheduler": scenario.scheduler.kind,
+            "synthetic_jobs": simulator.jobs.synthetic,
+            "wall_s": wall_s,
+        }
+        write_cluster(path, meta, result)
     return path
-
-
-def _simulate_and_write(cluster_input: ClusterInput, path: str) -> None:
-    """Simulate the cluster and write the results file, whose lock the caller holds."""
-    tables, scenario, extensions = cluster_input
-    sources = [
-        *(plugin.source for plugin in extensions.plugins),
-        *(file.source() for file in named_files(scenario)),
-    ]
-    simulator = scenario.simulator()
-    start = time.perf_counter()
-    result = simulator.run()
-    wall_s = time.perf_counter() - start
-    meta = {name: value for name, value in environment().items() if name in ATTRIBUTES} | {
-        "input_toml": tomli_w.dumps(tables),
-        "input_json": json.dumps(resolved(scenario)),
-        "status": "finished",
-        "scenario": scenario.name,
-        "label": scenario.label or "",
-        "created_utc": datetime.now(UTC).isoformat(timespec="seconds"),
-        "seed": scenario.seed,
-        "neutral_keys": neutral_keys(scenario),
-        "sources": list(map(str, sources)),
-        "packages": list(map(str, extensions.packages)),
-        "scheduler": scenario.scheduler.kind,
-        "synthetic_jobs": simulator.jobs.synthetic,
-        "wall_s": wall_s,
-    }
-    write_cluster(path, meta, result)
 
 
 def replay(run: ClusterRun, plugins: Sequence[Plugin] = (), data: Sequence[str] = ()) -> list[Fault]:

@@ -11,7 +11,7 @@ from hpctrip.base.io import PathName
 from hpctrip.cluster.allocator import Allocator
 from hpctrip.cluster.budgets import BUDGETS
 from hpctrip.cluster.frequencies import FREQUENCIES
-from hpctrip.cluster.models import Models, Speeds
+from hpctrip.cluster.models import Catalogue, Models, Speeds
 from hpctrip.cluster.placement import PLACEMENTS, Machine
 from hpctrip.cluster.schedulers import SCHEDULERS
 from hpctrip.cluster.simulator import Clock, Simulator
@@ -57,12 +57,15 @@ class ClusterScenario(Component):
             problem = f"{table} {periodic.kind!r} needs rounds"
             raise InputError("clock.round_s = 0", problem, "give their length, e.g. 60")
         self.scheduler.check(self.clock.round_s)
-        jobs = self.jobs.jobs(self.models.catalogue(self.cluster.gpus_per_node), self.seed)
+        jobs = self.jobs.jobs(Catalogue(self.models, self.cluster.gpus_per_node), self.seed)
         jobs.check_fit(self.cluster.num_gpus)
         most = max(int(jobs.gpus.max()), min(self.models.most_gpus, self.cluster.num_gpus))
         speeds = Speeds(jobs.profiles, self.gpu, self.cluster.gpus_per_node, most)
-        state = JobState(jobs, speeds)
-        layout = self.placement.layout(self.cluster, self.seed)
-        restart_s, max_migrations = self.clock.restart_s, self.placement.max_migrations
-        allocator = Allocator(state, layout, self.gpu, restart_s, max_migrations)
-        return Simulator(jobs, state, allocator, self.gpu, self.scheduler, self.frequency, limit, self.clock)
+        allocator = Allocator(
+            JobState(jobs, speeds),
+            self.placement.layout(self.cluster, self.seed),
+            self.gpu,
+            self.clock.restart_s,
+            self.placement.max_migrations,
+        )
+        return Simulator(allocator, self.gpu, self.scheduler, self.frequency, limit, self.clock)

@@ -20,8 +20,6 @@ from hpctrip.cluster.budgets import Limit
 from hpctrip.cluster.frequencies import FrequencyPolicy
 from hpctrip.cluster.rows import IntervalMeter, PowerDraw, Result
 from hpctrip.cluster.schedulers import Plan, Scheduler
-from hpctrip.cluster.state import JobState
-from hpctrip.cluster.traces import Jobs
 from hpctrip.config.component import Component, config_key
 from hpctrip.sim.hardware.gpu_power import Gpu
 
@@ -60,8 +58,6 @@ class Clock(Component):
 class Simulator:
     """One simulation of one cluster. `run` may be called once."""
 
-    jobs: Jobs
-    state: JobState
     allocator: Allocator
     gpu: Gpu
     scheduler: Scheduler
@@ -70,6 +66,7 @@ class Simulator:
     clock: Clock
 
     def __post_init__(self) -> None:
+        self.state, self.jobs = self.allocator.state, self.allocator.state.jobs
         self.meter = IntervalMeter(self.clock.sample_s)
         self.clock_s = 0.0
         self._active = np.zeros(0, int)

@@ -89,7 +89,7 @@ class JobState:
         if self.starts[job] == 1:
             self.start_s[job] = clock_s
 
-    def configure(self, ids: np.ndarray, clock_s: float, are_up: np.ndarray | bool = True) -> None:
+    def configure(self, ids: np.ndarray, clock_s: float, are_up: np.ndarray | bool) -> None:
         """Set the speed, power and finish time of these settled jobs from their GPUs and frequencies.
 
         `are_up`: whether their nodes have booted.

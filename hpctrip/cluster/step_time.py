@@ -63,6 +63,11 @@ class StepTime:
         ratio = np.minimum(compute_s, network_s) / largest
         return largest * (1 + ratio**self.gamma) ** (1 / self.gamma)
 
+    def ratios(self, measured: Measured) -> np.ndarray:
+        """[M] ratios of the time by this form to the measured time."""
+        seconds = self.seconds(measured.batch / measured.gpus, measured.gpus, measured.nodes)
+        return seconds / measured.step_s
+
 
 @dataclass(frozen=True)
 class Measured:
@@ -85,18 +90,7 @@ class Measured:
         return dict(sorted(zip(self.gpus[here].tolist(), self.step_s[here].tolist(), strict=True)))
 
 
-@dataclass(frozen=True)
-class Fit:
-    """Fitted parameters and their relative errors."""
-
-    step_time: StepTime
-    mean_error: float
-    """Mean over the measurements of |fitted - measured| / measured."""
-    max_error: float
-    """Largest of these errors."""
-
-
-def fit_step_time(measured: Measured) -> Fit:
+def fit_step_time(measured: Measured) -> StepTime:
     """Fit the parameters that minimise the mean square of log(fitted / measured).
 
     The Levenberg-Marquardt method runs from several starting points. A change of variables keeps the parameters in
@@ -106,14 +100,7 @@ def fit_step_time(measured: Measured) -> Fit:
         problem = f"holds {len(measured.step_s)} measurements, the form has {len(StepTime.__annotations__)} parameters"
         raise InputError(measured.place, problem, "give more batch sizes or numbers of GPUs")
     starts = (_start(measured, share, gamma) for share in (0.05, 0.5) for gamma in (1.2, 2.0, 4.0))
-    best = min((_minimise(measured, start) for start in starts), key=lambda pair: pair[0])[1]
-    step_time = _parameters(best)
-    error = np.abs(_predicted(measured, step_time) / measured.step_s - 1)
-    return Fit(step_time, float(error.mean()), float(error.max()))
-
-
-def _predicted(measured: Measured, step_time: StepTime) -> np.ndarray:
-    return step_time.seconds(measured.batch / measured.gpus, measured.gpus, measured.nodes)
+    return _parameters(min((_minimise(measured, start) for start in starts), key=lambda pair: pair[0])[1])
 
 
 def _parameters(free: np.ndarray) -> StepTime:
@@ -147,7 +134,7 @@ def _minimise(measured: Measured, free: np.ndarray) -> tuple[float, np.ndarray]:
     """Minimise the sum of squares from a starting point; returns (sum of squares, unbounded variables)."""
 
     def residuals(at: np.ndarray) -> np.ndarray:
-        return np.log(_predicted(measured, _parameters(at)) / measured.step_s)
+        return np.log(_parameters(at).ratios(measured))
 
     damping, here = 1e-2, residuals(free)
     for _ in range(_STEPS):

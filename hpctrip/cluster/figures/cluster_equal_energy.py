@@ -66,15 +66,12 @@ def plot(table: pd.DataFrame) -> Drawing:
 
 
 def _check(table: pd.DataFrame) -> None:
-    """Raise InputError if the table lacks a column of texts or has no rows, negative numbers or too many values."""
+    """Raise InputError if the table lacks a column of texts, has no rows or too many values."""
     hint = "give what benchmarks/cluster_claim.py of the source tree writes"
     missing = [name for name in TEXTS if name not in table]
     if missing or table.empty:
         problem = f"has no column {', '.join(missing)}" if missing else "has no rows"
         raise InputError("the table", problem, hint)
-    for name in NUMBERS:
-        if (table[name] < 0).any():
-            raise InputError(f"the table: {name}", "is not a number of 0 or more everywhere", hint)
     for name in ("account", "load"):
         if table[name].nunique() > MAX_VALUES:
             raise InputError(f"the table: {name}", f"has more than {MAX_VALUES} values", "draw a part of it")

@@ -69,24 +69,11 @@ class BuddyLayout(Layout):
         self._ranks: dict[int, np.ndarray] = {}
         """{GPUs: [nodes] rank of each node for a block of so many GPUs; the lowest is the best}."""
         self._rack = np.arange(machine.num_nodes) // machine.nodes_per_rack
-        self._empty: list[set[int]] = [set() for _ in range(int(self._rack[-1]) + 1)]
-        self._num_empty = np.zeros(len(self._empty), int)
-        self._num_warm = np.zeros(len(self._empty), int)
-        self._warm = np.zeros(machine.num_nodes, bool)
-        for node in range(machine.num_nodes):
-            self.changed(node)
 
     def changed(self, node: int) -> None:
-        """Update the indices of free blocks and of empty nodes for a node."""
+        """Update the ranks of a node."""
         for gpus, ranks in self._ranks.items():
             ranks[node] = self._rank_of(node, gpus)
-        rack, empty = self._rack[node], self.free_mask[node] == self.full
-        if empty != (node in self._empty[rack]):
-            (self._empty[rack].add if empty else self._empty[rack].discard)(node)
-            self._num_empty[rack] += 1 if empty else -1
-        warm = empty and bool(self.powered[node])
-        self._num_warm[rack] += int(warm) - int(self._warm[node])
-        self._warm[node] = warm
 
     def find(self, gpus: int, job: int = 0, turn: int = 0) -> Parts | None:
         """Find whole nodes and a block for `gpus` GPUs; `job` and `turn` are not used."""
@@ -175,25 +162,34 @@ class BuddyLayout(Layout):
         """Choose empty nodes: of the rack with the fewest boots, then the fewest empty nodes, else of few racks."""
         if number == 0:
             return []
-        if int(self._num_empty.sum()) < number:
+        empty = self.free == self.machine.gpus_per_node
+        num_empty, num_warm = (
+            np.bincount(self._rack[nodes], minlength=int(self._rack[-1]) + 1)
+            for nodes in (empty, empty & self.powered)
+        )
+        if int(num_empty.sum()) < number:
             return None
-        enough = np.flatnonzero(self._num_empty >= number)
+        enough = np.flatnonzero(num_empty >= number)
         if len(enough):
-            boots = np.maximum(number - self._num_warm[enough], 0)
-            rack = int(enough[np.lexsort((self._num_empty[enough], boots))[0]])
+            boots = np.maximum(number - num_warm[enough], 0)
+            rack = int(enough[np.lexsort((num_empty[enough], boots))[0]])
             return self._within_rack(rack, number)
         chosen: list[int] = []
-        for rack in np.argsort(-self._num_empty, kind="stable").tolist():
-            chosen += self._within_rack(rack, min(number - len(chosen), int(self._num_empty[rack])))
+        for rack in np.argsort(-num_empty, kind="stable").tolist():
+            chosen += self._within_rack(rack, min(number - len(chosen), int(num_empty[rack])))
             if len(chosen) == number:
                 break
         return chosen
 
     def _within_rack(self, rack: int, number: int) -> list[int]:
-        empty = self._empty[rack]
+        first, per_rack = rack * self.machine.nodes_per_rack, self.machine.nodes_per_rack
+        empty = {
+            node
+            for node in range(first, min(first + per_rack, self.machine.num_nodes))
+            if self.free_mask[node] == self.full
+        }
         if number & (number - 1) == 0:
-            first = rack * self.machine.nodes_per_rack
-            starts = range(first, first + self.machine.nodes_per_rack - number + 1, number)
+            starts = range(first, first + per_rack - number + 1, number)
             runs = [run for start in starts if empty.issuperset(run := range(start, start + number))]
             if runs:
                 return list(min(runs, key=lambda run: (-int(self.powered[list(run)].sum()), run.start)))

@@ -13,6 +13,7 @@ from hpctrip.base.csv import Table, read_table
 from hpctrip.base.errors import InputError
 from hpctrip.base.io import PathName
 from hpctrip.base.rng import stream
+from hpctrip.base.text import unknown_name
 from hpctrip.cluster.models import Catalogue, Profile, Speeds
 from hpctrip.config.component import Component, Registry
 from hpctrip.config.sources import Reads
@@ -189,9 +190,8 @@ def step_counts(table: Table, name: str, may_lack: bool = False) -> np.ndarray:
 def model_kinds(table: Table, model: str, batch: str, catalogue: Catalogue) -> list[tuple[str, int]]:
     """Read the columns of model and batch size, [N] pairs. Raises InputError for a model outside the catalogue."""
     models, batches = table.texts(model), table.integers(batch)
-    wrong = np.array([name not in catalogue for name in models], bool)
-    if wrong.any():
-        hint = catalogue.suggest(models[int(wrong.argmax())])
-        table.refuse(model, wrong, "is no model that is known", hint)
+    wrong = np.array([name not in catalogue.batches for name in models], bool)
+    hint = unknown_name(models[int(wrong.argmax())], catalogue.batches) if wrong.any() else ""
+    table.refuse(model, wrong, "is no model of the catalogue", hint)
     table.refuse(batch, (batches < 1) | (batches > 10**7), "is no batch size from 1 to 10,000,000")
     return list(zip(models, batches.tolist(), strict=True))

@@ -7,7 +7,6 @@ from typing import Self
 import numpy as np
 from pydantic import Field
 
-from hpctrip.base.csv import Table
 from hpctrip.base.errors import InputError
 from hpctrip.base.rng import stream
 from hpctrip.base.text import unknown_name
@@ -74,12 +73,13 @@ class ElasticFlow(TraceFile):
     def raw(self, catalogue: Catalogue) -> Raw:
         """Every line is a job."""
         table = self.table()
-        time = _one_of(table, "submission_time", "submit_time")
+        time = "submit_time" if "submit_time" in table.columns else "submission_time"
         has_models = "model_name" in table.columns
         table.require("job_id", time, "num_gpu", "duration", *(["batch_size"] if has_models else []))
         duration_s, steps, kinds = durations(table, "duration"), None, None
         if has_models:
-            steps, duration_s = step_counts(table, _one_of(table, "num_iteration", "iteration")), None
+            iterations = "iteration" if "iteration" in table.columns else "num_iteration"
+            duration_s, steps = None, step_counts(table, iterations)
             kinds = model_kinds(table, "model_name", "batch_size", catalogue)
         return Raw(
             place=table.place,
@@ -90,14 +90,6 @@ class ElasticFlow(TraceFile):
             steps=steps,
             kind=kinds,
         )
-
-
-def _one_of(table: Table, *names: str) -> str:
-    present = [name for name in names if name in table.columns]
-    if not present:
-        problem = f"has no column {' or '.join(names)}; {unknown_name(names[0], table.columns)}"
-        raise InputError(table.place, problem)
-    return present[0]
 
 
 @TRACES.add

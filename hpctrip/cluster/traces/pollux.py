@@ -114,7 +114,7 @@ class Application:
     @cached_property
     def _fitted(self) -> StepTime:
         measured = Measured(self.name, self.local_batch * self.gpus, self.gpus, self.nodes, self.step_s)
-        return fit_step_time(measured).step_time
+        return fit_step_time(measured)
 
 
 @dataclass(frozen=True)
