@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import time
 
+from hpctrip.base.units import J_PER_KWH
 from hpctrip.cluster.rows import Result
 from hpctrip.cluster.scenario import ClusterScenario
 from hpctrip.config.inputs import validate
@@ -22,7 +23,7 @@ MEAN_GPU_S = 58_000.0
 
 
 def scenario(num_jobs: int, scheduler: str, load: float) -> ClusterScenario:
-    """The cluster for so many jobs."""
+    """The cluster, whose size follows from the number of jobs."""
     num_nodes = max(2, round(num_jobs / JOBS_PER_GPU / 8))
     tables = {
         "cluster": {"num_nodes": num_nodes},
@@ -44,20 +45,20 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, nargs="+", default=[700, 7000, 70_000])
     parser.add_argument("--schedulers", nargs="+", default=["fifo", "powerflow"])
     parser.add_argument("--load", type=float, default=0.8)
-    given = parser.parse_args()
+    options = parser.parse_args()
     print(
         f"{'jobs':>7} {'GPUs':>6}  {'scheduler':16} {'events':>9} {'CPU s':>8} {'events/s':>9}  mean JCT s   kWh"
     )
-    for num_jobs in given.jobs:
-        for scheduler in given.schedulers:
-            chosen = scenario(num_jobs, scheduler, given.load)
+    for num_jobs in options.jobs:
+        for scheduler in options.schedulers:
+            chosen = scenario(num_jobs, scheduler, options.load)
             began = time.process_time()
             result = chosen.simulator().run()
             took_s = time.process_time() - began
             events = num_events(result)
             print(
                 f"{num_jobs:7d} {chosen.cluster.num_gpus:6d}  {scheduler:16} {events:9d} {took_s:8.1f} "
-                f"{events / took_s:9.0f}  {result.mean_jct_s:10.0f}  {result.energy_j / 3.6e6:8.0f}",
+                f"{events / took_s:9.0f}  {result.mean_jct_s:10.0f}  {result.energy_j / J_PER_KWH:8.0f}",
                 flush=True,
             )
 

@@ -13,17 +13,18 @@ off, and whether the energy of hosts and idle GPUs is counted. `hpctrip plot clu
 from __future__ import annotations
 
 import argparse
-import csv
 import itertools
 import math
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+import pandas as pd
+
 from hpctrip.base.units import J_PER_KWH
 from hpctrip.cluster.equal_energy import Front, counted_j
 from hpctrip.cluster.rows import Result
-from hpctrip.cluster.run_input import read_cluster_input
+from hpctrip.cluster.run import read_cluster_input
 from hpctrip.cluster.scenario import ClusterScenario
 
 ACCOUNTS = {
@@ -55,50 +56,49 @@ def main() -> None:
     parser.add_argument("--baselines", nargs="+", default=BASELINES)
     parser.add_argument("--precision", type=float, default=0.03, help="relative, of eta")
     parser.add_argument("--out", type=Path)
-    given = parser.parse_args()
-    heads = [f"{name:>{form[:1]}}" for name, form in zip(_HEADS, _FORMS.values(), strict=True)]
+    options = parser.parse_args()
+    heads = [f"{head:>{shape[:1]}}" for head, shape in NUMBERS.values()]
     print(f"load  {'account':16} {'baseline':24} {' '.join(heads)}")
     rows = []
-    for row in table(given):
+    for row in table(options):
         if not math.isnan(row["ratio"]):
             rows.append(row)
-        numbers = [f"{row[name]:{form}}" for name, form in _FORMS.items()]
+        numbers = [f"{row[name]:{shape}}" for name, (_, shape) in NUMBERS.items()]
         print(f"{row['load']:4g}  {row['account']:16} {row['baseline']:24} {' '.join(numbers)}", flush=True)
-    if given.out and rows:
-        with open(given.out, "w", newline="") as file:
-            writer = csv.DictWriter(file, rows[0])
-            writer.writeheader()
-            writer.writerows(rows)
+    if options.out and rows:
+        pd.DataFrame(rows).to_csv(options.out, index=False)
 
 
-_FORMS = {
-    "jct_s": "9.0f",
-    "kwh": "9.1f",
-    "eta": "6.3f",
-    "powerflow_jct_s": "9.0f",
-    "powerflow_kwh": "9.1f",
-    "ratio": "6.2f",
+NUMBERS = {
+    "jct_s": ("JCT s", "9.0f"),
+    "kwh": ("kWh", "9.1f"),
+    "eta": ("eta", "6.3f"),
+    "powerflow_jct_s": ("PF JCT s", "9.0f"),
+    "powerflow_kwh": ("PF kWh", "9.1f"),
+    "ratio": ("ratio", "6.2f"),
 }
-
-
-_HEADS = ("JCT s", "kWh", "eta", "PF JCT s", "PF kWh", "ratio")
+"""{column: (head, format)} of the numbers of a row."""
 Row = dict[str, float | str]
 
 
-def table(given: argparse.Namespace) -> Iterator[Row]:
+def table(options: argparse.Namespace) -> Iterator[Row]:
     """The cells. A baseline is simulated once for both ways to count, PowerFlow's front once for all baselines."""
-    for load in given.loads:
-        simulated = cache(lambda off, baseline, at=load: scenario(given, at, off, baseline).simulator().run())
-        front = cache(
-            lambda off, hosts, at=load: Front(scenario(given, at, off, "powerflow"), hosts, given.precision)
+    for load in options.loads:
+        simulated = cache(
+            lambda off, baseline, at=load: scenario(options, at, off, baseline).simulator().run()
         )
-        for account, baseline in itertools.product(given.accounts, given.baselines):
+        front = cache(
+            lambda off, hosts, at=load: Front(
+                scenario(options, at, off, "powerflow"), hosts, options.precision
+            )
+        )
+        for account, baseline in itertools.product(options.accounts, options.baselines):
             is_off, powerflow_off, hosts = ACCOUNTS[account]
             cell = compared(front(powerflow_off, hosts), simulated(is_off, baseline), hosts)
             yield {"load": load, "account": account, "baseline": baseline} | cell
 
 
-def scenario(given: argparse.Namespace, load: float, is_off: bool, scheduler: str) -> ClusterScenario:
+def scenario(options: argparse.Namespace, load: float, is_off: bool, scheduler: str) -> ClusterScenario:
     """The cluster under a scheduler, `name` or `name@frequency-policy`."""
     kind, _, frequency = scheduler.partition("@")
     chosen = [
@@ -107,7 +107,7 @@ def scenario(given: argparse.Namespace, load: float, is_off: bool, scheduler: st
         f"scheduler.kind={kind}",
         f"frequency.kind={frequency or 'highest'}",
     ]
-    return read_cluster_input([given.scenario], [*given.overrides, *chosen]).scenario
+    return read_cluster_input([options.scenario], [*options.overrides, *chosen]).scenario
 
 
 def compared(front: Front, result: Result, hosts: bool) -> Row:

@@ -1,4 +1,5 @@
-"""Compare the results of two checkouts of hpctrip: every scenario of inputs/, made small, on three ranks.
+"""Compare the results of two checkouts of hpctrip: every scenario of inputs/, made small, on three ranks, and every
+cluster of inputs/cluster/.
 
     python benchmarks/same_results.py OLD NEW                    # two folders that hold checkouts
     python benchmarks/same_results.py OLD NEW --keep FOLDER      # results of OLD that lie in FOLDER are used again
@@ -73,9 +74,11 @@ VARIANTS = {
     "stacked engine": {"engine.name": "stacked"},
 }
 """Features that no scenario of inputs/ uses, as overrides of BASE."""
-MEASURED = ("wall", "idle")
+SCHEDULERS = ("fifo", "srtf", "tiresias", "gandiva", "themis", "optimus", "elasticflow-like", "pollux-greedy")
+MEASURED = ("wall", "idle_fraction")
 """Columns whose names hold one of these words are measured on this machine."""
 LIMIT_S = 300
+HPCTRIP = (sys.executable, "-m", "hpctrip")
 
 Overrides = dict[str, object]
 
@@ -89,33 +92,31 @@ def scenarios(checkout: Path) -> Iterator[tuple[str, list[str], Overrides]]:
             yield path.stem, [*map(str, files), str(path)], {}
     for name, overrides in VARIANTS.items():
         yield name, [str(inputs / f"{BASE}.toml")], overrides
+    for path in sorted(inputs.glob("cluster/*.toml")):
+        yield f"cluster {path.stem}", [str(path)], {"jobs.num_jobs": 60}
+    for kind in SCHEDULERS:
+        cluster = {"jobs.num_jobs": 60, "cluster.num_nodes": 4, "scheduler.kind": kind}
+        yield f"cluster {kind}", [str(inputs / "cluster/site.toml")], cluster
 
 
 def command(files: list[str], overrides: Overrides, out: Path) -> list[str]:
-    """The command line of one small run."""
+    """The command line of one small run, or of a simulated cluster."""
     tables = [tomllib.loads(Path(file).read_text()) for file in files]
-    workload = tables[0]["workload"]["kind"]
-    small = ALL_SMALL | SMALL[workload]
+    if "cluster" in tables[0]:
+        return [*HPCTRIP, "cluster", *files, *lines(overrides), "--out", str(out), "--overwrite"]
+    small = ALL_SMALL | SMALL[tables[0]["workload"]["kind"]]
     if "k" in tables[0]["policy"]:
         small["policy.k"] = 5
     kind = overrides.get("partition.kind", tables[0].get("partition", {}).get("kind", "dirichlet"))
     if kind != "dirichlet":
         small.pop("partition.alpha")
-    words = [word for key, value in (small | overrides).items() for word in ("-o", f"{key}={value}")]
-    return [
-        "mpirun",
-        "-n",
-        "3",
-        sys.executable,
-        "-m",
-        "hpctrip",
-        "run",
-        *files,
-        *words,
-        "--out",
-        str(out),
-        "--overwrite",
-    ]
+    words = lines(small | overrides)
+    return ["mpirun", "-n", "3", *HPCTRIP, "run", *files, *words, "--out", str(out), "--overwrite"]
+
+
+def lines(overrides: Overrides) -> list[str]:
+    """The `-o` arguments of these overrides."""
+    return [word for key, value in overrides.items() for word in ("-o", f"{key}={value}")]
 
 
 def ended(checkout: Path, words: list[str]) -> str:

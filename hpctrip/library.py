@@ -115,7 +115,7 @@ def simulate(
 
     The arguments are those of `run`. Raises InputError for bad input.
     """
-    from hpctrip.cluster.run_simulate import simulate as run_simulator
+    from hpctrip.cluster.run import simulate as run_simulator
 
     target = None if out is None else str(out)
     path = run_simulator(_path_list(inputs), _toml_lines(overrides), target, overwrite, _path_list(plugins))

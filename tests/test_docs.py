@@ -11,7 +11,7 @@ import pytest
 
 import hpctrip
 from hpctrip.base.errors import EXIT_CODES
-from hpctrip.cluster.run_input import read_cluster_input
+from hpctrip.cluster.run import read_cluster_input
 from hpctrip.cluster.scenario import ClusterScenario
 from hpctrip.cluster.schedulers import SCHEDULERS
 from hpctrip.config.component import registry_of

@@ -31,7 +31,7 @@ def run(
     from rich.console import Console
 
     from hpctrip.cluster.results import open_cluster
-    from hpctrip.cluster.run_simulate import simulate
+    from hpctrip.cluster.run import simulate
     from hpctrip.record.show import show
 
     path = simulate(paths, overrides, out, overwrite, plugins)
@@ -42,11 +42,15 @@ def run(
 @input_options
 def check(**cluster_input: tuple[str, ...]) -> None:
     """Validate the input of a cluster, read its trace, and print every key with the value in force."""
-    from hpctrip.cluster.run_input import read_cluster_input
+    import tomli_w
 
-    checked = read_cluster_input(**cluster_input)
-    checked.scenario.simulator()
-    click.echo(printable_toml(checked.resolved_toml), nl=False)
+    from hpctrip.cluster.run import read_cluster_input
+    from hpctrip.config.inputs import resolved
+    from hpctrip.runner.experiment import without_none
+
+    scenario = read_cluster_input(**cluster_input).scenario
+    scenario.simulator()
+    click.echo(printable_toml(tomli_w.dumps(without_none(resolved(scenario)))), nl=False)
 
 
 @cluster.command()
@@ -73,16 +77,17 @@ def fit(tables: tuple[str, ...], gpus_per_node: int) -> None:
 
     A table is a model's: a row for each global batch size, a column for each number of GPUs, steps per second.
     """
-    from dataclasses import fields
+    from dataclasses import asdict
     from pathlib import Path
 
+    from hpctrip.cluster.models import read_throughputs
     from hpctrip.cluster.step_time import StepTime, fit_step_time
-    from hpctrip.cluster.tables import read_throughputs
 
-    names = [field.name for field in fields(StepTime)]
+    names = StepTime.__annotations__
     click.echo(f"{'model':18}{'mean error':>11}{'largest':>9}" + "".join(f"{name:>12}" for name in names))
     for path in tables:
-        fitted = fit_step_time(read_throughputs(path, gpus_per_node))
-        numbers = "".join(f"{value:12.5g}" for value in fitted.step_time.parameters)
+        form = fit_step_time(measured := read_throughputs(path, gpus_per_node))
+        error = abs(form.ratios(measured) - 1)
+        numbers = "".join(f"{value:12.5g}" for value in asdict(form).values())
         name = printable(Path(path).stem, 17)
-        click.echo(f"{name:18}{fitted.mean_error:11.2%}{fitted.max_error:9.2%}{numbers}")
+        click.echo(f"{name:18}{error.mean():11.2%}{error.max():9.2%}{numbers}")

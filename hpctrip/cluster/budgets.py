@@ -79,27 +79,7 @@ class Carbon(Budget):
 
     def limit(self) -> Limit:
         """Read the trace and build the limit."""
-        signal = read_signal(self.path, "g_per_kwh", f"budget.path = {self.path!r}")
-        return _CarbonLimit(self.grams, self.period_s, signal)
-
-
-class _CarbonLimit(Limit):
-    renewed = True
-
-    def __init__(self, total_g: float, period_s: float, intensity: Signal):
-        self._total_g, self._period_s = total_g, period_s
-        self.intensity = intensity
-
-    def limit_w(self, clock_s: float, until_s: float, energy_j: float, carbon_g: float) -> float:
-        allowed_g = max(accrued(self._total_g, until_s, self._period_s) - carbon_g, 0.0)
-        intensity = self.intensity.at(clock_s)
-        return allowed_g * J_PER_KWH / intensity / (until_s - clock_s) if intensity else math.inf
-
-    def next_change_s(self, clock_s: float) -> float:
-        return self.intensity.next_change_s(clock_s)
-
-    def is_spent(self, clock_s: float) -> bool:
-        return clock_s >= self._period_s and not (self.intensity.value == 0).any()
+        return _CarbonLimit(self.grams, self.period_s, _signal(self.path, "g_per_kwh"))
 
 
 @BUDGETS.add
@@ -115,20 +95,6 @@ class Energy(Budget):
     def limit(self) -> Limit:
         """A limit that changes every round."""
         return _EnergyLimit(self.kwh * J_PER_KWH, self.period_s)
-
-
-class _EnergyLimit(Limit):
-    renewed = True
-
-    def __init__(self, total_j: float, period_s: float):
-        self._total_j, self._period_s = total_j, period_s
-
-    def limit_w(self, clock_s: float, until_s: float, energy_j: float, carbon_g: float) -> float:
-        allowed_j = accrued(self._total_j, until_s, self._period_s) - energy_j
-        return max(allowed_j, 0.0) / (until_s - clock_s)
-
-    def is_spent(self, clock_s: float) -> bool:
-        return clock_s >= self._period_s
 
 
 @BUDGETS.add
@@ -151,7 +117,46 @@ class Power(Budget):
         """Read the trace and build the limit."""
         if self.path is None:
             return _PowerLimit(Signal.constant(self.watts or 0.0))
-        return _PowerLimit(read_signal(self.path, "power_w", f"budget.path = {self.path!r}"))
+        return _PowerLimit(_signal(self.path, "power_w"))
+
+
+def _signal(path: str, column: str) -> Signal:
+    return read_signal(path, column, f"budget.path = {path!r}")
+
+
+class _EnergyLimit(Limit):
+    """Limit from a total that accrues evenly over a period, all of it from the end of the period on."""
+
+    renewed = True
+
+    def __init__(self, total: float, period_s: float):
+        self._total, self._period_s = total, period_s
+
+    def _left(self, clock_s: float, used: float) -> float:
+        return max(self._total * min(clock_s / self._period_s, 1.0) - used, 0.0)
+
+    def limit_w(self, clock_s: float, until_s: float, energy_j: float, carbon_g: float) -> float:
+        return self._left(until_s, energy_j) / (until_s - clock_s)
+
+    def is_spent(self, clock_s: float) -> bool:
+        return clock_s >= self._period_s
+
+
+class _CarbonLimit(_EnergyLimit):
+    def __init__(self, total_g: float, period_s: float, intensity: Signal):
+        super().__init__(total_g, period_s)
+        self.intensity = intensity
+
+    def limit_w(self, clock_s: float, until_s: float, energy_j: float, carbon_g: float) -> float:
+        intensity = self.intensity.at(clock_s)
+        joules = self._left(until_s, carbon_g) * J_PER_KWH / intensity if intensity else math.inf
+        return joules / (until_s - clock_s)
+
+    def next_change_s(self, clock_s: float) -> float:
+        return self.intensity.next_change_s(clock_s)
+
+    def is_spent(self, clock_s: float) -> bool:
+        return super().is_spent(clock_s) and not (self.intensity.value == 0).any()
 
 
 class _PowerLimit(Limit):
@@ -166,8 +171,3 @@ class _PowerLimit(Limit):
 
     def is_spent(self, clock_s: float) -> bool:
         return len(self._power_w.value) == 1
-
-
-def accrued(total: float, clock_s: float, period_s: float) -> float:
-    """Part of a budget that has accrued by `clock_s`: proportional to time, all of it from the end of the period on."""
-    return total * min(clock_s / period_s, 1.0)

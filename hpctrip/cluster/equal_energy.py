@@ -68,19 +68,13 @@ class Front:
         """
         etas = np.geomspace(LOWEST, HIGHEST, _COARSE).tolist()
         while etas:
-            for eta in etas:
-                self._match(eta)
+            for eta in (eta for eta in etas if eta not in self._matches):
+                result = self._simulate(with_eta(self._scenario, eta, self._hosts))
+                self._matches[eta] = Match(eta, result, counted_j(result, self._hosts))
+            within = {eta: match for eta, match in self._matches.items() if match.energy_j <= target_j}
             etas = [
                 (low * high) ** 0.5
                 for low, high in pairwise(sorted(self._matches))
-                if high / low > 1 + self._precision
-                and (self._match(low).energy_j <= target_j) != (self._match(high).energy_j <= target_j)
+                if high / low > 1 + self._precision and (low in within) != (high in within)
             ]
-        within = [match for match in self._matches.values() if match.energy_j <= target_j]
-        return min(within, key=lambda match: (match.result.mean_jct_s, match.eta), default=None)
-
-    def _match(self, eta: float) -> Match:
-        if eta not in self._matches:
-            result = self._simulate(with_eta(self._scenario, eta, self._hosts))
-            self._matches[eta] = Match(eta, result, counted_j(result, self._hosts))
-        return self._matches[eta]
+        return min(within.values(), key=lambda match: (match.result.mean_jct_s, match.eta), default=None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from pydantic import Field
 
-from hpctrip.cluster.view import ClusterView
+from hpctrip.cluster.schedulers.base import ClusterView
 from hpctrip.config.component import Component, Registry
 from hpctrip.sim.hardware.gpu_power import Gpu
 
@@ -39,7 +39,7 @@ class LeastEnergy(FrequencyPolicy):
 
     def choose(self, view: ClusterView, gpus: np.ndarray, gpu: Gpu) -> np.ndarray:
         """The indices that minimise power / rate."""
-        return _least(*_costs(view, gpus), 1.0, 0.0)
+        return ZeusCost(eta=1.0).choose(view, gpus, gpu)
 
 
 @FREQUENCIES.add
@@ -52,15 +52,7 @@ class ZeusCost(FrequencyPolicy):
 
     def choose(self, view: ClusterView, gpus: np.ndarray, gpu: Gpu) -> np.ndarray:
         """The indices of least cost. P_max is the power of its GPUs when always computing at the highest frequency."""
-        top_w = np.maximum(gpus, 1)[:, None] * float(gpu.full_power_w(view.speeds.frequencies[-1]))
-        return _least(*_costs(view, gpus), self.eta, (1 - self.eta) * top_w)
-
-
-def _costs(view: ClusterView, gpus: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(seconds, watts) for a unit of work, [J, F] each; for a job without GPUs as on one GPU."""
-    rows = (view.profile, np.maximum(gpus, 1))
-    return 1 / view.speeds.rate[rows], view.speeds.power_w[rows]
-
-
-def _least(seconds: np.ndarray, watts: np.ndarray, eta: float, time_w: np.ndarray | float) -> np.ndarray:
-    return np.argmin(seconds * (eta * watts + time_w), axis=1)
+        gpus = np.maximum(gpus, 1)  # a job without GPUs is treated as on one
+        rate, watts = view.speeds.rate[view.profile, gpus], view.speeds.power_w[view.profile, gpus]
+        top_w = gpus[:, None] * float(gpu.full_power_w(view.speeds.frequencies[-1]))
+        return np.argmin(1 / rate * (self.eta * watts + (1 - self.eta) * top_w), axis=1)

@@ -45,6 +45,8 @@ ATTRIBUTES: dict[str, Attribute] = {
 }
 """Attributes of the results file of a cluster."""
 TABLES = {"jobs": columns(JobRows), "intervals": columns(IntervalRow)}
+INDEX = {"jobs": "job", "intervals": "interval"}
+"""{table: column that identifies a row}."""
 DESCRIPTIONS = {
     "jobs": "one row a job, in the order of submission; index: job",
     "intervals": "one row an interval of time; index: interval",
@@ -66,7 +68,7 @@ class ClusterRun(ResultsFile):
 
     @property
     def tables(self) -> dict[str, pd.DataFrame]:
-        """{name of the group in the file: frame}."""
+        """The frames by the name of their group in the file."""
         return {"jobs": self.jobs, "intervals": self.intervals}
 
     @property
@@ -75,31 +77,22 @@ class ClusterRun(ResultsFile):
         return f"{len(self.jobs)} jobs, {len(self.intervals)} intervals"
 
 
-def derived_attributes(result: Result) -> dict[str, Any]:
-    """The attributes of a results file that are derived from its rows."""
-    return {
-        "stop_reason": result.stop_reason,
-        "mean_jct_s": result.mean_jct_s,
-        "energy_j": float(result.energy_j),
-        "carbon_g": float(sum(row.carbon_g for row in result.intervals)),
-    }
-
-
 def write_cluster(path: str | Path, meta: Mapping[str, Any], result: Result) -> None:
     """Write a results file atomically, replacing an existing one.
 
     `meta` holds attributes, those of ATTRIBUTES or others, and the two texts `input_toml` and `input_json`. The
     attributes that are derived from the rows are added. Raises InputError if the file cannot be written.
     """
-    meta = (
-        {name: attribute.default for name, attribute in ATTRIBUTES.items()}
-        | dict(meta)
-        | derived_attributes(result)
-    )
+    meta = {name: attribute.default for name, attribute in ATTRIBUTES.items()} | dict(meta)
+    meta |= {
+        "stop_reason": result.stop_reason,
+        "mean_jct_s": result.mean_jct_s,
+        "energy_j": float(result.energy_j),
+        "carbon_g": float(sum(row.carbon_g for row in result.intervals)),
+    }
     texts = {"toml": meta.pop("input_toml", ""), "json": meta.pop("input_json", "{}")}
     groups = [
-        Group(name, table, DESCRIPTIONS[name], "job" if name == "jobs" else "interval")
-        for name, table in tables_of(result).items()
+        Group(name, table, DESCRIPTIONS[name], INDEX[name]) for name, table in tables_of(result).items()
     ]
     replace_file(path, file_image(FORMAT, FORMAT_VERSION, meta, ATTRIBUTES, texts, groups))
 
@@ -111,16 +104,14 @@ def tables_of(result: Result) -> dict[str, dict[str, Column]]:
         "intervals": {name: [getattr(row, name) for row in result.intervals] for name in TABLES["intervals"]},
     }
     return {
-        table: {
-            name: Column(_as_array(values[table][name], about["dtype"]), about["unit"], about["doc"])
-            for name, about in names.items()
-        }
-        for table, names in TABLES.items()
+        table: {name: _column(values[table][name], spec) for name, spec in columns.items()}
+        for table, columns in TABLES.items()
     }
 
 
-def _as_array(values: Any, dtype: str) -> np.ndarray:
-    return np.array(values, dtype=object if dtype == TEXT else f"<{dtype}")
+def _column(values: Any, spec: Mapping[str, Any]) -> Column:
+    dtype = object if spec["dtype"] == TEXT else f"<{spec['dtype']}"
+    return Column(np.array(values, dtype), spec["unit"], spec["doc"])
 
 
 def open_cluster(path: str | Path) -> ClusterRun:
@@ -203,44 +194,34 @@ def summary(facts: Mapping[str, Any]) -> dict[str, str]:
 def contradictions(run: ClusterRun) -> Iterator[Fault]:
     """Consistency check: one fault for every column that contradicts other columns."""
     jobs, rows = run.jobs, run.intervals
+    parts_j = rows["job_energy_j"] + rows["host_energy_j"] + rows["idle_energy_j"]
     checks = {
         "/jobs/jct_s": (jobs["jct_s"], jobs["end_s"] - jobs["submit_s"]),
-        "/intervals/energy_j": (
-            rows["energy_j"],
-            rows["job_energy_j"] + rows["host_energy_j"] + rows["idle_energy_j"],
-        ),
+        "/intervals/energy_j": (rows["energy_j"], parts_j),
         "/intervals/power_w": (rows["power_w"] * (rows["clock_s"] - rows["clock_start_s"]), rows["energy_j"]),
         "/intervals/clock_start_s": (rows["clock_start_s"].iloc[1:], rows["clock_s"].iloc[:-1]),
         "/jobs/energy_j": ([jobs["energy_j"].sum()], [rows["job_energy_j"].sum()]),
         "/jobs/starts": ([jobs["starts"].sum()], [rows["starts"].sum()]),
         "energy_j": ([run.meta["energy_j"]], [rows["energy_j"].sum()]),
-        "mean_jct_s": (
-            [run.meta["mean_jct_s"]],
-            [np.mean(jobs["jct_s"].to_numpy()) if len(jobs) else np.nan],
-        ),
+        "mean_jct_s": ([run.meta["mean_jct_s"]], [jobs["jct_s"].mean(skipna=False)]),
     }
-    for place, (values, expected) in checks.items():
+    for place, pair in checks.items():
+        values, expected = map(np.asarray, pair)
         same = np.isclose(values, expected, rtol=RELATIVE_TOLERANCE, atol=1e-6, equal_nan=True)
         if not same.all():
             at = int(np.flatnonzero(~same)[0])
-            yield Fault(
-                f"{run.path}: {place}",
-                f"row {at}: is {np.asarray(values)[at]:g}, the other columns give {np.asarray(expected)[at]:g}",
-            )
+            problem = f"row {at}: is {values[at]:g}, the other columns give {expected[at]:g}"
+            yield Fault(f"{run.path}: {place}", problem)
 
 
 def differences(a: ClusterRun, b: ClusterRun) -> Iterator[Difference]:
     """Differences between the tables of two simulated clusters."""
-    yield from _table_changes(a, b, "jobs", "job")
-    yield from _table_changes(a, b, "intervals", "interval")
-
-
-def _table_changes(a: ClusterRun, b: ClusterRun, table: str, key: str) -> Iterator[Difference]:
-    left, right = a.tables[table], b.tables[table]
-    if len(left) != len(right):
-        yield Difference("run", table, len(left), len(right))
-    else:
-        yield from changes(table, left, right, key)
+    for table, key in INDEX.items():
+        left, right = a.tables[table], b.tables[table]
+        if len(left) != len(right):
+            yield Difference("run", table, len(left), len(right))
+        else:
+            yield from changes(table, left, right, key)
 
 
 KIND = Kind(
@@ -249,5 +230,5 @@ KIND = Kind(
     summary=summary,
     contradictions=contradictions,
     differences=differences,
-    replay="hpctrip.cluster.run_replay:replay",
+    replay="hpctrip.cluster.run:replay",
 )

@@ -1,13 +1,19 @@
-"""Results of a simulated cluster: one row per job, and one per interval of time."""
+"""Results of a simulated cluster: one row per job, and one per interval of time, and the meter that makes these."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
+from hpctrip.base.errors import InputError
 from hpctrip.base.rows import TEXT, column
+from hpctrip.base.units import J_PER_KWH
+
+MOST_INTERVALS = 1_000_000
+"""Maximum number of intervals of one simulation, whose results are held in memory."""
 
 
 @dataclass(frozen=True)
@@ -74,3 +80,92 @@ class Result:
     def mean_jct_s(self) -> float:
         """Average job completion time; NaN if a job was not completed."""
         return float(np.mean(self.jobs.jct_s))
+
+
+class PowerDraw(NamedTuple):
+    """Power of the cluster by consumer, and its GPUs and nodes in use, constant between two events."""
+
+    jobs_w: float
+    hosts_w: float
+    idle_w: float
+    busy_gpus: float
+    nodes_on: float
+
+    @property
+    def total_w(self) -> float:
+        """Power of the whole cluster."""
+        return self.jobs_w + self.hosts_w + self.idle_w
+
+
+class IntervalMeter:
+    """Integrates the power of the cluster into rows of equal intervals; exact, as power is constant between events."""
+
+    def __init__(self, sample_s: float):
+        self.sample_s = sample_s
+        """Length of an interval."""
+        self.rows: list[IntervalRow] = []
+        self.energy_j = self.carbon_g = 0.0
+        """Energy of the whole cluster since the beginning, and its carbon."""
+        self._clock_s, self._counts = 0.0, {}
+        self._begin()
+
+    def _begin(self) -> None:
+        self._start_s, self._sums, self._peak_w, self._limit_w = self._clock_s, np.zeros(6), 0.0, np.inf
+
+    @property
+    def due_s(self) -> float:
+        """End of the current interval."""
+        return (len(self.rows) + 1) * self.sample_s
+
+    def advance(self, clock_s: float, power: PowerDraw, intensity: float, limit_w: float) -> None:
+        """Integrate `power` from the time of the last call to `clock_s`, which is at most `due_s`.
+
+        `intensity`: carbon in g/kWh; `limit_w`: the power limit in watts.
+        """
+        span_s = clock_s - self._clock_s
+        if span_s <= 0:
+            return
+        grams = power.total_w * span_s * intensity / J_PER_KWH
+        self._sums += (*(part * span_s for part in power), grams)
+        self.energy_j += power.total_w * span_s
+        self.carbon_g += grams
+        self._peak_w, self._limit_w = max(self._peak_w, power.total_w), min(self._limit_w, limit_w)
+        self._clock_s = clock_s
+
+    def close(self, counts: Mapping[str, int], present: Mapping[str, int]) -> None:
+        """End the interval now and make its row, unless its length is 0. Raises InputError if there are too many.
+
+        `counts`: {column: events since the beginning}; `present`: {column: value at this time}.
+        """
+        span_s = self._clock_s - self._start_s
+        if span_s <= 0:
+            return
+        if len(self.rows) == MOST_INTERVALS:
+            raise InputError(
+                f"clock.sample_s = {self.sample_s:g}",
+                f"{self._clock_s:g} simulated seconds and more are over {MOST_INTERVALS:,} intervals",
+                "make them longer, or end the simulation earlier by clock.stop_s",
+            )
+        jobs_j, hosts_j, idle_j, busy, nodes, grams = self._sums.tolist()
+        total_j = jobs_j + hosts_j + idle_j
+        self.rows.append(
+            IntervalRow(
+                interval=len(self.rows) + 1,
+                clock_start_s=self._start_s,
+                clock_s=self._clock_s,
+                energy_j=total_j,
+                job_energy_j=jobs_j,
+                host_energy_j=hosts_j,
+                idle_energy_j=idle_j,
+                carbon_g=grams,
+                power_w=total_j / span_s,
+                peak_w=self._peak_w,
+                limit_w=self._limit_w,
+                busy_gpus=busy / span_s,
+                nodes_on=nodes / span_s,
+                **present,
+                **{name: count - self._counts.get(name, 0) for name, count in counts.items()},
+            )
+        )
+        self._counts = counts
+        self._begin()

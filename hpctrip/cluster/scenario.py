@@ -8,16 +8,14 @@ from pydantic import Field
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.io import PathName
+from hpctrip.cluster.allocator import Allocator
 from hpctrip.cluster.budgets import BUDGETS
-from hpctrip.cluster.decisions import Clock
 from hpctrip.cluster.frequencies import FREQUENCIES
-from hpctrip.cluster.jobs import Jobs
-from hpctrip.cluster.machine import Machine
-from hpctrip.cluster.models import Models
-from hpctrip.cluster.placement import PLACEMENTS
-from hpctrip.cluster.profiles import Speeds
+from hpctrip.cluster.models import Catalogue, Models, Speeds
+from hpctrip.cluster.placement import PLACEMENTS, Machine
 from hpctrip.cluster.schedulers import SCHEDULERS
-from hpctrip.cluster.simulator import Simulator
+from hpctrip.cluster.simulator import Clock, Simulator
+from hpctrip.cluster.state import JobState
 from hpctrip.cluster.traces import TRACES
 from hpctrip.config.component import Component
 from hpctrip.config.identity import NotInResult
@@ -49,34 +47,25 @@ class ClusterScenario(Component):
         """The same cluster with other random draws; replica 0 is the scenario itself."""
         return self.model_copy(update={"seed": self.seed + number, "jobs": self.jobs.replica(number)})
 
-    def trace(self) -> Jobs:
-        """Read or generate the jobs. Raises InputError if the trace is invalid or a job does not fit the cluster."""
-        jobs = self.jobs.jobs(self.models.catalogue(self.cluster.gpus_per_node), self.seed)
-        jobs.check_fit(self.cluster.num_gpus, "jobs")
-        return jobs
-
     def simulator(self) -> Simulator:
-        """Build the simulation. Raises InputError as `trace` does, and if tables contradict each other."""
+        """Build the simulation. Raises InputError if the trace is invalid, if a job does not fit the cluster, and if
+        tables contradict each other."""
         limit = self.budget.checked_limit()
         if self.clock.round_s == 0 and (self.scheduler.periodic or limit.renewed):
-            component = (
-                f"scheduler {self.scheduler.kind!r}"
-                if self.scheduler.periodic
-                else f"budget {self.budget.kind!r}"
-            )
-            raise InputError("clock.round_s = 0", f"{component} needs rounds", "give their length, e.g. 60")
+            periodic = self.scheduler if self.scheduler.periodic else self.budget
+            table = "scheduler" if self.scheduler.periodic else "budget"
+            problem = f"{table} {periodic.kind!r} needs rounds"
+            raise InputError("clock.round_s = 0", problem, "give their length, e.g. 60")
         self.scheduler.check(self.clock.round_s)
-        jobs = self.trace()
+        jobs = self.jobs.jobs(Catalogue(self.models, self.cluster.gpus_per_node), self.seed)
+        jobs.check_fit(self.cluster.num_gpus)
         most = max(int(jobs.gpus.max()), min(self.models.most_gpus, self.cluster.num_gpus))
         speeds = Speeds(jobs.profiles, self.gpu, self.cluster.gpus_per_node, most)
-        return Simulator(
-            jobs,
-            speeds,
-            self.gpu,
+        allocator = Allocator(
+            JobState(jobs, speeds),
             self.placement.layout(self.cluster, self.seed),
-            self.scheduler,
-            self.frequency,
-            limit,
-            self.clock,
+            self.gpu,
+            self.clock.restart_s,
             self.placement.max_migrations,
         )
+        return Simulator(allocator, self.gpu, self.scheduler, self.frequency, limit, self.clock)

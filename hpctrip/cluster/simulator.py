@@ -7,84 +7,111 @@ time are processed in this order: completions, nodes that become ready or switch
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
+from pydantic import Field, model_validator
 
+from hpctrip.base.units import Seconds
+from hpctrip.base.validate import instance, integers, numbers
 from hpctrip.cluster.allocator import Allocator
 from hpctrip.cluster.budgets import Limit
-from hpctrip.cluster.decisions import Clock, Decisions
 from hpctrip.cluster.frequencies import FrequencyPolicy
-from hpctrip.cluster.jobs import Jobs
-from hpctrip.cluster.meter import Counts, IntervalMeter, PowerDraw
-from hpctrip.cluster.placement import Layout
-from hpctrip.cluster.profiles import Speeds
-from hpctrip.cluster.rows import Result
-from hpctrip.cluster.schedulers import Scheduler
-from hpctrip.cluster.state import JobState
+from hpctrip.cluster.rows import IntervalMeter, PowerDraw, Result
+from hpctrip.cluster.schedulers import Plan, Scheduler
+from hpctrip.config.component import Component, config_key
 from hpctrip.sim.hardware.gpu_power import Gpu
 
 
+class Clock(Component):
+    """Length of the decision rounds, cost of a restart, length of the result intervals, and end of the simulation."""
+
+    round_s: Seconds = Field(60.0, ge=0, le=1e6)
+    """Decisions are made at multiples of this time, 1 s or longer, after a submission or completion; 0: at once."""
+    restart_s: Seconds = Field(30.0, ge=0, le=1e6)
+    """Time without progress after every start of a job on other GPUs, the first included. The GPUs draw full power."""
+    sample_s: Seconds = Field(600.0, ge=1, le=1e9)
+    """Length of an interval in the results."""
+    stop_s: Seconds = Field(1e9, gt=0, le=1e9)
+    """The simulation ends at this time, even if jobs are left."""
+
+    @model_validator(mode="after")
+    def _rounds(self) -> Self:
+        if 0 < self.round_s < 1:
+            raise ValueError(f"round_s = {self.round_s:g} is neither 0 nor 1 s or longer")
+        return self
+
+    def round_from(self, clock_s: float) -> float:
+        """The earliest decision time at or after `clock_s`."""
+        if not self.round_s:
+            return clock_s
+        return max(math.ceil(clock_s / self.round_s) * self.round_s, clock_s)
+
+    def round_after(self, clock_s: float) -> float:
+        """The earliest decision time after `clock_s`. `round_s` must not be 0."""
+        after_s = (math.floor(clock_s / self.round_s) + 1) * self.round_s
+        return after_s if after_s > clock_s else after_s + self.round_s
+
+
+@dataclass(eq=False)
 class Simulator:
     """One simulation of one cluster. `run` may be called once."""
 
-    def __init__(
-        self,
-        jobs: Jobs,
-        speeds: Speeds,
-        gpu: Gpu,
-        layout: Layout,
-        scheduler: Scheduler,
-        frequency: FrequencyPolicy,
-        limit: Limit,
-        clock: Clock,
-        max_migrations: int,
-    ):
-        self.jobs, self.gpu, self.clock, self.limit = jobs, gpu, clock, limit
-        self.state = JobState(jobs, speeds)
-        self.allocator = Allocator(self.state, layout, gpu, clock.restart_s, max_migrations)
-        self.decisions = Decisions(self.allocator, gpu, scheduler, frequency, limit, clock)
-        self.meter = IntervalMeter(clock.sample_s)
+    allocator: Allocator
+    gpu: Gpu
+    scheduler: Scheduler
+    frequency: FrequencyPolicy
+    limit: Limit
+    clock: Clock
+
+    def __post_init__(self) -> None:
+        self.state, self.jobs = self.allocator.state, self.allocator.state.jobs
+        self.meter = IntervalMeter(self.clock.sample_s)
         self.clock_s = 0.0
-        self._stop_s = clock.stop_s
-        self._num_submitted = 0
         self._active = np.zeros(0, int)
-        self._next_end_s = math.inf
+        self._submit_s = np.append(self.jobs.submit_s, np.inf)
+        self._num_submitted = self._num_decisions = 0
+        self._next_end_s = self._next_decision_s = self._limit_w = math.inf
         self._is_stuck = False
         self._draw: PowerDraw | None = None
 
     def run(self, stop_s: float | None = None) -> Result:
         """Simulate until all jobs are completed, no job can make progress any more, or `stop_s` (clock.stop_s)."""
-        self._stop_s = self.clock.stop_s if stop_s is None else stop_s
         reason = ""
         while not reason:
-            reason = self.step()
-        self.meter.close(self._counts())
+            reason = self.step(self.clock.stop_s if stop_s is None else stop_s)
+        self._close_interval()
         return Result(self.state.rows(self.clock_s), tuple(self.meter.rows), reason)
 
-    def step(self) -> str:
-        """Advance to the next event and process it. Returns why the simulation has ended, else an empty text."""
+    def step(self, stop_s: float) -> str:
+        """Advance to the next event, at most to `stop_s`, and process it.
+
+        Returns why the simulation has ended, else an empty text. Raises InputError if the limit, the scheduler or the
+        frequency policy returns an invalid value.
+        """
         if self._num_submitted == len(self.jobs) and not len(self._active):
             return "all jobs are done"
         if self._is_stuck:
             return "no job that is left is given GPUs, and nothing to come will change that"
         limit_changes_s = self.limit.next_change_s(self.clock_s) if len(self._active) else math.inf
         next_s = min(
-            self._next_submission_s(),
+            float(self._submit_s[self._num_submitted]),
             self._next_end_s,
             self.allocator.next_s(),
-            self.decisions.next_s,
+            self._next_decision_s,
             limit_changes_s,
             self.meter.due_s,
-            self._stop_s,
+            stop_s,
         )
-        self.meter.advance(next_s, self.draw(), self.limit.intensity.at(self.clock_s), self.decisions.limit_w)
+        self.meter.advance(next_s, self.draw(), self.limit.intensity.at(self.clock_s), self._limit_w)
         self.clock_s = next_s
         if next_s == limit_changes_s:
-            self.decisions.request(next_s, at_once=True)
+            self._next_decision_s = min(self._next_decision_s, next_s)
         self._process_events()
         if next_s == self.meter.due_s:
-            self.meter.close(self._counts())
-        return "the time of stop_s is over" if next_s >= self._stop_s else ""
+            self._close_interval()
+        return "the time of stop_s is over" if next_s >= stop_s else ""
 
     def draw(self) -> PowerDraw:
         """Present power of the cluster by consumer, and its GPUs and nodes in use."""
@@ -104,19 +131,19 @@ class Simulator:
             completed = self.state.finish_s[self._active] <= now_s
             self.allocator.complete(self._active[completed], now_s)
             self._active = self._active[~completed]
-            self.decisions.request(now_s)
+            self._request_decision()
             changes = True
         if self.allocator.next_s() <= now_s:
             self.allocator.advance(now_s)
             changes = True
-        if self._next_submission_s() <= now_s:
-            num_submitted = int(np.searchsorted(self.jobs.submit_s, now_s, side="right"))
+        if self._submit_s[self._num_submitted] <= now_s:
+            num_submitted = int(np.searchsorted(self._submit_s, now_s, side="right"))
             self._active = np.append(self._active, np.arange(self._num_submitted, num_submitted))
             self._num_submitted = num_submitted
-            self.decisions.request(now_s)
-        decides = self.decisions.next_s <= now_s
+            self._request_decision()
+        decides = self._next_decision_s <= now_s
         if decides:
-            self.decisions.make(self._active, now_s, self.meter)
+            self._decide()
             changes = True
         if changes:
             self._draw = None
@@ -125,21 +152,45 @@ class Simulator:
             none_runs = self._next_end_s == math.inf and self._num_submitted == len(self.jobs)
             self._is_stuck = decides and none_runs and self.limit.is_spent(now_s)
 
-    def _next_submission_s(self) -> float:
-        return (
-            float(self.jobs.submit_s[self._num_submitted])
-            if self._num_submitted < len(self.jobs)
-            else math.inf
-        )
+    def _request_decision(self) -> None:
+        self._next_decision_s = min(self._next_decision_s, self.clock.round_from(self.clock_s))
 
-    def _counts(self) -> Counts:
-        running = int((self.state.gpus[self._active] > 0).sum())
-        return Counts(
-            starts=int(self.state.starts.sum()),
-            migrations=int(self.state.migrations.sum()),
-            boots=self.allocator.nodes.boots,
-            decisions=self.decisions.count,
-            num_running=running,
-            num_waiting=len(self._active) - running,
-            stranded_gpus=self.allocator.layout.stranded,
+    def _decide(self) -> None:
+        """Ask the limit, the scheduler and the frequency policy, and apply their answers to the active jobs."""
+        now_s, active, clock, used = self.clock_s, self._active, self.clock, self.meter
+        renewed = self.scheduler.periodic or self.limit.renewed
+        self._next_decision_s = clock.round_after(now_s) if renewed and len(active) else math.inf
+        if not len(active):
+            return
+        self._num_decisions += 1
+        limit_w = self.limit.limit_w(
+            now_s, now_s + (clock.round_s or clock.sample_s), used.energy_j, used.carbon_g
         )
+        self._limit_w = float(numbers(limit_w, (), 0.0, math.inf, "budget", "the watts that may be drawn"))
+        view = self.state.view(active, now_s, self.allocator.machine, clock.restart_s, self._limit_w)
+        place = config_key("scheduler", self.scheduler)
+        plan = instance(self.scheduler.plan(view), Plan, place, "its plan").checked(view, place)
+        frequency = plan.frequency
+        if frequency is None:
+            chosen = self.frequency.choose(view, plan.gpus, self.gpu)
+            place, last = config_key("frequency", self.frequency), len(view.speeds.frequencies) - 1
+            frequency = integers(chosen, view.job.shape, 0, last, place, "the frequencies")
+        self.allocator.apply(active, plan.gpus, frequency, self.scheduler.elastic, now_s)
+        if self._limit_w < math.inf:
+            order = active if plan.order is None else active[plan.order]
+            self.allocator.keep_below(self._limit_w, order, now_s)
+
+    def _close_interval(self) -> None:
+        running = int((self.state.gpus[self._active] > 0).sum())
+        counts = {
+            "starts": int(self.state.starts.sum()),
+            "migrations": int(self.state.migrations.sum()),
+            "boots": self.allocator.nodes.boots,
+            "decisions": self._num_decisions,
+        }
+        present = {
+            "num_running": running,
+            "num_waiting": len(self._active) - running,
+            "stranded_gpus": self.allocator.layout.stranded,
+        }
+        self.meter.close(counts, present)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import numpy as np
 from pydantic import Field
@@ -11,7 +12,6 @@ from pydantic import Field
 from hpctrip.base.errors import Fault, InputError
 from hpctrip.base.io import PathName
 from hpctrip.base.rng import stream
-from hpctrip.cluster.rows import IntervalRow
 from hpctrip.cluster.scenario import ClusterScenario
 from hpctrip.config.inputs import read_layers, validate
 from hpctrip.config.sources import Reads, named_files
@@ -39,17 +39,6 @@ def read_cluster(path: str) -> ClusterScenario:
         ) from None
 
 
-class SpareCapacity(NamedTuple):
-    """Capacity that the jobs of one simulated cluster leave unused, in T intervals."""
-
-    fraction: np.ndarray
-    """[T] fraction of the cluster's GPUs that could run at full power in each interval."""
-    step_s: float
-    """Length of an interval."""
-    synthetic: bool
-    """Whether the jobs of the cluster were generated."""
-
-
 @POWER_MODELS.add
 class ClusterPower(PowerModel):
     """Every site is a GPU cluster, whose own jobs have priority; the federated job uses the remaining capacity.
@@ -75,28 +64,37 @@ class ClusterPower(PowerModel):
         input of the cluster is invalid.
         """
         scenario = read_cluster(self.path)
-        spare = [simulate_spare(scenario.replica(number)) for number in range(self.num_clusters)]
+        clusters = [simulate_spare(scenario.replica(number)) for number in range(self.num_clusters)]
+        spare, synthetic = zip(*clusters, strict=True)
         cluster = stream(seed, "site-cluster").integers(self.num_clusters, size=num_sites)
-        lengths = np.array([len(cluster_spare.fraction) for cluster_spare in spare])
+        lengths = np.array([len(fraction) for fraction in spare])
         offset = stream(seed, "cluster-offset").integers(lengths[cluster])
-        return ClusterSupply(spare, cluster, offset if self.offsets else np.zeros_like(offset))
+        offset = offset if self.offsets else np.zeros_like(offset)
+        return ClusterSupply(spare, scenario.clock.sample_s, any(synthetic), cluster, offset)
 
 
 class ClusterSupply(PowerSupply):
     """Supply of N sites: site i has the spare capacity of cluster `cluster[i]`, shifted by `offset[i]` intervals."""
 
-    def __init__(self, spare: list[SpareCapacity], cluster: np.ndarray, offset: np.ndarray):
-        self.step_s = spare[0].step_s
-        self.synthetic = any(cluster_spare.synthetic for cluster_spare in spare)
+    def __init__(
+        self,
+        spare: Sequence[np.ndarray],
+        step_s: float,
+        synthetic: bool,
+        cluster: np.ndarray,
+        offset: np.ndarray,
+    ):
+        """`spare`: of each cluster, the fraction [T] of its GPUs that is left in each interval of `step_s` seconds."""
+        self.step_s, self.synthetic = step_s, synthetic
         self._spare, self._cluster, self._offset = spare, cluster, offset
 
     def at(self, clock_s: float) -> np.ndarray:
         """[N] power fractions at `clock_s`. After its end a series starts again."""
         step = int(clock_s // self.step_s)
         fraction = np.empty(len(self._cluster))
-        for number, spare in enumerate(self._spare):
+        for number, series in enumerate(self._spare):
             here = self._cluster == number
-            fraction[here] = spare.fraction.take(self._offset[here] + step, mode="wrap")
+            fraction[here] = series.take(self._offset[here] + step, mode="wrap")
         return fraction
 
     def describe(self) -> dict[str, np.ndarray]:
@@ -104,19 +102,18 @@ class ClusterSupply(PowerSupply):
         return {"cluster": self._cluster, "cluster_offset": self._offset}
 
 
-def simulate_spare(scenario: ClusterScenario) -> SpareCapacity:
-    """Simulate a cluster until its last job is submitted, for at least one interval, and return its spare capacity."""
+def simulate_spare(scenario: ClusterScenario) -> tuple[np.ndarray, bool]:
+    """Simulate a cluster until its last job is submitted, for at least one interval.
+
+    Returns ([T] fraction of the cluster's GPUs that is left in each interval, whether its jobs were generated).
+    """
     simulator, step_s = scenario.simulator(), scenario.clock.sample_s
+    machine, gpu = scenario.cluster, scenario.gpu
     num_steps = max(int(simulator.jobs.submit_s[-1] // step_s), 1)
     rows = simulator.run(stop_s=num_steps * step_s).intervals[:num_steps]
-    fraction = np.ones(num_steps)  # the whole cluster is free once its last job is completed
-    fraction[: len(rows)] = [_spare_fraction(row, scenario) for row in rows]
-    return SpareCapacity(fraction, step_s, simulator.jobs.synthetic)
-
-
-def _spare_fraction(row: IntervalRow, scenario: ClusterScenario) -> float:
-    """Fraction of the cluster's GPUs that is left in one interval, see `ClusterPower`."""
-    machine, gpu = scenario.cluster, scenario.gpu
+    busy, limit_w, drawn_w = np.array([(row.busy_gpus, row.limit_w, row.power_w) for row in rows]).T
     one_w = float(gpu.full_power_w(gpu.frequencies[-1])) + machine.host_w / machine.gpus_per_node
-    free, powered = machine.num_gpus - row.busy_gpus, max(row.limit_w - row.power_w, 0.0) / one_w
-    return min(max(free, 0.0), powered) / machine.num_gpus
+    powered = np.maximum(limit_w - drawn_w, 0.0) / one_w
+    fraction = np.ones(num_steps)  # the whole cluster is free once its last job is completed
+    fraction[: len(rows)] = np.minimum(np.maximum(machine.num_gpus - busy, 0.0), powered) / machine.num_gpus
+    return fraction, simulator.jobs.synthetic

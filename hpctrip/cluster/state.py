@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from hpctrip.cluster.jobs import Jobs
-from hpctrip.cluster.profiles import Speeds
+from hpctrip.cluster.models import Speeds
+from hpctrip.cluster.placement import Machine
 from hpctrip.cluster.rows import JobRows
+from hpctrip.cluster.schedulers import ClusterView
+from hpctrip.cluster.traces.base import Jobs
 
 
 class JobState:
@@ -20,7 +22,7 @@ class JobState:
         num_jobs = len(jobs)
         self.jobs, self.speeds = jobs, speeds
         self.work = jobs.work(speeds)
-        self._left = self.work.copy()
+        self.work_left = self.work.copy()
         self.gpus = np.zeros(num_jobs, int)
         self.nodes = np.zeros(num_jobs, int)
         self.frequency = np.full(num_jobs, len(speeds.frequencies) - 1)
@@ -33,7 +35,7 @@ class JobState:
         """[N] end of the restart, from which time the job makes progress."""
         self.finish_s = np.full(num_jobs, np.inf)
         self._settled_s = np.zeros(num_jobs)
-        self._energy_j, self._gpu_s, self._run_s = (np.zeros(num_jobs) for _ in range(3))
+        self.energy_j, self.gpu_s, self.run_s = (np.zeros(num_jobs) for _ in range(3))
         self.start_s, self.end_s = np.full(num_jobs, np.nan), np.full(num_jobs, np.nan)
         self.starts, self.migrations = np.zeros(num_jobs, int), np.zeros(num_jobs, int)
         self._started_s = np.full(num_jobs, np.nan)
@@ -41,22 +43,22 @@ class JobState:
     def left_at(self, ids: np.ndarray, clock_s: float) -> np.ndarray:
         """[J] remaining work of these jobs."""
         worked_s = clock_s - np.maximum(self._settled_s[ids], self.works_from_s[ids])
-        return np.maximum(self._left[ids] - self.rate[ids] * np.maximum(worked_s, 0.0), 0.0)
+        return np.maximum(self.work_left[ids] - self.rate[ids] * np.maximum(worked_s, 0.0), 0.0)
 
     def gpu_s_at(self, ids: np.ndarray, clock_s: float) -> np.ndarray:
         """[J] GPU-seconds of these jobs up to `clock_s`."""
-        return self._gpu_s[ids] + self.gpus[ids] * (clock_s - self._settled_s[ids])
+        return self.gpu_s[ids] + self.gpus[ids] * (clock_s - self._settled_s[ids])
 
     def run_s_at(self, ids: np.ndarray, clock_s: float) -> np.ndarray:
         """[J] time that these jobs have had GPUs, up to `clock_s`."""
-        return self._run_s[ids] + (self.gpus[ids] > 0) * (clock_s - self._settled_s[ids])
+        return self.run_s[ids] + (self.gpus[ids] > 0) * (clock_s - self._settled_s[ids])
 
     def settle(self, ids: np.ndarray, clock_s: float) -> None:
         """Add up the progress, GPU time and energy of these jobs up to `clock_s`."""
-        self._left[ids] = self.left_at(ids, clock_s)
-        self._gpu_s[ids] = self.gpu_s_at(ids, clock_s)
-        self._run_s[ids] = self.run_s_at(ids, clock_s)
-        self._energy_j[ids] += self.power_w[ids] * (clock_s - self._settled_s[ids])
+        self.work_left[ids] = self.left_at(ids, clock_s)
+        self.gpu_s[ids] = self.gpu_s_at(ids, clock_s)
+        self.run_s[ids] = self.run_s_at(ids, clock_s)
+        self.energy_j[ids] += self.power_w[ids] * (clock_s - self._settled_s[ids])
         self._settled_s[ids] = clock_s
 
     def stop(self, ids: np.ndarray, clock_s: float) -> None:
@@ -72,7 +74,7 @@ class JobState:
     def complete(self, ids: np.ndarray, clock_s: float) -> None:
         """Mark these jobs as completed."""
         self.stop(ids, clock_s)
-        self._left[ids] = 0.0
+        self.work_left[ids] = 0.0
         self.end_s[ids] = clock_s
 
     def start(
@@ -87,7 +89,7 @@ class JobState:
         if self.starts[job] == 1:
             self.start_s[job] = clock_s
 
-    def configure(self, ids: np.ndarray, clock_s: float, are_up: np.ndarray | bool = True) -> None:
+    def configure(self, ids: np.ndarray, clock_s: float, are_up: np.ndarray | bool) -> None:
         """Set the speed, power and finish time of these settled jobs from their GPUs and frequencies.
 
         `are_up`: whether their nodes have booted.
@@ -96,7 +98,7 @@ class JobState:
         self.rate[ids], self.draw_w[ids] = rows[0], rows[1]
         self.power_w[ids] = np.where(are_up, self.draw_w[ids], 0.0)
         from_s = np.maximum(self.works_from_s[ids], clock_s)
-        self.finish_s[ids] = from_s + self._left[ids] / self.rate[ids]
+        self.finish_s[ids] = from_s + self.work_left[ids] / self.rate[ids]
 
     def wake(self, job: int, clock_s: float) -> None:
         """Let a job draw power from now on, as its nodes have booted."""
@@ -117,24 +119,42 @@ class JobState:
             rate[at], power_w[at] = rates[frequency[at]], powers_w[frequency[at]]
         return rate, power_w
 
+    def view(
+        self, ids: np.ndarray, clock_s: float, machine: Machine, restart_s: float, limit_w: float
+    ) -> ClusterView:
+        """The scheduler's view of these jobs, which are submitted and not completed."""
+        return ClusterView(
+            clock_s=clock_s,
+            machine=machine,
+            speeds=self.speeds,
+            restart_s=restart_s,
+            limit_w=limit_w,
+            job=ids,
+            submit_s=self.jobs.submit_s[ids],
+            requested=self.jobs.gpus[ids],
+            profile=self.jobs.profile[ids],
+            left=self.left_at(ids, clock_s),
+            gpus=self.gpus[ids],
+            frequency=self.frequency[ids],
+            gpu_s=self.gpu_s_at(ids, clock_s),
+            run_s=self.run_s_at(ids, clock_s),
+            starts=self.starts[ids],
+        )
+
     def rows(self, clock_s: float) -> JobRows:
         """The rows of all jobs in the results file."""
         all_jobs = np.arange(len(self.jobs))
         self.settle(all_jobs, clock_s)
+        recorded = (
+            *("work", "work_left", "start_s", "end_s", "run_s"),
+            *("gpu_s", "energy_j", "starts", "migrations"),
+        )
         return JobRows(
             job=all_jobs,
             name=list(self.jobs.name),
             profile=[self.jobs.profiles[profile].name for profile in self.jobs.profile.tolist()],
             gpus=self.jobs.gpus,
-            work=self.work,
             submit_s=self.jobs.submit_s,
-            start_s=self.start_s,
-            end_s=self.end_s,
             jct_s=self.end_s - self.jobs.submit_s,
-            run_s=self._run_s,
-            gpu_s=self._gpu_s,
-            energy_j=self._energy_j,
-            starts=self.starts,
-            migrations=self.migrations,
-            work_left=self._left,
+            **{name: getattr(self, name) for name in recorded},
         )

@@ -5,12 +5,11 @@ The form is that of Pollux (Qiao et al., OSDI 2021) as fitted by AdaptDL; the fr
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 
 from hpctrip.base.errors import InputError
-from hpctrip.cluster.tables import Measured
 
 _STEPS = 60
 """Iterations from each starting point; the errors stop falling after about twenty."""
@@ -22,9 +21,9 @@ _FLOOR_S = 1e-9
 
 @dataclass(frozen=True)
 class StepTime:
-    """Time in seconds of a data-parallel training step, T = s Tc + (Tc^gamma + Tn^gamma)^(1/gamma).
+    """Time in seconds of a data-parallel training step, T = (Tc^gamma + Tn^gamma)^(1/gamma).
 
-    s is the number of accumulated batches. Tc = alpha_c + beta_c b is the computing time of a local batch of b samples.
+    Tc = alpha_c + beta_c b is the computing time of a local batch of b samples.
     Tn is the time of the gradient exchange: 0 for one GPU, alpha_r + beta_r max(n - 2, 0) for n GPUs of one node,
     alpha_n + beta_n (N - 1) for N nodes. At frequency x, a fraction of the highest, Tc is multiplied by
     a + (1 - a) / x, where a is the memory-bound share of the time. All arguments may be arrays that broadcast.
@@ -55,54 +54,53 @@ class StepTime:
         gpus: np.ndarray | int,
         nodes: np.ndarray | int,
         slowdown: np.ndarray | float = 1.0,
-        accumulated: np.ndarray | int = 0,
     ) -> np.ndarray:
-        """Time T of one step; `accumulated`: number of local batches before the last, whose gradients are exchanged."""
+        """Time T of one step."""
         compute_s = self.compute_s(local_batch, slowdown)
         # scaled by the larger of the two, so that their powers neither underflow nor overflow
         network_s = self.network_s(gpus, nodes)
         largest = np.maximum(compute_s, network_s)
         ratio = np.minimum(compute_s, network_s) / largest
-        return accumulated * compute_s + largest * (1 + ratio**self.gamma) ** (1 / self.gamma)
+        return largest * (1 + ratio**self.gamma) ** (1 / self.gamma)
 
-    @property
-    def parameters(self) -> tuple[float, ...]:
-        """The seven parameters in the order of the fields."""
-        return astuple(self)
+    def ratios(self, measured: Measured) -> np.ndarray:
+        """[M] ratios of the time by this form to the measured time."""
+        seconds = self.seconds(measured.batch / measured.gpus, measured.gpus, measured.nodes)
+        return seconds / measured.step_s
 
 
 @dataclass(frozen=True)
-class Fit:
-    """Fitted parameters and their relative errors."""
+class Measured:
+    """M measured step times of one model."""
 
-    step_time: StepTime
-    mean_error: float
-    """Mean over the measurements of |fitted - measured| / measured."""
-    max_error: float
-    """Largest of these errors."""
+    place: str
+    """Name of the file in error messages."""
+    batch: np.ndarray
+    """[M] global batch sizes in samples."""
+    gpus: np.ndarray
+    """[M] numbers of GPUs."""
+    nodes: np.ndarray
+    """[M] numbers of nodes."""
+    step_s: np.ndarray
+    """[M] times of a step in seconds."""
+
+    def of_batch(self, batch: int) -> dict[int, float]:
+        """{GPUs: seconds of a step} with this global batch, by rising number of GPUs."""
+        here = self.batch == batch
+        return dict(sorted(zip(self.gpus[here].tolist(), self.step_s[here].tolist(), strict=True)))
 
 
-def fit_step_time(measured: Measured) -> Fit:
+def fit_step_time(measured: Measured) -> StepTime:
     """Fit the parameters that minimise the mean square of log(fitted / measured).
 
     The Levenberg-Marquardt method runs from several starting points. A change of variables keeps the parameters in
     seconds positive and gamma between 1 and 10. Raises InputError if there are fewer measurements than parameters.
     """
     if len(measured.step_s) < len(StepTime.__annotations__):
-        raise InputError(
-            measured.place,
-            f"holds {len(measured.step_s)} measurements, the form has {len(StepTime.__annotations__)} parameters",
-            "give more batch sizes or numbers of GPUs",
-        )
+        problem = f"holds {len(measured.step_s)} measurements, the form has {len(StepTime.__annotations__)} parameters"
+        raise InputError(measured.place, problem, "give more batch sizes or numbers of GPUs")
     starts = (_start(measured, share, gamma) for share in (0.05, 0.5) for gamma in (1.2, 2.0, 4.0))
-    best = min((_minimise(measured, start) for start in starts), key=lambda pair: pair[0])[1]
-    step_time = _parameters(best)
-    error = np.abs(_predicted(measured, step_time) / measured.step_s - 1)
-    return Fit(step_time, float(error.mean()), float(error.max()))
-
-
-def _predicted(measured: Measured, step_time: StepTime) -> np.ndarray:
-    return step_time.seconds(measured.batch / measured.gpus, measured.gpus, measured.nodes)
+    return _parameters(min((_minimise(measured, start) for start in starts), key=lambda pair: pair[0])[1])
 
 
 def _parameters(free: np.ndarray) -> StepTime:
@@ -136,7 +134,7 @@ def _minimise(measured: Measured, free: np.ndarray) -> tuple[float, np.ndarray]:
     """Minimise the sum of squares from a starting point; returns (sum of squares, unbounded variables)."""
 
     def residuals(at: np.ndarray) -> np.ndarray:
-        return np.log(_predicted(measured, _parameters(at)) / measured.step_s)
+        return np.log(_parameters(at).ratios(measured))
 
     damping, here = 1e-2, residuals(free)
     for _ in range(_STEPS):

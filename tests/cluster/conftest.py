@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from hpctrip.cluster.models import Models
+from hpctrip.cluster.models import Catalogue, Models
 
 SHARED = Path(__file__).parents[2].parent / "shared/data/cluster"
 
@@ -25,4 +25,4 @@ def published():
 @pytest.fixture(scope="session")
 def catalogue():
     """The built-in models on nodes of 8 GPUs."""
-    return Models().catalogue(8)
+    return Catalogue(Models(), 8)

@@ -9,18 +9,14 @@ from hpctrip.cluster.scenario import ClusterScenario
 from hpctrip.config.inputs import validate
 
 
-@pytest.fixture(scope="module")
-def fifo():
+@pytest.mark.parametrize("hosts", [True, False])
+def test_the_match_needs_nearly_as_much_and_never_more(hosts):
     tables = {
         "cluster": {"num_nodes": 2},
         "jobs": {"num_jobs": 8, "span_s": 1800.0, "median_s": 900.0, "longest_s": 1800.0, "largest": 8},
         "scheduler": {"kind": "fifo"},
     }
-    return validate(tables, ClusterScenario)
-
-
-@pytest.mark.parametrize("hosts", [True, False])
-def test_the_match_needs_nearly_as_much_and_never_more(fifo, hosts):
+    fifo = validate(tables, ClusterScenario)
     target_j = counted_j(fifo.simulator().run(), hosts)
     match = Front(fifo, hosts, precision=0.1).best(target_j)
     assert 0.8 * target_j < match.energy_j <= target_j
@@ -28,11 +24,7 @@ def test_the_match_needs_nearly_as_much_and_never_more(fifo, hosts):
     assert counted_j(again, hosts) == match.energy_j and again.mean_jct_s == match.result.mean_jct_s
 
 
-def test_too_little_energy_has_no_match(fifo):
-    assert Front(fifo).best(1.0) is None
-
-
-class StubbedFront:
+class StubbedFront(Front):
     """A front whose simulations are replaced by functions of eta for the energy and the completion time."""
 
     def __init__(self, energy_j, jct_s):
@@ -43,30 +35,29 @@ class StubbedFront:
             self.etas.append(eta)
             return SimpleNamespace(energy_j=energy_j(eta), mean_jct_s=jct_s(eta))
 
-        self.front = Front(validate({}, ClusterScenario), simulate=simulate)
+        super().__init__(validate({}, ClusterScenario), simulate=simulate)
 
 
-def test_the_best_is_found_where_the_energy_passes_the_target():
-    stub = StubbedFront(energy_j=lambda eta: eta, jct_s=lambda eta: 1 / eta)
-    assert 1.99 / 1.01 < stub.front.best(2.0).eta <= 2.0
-
-
-def test_an_energy_that_falls_again_hides_nothing():
-    # the same energy on both sides of a bump, and faster behind it
-    stub = StubbedFront(energy_j=lambda eta: 5.0 if 1 < eta < 3 else 1.0, jct_s=lambda eta: 1 / eta)
-    assert stub.front.best(2.0).eta == pytest.approx(HIGHEST)
-
-
-def test_more_energy_that_makes_nobody_faster_is_not_used():
-    stub = StubbedFront(energy_j=lambda eta: eta, jct_s=lambda eta: abs(eta - 1))
-    assert stub.front.best(6.0).eta == pytest.approx(1.0, rel=0.25)
+@pytest.mark.parametrize(
+    ("energy_j", "jct_s", "target_j", "low", "high"),
+    [
+        (lambda eta: eta, lambda eta: 1 / eta, 2.0, 1.99 / 1.01, 2.0),
+        # the same energy on both sides of a bump, and faster behind it
+        (lambda eta: 5.0 if 1 < eta < 3 else 1.0, lambda eta: 1 / eta, 2.0, HIGHEST - 1e-9, HIGHEST + 1e-9),
+        # more energy that makes no job faster
+        (lambda eta: eta, lambda eta: abs(eta - 1), 6.0, 0.75, 1.25),
+    ],
+)
+def test_the_fastest_within_the_energy_is_found(energy_j, jct_s, target_j, low, high):
+    assert low <= StubbedFront(energy_j, jct_s).best(target_j).eta <= high
 
 
 def test_a_second_target_simulates_only_what_is_new():
-    stub = StubbedFront(energy_j=lambda eta: eta, jct_s=lambda eta: 1 / eta)
-    stub.front.best(2.0)
-    before = len(stub.etas)
-    stub.front.best(2.0)
-    assert len(stub.etas) == before
-    stub.front.best(5.0)
-    assert len(set(stub.etas)) == len(stub.etas) < 2 * before
+    front = StubbedFront(energy_j=lambda eta: eta, jct_s=lambda eta: 1 / eta)
+    front.best(2.0)
+    before = len(front.etas)
+    front.best(2.0)
+    assert len(front.etas) == before
+    front.best(5.0)
+    assert len(set(front.etas)) == len(front.etas) < 2 * before
+    assert front.best(0.1) is None  # no eta needs so little

@@ -68,15 +68,14 @@ def test_a_job_keeps_its_batch_or_takes_the_best_for_its_gpus(folder, catalogue)
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("good", "bad", "message"),
     [
-        (WORKLOAD.replace("own,2", "other,2"), "line 2: application = 'other' has no placements.csv"),
-        (WORKLOAD.replace(",64", ",4096"), "line 2: batch_size = '4096' is outside the batch sizes"),
-        (WORKLOAD.replace("own,2", "../own,2"), "has no placements.csv"),
+        ("own,2", "other,2", "line 2: application = 'other' has no placements.csv"),
+        (",64", ",4096", "line 2: batch_size = '4096' is outside the batch sizes"),
     ],
 )
-def test_a_bad_workload_is_one_line(text, message, folder, catalogue):
-    (folder / "workload.csv").write_text(text)
+def test_a_bad_workload_is_one_line(good, bad, message, folder, catalogue):
+    (folder / "workload.csv").write_text(WORKLOAD.replace(good, bad))
     with pytest.raises(InputError) as error:
         pollux(folder, catalogue)
     assert message in str(error.value) and len(str(error.value).splitlines()) == 1
@@ -88,26 +87,20 @@ def test_a_folder_without_applications_is_named(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("scheduler", "batch", "published_s"),
+    ("scheduler", "keys", "batch", "published_s"),
     [
-        ({"kind": "tiresias", "queue_limits_gpu_s": [57_600.0]}, "as-submitted", 3469.7),
-        ({"kind": "optimus", "doubling": False}, "as-submitted", 5301.9),
-        ({"kind": "pollux-greedy"}, "adaptive", 2446.1),
+        ("tiresias", {"queue_limits_gpu_s": [57_600.0]}, "as-submitted", 3469.7),
+        ("optimus", {"doubling": False}, "as-submitted", 5301.9),
+        ("pollux-greedy", {}, "adaptive", 2446.1),
     ],
-    ids=["tiresias", "optimus", "pollux-greedy"],
 )
-def test_workload_6_takes_what_adaptdls_simulator_published(scheduler, batch, published_s, published):
-    jobs = {
-        "kind": "pollux",
-        "path": published("pollux/workloads/workload-6.csv"),
-        "applications": published("pollux/traces"),
-        "batch": batch,
-    }
+def test_workload_6_takes_what_adaptdls_simulator_published(scheduler, keys, batch, published_s, published):
+    workload, traces = published("pollux/workloads/workload-6.csv"), published("pollux/traces")
     tables = {
         "cluster": {"num_nodes": 16, "gpus_per_node": 4, "off_after_s": "never"},
         "placement": {"max_migrations": 0},
-        "scheduler": scheduler,
-        "jobs": jobs,
+        "scheduler": {"kind": scheduler, **keys},
+        "jobs": {"kind": "pollux", "path": workload, "applications": traces, "batch": batch},
     }
     result = validate(tables, ClusterScenario).simulator().run()
     assert result.mean_jct_s == pytest.approx(published_s, rel=0.1)

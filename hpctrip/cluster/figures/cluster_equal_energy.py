@@ -7,11 +7,8 @@ time divided by that of PowerFlow, which needs no more energy. To the right of t
 
 from __future__ import annotations
 
-import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
-from pandas.api.types import is_numeric_dtype
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.text import printable
@@ -30,7 +27,7 @@ MAX_VALUES = 6
 @figure(csv_table(integers=(), numbers=NUMBERS))
 def plot(table: pd.DataFrame) -> Drawing:
     """Draw one panel for each account. `table`: the rows of the benchmark."""
-    check(table)
+    _check(table)
     accounts, baselines = (list(dict.fromkeys(table[name])) for name in TEXTS)
     loads = sorted({*table["load"]})
     picture = style.figure(1.5 + 0.22 * len(baselines), style.PAGE_INCHES)
@@ -42,11 +39,13 @@ def plot(table: pd.DataFrame) -> Drawing:
             place = [baselines.index(name) for name in rows["baseline"]]
             look = style.line(i) | {"linestyle": ""}
             axes.plot(rows["ratio"], place, marker=MARKS[i], markersize=4, label=f"load {load:g}", **look)
-        _frame(axes, printable(account, 24), len(baselines))
+        axes.axvline(1.0, color=style.FAINT, linewidth=2, zorder=0)
+        axes.set(xlabel="Average completion time\nover PowerFlow's", ylim=(len(baselines) - 0.5, -0.5))
+        axes.set_title(printable(account, 24), fontsize="small")
+        style.grid(axes, "x")
     panels[0].set_yticks(range(len(baselines)), [printable(name, 30) for name in baselines])
-    style.heading(
-        picture, "Simulated, one run a mark, at the same energy as PowerFlow; a panel for each account"
-    )
+    title = "Simulated, one run a mark, at the same energy as PowerFlow; a panel for each account"
+    style.heading(picture, title)
     equal = (Line2D([], [], color=style.FAINT, linewidth=2), "as fast as PowerFlow; to the right: slower")
     style.legend_below(picture, [*zip(*panels[0].get_legend_handles_labels(), strict=True), equal])
     cells = [
@@ -66,26 +65,13 @@ def plot(table: pd.DataFrame) -> Drawing:
     return Drawing(picture, table, aligned(head, cells))
 
 
-def _frame(axes: Axes, title: str, num_baselines: int) -> None:
-    axes.axvline(1.0, color=style.FAINT, linewidth=2, zorder=0)
-    axes.set(
-        xlabel="Average completion time\nover PowerFlow's", title=title, ylim=(num_baselines - 0.5, -0.5)
-    )
-    axes.title.set_fontsize("small")
-    style.grid(axes, "x")
-
-
-def check(table: pd.DataFrame) -> None:
-    """Raise InputError if the table lacks a column or a row, or holds invalid or too many values."""
+def _check(table: pd.DataFrame) -> None:
+    """Raise InputError if the table lacks a column of texts, has no rows or too many values."""
     hint = "give what benchmarks/cluster_claim.py of the source tree writes"
-    missing = [name for name in (*TEXTS, *NUMBERS) if name not in table]
+    missing = [name for name in TEXTS if name not in table]
     if missing or table.empty:
         problem = f"has no column {', '.join(missing)}" if missing else "has no rows"
         raise InputError("the table", problem, hint)
-    for name in NUMBERS:
-        values = table[name]
-        if not is_numeric_dtype(values) or np.isinf(values).any() or (values < 0).any():
-            raise InputError(f"the table: {name}", "is not a number of 0 or more everywhere", hint)
     for name in ("account", "load"):
         if table[name].nunique() > MAX_VALUES:
             raise InputError(f"the table: {name}", f"has more than {MAX_VALUES} values", "draw a part of it")

@@ -17,15 +17,24 @@ from hpctrip.base.errors import InputError
 from hpctrip.base.stats import on_front
 from hpctrip.base.text import printable
 from hpctrip.base.units import HOUR_S, J_PER_KWH
-from hpctrip.cluster.figures.sources import CLUSTERS
-from hpctrip.cluster.results import ClusterRun
+from hpctrip.cluster.results import ClusterRun, open_cluster
 from hpctrip.figures.common import style
 from hpctrip.figures.common.plot import Drawing, aligned, figure
+from hpctrip.figures.common.reading import RUNS_ARGUMENT, Source, Subject
+from hpctrip.record.reader import open_runs
 
 MARKS = ("o", "s", "^", "D", "v", "P", "X")
 
 
-@figure(CLUSTERS)
+def read_clusters(runs: Sequence[str]) -> list[Subject]:
+    """Read results files of simulated clusters for one picture of all of them."""
+    clusters = open_runs(runs, opened=open_cluster)
+    if faults := [fault for run in clusters for fault in run.schema_faults()]:
+        raise InputError(faults=faults)
+    return [Subject(clusters, [run.path for run in clusters])]
+
+
+@figure(Source("results files of simulated clusters", RUNS_ARGUMENT, read_clusters, of_many=True))
 def plot(runs: Sequence[ClusterRun]) -> Drawing:
     """Draw one line for each scheduler, and the Pareto front of all runs."""
     table = numbers(runs)

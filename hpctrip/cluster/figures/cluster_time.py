@@ -6,18 +6,31 @@ interval of the results file, so the area under the power is the energy.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pandas as pd
 
+from hpctrip.base.errors import InputError
 from hpctrip.base.text import printable
-from hpctrip.cluster.figures.sources import ONE_CLUSTER
+from hpctrip.base.units import HOUR_S, J_PER_KWH
+from hpctrip.cluster.figures.cluster_front import read_clusters
 from hpctrip.cluster.results import ClusterRun
 from hpctrip.figures.common import style
 from hpctrip.figures.common.plot import Drawing, figure
+from hpctrip.figures.common.reading import RUNS_ARGUMENT, Source, Subject
 
 PARTS = {"jobs": ("job", style.BLUE), "hosts": ("host", style.ORANGE), "idle GPUs": ("idle", style.GREY)}
 
 
-@figure(ONE_CLUSTER)
+def _one_cluster(runs: Sequence[str]) -> list[Subject]:
+    ((clusters, files, _),) = read_clusters(runs)
+    if len(clusters) > 1 or not len(clusters[0].intervals):
+        problem = "is not one cluster with an interval"
+        raise InputError(printable(" ".join(runs)), problem, "name one results file")
+    return [Subject(clusters[0], files)]
+
+
+@figure(Source("one results file of a simulated cluster", RUNS_ARGUMENT, _one_cluster))
 def plot(run: ClusterRun) -> Drawing:
     """Draw the power above, the GPUs and the waiting jobs below."""
     table = numbers(run)
@@ -43,7 +56,7 @@ def plot(run: ClusterRun) -> Drawing:
     made_up = ", synthetic jobs" if run.meta["synthetic_jobs"] else ""
     style.heading(picture, f"{printable(run.meta['label'] or run.meta['scheduler'], 60)}{made_up}, simulated")
     style.legend_below(picture)
-    energy_kwh = run.meta["energy_j"] / 3.6e6
+    energy_kwh = run.meta["energy_j"] / J_PER_KWH
     line = f"{energy_kwh:.1f} kWh in {table['clock_h'].iloc[-1]:.2f} h, largest power {table['peak_kw'].max():.2f} kW"
     return Drawing(picture, table, [line])
 
@@ -55,8 +68,8 @@ def numbers(run: ClusterRun) -> pd.DataFrame:
     parts = {f"{key}_kw": rows[f"{key}_energy_j"] / lengths_s / 1e3 for key, _ in PARTS.values()}
     return pd.DataFrame(
         {
-            "clock_start_h": rows["clock_start_s"] / 3600,
-            "clock_h": rows["clock_s"] / 3600,
+            "clock_start_h": rows["clock_start_s"] / HOUR_S,
+            "clock_h": rows["clock_s"] / HOUR_S,
             **parts,
             "peak_kw": rows["peak_w"] / 1e3,
             "limit_kw": rows["limit_w"] / 1e3,

@@ -1,14 +1,51 @@
-"""Interface of placements: a layout records the GPUs of each job and finds free GPUs for the next job."""
+"""The hardware of the cluster, the interface of placements, and two simple placements for comparison.
+
+A layout records the GPUs of each job and finds free GPUs for the next job.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Annotated, Literal, Self
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from hpctrip.cluster.machine import Machine
+from hpctrip.base.rng import stream
+from hpctrip.base.units import Seconds, Watts
 from hpctrip.config.component import Component, Registry
+
+MOST_GPUS = 1_000_000
+
+
+class Machine(Component):
+    """Equal nodes of equal GPUs. A node that is on draws `host_w`, and each free GPU in it draws its idle power."""
+
+    num_nodes: int = Field(16, ge=1, le=100_000)
+    """Number of nodes."""
+    gpus_per_node: int = Field(8, ge=1, le=64)
+    """Number of GPUs of a node."""
+    nodes_per_rack: int = Field(16, ge=1, le=100_000)
+    """Number of nodes of a rack. A job of several nodes is placed within one rack if possible."""
+    host_w: Watts = Field(600.0, ge=0)
+    """Power of a node that is on or booting, without its GPUs."""
+    off_after_s: Annotated[Seconds, Field(ge=0, le=1e9)] | Literal["never"] = 300.0
+    """Time after which a node without a job is switched off, or "never"."""
+    boot_s: Seconds = Field(120.0, ge=0, le=1e6)
+    """Time from switching a node on until it can run a job."""
+    hot_spares: int = Field(0, ge=0, le=100_000)
+    """Number of nodes without a job that stay on."""
+
+    @model_validator(mode="after")
+    def _bounded(self) -> Self:
+        return self.product_at_most(MOST_GPUS, "num_nodes", "gpus_per_node")
+
+    @property
+    def num_gpus(self) -> int:
+        """Number of GPUs of all nodes."""
+        return self.num_nodes * self.gpus_per_node
+
 
 Parts = list[tuple[int, int]]
 """GPUs of a job: (node, mask of its GPUs there), by rising node. Bit i of a mask is GPU i of the node."""
@@ -40,8 +77,6 @@ class Layout:
         """{job: its GPUs}."""
         self.jobs_on: list[set[int]] = [set() for _ in range(machine.num_nodes)]
         """[nodes] jobs with GPUs on a node."""
-        self.closed = -1
-        """Node from which `find` takes no GPUs while it is being emptied; -1: none."""
 
     def find(self, gpus: int, job: int, turn: int) -> Parts | None:
         """Find `gpus` free GPUs for a job that has been started `turn` times before; None if it cannot be placed."""
@@ -114,23 +149,54 @@ class Placement(Component):
         raise NotImplementedError
 
 
-def lowest(mask: int, number: int) -> int:
-    """Mask of the `number` lowest GPUs of a mask."""
-    taken = 0
-    for _ in range(number):
-        bit = mask & -mask
-        taken |= bit
-        mask ^= bit
-    return taken
+@PLACEMENTS.add
+class FirstFit(Placement):
+    """Places a job on the first node that holds it whole, else on the first free GPUs of any nodes; no migrations."""
+
+    kind = "first-fit"
+
+    def layout(self, machine: Machine, seed: int) -> Layout:
+        """Build an empty layout that searches nodes by number; `seed` is not used."""
+        return _Scattered(machine, lambda job, turn: np.arange(machine.num_nodes), prefers_one_node=True)
 
 
-def scattered(layout: Layout, nodes: np.ndarray, gpus: int) -> Parts | None:
-    """The first `gpus` free GPUs of these nodes, in this order of nodes; None if there are too few."""
-    counts = layout.free[nodes]
-    before = np.cumsum(counts) - counts
-    if before[-1] + counts[-1] < gpus:
-        return None
-    takes = np.clip(gpus - before, 0, counts)
-    chosen = np.flatnonzero(takes)
-    parts = [(int(nodes[i]), lowest(layout.free_mask[int(nodes[i])], int(takes[i]))) for i in chosen.tolist()]
-    return sorted(parts)
+@PLACEMENTS.add
+class RandomPlacement(Placement):
+    """Places a job on free GPUs of nodes in random order, whether on or off; no migrations."""
+
+    kind = "random"
+
+    def layout(self, machine: Machine, seed: int) -> Layout:
+        """Build an empty layout that draws the order of nodes from the stream (seed, "placement", job, turn)."""
+
+        def order(job: int, turn: int) -> np.ndarray:
+            return stream(seed, "placement", job, turn).permutation(machine.num_nodes)
+
+        return _Scattered(machine, order)
+
+
+class _Scattered(Layout):
+    """Gives a job the first free GPUs in an order of the nodes."""
+
+    def __init__(
+        self, machine: Machine, order: Callable[[int, int], np.ndarray], prefers_one_node: bool = False
+    ):
+        super().__init__(machine)
+        self._order, self._prefers_one_node = order, prefers_one_node
+
+    def find(self, gpus: int, job: int, turn: int) -> Parts | None:
+        nodes = self._order(job, turn)
+        if self._prefers_one_node and (self.free >= gpus).any():
+            nodes = nodes[self.free[nodes] >= gpus][:1]
+        counts = self.free[nodes]
+        before = np.cumsum(counts) - counts
+        if before[-1] + counts[-1] < gpus:
+            return None
+        parts = []
+        for node, number in zip(nodes.tolist(), np.clip(gpus - before, 0, counts).tolist(), strict=True):
+            mask = left = self.free_mask[node]
+            for _ in range(number):
+                left &= left - 1  # without its lowest GPU
+            if number:
+                parts.append((node, mask ^ left))
+        return sorted(parts)

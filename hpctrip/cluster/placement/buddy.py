@@ -8,13 +8,15 @@ are preferred, then the smallest block that has to be split, then the fullest no
 
 from __future__ import annotations
 
-import heapq
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
 
-from hpctrip.cluster.machine import Machine
-from hpctrip.cluster.placement.base import PLACEMENTS, Layout, Move, Parts, Placement
+from hpctrip.cluster.placement.base import PLACEMENTS, Layout, Machine, Move, Parts, Placement
+
+_NO_BLOCK = 2**31
+"""Rank of a node without a suitable block."""
 
 
 @PLACEMENTS.add
@@ -60,42 +62,32 @@ def _smallest_block(mask: int, size: int) -> tuple[int, int] | None:
 
 
 class BuddyLayout(Layout):
-    """Layout of buddy blocks; finding a block takes O(log nodes)."""
+    """Layout of buddy blocks."""
 
     def __init__(self, machine: Machine):
         super().__init__(machine)
-        self._stamp = [0] * machine.num_nodes
-        self._heaps: dict[int, list[tuple[int, int, int, int, int]]] = {}
+        self._ranks: dict[int, np.ndarray] = {}
+        """{GPUs: [nodes] rank of each node for a block of so many GPUs; the lowest is the best}."""
         self._rack = np.arange(machine.num_nodes) // machine.nodes_per_rack
-        self._empty: list[set[int]] = [set() for _ in range(int(self._rack[-1]) + 1)]
-        self._num_empty = np.zeros(len(self._empty), int)
-        self._num_warm = np.zeros(len(self._empty), int)
-        self._warm = np.zeros(machine.num_nodes, bool)
-        for node in range(machine.num_nodes):
-            self.changed(node)
 
     def changed(self, node: int) -> None:
-        """Update the indices of free blocks and of empty nodes for a node."""
-        self._stamp[node] += 1
-        for gpus, heap in self._heaps.items():
-            self._push(heap, gpus, node)
-        rack, empty = self._rack[node], self.free_mask[node] == self.full
-        if empty != (node in self._empty[rack]):
-            (self._empty[rack].add if empty else self._empty[rack].discard)(node)
-            self._num_empty[rack] += 1 if empty else -1
-        warm = empty and bool(self.powered[node])
-        self._num_warm[rack] += int(warm) - int(self._warm[node])
-        self._warm[node] = warm
+        """Update the ranks of a node."""
+        for gpus, ranks in self._ranks.items():
+            ranks[node] = self._rank_of(node, gpus)
 
     def find(self, gpus: int, job: int = 0, turn: int = 0) -> Parts | None:
         """Find whole nodes and a block for `gpus` GPUs; `job` and `turn` are not used."""
+        return self._find(gpus)
+
+    def _find(self, gpus: int, closed: Sequence[int] = ()) -> Parts | None:
+        """As `find`, but without a block on a node that is `closed`."""
         num_nodes, rest = divmod(gpus, self.machine.gpus_per_node)
         nodes = self._whole_nodes(num_nodes)
         if nodes is None:
             return None
         parts = [(node, self.full) for node in nodes]
         if rest:
-            part = self._block(rest, set(nodes))
+            part = self._block(rest, [*nodes, *closed])
             if part is None:
                 return None
             parts.append(part)
@@ -104,113 +96,101 @@ class BuddyLayout(Layout):
     def rearrange(self, most: int) -> list[Move]:
         """Empty the nodes with the fewest GPUs in use, as long as their jobs fit on other used nodes."""
         moves: list[Move] = []
-        for node in emptiest(self)[: most + 1]:
-            moves += clear(self, node, most - len(moves))
+        for node in self._emptiest()[: most + 1]:
+            moves += self._clear(node, most - len(moves))
         return moves
 
     def make_room(self, gpus: int, most: int) -> list[Move]:
         """Empty nodes, the least used first, until the job fits; otherwise undo all moves."""
         moves: list[Move] = []
-        candidates = emptiest(self)[: most + 1] if self.free.sum() >= gpus else []
+        candidates = self._emptiest()[: most + 1] if self.free.sum() >= gpus else []
         for node in candidates:
-            moves += clear(self, node, most - len(moves))
+            moves += self._clear(node, most - len(moves))
             if moves and self.find(gpus) is not None:
                 return moves
+        self._undo(moves)
+        return []
+
+    def _emptiest(self) -> list[int]:
+        """Partly used nodes, those with the fewest GPUs in use first."""
+        used = self.machine.gpus_per_node - self.free
+        partly = np.flatnonzero((used > 0) & (self.free > 0))
+        return partly[np.argsort(used[partly], kind="stable")].tolist()
+
+    def _clear(self, node: int, most: int) -> list[Move]:
+        """Move all jobs of a node, at most `most`, to other used nodes so that it can be switched off or taken whole.
+
+        No job is moved, and the list is empty, if they do not fit or if one of them spans several nodes.
+        """
+        jobs = self.jobs_on[node]
+        if not 0 < len(jobs) <= most or any(len(self.parts[job]) > 1 for job in jobs):
+            return []
+        moves: list[Move] = []
+        sizes = {job: self.parts[job][0][1].bit_count() for job in jobs}
+        for job, gpus in sorted(sizes.items(), key=lambda item: (-item[1], item[0])):
+            parts = self._find(gpus, [node])
+            if parts is None or any(self.free_mask[there] == self.full for there, _ in parts):
+                self._undo(moves)
+                return []
+            moves.append(Move(job, self.release(job)))
+            self.take(job, parts)
+        return moves
+
+    def _undo(self, moves: list[Move]) -> None:
         for move in reversed(moves):
             self.release(move.job)
             self.take(move.job, move.before)
-        return []
 
-    def _block(self, gpus: int, excluded: set[int]) -> tuple[int, int] | None:
+    def _block(self, gpus: int, excluded: list[int]) -> tuple[int, int] | None:
         """(node, mask) of a block of `gpus` GPUs, less than a node, on none of the `excluded` nodes; None: none."""
-        if gpus not in self._heaps:
-            self._heaps[gpus] = []
-            for node in range(self.machine.num_nodes):
-                self._push(self._heaps[gpus], gpus, node)
-        heap, skipped, block = self._heaps[gpus], [], None
-        while heap and block is None:
-            *_, node, stamp = heap[0]
-            if stamp != self._stamp[node]:
-                heapq.heappop(heap)  # the node has changed since
-            elif node in excluded or node == self.closed:
-                skipped.append(heapq.heappop(heap))
-            else:
-                block = (node, fit(self.free_mask[node], gpus)[0])
-        for entry in skipped:
-            heapq.heappush(heap, entry)
-        return block
+        if gpus not in self._ranks:
+            nodes = range(self.machine.num_nodes)
+            self._ranks[gpus] = np.array([self._rank_of(node, gpus) for node in nodes])
+        ranks = self._ranks[gpus].copy()
+        ranks[[*excluded]] = _NO_BLOCK
+        node = int(ranks.argmin())
+        return None if ranks[node] == _NO_BLOCK else (node, fit(self.free_mask[node], gpus)[0])
 
-    def _push(self, heap: list[tuple[int, int, int, int, int]], gpus: int, node: int) -> None:
+    def _rank_of(self, node: int, gpus: int) -> int:
+        """Rank of a node for a block: nodes that are on first, then the smallest split, then the fullest node."""
         block = fit(self.free_mask[node], gpus)
-        if block is not None:
-            off = 0 if self.powered[node] else 1
-            heapq.heappush(heap, (off, block[1], int(self.free[node]), node, self._stamp[node]))
+        if block is None:
+            return _NO_BLOCK
+        return (int(not self.powered[node]) * 128 + block[1]) * 128 + int(self.free[node])
 
     def _whole_nodes(self, number: int) -> list[int] | None:
         """Choose empty nodes: of the rack with the fewest boots, then the fewest empty nodes, else of few racks."""
         if number == 0:
             return []
-        if int(self._num_empty.sum()) < number:
+        empty = self.free == self.machine.gpus_per_node
+        num_empty, num_warm = (
+            np.bincount(self._rack[nodes], minlength=int(self._rack[-1]) + 1)
+            for nodes in (empty, empty & self.powered)
+        )
+        if int(num_empty.sum()) < number:
             return None
-        enough = np.flatnonzero(self._num_empty >= number)
+        enough = np.flatnonzero(num_empty >= number)
         if len(enough):
-            boots = np.maximum(number - self._num_warm[enough], 0)
-            rack = int(enough[np.lexsort((self._num_empty[enough], boots))[0]])
+            boots = np.maximum(number - num_warm[enough], 0)
+            rack = int(enough[np.lexsort((num_empty[enough], boots))[0]])
             return self._within_rack(rack, number)
         chosen: list[int] = []
-        for rack in np.argsort(-self._num_empty, kind="stable").tolist():
-            chosen += self._within_rack(rack, min(number - len(chosen), int(self._num_empty[rack])))
+        for rack in np.argsort(-num_empty, kind="stable").tolist():
+            chosen += self._within_rack(rack, min(number - len(chosen), int(num_empty[rack])))
             if len(chosen) == number:
                 break
         return chosen
 
     def _within_rack(self, rack: int, number: int) -> list[int]:
-        empty = self._empty[rack]
+        first, per_rack = rack * self.machine.nodes_per_rack, self.machine.nodes_per_rack
+        empty = {
+            node
+            for node in range(first, min(first + per_rack, self.machine.num_nodes))
+            if self.free_mask[node] == self.full
+        }
         if number & (number - 1) == 0:
-            first = rack * self.machine.nodes_per_rack
-            starts = range(first, first + self.machine.nodes_per_rack - number + 1, number)
-            runs = [
-                range(start, start + number)
-                for start in starts
-                if empty.issuperset(range(start, start + number))
-            ]
+            starts = range(first, first + per_rack - number + 1, number)
+            runs = [run for start in starts if empty.issuperset(run := range(start, start + number))]
             if runs:
-                return list(
-                    min(runs, key=lambda run: (number - int(self.powered[list(run)].sum()), run.start))
-                )
+                return list(min(runs, key=lambda run: (-int(self.powered[list(run)].sum()), run.start)))
         return sorted(empty, key=lambda node: (not self.powered[node], node))[:number]
-
-
-def emptiest(layout: Layout) -> list[int]:
-    """Partly used nodes, those with the fewest GPUs in use first."""
-    used = layout.machine.gpus_per_node - layout.free
-    partly = np.flatnonzero((used > 0) & (layout.free > 0))
-    return partly[np.argsort(used[partly], kind="stable")].tolist()
-
-
-def clear(layout: Layout, node: int, most: int) -> list[Move]:
-    """Move all jobs of a node, at most `most`, to other used nodes so that the node can be switched off or taken whole.
-
-    No job is moved, and the list is empty, if they do not fit or if one of them spans several nodes.
-    """
-    jobs = sorted(layout.jobs_on[node], key=lambda job: (-_gpus(layout, job), job))
-    if not 0 < len(jobs) <= most or any(len(layout.parts[job]) > 1 for job in jobs):
-        return []
-    moves: list[Move] = []
-    layout.closed = node
-    for job in jobs:
-        parts = layout.find(_gpus(layout, job), job, 0)
-        if parts is None or any(layout.free_mask[there] == layout.full for there, _ in parts):
-            for move in reversed(moves):
-                layout.release(move.job)
-                layout.take(move.job, move.before)
-            moves = []
-            break
-        moves.append(Move(job, layout.release(job)))
-        layout.take(job, parts)
-    layout.closed = -1
-    return moves
-
-
-def _gpus(layout: Layout, job: int) -> int:
-    return sum(mask.bit_count() for _, mask in layout.parts[job])

@@ -1,7 +1,6 @@
 """Schedulers: decide how many GPUs each job gets. Every file of this folder is imported."""
 
-from hpctrip.cluster.schedulers.base import SCHEDULERS, Scheduler
-from hpctrip.cluster.view import ClusterView, Plan
+from hpctrip.cluster.schedulers.base import SCHEDULERS, ClusterView, Plan, Scheduler
 from hpctrip.config.component import import_all
 
 __all__ = ["SCHEDULERS", "ClusterView", "Plan", "Scheduler"]

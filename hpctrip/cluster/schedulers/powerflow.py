@@ -11,15 +11,83 @@ import itertools
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field
 
-from hpctrip.cluster.profiles import Speeds
-from hpctrip.cluster.schedulers.base import SCHEDULERS, Scheduler
-from hpctrip.cluster.schedulers.ladders import Ladder, Step
-from hpctrip.cluster.view import ClusterView, Plan
+from hpctrip.cluster.models import Speeds
+from hpctrip.cluster.schedulers.base import SCHEDULERS, ClusterView, Plan, Scheduler
+
+_LEAST_COST = 1e-3
+"""Lower bound of the relative energy cost of a step in the computation of its gain."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A configuration, and the gain of the step that leads to it."""
+
+    gpus: int
+    frequency: int
+    seconds: float
+    """Time for a unit of work."""
+    joules: float
+    """Energy for a unit of work, including the share of the hosts."""
+    gain: float
+    """Relative decrease of time per relative increase of energy; inf for the first configuration."""
+
+    @property
+    def watts(self) -> float:
+        """Mean power while the job works."""
+        return self.joules / self.seconds
+
+
+class Ladder:
+    """Efficient configurations of one type of job, from the least energy to the fastest.
+
+    Each pair of a number of GPUs (1, 2, 4, ...) and a frequency is a point (E, T): energy and time for a unit of work.
+    The ladder starts at one GPU at its frequency of least energy. Each step leads to the point with the largest
+    relative gain, ln(T / T') / ln(E' / E), among all faster points. So the ladder follows the lower hull of the points,
+    gains decrease from step to step, and dominated points are never used. As gains are relative, they are the same for
+    all jobs of a type, regardless of their remaining work.
+    """
+
+    def __init__(self, speeds: Speeds, profile: int, host_w: float, most_gpus: int, frequencies: np.ndarray):
+        """`host_w`: power of a host per GPU of the host. `frequencies`: indices of the permitted ones."""
+        rate, power_w = speeds.rate[profile].tolist(), speeds.power_w[profile].tolist()
+        self._points = [
+            Step(gpus, x, 1 / rate[gpus][x], (power_w[gpus][x] + gpus * host_w) / rate[gpus][x], np.inf)
+            for gpus in (1 << level for level in range(int(most_gpus).bit_length()))
+            for x in frequencies.tolist()
+        ]
+        self._at_same_gpus: dict[tuple[int, int], tuple[Step, ...]] = {}
+        self.start = min((p for p in self._points if p.gpus == 1), key=lambda p: p.joules)
+        """First configuration: one GPU at its frequency of least energy."""
+        self.whole = (self.start, *_climb(self.start, self._points))
+        """Configurations over GPUs and frequencies, from `start` to the fastest."""
+
+    def faster_on(self, step: Step) -> tuple[Step, ...]:
+        """Configurations that follow a step if only the frequency may change."""
+        key = (step.gpus, step.frequency)
+        if key not in self._at_same_gpus:
+            self._at_same_gpus[key] = tuple(_climb(step, [p for p in self._points if p.gpus == step.gpus]))
+        return self._at_same_gpus[key]
+
+
+def _climb(here: Step, points: list[Step]) -> list[Step]:
+    steps = []
+    while True:
+        faster = [point for point in points if point.seconds < here.seconds * (1 - 1e-9)]
+        if not faster:
+            return steps
+        here = max((_step_to(here, point) for point in faster), key=lambda step: (step.gain, -step.seconds))
+        steps.append(here)
+
+
+def _step_to(here: Step, there: Step) -> Step:
+    cost = max(np.log(there.joules / here.joules), _LEAST_COST)
+    gain = float(np.log(here.seconds / there.seconds) / cost)
+    return Step(there.gpus, there.frequency, there.seconds, there.joules, gain)
 
 
 @SCHEDULERS.add
@@ -42,32 +110,20 @@ class PowerFlow(Scheduler):
 
     def plan(self, view: ClusterView) -> Plan:
         """Admission and steps; a job keeps its number of GPUs if growing would save less than two restarts."""
-        ladders = self._ladders(view)
-        ascent = Ascent(view, ladders, self._budget_j(view))
-        gpus, frequency = ascent.run()
-        self._undo_small_growth(view, gpus, frequency)
-        return Plan(gpus, frequency, ascent.order)
-
-    def _ladders(self, view: ClusterView) -> list[Ladder]:
         machine = view.machine
         host_w = machine.host_w / machine.gpus_per_node if self.counts_hosts else 0.0
-        return _ladders(view.speeds, host_w, machine.num_gpus, self.moves == "gpus")
-
-    def _budget_j(self, view: ClusterView) -> float:
-        if self.eta == "none":
-            return math.inf
-        host_w = view.machine.host_w / view.machine.gpus_per_node if self.counts_hosts else 0.0
-        asked_j = view.energy_j(view.requested) + view.time_s(view.requested) * view.requested * host_w
-        return self.eta * float(asked_j.sum())
-
-    def _undo_small_growth(self, view: ClusterView, gpus: np.ndarray, frequency: np.ndarray) -> None:
-        """Restore, in place, the GPUs of jobs that would grow but save less time than two restarts take."""
-        grows = (view.gpus > 0) & (gpus > view.gpus)
-        saved_s = view.time_s(np.maximum(view.gpus, 1), frequency) - view.time_s(
-            np.maximum(gpus, 1), frequency
-        )
-        stays = grows & (saved_s < 2 * view.restart_s)
-        gpus[stays] = view.gpus[stays]
+        ladders = _ladders(view.speeds, host_w, machine.num_gpus, self.moves == "gpus")
+        budget_j = math.inf
+        if self.eta != "none":
+            requested_j = (
+                view.energy_j(view.requested) + view.time_s(view.requested) * view.requested * host_w
+            )
+            budget_j = self.eta * float(requested_j.sum())
+        ascent = Ascent(view, ladders, budget_j)
+        gpus, frequency = ascent.run()
+        before_s, after_s = (view.time_s(np.maximum(n, 1), frequency) for n in (view.gpus, gpus))
+        stays = (view.gpus > 0) & (gpus > view.gpus) & (before_s - after_s < 2 * view.restart_s)
+        return Plan(np.where(stays, view.gpus, gpus), frequency, ascent.order)
 
 
 @lru_cache(maxsize=8)
@@ -77,8 +133,7 @@ def _ladders(speeds: Speeds, host_w: float, num_gpus: int, one_frequency: bool) 
     return [Ladder(speeds, profile, host_w, gpus, frequencies) for profile, gpus in enumerate(most)]
 
 
-@dataclass(frozen=True)
-class _JobGroup:
+class _JobGroup(NamedTuple):
     """Jobs of one profile in one configuration, and the steps that they may still take."""
 
     ladder: Ladder
@@ -103,24 +158,19 @@ class Ascent:
         self.order = np.argsort(view.left * one_gpu[view.profile], kind="stable")
         self._free = view.machine.num_gpus
         self._joules, self._watts = budget_j, view.limit_w
-        self._final: list[_JobGroup] = []
+        self._gpus, self._frequency = np.zeros(len(view), int), view.frequency.copy()
         self._heap: list[tuple[float, int, _JobGroup]] = []
         self._number = itertools.count()
 
     def run(self) -> tuple[np.ndarray, np.ndarray]:
         """Returns [J] numbers of GPUs and [J] frequency indices."""
-        for group in self._admitted():
-            self._enqueue(group)
-        within_budget = True
-        while self._heap and within_budget:
-            within_budget = self._step(heapq.heappop(self._heap)[2])
-        gpus, frequency = np.zeros(len(self.view), int), self.view.frequency.copy()
-        for group in (*self._final, *(group for _, _, group in self._heap)):
-            gpus[group.jobs], frequency[group.jobs] = group.step.gpus, group.step.frequency
-        return gpus, frequency
+        self._admit()
+        while self._heap and self._step(heapq.heappop(self._heap)[2]):
+            pass
+        return self._gpus, self._frequency
 
-    def _admitted(self) -> list[_JobGroup]:
-        """The shortest jobs for which there are GPUs and power, grouped by profile.
+    def _admit(self) -> None:
+        """Admit the shortest jobs for which there are GPUs and power, grouped by profile.
 
         Their least energy is spent even beyond the energy budget, as no job can run with less.
         """
@@ -131,22 +181,22 @@ class Ascent:
             order = order[np.cumsum(start_w[profile[order]]) <= self._watts]
         order = order[np.lexsort((order, -left[order], profile[order]))]
         kinds, firsts = np.unique(profile[order], return_index=True)
-        groups = []
         for kind, jobs in zip(kinds.tolist(), np.split(order, firsts[1:]), strict=True) if len(order) else ():
             ladder = self._ladders[kind]
             group = _JobGroup(ladder, ladder.start, ladder.whole[1:], jobs, float(left[jobs].sum()))
             self._free -= len(jobs)
             self._joules -= ladder.start.joules * group.left
             self._watts -= ladder.start.watts * len(jobs)
-            groups.append(group)
-        return groups
+            self._enqueue(group)
 
     def _enqueue(self, group: _JobGroup) -> None:
-        """Add a group to the heap by the gain of its next step, or to the final groups if it has none."""
+        """Configure the jobs of a group, and add it to the heap by the gain of its next step, if it has one."""
+        self._configure(group.jobs, group.step)
         if group.later:
             heapq.heappush(self._heap, (-group.later[0].gain, next(self._number), group))
-        else:
-            self._final.append(group)
+
+    def _configure(self, jobs: np.ndarray, step: Step) -> None:
+        self._gpus[jobs], self._frequency[jobs] = step.gpus, step.frequency
 
     def _step(self, group: _JobGroup) -> bool:
         """Apply the next step of a group to as many of its jobs as possible; false: the budget is used up."""
@@ -154,21 +204,18 @@ class Ascent:
         more_gpus, more_w = there.gpus - here.gpus, there.watts - here.watts
         if more_gpus > 0 and self._free < more_gpus * number:
             fit = self._free // more_gpus
-            frequency_only = self._subgroup(group, slice(fit, None), here, group.ladder.faster_on(here))
-            self._enqueue(frequency_only)
+            self._enqueue(self._part(group._replace(later=group.ladder.faster_on(here)), slice(fit, None)))
             if not fit:
                 return True
-            group, number = self._subgroup(group, slice(fit), here, group.later), fit
+            group, number = self._part(group, slice(fit)), fit
         cost_j = (there.joules - here.joules) * group.left
         if cost_j > self._joules or more_w * number > self._watts:
-            number = self._affordable(group)
-            self._final.append(self._subgroup(group, slice(number, None), here, ()))
-            self._final.append(self._subgroup(group, slice(number), there, ()))
+            self._configure(group.jobs[: self._affordable(group)], there)
             return False
         self._free -= more_gpus * number
         self._joules -= cost_j
         self._watts -= more_w * number
-        self._enqueue(_JobGroup(group.ladder, there, group.later[1:], group.jobs, group.left))
+        self._enqueue(group._replace(step=there, later=group.later[1:]))
         return True
 
     def _affordable(self, group: _JobGroup) -> int:
@@ -180,6 +227,6 @@ class Ascent:
             within &= np.arange(1, len(group.jobs) + 1) * more_w <= self._watts
         return len(within) if within.all() else int(np.argmin(within))
 
-    def _subgroup(self, group: _JobGroup, part: slice, step: Step, later: tuple[Step, ...]) -> _JobGroup:
+    def _part(self, group: _JobGroup, part: slice) -> _JobGroup:
         jobs = group.jobs[part]
-        return _JobGroup(group.ladder, step, later, jobs, float(self.view.left[jobs].sum()))
+        return group._replace(jobs=jobs, left=float(self.view.left[jobs].sum()))

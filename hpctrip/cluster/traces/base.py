@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Annotated, Self
 
 import numpy as np
 from pydantic import Field
 
-from hpctrip.base.csv import Table
+from hpctrip.base.csv import Table, read_table
 from hpctrip.base.errors import InputError
+from hpctrip.base.io import PathName
 from hpctrip.base.rng import stream
-from hpctrip.cluster.jobs import Jobs
-from hpctrip.cluster.models import Catalogue
-from hpctrip.cluster.profiles import Profile
+from hpctrip.base.text import unknown_name
+from hpctrip.cluster.models import Catalogue, Profile, Speeds
 from hpctrip.config.component import Component, Registry
+from hpctrip.config.sources import Reads
 
 TRACES = Registry("jobs", default="synthetic")
 
@@ -27,23 +28,64 @@ LONGEST_S = 1e9
 
 @dataclass(frozen=True)
 class Raw:
-    """N jobs as recorded in a trace, in any order."""
+    """N jobs as recorded in a trace, in any order. Each job has a duration or a number of steps."""
 
     place: str
     """Name of the trace in error messages."""
     name: Sequence[str]
     submit_s: np.ndarray
     gpus: np.ndarray
-    duration_s: np.ndarray
-    """[N] durations; NaN for jobs with a number of steps."""
-    steps: np.ndarray
-    """[N] numbers of steps; NaN for jobs with a duration only."""
-    kind: Sequence[tuple[str, int] | None]
+    duration_s: np.ndarray | None = None
+    """[N] durations, NaN for jobs with a number of steps; None: no job has a duration."""
+    steps: np.ndarray | None = None
+    """[N] numbers of steps, NaN for jobs with a duration; None: no job has a number of steps."""
+    kind: Sequence[tuple[str, int] | None] | None = None
     """[N] (model, batch size); None: not recorded."""
     profiles: dict[tuple[str, int], Profile] = field(default_factory=dict)
     """Profiles that the trace provides; the others come from the catalogue."""
     synthetic: bool = False
     """Whether the jobs were generated."""
+
+
+@dataclass(frozen=True)
+class Jobs:
+    """The N jobs of a simulation, in the order of their submission."""
+
+    name: Sequence[str]
+    """[N] names in the trace."""
+    submit_s: np.ndarray
+    """[N] times of submission, non-decreasing; the first is 0."""
+    gpus: np.ndarray
+    """[N] GPUs requested by the user."""
+    profile: np.ndarray
+    """[N] index into `profiles`."""
+    steps: np.ndarray
+    """[N] total work in the profile's unit; NaN if the trace has a duration only."""
+    duration_s: np.ndarray
+    """[N] running time on the requested GPUs at the highest frequency; NaN if the trace has the work."""
+    profiles: tuple[Profile, ...]
+    synthetic: bool = False
+    """Whether the jobs were generated."""
+
+    def __len__(self) -> int:
+        return len(self.submit_s)
+
+    def work(self, speeds: Speeds) -> np.ndarray:
+        """[N] total work. A duration is converted at the speed on the requested GPUs at the highest frequency."""
+        full_speed = speeds.rate[self.profile, self.gpus, -1]
+        return np.where(np.isnan(self.steps), self.duration_s * full_speed, self.steps)
+
+    def check_fit(self, num_gpus: int) -> None:
+        """Raise InputError if a job requests more GPUs than the cluster has."""
+        beyond = np.flatnonzero(self.gpus > num_gpus)
+        if len(beyond):
+            name, gpus = self.name[beyond[0]], self.gpus[beyond[0]]
+            more = f" (and {len(beyond) - 1:,} more)" if len(beyond) > 1 else ""
+            raise InputError(
+                "jobs",
+                f"job {name!r} asks for {gpus:,} GPUs, the cluster has {num_gpus:,}{more}",
+                "give the cluster more nodes, or set jobs.largest to leave larger jobs out",
+            )
 
 
 class Trace(Component):
@@ -71,29 +113,47 @@ class Trace(Component):
         InputError as `raw` does, and if no job is left.
         """
         raw = self.raw(catalogue)
-        if not len(raw.submit_s):
+        num_jobs = len(raw.submit_s)
+        if not num_jobs:
             raise InputError(raw.place, "holds no job", "give a trace with at least one")
         order = np.argsort(raw.submit_s, kind="stable")
         if self.largest is not None:
             order = order[raw.gpus[order] <= self.largest]
             if not len(order):
-                problem = f"all {len(raw.gpus):,} jobs ask for more GPUs"
+                problem = f"all {num_jobs:,} jobs ask for more GPUs"
                 raise InputError(f"jobs.largest = {self.largest}", problem, "allow larger ones")
         order = order[: self.first]
-        drawn = stream(seed, "job-model").integers(len(catalogue.kinds), size=len(raw.gpus))
-        kinds = [raw.kind[job] or catalogue.kinds[drawn[job]] for job in order.tolist()]
+        drawn = stream(seed, "job-model").integers(len(catalogue.kinds), size=num_jobs)
+        kinds = [(raw.kind and raw.kind[job]) or catalogue.kinds[drawn[job]] for job in order.tolist()]
         numbers = {kind: number for number, kind in enumerate(sorted(set(kinds)))}
         submit_s = raw.submit_s[order]
+        steps, duration_s = (
+            np.full(len(order), np.nan) if values is None else values[order]
+            for values in (raw.steps, raw.duration_s)
+        )
         return Jobs(
             name=[raw.name[job] for job in order.tolist()],
             submit_s=(submit_s - submit_s[0]) / self.load,
             gpus=raw.gpus[order],
             profile=np.array([numbers[kind] for kind in kinds]),
-            steps=raw.steps[order],
-            duration_s=raw.duration_s[order],
+            steps=steps,
+            duration_s=duration_s,
             profiles=tuple(raw.profiles.get(kind) or catalogue.profile(*kind) for kind in numbers),
             synthetic=raw.synthetic,
         )
+
+
+class TraceFile(Trace):
+    """Base class of job traces that are one CSV file."""
+
+    path: Annotated[PathName, Reads()]
+    """The CSV file, plain or gzipped."""
+
+    def table(self, *required: str) -> Table:
+        """The file, which must have these columns. Raises InputError if it is missing or invalid."""
+        table = read_table(self.path, f"jobs.path = {self.path!r}")
+        table.require(*required)
+        return table
 
 
 def submission_times(table: Table, name: str) -> np.ndarray:
@@ -108,11 +168,8 @@ def submission_times(table: Table, name: str) -> np.ndarray:
 def durations(table: Table, name: str, may_lack: bool = False) -> np.ndarray:
     """Read a column of durations, [N] seconds above 0; NaN for an empty field, if permitted by `may_lack`."""
     duration_s = table.numbers(name, may_lack)
-    table.refuse(
-        name,
-        (duration_s <= 0) | (duration_s > LONGEST_S),
-        f"is no duration above 0 and up to {LONGEST_S:g} s",
-    )
+    wrong = (duration_s <= 0) | (duration_s > LONGEST_S)
+    table.refuse(name, wrong, f"is no duration above 0 and up to {LONGEST_S:g} s")
     return duration_s
 
 
@@ -133,15 +190,8 @@ def step_counts(table: Table, name: str, may_lack: bool = False) -> np.ndarray:
 def model_kinds(table: Table, model: str, batch: str, catalogue: Catalogue) -> list[tuple[str, int]]:
     """Read the columns of model and batch size, [N] pairs. Raises InputError for a model outside the catalogue."""
     models, batches = table.texts(model), table.integers(batch)
-    wrong = np.array([name not in catalogue for name in models], bool)
-    if wrong.any():
-        table.refuse(
-            model, wrong, "is no model that is known", catalogue.suggest(models[int(wrong.argmax())])
-        )
+    wrong = np.array([name not in catalogue.batches for name in models], bool)
+    hint = unknown_name(models[int(wrong.argmax())], catalogue.batches) if wrong.any() else ""
+    table.refuse(model, wrong, "is no model of the catalogue", hint)
     table.refuse(batch, (batches < 1) | (batches > 10**7), "is no batch size from 1 to 10,000,000")
     return list(zip(models, batches.tolist(), strict=True))
-
-
-def not_recorded(num_jobs: int) -> np.ndarray:
-    """Array [N] of NaN, for a quantity that a trace does not record."""
-    return np.full(num_jobs, np.nan)
