@@ -14,7 +14,7 @@ import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
 from hpctrip.base.errors import InputError
-from hpctrip.base.io import check_suffix, check_writable, digest, refuse_inputs, refuse_other, replace_file
+from hpctrip.base.io import check_suffix, check_writable, refuse_inputs, replace_file
 from hpctrip.base.text import encodable, printable
 from hpctrip.config.identity import differing
 from hpctrip.record import schema
@@ -75,8 +75,8 @@ def merged(runs: list[Run]) -> dict[str, Column]:
 def write_merged(path: str | Path, runs: list[Run], overwrite: bool = False) -> list[Path]:
     """Write the table to `path` (HDF5, group /runs) and beside it as CSV; returns both paths.
 
-    It replaces an earlier table with its CSV, whose digest the table holds. Raises InputError where another file exists
-    and `overwrite` is false, and where a job is writing a results file of this name.
+    It replaces an earlier table with its CSV. Raises InputError where another file exists and `overwrite` is false, and
+    where a job is writing a results file of this name.
     """
     check_suffix(path, SUFFIXES)
     path, csv = Path(path), Path(path).with_suffix(".csv")
@@ -88,7 +88,6 @@ def write_merged(path: str | Path, runs: list[Run], overwrite: bool = False) -> 
     buffer = io.BytesIO()
     with h5py.File(buffer, "w") as file:
         file.attrs["format"], file.attrs["format_version"] = np.bytes_(FORMAT), schema.FORMAT_VERSION
-        file.attrs["csv_digest"] = np.bytes_(digest(text))
         write_table(file, "runs", table, "one row a run")
     with OutputLock(path):
         if not overwrite:
@@ -126,16 +125,16 @@ def _plain(values: list[Any]) -> np.ndarray:
 
 
 def _refuse_others(path: Path, csv: Path) -> None:
-    """Raise InputError where one of the two files exists and is not part of an earlier table."""
-    hint, csv_digest = "choose another name for the table, or --overwrite", b""
+    """Raise InputError where a file exists that is not a table or its CSV."""
+    hint = "choose another name for the table, or --overwrite"
     if os.path.lexists(path):
         try:
-            with open_checked(path, FORMAT) as file:
-                csv_digest = file.attrs["csv_digest"]
+            with open_checked(path, FORMAT):
+                return
         except InputError:
             raise InputError(str(path), "exists and is no merged table", hint) from None
-    what = f"not what a merge wrote beside {path}"
-    refuse_other(csv, lambda text: digest(text).encode() == csv_digest, what, hint)
+    if os.path.lexists(csv):
+        raise InputError(str(csv), f"exists, and there is no merged table {path} to which it belongs", hint)
 
 
 def csv_bytes(frame: pd.DataFrame) -> bytes:

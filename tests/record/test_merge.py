@@ -77,20 +77,11 @@ def test_a_results_file_is_never_overwritten(sweep):
 def test_an_unrelated_file_beside_the_table_is_never_overwritten(sweep):
     notes, runs = sweep / "notes.csv", open_runs([sweep])
     notes.write_text("my own, notes\n")
-    with pytest.raises(InputError, match=r"notes\.csv: exists and is not what a merge wrote"):
+    with pytest.raises(InputError, match=r"notes\.csv: exists, and there is no merged table"):
         write_merged(sweep / "notes.h5", runs)
     assert notes.read_text() == "my own, notes\n" and not (sweep / "notes.h5").exists()
     write_merged(sweep / "notes.h5", runs, overwrite=True)
     assert len(pd.read_csv(notes)) == 4
-
-
-def test_a_csv_that_somebody_edited_is_kept(sweep):
-    runs = open_runs([sweep])
-    _, csv = write_merged(sweep / "all.h5", runs)
-    csv.write_text(csv.read_text() + "a note of mine\n")
-    with pytest.raises(InputError, match="--overwrite"):
-        write_merged(sweep / "all.h5", runs)
-    assert "a note of mine" in csv.read_text()
 
 
 @pytest.mark.parametrize("content", [b"", b"text", b"\x89HDF\r\n\x1a\n and no more"])
