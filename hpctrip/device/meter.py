@@ -67,7 +67,7 @@ def open_meter(rules: Metering, gpu_uuids: Sequence[str]) -> Meter:
         return Meter(description="switched off (meter.enabled)")
     counters: list[EnergyCounter] = []
     missing: list[str] = []
-    for open_counter in (lambda: nvml.Gpus(nvml.gpus(gpu_uuids)), cpus)[not gpu_uuids :]:
+    for open_counter in (lambda: nvml.energy_of(gpu_uuids), cpus)[not gpu_uuids :]:
         try:
             counters.append(open_counter())
         except Unavailable as error:

@@ -107,7 +107,7 @@ class MpiRanks:
     def _broadcast(self, data: np.ndarray) -> None:
         """Broadcast the array `data` from rank 0, in place. Rank 0 is the first rank of its machine."""
         if self._node.rank == 0 and self._nodes.size > 1:
-            self._wait(self._nodes.Ibcast(data))
+            wait(self._nodes.Ibcast(data), self.phase)
         self._node.broadcast(data)
 
     def gather(self, value: Any) -> list[Any] | None:
@@ -137,12 +137,12 @@ class MpiRanks:
         lengths_by_rank = self.gather({key: len(row) for key, row in rows.items()})
         if lengths_by_rank is None:
             for row in rows.values():
-                self._wait(self.comm.Isend(row.cpu().numpy(), dest=0))
+                wait(self.comm.Isend(row.cpu().numpy(), dest=0), self.phase)
             return None
         gathered = dict(rows)
         for rank, lengths in enumerate(lengths_by_rank[1:], start=1):
             for key, length in lengths.items():
-                gathered[key] = self._receive(length, rank)
+                gathered[key] = receive(self.comm, length, rank, self.phase)
         return gathered
 
     def scatter_rows(
@@ -154,47 +154,24 @@ class MpiRanks:
         for key, length in lengths.items():
             destination = int(destinations[key])
             if rows is not None and destination != self.rank:
-                self._wait(self.comm.Isend(rows[key].numpy(), dest=destination))
+                wait(self.comm.Isend(rows[key].numpy(), dest=destination), self.phase)
             elif rows is not None:
                 received[key] = rows[key]
             elif destination == self.rank:
-                received[key] = self._receive(length, 0)
+                received[key] = receive(self.comm, length, 0, self.phase)
         return received
 
     def abort(self, code: int) -> None:
-        """End the job by MPI_Abort, which does not return. MPI allows calls from the main thread only, but this one
-        works from any, and the launcher kills even stopped ranks (SIGKILL).
-
-        MPICH's launcher kills no rank while it waits for an unreachable machine. Therefore an alarm is set first:
-        SIGALRM has no handler and needs no lock of Python, and a rank that dies by a signal ends the launcher too.
-        """
-        signal.setitimer(signal.ITIMER_REAL, ABORT_S)
-        self.comm.Abort(code)
+        """End the job by MPI_Abort, which does not return."""
+        abort(self.comm, code)
 
     def total(self, counts: np.ndarray) -> np.ndarray | None:
         """Sum the vectors within each machine, then over the machines at rank 0."""
         total = self._node.sum(counts)
         if total is not None and self._nodes.size > 1:
             machine, total = total, np.empty_like(counts) if self.is_aggregator else None
-            self._wait(self._nodes.Ireduce(machine, total, op=MPI.SUM))
+            wait(self._nodes.Ireduce(machine, total, op=MPI.SUM), self.phase)
         return total
-
-    def _receive(self, length: int, source: int) -> torch.Tensor:
-        """Receive a row [length] from another rank."""
-        row = torch.empty(length)
-        self._wait(self.comm.Irecv(row.numpy(), source=source))
-        return row
-
-    def _wait(self, request: MPI.Request) -> None:
-        """Complete a non-blocking operation by polling, without occupying a core.
-
-        The pause between two polls is a twentieth of the time waited so far, at least 20 us and at most 1 ms, so
-        polling late costs about 5 % at most. A collective over a deep tree progresses only while its ranks poll.
-        """
-        began = time.perf_counter()
-        with self.phase.waiting():
-            while not request.Test():
-                time.sleep(min(max((time.perf_counter() - began) / 20, 20e-6), 1e-3))
 
     def __enter__(self) -> MpiRanks:
         return self
@@ -214,6 +191,36 @@ class MpiRanks:
 def machine_of(comm: MPI.Comm) -> MPI.Comm:
     """The ranks of a communicator that are on this rank's machine."""
     return comm.Split_type(MPI.COMM_TYPE_SHARED)
+
+
+def abort(comm: MPI.Comm, code: int) -> None:
+    """End the job. MPI allows calls from the main thread only, but this one works from any, and the launcher kills even
+    stopped ranks (SIGKILL).
+
+    MPICH's launcher kills no rank while it waits for an unreachable machine. Therefore an alarm is set first: SIGALRM
+    has no handler and needs no lock of Python, and a rank that dies by a signal ends the launcher too.
+    """
+    signal.setitimer(signal.ITIMER_REAL, ABORT_S)
+    comm.Abort(code)
+
+
+def receive(comm: MPI.Comm, length: int, source: int, phase: Phase) -> torch.Tensor:
+    """Receive a row [length] from another rank."""
+    row = torch.empty(length)
+    wait(comm.Irecv(row.numpy(), source=source), phase)
+    return row
+
+
+def wait(request: MPI.Request, phase: Phase) -> None:
+    """Complete a non-blocking operation by polling, without occupying a core; `phase` waits meanwhile.
+
+    The pause between two polls is a twentieth of the time waited so far, at least 20 us and at most 1 ms, so polling
+    late costs about 5 % at most. A collective over a deep tree progresses only while its ranks poll.
+    """
+    began = time.perf_counter()
+    with phase.waiting():
+        while not request.Test():
+            time.sleep(min(max((time.perf_counter() - began) / 20, 20e-6), 1e-3))
 
 
 def _report(error: BaseException, rank: int) -> str:

@@ -18,7 +18,7 @@ import torch.distributed as dist
 from hpctrip.base.errors import Fault, InputError
 from hpctrip.ranks.base import hostname
 from hpctrip.ranks.device import choose_device, gpu_identity
-from hpctrip.ranks.mpi import MpiRanks
+from hpctrip.ranks.mpi import MpiRanks, wait
 from hpctrip.ranks.phase import Phase
 
 
@@ -55,22 +55,22 @@ class NcclRanks(MpiRanks):
             dist.all_reduce(partial, group=self.group)
             params, tail = step(partial), partial[num_params:].cpu().numpy()
             if self.size > 1 and self.rank == first:
-                self._wait(self.comm.Isend(params.cpu().numpy(), dest=0))
-                self._wait(self.comm.Isend(tail, dest=0))
+                wait(self.comm.Isend(params.cpu().numpy(), dest=0), self.phase)
+                wait(self.comm.Isend(tail, dest=0), self.phase)
             return params, tail if self.is_aggregator else None
         params = torch.empty(num_params, dtype=torch.float32)
         tail = np.empty(len(partial) - num_params, dtype=np.int64)
-        self._wait(self.comm.Irecv(params.numpy(), source=first))
-        self._wait(self.comm.Irecv(tail, source=first))
+        wait(self.comm.Irecv(params.numpy(), source=first), self.phase)
+        wait(self.comm.Irecv(tail, source=first), self.phase)
         return params.to(partial.device), tail
 
     def collect(self, slots: torch.Tensor) -> torch.Tensor | None:
         """Send the slots of the first host to rank 0; all hosts have the same."""
         first = self.hosts[0]
         if self.is_aggregator and self.size > 1 and slots.numel():
-            self._wait(self.comm.Irecv(slots.numpy(), source=first))
+            wait(self.comm.Irecv(slots.numpy(), source=first), self.phase)
         elif self.rank == first and self.size > 1 and slots.numel():
-            self._wait(self.comm.Isend(slots.cpu().numpy(), dest=0))
+            wait(self.comm.Isend(slots.cpu().numpy(), dest=0), self.phase)
         return slots if self.is_aggregator else None
 
     def __exit__(

@@ -79,9 +79,8 @@ def _foreign_parts(root: h5g.GroupID) -> Iterator[str]:
             if not isinstance(dataset, h5d.DatasetID):
                 yield f"{inside} is not a column in the file"
                 continue
-            creation = (
-                dataset.get_create_plist()
-            )  # read first: other calls would open the source files of a virtual dataset
+            # read first: other calls would open the source files of a virtual dataset
+            creation = dataset.get_create_plist()
             if creation.get_layout() not in _LAYOUTS or creation.get_external_count():
                 yield f"{inside} is stored outside the file, or virtual"
             elif any(creation.get_filter(i)[0] not in _FILTERS for i in range(creation.get_nfilters())):

@@ -14,14 +14,14 @@ A, B = "GPU-aaaa-0", "GPU-bbbb-1"
 def test_gpus_are_found_by_their_uuids_as_torch_or_nvml_spells_them(fake_nvml):
     fake_nvml()
     assert nvml.all_uuids() == [A, B]
-    assert [gpu.uuid for gpu in nvml.gpus(["bbbb-1", A])] == [B, A]
+    assert [nvml.Gpu.of(uuid).uuid for uuid in ("bbbb-1", A)] == [B, A]
     with pytest.raises(Unavailable, match="GPU-cccc: Not Found"):
-        nvml.gpus(["cccc"])
+        nvml.energy_of(["cccc"])
 
 
 def test_the_energy_of_two_gpus_is_added_in_microjoules(fake_nvml):
     fake_nvml()
-    both = nvml.Gpus(nvml.gpus([A, B]))  # whose counters rise by 1 J and 2 J a reading
+    both = nvml.energy_of([A, B])  # whose counters rise by 1 J and 2 J a reading
     assert both.name == "2 GPUs (NVML)"
     assert [both.read_uj() for _ in range(2)] == [6 * MICRO, 9 * MICRO]
 
@@ -71,4 +71,4 @@ def test_without_the_package_it_is_said_how_to_install_it(monkeypatch):
     nvml._library.cache_clear()
     monkeypatch.setitem(sys.modules, "pynvml", None)
     with pytest.raises(Unavailable, match=r"nvidia-ml-py is not installed: pip install .*\[energy\]"):
-        nvml.gpus([A])
+        nvml.energy_of([A])

@@ -59,7 +59,12 @@ def where(line, limit_s):
     [
         (1, LOADING, "stopped", "this rank is stopped; before, it loads Python packages"),
         (1, LOADING, "hangs", "this rank loads Python packages"),
-        (2, MEETING, "hangs", "this rank waits in MPI_Init for others of the 3 ranks; who says nothing here"),
+        (
+            2,
+            MEETING,
+            "hangs",
+            "this rank waits in MPI_Init for others of the 3 ranks; those without a report",
+        ),
         (0, READING, "hangs", "this rank reads the input"),
         (1, READING, "hangs", "this rank waits for rank 0 to read the input"),
     ],

@@ -39,16 +39,14 @@ class HeartbeatSocket:
         self._socket: socket.socket | None = None
         self._at: Address | None = None
         machines = ranks.gather((hostname(), loopback_id())) or []
+
+        def begin() -> tuple[list[str], bytes, bool, Address | None]:
+            other = next((name for name, loopback in machines if loopback != loopback_id()), "")
+            key = secrets.token_bytes(KEY_BYTES)
+            return [name for name, _ in machines], key, bool(other), self._open(other)
+
         # rank 0 chooses its address first: the others choose the one from which they reach it
-        other = next((name for name, loopback in machines if loopback != loopback_id()), "")
-        self.names, apart, key, first = ranks.decide_on_root(
-            lambda: (
-                [name for name, _ in machines],
-                bool(other),
-                secrets.token_bytes(KEY_BYTES),
-                self._open(other),
-            )
-        )
+        self.names, key, apart, first = ranks.decide_on_root(begin)
         """Name of every rank's machine."""
         if self.rank:
             towards = first[0] if first else ""
@@ -98,9 +96,8 @@ class HeartbeatSocket:
             return None
         self._socket.settimeout(wait_s)
         try:
-            return self._authenticator.verified(
-                self._socket.recv(PACKET_BYTES + 1)
-            )  # a longer packet is truncated and then refused
+            # a longer packet is truncated and then refused
+            return self._authenticator.verified(self._socket.recv(PACKET_BYTES + 1))
         except TimeoutError:
             return None
 
