@@ -51,14 +51,9 @@ _NAMED = ("seed", "policy.kind", "stop.target_accuracy")  # input keys that COLU
 
 
 def merged(runs: list[Run]) -> dict[str, Column]:
-    """The table of runs, sorted by policy, varying input keys and seed. Raises InputError for a damaged run."""
-    if faults := [fault for run in runs for fault in run.schema_faults()]:
-        raise InputError(faults=faults)
+    """The table of runs, sorted by policy, varying input keys and seed."""
     inputs = [run.settings for run in runs]
     varying = [key for key in differing(inputs) if key not in _NAMED]
-    for key in varying:
-        if "/" in key:
-            raise InputError(f"input key {key}", "differs and cannot name a column: it has a slash")
     rows = [
         _row(run) | {f"input.{key}": settings.get(key) for key in varying}
         for run, settings in zip(runs, inputs, strict=True)
@@ -113,15 +108,11 @@ def _row(run: Run) -> dict[str, Any]:
 
 
 def _plain(values: list[Any]) -> np.ndarray:
-    """The values as numbers if all fit 64 bits (None: NaN), else as texts (None: empty)."""
-    if all(
-        value is None or type(value) is float or (type(value) is int and abs(value) < 2**63)
-        for value in values
-    ):
+    """The values as numbers if all are (None: NaN), else as texts (None: empty)."""
+    if all(value is None or type(value) in (int, float) for value in values):
         return np.array([np.nan if value is None else value for value in values])
-    return np.array(
-        ["" if v is None else v if isinstance(v, str) else json.dumps(v) for v in values], dtype=object
-    )
+    texts = ["" if v is None else v if isinstance(v, str) else json.dumps(v) for v in values]
+    return np.array(texts, dtype=object)
 
 
 def _refuse_others(path: Path, csv: Path) -> None:
@@ -134,7 +125,7 @@ def _refuse_others(path: Path, csv: Path) -> None:
         except InputError:
             raise InputError(str(path), "exists and is no merged table", hint) from None
     if os.path.lexists(csv):
-        raise InputError(str(csv), f"exists, and there is no merged table {path} to which it belongs", hint)
+        raise InputError(str(csv), f"exists and is not part of a merged table {path}", hint)
 
 
 def csv_bytes(frame: pd.DataFrame) -> bytes:

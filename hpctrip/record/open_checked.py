@@ -58,13 +58,8 @@ def open_checked(path: str | Path, *formats: str) -> Iterator[h5py.File]:
         raise
     # h5py raises many types of errors for damaged files: OSError, KeyError, MemoryError...
     except Exception as error:
-        raise damaged(path, error, error_type) from error
-
-
-def damaged(path: str | Path, error: Exception, error_type: type[InputError] = DamagedError) -> InputError:
-    """The error to raise for a file that cannot be read because of `error`."""
-    cause = printable(" ".join(str(error).split()) or type(error).__name__)
-    return error_type(str(path), f"is damaged ({cause})", "restore a copy or run again")
+        cause = printable(" ".join(str(error).split()) or type(error).__name__)
+        raise error_type(str(path), f"is damaged ({cause})", "restore a copy or run again") from error
 
 
 def _foreign_parts(root: h5g.GroupID) -> Iterator[str]:

@@ -20,7 +20,7 @@ from hpctrip.base.io import named_path
 from hpctrip.base.text import printable
 from hpctrip.config.sources import NamedFiles, read_sources, refuse_changed
 from hpctrip.record import schema
-from hpctrip.record.open_checked import damaged, open_checked
+from hpctrip.record.open_checked import open_checked
 from hpctrip.record.results_file import ResultsFile
 from hpctrip.record.schema import Attribute, Column
 from hpctrip.sim.rounds import History
@@ -85,13 +85,6 @@ class Run(ResultsFile):
         """The size of the results in a few words."""
         return f"{len(self.rounds)} rounds, model digest {printable(self.meta['params_digest'], 100)}"
 
-    def schema_faults(self) -> list[Fault]:
-        """The faults of `ResultsFile.schema_faults`, and a table of sites without the column `site`."""
-        faults = super().schema_faults()
-        if "site" not in self.sites:
-            faults.append(Fault(f"{self.path}: /sites/site", "is missing"))
-        return faults
-
     def structure_faults(self) -> Iterator[Fault]:
         """Faults of the keys by which tables join: rounds must count from 1, and rows must refer, in order, to existing
         rounds and sites. The file must have no `schema_faults`."""
@@ -114,12 +107,9 @@ class Run(ResultsFile):
         to missing rounds or sites."""
         if faults := self.schema_faults() or [*islice(self.structure_faults(), FAULTS_TOLD)]:
             raise InputError(faults=faults)
-        try:
-            return schema.history_of(
-                {name: {c: frame[c].to_numpy() for c in frame} for name, frame in self.tables.items()}
-            )
-        except ValueError as error:
-            raise damaged(self.path, error) from error
+        return schema.history_of(
+            {name: {c: frame[c].to_numpy() for c in frame} for name, frame in self.tables.items()}
+        )
 
 
 def open_run(path: str | Path) -> Run:

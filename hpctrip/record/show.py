@@ -23,14 +23,12 @@ Facts = Mapping[str, Any]
 
 
 def facts(results: ResultsFile) -> dict[str, Any]:
-    """The results as {name: value}, with units in the names (_s, _fraction). Raises InputError where the file lacks
-    columns."""
-    results.check_schema()
+    """The results as {name: value}, with units in the names (_s, _fraction)."""
     return results.kind.facts(results)
 
 
 def summary(results: ResultsFile) -> dict[str, str]:
-    """The results in words, {label: text}. Raises InputError where the file lacks columns."""
+    """The results in words, {label: text}."""
     return results.kind.summary(facts(results))
 
 

@@ -53,13 +53,6 @@ def test_it_fits_one_screen_and_takes_no_text_for_markup(written):
     assert "[red]x[/nothing]" in screen and len(screen.splitlines()) <= 24
 
 
-def test_a_file_that_lacks_a_column_is_reported(run_file):
-    run = open_run(run_file)
-    del run.rounds["idle_fraction"]
-    with pytest.raises(InputError, match="/rounds/idle_fraction: is missing"):
-        summary(run)
-
-
 def test_exported_tables_hold_every_digit(run_file, read_back, tmp_path):
     run = open_run(run_file)
     paths = export(run, tmp_path / "csv")
