@@ -14,6 +14,7 @@ A, B = "GPU-aaaa-0", "GPU-bbbb-1"
 def test_gpus_are_found_by_their_uuids_as_torch_or_nvml_spells_them(fake_nvml):
     fake_nvml()
     assert nvml.all_uuids() == [A, B]
+    assert nvml.Gpu.of(A).clocks_mhz == list(range(300, 1501, 15))
     assert [nvml.Gpu.of(uuid).uuid for uuid in ("bbbb-1", A)] == [B, A]
     with pytest.raises(Unavailable, match="GPU-cccc: Not Found"):
         nvml.energy_of(["cccc"])
@@ -35,12 +36,6 @@ def test_only_the_gpus_in_use_are_metered_and_cpus_besides(fake_nvml, rapl_tree)
         meter.lap(phase)
     drawn = {"record": 0, "train": 2 * MICRO, "exchange": 2 * MICRO, "evaluate": 2 * MICRO}
     assert meter.round_uj() == drawn
-
-
-def test_the_clocks_that_a_gpu_can_be_held_at_rise(fake_nvml):
-    fake_nvml()
-    clocks = nvml.Gpu.of(A).clocks_mhz
-    assert clocks == list(range(300, 1501, 15))
 
 
 def test_a_driver_that_counts_no_energy_is_told_of_and_the_rest_goes_on(fake_nvml, rapl_tree):
