@@ -106,7 +106,7 @@ def counter(setting: Setting) -> Callable[[], float]:
     if setting.device != "cuda":
         return time.perf_counter
     device = gpu()
-    return lambda: device.energy_uj() / MICRO
+    return lambda: device.read_uj() / MICRO
 
 
 def tuned(setting: Setting, report: Report) -> None:

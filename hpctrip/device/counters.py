@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -32,7 +33,7 @@ class EnergyCounter(Protocol):
     """Counts the energy of one device, or of several together."""
 
     name: str
-    """For people, e.g. "1 GPU (NVML)"."""
+    """Description for users, e.g. "1 GPU (NVML)"."""
 
     def read_uj(self) -> int:
         """Microjoules since some moment before the run; never falls. Raises Unavailable."""
@@ -58,8 +59,8 @@ class Assumed:
 
 
 def boot_id() -> str:
-    """Identifies this start of this machine's kernel, the same in every container on it; empty where the system has no
-    such identifier."""
+    """Identifier of this start of this machine's kernel, the same in every container on it; empty where the system has
+    none."""
     try:
         return BOOT_ID.read_text().strip()
     except OSError:
@@ -67,7 +68,7 @@ def boot_id() -> str:
 
 
 def machine() -> str:
-    """Identifies this machine among those of a job: containers have names of their own, but share the counters."""
+    """Identifier of this machine among those of a job: containers have names of their own, but share the counters."""
     return boot_id() or socket.gethostname()
 
 
@@ -107,21 +108,19 @@ class Zone:
             raise Unavailable(f"{self._path}: {_reason(error)}") from error
 
 
-class Cpus:
-    """The CPU packages of this machine, and their memory where that is counted on its own."""
+@dataclass
+class CounterGroup:
+    """Several devices that are counted together."""
 
-    def __init__(self, zones: list[Zone]):
-        self.zones = zones
-        packages = sum(zone.name.startswith("package") for zone in zones)
-        memory = " with memory" if packages < len(zones) else ""
-        self.name = f"{packages} CPU package{'s' if packages > 1 else ''}{memory} (RAPL)"
+    name: str
+    counters: Sequence[EnergyCounter]
 
     def read_uj(self) -> int:
-        """Sum over the zones. All are read, also where one of them fails."""
+        """Sum over the devices. All are read, also where one of them fails."""
         total, failure = 0, None
-        for zone in self.zones:
+        for counter in self.counters:
             try:
-                total += zone.read_uj()
+                total += counter.read_uj()
             except Unavailable as error:
                 failure = error
         if failure:
@@ -129,8 +128,9 @@ class Cpus:
         return total
 
 
-def cpus(tree: Path | None = None) -> Cpus:
-    """The CPU counters of this machine. Raises Unavailable where it has none, or where they may not be read.
+def cpus(tree: Path | None = None) -> CounterGroup:
+    """The counters of this machine's CPU packages, and of their memory where that is counted on its own. Raises
+    Unavailable where there are none, or where they may not be read.
 
     Cores and graphics are part of their package and "psys" holds the packages, so these are not counted again.
     """
@@ -143,19 +143,19 @@ def cpus(tree: Path | None = None) -> Cpus:
             continue
         if name.startswith("package") or name == "dram":
             zones.append(Zone(folder))
-    if not any(zone.name.startswith("package") for zone in zones):
+    packages = sum(zone.name.startswith("package") for zone in zones)
+    if not packages:
         raise Unavailable(f"no CPU counters (RAPL) in {tree}")
-    return Cpus(zones)
+    memory = " with memory" if packages < len(zones) else ""
+    return CounterGroup(f"{packages} CPU package{'s' if packages > 1 else ''}{memory} (RAPL)", zones)
 
 
 def _most_w(folder: Path) -> float:
     """Largest power of the zone, by its own limits."""
     limits = [ZONE_MOST_W]
     for file in folder.glob("constraint_*_power_limit_uw"):
-        try:
+        with suppress(OSError, ValueError):
             limits.append(int(file.read_text()) / MICRO)
-        except (OSError, ValueError):
-            continue
     return max(limits)
 
 

@@ -67,9 +67,9 @@ def open_meter(rules: Metering, gpu_uuids: Sequence[str]) -> Meter:
         return Meter(description="switched off (meter.enabled)")
     counters: list[EnergyCounter] = []
     missing: list[str] = []
-    for open_counter in (lambda: nvml.Gpus(nvml.gpus(gpu_uuids)), cpus)[not gpu_uuids :]:
+    for open_counters in [lambda: nvml.energy_of(gpu_uuids), cpus] if gpu_uuids else [cpus]:
         try:
-            counters.append(open_counter())
+            counters.append(open_counters())
         except Unavailable as error:
             missing.append(str(error))
     if not counters and rules.assumed_w is not None:

@@ -6,14 +6,13 @@ NVML knows nothing of CUDA_VISIBLE_DEVICES, so GPUs are found by their UUIDs.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from hpctrip.base.errors import how_to_install
-from hpctrip.device.counters import Unavailable
+from hpctrip.device.counters import CounterGroup, Unavailable
 
-_T = TypeVar("_T")
 _UUID = "GPU-"
 
 
@@ -29,89 +28,71 @@ class Gpu:
     def of(cls, uuid: str) -> Gpu:
         """The GPU with this UUID, as NVML or as torch spells it."""
         name = uuid if uuid.startswith(_UUID) else f"{_UUID}{uuid}"
-        return cls(name, _called(name, lambda nvml: nvml.nvmlDeviceGetHandleByUUID(name)))
+        return cls(name, _call(name, "nvmlDeviceGetHandleByUUID", name))
 
-    def energy_uj(self) -> int:
+    def read_uj(self) -> int:
         """Microjoules since the driver was loaded (Volta and later)."""
-        return self._called(lambda nvml: nvml.nvmlDeviceGetTotalEnergyConsumption(self.handle)) * 1000
+        return self._call("nvmlDeviceGetTotalEnergyConsumption") * 1000
 
     @property
     def name(self) -> str:
-        """Its product's."""
-        return self._called(lambda nvml: nvml.nvmlDeviceGetName(self.handle))
+        """The name of its product."""
+        return self._call("nvmlDeviceGetName")
 
     @property
     def cap_mw(self) -> int:
         """Its power cap."""
-        return self._called(lambda nvml: nvml.nvmlDeviceGetPowerManagementLimit(self.handle))
+        return self._call("nvmlDeviceGetPowerManagementLimit")
 
     @property
     def cap_range_mw(self) -> tuple[int, int]:
-        """The lowest and the highest cap that it takes."""
-        low, high = self._called(lambda nvml: nvml.nvmlDeviceGetPowerManagementLimitConstraints(self.handle))
+        """The lowest and the highest power cap that can be set."""
+        low, high = self._call("nvmlDeviceGetPowerManagementLimitConstraints")
         return low, high
 
     def set_cap_mw(self, cap_mw: int) -> None:
-        """Give it a power cap (needs root)."""
-        self._called(lambda nvml: nvml.nvmlDeviceSetPowerManagementLimit(self.handle, cap_mw))
+        """Set its power cap (needs root)."""
+        self._call("nvmlDeviceSetPowerManagementLimit", cap_mw)
 
     @property
     def clocks_mhz(self) -> list[int]:
         """The graphics clocks at which it can be held, rising: those at its fastest memory clock."""
-
-        def supported(nvml: Any) -> list[int]:
-            memory_mhz = max(nvml.nvmlDeviceGetSupportedMemoryClocks(self.handle), default=0)
-            return sorted(nvml.nvmlDeviceGetSupportedGraphicsClocks(self.handle, memory_mhz))
-
-        return self._called(supported)
+        memory_mhz = max(self._call("nvmlDeviceGetSupportedMemoryClocks"), default=0)
+        return sorted(self._call("nvmlDeviceGetSupportedGraphicsClocks", memory_mhz))
 
     def lock_clock_mhz(self, clock_mhz: int) -> None:
         """Hold its graphics clock (needs root; Volta and later)."""
-        self._called(lambda nvml: nvml.nvmlDeviceSetGpuLockedClocks(self.handle, clock_mhz, clock_mhz))
+        self._call("nvmlDeviceSetGpuLockedClocks", clock_mhz, clock_mhz)
 
     def unlock_clock(self) -> None:
         """Let its clock run free again."""
-        self._called(lambda nvml: nvml.nvmlDeviceResetGpuLockedClocks(self.handle))
+        self._call("nvmlDeviceResetGpuLockedClocks")
 
-    def _called(self, call: Callable[[Any], _T]) -> _T:
-        return _called(self.uuid, call)
-
-
-class Gpus:
-    """The energy of some GPUs of this machine together."""
-
-    def __init__(self, gpus: list[Gpu]):
-        """Raises Unavailable where one of them counts none."""
-        self.gpus = gpus
-        self.name = f"{len(gpus)} GPU{'s' if len(gpus) > 1 else ''} (NVML)"
-        self.read_uj()
-
-    def read_uj(self) -> int:
-        """Microjoules since the driver was loaded."""
-        return sum(gpu.energy_uj() for gpu in self.gpus)
+    def _call(self, function: str, *arguments: Any) -> Any:
+        return _call(self.uuid, function, self.handle, *arguments)
 
 
-def gpus(uuids: Iterable[str]) -> list[Gpu]:
-    """The GPUs with these UUIDs. Raises Unavailable where one is not found."""
-    return [Gpu.of(uuid) for uuid in uuids]
+def energy_of(uuids: Iterable[str]) -> CounterGroup:
+    """The energy counters of the GPUs with these UUIDs. Raises Unavailable where a GPU is not found or counts none."""
+    gpus = [Gpu.of(uuid) for uuid in uuids]
+    group = CounterGroup(f"{len(gpus)} GPU{'s' if len(gpus) > 1 else ''} (NVML)", gpus)
+    group.read_uj()
+    return group
 
 
 def all_uuids() -> list[str]:
     """The UUID of every GPU of this machine. Raises Unavailable where NVML does not answer."""
-    return _called(
-        "NVML",
-        lambda nvml: [
-            nvml.nvmlDeviceGetUUID(nvml.nvmlDeviceGetHandleByIndex(index))
-            for index in range(nvml.nvmlDeviceGetCount())
-        ],
+    handles = (
+        _call("NVML", "nvmlDeviceGetHandleByIndex", i) for i in range(_call("NVML", "nvmlDeviceGetCount"))
     )
+    return [_call("NVML", "nvmlDeviceGetUUID", handle) for handle in handles]
 
 
-def _called(place: str, call: Callable[[Any], _T]) -> _T:
-    """The result of a call of NVML. Raises Unavailable, also where the driver is too old for the function."""
+def _call(place: str, function: str, *arguments: Any) -> Any:
+    """Call a function of NVML. Raises Unavailable, also where the driver is too old for the function."""
     nvml = _library()
     try:
-        return call(nvml)
+        return getattr(nvml, function)(*arguments)
     except nvml.NVMLError as error:
         raise Unavailable(f"{place}: {error}") from error
 

@@ -12,9 +12,9 @@ import json
 import os
 import secrets
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
@@ -26,7 +26,6 @@ from hpctrip.device.nvml import Gpu
 FOLDER = "HPCTRIP_KNOBS"
 """Environment variable with the folder that holds the folder of the notes; it must be local to this machine."""
 _USUAL = "/var/tmp"
-_MOST_BYTES = 2**20
 
 
 class AppliedSettings(BaseModel):
@@ -40,10 +39,13 @@ class AppliedSettings(BaseModel):
 
     @property
     def words(self) -> str:
-        """A line for people."""
-        cap = self.cap_mw and self.cap_before_mw and f"power cap {_watts(self.cap_mw)}"
-        cap = cap and f"{cap} (before: {_watts(self.cap_before_mw or 0)})"
-        return " and ".join(filter(None, (cap, self.clock_mhz and f"clock {self.clock_mhz} MHz")))
+        """Description for users."""
+        parts = []
+        if self.cap_mw and self.cap_before_mw:
+            parts.append(f"power cap {self.cap_mw / 1000:g} W (before: {self.cap_before_mw / 1000:g} W)")
+        if self.clock_mhz:
+            parts.append(f"clock {self.clock_mhz} MHz")
+        return " and ".join(parts)
 
     def put_back(self, gpu: Gpu) -> None:
         """Undo it, unless somebody has set another cap since. Raises Unavailable."""
@@ -59,81 +61,80 @@ class _Content(BaseModel):
     gpus: dict[str, AppliedSettings]
 
 
+@dataclass
 class RecoveryNote:
-    """The note of this process, rewritten whenever something is set. Raises Unavailable where none can be written."""
-
-    def __init__(self, process: int):
-        """`process` is the run that asks for the settings."""
-        self._process = process
-        try:
-            folder = _folder()
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _refuse_others(folder)
-            self._path = folder / f"{process}-{secrets.token_hex(4)}.json"
-            self._file = self._path.open("xb")
-            fcntl.flock(self._file, fcntl.LOCK_EX)
-        except OSError as error:
-            raise Unavailable(f"{_folder()}: no note can be kept there: {error.strerror}") from error
-
-    def write(self, gpus: Mapping[str, AppliedSettings]) -> None:
-        """Record the settings of every GPU before they are applied; on disk when it returns. Raises Unavailable."""
-        data = _Content(boot=boot_id(), process=self._process, gpus=dict(gpus)).model_dump_json().encode()
-        try:
-            os.pwrite(self._file.fileno(), data, 0)
-            os.ftruncate(self._file.fileno(), len(data))
-            os.fsync(self._file.fileno())
-        except OSError as error:
-            raise Unavailable(f"{self._path}: {error.strerror}") from error
-
-    def remove(self) -> None:
-        """Remove the note: everything is put back."""
-        with suppress(OSError):
-            self._path.unlink()
-        self._file.close()
-
-
-@dataclass(frozen=True)
-class Leftover:
-    """The note of a process that was killed, locked by this one. Closing its file leaves it for the next start."""
+    """A note, locked by this process: its own, or that of a killed process, whose settings this one undoes."""
 
     path: Path
     file: IO[bytes]
     process: int
-    gpus: dict[str, AppliedSettings]
+    """The run that asked for the settings."""
+    gpus: dict[str, AppliedSettings] = field(default_factory=dict)
 
-    def __str__(self) -> str:
-        held = ", ".join(f"{uuid}: {found.words}" for uuid, found in self.gpus.items())
-        return f"{held}, left by process {self.process}, which was killed"
+    @classmethod
+    def create(cls, process: int) -> RecoveryNote:
+        """A new note of this process. Raises Unavailable where none can be written."""
+        try:
+            folder = _folder()
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _refuse_others(folder)
+            path = folder / f"{process}-{secrets.token_hex(4)}.json"
+            file = path.open("xb")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        except OSError as error:
+            raise Unavailable(f"{_folder()}: no note can be kept there: {error.strerror}") from error
+        return cls(path, file, process)
+
+    def write(self) -> None:
+        """Record the settings before they are applied; on disk when it returns. Raises Unavailable."""
+        data = _Content(boot=boot_id(), process=self.process, gpus=self.gpus).model_dump_json().encode()
+        try:
+            os.pwrite(self.file.fileno(), data, 0)
+            os.ftruncate(self.file.fileno(), len(data))
+            os.fsync(self.file.fileno())
+        except OSError as error:
+            raise Unavailable(f"{self.path}: {error.strerror}") from error
 
     def put_back(self) -> None:
-        """Undo its settings. Raises Unavailable; the note then stays."""
-        for uuid, held in self.gpus.items():
-            held.put_back(Gpu.of(uuid))
-        self.forget()
+        """Undo the settings and remove the note. Where one cannot be undone, the others are, the note stays, and
+        Unavailable is raised."""
+        failure = None
+        for uuid, applied in self.gpus.items():
+            try:
+                applied.put_back(Gpu.of(uuid))
+            except Unavailable as error:
+                failure = error
+        if failure:
+            raise failure
+        self.remove()
 
-    def forget(self) -> None:
-        """Remove the note: its settings are undone, or another process undoes them."""
+    def remove(self) -> None:
+        """Remove the note: its settings are undone, or another note has them."""
         with suppress(OSError):
             self.path.unlink()
         self.file.close()
 
+    def __str__(self) -> str:
+        applied = ", ".join(f"{uuid}: {settings.words}" for uuid, settings in self.gpus.items())
+        return f"{applied}, left by process {self.process}, which was killed"
 
-def leftovers() -> Iterator[Leftover]:
+
+def leftovers() -> Iterator[RecoveryNote]:
     """The notes of this user whose processes were killed."""
     folder = _folder()
     with suppress(OSError):
         _refuse_others(folder)
         for path in sorted(folder.glob("*.json")):
-            if found := _leftover(path):
-                yield found
+            if note := _leftover(path):
+                yield note
 
 
-def _leftover(path: Path) -> Leftover | None:
+def _leftover(path: Path) -> RecoveryNote | None:
     with suppress(OSError):
         file = os.fdopen(os.open(path, os.O_RDWR | os.O_NOFOLLOW), "rb")
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            content = _Content.model_validate(json.loads(file.read(_MOST_BYTES) or b"null"))
+            content = _Content.model_validate(json.loads(file.read() or b"null"))
         except ValueError:  # pydantic's is one too
             # killed before it had written, so before it had set anything
             path.unlink()
@@ -142,7 +143,7 @@ def _leftover(path: Path) -> Leftover | None:
             return None
         else:
             if content.boot == boot_id():
-                return Leftover(path, file, content.process, content.gpus)
+                return RecoveryNote(path, file, content.process, content.gpus)
             path.unlink()
         file.close()
     return None
@@ -157,7 +158,3 @@ def _refuse_others(folder: Path) -> None:
     status = folder.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o022:
         raise PermissionError(0, "it is not a folder of this user alone")
-
-
-def _watts(mw: int) -> str:
-    return f"{mw / 1000:g} W"

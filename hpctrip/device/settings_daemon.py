@@ -15,6 +15,7 @@ import json
 import signal
 import sys
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 from hpctrip.device.counters import Unavailable
 from hpctrip.device.nvml import Gpu
@@ -29,12 +30,11 @@ class HeldSettings:
 
     def __init__(self, process: int):
         """Raises Unavailable where no recovery note can be written: then nothing is set either."""
-        self._note = RecoveryNote(process)
-        self._held: dict[str, AppliedSettings] = {}
+        self.note = RecoveryNote.create(process)
         for left in leftovers():
-            self._held |= left.gpus
-            self._note.write(self._held)
-            left.forget()
+            self.note.gpus |= left.gpus
+            self.note.write()
+            left.remove()
 
     def apply(
         self, uuids: Iterable[str], cap_mw: int | None, clock_mhz: int | None
@@ -61,31 +61,20 @@ class HeldSettings:
         if not low <= cap_mw <= high:
             asked, bounds = f"power cap {cap_mw / 1000:g} W", f"{low / 1000:g} to {high / 1000:g} W"
             raise Unavailable(f"{gpu.uuid}: {asked}: it takes {bounds}")
-        before_mw = self._held.get(gpu.uuid, AppliedSettings()).cap_before_mw or gpu.cap_mw
+        before_mw = self.note.gpus.get(gpu.uuid, AppliedSettings()).cap_before_mw or gpu.cap_mw
         self._change(gpu, {"cap_mw": cap_mw, "cap_before_mw": before_mw}, lambda: gpu.set_cap_mw(cap_mw))
 
     def _change(self, gpu: Gpu, changes: dict[str, int], change: Callable[[], None]) -> None:
         """Write the note, then change the GPU; if that is refused, the note is as before."""
-        before = dict(self._held)
-        self._held[gpu.uuid] = before.get(gpu.uuid, AppliedSettings()).model_copy(update=changes)
-        self._note.write(self._held)
+        before = dict(self.note.gpus)
+        self.note.gpus[gpu.uuid] = before.get(gpu.uuid, AppliedSettings()).model_copy(update=changes)
+        self.note.write()
         try:
             change()
         except Unavailable:
-            self._held = before
-            self._note.write(self._held)
+            self.note.gpus = before
+            self.note.write()
             raise
-
-    def put_back(self) -> None:
-        """Undo everything. If that fails, the note stays."""
-        is_done = True
-        for uuid, held in self._held.items():
-            try:
-                held.put_back(Gpu.of(uuid))
-            except Unavailable:
-                is_done = False
-        if is_done:
-            self._note.remove()
 
 
 def main(process: int) -> None:
@@ -103,7 +92,8 @@ def main(process: int) -> None:
             print(json.dumps(answer), flush=True)
     finally:
         if settings:
-            settings.put_back()
+            with suppress(Unavailable):  # the note stays
+                settings.note.put_back()
 
 
 if __name__ == "__main__":

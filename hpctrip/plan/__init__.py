@@ -32,6 +32,7 @@ class PlannedRanks(SerialRanks):
     """The ranks of a planned run, `size` of them, in one process."""
 
     def __init__(self, size: int):
+        super().__init__()
         self.size, self.hosts = size, hosts_of(size)
 
 

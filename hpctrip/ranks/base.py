@@ -12,6 +12,7 @@ import torch
 
 from hpctrip.base.errors import HpctripError
 from hpctrip.base.text import printable
+from hpctrip.ranks.phase import Phase
 
 T = TypeVar("T")
 
@@ -30,16 +31,12 @@ class Ranks(Protocol):
     """Name and version of the MPI library; empty where none is used."""
     local_host: int
     """Index of this host among the hosts of its machine; selects the GPU."""
-
-    @property
-    def is_aggregator(self) -> bool:
-        """Whether this is rank 0."""
-        ...
-
-    @property
-    def hosts(self) -> range:
-        """The ranks that train sites."""
-        ...
+    is_aggregator: bool
+    """Whether this is rank 0."""
+    hosts: range
+    """The ranks that train sites."""
+    phase: Phase
+    """The current phase of this rank, which its watchdog reports."""
 
     def decide_on_root(self, decide: Callable[[], T]) -> T:
         """Call `decide` at rank 0 and return its result at every rank. If it raises a HpctripError, rank 0 raises it,

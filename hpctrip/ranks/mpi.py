@@ -17,7 +17,7 @@ import torch
 from hpctrip.base.errors import FAULT_EXIT_CODE, REPORT_FAULT, HpctripError, InputError
 from hpctrip.ranks.base import EndedByAggregator, hostname, hosts_of
 from hpctrip.ranks.node import Node
-from hpctrip.ranks.phase import current_phase
+from hpctrip.ranks.phase import Phase
 
 try:
     import mpi4py
@@ -47,29 +47,27 @@ class MpiRanks:
 
     name = "mpi"
 
-    def __init__(self, launched: int = 1):
+    def __init__(self, launched: int = 1, phase: Phase | None = None):
+        """`launched` is the number of ranks that the launcher started, `phase` that of this rank."""
         self.comm = MPI.COMM_WORLD.Dup()
         self.rank, self.size = self.comm.rank, self.comm.size
+        self.is_aggregator, self.hosts = self.rank == 0, hosts_of(self.size)
+        self.phase = phase or Phase()
         self.library = MPI.Get_library_version().splitlines()[0].strip("\0 ")
-        _check_size(self.size, launched, self.library)
-        node = self.comm.Split_type(MPI.COMM_TYPE_SHARED)
-        self.local_host = sum(rank in self.hosts for rank in node.allgather(self.rank)[: node.rank])
+        if self.size == 1 < launched:
+            raise InputError(
+                "ranks",
+                f"the launcher started {launched} ranks, but MPI sees only 1: mpirun and mpi4py use different MPIs",
+                f"use the mpirun of {self.library}",
+            )
+        machine = machine_of(self.comm)
+        self.local_host = sum(rank in self.hosts for rank in machine.allgather(self.rank)[: machine.rank])
         try:
-            self._node = Node(node)
+            self._node = Node(machine, self.phase)
         except OSError:  # memory cannot be shared: treat every rank as a machine of its own
-            self._node = Node(MPI.COMM_SELF)
-        node.Free()
+            self._node = Node(MPI.COMM_SELF, self.phase)
+        machine.Free()
         self._nodes = self.comm.Split(0 if self._node.rank == 0 else MPI.UNDEFINED, self.rank)
-
-    @property
-    def is_aggregator(self) -> bool:
-        """Is this rank 0?"""
-        return self.rank == 0
-
-    @property
-    def hosts(self) -> range:
-        """All ranks but 0, or 0 alone."""
-        return hosts_of(self.size)
 
     def decide_on_root(self, decide: Callable[[], T]) -> T:
         """Call `decide` at rank 0 and broadcast its result or the exit code of its error."""
@@ -109,12 +107,12 @@ class MpiRanks:
     def _broadcast(self, data: np.ndarray) -> None:
         """Broadcast the array `data` from rank 0, in place. Rank 0 is the first rank of its machine."""
         if self._node.rank == 0 and self._nodes.size > 1:
-            _wait(self._nodes.Ibcast(data))
+            wait(self._nodes.Ibcast(data), self.phase)
         self._node.broadcast(data)
 
     def gather(self, value: Any) -> list[Any] | None:
         """MPI_Gather of pickled objects to rank 0."""
-        with current_phase.waiting():
+        with self.phase.waiting():
             return self.comm.gather(value)
 
     def combine(
@@ -139,12 +137,12 @@ class MpiRanks:
         lengths_by_rank = self.gather({key: len(row) for key, row in rows.items()})
         if lengths_by_rank is None:
             for row in rows.values():
-                _wait(self.comm.Isend(row.cpu().numpy(), dest=0))
+                wait(self.comm.Isend(row.cpu().numpy(), dest=0), self.phase)
             return None
         gathered = dict(rows)
         for rank, lengths in enumerate(lengths_by_rank[1:], start=1):
             for key, length in lengths.items():
-                gathered[key] = _received(self.comm, length, rank)
+                gathered[key] = receive(self.comm, length, rank, self.phase)
         return gathered
 
     def scatter_rows(
@@ -156,23 +154,23 @@ class MpiRanks:
         for key, length in lengths.items():
             destination = int(destinations[key])
             if rows is not None and destination != self.rank:
-                _wait(self.comm.Isend(rows[key].numpy(), dest=destination))
+                wait(self.comm.Isend(rows[key].numpy(), dest=destination), self.phase)
             elif rows is not None:
                 received[key] = rows[key]
             elif destination == self.rank:
-                received[key] = _received(self.comm, length, 0)
+                received[key] = receive(self.comm, length, 0, self.phase)
         return received
 
     def abort(self, code: int) -> None:
-        """End the job by MPI_Abort."""
-        _abort(self.comm, code)
+        """End the job by MPI_Abort, which does not return."""
+        abort(self.comm, code)
 
     def total(self, counts: np.ndarray) -> np.ndarray | None:
         """Sum the vectors within each machine, then over the machines at rank 0."""
         total = self._node.sum(counts)
         if total is not None and self._nodes.size > 1:
             machine, total = total, np.empty_like(counts) if self.is_aggregator else None
-            _wait(self._nodes.Ireduce(machine, total, op=MPI.SUM))
+            wait(self._nodes.Ireduce(machine, total, op=MPI.SUM), self.phase)
         return total
 
     def __enter__(self) -> MpiRanks:
@@ -190,9 +188,14 @@ class MpiRanks:
         )
 
 
-def _abort(comm: MPI.Comm, code: int) -> None:
-    """End the job by MPI_Abort, which does not return. MPI allows calls from the main thread only, but this one works
-    from any, and the launcher kills even stopped ranks (SIGKILL).
+def machine_of(comm: MPI.Comm) -> MPI.Comm:
+    """The ranks of a communicator that are on this rank's machine."""
+    return comm.Split_type(MPI.COMM_TYPE_SHARED)
+
+
+def abort(comm: MPI.Comm, code: int) -> None:
+    """End the job. MPI allows calls from the main thread only, but this one works from any, and the launcher kills even
+    stopped ranks (SIGKILL).
 
     MPICH's launcher kills no rank while it waits for an unreachable machine. Therefore an alarm is set first: SIGALRM
     has no handler and needs no lock of Python, and a rank that dies by a signal ends the launcher too.
@@ -201,13 +204,23 @@ def _abort(comm: MPI.Comm, code: int) -> None:
     comm.Abort(code)
 
 
-def _check_size(size: int, launched: int, library: str) -> None:
-    if size == 1 < launched:
-        raise InputError(
-            "ranks",
-            f"the launcher started {launched} ranks, but MPI sees only 1: mpirun and mpi4py use different MPIs",
-            f"use the mpirun of {library}",
-        )
+def receive(comm: MPI.Comm, length: int, source: int, phase: Phase) -> torch.Tensor:
+    """Receive a row [length] from another rank."""
+    row = torch.empty(length)
+    wait(comm.Irecv(row.numpy(), source=source), phase)
+    return row
+
+
+def wait(request: MPI.Request, phase: Phase) -> None:
+    """Complete a non-blocking operation by polling, without occupying a core; `phase` waits meanwhile.
+
+    The pause between two polls is a twentieth of the time waited so far, at least 20 us and at most 1 ms, so polling
+    late costs about 5 % at most. A collective over a deep tree progresses only while its ranks poll.
+    """
+    began = time.perf_counter()
+    with phase.waiting():
+        while not request.Test():
+            time.sleep(min(max((time.perf_counter() - began) / 20, 20e-6), 1e-3))
 
 
 def _report(error: BaseException, rank: int) -> str:
@@ -219,22 +232,3 @@ def _report(error: BaseException, rank: int) -> str:
         return f"{who}: interrupted, ends the job at once"
     trace = "".join(traceback.format_exception(error))
     return f"{who} failed and ends the job\n{trace}hpctrip: {REPORT_FAULT}"
-
-
-def _received(comm: MPI.Comm, length: int, source: int) -> torch.Tensor:
-    """Receive a row [length] from another rank."""
-    row = torch.empty(length)
-    _wait(comm.Irecv(row.numpy(), source=source))
-    return row
-
-
-def _wait(request: MPI.Request) -> None:
-    """Complete a non-blocking operation by polling, without occupying a core.
-
-    The pause between two polls is a twentieth of the time waited so far, at least 20 us and at most 1 ms, so polling
-    late costs about 5 % at most. A collective over a deep tree progresses only while its ranks poll.
-    """
-    began = time.perf_counter()
-    with current_phase.waiting():
-        while not request.Test():
-            time.sleep(min(max((time.perf_counter() - began) / 20, 20e-6), 1e-3))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import TracebackType
 
 import numpy as np
@@ -18,20 +18,23 @@ import torch.distributed as dist
 from hpctrip.base.errors import Fault, InputError
 from hpctrip.ranks.base import hostname
 from hpctrip.ranks.device import choose_device, gpu_identity
-from hpctrip.ranks.mpi import MpiRanks, _wait
+from hpctrip.ranks.mpi import MpiRanks, wait
+from hpctrip.ranks.phase import Phase
 
 
 class NcclRanks(MpiRanks):
-    """MPI for decisions and counters, torch.distributed for parameters. The empty `backend` means nccl where hosts have
-    GPUs, else gloo; $HPCTRIP_TORCH_BACKEND overrides it."""
+    """MPI for decisions and counters, torch.distributed for parameters: nccl where hosts have GPUs, else gloo;
+    $HPCTRIP_TORCH_BACKEND overrides it."""
 
     name = "nccl"
 
-    def __init__(self, launched: int = 1, backend: str = ""):
-        super().__init__(launched)
+    def __init__(self, launched: int = 1, phase: Phase | None = None):
+        super().__init__(launched, phase)
         self.group = None
         device = choose_device("auto", self)
-        backend = self._agreed(backend or os.environ.get("HPCTRIP_TORCH_BACKEND", ""), device)
+        # agreed before any rank joins the group, because joining waits for all
+        gpus = self.gather((hostname(), gpu_identity(device), self.local_host, torch.cuda.device_count()))
+        backend = self.decide_on_root(lambda: choose_backend(gpus or [], self.hosts))
         hosts = self.comm.Split(self.rank in self.hosts, self.rank)
         if self.rank not in self.hosts:
             return
@@ -43,27 +46,6 @@ class NcclRanks(MpiRanks):
         )
         self.group = dist.group.WORLD
 
-    def _agreed(self, backend: str, device: torch.device) -> str:
-        """The backend that all hosts use; a collective. Raises InputError with a fault for every host that nccl leaves
-        without a GPU of its own. It is called before any rank joins the group, because joining waits for all."""
-        gpu = (hostname(), gpu_identity(device))
-        gpus = self.gather((*gpu, self.local_host, torch.cuda.device_count()))
-
-        def agree() -> str:
-            chosen = backend or ("nccl" if any(gpus[rank][1] for rank in self.hosts) else "gloo")
-            owners: set[tuple[str, str]] = set()
-            faults = []
-            for rank in self.hosts:
-                machine, uuid, local_host, num_gpus = gpus[rank]
-                if not uuid or (machine, uuid) in owners:
-                    faults.append(_no_gpu(f"rank {rank}, host {local_host + 1} of {machine}", num_gpus))
-                owners.add((machine, uuid))
-            if chosen == "nccl" and faults:
-                raise InputError(faults=faults)
-            return chosen
-
-        return self.decide_on_root(agree)
-
     def combine(
         self, partial: torch.Tensor, num_params: int, step: Callable[[torch.Tensor], torch.Tensor]
     ) -> tuple[torch.Tensor, np.ndarray | None]:
@@ -73,22 +55,22 @@ class NcclRanks(MpiRanks):
             dist.all_reduce(partial, group=self.group)
             params, tail = step(partial), partial[num_params:].cpu().numpy()
             if self.size > 1 and self.rank == first:
-                _wait(self.comm.Isend(params.cpu().numpy(), dest=0))
-                _wait(self.comm.Isend(tail, dest=0))
+                wait(self.comm.Isend(params.cpu().numpy(), dest=0), self.phase)
+                wait(self.comm.Isend(tail, dest=0), self.phase)
             return params, tail if self.is_aggregator else None
         params = torch.empty(num_params, dtype=torch.float32)
         tail = np.empty(len(partial) - num_params, dtype=np.int64)
-        _wait(self.comm.Irecv(params.numpy(), source=first))
-        _wait(self.comm.Irecv(tail, source=first))
+        wait(self.comm.Irecv(params.numpy(), source=first), self.phase)
+        wait(self.comm.Irecv(tail, source=first), self.phase)
         return params.to(partial.device), tail
 
     def collect(self, slots: torch.Tensor) -> torch.Tensor | None:
         """Send the slots of the first host to rank 0; all hosts have the same."""
         first = self.hosts[0]
         if self.is_aggregator and self.size > 1 and slots.numel():
-            _wait(self.comm.Irecv(slots.numpy(), source=first))
+            wait(self.comm.Irecv(slots.numpy(), source=first), self.phase)
         elif self.rank == first and self.size > 1 and slots.numel():
-            _wait(self.comm.Isend(slots.cpu().numpy(), dest=0))
+            wait(self.comm.Isend(slots.cpu().numpy(), dest=0), self.phase)
         return slots if self.is_aggregator else None
 
     def __exit__(
@@ -101,12 +83,29 @@ class NcclRanks(MpiRanks):
             self.group = None
 
 
-def _no_gpu(host: str, num_gpus: int) -> Fault:
-    return Fault(
-        'ranks.transport = "nccl"',
-        f"{host}, has no GPU of its own ({num_gpus} there)",
-        "launch one host per GPU (ranks = GPUs + 1), or use mpi",
+def choose_backend(gpus: Sequence[tuple[str, str, int, int]], hosts: range) -> str:
+    """The torch.distributed backend that all hosts use, from every rank's machine, GPU ("": none), index among the
+    hosts of its machine, and number of GPUs there. Raises InputError with a fault for every host that nccl leaves
+    without a GPU of its own."""
+    backend = os.environ.get("HPCTRIP_TORCH_BACKEND") or (
+        "nccl" if any(gpus[r][1] for r in hosts) else "gloo"
     )
+    owners: set[tuple[str, str]] = set()
+    faults = []
+    for rank in hosts:
+        machine, gpu, local_host, num_gpus = gpus[rank]
+        if not gpu or (machine, gpu) in owners:
+            faults.append(
+                Fault(
+                    'ranks.transport = "nccl"',
+                    f"rank {rank}, host {local_host + 1} of {machine}, has no GPU of its own ({num_gpus} there)",
+                    "launch one host per GPU (ranks = GPUs + 1), or use mpi",
+                )
+            )
+        owners.add((machine, gpu))
+    if backend == "nccl" and faults:
+        raise InputError(faults=faults)
+    return backend
 
 
 def _free_address() -> str:

@@ -2,8 +2,7 @@
 
 MPI libraries wait by polling: spinning takes cores from other ranks, and sleeping between polls adds a delay at every
 step of a collective. A rank that reads from an empty pipe uses no CPU and is woken at once. Within a machine, ranks
-therefore exchange data through shared memory and synchronise by single bytes in pipes, without MPI. (41 ranks on two
-cores: see README, "Exchange".)
+therefore exchange data through shared memory and synchronise by single bytes in pipes, without MPI.
 
 Two kinds of wave strictly alternate, so that no memory is written while another rank reads it:
 
@@ -14,24 +13,19 @@ Two kinds of wave strictly alternate, so that no memory is written while another
 from __future__ import annotations
 
 import ctypes
-import fcntl
 import io
 import mmap
 import os
 import select
-import shutil
-import tempfile
-import time
-from contextlib import ExitStack, suppress
-from pathlib import Path
-from typing import Any, BinaryIO
+from contextlib import suppress
+from typing import Any
 
 import numpy as np
 
-from hpctrip.ranks.phase import current_phase
+from hpctrip.ranks.phase import Phase
 
 ROW_BYTES = 2**20
-"""Memory of each rank; longer vectors go in pieces. 41 ranks take 45 MB (a container's /dev/shm often has 64)."""
+"""Memory of each rank; longer vectors go in pieces. 41 ranks take 45 MB."""
 _MORE_ROWS = 2
 """Rows for the sum and for the broadcasts of the first rank."""
 SPLIT_BYTES = 2**18
@@ -44,8 +38,9 @@ class Node:
     Raises OSError at every rank where any of them cannot map the shared memory.
     """
 
-    def __init__(self, comm: Any):
-        self.rank, self.size = comm.rank, comm.size
+    def __init__(self, comm: Any, phase: Phase):
+        """`phase` is this rank's, which counts the time of a wait apart."""
+        self.rank, self.size, self._phase = comm.rank, comm.size, phase
         self._last = ""
         self._num_down = 0  # number of downward waves so far
         if self.size > 1:
@@ -53,18 +48,16 @@ class Node:
 
     def _join(self, comm: Any) -> None:
         num_rows = self.size + _MORE_ROWS
-        created = _create_folder(num_rows) if self.rank == 0 else None
-        folder = comm.bcast(created and created[0])
-        shared = _opened(folder, num_rows) if folder else None
-        everywhere = all(comm.allgather(shared is not None))
-        if created:  # all ranks have opened the files: remove them now, so that a killed job leaves none
-            shutil.rmtree(folder, ignore_errors=True)
-            created[1].close()
-        if not everywhere or not shared:
+        created = _create(num_rows * ROW_BYTES) if self.rank == 0 else []
+        address = comm.bcast((os.getpid(), _pid_namespace(), [file.fileno() for file in created]))
+        files = _open(*address)
+        if not all(comm.allgather(bool(files))):  # rank 0 keeps what it has created until all have opened it
             raise OSError("the ranks of this machine cannot share memory")
-        rows, self._pipes = shared  # the pipes are closed when their last reference goes
+        memory, *self._pipes = files  # the pipes are closed when their last reference goes
+        rows = np.frombuffer(mmap.mmap(memory.fileno(), num_rows * ROW_BYTES), np.int64).reshape(num_rows, -1)
         self._rows, self._total, self._board = rows[:-2], rows[-2], rows[-1].view(np.uint8)
         self._up, self._tickets, *down = (pipe.fileno() for pipe in self._pipes)
+        os.set_blocking(self._tickets, False)
         self._down = [(pipe, _poll(pipe)) for pipe in down]
         if self.rank == 0:
             self._hand_out()
@@ -116,7 +109,7 @@ class Node:
     def _wave_up(self) -> None:
         self._last = "up"
         if self.rank == 0:
-            with current_phase.waiting():
+            with self._phase.waiting():
                 os.read(self._up, 1)
             self._hand_out()
             return
@@ -138,77 +131,52 @@ class Node:
         if self.rank == 0:
             os.write(pipe, bytes(self.size - 1))
             return
-        with current_phase.waiting():
+        with self._phase.waiting():
             # A byte wakes all ranks that poll at once, but those that read only one after another: with 41 ranks on
             # two cores, a wave up and down took 1.5 ms instead of 0.7.
             poll.poll()
             os.read(pipe, 1)
 
 
-_PIPES = ("up", "tickets", "down0", "down1")
-_MEMORY = "memory"
-_PREFIX = "hpctrip-"
-_PLACES = (Path("/dev/shm"), Path(tempfile.gettempdir()))
-LEFTOVER_S = 60.0
-"""Age in seconds from which a folder is removed; a younger one may belong to a job that is starting."""
+_NUM_PIPES = 4
+"""One upward, one for the tickets, two downward."""
 
 
-def _create_folder(num_rows: int) -> tuple[Path, BinaryIO] | None:
-    """Create a folder with the memory and the pipes; returns it with the memory's file, locked until this process ends.
-    None where there is no space for it."""
-    for parent in _PLACES:
-        _remove_leftovers(parent)
-        with suppress(OSError):
-            folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
-            try:
-                file = io.BufferedWriter(io.FileIO(folder / _MEMORY, "x"))
-                with suppress(
-                    OSError
-                ):  # a file system without locks, where no folder is removed as a leftover
-                    fcntl.flock(file, fcntl.LOCK_SH)
-                # written, not only extended: a full disk raises here instead of causing a bus error later
-                for _ in range(num_rows):
-                    file.write(bytes(ROW_BYTES))
-                file.flush()
-                for name in _PIPES:
-                    os.mkfifo(folder / name, 0o600)
-                return folder, file
-            except OSError:
-                shutil.rmtree(folder, ignore_errors=True)
-    return None
+def _create(num_bytes: int) -> list[io.FileIO]:
+    """The shared memory and the pipes, which have no names and vanish with the last process that has them open. Empty
+    where the system has no such memory."""
+    with suppress(OSError, AttributeError):  # no more files for this process; not Linux
+        files = [io.FileIO(os.memfd_create("hpctrip"), "r+")]
+        files[0].truncate(num_bytes)
+        for _ in range(_NUM_PIPES):
+            read, write = os.pipe()
+            os.close(write)
+            files.append(io.FileIO(read))
+        return files
+    return []
 
 
-def _remove_leftovers(parent: Path) -> None:
-    """Remove folders of this user's jobs that were killed while they started, which no process has locked."""
+def _open(pid: int, namespace: str, numbers: list[int]) -> list[io.FileIO]:
+    """Open the files that the process `pid` has under these numbers. Empty where this process does not see that one, as
+    from a container of its own."""
     with suppress(OSError):
-        for folder in parent.glob(f"{_PREFIX}*"):
-            with suppress(OSError):
-                status = folder.lstat()
-                if status.st_uid != os.geteuid() or time.time() - status.st_mtime < LEFTOVER_S:
-                    continue
-                with open(folder / _MEMORY, "rb") as file:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(folder, ignore_errors=True)
+        if namespace == _pid_namespace():
+            # read-write: opening one end of a pipe would wait for the other
+            return [io.FileIO(f"/proc/{pid}/fd/{number}", "r+") for number in numbers]
+    return []
+
+
+def _pid_namespace() -> str:
+    """Identifier that is the same for all processes among which a process id has one meaning."""
+    with suppress(OSError):
+        return os.readlink("/proc/self/ns/pid")
+    return ""
 
 
 def _poll(pipe: int) -> select.poll:
     poll = select.poll()
     poll.register(pipe, select.POLLIN)
     return poll
-
-
-def _opened(folder: Path, num_rows: int) -> tuple[np.ndarray, list[io.FileIO]] | None:
-    """The memory as int64 rows, and the pipes; None where this process cannot see the folder, as in a container of its
-    own."""
-    with suppress(OSError), ExitStack() as pipes_until_all_are_open:
-        with open(folder / _MEMORY, "r+b") as file:
-            memory = np.frombuffer(mmap.mmap(file.fileno(), num_rows * ROW_BYTES), np.int64)
-        # read-write, as opening one end would wait for the other
-        pipes = [pipes_until_all_are_open.enter_context(io.FileIO(folder / name, "r+")) for name in _PIPES]
-        os.set_blocking(pipes[_PIPES.index("tickets")].fileno(), False)
-        pipes_until_all_are_open.pop_all()
-        return memory.reshape(num_rows, -1), pipes
-    return None
 
 
 _M_MMAP_THRESHOLD = -3  # of glibc's malloc.h

@@ -53,7 +53,7 @@ def with_transport(ranks: Ranks, transport: str) -> Ranks:
     if transport == "nccl":
         from hpctrip.ranks.nccl import NcclRanks
 
-        return NcclRanks(ranks.size)
+        return NcclRanks(ranks.size, ranks.phase)
     from hpctrip.ranks.mpi import MpiRanks
 
-    return MpiRanks(ranks.size)
+    return MpiRanks(ranks.size, ranks.phase)

@@ -1,4 +1,4 @@
-"""The current phase of this process, for the watchdog, and wall times by phase, for the results."""
+"""The current phase of a rank, for its watchdog, and wall times by phase, for the results."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Phase:
-    """The current phase of this process. The main thread writes it, the watchdog thread reads it."""
+    """The current phase of a rank. The main thread writes it, the watchdog thread reads it."""
 
     name: str = "start"
     round: int = 0
     waits: bool = False
-    """Whether the process is only waiting for other ranks."""
+    """Whether the rank is only waiting for others."""
     since: float = field(default_factory=time.monotonic)
     """Start of the phase or the wait, in seconds of time.monotonic (which stops while a laptop sleeps)."""
 
@@ -23,33 +23,22 @@ class Phase:
         """Begin a phase, or the next part of one: its time starts at 0."""
         self.name, self.round, self.since = name, round, time.monotonic()
 
-    def waiting(self) -> Waiting:
-        """A context whose body only waits for other ranks."""
-        return Waiting(self)
-
-
-@dataclass(slots=True)
-class Waiting:
-    """The context of `Phase.waiting`. A class, because a generator takes twice as long and every step of a collective
-    enters one."""
-
-    phase: Phase
-
-    def __enter__(self) -> None:
-        self.phase.waits, self.phase.since = True, time.monotonic()
-
-    def __exit__(self, *_: object) -> None:
-        self.phase.waits, self.phase.since = False, time.monotonic()
-
-
-current_phase = Phase()
-"""The phase of this process."""
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """A context whose body only waits for other ranks; the time in it does not count as the phase's."""
+        self.waits, self.since = True, time.monotonic()
+        try:
+            yield
+        finally:
+            self.waits, self.since = False, time.monotonic()
 
 
 class RoundTimer:
     """Measures the wall time of the current round and its phases. A round begins at the end of the one before."""
 
-    def __init__(self) -> None:
+    def __init__(self, phase: Phase) -> None:
+        """`phase` is the phase of this rank, which follows those that are measured."""
+        self._current = phase
         self._began: float | None = None
         self.phases: dict[str, float] = {}
 
@@ -66,8 +55,8 @@ class RoundTimer:
 
     @contextmanager
     def phase(self, name: str, round: int) -> Iterator[None]:
-        """Add the time of the body to a phase, and show that phase to the watchdog."""
-        current_phase.enter(name, round)
+        """Add the time of the body to a phase, which becomes the current one."""
+        self._current.enter(name, round)
         began = time.perf_counter()
         try:
             yield

@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 
+from hpctrip.ranks.phase import Phase
+
 T = TypeVar("T")
 
 
@@ -23,6 +25,9 @@ class SerialRanks:
     local_host = 0
     is_aggregator = True
     hosts = range(1)
+
+    def __init__(self) -> None:
+        self.phase = Phase()
 
     def decide_on_root(self, decide: Callable[[], T]) -> T:
         """The result of `decide`."""

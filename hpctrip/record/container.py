@@ -58,7 +58,10 @@ class Container(Generic[H]):
 
     def pack(self, fields: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> bytes:
         """The bytes of the file; equal contents give equal bytes."""
-        values = {name: _little(array) for name, array in arrays.items()}
+        values = {
+            name: np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+            for name, array in arrays.items()
+        }
         shapes = [[name, array.dtype.str, list(array.shape)] for name, array in values.items()]
         header = json.dumps({**fields, "arrays": shapes}).encode()
         parts = [self.magic, struct.pack("<Q", len(header)), header, *(a.data for a in values.values())]
@@ -103,8 +106,3 @@ class Container(Generic[H]):
         if end != len(body):
             raise ValueError(f"{len(body)} bytes, not {end}")
         return header, arrays
-
-
-def _little(values: np.ndarray) -> np.ndarray:
-    """The array, contiguous and little-endian."""
-    return np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("<"))

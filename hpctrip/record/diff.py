@@ -52,28 +52,14 @@ def diff(a: ResultsFile, b: ResultsFile) -> list[Difference]:
     """Compare two results files of the same kind; an empty list means that they are equal. For runs, only the first
     round that differs is reported.
 
-    Numbers are compared bit by bit. Raises InputError where the files are of different kinds, or lack columns.
+    Numbers are compared bit by bit. Raises InputError where the files are of different kinds.
     """
     if a.format != b.format:
         problem = "one is a cluster's, the other a federated run's"
         raise InputError(f"{a.path}, {b.path}", problem, "name two of a kind")
-    if faults := a.schema_faults() + b.schema_faults():
-        raise InputError(faults=faults)
-    settings = list(_input(a, b))
-    return [*settings, *_sources(a, b, bool(settings)), *a.kind.differences(a, b)]
-
-
-def run_differences(a: Run, b: Run) -> Iterator[Difference]:
-    """The differences between the tables of two runs."""
-    yield from _sites(a, b)
-    yield from _first_round(a, b)
-    yield from _ends(a, b)
-
-
-def _input(a: ResultsFile, b: ResultsFile) -> Iterator[Difference]:
     left, right = a.settings, b.settings
-    for key in differing([left, right]):
-        yield Difference("input", key, left.get(key), right.get(key))
+    settings = [Difference("input", key, left.get(key), right.get(key)) for key in differing([left, right])]
+    return [*settings, *_sources(a, b, bool(settings)), *a.kind.differences(a, b)]
 
 
 def _sources(a: ResultsFile, b: ResultsFile, other_input: bool) -> Iterator[Difference]:
@@ -86,7 +72,8 @@ def _sources(a: ResultsFile, b: ResultsFile, other_input: bool) -> Iterator[Diff
         before, after = left.get(key, []), right.get(key, [])
         made_here = any(source.path == MADE_HERE for source in (*before, *after))
         if {s.digest for s in before} != {s.digest for s in after} and not (made_here and other_input):
-            yield Difference("read", key, *([*map(_short, read)] or None for read in (before, after)))
+            shown = ([f"{s.path!r} {s.digest}" for s in read] or None for read in (before, after))
+            yield Difference("read", key, *shown)
 
 
 def _by_key(run: ResultsFile) -> dict[str, list[Source]]:
@@ -96,36 +83,30 @@ def _by_key(run: ResultsFile) -> dict[str, list[Source]]:
     return by_key
 
 
-def _short(source: Source) -> str:
-    return f"{source.path!r} {source.digest}"
-
-
-def _sites(a: Run, b: Run) -> Iterator[Difference]:
-    if len(a.sites) != len(b.sites):
-        yield Difference("run", "sites", len(a.sites), len(b.sites))
-    else:
-        yield from changes("sites", a.sites, b.sites, "site")
+def run_differences(a: Run, b: Run) -> Iterator[Difference]:
+    """The differences between the tables of two runs."""
+    yield from changes("sites", a.sites, b.sites, "site")
+    yield from _first_round(a, b)
+    if len(a.rounds) != len(b.rounds):
+        yield Difference("run", "rounds", len(a.rounds), len(b.rounds))
+    for name in ("status", "params_digest"):
+        if a.meta.get(name) != b.meta.get(name):
+            yield Difference("run", name, a.meta.get(name), b.meta.get(name))
 
 
 def _first_round(a: Run, b: Run) -> Iterator[Difference]:
-    parts = [_by_round(frame) for run in (a, b) for frame in (run.rounds, run.cohorts, run.candidates)]
+    """The differences in the first round that has any."""
+    keys = {"rounds": "", "rounds_sites": "site", "candidates": "k"}
+    rows = {name: [_by_round(run.tables[name]) for run in (a, b)] for name in keys}
     for number in range(1, min(len(a.rounds), len(b.rounds)) + 1):
-        where = f"round {number}"
-        row, cohort, weighed, other, cohort_, weighed_ = (part(number) for part in parts)
-        if len(row) != len(other):
-            yield Difference(where, "rows", len(row), len(other))
-            return
-        differences = list(changes(where, row, other))
-        if not np.array_equal(cohort["site"], cohort_["site"]):
-            differences.append(
-                Difference(where, "cohort", *(sites["site"].tolist() for sites in (cohort, cohort_)))
-            )
-        else:
-            differences += changes(where, cohort, cohort_, "site")
-        if len(weighed) != len(weighed_):
-            differences.append(Difference(where, "candidates", len(weighed), len(weighed_)))
-        else:
-            differences += changes(where, weighed, weighed_, "k")
+        where, differences = f"round {number}", []
+        for name, key in keys.items():
+            left, right = (rows_of(number) for rows_of in rows[name])
+            sites = [frame["site"].tolist() for frame in (left, right) if name == "rounds_sites"]
+            if sites and sites[0] != sites[1]:
+                differences.append(Difference(where, "cohort", *sites))
+            else:
+                differences += changes(name, left, right, key, where)
         if differences:
             yield from differences
             return
@@ -134,27 +115,27 @@ def _first_round(a: Run, b: Run) -> Iterator[Difference]:
 def _by_round(frame: pd.DataFrame) -> Callable[[int], pd.DataFrame]:
     """A function from the number of a round to its rows, in their order."""
     rows = frame.groupby("round").indices
-    return lambda number: frame.iloc[rows.get(number, [])].reset_index(drop=True)
+    return lambda number: frame.iloc[rows.get(number, [])]
 
 
-def changes(where: str, left: pd.DataFrame, right: pd.DataFrame, key: str = "") -> Iterator[Difference]:
-    """The first difference in each column of two frames of equal length. `key` is the column that identifies a row."""
+def changes(
+    table: str, left: pd.DataFrame, right: pd.DataFrame, key: str = "", where: str = ""
+) -> Iterator[Difference]:
+    """The first difference in each column of a table, or its lengths where these differ. `key` is the column that
+    identifies a row, `where` the place if it is not the table as a whole."""
+    if len(left) != len(right):
+        yield Difference(where or "run", table, len(left), len(right))
+        return
     for name in dict.fromkeys([*left, *right]):
         if is_measured(name):
             continue
         if name not in left or name not in right:
-            yield Difference(where, name, *("a column" if name in frame else None for frame in (left, right)))
+            yield Difference(
+                where or table, name, *("a column" if name in frame else None for frame in (left, right))
+            )
             continue
         x, y = left[name].to_numpy(), right[name].to_numpy()
         unequal = (x != y) & ~(pd.isna(x) & pd.isna(y))
         if unequal.any():
             at = int(np.flatnonzero(unequal)[0])
-            yield Difference(where, name, x[at], y[at], f"{key} {left[key].iloc[at]}" if key else "")
-
-
-def _ends(a: Run, b: Run) -> Iterator[Difference]:
-    if len(a.rounds) != len(b.rounds):
-        yield Difference("run", "rounds", len(a.rounds), len(b.rounds))
-    for name in ("status", "params_digest"):
-        if a.meta.get(name) != b.meta.get(name):
-            yield Difference("run", name, a.meta.get(name), b.meta.get(name))
+            yield Difference(where or table, name, x[at], y[at], f"{key} {left[key].iloc[at]}" if key else "")

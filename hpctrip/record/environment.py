@@ -47,19 +47,16 @@ def _source(tree: Path) -> tuple[str, bool]:
     """
     if not (tree / ".git").exists():
         return "", False
-    commit = _git(tree, "rev-parse", "--verify", "HEAD")
-    return commit, bool(commit and _git(tree, "status", "--porcelain", "--untracked-files=no"))
-
-
-def _git(tree: Path, *command: str) -> str:
-    """Output of a git command, "" where it fails. Takes no lock, as many jobs may start in one checkout."""
+    # one call for both, which takes no lock, as many jobs may start in one checkout; tags are passed over
+    describe = ("describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
     try:
         done = subprocess.run(
-            ["git", "--no-optional-locks", "-C", str(tree), *command],
+            ["git", "--no-optional-locks", "-C", str(tree), *describe],
             capture_output=True,
             text=True,
             timeout=10,
         )
     except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
+        return "", False
+    commit, _, dirty = done.stdout.strip().partition("-")
+    return commit, bool(dirty)

@@ -8,6 +8,7 @@ import json
 import os
 import socket
 import stat
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -69,7 +70,11 @@ class OutputLock:
                 holder = _holder(file.read())
                 file.close()
                 if not _is_an_earlier_start_of_this_job(holder):
-                    raise self._held(holder) from None
+                    raise HeldError(
+                        str(self._path).removesuffix(".lock"),
+                        f"is being written by {holder.get('process', 'another process')}",
+                        f"wait for it, choose another --out, or remove {self._path} if that machine is gone",
+                    ) from None
                 self._path.unlink(missing_ok=True)
                 continue
             except OSError as error:
@@ -85,20 +90,6 @@ class OutputLock:
                 return file
             file.close()  # the previous holder has removed it
 
-    def _held(self, holder: dict[str, Any]) -> HeldError:
-        who = (
-            f"process {holder['pid']} on {holder['host']}"
-            + (f" (job {holder['job']})" if holder["job"] else "")
-            + f", since {holder['since']}"
-            if holder
-            else "another process"
-        )
-        return HeldError(
-            str(self._path).removesuffix(".lock"),
-            f"is being written by {who}",
-            f"wait for it, choose another --out, or remove {self._path} if that machine is gone",
-        )
-
     def release(self) -> None:
         """Release the lock and remove its file."""
         if not self._file.closed:
@@ -113,26 +104,25 @@ class OutputLock:
         self.release()
 
 
-def _myself() -> dict[str, Any]:
+def _myself() -> dict[str, str]:
+    job, since = os.environ.get("SLURM_JOB_ID", ""), datetime.now(UTC).isoformat(timespec="seconds")
+    in_job = f" (job {job})" if job else ""
     return {
-        "host": socket.gethostname(),
-        "pid": os.getpid(),
-        "job": os.environ.get("SLURM_JOB_ID", ""),
+        "process": f"process {os.getpid()} on {socket.gethostname()}{in_job}, since {since}",
+        "job": job,
         "restarts": os.environ.get("SLURM_RESTART_COUNT", "0"),
-        "since": datetime.now(UTC).isoformat(timespec="seconds"),
     }
 
 
-def _holder(text: bytes) -> dict[str, Any]:
+def _holder(text: bytes) -> dict[str, str]:
     """The holder that a lock file names; empty where the file is damaged or empty."""
-    try:
+    with suppress(ValueError, LookupError, TypeError):
         holder = json.loads(text)
         return {name: str(holder[name]) for name in _myself()}
-    except (ValueError, LookupError, TypeError):
-        return {}
+    return {}
 
 
-def _is_an_earlier_start_of_this_job(holder: dict[str, Any]) -> bool:
+def _is_an_earlier_start_of_this_job(holder: dict[str, str]) -> bool:
     """Whether the holder is an earlier start of this Slurm job. Slurm requeues a job only after its last start has
     ended, so the lock is then stale (that of a lost machine)."""
     mine = _myself()

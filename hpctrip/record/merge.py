@@ -14,7 +14,7 @@ import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
 from hpctrip.base.errors import InputError
-from hpctrip.base.io import check_suffix, check_writable, digest, refuse_inputs, refuse_other, replace_file
+from hpctrip.base.io import check_suffix, check_writable, refuse_inputs, replace_file
 from hpctrip.base.text import encodable, printable
 from hpctrip.config.identity import differing
 from hpctrip.record import schema
@@ -51,14 +51,9 @@ _NAMED = ("seed", "policy.kind", "stop.target_accuracy")  # input keys that COLU
 
 
 def merged(runs: list[Run]) -> dict[str, Column]:
-    """The table of runs, sorted by policy, varying input keys and seed. Raises InputError for a damaged run."""
-    if faults := [fault for run in runs for fault in run.schema_faults()]:
-        raise InputError(faults=faults)
+    """The table of runs, sorted by policy, varying input keys and seed."""
     inputs = [run.settings for run in runs]
     varying = [key for key in differing(inputs) if key not in _NAMED]
-    for key in varying:
-        if "/" in key:
-            raise InputError(f"input key {key}", "differs and cannot name a column: it has a slash")
     rows = [
         _row(run) | {f"input.{key}": settings.get(key) for key in varying}
         for run, settings in zip(runs, inputs, strict=True)
@@ -75,8 +70,8 @@ def merged(runs: list[Run]) -> dict[str, Column]:
 def write_merged(path: str | Path, runs: list[Run], overwrite: bool = False) -> list[Path]:
     """Write the table to `path` (HDF5, group /runs) and beside it as CSV; returns both paths.
 
-    It replaces an earlier table with its CSV, whose digest the table holds. Raises InputError where another file exists
-    and `overwrite` is false, and where a job is writing a results file of this name.
+    It replaces an earlier table with its CSV. Raises InputError where another file exists and `overwrite` is false, and
+    where a job is writing a results file of this name.
     """
     check_suffix(path, SUFFIXES)
     path, csv = Path(path), Path(path).with_suffix(".csv")
@@ -88,7 +83,6 @@ def write_merged(path: str | Path, runs: list[Run], overwrite: bool = False) -> 
     buffer = io.BytesIO()
     with h5py.File(buffer, "w") as file:
         file.attrs["format"], file.attrs["format_version"] = np.bytes_(FORMAT), schema.FORMAT_VERSION
-        file.attrs["csv_digest"] = np.bytes_(digest(text))
         write_table(file, "runs", table, "one row a run")
     with OutputLock(path):
         if not overwrite:
@@ -114,28 +108,24 @@ def _row(run: Run) -> dict[str, Any]:
 
 
 def _plain(values: list[Any]) -> np.ndarray:
-    """The values as numbers if all fit 64 bits (None: NaN), else as texts (None: empty)."""
-    if all(
-        value is None or type(value) is float or (type(value) is int and abs(value) < 2**63)
-        for value in values
-    ):
+    """The values as numbers if all are (None: NaN), else as texts (None: empty)."""
+    if all(value is None or type(value) in (int, float) for value in values):
         return np.array([np.nan if value is None else value for value in values])
-    return np.array(
-        ["" if v is None else v if isinstance(v, str) else json.dumps(v) for v in values], dtype=object
-    )
+    texts = ["" if v is None else v if isinstance(v, str) else json.dumps(v) for v in values]
+    return np.array(texts, dtype=object)
 
 
 def _refuse_others(path: Path, csv: Path) -> None:
-    """Raise InputError where one of the two files exists and is not part of an earlier table."""
-    hint, csv_digest = "choose another name for the table, or --overwrite", b""
+    """Raise InputError where a file exists that is not a table or its CSV."""
+    hint = "choose another name for the table, or --overwrite"
     if os.path.lexists(path):
         try:
-            with open_checked(path, FORMAT) as file:
-                csv_digest = file.attrs["csv_digest"]
+            with open_checked(path, FORMAT):
+                return
         except InputError:
             raise InputError(str(path), "exists and is no merged table", hint) from None
-    what = f"not what a merge wrote beside {path}"
-    refuse_other(csv, lambda text: digest(text).encode() == csv_digest, what, hint)
+    if os.path.lexists(csv):
+        raise InputError(str(csv), f"exists and is not part of a merged table {path}", hint)
 
 
 def csv_bytes(frame: pd.DataFrame) -> bytes:

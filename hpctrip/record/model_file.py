@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 
 import numpy as np
@@ -46,21 +45,14 @@ def export_model(source: str, out: str, overwrite: bool = False) -> Path:
 
 
 def _arrays(checkpoint: Checkpoint, place: str) -> dict[str, np.ndarray]:
-    """{name: array} of the parameters of a checkpoint. Raises InputError where names and sizes do not match."""
+    """{name: array} of the parameters of a checkpoint."""
     texts, params = checkpoint.metadata.get("parameters"), checkpoint.params
-    if not isinstance(texts, list):
+    if texts is None:
         raise InputError(
             place, "does not name its parameters: an older hpctrip wrote it", "resume it for a round"
         )
-    arrays: dict[str, np.ndarray] = {}
-    start = 0
-    for text in texts:
-        name, _, sizes = text.partition(" ")
-        shape = [int(size) for size in sizes.split("x")] if sizes else []
-        begin, start = start, start + math.prod(shape)
-        if start > len(params):
-            break
-        arrays[name] = params[begin:start].reshape(shape)
-    if start != len(params) or len(arrays) != len(texts):
-        raise InputError(place, f"names other parameters than the {len(params)} it has", "restore a copy")
-    return arrays
+    names, sizes = zip(*(text.partition(" ")[::2] for text in texts), strict=True)
+    shapes = [[int(size) for size in text.split("x") if size] for text in sizes]
+    ends = np.cumsum([np.prod(shape, dtype=int) for shape in shapes])
+    parts = np.split(params, ends[:-1])
+    return {name: part.reshape(shape) for name, part, shape in zip(names, parts, shapes, strict=True)}

@@ -58,13 +58,8 @@ def open_checked(path: str | Path, *formats: str) -> Iterator[h5py.File]:
         raise
     # h5py raises many types of errors for damaged files: OSError, KeyError, MemoryError...
     except Exception as error:
-        raise damaged(path, error, error_type) from error
-
-
-def damaged(path: str | Path, error: Exception, error_type: type[InputError] = DamagedError) -> InputError:
-    """The error to raise for a file that cannot be read because of `error`."""
-    cause = printable(" ".join(str(error).split()) or type(error).__name__)
-    return error_type(str(path), f"is damaged ({cause})", "restore a copy or run again")
+        cause = printable(" ".join(str(error).split()) or type(error).__name__)
+        raise error_type(str(path), f"is damaged ({cause})", "restore a copy or run again") from error
 
 
 def _foreign_parts(root: h5g.GroupID) -> Iterator[str]:
@@ -79,9 +74,8 @@ def _foreign_parts(root: h5g.GroupID) -> Iterator[str]:
             if not isinstance(dataset, h5d.DatasetID):
                 yield f"{inside} is not a column in the file"
                 continue
-            creation = (
-                dataset.get_create_plist()
-            )  # read first: other calls would open the source files of a virtual dataset
+            # read first: other calls would open the source files of a virtual dataset
+            creation = dataset.get_create_plist()
             if creation.get_layout() not in _LAYOUTS or creation.get_external_count():
                 yield f"{inside} is stored outside the file, or virtual"
             elif any(creation.get_filter(i)[0] not in _FILTERS for i in range(creation.get_nfilters())):

@@ -20,7 +20,7 @@ from hpctrip.base.io import named_path
 from hpctrip.base.text import printable
 from hpctrip.config.sources import NamedFiles, read_sources, refuse_changed
 from hpctrip.record import schema
-from hpctrip.record.open_checked import damaged, open_checked
+from hpctrip.record.open_checked import open_checked
 from hpctrip.record.results_file import ResultsFile
 from hpctrip.record.schema import Attribute, Column
 from hpctrip.sim.rounds import History
@@ -85,13 +85,6 @@ class Run(ResultsFile):
         """The size of the results in a few words."""
         return f"{len(self.rounds)} rounds, model digest {printable(self.meta['params_digest'], 100)}"
 
-    def schema_faults(self) -> list[Fault]:
-        """The faults of `ResultsFile.schema_faults`, and a table of sites without the column `site`."""
-        faults = super().schema_faults()
-        if "site" not in self.sites:
-            faults.append(Fault(f"{self.path}: /sites/site", "is missing"))
-        return faults
-
     def structure_faults(self) -> Iterator[Fault]:
         """Faults of the keys by which tables join: rounds must count from 1, and rows must refer, in order, to existing
         rounds and sites. The file must have no `schema_faults`."""
@@ -114,12 +107,9 @@ class Run(ResultsFile):
         to missing rounds or sites."""
         if faults := self.schema_faults() or [*islice(self.structure_faults(), FAULTS_TOLD)]:
             raise InputError(faults=faults)
-        try:
-            return schema.history_of(
-                {name: {c: frame[c].to_numpy() for c in frame} for name, frame in self.tables.items()}
-            )
-        except ValueError as error:
-            raise damaged(self.path, error) from error
+        return schema.history_of(
+            {name: {c: frame[c].to_numpy() for c in frame} for name, frame in self.tables.items()}
+        )
 
 
 def open_run(path: str | Path) -> Run:
@@ -149,8 +139,11 @@ def common_fields(
     where attributes have another type than `attributes` or do not match their checksum."""
     meta = {name: _plain(value) for name, value in file.attrs.items()}
     del meta["format"]
-    _check_version(path, meta.pop("format_version"), version, meta.get("hpctrip_version"))
-    toml, resolved = _text(file["input/toml"]), json.loads(_text(file["input/json"]))
+    if (stored := meta.pop("format_version")) != version:
+        writer = meta.get("hpctrip_version") or "of unknown version"
+        problem = f"has format version {stored!r}, written by hpctrip {writer}; this hpctrip reads version {version}"
+        raise InputError(str(path), problem, "use the hpctrip that wrote it")
+    toml, resolved = file["input/toml"].asstr()[()], json.loads(file["input/json"].asstr()[()])
     if meta.pop("checksum") != schema.meta_checksum(meta, toml, resolved):
         raise ValueError("attributes or input do not match their checksum")
     for name in attributes.keys() & meta.keys():
@@ -170,26 +163,12 @@ def common_fields(
     }
 
 
-def _check_version(path: Path, stored: Any, version: int, writer: Any) -> None:
-    """Raise InputError where the file has another format version than `version`."""
-    if stored != version:
-        problem = f"has format version {stored!r}, written by hpctrip {writer or 'of unknown version'}"
-        raise InputError(
-            str(path), f"{problem}; this hpctrip reads version {version}", "use the hpctrip that wrote it"
-        )
-
-
 def _plain(value: Any) -> Any:
     """Convert the value of an attribute to str, int, float, bool or list of str."""
     if isinstance(value, np.ndarray):
         return [text.decode() for text in value.tolist()]
     value = value.item() if isinstance(value, np.generic) else value
     return value.decode() if isinstance(value, bytes) else value
-
-
-def _text(dataset: h5py.Dataset) -> str:
-    """The text of a scalar dataset."""
-    return dataset.asstr()[()]
 
 
 def _values(dataset: h5py.Dataset) -> np.ndarray:
@@ -203,12 +182,10 @@ def _values(dataset: h5py.Dataset) -> np.ndarray:
 def read_frame(group: h5py.Group, expected: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
     """Read the columns of a group as a frame, with `attrs` as documented at `ResultsFile`. `expected` describes columns
     as in `ResultsFile.columns`. Raises ValueError where the columns do not match the checksum of the group."""
-    table = {
-        name: Column(_values(dataset), _plain(dataset.attrs["unit"]), _plain(dataset.attrs["description"]))
-        for name, dataset in (
-            (name, group[name]) for name in group
-        )  # items() gives None for unreadable columns
-    }
+    table = {}
+    for name in group:  # not items(), which gives None for unreadable columns
+        unit, doc = (_plain(group[name].attrs[about]) for about in ("unit", "description"))
+        table[name] = Column(_values(group[name]), unit, doc)
     if schema.table_checksum(table) != _plain(group.attrs["checksum"]):
         raise ValueError(f"{group.name} does not match its checksum")
     frame = pd.DataFrame({name: column.values for name, column in table.items()})

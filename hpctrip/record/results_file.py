@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
-from hpctrip.base.errors import Fault, InputError
+from hpctrip.base.errors import Fault
 from hpctrip.base.rows import TEXT
 from hpctrip.base.text import printable
 from hpctrip.config.identity import flat, without
@@ -119,11 +119,6 @@ class ResultsFile:
                 elif (unit := frame.attrs["units"][name]) != spec["unit"]:
                     faults.append(Fault(place, f"has the unit {unit!r}, not {spec['unit']!r}"))
         return faults
-
-    def check_schema(self) -> None:
-        """Raise InputError where the file has `schema_faults`."""
-        if faults := self.schema_faults():
-            raise InputError(faults=faults)
 
 
 def open_results(path: str | Path) -> Any:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hpctrip.base.rows import columns
+from hpctrip.base.rows import TEXT, columns
 from hpctrip.sim.rounds import Candidates, CohortRound, History, RoundRow
 
 FORMAT = "hpctrip run"
@@ -152,45 +152,42 @@ def time_to_accuracy_s(rounds: Iterable[tuple[float, float]], target: float) -> 
 def tables(history: History) -> dict[str, dict[str, Column]]:
     """The columns of a history: {table: {column: Column}}, in the order of TABLES. Inverse of `history_of`."""
     rows = history.rows
-    voted = [row for row in rows if row.candidates is not None]
-    sites = [(row.round, row.cohort) for row in rows]
-    candidates = [(row.round, row.candidates) for row in voted]
+    rounds = {name: [getattr(row, name) for row in rows] for name in TABLES["rounds"]}
+    for name, spec in TABLES["rounds"].items():
+        if "is_counted" in spec and all(math.isnan(value) for value in rounds[name]):
+            del rounds[name]
+    cohorts = [(row.round, row.cohort) for row in rows]
+    candidates = [(row.round, row.candidates) for row in rows if row.candidates is not None]
     return {
-        "rounds": _stacked(
-            "rounds", {name: [getattr(row, name) for row in rows] for name in _rounds_columns(rows)}
-        ),
-        "rounds_sites": _joined("rounds_sites", sites, columns(CohortRound)),
-        "candidates": _joined("candidates", candidates, columns(Candidates)),
+        "rounds": to_columns(TABLES["rounds"], rounds),
+        "rounds_sites": to_columns(TABLES["rounds_sites"], _joined(cohorts, columns(CohortRound))),
+        "candidates": to_columns(TABLES["candidates"], _joined(candidates, columns(Candidates))),
     }
 
 
-def _rounds_columns(rows: Iterable[RoundRow]) -> list[str]:
-    """The columns of /rounds to write: energy columns are left out if no machine measured them."""
-    return [
-        name
-        for name, spec in TABLES["rounds"].items()
-        if "is_counted" not in spec or any(not math.isnan(getattr(row, name)) for row in rows)
-    ]
+def _joined(parts: list[tuple[int, Any]], names: Iterable[str]) -> dict[str, Any]:
+    """The columns of (round, its arrays by attribute), one below the other."""
+    joined = {
+        name: np.concatenate([getattr(part, name) for _, part in parts]) if parts else [] for name in names
+    }
+    lengths = [len(getattr(part, next(iter(joined)))) for _, part in parts]
+    return {"round": np.repeat([number for number, _ in parts], lengths), **joined}
 
 
-def _joined(table: str, parts: list[tuple[int, Any]], names: Mapping[str, Any]) -> dict[str, Column]:
-    lengths = [len(getattr(part, next(iter(names)))) for _, part in parts]
-    values: dict[str, Any] = {"round": np.repeat([number for number, _ in parts], lengths)}
-    for name in names:
-        values[name] = np.concatenate([getattr(part, name) for _, part in parts]) if parts else []
-    return _stacked(table, values)
-
-
-def _stacked(table: str, values: Mapping[str, Any]) -> dict[str, Column]:
+def to_columns(specs: Mapping[str, Mapping[str, Any]], values: Mapping[str, Any]) -> dict[str, Column]:
+    """The columns of a table, described as in TABLES, from their values. Raises TypeError for fractions in an integer
+    column."""
     return {
         name: Column(_as(values[name], spec["dtype"]), spec["unit"], spec["doc"])
-        for name, spec in TABLES[table].items()
+        for name, spec in specs.items()
         if name in values
     }
 
 
 def _as(values: Any, dtype: str) -> np.ndarray:
-    """The values as little-endian `dtype`. Raises TypeError for fractions in an integer column."""
+    """The values as texts or little-endian numbers."""
+    if dtype == TEXT:
+        return np.array(values, dtype=object)
     array = np.asarray(values)
     return array.astype("<" + dtype, casting="same_kind" if array.size else "unsafe")
 
@@ -198,7 +195,7 @@ def _as(values: Any, dtype: str) -> np.ndarray:
 def history_of(arrays: Mapping[str, Mapping[str, np.ndarray]]) -> History:
     """Rebuild the exact history from {table: {column: [rows]}}. Inverse of `tables`.
 
-    Raises KeyError for a missing column and ValueError where a table is not sorted by round.
+    The tables are sorted by round. Raises KeyError for a missing column.
     """
     rounds = {
         name: np.asarray(arrays["rounds"][name]).tolist()
@@ -224,10 +221,8 @@ def history_of(arrays: Mapping[str, Mapping[str, np.ndarray]]) -> History:
 def _split(
     arrays: Mapping[str, np.ndarray], names: Mapping[str, Any], rounds: list[int]
 ) -> list[dict[str, np.ndarray]]:
-    numbers = np.asarray(arrays["round"])
-    if np.any(np.diff(numbers) < 0):
-        raise ValueError("its rows are not sorted by round")
-    starts, ends = (np.searchsorted(numbers, rounds, side) for side in ("left", "right"))
+    """The rows of each of these rounds in a table that is sorted by round."""
+    starts, ends = (np.searchsorted(arrays["round"], rounds, side) for side in ("left", "right"))
     return [
         {name: np.asarray(arrays[name][start:end]) for name in names}
         for start, end in zip(starts, ends, strict=True)

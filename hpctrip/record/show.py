@@ -23,14 +23,12 @@ Facts = Mapping[str, Any]
 
 
 def facts(results: ResultsFile) -> dict[str, Any]:
-    """The results as {name: value}, with units in the names (_s, _fraction). Raises InputError where the file lacks
-    columns."""
-    results.check_schema()
+    """The results as {name: value}, with units in the names (_s, _fraction)."""
     return results.kind.facts(results)
 
 
 def summary(results: ResultsFile) -> dict[str, str]:
-    """The results in words, {label: text}. Raises InputError where the file lacks columns."""
+    """The results in words, {label: text}."""
     return results.kind.summary(facts(results))
 
 
@@ -52,20 +50,10 @@ def show(run: ResultsFile) -> Table:
 
 
 _AS_RECORDED = (
-    *(
-        "status",
-        "stop_reason",
-        "scenario",
-        "label",
-        "seed",
-        "data_source",
-        "synthetic_data",
-        "synthetic_power",
-        "synthetic_signals",
-    ),
+    *("status", "stop_reason", "scenario", "label", "seed", "data_source"),
+    *("synthetic_data", "synthetic_power", "synthetic_signals"),
     *("target_accuracy", "num_ranks", "transport", "mpi_library", "engine", "blocks", "params_digest"),
-    "stored_rounds",
-    *("hpctrip_version", "git_commit", "git_dirty", "created_utc", "updated_utc"),
+    *("stored_rounds", "hpctrip_version", "git_commit", "git_dirty", "created_utc", "updated_utc"),
 )
 
 
@@ -152,6 +140,7 @@ def run_summary(facts: Facts) -> dict[str, str]:
     reason = f": {facts['stop_reason']}" if facts["stop_reason"] else ""
     commit = f", commit {facts['git_commit'][:12]}{' with changes' if facts['git_dirty'] else ''}"
     source = f": {facts['data_source']}" if facts["data_source"] else ""
+    absent = facts["not_recorded"]
     return {
         "status": f"{facts['status']}{reason}",
         "scenario": f"{facts['scenario'] or 'unnamed'}, seed {facts['seed']}",
@@ -166,16 +155,18 @@ def run_summary(facts: Facts) -> dict[str, str]:
         "model digest": facts["params_digest"] or "not known",
         "hpctrip": facts["hpctrip_version"] + (commit if facts["git_commit"] else ""),
         "written": f"{facts['updated_utc']}, started {facts['created_utc']}",
-        **_not_recorded(facts["not_recorded"]),
+        **({"not recorded": f"{', '.join(absent)}: the file is older"} if absent else {}),
     }
 
 
 def local_training(train: Mapping[str, Any]) -> str:
     """Description of the local training of a site, from the keys of [train]."""
-    work = {key: value for key, value in train.items() if value}
-    return (
-        ", ".join(text.format(_plain(work[key])) for key, text in _WORK.items() if key in work) or "not known"
-    )
+    words = [
+        text.format(f"{train[key]:g}" if isinstance(train[key], float) else train[key])
+        for key, text in _WORK.items()
+        if train.get(key)
+    ]
+    return ", ".join(words) or "not known"
 
 
 _WORK = {
@@ -190,14 +181,6 @@ _WORK = {
     "local_epochs": "{} epoch(s) a round",
     "local_steps": "{} step(s) a round",
 }
-
-
-def _plain(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _not_recorded(names: list[str]) -> dict[str, str]:
-    return {"not recorded": f"{', '.join(names)}: the file is older"} if names else {}
 
 
 def _progress(facts: Facts) -> dict[str, str]:
@@ -226,8 +209,10 @@ def energy(facts: Facts) -> dict[str, str]:
         return {}
     shares = ((name, facts[f"{part}_energy_j"] / (total_j or 1)) for name, part in _PARTS.items())
     text = f"{total_j / J_PER_KWH:.4g} kWh simulated: " + ", ".join(f"{n} {s:.0%}" for n, s in shares)
-    bills = {"carbon_g": ("carbon", f"{facts['carbon_g'] / 1e3:.4g} kg CO2")}
-    bills["cost"] = ("price", f"{facts['cost']:.4g} {facts['currency']}")
+    bills = {
+        "carbon_g": ("carbon", f"{facts['carbon_g'] / 1e3:.4g} kg CO2"),
+        "cost": ("price", f"{facts['cost']:.4g} {facts['currency']}"),
+    }
     for name, (signal, amount) in bills.items():
         if not math.isnan(facts[name]):
             text += f"; {amount}{_synthetic(signal in facts['synthetic_signals'])}"

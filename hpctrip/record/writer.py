@@ -89,20 +89,12 @@ def file_image(
     for name, attribute in attributes.items():
         if type(meta[name]) is not type(attribute.default):
             raise TypeError(f"{name} is {meta[name]!r}, not a {type(attribute.default).__name__}")
+    checksum = schema.meta_checksum(meta, texts["toml"], json.loads(texts["json"]))
     buffer = io.BytesIO()
     with h5py.File(buffer, "w", libver=_FORMAT) as file:
-        _describe(
-            file,
-            format=form,
-            checksum=schema.meta_checksum(meta, texts["toml"], json.loads(texts["json"])),
-            **{name: value for name, value in meta.items() if isinstance(value, str | list)},
-        )
-        file.attrs["format_version"] = version
-        for name, value in meta.items():
-            if not isinstance(value, str | list):
-                file.attrs[name] = value
+        _annotate(file, format=form, format_version=version, checksum=checksum, **meta)
         group = file.create_group("input")
-        _describe(group, description=schema.DESCRIPTIONS["input"])
+        _annotate(group, description=schema.DESCRIPTIONS["input"])
         for name, text in texts.items():
             group.create_dataset(name, data=_utf8(text), track_times=False)
         for name, table, doc, scale in groups:
@@ -114,12 +106,12 @@ def file_image(
 def write_table(file: h5py.File, name: str, table: Table, doc: str, scale: str | None = None) -> None:
     """Write one table, a group of columns of equal length, in their order. `scale` as in `Group`."""
     group = file.create_group(name, track_order=True)
-    _describe(group, description=doc, checksum=schema.table_checksum(table))
+    _annotate(group, description=doc, checksum=schema.table_checksum(table))
     for column, (values, unit, doc) in table.items():
         values = np.asarray(values)
         values = _utf8(values.tolist()) if values.dtype.kind in "OUT" else values
         packing = {"compression": "gzip", "shuffle": True} if values.nbytes > COMPRESS_ABOVE_BYTES else {}
-        _describe(
+        _annotate(
             group.create_dataset(column, data=values, track_times=False, **packing),
             unit=unit,
             description=doc,
@@ -140,10 +132,10 @@ def _stored(value: Any) -> Any:
     return [_stored(text) for text in value] if isinstance(value, list) else value
 
 
-def _describe(item: h5py.Group | h5py.Dataset, **texts: str | list[str]) -> None:
-    """Attach texts to a file, group or dataset."""
-    for name, text in texts.items():
-        item.attrs[name] = _utf8(text)
+def _annotate(item: h5py.Group | h5py.Dataset, **attributes: Any) -> None:
+    """Attach attributes to a file, group or dataset."""
+    for name, value in attributes.items():
+        item.attrs[name] = _utf8(value) if isinstance(value, str | list) else value
 
 
 def _utf8(text: str | list[str]) -> np.ndarray:

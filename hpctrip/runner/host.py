@@ -23,7 +23,7 @@ from hpctrip.learn.local_work import visiting_order
 from hpctrip.learn.params import flatten
 from hpctrip.learn.task import Task, checked_model, try_model
 from hpctrip.ranks.base import Ranks
-from hpctrip.ranks.phase import RoundTimer, current_phase
+from hpctrip.ranks.phase import RoundTimer
 from hpctrip.ranks.placement import Assignment, fixed_hosts
 from hpctrip.runner.experiment import Experiment
 from hpctrip.runner.metering import Energy
@@ -50,7 +50,7 @@ class Host:
         self.experiment, self.task, self.ranks = experiment, task, ranks
         self.device, self.hosts_kind = device, hosts_kind
         self.seed = experiment.seed
-        self.wall, self.energy = RoundTimer(), energy or Energy()
+        self.wall, self.energy = RoundTimer(ranks.phase), energy or Energy()
         self.work = experiment.train
         # models are initialised by torch's global generator, seeded from a named stream like all randomness
         torch.manual_seed(int(stream(self.seed, "init").integers(2**63)))
@@ -110,7 +110,7 @@ class Host:
             ]
             norms = torch.zeros(len(assignment.cohort), dtype=torch.float64, device=self.device)
             for block, sites in zip(hosted, work, strict=True):
-                current_phase.enter("train", round)  # the watchdog's limit is one block's
+                self.ranks.phase.enter("train", round)  # the watchdog's limit is one block's
                 for position, update in zip(block, self.engine.train(params, sites), strict=True):
                     norm = self._add(update, round, float(assignment.weights[position]))
                     if norm is None:

@@ -6,7 +6,6 @@ from functools import partial
 
 import torch
 
-from hpctrip.ranks.phase import current_phase
 from hpctrip.runner.host import Host, ServerStep
 from hpctrip.runner.rank0 import Rank0
 from hpctrip.sim.step import State
@@ -20,7 +19,7 @@ def train(host: Host, state: State, params: torch.Tensor, rank0: Rank0 | None) -
     """
     ranks, round = host.ranks, state.round
     while True:
-        current_phase.enter("record", round)
+        ranks.phase.enter("record", round)
         decision = ranks.decide_on_root(
             partial(Rank0.decide, rank0, state)
         )  # 1. who trains, or that it is over

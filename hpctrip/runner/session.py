@@ -256,7 +256,7 @@ class Session:
                 state.history.rows,
                 tuple(rank.host for rank in everyone),
             )
-            callbacks = Callbacks(experiment.callbacks, facts, progress.say)
+            callbacks = Callbacks(experiment.callbacks, facts, progress.say, phase=aggregator.ranks.phase)
             rank0 = Rank0(
                 aggregator, recorder, checkpointer, self.interruption, progress, callbacks, point.cache
             )

@@ -55,10 +55,6 @@ def test_a_round_in_which_a_counter_could_not_be_read_is_not_known_and_neither_i
     assert fourth == dict.fromkeys(PHASES, 1)
 
 
-def test_a_meter_without_sources_knows_nothing():
-    assert list(rounds(Meter(), 2)) == [None, None]
-
-
 def test_assumed_watts_are_time_in_another_unit():
     seconds = iter([10.0, 12.5])
     source = Assumed(30.0, lambda: next(seconds))
@@ -71,7 +67,7 @@ def test_watts_are_assumed_only_where_nothing_is_counted(rapl_tree):
     assert next(rounds(without, 1)) is not None
     rapl_tree.zone("0", "package-0")
     assert open_meter(Metering(assumed_w=80.0), []).description == "1 CPU package (RAPL)"
-    assert list(rounds(open_meter(Metering(enabled=False, assumed_w=80.0), []), 1)) == [None]
+    assert list(rounds(open_meter(Metering(enabled=False, assumed_w=80.0), []), 2)) == [None, None]
 
 
 @pytest.mark.parametrize(

@@ -126,9 +126,10 @@ def test_without_permission_the_run_says_so_once_and_goes_on(hpctrip, tiny, tmp_
 
 
 def test_what_a_killed_run_has_left_is_warned_of_and_put_back_on_request(hpctrip, tiny, tmp_path, on_a_gpu):
-    note = RecoveryNote(4242)
-    note.write({GPU: AppliedSettings(cap_mw=200_000, cap_before_mw=350_000)})
-    note._file.close()  # its process is gone
+    note = RecoveryNote.create(4242)
+    note.gpus[GPU] = AppliedSettings(cap_mw=200_000, cap_before_mw=350_000)
+    note.write()
+    note.file.close()  # its process is gone
     (on_a_gpu / "cap0").write_text("200000")
     ended = hpctrip("run", tiny, "-o", "stop.max_rounds=1", "--out", tmp_path / "run.h5")
     assert f"warning: {GPU}: power cap 200 W (before: 350 W), left by process 4242" in ended.out

@@ -14,14 +14,15 @@ A, B = "GPU-aaaa-0", "GPU-bbbb-1"
 def test_gpus_are_found_by_their_uuids_as_torch_or_nvml_spells_them(fake_nvml):
     fake_nvml()
     assert nvml.all_uuids() == [A, B]
-    assert [gpu.uuid for gpu in nvml.gpus(["bbbb-1", A])] == [B, A]
+    assert nvml.Gpu.of(A).clocks_mhz == list(range(300, 1501, 15))
+    assert [nvml.Gpu.of(uuid).uuid for uuid in ("bbbb-1", A)] == [B, A]
     with pytest.raises(Unavailable, match="GPU-cccc: Not Found"):
-        nvml.gpus(["cccc"])
+        nvml.energy_of(["cccc"])
 
 
 def test_the_energy_of_two_gpus_is_added_in_microjoules(fake_nvml):
     fake_nvml()
-    both = nvml.Gpus(nvml.gpus([A, B]))  # whose counters rise by 1 J and 2 J a reading
+    both = nvml.energy_of([A, B])  # whose counters rise by 1 J and 2 J a reading
     assert both.name == "2 GPUs (NVML)"
     assert [both.read_uj() for _ in range(2)] == [6 * MICRO, 9 * MICRO]
 
@@ -35,12 +36,6 @@ def test_only_the_gpus_in_use_are_metered_and_cpus_besides(fake_nvml, rapl_tree)
         meter.lap(phase)
     drawn = {"record": 0, "train": 2 * MICRO, "exchange": 2 * MICRO, "evaluate": 2 * MICRO}
     assert meter.round_uj() == drawn
-
-
-def test_the_clocks_that_a_gpu_can_be_held_at_rise(fake_nvml):
-    fake_nvml()
-    clocks = nvml.Gpu.of(A).clocks_mhz
-    assert clocks == list(range(300, 1501, 15))
 
 
 def test_a_driver_that_counts_no_energy_is_told_of_and_the_rest_goes_on(fake_nvml, rapl_tree):
@@ -71,4 +66,4 @@ def test_without_the_package_it_is_said_how_to_install_it(monkeypatch):
     nvml._library.cache_clear()
     monkeypatch.setitem(sys.modules, "pynvml", None)
     with pytest.raises(Unavailable, match=r"nvidia-ml-py is not installed: pip install .*\[energy\]"):
-        nvml.gpus([A])
+        nvml.energy_of([A])

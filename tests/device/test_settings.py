@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hpctrip.device.recovery_log import FOLDER, leftovers
+from hpctrip.device.recovery_log import FOLDER, AppliedSettings, RecoveryNote, leftovers
 from hpctrip.device.settings import GpuSettings, SettingsProcess
 
 A, B = "GPU-aaaa-0", "GPU-bbbb-1"
@@ -49,6 +49,17 @@ def soon(check):
     return False
 
 
+def holding(end):
+    """A process that holds settings and then ends in this way."""
+    return subprocess.Popen(
+        [sys.executable, "-c", HOLDS.replace("END", end)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        start_new_session=True,
+    )
+
+
 def test_settings_are_made_on_the_named_gpus_changed_and_put_back(gpus):
     with SettingsProcess([A]) as process:
         assert process.apply(GpuSettings(power_cap_w=200.0, clock_mhz=1200)).made == (
@@ -79,24 +90,13 @@ def test_what_is_refused_is_said_and_the_rest_goes_on(gpus):
     "end",
     [
         "raise RuntimeError",
-        "sys.exit(3)",
         "import os; os._exit(1)",  # as the watchdog and MPI_Abort
-        "time.sleep(600)",
     ],
 )
 def test_however_a_run_ends_the_settings_are_put_back(gpus, end):
-    code = HOLDS.replace("END", end)
-    run = subprocess.Popen(
-        [sys.executable, "-c", code],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        start_new_session=True,
-    )
+    """Also where it is killed: see the next test."""
+    run = holding(end)
     assert b"power cap 200 W" in run.stdout.readline()
-    if "sleep" in end:
-        assert gpus() == ([200, 350], [900, 0])
-        os.killpg(run.pid, signal.SIGKILL)
     run.communicate()
     assert soon(lambda: gpus() == ([350, 350], [0, 0]))
     assert soon(lambda: list(leftovers()) == [])
@@ -119,23 +119,25 @@ def test_a_killed_run_leaves_no_setting(gpus, launch, tiny, tmp_path):
 @pytest.fixture
 def killed_with_its_daemon(gpus):
     """A run and its daemon were killed together, as by a batch system."""
-    code = HOLDS.replace("END", "time.sleep(600)")
-    run = subprocess.Popen(
-        [sys.executable, "-c", code], stdout=subprocess.PIPE, env=os.environ | {"PYTHONPATH": str(ROOT)}
-    )
+    note = RecoveryNote.create(4242)
+    note.gpus[A] = AppliedSettings(cap_mw=200_000, cap_before_mw=350_000, clock_mhz=900)
+    note.write()
+    note.file.close()  # its process is gone
+    (gpus.state / "cap0").write_text("200000")
+    (gpus.state / "clock0").write_text("900")
+
+
+def test_where_the_daemon_is_killed_too_the_next_start_can_tell_and_undo_it(gpus):
+    run = holding("time.sleep(600)")
     daemon = int(run.stdout.readline().split()[-1])
     os.kill(daemon, signal.SIGKILL)
     run.kill()
     run.communicate()
     assert soon(lambda: list(leftovers()) != [])
     assert gpus() == ([200, 350], [900, 0])
-    return run.pid
-
-
-def test_where_the_daemon_is_killed_too_the_next_start_can_tell_and_undo_it(gpus, killed_with_its_daemon):
     (left,) = leftovers()
-    held = f"{A}: power cap 200 W (before: 350 W) and clock 900 MHz"
-    assert str(left) == f"{held}, left by process {killed_with_its_daemon}, which was killed"
+    applied = f"{A}: power cap 200 W (before: 350 W) and clock 900 MHz"
+    assert str(left) == f"{applied}, left by process {run.pid}, which was killed"
     left.put_back()
     assert gpus() == ([350, 350], [0, 0]) and list(leftovers()) == []
 

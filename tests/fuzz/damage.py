@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hpctrip.config.component import Component, registry_of
 from hpctrip.config.inputs import known_keys
 
-EXAMPLES = int(os.environ.get("HPCTRIP_FUZZ", "12"))
+EXAMPLES = int(os.environ.get("HPCTRIP_FUZZ", "8"))
 """Examples of each kind of file, the same ones each time; with the environment variable, new ones."""
 
 many = settings(

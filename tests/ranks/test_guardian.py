@@ -1,16 +1,27 @@
-"""A start that does not come to its end is ended, with a line about who is in the way."""
+"""A start that does not come to its end is ended, with a line about the rank that is in the way."""
 
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from hpctrip.base.errors import InputError
-from hpctrip.ranks.watchdog.guardian import LIMIT, Guardian
+from hpctrip.ranks.watchdog.guardian import LIMIT, LOADING, MEETING, READING, Guardian
 
 HERE = Path(__file__).parent
 pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="no /proc")
+HANGS = """
+import os, signal, sys, time
+from hpctrip.ranks.watchdog.guardian import Guardian
+with Guardian() as guardian:
+    guardian.reach(int(sys.argv[1]))
+    if sys.argv[2] == "stopped":
+        os.kill(os.getpid(), signal.SIGSTOP)
+    time.sleep(1000)
+"""
 
 
 def processes_with(mark):
@@ -25,64 +36,67 @@ def processes_with(mark):
     return pids
 
 
-@pytest.fixture
-def ends(launch, tmp_path):
-    """{rank: report} of a start that does not end; nothing is left over. One rank speaks for
-    all where they began at the same time."""
-
-    def run(n, *args, limit_s=45, **environment):
-        mark = str(tmp_path / "mark")
-        env = {LIMIT: str(limit_s), "MARK": mark, **environment}
-        ended = launch(n, *args, "--out", tmp_path / "run.h5", env=env, script=HERE / "held_up.py")
-        assert ended.code != 0
-        deadline = time.monotonic() + 30
-        while left := processes_with(mark):
-            assert time.monotonic() < deadline, left
-            time.sleep(0.1)
-        reports = {}
-        for line in ended.report:
-            who, _, where = line.partition(" and ends now: ")
-            who, _, limit = who.partition(": the job has not started within ")
-            assert limit == f"{limit_s} s (HPCTRIP_START_S)", line
-            rank, _, machine = who.removeprefix("hpctrip: rank ").partition(" on ")
-            assert machine.startswith(f"{os.uname().nodename} (process ")
-            reports[int(rank)] = where
-        return reports
-
-    return run
+def check_nothing_runs(mark):
+    """All processes with the mark end."""
+    deadline = time.monotonic() + 30
+    while left := processes_with(mark):
+        assert time.monotonic() < deadline, left
+        time.sleep(0.1)
 
 
-@pytest.mark.mpi
+def where(line, limit_s):
+    """(rank, its stage) in a guardian's report."""
+    who, _, stage = line.partition(" and ends now: ")
+    who, _, limit = who.partition(": the job has not started within ")
+    assert limit == f"{limit_s:g} s (HPCTRIP_START_S)", line
+    rank, _, machine = who.removeprefix("hpctrip: rank ").partition(" on ")
+    assert machine.startswith(f"{os.uname().nodename} (process ")
+    return int(rank), stage
+
+
 @pytest.mark.parametrize(
-    ("how", "words"),
+    ("rank", "stage", "how", "words"),
     [
-        ("stopped", "this rank is stopped; before, it loads Python packages"),
-        ("hangs", "this rank loads Python packages"),
+        (1, LOADING, "stopped", "this rank is stopped; before, it loads Python packages"),
+        (1, LOADING, "hangs", "this rank loads Python packages"),
+        (
+            2,
+            MEETING,
+            "hangs",
+            "this rank waits in MPI_Init for others of the 3 ranks; those without a report",
+        ),
+        (0, READING, "hangs", "this rank reads the input"),
+        (1, READING, "hangs", "this rank waits for rank 0 to read the input"),
     ],
-    ids=["stopped", "hangs"],
 )
-def test_a_rank_that_does_not_come_through_its_imports_ends_the_job_and_is_named(ends, tiny, how, words):
-    assert ends(3, tiny, limit_s=10, HELD_UP=how)[1] == words
+def test_a_rank_that_does_not_come_to_the_end_of_its_start_is_killed_and_named(
+    rank, stage, how, words, tmp_path
+):
+    """One process that takes itself for one of three ranks; nothing is left of it."""
+    env = os.environ | {LIMIT: "0.5", "MARK": str(tmp_path), "PMI_SIZE": "3", "PMI_RANK": str(rank)}
+    command = [sys.executable, "-c", HANGS, str(stage), how]
+    ended = subprocess.run(
+        command, env=env | {"PYTHONPATH": str(HERE.parents[1])}, capture_output=True, text=True
+    )
+    assert ended.returncode == -9
+    named, text = where(ended.stderr.strip(), 0.5)
+    assert named == rank and text.startswith(words)
+    check_nothing_runs(str(tmp_path))
 
 
 @pytest.mark.mpi
-def test_a_rank_that_never_begins_ends_the_job_too(ends, tiny):
-    reports = ends(3, tiny, HELD_UP="never starts")
-    assert reports and set(reports) <= {0, 2}
-    for where in reports.values():
-        assert where.startswith(
-            "this rank waits in MPI_Init for others of the 3 ranks; who says nothing here never"
-        )
-
-
-@pytest.mark.mpi
-def test_an_input_that_cannot_be_read_to_its_end_ends_the_job(ends, tiny, tmp_path):
-    (tmp_path / "hangs.py").write_text("import time\ntime.sleep(1000)\n")
-    reports = ends(3, tiny, "-o", f"plugins=['{tmp_path / 'hangs.py'}']", HELD_UP="")
-    assert reports and set(reports.values()) <= {
-        "this rank reads the input",
-        "this rank waits for rank 0 to read the input",
-    }
+def test_a_rank_that_does_not_come_through_its_imports_ends_the_job_and_is_named(launch, tiny, tmp_path):
+    ended = launch(
+        3,
+        tiny,
+        "--out",
+        tmp_path / "run.h5",
+        env={LIMIT: "10", "MARK": str(tmp_path)},
+        script=HERE / "held_up.py",
+    )
+    assert ended.code != 0
+    assert dict(where(line, 10) for line in ended.report)[1] == "this rank loads Python packages"
+    check_nothing_runs(str(tmp_path))
 
 
 @pytest.fixture

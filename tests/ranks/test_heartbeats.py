@@ -12,21 +12,11 @@ KEY = bytes(range(KEY_BYTES))
 TRAINING = Phase("train", 7, True, time.monotonic() - 5)
 
 
-def test_a_packet_says_where_its_sender_is_and_since_when():
-    began = time.monotonic() - 5
-    heard = MessageAuthenticator(KEY, 0).verified(
-        MessageAuthenticator(KEY, 3).signed("beat", 0, Phase("train", 7, True, began))
-    )
-    assert heard == Packet("beat", 3, "train", 7, True, heard.age_s)
-    assert 5 <= heard.age_s <= time.monotonic() - began
-
-
 @pytest.mark.parametrize("word", ["beat", "stacks", "bye"])
-def test_every_word_arrives(word):
-    assert (
-        MessageAuthenticator(KEY, 1).verified(MessageAuthenticator(KEY, 0).signed(word, 1, TRAINING)).word
-        == word
-    )
+def test_a_packet_says_where_its_sender_is_and_since_when(word):
+    heard = MessageAuthenticator(KEY, 0).verified(MessageAuthenticator(KEY, 3).signed(word, 0, TRAINING))
+    assert heard == Packet(word, 3, Phase("train", 7, True, heard.phase.since))
+    assert abs(heard.phase.since - TRAINING.since) < 1
 
 
 @pytest.mark.parametrize(
@@ -75,4 +65,4 @@ def test_a_phase_of_whatever_name_fits():
         heard = MessageAuthenticator(KEY, 0).verified(
             MessageAuthenticator(KEY, 1).signed("beat", 0, Phase(name))
         )
-        assert heard.phase.startswith(name[:4])
+        assert heard.phase.name.startswith(name[:4])

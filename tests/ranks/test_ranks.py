@@ -9,7 +9,12 @@ import time
 from pathlib import Path
 
 import pytest
+from on_ranks import collectives
 
+from hpctrip.base.errors import InputError
+from hpctrip.ranks.nccl import choose_backend
+from hpctrip.ranks.open import open_ranks
+from hpctrip.ranks.serial import SerialRanks
 from hpctrip.record.checkpoint import newest
 from hpctrip.record.reader import open_run
 from hpctrip.record.schema import TABLES
@@ -25,21 +30,24 @@ SCENARIO = (
     "server.momentum=0.5",
     "evaluate.every_rounds=2",
     "evaluate.batch_size=30",
-    "stop.max_rounds=5",
+    "stop.max_rounds=3",
 )
 FAULTY_WORKLOAD = '[workload]\nkind = "faulty"\ntrain_samples = 400\ntest_samples = 200\n'
 STACKED = (*SCENARIO, "engine.name=stacked", "engine.sites_per_block=4", "stop.max_rounds=2")
-ADAPTIVE = (*SCENARIO, "policy.kind=goodput", "policy.local_work=adaptive", "stop.max_rounds=3")
+ADAPTIVE = (*SCENARIO, "policy.kind=goodput", "policy.local_work=adaptive")
 LANES = (*SCENARIO, "engine={name = 'stacked', lanes = 4}", "policy.kind=all", "stop.max_rounds=2")
 TOP_K = (*SCENARIO, "policy.kind=all", "engine.sites_per_block=2", "compression.kind=top-k")
 FEW_SITES = (*SCENARIO, "sites.num_sites=3")
+FEW = 3
+"""Number of scenarios that two ranks run: the first ones."""
 ON_FIVE = {
+    "resumed": (*TOP_K, "checkpoint.every_rounds=1", "stop.max_rounds=2"),
     "stacked": STACKED,
     "nccl": (*SCENARIO, "ranks.transport=nccl"),
     "few sites": FEW_SITES,
     "top-k": (*TOP_K, "ranks.transport=nccl"),
 }
-"""Further inputs that five ranks run."""
+"""Further inputs that five ranks run; two ranks resume the first one."""
 
 
 def facts(run):
@@ -56,14 +64,10 @@ def arguments(lines):
     return [part for line in lines for part in ("-o", line)]
 
 
-@pytest.fixture(scope="module")
-def serial(trained):
-    return trained(*SCENARIO)
-
-
-def test_the_scenario_says_something(serial):
-    assert len(serial.rounds) == 5 and serial.meta["num_ranks"] == 1 and serial.meta["transport"] == "serial"
-    assert serial.rounds["accuracy"].isna().tolist() == [True, False, True, False, False]
+def test_the_scenario_has_unlike_sites_and_rounds(in_one_process):
+    serial = in_one_process["emnist"]
+    assert len(serial.rounds) == 3 and serial.meta["num_ranks"] == 1 and serial.meta["transport"] == "serial"
+    assert serial.rounds["accuracy"].isna().tolist() == [True, False, False]
     assert serial.sites["num_samples"].nunique() > 5
     assert serial.rounds["num_sites"].max() > 4  # more sites than hosts
 
@@ -71,15 +75,15 @@ def test_the_scenario_says_something(serial):
 @pytest.fixture(scope="module")
 def scenarios(tiny_workloads):
     """Name -> `-o` lines: every workload, KWT-1 and its AdamW in stacked blocks too, blocks sized for four hosts, local
-    work that is chosen by what training tells."""
+    work that is chosen by the numbers that training reports."""
     others = {name: (*lines, "stop.max_rounds=2") for name, lines in tiny_workloads.items()}
     stacked = ("engine.name=stacked", "engine.sites_per_block=4")
     return {
         "emnist": SCENARIO,
-        **others,
-        "speech stacked": (*others["speech"], *stacked),
         "lanes": LANES,
         "adaptive": ADAPTIVE,
+        **others,
+        "speech stacked": (*others["speech"], *stacked),
     }
 
 
@@ -90,39 +94,42 @@ def in_one_process(trained, scenarios):
 
 @pytest.fixture(scope="module")
 def on_ranks(launch, tiny, scenarios, tmp_path_factory):
-    """`on_ranks(n)`: one launch that shows every transport and makes several runs; what each of them said, by name, and
-    the folder with the results."""
+    """`on_ranks(n)`: the folder of one launch that makes several runs, and its output. Five ranks also try the
+    transports, and begin a run that two resume."""
 
     @functools.cache
     def launched(n):
         folder = tmp_path_factory.mktemp("ranks")
-        files = {
-            folder / f"{name}.h5": lines for name, lines in (scenarios | (ON_FIVE if n == 5 else {})).items()
-        }
-        lines = [
-            shlex.join(["run", str(tiny), *arguments(lines), "--out", str(file)])
-            for file, lines in files.items()
+        runs = scenarios | ON_FIVE if n == 5 else dict(list(scenarios.items())[:FEW])
+        commands = [
+            ["run", str(tiny), *arguments(lines), "--out", str(folder / f"{name}.h5")]
+            for name, lines in runs.items()
         ]
-        ended = launch(n, folder, *lines, script=HERE / "on_ranks.py", env=GLOO)
+        if n == 2:
+            begun = launched(5)[0] / "resumed.h5"
+            commands.append(["resume", str(begun), *arguments(["stop.max_rounds=3", "ranks.transport=nccl"])])
+        ended = launch(n, folder, *map(shlex.join, commands), script=HERE / "on_ranks.py", env=GLOO)
         assert ended.code == 0, ended.err
-        outputs, rest = {}, ended.out
-        for file in files:
-            outputs[file.stem], _, rest = rest.partition(f"results: {file}\n")
-        return outputs, folder
+        return folder, ended.out
 
     return launched
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize("n", [1, 2, 3, 5])
+@pytest.mark.parametrize("n", [5, 2])
 def test_the_result_is_the_same_to_the_bit_on_any_number_of_ranks(n, on_ranks, in_one_process):
-    """Every workload, in one launch."""
-    outputs, folder = on_ranks(n)
-    for name, expected in in_one_process.items():
+    """Every workload on five ranks; on two, where blocks have other hosts, one."""
+    folder, output = on_ranks(n)
+    for name, expected in list(in_one_process.items())[: None if n == 5 else FEW]:
         run = open_run(folder / f"{name}.h5")
-        assert run.meta["num_ranks"] == n and run.meta["transport"] == ("mpi" if n > 1 else "serial")
-        assert f"model digest {expected.meta['params_digest']}" in outputs[name]
+        assert run.meta["num_ranks"] == n and run.meta["transport"] == "mpi"
+        assert f"model digest {expected.meta['params_digest']}" in output
         assert facts(run) == facts(expected), name
+
+
+def test_a_launcher_of_one_rank_needs_no_mpi(monkeypatch):
+    monkeypatch.setenv("PMI_SIZE", "1")
+    assert isinstance(open_ranks(), SerialRanks)
 
 
 def test_the_local_work_of_that_scenario_is_another_from_round_to_round(in_one_process):
@@ -137,21 +144,21 @@ def test_blocks_for_four_hosts_are_no_larger_than_three_of_ten_sites_and_recorde
 
 @pytest.fixture(scope="module")
 def on_five(on_ranks):
-    """The folder with what five ranks made."""
-    return on_ranks(5)[1]
+    """`on_five(name)`: a run of five ranks."""
+    return lambda name: open_run(on_ranks(5)[0] / f"{name}.h5")
 
 
 @pytest.mark.mpi
 def test_a_run_says_once_how_many_hosts_have_nothing_to_train(on_ranks):
-    outputs = on_ranks(5)[0]
-    notes = {name: [line for line in outputs[name].splitlines() if "hosts idle;" in line] for name in ON_FIVE}
+    folder, output = on_ranks(5)
+    notes = {}
+    for name in ON_FIVE:
+        said, _, output = output.partition(f"results: {folder / name}.h5\n")
+        notes[name] = [line for line in said.splitlines() if "hosts idle;" in line]
+    del notes["resumed"]  # which stands behind those of other scenarios
     # the last run's blocks fill four hosts in its first round
-    assert {name: len(lines) for name, lines in notes.items()} == {
-        "stacked": 1,
-        "nccl": 1,
-        "few sites": 1,
-        "top-k": 0,
-    }
+    expected = {"stacked": 1, "nccl": 1, "few sites": 1, "top-k": 0}
+    assert {name: len(lines) for name, lines in notes.items()} == expected
     assert notes["stacked"][0] == (
         "note: 4 hosts, but at most 1 block in round 1 (1 site, up to 1 in one): 3 hosts idle; "
         "use fewer ranks, unless cohorts grow"
@@ -160,80 +167,57 @@ def test_a_run_says_once_how_many_hosts_have_nothing_to_train(on_ranks):
 
 @pytest.mark.mpi
 def test_stacked_blocks_of_four_give_the_same_bits_on_five_ranks(on_five, trained):
-    run = open_run(on_five / "stacked.h5")
+    run = on_five("stacked")
     assert run.meta["engine"] == "stacked" and run.meta["num_ranks"] == 5
     assert facts(run) == facts(trained(*STACKED))
 
 
 @pytest.mark.mpi
-def test_the_nccl_transport_gives_the_same_bits_as_mpi(on_five, serial):
+def test_the_nccl_transport_gives_the_same_bits_as_mpi(on_five, in_one_process):
     """Over gloo, which exercises every line but the backend's own on machines without GPUs."""
-    run = open_run(on_five / "nccl.h5")
+    run = on_five("nccl")
     assert run.meta["transport"] == "nccl"
-    assert facts(run) == facts(serial)
-
-
-@pytest.fixture(scope="module")
-def with_residuals(trained):
-    return trained(*TOP_K)
+    assert facts(run) == facts(in_one_process["emnist"])
 
 
 @pytest.mark.mpi
-def test_residuals_kept_at_their_hosts_give_the_same_bits_on_five_ranks(on_five, with_residuals):
-    assert facts(open_run(on_five / "top-k.h5")) == facts(with_residuals)
-
-
-@pytest.mark.mpi
-def test_residuals_move_with_their_sites_from_three_ranks_to_two(with_residuals, launch, tiny, tmp_path):
-    path, lines = tmp_path / "run.h5", (*TOP_K, "checkpoint.every_rounds=1")
-    first = launch(3, tiny, *arguments((*lines, "stop.max_rounds=2")), "--out", path)
-    assert first.code == 0, first.err
-    second = launch(2, "resume", path, *arguments(["stop.max_rounds=5", "ranks.transport=nccl"]))
-    assert second.code == 0, second.err
-    assert facts(open_run(path)) == facts(with_residuals)
+def test_residuals_kept_at_their_hosts_give_the_same_bits_and_move_with_their_sites(
+    on_five, on_ranks, trained
+):
+    """On five ranks; and where two resume what five have begun."""
+    expected = facts(trained(*TOP_K))
+    assert facts(on_five("top-k")) == expected
+    on_ranks(2)
+    resumed = on_five("resumed")
+    assert resumed.meta["num_ranks"] == 2 and facts(resumed) == expected
 
 
 @pytest.mark.mpi
 def test_hosts_without_a_block_do_no_harm(on_five, trained):
-    assert facts(open_run(on_five / "few sites.h5")) == facts(trained(*FEW_SITES))
+    assert facts(on_five("few sites")) == facts(trained(*FEW_SITES))
 
 
-@pytest.fixture(scope="module")
-def on_machines(on_ranks, launch, tmp_path_factory):
-    """`on_machines(name)`: what five ranks saw of every transport, by file name; on so many machines."""
-
-    @functools.cache
-    def seen(machines):
-        if machines == "one":
-            folder = on_ranks(5)[1]
-        else:
-            folder = tmp_path_factory.mktemp("machines")
-            ended = launch(5, folder, script=HERE / "on_ranks.py", env=GLOO | MACHINES[machines][0])
-            assert ended.code == 0, ended.err
-        results = {path.stem: json.loads(path.read_text()) for path in folder.glob("*.json")}
-        if machines != "one" and "MPICH" not in results["mpi-0"]["library"]:
-            pytest.skip("only MPICH pretends to be on several machines")
-        return results
-
-    return seen
-
-
-MACHINES = {  # MPICH can pretend that ranks are on several machines; local_host of every rank then
-    "one": ({}, [0, 0, 1, 2, 3]),
-    "two": ({"MPIR_CVAR_ODD_EVEN_CLIQUES": "1"}, [0, 0, 0, 1, 1]),
-    "five": ({"MPIR_CVAR_NOLOCAL": "1"}, [0, 0, 0, 0, 0]),
+MACHINES = {  # {machines of five ranks: (index of every rank among the hosts of its machine, ranks of that of rank 0)}
+    "one": ([0, 0, 1, 2, 3], 5),
+    "two": ([0, 0, 0, 1, 1], 3),
+    "five": ([0, 0, 0, 0, 0], 1),
+    "unshared": ([0, 0, 1, 2, 3], 1),
 }
 
 
 @pytest.mark.mpi
 @pytest.mark.parametrize("transport", ["mpi", "nccl"])
 @pytest.mark.parametrize("machines", MACHINES)
-def test_every_transport_keeps_the_contract(transport, machines, on_machines):
-    first, *others = [on_machines(machines)[f"{transport}-{rank}"] for rank in range(5)]
+def test_every_transport_keeps_the_contract(transport, machines, on_ranks):
+    """Also where one rank cannot map the shared memory: every rank then counts as a machine of its own."""
+    files = [on_ranks(5)[0] / f"{transport}-{machines}-{rank}.json" for rank in range(5)]
+    first, *others = [json.loads(file.read_text()) for file in files]
+    local_hosts, size = MACHINES[machines]
+    assert first["node"] == size
     for rank, seen in enumerate([first, *others]):
         assert seen["hosts"] == [1, 2, 3, 4]
-        assert seen["local_host"] == MACHINES[machines][1][rank]
-        assert seen["told"] == [1, 0, 1, 2] and seen["long"] == [50_000, sum(range(50_000))]
+        assert seen["local_host"] == local_hosts[rank]
+        assert seen["decided"] == [1, 0, 1, 2] and seen["long"] == [50_000, sum(range(50_000))]
         # ranks 1 + 2 + 3 + 4 = 10, 4 x 2^40, -10; halved by the step
         assert seen["params"] == [5.0, 2.0**41, -5.0] and seen["dtype"] == "torch.float32"
     assert first["is_aggregator"] and first["errors"] == ["policy.k: too large"] * 3
@@ -242,32 +226,32 @@ def test_every_transport_keeps_the_contract(transport, machines, on_machines):
     assert first["rows"] == {"2": [1.5] * 3, "4": [2.5] * 3, "6": [3.5] * 3, "8": [4.5] * 3}
     for rank, seen in enumerate([first, *others]):
         before = {1: 4, 2: 1, 3: 2, 4: 3}.get(rank)
-        assert seen["given"] == ({str(2 * before): [before + 0.5] * 3} if before else {})
+        assert seen["scattered"] == ({str(2 * before): [before + 0.5] * 3} if before else {})
+        if transport == "mpi":
+            assert seen["sums"] == [True] * 6 and seen["broadcasts"] == [True] * 3 and seen["in any order"]
     for seen in others:
         assert not seen["is_aggregator"] and seen["errors"] == [2, 2, 2]
         assert seen["gathered"] is seen["tail"] is seen["total"] is seen["rows"] is None
 
 
-def test_one_process_keeps_the_contract(launch, tmp_path):
-    ended = launch(0, tmp_path, script=HERE / "on_ranks.py")
-    assert ended.code == 0, ended.err
-    seen = json.loads((tmp_path / "serial-0.json").read_text())
+def test_one_process_keeps_the_contract():
+    seen = collectives(SerialRanks())
     assert seen["is_aggregator"] and seen["hosts"] == [0] and seen["gathered"] == [0]
     assert seen["errors"] == ["policy.k: too large"] * 3
-    assert seen["rows"] == seen["given"] == {"0": [0.5] * 3}
+    assert seen["rows"] == seen["scattered"] == {0: [0.5] * 3}
     assert seen["params"] == [0.0, 2.0**39, 0.0] and seen["tail"] == [1, 0] and seen["total"] == [1, 0]
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize(("rank", "kind"), [(3, "workload"), (0, "policy")])
-def test_a_rank_that_raises_ends_the_job_with_its_traceback(rank, kind, launch, tiny, tmp_path, capsys):
+@pytest.mark.parametrize(("n", "rank", "kind"), [(5, 3, "workload"), (2, 0, "policy")])
+def test_a_rank_that_raises_ends_the_job_with_its_traceback(n, rank, kind, launch, tiny, tmp_path, capsys):
     raised, out = tmp_path / "raised", tmp_path / "run.h5"
     lines = [f"plugins=['{HERE / 'faulty.py'}']", "stop.max_rounds=1000"]
     lines += ["policy.kind=faulty"] if kind == "policy" else ["policy.kind=all"]
     faulty = tmp_path / "faulty.toml"  # a file, because a changed kind drops the keys of the workload below
     faulty.write_text(FAULTY_WORKLOAD)
     ended = launch(
-        5,
+        n,
         tiny,
         *([faulty] if kind == "workload" else []),
         *arguments(lines),
@@ -290,29 +274,52 @@ def test_a_rank_that_raises_ends_the_job_with_its_traceback(rank, kind, launch, 
         assert run.meta["status"] == "failed" and "broken on purpose" in run.meta["stop_reason"]
 
 
-@pytest.mark.mpi
+def gpus(*uuids, machines="mmmmm"):
+    """The facts of rank 0, which has no GPU, and of hosts with these GPUs."""
+    ranks = enumerate(zip(machines, ["", *uuids], strict=False))
+    return [(machine, uuid, max(rank - 1, 0), len({*uuids} - {""})) for rank, (machine, uuid) in ranks]
+
+
 @pytest.mark.parametrize(
-    ("num_gpus", "lacking"), [(0, ["rank 1, host 1", "rank 2, host 2"]), (1, ["rank 2, host 2"])]
+    ("ranks", "lacking"),
+    [
+        (gpus("", ""), ["rank 1, host 1 of m", "rank 2, host 2 of m"]),
+        (gpus("a", "a"), ["rank 2, host 2 of m"]),
+        (gpus("a", "b"), []),
+        (gpus("a", "a", machines="mmn"), []),
+    ],
 )
-def test_nccl_with_more_hosts_than_gpus_is_one_report_and_no_hang(num_gpus, lacking, launch, tiny, tmp_path):
+def test_nccl_takes_a_gpu_for_every_host(ranks, lacking, monkeypatch):
+    hosts = range(1, 3)
+    monkeypatch.delenv("HPCTRIP_TORCH_BACKEND", raising=False)
+    assert lacking or choose_backend(ranks, hosts) == "nccl"
+    assert choose_backend(gpus("", ""), hosts) == "gloo"
+    monkeypatch.setenv("HPCTRIP_TORCH_BACKEND", "nccl")
+    if lacking:
+        with pytest.raises(InputError) as refused:
+            choose_backend(ranks, hosts)
+        assert [
+            fault.problem.partition(", has no GPU of its own")[0] for fault in refused.value.faults
+        ] == lacking
+
+
+@pytest.mark.mpi
+def test_nccl_with_more_hosts_than_gpus_is_one_report_and_no_hang(launch, tiny, tmp_path):
     lines = ["ranks.transport=nccl", f"plugins=['{HERE / 'gpus.py'}']"]
-    env = {"HPCTRIP_TORCH_BACKEND": "nccl", "GPUS": str(num_gpus)}
-    ended = launch(3, tiny, *arguments(lines), "--out", tmp_path / "run.h5", env=env)
+    ended = launch(3, tiny, *arguments(lines), "--out", tmp_path / "run.h5", env={"GPUS": "1"})
     assert ended.code == 2 and "Abort" not in ended.err, ended.err
-    assert len(ended.report) == len(lacking)
-    for line, host in zip(ended.report, lacking, strict=True):
-        assert f'ranks.transport = "nccl": {host} of ' in line and f"({num_gpus} there)" in line
-        assert "launch one host per GPU" in line
+    (line,) = ended.report
+    assert 'ranks.transport = "nccl": rank 2, host 2 of ' in line and "(1 there)" in line
+    assert "launch one host per GPU" in line
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize("gpus", [{"GPUS": "2"}, {"GPUS": "0", "GPUS_PER_TASK": "1"}], ids=["shared", "own"])
-def test_the_watchdog_sees_hosts_that_do_not_get_into_their_group(gpus, launch, tiny, tmp_path):
-    """Each has a GPU of its own, whether it sees the others' or, as under --gpus-per-task, only its own, so nothing is
-    refused; rank 0 may see none."""
+def test_the_watchdog_sees_hosts_that_do_not_get_into_their_group(launch, tiny, tmp_path):
+    """Each has a GPU of its own and sees no other, as under --gpus-per-task; rank 0 sees none."""
     lines = ["ranks.transport=nccl", f"plugins=['{HERE / 'gpus.py'}']", "watchdog.limit_s=2"]
-    ended = launch(3, tiny, *arguments(lines), "--out", tmp_path / "run.h5", env=gpus)
+    env = {"GPUS": "0", "GPUS_PER_TASK": "1"}
+    ended = launch(3, tiny, *arguments(lines), "--out", tmp_path / "run.h5", env=env)
     assert ended.code != 0 and "busy with start of round 0" in ended.err and "nccl.py" in ended.err
 
 

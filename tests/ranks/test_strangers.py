@@ -9,7 +9,7 @@ import pytest
 from datagrams import STRANGE, attack
 from threaded import thread_ranks, together, watched
 
-from hpctrip.ranks.phase import Phase, current_phase
+from hpctrip.ranks.phase import Phase
 from hpctrip.ranks.watchdog import heartbeat_socket, watchdog
 from hpctrip.ranks.watchdog.heartbeat_socket import HeartbeatSocket, candidates
 from hpctrip.ranks.watchdog.heartbeats import KEY_BYTES, PACKET_BYTES, MessageAuthenticator
@@ -31,11 +31,8 @@ def until(condition, limit_s=60):
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    """No pause for the stacks, and a process that is in its first phase."""
+    """No pause for the stacks."""
     monkeypatch.setattr(watchdog, "STACKS_S", 0)
-    current_phase.enter("start", 0)
-    yield
-    current_phase.enter("start", 0)
 
 
 def test_strangers_neither_end_a_job_nor_blind_its_watchdogs(monkeypatch, capfd):
@@ -156,23 +153,26 @@ def apart(monkeypatch):
     monkeypatch.setattr(heartbeat_socket, "loopback_id", lambda: threading.get_ident())
 
 
-def test_a_name_that_means_loopback_says_nothing(monkeypatch, apart):
-    monkeypatch.setattr(
-        heartbeat_socket,
-        "_address_towards",
-        {"node7": "127.0.0.1", heartbeat_socket._ELSEWHERE: "10.0.0.5"}.get,
-    )
-    monkeypatch.setattr(socket, "gethostbyname", lambda name: "127.0.1.1")
-    assert list(candidates("node7")) == ["10.0.0.5", ""]
+@pytest.mark.parametrize(
+    ("routes", "names", "addresses"),
+    [
+        # a name that means loopback says nothing
+        ({"node7": "127.0.0.1", heartbeat_socket._ELSEWHERE: "10.0.0.5"}, "127.0.1.1", ["10.0.0.5"]),
+        # a network without names or routes
+        ({}, None, []),
+    ],
+)
+def test_the_addresses_at_which_another_machine_may_reach_this_one(
+    routes, names, addresses, monkeypatch, apart
+):
+    def looked_up(address):
+        if address is None:
+            raise OSError("unknown")
+        return address
 
-
-def test_a_network_without_names_or_ways_leaves_all_addresses(monkeypatch, apart):
-    def unknown(place):
-        raise OSError("unknown")
-
-    monkeypatch.setattr(heartbeat_socket, "_address_towards", unknown)
-    monkeypatch.setattr(socket, "gethostbyname", unknown)
-    assert list(candidates("node7")) == [""]
+    monkeypatch.setattr(heartbeat_socket, "_address_towards", lambda place: looked_up(routes.get(place)))
+    monkeypatch.setattr(socket, "gethostbyname", lambda name: looked_up(names))
+    assert list(candidates("node7")) == addresses
 
 
 def test_an_address_that_is_not_this_machines_is_passed_over(monkeypatch, apart):

@@ -3,9 +3,7 @@
 import threading
 import time
 
-import pytest
-
-from hpctrip.ranks.phase import Phase, RoundTimer, current_phase
+from hpctrip.ranks.phase import Phase, RoundTimer
 from hpctrip.ranks.serial import SerialRanks
 from hpctrip.ranks.watchdog import watchdog
 from hpctrip.ranks.watchdog.watchdog import Beat, Limits, Watchdog, verdict
@@ -15,7 +13,7 @@ NOW = 1000.0
 
 
 def beat(phase="train", waits=False, since_s=1.0, heard_s=0.5):
-    return Beat(phase, 3, waits, NOW - since_s, NOW - heard_s)
+    return Beat(Phase(phase, 3, waits, NOW - since_s), NOW - heard_s)
 
 
 def judge(rank, size, **beats):
@@ -72,10 +70,11 @@ def test_time_spent_waiting_is_not_counted_as_the_phases():
 
 
 def test_a_phase_is_entered_for_the_watchdog_and_for_the_wall_clock_at_once():
-    wall = RoundTimer()
+    phase = Phase()
+    wall = RoundTimer(phase)
     wall.start()
     with wall.phase("exchange", 3):
-        assert (current_phase.name, current_phase.round) == ("exchange", 3)
+        assert (phase.name, phase.round) == ("exchange", 3)
     with wall.phase("exchange", 3):
         pass
     assert list(wall.phases) == ["exchange"] and 0 < wall.phases["exchange"] <= wall.end()
@@ -84,8 +83,9 @@ def test_a_phase_is_entered_for_the_watchdog_and_for_the_wall_clock_at_once():
 def test_one_process_stuck_alone_shows_its_stacks_and_ends(capfd, monkeypatch):
     ended = threading.Event()
     monkeypatch.setattr(watchdog, "STACKS_S", 0)
-    current_phase.enter("train", 4)
-    with Watchdog(SerialRanks(), Limits(silent_s=1.0, limit_s=0.2), lambda code: ended.set()):
+    ranks = SerialRanks()
+    ranks.phase.enter("train", 4)
+    with Watchdog(ranks, Limits(silent_s=1.0, limit_s=0.2), lambda code: ended.set()):
         assert ended.wait(20)
     text = capfd.readouterr().err
     assert "stuck: rank 0 on" in text and "busy with train of round 4" in text
@@ -106,15 +106,9 @@ def test_stacks_are_written_in_one_piece_with_the_rank_in_every_line(monkeypatch
 
 
 def test_a_rank_that_goes_on_is_left_alone():
-    ended = []
-    with Watchdog(SerialRanks(), Limits(silent_s=1.0, limit_s=1.0), ended.append):
+    ended, ranks = [], SerialRanks()
+    with Watchdog(ranks, Limits(silent_s=1.0, limit_s=1.0), ended.append):
         for round in range(15):
-            current_phase.enter("train", round)
+            ranks.phase.enter("train", round)
             time.sleep(0.1)
     assert ended == []
-
-
-@pytest.fixture(autouse=True)
-def forget_the_phase():
-    yield
-    current_phase.enter("start", 0)

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+from hpctrip.ranks.phase import Phase
 from hpctrip.ranks.watchdog.watchdog import Limits, Watchdog
 
 
@@ -16,6 +17,7 @@ class ThreadRank:
 
     def __init__(self, rank: int, box: list, barrier: threading.Barrier):
         self.rank, self.size, self._box, self._barrier = rank, len(box), box, barrier
+        self.phase = Phase()
 
     def gather(self, value: Any) -> list[Any] | None:
         values = self._exchanged(value)

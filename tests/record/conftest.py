@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from hpctrip.record.reader import open_run
 from hpctrip.record.writer import write_run
 from hpctrip.sim.rounds import Candidates, CohortRound, History, RoundRow
 
@@ -122,8 +123,19 @@ def read_back():
 
 
 @pytest.fixture
-def run_file(tmp_path):
-    """A results file of three rounds over five sites."""
-    path = tmp_path / "run.h5"
-    write_run(path, META, _sites(5), _history(3, 5))
-    return path
+def written(tmp_path):
+    """`written(history, **meta)`: a results file over five sites, read again; of three rounds unless others are
+    named."""
+
+    def write(history=None, **meta):
+        path = tmp_path / "run.h5"
+        write_run(path, META | meta, _sites(5), _history(3, 5) if history is None else history)
+        return open_run(path)
+
+    return write
+
+
+@pytest.fixture
+def run_file(written):
+    """The path of that file."""
+    return written().path

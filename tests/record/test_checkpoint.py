@@ -83,13 +83,6 @@ def test_no_flipped_bit_and_no_truncation_goes_unnoticed(state, data):
         unpack(damaged, "run.h5.ckpt0")
 
 
-@pytest.mark.parametrize("name", ["created_utc", "starts", "made_with", "sources"])
-@pytest.mark.parametrize("value", [3, {"a": [1]}, [["x"]], None])
-def test_what_is_said_of_the_run_has_the_forms_that_it_is_used_in(state, name, value):
-    with pytest.raises(InputError, match=f"it: is malformed.*about.{name}"):
-        unpack(pack(dataclasses.replace(state(), metadata={name: value})), "it")
-
-
 def test_another_layout_is_one_line_that_names_its_writer(state):
     made_with = {"made_with": {"hpctrip_version": "0.9.1"}}
     body = b"HPCTRIP\x09" + pack(dataclasses.replace(state(), metadata=made_with))[8:-32]

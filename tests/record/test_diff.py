@@ -88,4 +88,4 @@ def test_rounds_that_are_not_there_once_are_told(fake_history, fake_sites, meta,
     write_run(tmp_path / "a.h5", meta, fake_sites(5), fake_history(3, 5))
     write_run(tmp_path / "b.h5", meta, fake_sites(5), History((first, replace(second, round=1), third)))
     differences = diff(open_run(tmp_path / "a.h5"), open_run(tmp_path / "b.h5"))
-    assert "round 1: rows: 1 | 2" in map(str, differences)
+    assert "round 1: rounds: 1 | 2" in map(str, differences)

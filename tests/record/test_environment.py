@@ -21,16 +21,6 @@ def test_every_fact_is_an_attribute_of_the_results_file():
     assert sys.orig_argv[-1] in facts["command"]
 
 
-def test_asking_starts_neither_mpi_nor_torch():
-    code = (
-        "import sys; from hpctrip.record.environment import environment; environment(); print(*sys.modules)"
-    )
-    loaded = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    ).stdout.split()
-    assert not {"mpi4py", "torch"} & set(loaded)
-
-
 def _git(folder, *command):
     identity = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
     done = subprocess.run(

@@ -163,7 +163,7 @@ def test_a_file_cut_anywhere_is_one_clear_line(run_file):
         assert str(run_file) in str(caught.value) and "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(("num_rounds", "num_changes"), [(3, 40), (600, 15)])
+@pytest.mark.parametrize(("num_rounds", "num_changes"), [(3, 40), (600, 8)])
 def test_a_changed_byte_is_noticed_or_without_effect(
     num_rounds, num_changes, meta, fake_sites, fake_history, tmp_path
 ):

@@ -61,7 +61,7 @@ def assert_same(actual, expected):
         np.testing.assert_array_equal(actual, expected)
 
 
-@settings(max_examples=12)
+@settings(max_examples=8)
 @given(history=histories())
 def test_a_history_comes_back_from_a_file_exactly(history, fake_sites, tmp_path_factory):
     path = tmp_path_factory.mktemp("run") / "run.h5"
@@ -72,7 +72,10 @@ def test_a_history_comes_back_from_a_file_exactly(history, fake_sites, tmp_path_
 def test_a_large_history_comes_back_through_compression(fake_history, fake_sites, tmp_path):
     history = fake_history(600, 4)  # 600 rounds of 8-byte numbers are above the bound for compression
     write_run(tmp_path / "run.h5", {}, fake_sites(4), history)
-    assert_same(open_run(tmp_path / "run.h5").history(), history)
+    actual, expected = schema.tables(open_run(tmp_path / "run.h5").history()), schema.tables(history)
+    for table, names in expected.items():
+        for name, column in names.items():
+            assert actual[table][name].values.tobytes() == column.values.tobytes()
 
 
 def test_rows_of_the_policy_without_a_search_have_no_candidates(fake_history):

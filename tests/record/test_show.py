@@ -12,7 +12,6 @@ from rich.console import Console
 from hpctrip.base.errors import InputError
 from hpctrip.record.reader import open_run
 from hpctrip.record.show import export, show, summary
-from hpctrip.record.writer import write_run
 from hpctrip.sim.rounds import History
 
 
@@ -31,33 +30,27 @@ def test_the_summary_answers_the_usual_questions(run_file):
     assert "(synthetic)" in facts["data"] and "(synthetic)" not in facts["sites"]
 
 
-def test_a_target_that_was_not_reached_is_said(meta, fake_sites, fake_history, tmp_path):
-    write_run(tmp_path / "run.h5", meta | {"target_accuracy": 0.9}, fake_sites(5), fake_history(3, 5))
-    assert summary(open_run(tmp_path / "run.h5"))["time to accuracy"] == "90.00% not reached"
+def test_a_target_that_was_not_reached_is_said(written):
+    assert summary(written(target_accuracy=0.9))["time to accuracy"] == "90.00% not reached"
 
 
-def test_a_run_without_rounds_or_a_target_is_shown_too(fake_sites, tmp_path):
-    write_run(tmp_path / "run.h5", {}, fake_sites(5), History())
-    facts = summary(open_run(tmp_path / "run.h5"))
+def test_a_run_without_rounds_or_a_target_is_shown_too(written):
+    facts = summary(written(History(), target_accuracy=float("nan")))
     assert facts["rounds"] == "none finished yet"
     assert "time to accuracy" not in facts
 
 
-def test_it_fits_one_screen_and_takes_no_text_for_markup(meta, fake_sites, fake_history, tmp_path):
-    path = tmp_path / "run.h5"
-    write_run(path, meta | {"scenario": "[red]x[/nothing]"}, fake_sites(5), fake_history(3, 5))
-    console = Console(width=80, height=24, file=None, record=True)
+def shown(run):
+    """The summary on a screen of 80 columns."""
+    console = Console(width=80, file=None, record=True)
     with console.capture() as capture:
-        console.print(show(open_run(path)))
-    assert "[red]x[/nothing]" in capture.get()
-    assert len(capture.get().splitlines()) <= 24
+        console.print(show(run))
+    return capture.get()
 
 
-def test_a_file_that_lacks_a_column_is_reported(run_file):
-    run = open_run(run_file)
-    del run.rounds["idle_fraction"]
-    with pytest.raises(InputError, match="/rounds/idle_fraction: is missing"):
-        summary(run)
+def test_it_fits_one_screen_and_takes_no_text_for_markup(written):
+    screen = shown(written(scenario="[red]x[/nothing]"))
+    assert "[red]x[/nothing]" in screen and len(screen.splitlines()) <= 24
 
 
 def test_exported_tables_hold_every_digit(run_file, read_back, tmp_path):
@@ -69,9 +62,8 @@ def test_exported_tables_hold_every_digit(run_file, read_back, tmp_path):
         pd.testing.assert_frame_equal(written, frame, check_exact=True)
 
 
-def test_exported_attributes_are_strict_json(fake_sites, tmp_path):
-    write_run(tmp_path / "run.h5", {"input_json": '{"seed": 3}'}, fake_sites(5), History())
-    export(open_run(tmp_path / "run.h5"), tmp_path / "csv")
+def test_exported_attributes_are_strict_json(written, tmp_path):
+    export(written(History(), input_json='{"seed": 3}', target_accuracy=float("nan")), tmp_path / "csv")
 
     def refuse(constant):
         raise AssertionError(f"{constant} is no JSON")
@@ -85,16 +77,10 @@ def test_a_place_that_cannot_be_written_is_reported(run_file):
         export(open_run(run_file), run_file)
 
 
-def test_what_a_file_says_is_escaped_and_cut_to_a_screen(meta, fake_sites, fake_history, tmp_path):
-    path, foreign = tmp_path / "run.h5", "\x1b[31m" + "x" * 100_000
-    texts = {
-        name: foreign
-        for name in ("status", "stop_reason", "scenario", "data_source", "engine", "mpi_library")
-    }
-    settings = json.dumps({"policy": {"kind": foreign}, "workload": [], "power": {"kind": 3}})
-    write_run(path, meta | texts | {"input_json": settings}, fake_sites(5), fake_history(3, 5))
-    console = Console(width=80, file=None, record=True)
-    with console.capture() as capture:
-        console.print(show(open_run(path)))
-    assert "\x1b" not in capture.get() and "\\x1b[31mxxx" in capture.get().replace("\n", "")
-    assert len(capture.get()) < 4000
+def test_texts_of_a_file_are_escaped_and_cut_to_a_screen(written):
+    text = "\x1b[31m" + "x" * 100_000
+    names = ("status", "stop_reason", "scenario", "data_source", "engine", "mpi_library")
+    settings = json.dumps({"policy": {"kind": text}, "workload": [], "power": {"kind": 3}})
+    screen = shown(written(**dict.fromkeys(names, text), input_json=settings))
+    assert "\x1b" not in screen and "\\x1b[31mxxx" in screen.replace("\n", "")
+    assert len(screen) < 4000

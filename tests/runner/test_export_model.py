@@ -49,17 +49,10 @@ def test_what_cannot_be_is_one_clear_line(trained, hpctrip, tmp_path):
     out.write_bytes(b"precious")
     hpctrip("export", trained, "--model", out).check_refused([f"{out}: exists already"])
     checkpoint, file, _ = newest(trained)
-    for names, problem in (
-        (None, "an older hpctrip wrote it"),
-        (["w 3x3"], "names other parameters than the"),
-        (["w 99999999999x9"], "names other parameters than the"),
-        ([f"w {checkpoint.params.size}", "w"], "names other parameters than the"),
-    ):
-        metadata = {**checkpoint.metadata, "parameters": names}
-        if names is None:
-            del metadata["parameters"]
-        file.write_bytes(pack(dataclasses.replace(checkpoint, metadata=metadata)))
-        hpctrip("export", trained, "--model", tmp_path / "n.safetensors").check_refused([problem])
+    file.write_bytes(pack(dataclasses.replace(checkpoint, metadata={})))
+    hpctrip("export", trained, "--model", tmp_path / "n.safetensors").check_refused(
+        ["an older hpctrip wrote it"]
+    )
     for suffix in ("0", "1"):
         trained.with_name(f"run.h5.ckpt{suffix}").unlink(missing_ok=True)
     refused = hpctrip("export", trained, "--model", tmp_path / "n.safetensors")

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from hpctrip.base.errors import InputError, InterruptedRun
-from hpctrip.ranks.phase import current_phase
+from hpctrip.ranks.phase import Phase
 from hpctrip.record.diff import diff
 from hpctrip.record.reader import open_run
 from hpctrip.record.verify import verify
@@ -402,18 +402,20 @@ def test_who_comes_to_a_round_that_another_run_trains_waits_until_it_is_there_or
 
 
 def test_waiting_ends_where_the_run_is_asked_to_leave_and_the_watchdog_sees_it_alive(
-    first, store, tmp_path, trained, waited
+    first, store, tmp_path, trained, waited, monkeypatch
 ):
-    rival, seen = Rival(store, key_of_round(first[0], 5)), []
+    rival, entered, enter = Rival(store, key_of_round(first[0], 5)), [], Phase.enter
+    monkeypatch.setattr(Phase, "enter", lambda self, *phase: entered.append(phase) or enter(self, *phase))
+    seen = []
 
     def interrupt():
-        seen.append((current_phase.name, current_phase.round, current_phase.waits))
+        seen.append(entered[-1])
         os.kill(os.getpid(), signal.SIGTERM)
 
     waited(interrupt)
     with pytest.raises(InterruptedRun, match="interrupted after round 3: SIGTERM received by rank 0"):
         run(tmp_path / "run.h5", store=store)
-    assert seen == [("store", 5, False)] and trained == []
+    assert seen == [("store", 5)] and trained == []
     rival.finish()
     launching.launch(lambda: start_resumed(str(tmp_path / "run.h5"), [], [f"store.path='{store}'"], None))
     assert trained == [] and diff(first[0], open_run(tmp_path / "run.h5")) == []

@@ -111,8 +111,8 @@ def _report(process: int, limit_s: float, stage: int, stopped: bool) -> str:
     rank, size = launched_rank(), launched_size()
     where = {
         LOADING: "loads Python packages",
-        MEETING: f"waits in MPI_Init for others of the {size} ranks; who says nothing here never came so far: see the "
-        "processes on its machine",
+        MEETING: f"waits in MPI_Init for others of the {size} ranks; those without a report here have not come that "
+        "far: see the processes on their machines",
         READING: "waits for rank 0 to read the input" if rank else "reads the input",
     }[stage]
     return (

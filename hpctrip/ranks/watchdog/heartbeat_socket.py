@@ -28,8 +28,8 @@ Address = tuple[str, int]
 class HeartbeatSocket:
     """The UDP socket of this rank's watchdog, at an address that the other ranks can reach. A collective creates it.
 
-    It is bound to loopback if all ranks share it, else to an address of this machine (see `candidates`), or to all of
-    its addresses if none is found. Forged packets are dropped (see `MessageAuthenticator`).
+    It is bound to loopback if all ranks share it, else to an address of this machine (see `candidates`). Forged packets
+    are dropped (see `MessageAuthenticator`).
     """
 
     def __init__(self, ranks: Ranks):
@@ -39,25 +39,20 @@ class HeartbeatSocket:
         self._socket: socket.socket | None = None
         self._at: Address | None = None
         machines = ranks.gather((hostname(), loopback_id())) or []
+
+        def begin() -> tuple[list[str], bytes, bool, Address | None]:
+            other = next((name for name, loopback in machines if loopback != loopback_id()), "")
+            key = secrets.token_bytes(KEY_BYTES)
+            return [name for name, _ in machines], key, bool(other), self._open(other)
+
         # rank 0 chooses its address first: the others choose the one from which they reach it
-        other = next((name for name, loopback in machines if loopback != loopback_id()), "")
-        self.names, apart, key, first = ranks.decide_on_root(
-            lambda: (
-                [name for name, _ in machines],
-                bool(other),
-                secrets.token_bytes(KEY_BYTES),
-                self._open(other),
-            )
-        )
+        self.names, key, apart, first = ranks.decide_on_root(begin)
         """Name of every rank's machine."""
         if self.rank:
             towards = first[0] if first else ""
             self._open((towards or self.names[0]) if apart else "")
         everyone = ranks.gather(self._at)
-        self._addresses = [
-            address and _resolved(name, address)
-            for name, address in zip(self.names, ranks.decide_on_root(lambda: everyone), strict=True)
-        ]
+        self._addresses = ranks.decide_on_root(lambda: everyone)
         self._authenticator = MessageAuthenticator(key, self.rank)
 
     def _open(self, other: str) -> Address | None:
@@ -98,9 +93,8 @@ class HeartbeatSocket:
             return None
         self._socket.settimeout(wait_s)
         try:
-            return self._authenticator.verified(
-                self._socket.recv(PACKET_BYTES + 1)
-            )  # a longer packet is truncated and then refused
+            # a longer packet is truncated and then refused
+            return self._authenticator.verified(self._socket.recv(PACKET_BYTES + 1))
         except TimeoutError:
             return None
 
@@ -123,8 +117,8 @@ def candidates(other: str) -> Iterator[str]:
     """IPv4 addresses at which `other` (a name or an address) may reach this machine, the best first.
 
     If $HPCTRIP_INTERFACE is set, only the address of that interface. Otherwise the source address towards `other`, the
-    address of this machine's name, the source address towards the outside, and "" for all addresses. Loopback addresses
-    are skipped: Debian maps a machine's own name to 127.0.1.1. Raises OSError where the interface has no address.
+    address of this machine's name, and the source address towards the outside. Loopback addresses are skipped: Debian
+    maps a machine's own name to 127.0.1.1. Raises OSError where the interface has no address.
     """
     if name := os.environ.get(INTERFACE):
         yield _address_of(name)
@@ -138,7 +132,6 @@ def candidates(other: str) -> Iterator[str]:
             address = find()
             if not address.startswith("127."):
                 yield address
-    yield ""
 
 
 def _bound(sock: socket.socket, addresses: Iterable[str]) -> Address:
@@ -168,12 +161,3 @@ def _address_of(interface: str) -> str:
         except OSError as error:
             raise OSError(error.errno, f"{INTERFACE}={interface}: {error.strerror}") from None
     return socket.inet_ntoa(answer[20:24])
-
-
-def _resolved(name: str, address: Address) -> Address | None:
-    """The address to send to; for a rank that listens on all addresses that of its machine's name. None if unknown."""
-    host, port = address
-    try:
-        return host or socket.gethostbyname(name), port
-    except (OSError, UnicodeError):
-        return None

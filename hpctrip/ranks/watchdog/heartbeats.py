@@ -19,9 +19,8 @@ WORDS = ("beat", "stacks", "bye")
 """Heartbeat; request to write the stacks before the job ends; end of watching."""
 KEY_BYTES = 32
 _CODE_BYTES = 16
-_BODY = struct.Struct(
-    "!BIIQ16sq?d"
-)  # word, sender, recipient, number; phase, its round, whether it waits, its age in s
+# word, sender, recipient, number; phase, its round, whether it waits, its age in s
+_BODY = struct.Struct("!BIIQ16sq?d")
 PACKET_BYTES = _CODE_BYTES + _BODY.size
 
 
@@ -31,11 +30,8 @@ class Packet:
 
     word: str
     rank: int
-    phase: str
-    round: int
-    waits: bool
-    age_s: float
-    """Seconds since the beginning of the phase when the packet was sent."""
+    phase: Phase
+    """The sender's phase, with times on the clock of the receiver, as if the packet had taken no time."""
 
 
 class MessageAuthenticator:
@@ -69,7 +65,8 @@ class MessageAuthenticator:
         if to != self._rank or number <= self._heard.get(rank, 0) or word >= len(WORDS):
             return None
         self._heard[rank] = number
-        return Packet(WORDS[word], rank, phase.rstrip(b"\0").decode(errors="replace"), round, waits, age_s)
+        name = phase.rstrip(b"\0").decode(errors="replace")
+        return Packet(WORDS[word], rank, Phase(name, round, waits, time.monotonic() - age_s))
 
     def _code(self, body: bytes) -> bytes:
         return hashlib.blake2b(body, key=self._key, digest_size=_CODE_BYTES).digest()

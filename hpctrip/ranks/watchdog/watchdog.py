@@ -24,7 +24,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 
 from pydantic import Field
@@ -32,7 +32,7 @@ from pydantic import Field
 from hpctrip.base.units import Seconds
 from hpctrip.config.component import Component
 from hpctrip.ranks.base import Ranks, hostname
-from hpctrip.ranks.phase import Phase, current_phase
+from hpctrip.ranks.phase import Phase
 from hpctrip.ranks.watchdog.heartbeat_socket import INTERFACE, HeartbeatSocket
 from hpctrip.ranks.watchdog.heartbeats import Packet
 
@@ -73,18 +73,17 @@ class Limits(Component):
 
 @dataclass(frozen=True)
 class Beat:
-    """The last heartbeat of a rank: its phase, with times on the clock of the receiving rank."""
+    """The last heartbeat of a rank."""
 
-    phase: str
-    round: int
-    waits: bool
-    since: float
+    phase: Phase
     heard: float
+    """When it arrived, on the clock of this rank like the phase."""
 
     def text(self, now: float) -> str:
         """The phase and its length, for messages."""
-        doing = "waiting for others in" if self.waits else "busy with"
-        return f"{doing} {self.phase} of round {self.round} for {now - self.since:.0f} s"
+        phase = self.phase
+        doing = "waiting for others in" if phase.waits else "busy with"
+        return f"{doing} {phase.name} of round {phase.round} for {now - phase.since:.0f} s"
 
 
 def verdict(
@@ -95,10 +94,10 @@ def verdict(
     `beats` holds the rank's own phase and the last heartbeat of each rank that it has heard. Ranks that were never
     heard are at fault only if all others wait.
     """
-    mine = beats[rank]
-    limit_s = limits.busy_s(mine.phase)
+    mine = beats[rank].phase
+    limit_s = limits.busy_s(mine.name)
     if not mine.waits and now - mine.since > limit_s:
-        return f"{mine.text(now)} (limit {limit_s:g} s)", [rank]
+        return f"{beats[rank].text(now)} (limit {limit_s:g} s)", [rank]
     # rank 0 watches all, the others watch rank 0; higher ranks wait a little longer, so that only one of them reports
     watched = {r: beat for r, beat in beats.items() if r != rank and (rank == 0 or r == 0)}
     silent_s = limits.silent_s + (0.1 * limits.silent_s * (rank - 1) if rank else 0.0)
@@ -107,8 +106,8 @@ def verdict(
         return f"silent for more than {limits.silent_s:g} s", sorted(silent)
     unheard = [r for r in (range(1, size) if rank == 0 else range(1)) if r not in beats]
     limit_s *= UNHEARD_PATIENCE if unheard else 1
-    waits_s = now - max(beat.since for beat in beats.values())
-    if all(beat.waits for beat in beats.values()) and (rank == 0 or unheard) and waits_s > limit_s:
+    waits_s = now - max(beat.phase.since for beat in beats.values())
+    if all(beat.phase.waits for beat in beats.values()) and (rank == 0 or unheard) and waits_s > limit_s:
         return f"every rank heard of waits, for {waits_s:.0f} s (limit {limit_s:g} s)", unheard or sorted(
             beats
         )
@@ -153,7 +152,7 @@ class Watchdog:
         self._stop.set()
         if self._thread.ident is not None:
             self._thread.join()
-        self._socket.send("bye", range(self._ranks.size), current_phase)
+        self._socket.send("bye", range(self._ranks.size), self._ranks.phase)
         self._socket.close()
 
     def _watch(self) -> None:
@@ -170,17 +169,16 @@ class Watchdog:
 
     def _check(self) -> None:
         """Send a heartbeat, receive those of the others, and end the job if a rank is stuck."""
-        rank, size = self._ranks.rank, self._ranks.size
-        self._socket.send("beat", self._peers, current_phase)
+        rank, size, phase = self._ranks.rank, self._ranks.size, self._ranks.phase
+        self._socket.send("beat", self._peers, phase)
         self._listen(until=time.monotonic() + self._beat_s)
         now = time.monotonic()
         # this rank itself has slept: heartbeats are old for that reason
         if now - self._checked > self._limits.silent_s / 2:
-            self._beats = {r: Beat(b.phase, b.round, b.waits, now, now) for r, b in self._beats.items()}
-            current_phase.since = now
+            self._beats = {r: Beat(replace(b.phase, since=now), now) for r, b in self._beats.items()}
+            phase.since = now
         self._checked = now
-        here = current_phase
-        self._beats[rank] = Beat(here.name, here.round, here.waits, here.since, now)
+        self._beats[rank] = Beat(replace(phase), now)
         if now - self._began > self._limits.silent_s:
             self._warn_of_unheard()
         problem, blamed = verdict(rank, size, self._beats, now, self._limits)
@@ -211,9 +209,7 @@ class Watchdog:
         elif packet.word == "bye":
             self._beats.pop(packet.rank, None)
         else:
-            now = time.monotonic()
-            since = now - packet.age_s
-            self._beats[packet.rank] = Beat(packet.phase, packet.round, packet.waits, since, now)
+            self._beats[packet.rank] = Beat(packet.phase, time.monotonic())
 
     def _warn_of_unheard(self) -> None:
         """Warn about ranks that this one has never heard."""
@@ -244,20 +240,16 @@ class Watchdog:
     def _abort_with_report(self, problem: str, blamed: list[int], now: float) -> None:
         lines = [f"hpctrip: watchdog of rank {self._ranks.rank}: the job is stuck and ends now: {problem}"]
         for rank in blamed:
-            last = (
-                f"last heard {now - self._beats[rank].heard:.0f} s ago"
-                if rank in self._beats
-                else "never heard"
-            )
-            place = f", {self._beats[rank].text(now)}" if rank in self._beats else ""
-            lines.append(f"hpctrip:   stuck: {self._name(rank)}: {last}{place}")
+            beat = self._beats.get(rank)
+            last = f"last heard {now - beat.heard:.0f} s ago, {beat.text(now)}" if beat else "never heard"
+            lines.append(f"hpctrip:   stuck: {self._name(rank)}: {last}")
         for rank, beat in sorted(self._beats.items()):
             if rank not in blamed:
                 lines.append(f"hpctrip:   {self._name(rank)}: {beat.text(now)}")
         lines.append("hpctrip:   (limits: table [watchdog] of the input)")
         try:
             _write("\n".join(lines))
-            self._socket.send("stacks", range(self._ranks.size), current_phase)
+            self._socket.send("stacks", range(self._ranks.size), self._ranks.phase)
             self._stacks()
             time.sleep(STACKS_S)
         finally:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from hpctrip.base.errors import InputError
-from hpctrip.ranks.phase import current_phase
+from hpctrip.ranks.phase import Phase
 from hpctrip.record.checkpoint import Checkpoint
 from hpctrip.record.reader import Run
 from hpctrip.runner.aggregator import Aggregator
@@ -174,7 +174,8 @@ class CacheLookup:
 
         def find(draft: Draft, key: str, evaluated: bool) -> CachedRound | None:
             nonlocal has_reported
-            sites, has_lock, pause = draft.cohort[draft.arriving], False, _Pause(draft.round)
+            sites, has_lock = draft.cohort[draft.arriving], False
+            pause = _Pause(self.aggregator.ranks.phase, draft.round)
             while (cached := usable(files.round(key, sites), evaluated)) is None:
                 if has_lock:
                     return None
@@ -235,13 +236,13 @@ class CacheLookup:
 class _Pause:
     """Growing pauses while another run trains a round."""
 
-    def __init__(self, round: int):
-        self._round, self._pause_s = round, POLL_S[0]
+    def __init__(self, phase: Phase, round: int):
+        self._phase, self._round, self._pause_s = phase, round, POLL_S[0]
 
     def sleep(self) -> None:
         """Wait until it is time to look again. The watchdog is told each time that this rank is alive: the other run's
         round may take as long as that run's own limits allow."""
-        current_phase.enter("store", self._round)
+        self._phase.enter("store", self._round)
         time.sleep(self._pause_s)
         self._pause_s = min(2 * self._pause_s, POLL_S[1])
 

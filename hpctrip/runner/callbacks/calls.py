@@ -11,7 +11,7 @@ import numpy as np
 
 from hpctrip.base.errors import cause
 from hpctrip.base.text import printable
-from hpctrip.ranks.phase import current_phase
+from hpctrip.ranks.phase import Phase
 from hpctrip.runner.callbacks.base import Callback, RunFacts
 from hpctrip.sim.rounds import RoundRow
 
@@ -30,9 +30,11 @@ class Callbacks:
         run: RunFacts,
         say: Callable[[str], None],
         limit_s: float = LIMIT_S,
+        phase: Phase | None = None,
     ):
-        """Calls `start` of each enabled one, {name: callback}. `say` prints a line to the user."""
-        self._say, self._limit_s = say, limit_s
+        """Calls `start` of each enabled one, {name: callback}. `say` prints a line to the user; `phase` is that of this
+        rank."""
+        self._say, self._limit_s, self._phase = say, limit_s, phase or Phase()
         self._active = {name: each for name, each in callbacks.items() if each.enabled}
         for name, callback in list(self._active.items()):
             limit_s = max(self._limit_s, callback.start_limit_s)
@@ -58,7 +60,7 @@ class Callbacks:
 
     def _call(self, name: str, when: str, call: Callable[[], Any], limit_s: float | None = None) -> Any:
         """Return `call()`. If it fails, print a warning, drop the callback and return None."""
-        current_phase.enter("record", current_phase.round)  # the watchdog's limit is one call's
+        self._phase.enter("record", self._phase.round)  # the watchdog's limit is one call's
         result, error = bounded(call, limit_s or self._limit_s)
         if error:
             del self._active[name]
