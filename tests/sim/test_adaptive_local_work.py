@@ -10,7 +10,7 @@ from hpctrip.base.rng import stream
 from hpctrip.sim.outcome import Outcome
 from hpctrip.sim.policies import POLICIES, Decision
 from hpctrip.sim.policies.base import Policy
-from hpctrip.sim.policies.local_work import local_work
+from hpctrip.sim.policies.goodput import local_work
 from hpctrip.sim.rounds import History
 from hpctrip.sim.step import State
 

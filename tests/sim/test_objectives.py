@@ -203,7 +203,7 @@ def test_nobody_waits_for_a_site_without_power_whatever_is_aimed_at(view, kind, 
         )
         policy = PowerTrip(objective=objective(kind, **keys), round_time="clock")
         order = policy.objective.order(policy.scores(sites), sites, History())
-        weighed = policy.candidates(order, sites, 2, 0.01)
+        weighed = policy.candidates(order, sites, 2, 0.01, History())
         assert not np.isnan(weighed.merit).any()
         assert order[-1] == 2 and (clock == "mean-power" or weighed.vote < 3 or not any(power))
 

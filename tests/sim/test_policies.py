@@ -10,8 +10,7 @@ from hpctrip.base.rng import stream
 from hpctrip.base.units import MILE_M
 from hpctrip.sim.policies import POLICIES, Decision, Policy, SiteView
 from hpctrip.sim.policies.count import DynamicCount
-from hpctrip.sim.policies.powertrip import PowerTrip
-from hpctrip.sim.policies.ranking import PowerToCost, best_first
+from hpctrip.sim.policies.powertrip import PowerToCost, PowerTrip
 from hpctrip.sim.rounds import History
 
 EVERY = sorted(POLICIES)
@@ -128,7 +127,6 @@ def test_the_difference_score_normalises_both_sides(view):
 
 def test_a_site_without_power_comes_last_and_equal_sites_in_order(view):
     assert PowerToCost().rank(view([0.0, 0.5, 0.5], [1, 9, 9])).tolist() == [1, 2, 0]
-    assert best_first(np.array([1.0, 2.0, 2.0, 1.0])).tolist() == [1, 2, 0, 3]
 
 
 def test_steepness_sharpens_the_turn_of_the_weights():
@@ -223,7 +221,7 @@ def test_the_measured_gain_cancels_from_the_choice(seed, num_sites, gain, search
     """In any multiplicative form of dA(k) the trend is a common factor: accuracy feedback cannot change the vote."""
     sites, policy = random_view(num_sites, seed), PowerTrip(search=search)
     k_r = 1 + seed % num_sites
-    votes = {policy.candidates(policy.rank(sites), sites, k_r, g).vote for g in (gain, 1.0)}
+    votes = {policy.candidates(policy.rank(sites), sites, k_r, g, History()).vote for g in (gain, 1.0)}
     assert len(votes) == 1
 
 
@@ -240,7 +238,7 @@ def final_size(gain, seed, num_sites=100):
     sites = SiteView(power, power, comm_s, distance_m, np.full(num_sites, 12.0), 1.5e9)
     policy, k = PowerTrip(gain=gain), num_sites // 10
     for _ in range(30):
-        k = policy.candidates(policy.rank(sites), sites, k, 0.01).vote
+        k = policy.candidates(policy.rank(sites), sites, k, 0.01, History()).vote
     return k
 
 

@@ -7,9 +7,9 @@ from hpctrip.sim.hardware import THROUGHPUT_MODELS
 from hpctrip.sim.network import Network
 from hpctrip.sim.outcome import Outcome
 from hpctrip.sim.policies import POLICIES
-from hpctrip.sim.policies.powertrip import PowerTrip
-from hpctrip.sim.policies.ranking import PowerToCost
+from hpctrip.sim.policies.powertrip import PowerToCost, PowerTrip
 from hpctrip.sim.power import POWER_MODELS
+from hpctrip.sim.rounds import History
 from hpctrip.sim.sites import SITES
 from hpctrip.sim.step import State
 from hpctrip.sim.timing import Timing
@@ -67,7 +67,7 @@ def test_the_score_weighs_power(with_gpus):
 def test_the_estimated_round_time_follows_throughput(with_gpus):
     """100 s of work: two GPUs of four take 200 s, and with the site of one GPU the mean is 5 of 12."""
     sites = with_gpus().view(State())
-    predicted = PowerTrip().candidates(np.array([1, 0, 2]), sites, 3, 0.1).round_s
+    predicted = PowerTrip().candidates(np.array([1, 0, 2]), sites, 3, 0.1, History()).round_s
     assert predicted == pytest.approx([200 + 1, 200 + 1, 240 + 1])
 
 

@@ -8,8 +8,7 @@ import pytest
 from hpctrip.base.rng import stream
 from hpctrip.sim.policies import POLICIES
 from hpctrip.sim.policies.base import Decision
-from hpctrip.sim.policies.history_stats import LastSeen
-from hpctrip.sim.rounds import History
+from hpctrip.sim.rounds import History, LastSeen
 
 RNG = np.random.default_rng
 

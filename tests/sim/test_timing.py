@@ -171,7 +171,7 @@ def test_algorithm_1_may_predict_as_the_clock_charges(steady, clock):
     rng = np.random.default_rng(1)
     sites = world(steady(rng.uniform(0.1, 1, 20)), clock, aggregator_bandwidth_bps=1e10)
     work_s, order = rng.uniform(1, 100, 20), rng.permutation(20)
-    candidates = PowerTrip(round_time="clock").candidates(order, seen(sites, work_s), 5, 0.1)
+    candidates = PowerTrip(round_time="clock").candidates(order, seen(sites, work_s), 5, 0.1, History())
     charged = [sites.round_timing(1, 0.0, order[:k], work_s).makespan_s for k in candidates.k]
     assert len(charged) == 20 and candidates.round_s == pytest.approx(charged, rel=1e-12, abs=0)
 
@@ -196,7 +196,7 @@ def test_no_work_is_expected_to_take_no_time_even_without_power(view):
 def test_algorithm_1_takes_the_mean_work_of_the_sites_it_would_ask(view):
     """Ten small sites of 2 s rank above ten large ones of 18 s: a round of the small ones takes 2 s and not 10."""
     sites = view(np.ones(20), np.zeros(20), work_s=np.repeat([2.0, 18.0], 10))
-    predicted = PowerTrip().candidates(np.arange(20), sites, 10, 0.1).round_s
+    predicted = PowerTrip().candidates(np.arange(20), sites, 10, 0.1, History()).round_s
     assert predicted[:10] == pytest.approx([2] * 10)
     assert predicted[19] == pytest.approx(10) and predicted[10] == pytest.approx((20 + 18) / 11)
 
@@ -205,14 +205,17 @@ def test_natural_shards_move_the_vote(view):
     """The mean of all sites would hide that sites 10 to 19 are what takes long."""
     small_first = view(np.ones(20), np.full(20, 1.0), work_s=np.repeat([2.0, 18.0], 10))
     equal = view(np.ones(20), np.full(20, 1.0), work_s=np.full(20, 10.0))
-    votes = [PowerTrip().candidates(np.arange(20), sites, 10, 0.1).vote for sites in (small_first, equal)]
+    votes = [
+        PowerTrip().candidates(np.arange(20), sites, 10, 0.1, History()).vote
+        for sites in (small_first, equal)
+    ]
     assert votes == [10, 20]
 
 
 def test_algorithm_1_knows_the_link_that_the_cohort_shares(view):
     """Each transfer takes 3 s alone and 1 s of the aggregator's link: from the fourth site on the link is the bound."""
     sites = view(np.ones(6), np.full(6, 3.0), link_s=1.0)
-    predicted = PowerTrip().candidates(np.arange(6), sites, 3, 0.1).round_s
+    predicted = PowerTrip().candidates(np.arange(6), sites, 3, 0.1, History()).round_s
     assert predicted.tolist() == [13, 13, 13, 14, 15, 16]
 
 
@@ -229,4 +232,4 @@ def test_with_equal_shards_and_no_link_the_estimate_is_the_papers_to_the_last_bi
     sites, order = view(power, comm_s, work_s=np.full(15, work_s)), np.array(order)
     mean_power = np.cumsum(power[order]) / np.arange(1, 16)
     expected = work_s / mean_power + np.maximum.accumulate(comm_s[order])
-    assert PowerTrip().candidates(order, sites, 8, 0.1).round_s.tolist() == expected.tolist()
+    assert PowerTrip().candidates(order, sites, 8, 0.1, History()).round_s.tolist() == expected.tolist()

@@ -83,7 +83,11 @@ class Policy(Component):
         raise NotImplementedError
 
     def check(self, num_sites: int) -> None:
-        """Raise InputError where the policy cannot work with `num_sites` sites."""
+        """Raise InputError where the policy cannot work with `num_sites` sites: by default, where it has a fixed cohort
+        size `k` that is larger."""
+        k = getattr(self, "k", None)
+        if isinstance(k, int) and k > num_sites:
+            raise InputError(f"policy.k = {k}", f"there are only {num_sites} sites", f"use 1 to {num_sites}")
 
     def replaces(self, num_sites: Callable[[], int]) -> dict[str, dict[str, Any]]:
         """{table: {key: value}} of the input that this policy sets: for a baseline that is a world of its own.
@@ -93,10 +97,9 @@ class Policy(Component):
         return {}
 
 
-def check_k(k: int, num_sites: int) -> None:
-    """InputError where a fixed cohort is larger than the world."""
-    if k > num_sites:
-        raise InputError(f"policy.k = {k}", f"there are only {num_sites} sites", f"use 1 to {num_sites}")
+def best_first(score: np.ndarray) -> np.ndarray:
+    """Indices by falling score; ties to the smaller index, so that no result depends on a sort's whim."""
+    return np.argsort(-score, kind="stable")
 
 
 POLICIES = Registry("policy", default="powertrip")

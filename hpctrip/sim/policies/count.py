@@ -10,12 +10,10 @@ from pydantic import Field
 
 from hpctrip.config.component import Component
 from hpctrip.sim.objectives import OBJECTIVES
-from hpctrip.sim.policies.base import Decision, Policy, check_k
+from hpctrip.sim.policies.base import Decision, Policy
 from hpctrip.sim.rounds import Candidates, History
 from hpctrip.sim.timing import prefix_round_s, prefix_spending
 from hpctrip.sim.view import SiteView
-
-NO_HISTORY = History()
 
 
 class DynamicCount(Component):
@@ -58,7 +56,7 @@ class DynamicCount(Component):
         return Decision(order[:k], candidates)
 
     def candidates(
-        self, order: np.ndarray, sites: SiteView, num_sites: int, trend: float, history: History = NO_HISTORY
+        self, order: np.ndarray, sites: SiteView, num_sites: int, trend: float, history: History
     ) -> Candidates:
         """Every k that the search weighs, after a round of `num_sites` sites with accuracy trend g_r."""
         if self.search == "window":
@@ -125,8 +123,3 @@ class FixedOrDynamic(DynamicCount, Policy):
     def decide(self, order: np.ndarray, sites: SiteView, history: History) -> Decision:
         """The first k sites, where k is fixed; else as Algorithm 1."""
         return Decision(order[: self.k]) if self.k else super().decide(order, sites, history)
-
-    def check(self, num_sites: int) -> None:
-        """A fixed k must not exceed N."""
-        if self.k:
-            check_k(self.k, num_sites)
