@@ -72,15 +72,11 @@ class CohortRound:
     status: np.ndarray = column(
         "fate of its update: 0 arrived, 1 out at the start, 2 late, 3 lost by the WAN, 4 diverged", "1", "i8"
     )
-    loss_before: np.ndarray = may_lack(
-        "mean training loss of the site's first batch, at the global model (NaN: not trained)"
-    )
-    loss_after: np.ndarray = may_lack("that of its last batch, before its last step (NaN: not trained)")
+    loss_before: np.ndarray = may_lack("mean loss of its first batch, at the global model (NaN: not trained)")
+    loss_after: np.ndarray = may_lack("mean loss of its last batch, before its last step (NaN: not trained)")
     update_norm: np.ndarray = may_lack("Euclidean norm of its update |d_i|, as it arrived (NaN: none did)")
     compute_energy_j: np.ndarray = may_lack("energy that the site drew while it computed", "J")
-    wait_energy_j: np.ndarray = may_lack(
-        "energy that it drew while its update travelled and it waited for the others", "J"
-    )
+    wait_energy_j: np.ndarray = may_lack("energy that it drew while it sent its update and waited", "J")
     comm_energy_j: np.ndarray = may_lack("energy of the network that its transfer took", "J")
     carbon_g: np.ndarray = may_lack("CO2 of that energy (NaN: not known)", "g")
     cost: np.ndarray = may_lack("price of that energy, in the currency of the input (NaN: not known)")
@@ -122,22 +118,16 @@ class RoundRow:
     exchange_wall_s: float = column("wall time of exchanging and applying updates, rank 0", "s")
     evaluate_wall_s: float = column("wall time of evaluation, slowest rank", "s")
     idle_fraction: float = column("share of the hosts' training phase spent waiting for the slowest", "1")
-    record_wall_s: float = column(
-        "wall time of recording the round before this one, rank 0, while the hosts train", "s", default=0.0
-    )
+    record_wall_s: float = column("wall time of recording the round before, rank 0", "s", default=0.0)
     eval_perplexity: float = may_lack("exp(eval_loss); inf where that is too large for a number")
     local_work: int = column("training of each site, as a multiple of that of [train]", "1", "i8", default=1)
-    mean_update_norm: float = may_lack(
-        "Euclidean norm of the cohort's mean update |sum p_i d_i|, before the server's step"
-    )
+    mean_update_norm: float = may_lack("Euclidean norm of the cohort's mean update |sum p_i d_i|")
     update_signal: float = may_lack(
-        "unbiased estimate of |d|^2, where d is the mean update of all N sites (NaN: fewer than two arrived)"
+        "unbiased estimate of |d|^2, d the mean update of all N sites (NaN: unknown)"
     )
-    update_noise: float = may_lack(
-        "unbiased estimate of s^2, the variance of one site's update around d (NaN: fewer than two arrived)"
-    )
+    update_noise: float = may_lack("unbiased estimate of s^2, the variance of a site's update (NaN: unknown)")
     noise_ratio: float = may_lack(
-        "noise-to-signal ratio nu: update_noise / update_signal, each smoothed over the rounds (NaN: not known)"
+        "nu: update_noise / update_signal, each smoothed over the rounds (NaN: unknown)"
     )
     forecast_error: float = may_lack(
         "mean over all sites of |power fraction that the profiler expected - the true mean while the cohort computed|"
@@ -206,6 +196,16 @@ class History:
     def evaluated(self) -> list[RoundRow]:
         """The rounds after which the global model was evaluated."""
         return [row for row in self.rows if row.eval_seen > 0]
+
+    def recent_gain(self, rounds: int) -> tuple[float, list[RoundRow]]:
+        """(accuracy gained, rounds that it took) from the evaluation that many evaluations ago, or from accuracy 0 at
+        the start, to the last one; no rounds before the first evaluation."""
+        evaluated = self.evaluated()[-rounds - 1 :]
+        if not evaluated:
+            return 0.0, []
+        first = (evaluated[0].round, evaluated[0].accuracy) if len(evaluated) > rounds else (0, 0.0)
+        rows = [row for row in self.rows if first[0] < row.round <= evaluated[-1].round]
+        return evaluated[-1].accuracy - first[1], rows
 
 
 @dataclass(frozen=True)

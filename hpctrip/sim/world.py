@@ -82,7 +82,12 @@ class World:
             throughput,
             timing,
             faults.schedule(len(distance_m), seed),
-            accounts.meter(carbon, price, sites, len(distance_m), seed, sent_bytes),
+            Meter(
+                accounts,
+                carbon.checked_signal("carbon", sites, len(distance_m), seed),
+                price.checked_signal("price", sites, len(distance_m), seed),
+                sent_bytes,
+            ),
         )
         # so that an invalid model is reported before ranks wait for a round
         world.throughput_fraction(0.0)

@@ -2,17 +2,14 @@
 
 import numpy as np
 import pytest
+from worlds import played
+from worlds import world as build_world
 
 from hpctrip.base.errors import InputError
 from hpctrip.sim.forecast import FORECASTS, Observations, newest_apart
-from hpctrip.sim.hardware import THROUGHPUT_MODELS
-from hpctrip.sim.network import Network
-from hpctrip.sim.outcome import Outcome
 from hpctrip.sim.power import POWER_MODELS
-from hpctrip.sim.sites import SITES
 from hpctrip.sim.step import State
 from hpctrip.sim.timing import Timing
-from hpctrip.sim.world import World
 
 HOUR_S = 3600.0
 
@@ -79,28 +76,15 @@ def test_observations_are_those_of_late_that_lie_apart_and_the_newest_always():
 @pytest.fixture
 def traced(simulation):
     """`traced(forecast)`: rounds of all of twelve sites on power that changes."""
-    world = World.build(
-        SITES["uniform"](num_sites=12, min_distance_m=0.0, max_distance_m=0.0),
-        Network(update_bytes=0.0),
-        POWER_MODELS["trace"](),
-        THROUGHPUT_MODELS["linear"](),
-        Timing(seconds_per_sample=10.0),
-        0.0,
-        seed=4,
-    )
+    timing = Timing(seconds_per_sample=10.0)
+    world = build_world(12, power=POWER_MODELS["trace"](), timing=timing, seed=4)
     return lambda forecast: simulation(world, forecast=FORECASTS[forecast]())
 
 
-def played(simulation, rounds=6):
-    state = State()
-    for _ in range(rounds):
-        draft = simulation.begin(state)
-        state, _ = simulation.finish(draft, Outcome.assumed(np.zeros(len(draft.cohort))))
-    return state.history.rows
-
-
 def test_a_policy_sees_the_forecast_and_its_error_is_recorded(traced):
-    errors = {kind: [row.forecast_error for row in played(traced(kind))] for kind in FORECASTS}
+    errors = {
+        kind: [row.forecast_error for row in played(traced(kind), 6).history.rows] for kind in FORECASTS
+    }
     assert len({tuple(found) for found in errors.values()}) >= 3
     assert (
         errors["oracle"][0] == errors["persistence"][0]

@@ -5,14 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
+from worlds import world as build_world
 
 from hpctrip.base.units import MILE_M
-from hpctrip.sim.hardware import THROUGHPUT_MODELS
 from hpctrip.sim.network import Network
-from hpctrip.sim.power import POWER_MODELS
-from hpctrip.sim.sites import SITES
-from hpctrip.sim.timing import Timing
-from hpctrip.sim.world import World
 
 MILES = np.array([0.0, 100.0, 1000.0, 2000.0, 10_000.0])
 
@@ -48,16 +44,7 @@ def test_a_round_trip_costs_twice_and_only_the_way_up_is_compressed():
 def timed(network, alone_s, up_bytes):
     """Communication times of a cohort of all sites, which alone would take `alone_s`."""
     alone_s = np.array(alone_s)
-    world = World.build(
-        SITES["uniform"](num_sites=len(alone_s), min_distance_m=0.0, max_distance_m=0.0),
-        network,
-        POWER_MODELS["constant"](),
-        THROUGHPUT_MODELS["linear"](),
-        Timing(),
-        0.0,
-        seed=0,
-        sent_fraction=up_bytes / 1.5e9,
-    )
+    world = build_world(len(alone_s), network=network, sent_fraction=up_bytes / 1.5e9)
     world = dataclasses.replace(world, comm_s=alone_s)
     return world.round_timing(1, 0.0, np.arange(len(alone_s)), np.ones(len(alone_s))).comm_s.tolist()
 

@@ -4,11 +4,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from worlds import played
 
+from hpctrip.base.errors import InputError
 from hpctrip.base.rng import stream
+from hpctrip.sim.outcome import Outcome
 from hpctrip.sim.policies import POLICIES
 from hpctrip.sim.policies.base import Decision
 from hpctrip.sim.rounds import History, LastSeen
+from hpctrip.sim.step import State
 
 RNG = np.random.default_rng
 
@@ -192,3 +196,58 @@ def test_a_selector_decides_after_rounds_in_which_nobody_arrived(kind, view, tol
     lost = tuple(replace(row, cohort=replace(row.cohort, status=np.full(2, 3))) for row in past.rows)
     found = select(kind, view(np.ones(12), np.ones(12)), History(lost))
     assert isinstance(found, Decision) and len(found.cohort)
+
+
+# FedZero
+
+
+def fedzero(view, power, past=None, seed=0, **keys):
+    sites = view(power, np.ones(len(power)), g_per_kwh=np.arange(len(power), dtype=float))
+    return select("fedzero", sites, past, seed, **{"k": 2, "step_s": 1.0} | keys).cohort.tolist()
+
+
+def test_fedzero_takes_the_shortest_round_in_which_enough_sites_are_back(view):
+    """10 s of work: 11 s, 21 s, 13.5 s and 51 s; in rounds of whole minutes all four are back in one."""
+    power = [1.0, 0.5, 0.8, 0.2]
+    assert sorted(fedzero(view, power)) == [0, 2]
+    assert sorted(fedzero(view, power, k=3)) == [0, 1, 2]
+    assert len(fedzero(view, power, step_s=60.0)) == 2
+
+
+def test_fedzero_counts_clean_power_alone(view):
+    """Sites have 0, 1, 2, ... g/kWh; who is too dirty is only taken where there are not enough others."""
+    power = [0.1, 0.2, 1.0, 1.0]
+    assert sorted(fedzero(view, power, max_g_per_kwh=1.0)) == [0, 1]
+    assert sorted(fedzero(view, power, max_g_per_kwh=0.0)) == [0, 2]
+    with pytest.raises(InputError, match=r"needs the signal \[carbon\]"):
+        select("fedzero", view([1.0, 1.0], [1, 1]), k=1, max_g_per_kwh=5.0)
+
+
+def test_fedzero_lets_those_rest_who_trained(simulation):
+    """Ten rounds of 20 of 200 equal sites: without fairness always the same 20, with a strong one they take turns. Who
+    trained once is not above the mean by more than one and goes on; who trained twice rests."""
+    rounds = simulation(policy=POLICIES["fedzero"](k=20, fairness=10.0))
+    state = played(rounds, 10, 0.1)
+    trained = np.unique(np.concatenate([row.cohort.site for row in state.history.rows]))
+    assert 70 < len(trained) <= 100
+    eager = simulation(policy=POLICIES["fedzero"](k=20, fairness=0.0))
+    assert eager.begin(state).cohort.tolist() == list(range(20))
+
+
+@pytest.mark.parametrize(("fairness", "released"), [(1.0, 1 / 3), (2.0, 1 / 9), (0.0, 1.0)])
+def test_fedzero_releases_a_site_with_the_papers_probability(view, told, fairness, released):
+    """Four rounds with one of four sites: it took part 4 times, the mean is 1, so (4 - 1)^-alpha. Released, it is the
+    best: its loss is known to be as high as any."""
+    past = told(*[({0: 2.0}, 1.0, 1.0)] * 4)
+    chosen = [fedzero(view, [1.0] * 4, past, seed, k=1, fairness=fairness) == [0] for seed in range(600)]
+    assert np.mean(chosen) == pytest.approx(released, abs=0.05)
+
+
+def test_fedzero_prefers_sites_whose_loss_is_high(simulation):
+    rounds = simulation(policy=POLICIES["fedzero"](k=200, fairness=0.0))
+    draft = rounds.begin(State())
+    losses = np.linspace(1, 2, 200)
+    known = replace(Outcome.assumed(np.zeros(200), 0.1), train_loss=losses[draft.cohort])
+    state, _ = rounds.finish(draft, known)
+    picky = simulation(policy=POLICIES["fedzero"](k=3, fairness=0.0))
+    assert picky.begin(state).cohort.tolist() == [199, 198, 197]

@@ -19,7 +19,7 @@ GRID = Path(__file__).parents[2].parent / "shared/data/grid/carbon"
 
 
 def signal(kind, table="carbon", sites=SITES_20, num_sites=20, seed=0, **keys):
-    return SIGNALS[kind](**keys).signal(table, sites, num_sites, seed)
+    return SIGNALS[kind](**keys).checked_signal(table, sites, num_sites, seed)
 
 
 def hourly(path, zones=("A",), hours=range(48), column="per_kwh", value=lambda zone, hour: hour):
@@ -54,9 +54,11 @@ def test_a_daily_profile_peaks_at_its_hour_in_every_time_zone():
 def test_a_profile_below_zero_is_a_price_but_no_carbon():
     keys = {"mean": 1.0, "swing": 2.0}
     assert signal("daily", table="price", **keys).at(0.0).min() < 0
-    with pytest.raises(InputError, match=r"carbon: .* for a kilowatt-hour; it must be from 0"):
+    with pytest.raises(
+        InputError, match=r"carbon.kind = 'daily': gave the carbon of .* = -0\.\d+; it must be"
+    ):
         signal("daily", **keys)
-    with pytest.raises(InputError, match="carbon: -1 for a kilowatt-hour"):
+    with pytest.raises(InputError, match=r"carbon.kind = 'constant': gave the carbon of .* = -1; it must be"):
         signal("constant", per_kwh=-1.0)
 
 
@@ -106,15 +108,8 @@ def test_columns_units_and_zones_of_a_csv_file_have_names(tmp_path):
         "when,area,eur\n2022-01-01,N,50\n2022-01-01,S,-20\n2022-01-01T01:00,N,60\n"
         "2022-01-01T01:00,S,\n2022-01-01T02:00,S,40\n2022-01-01T02:00,N,70\n"
     )
-    found = signal(
-        "csv",
-        table="price",
-        path=str(tmp_path / "prices.csv"),
-        time_column="when",
-        zone_column="area",
-        value_column="eur",
-        unit="per MWh",
-    )
+    columns = {"time_column": "when", "zone_column": "area", "value_column": "eur", "unit": "per MWh"}
+    found = signal("csv", table="price", path=str(tmp_path / "prices.csv"), **columns)
     assert found.names == ["N", "S"]
     by_zone = [[series.at(3600.0 * h) for h in range(3)] for series in found.series]
     assert by_zone == [pytest.approx([0.05, 0.06, 0.07]), pytest.approx([-0.02, -0.02, 0.04])]
@@ -127,9 +122,7 @@ def test_clocks_that_are_set_back_show_an_hour_twice_and_skip_one_in_spring(tmp_
     found = signal("csv", path=str(file), timezone="Europe/Madrid")
     assert [found.at(3600.0 * h)[0] for h in range(4)] == [0, 1, 2, 3]
     file.write_text("time,per_kwh\n2022-03-27 01:00,1\n2022-03-27 02:30,2\n2022-03-27 03:00,3\n")
-    with pytest.raises(
-        InputError, match="line 3: time = '2022-03-27 02:30' is a time that the clocks of its"
-    ):
+    with pytest.raises(InputError, match="line 3: time = '2022-03-27 02:30' is a time that the clocks"):
         signal("csv", path=str(file), timezone="Europe/Madrid")
     file.write_text("time,per_kwh\n2022-03-27T01:30+01:00,1\n2022-03-27T01:30Z,2\n")
     assert signal("csv", path=str(file)).next_change_s(0.0) == 3600
@@ -149,7 +142,8 @@ def test_gaps_are_bridged_as_far_as_the_input_says(tmp_path):
     [
         ("2022-01-01,1\n", "holds 1 values of A"),
         ("2022-01-01,1\n2022-01-01,2\n", "holds 1 and 2 of A at 2022-01-01T00:00:00"),
-        ("2022-01-01,1\n2022-01-01,1\n", "holds one time of A"),
+        ("2022-01-01,1\n2022-01-01,1\n", "holds 1 values of A"),
+        ("", "holds no values"),
         ("2022-01-01,1\nyesterday,2\n", "line 3: time = 'yesterday' is no time such as"),
         ("2022-01-01,1\n2022-02-30,2\n", "line 3: time = '2022-02-30' "),
         ("2022-01-01,1\n2022-01-01T01:00,-2\n", "holds -2 of A; a kilowatt-hour has 0 to"),
@@ -194,14 +188,10 @@ def test_zones_without_a_common_time_are_refused(tmp_path):
 
 def electricity_maps(path, unit="gCO₂eq/kWh", old=True):
     """Two hours of two zones in one file, in the wording of 2022 or of later years."""
-    direct, lca = (
-        (f"Carbon Intensity {unit} (direct)", f"Carbon Intensity {unit} (LCA)")
-        if old
-        else (f"Carbon intensity {unit} (direct)", f"Carbon intensity {unit} (Life cycle)")
-    )
-    zone = "Zone Id" if old else "Zone id"
     rows = [f"2022-01-01 0{h}:00:00,X,{z},{10 * h},{10 * h + 5},estimated" for z in "AB" for h in range(2)]
-    header = f"Datetime (UTC),Country,{zone},{direct},{lca},Data Source"
+    zone, intensity, cycle = ("Id", "Intensity", "LCA") if old else ("id", "intensity", "Life cycle")
+    values = f"Carbon {intensity} {unit} (direct),Carbon {intensity} {unit} ({cycle})"
+    header = f"Datetime (UTC),Country,Zone {zone},{values},Data Source"
     path.write_bytes(gzip.compress("\n".join([header, *rows]).encode()))
     return str(path)
 
@@ -264,19 +254,13 @@ def test_a_region_has_its_name_and_forecasts(tmp_path):
 
 def regions(*rows):
     """An answer of /regional/intensity/{from}/{to}: rows of (regionid, shortname, forecast) for every half hour."""
-    return {
-        "data": [
-            {
-                "from": f"2018-01-20T12:{30 * i:02}Z",
-                "to": "",
-                "regions": [
-                    {"regionid": n, "shortname": name, "intensity": {"forecast": forecast, "index": "low"}}
-                    for n, name, forecast in row
-                ],
-            }
-            for i, row in enumerate(rows)
+    data = half_hours(*[{} for _ in rows])
+    for half_hour, row in zip(data, rows, strict=True):
+        half_hour["regions"] = [
+            {"regionid": number, "shortname": name, "intensity": {"forecast": forecast, "index": "low"}}
+            for number, name, forecast in row
         ]
-    }
+    return {"data": data}
 
 
 def test_an_answer_for_all_regions_has_a_zone_for_each_that_does_not_overlap_others(tmp_path):
@@ -299,24 +283,33 @@ def test_the_csv_files_of_carbonintensity_org_uk_are_read_by_their_columns(tmp_p
 
 
 @pytest.mark.parametrize(
-    ("text", "problem"),
+    "text",
     [
-        ("<html>", "not a JSON text"),
-        ("[]", "has no list `data`"),
-        ('{"data": 3}', "has no list `data`"),
-        ('{"data": []}', "holds 0 values of GB"),
-        ('{"data": [3, 4]}', "half hour 1: has no `from` with an `intensity`"),
-        ('{"data": [{"from": "noon", "intensity": {}}, {}]}', "half hour 1: from is no time"),
-        (
-            '{"data": [{"from": "2018-01-20T12:00Z", "regions": 3}]}',
-            "half hour 1: has no `from` with `regions`",
-        ),
-        (json.dumps(regions([(16, "Scotland", 20)])), "has no region of 1 to 14"),
-        (json.dumps({"data": half_hours({"actual": "263"}, {})}), "half hour 1: has an intensity that is no"),
-        (json.dumps({"data": half_hours({"actual": 1e300}, {})}), "half hour 1: has an intensity that is no"),
+        "<html>",
+        "[]",
+        '{"error": {"code": "400"}}',
+        '{"data": 3}',
+        '{"data": [3, 4]}',
+        '{"data": [{"from": "noon", "intensity": {}}, {}]}',
+        '{"data": [{"from": "2018-01-20T12:00Z", "regions": 3}]}',
+        json.dumps({"data": half_hours({"actual": "low"}, {})}),
     ],
 )
-def test_answers_that_are_none_are_refused(tmp_path, text, problem):
+def test_answers_that_are_none_are_refused(tmp_path, text):
     (tmp_path / "gb.json").write_text(text)
+    with pytest.raises(InputError, match=r"gb\.json': is no answer of api\.carbonintensity"):
+        signal("uk-carbon-intensity", path=str(tmp_path / "gb.json"))
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        ({"data": []}, "holds no values"),
+        (regions([(16, "Scotland", 20)]), "holds no values"),
+        ({"data": half_hours({"actual": 1e300}, {"actual": 1})}, r"holds 1e\+300 of GB"),
+    ],
+)
+def test_answers_without_usable_values_are_refused(tmp_path, answer, problem):
+    (tmp_path / "gb.json").write_text(json.dumps(answer))
     with pytest.raises(InputError, match=problem):
         signal("uk-carbon-intensity", path=str(tmp_path / "gb.json"))

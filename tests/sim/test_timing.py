@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from worlds import world as build_world
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.series import never, next_step_s
@@ -18,7 +19,6 @@ from hpctrip.sim.profiler import Profiler
 from hpctrip.sim.rounds import History, Status
 from hpctrip.sim.sites import SITES
 from hpctrip.sim.timing import Timing, elapsed_s, prefix_round_s
-from hpctrip.sim.world import World
 
 STEP_S = 300.0
 CHANGES = partial(next_step_s, step_s=STEP_S)
@@ -133,14 +133,13 @@ CLOCKS = ("straggler", "max-plus-max", "mean-power", "aggregate-throughput")
 
 def world(power, clock, seed=0, **network):
     """Sites with such power somewhere between 100 and 10,000 miles away."""
-    return World.build(
+    return build_world(
         SITES["uniform"](num_sites=len(power.fractions)),
-        Network(**network),
-        power,
-        THROUGHPUT_MODELS["capped"](),
-        Timing(clock=clock),
-        0.0,
-        seed,
+        network=Network(**network),
+        power=power,
+        throughput=THROUGHPUT_MODELS["capped"](),
+        timing=Timing(clock=clock),
+        seed=seed,
     )
 
 

@@ -8,7 +8,8 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from hpctrip.config.component import Component
+from hpctrip.base.validate import numbers
+from hpctrip.config.component import Component, config_key
 from hpctrip.sim.objectives import OBJECTIVES
 from hpctrip.sim.policies.base import Decision, Policy
 from hpctrip.sim.rounds import Candidates, History
@@ -71,18 +72,18 @@ class DynamicCount(Component):
             gain = trend * np.log1p(k) / np.log1p(num_sites)
         spent = {name: values[k - 1] for name, values in prefix_spending(sites, order[: k[-1]]).items()}
         weighed = Candidates(k, gain, round_s, gain / round_s, **spent)
-        weighed = replace(weighed, merit=self.objective.checked_merit(weighed, sites, history))
+        merit, place = (
+            self.objective.merit(weighed, sites, history),
+            config_key("policy.objective", self.objective),
+        )
+        merit = numbers(merit, k.shape, -np.inf, np.inf, place, "the merit of the cohorts")
+        weighed = replace(weighed, merit=merit)
         return _walked(weighed) if self.search == "prefix" else weighed
 
     def trend(self, history: History) -> float:
         """g_r: smoothed accuracy gain per round, floored. Before the first evaluation the accuracy counts as 0."""
-        rows = history.evaluated()
-        if not rows:
-            return self.min_gain
-        recent = rows[-self.trend_rounds - 1 :]
-        before = (0, 0.0) if len(recent) <= self.trend_rounds else (recent[0].round, recent[0].accuracy)
-        gain = (recent[-1].accuracy - before[1]) / (recent[-1].round - before[0])
-        return max(gain, self.min_gain)
+        gain, rows = history.recent_gain(self.trend_rounds)
+        return max(gain / max(1, len(rows)), self.min_gain)
 
 
 def _walked(weighed: Candidates) -> Candidates:
