@@ -155,7 +155,7 @@ class Faults(Component):
         if timing.compute == "measured" and self != NO_FAULTS:
             raise InputError(
                 'timing.compute = "measured"',
-                "which sites miss a deadline must be known before the training that would be measured",
+                "who misses a deadline must be known before the training that would be measured",
                 'use compute = "modelled", or leave the table [faults] out',
             )
 

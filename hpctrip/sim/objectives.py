@@ -35,7 +35,7 @@ class Objective(Component):
         raise NotImplementedError
 
     def preference(self, sites: SiteView, history: History) -> np.ndarray | None:
-        """What is added to the logarithm of each site's ranking score, [N]; None: nothing."""
+        """Summand of the logarithm of each site's ranking score, [N]; None: nothing."""
         return None
 
     def order(self, log_score: np.ndarray, sites: SiteView, history: History) -> np.ndarray:
@@ -135,11 +135,11 @@ class Budget(CostAware):
 
     kind = "budget"
     energy: Joules | None = Field(None, gt=0)
-    """Of the whole run, e.g. "500 kWh"."""
+    """Energy of the whole run, e.g. "500 kWh"."""
     carbon: Grams | None = Field(None, gt=0)
-    """Of the whole run, e.g. "20 kg"."""
+    """CO2 of the whole run, e.g. "20 kg"."""
     cost: float | None = Field(None, gt=0)
-    """Of the whole run, in the currency of the input (accounts.currency)."""
+    """Money of the whole run, in the currency of the input (accounts.currency)."""
 
     @model_validator(mode="after")
     def _any(self) -> Self:

@@ -105,7 +105,7 @@ class Trace(PowerModel):
     column: Literal["production", "measured"] = "production"
     """Which utilisation: of production workloads, or all measured power (files without a production column)."""
     flags: Flags = "true-is-bad"
-    """What `true` means in the files' flag columns. Google's PDF and notebook disagree; we follow the notebook."""
+    """Meaning of `true` in the files' flag columns. Google's PDF and notebook disagree; we follow the notebook."""
     at_end: Literal["wrap", "raise"] = "wrap"
     """When simulated time outlasts the trace: start it again, or stop with an error."""
     offsets: bool = True

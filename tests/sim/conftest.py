@@ -83,8 +83,8 @@ def history(simulation):
             one = np.ones(1)
             candidates = Candidates(np.array([vote]), one, one, one) if vote else None
             draft = world.draft(state, world.view(state), Decision(np.arange(k), candidates))
-            known = math.nan if accuracy is None else accuracy
-            state, _ = world.finish(draft, Outcome.assumed(np.zeros(k), known))
+            result = math.nan if accuracy is None else accuracy
+            state, _ = world.finish(draft, Outcome.assumed(np.zeros(k), result))
         return state.history
 
     return build

@@ -44,21 +44,21 @@ ALL = POLICIES["all"]()
 
 
 @pytest.mark.parametrize(
-    ("key", "budget", "said"),
+    ("key", "budget", "text"),
     [
         ("site_max_energy", "90 kJ", "90 kJ"),
         ("site_max_carbon", "0.09 g", "0.09 g"),
         ("site_max_cost", "0.09 EUR", "0.09 EUR"),
     ],
 )
-def test_a_site_that_has_spent_its_budget_takes_no_part_any_more(simulation, key, budget, said):
+def test_a_site_that_has_spent_its_budget_takes_no_part_any_more(simulation, key, budget, text):
     """Sites spend 10, 20, 40 and 80 kJ a round: they last 9, 5, 3 and 2 rounds."""
     state = played(runs_of(simulation, ALL, **{key: budget}))
     asked = np.array([row.cohort.status != Status.OUT for row in state.history.rows])
     assert asked.sum(axis=0).tolist() == [9, 5, 3, 2]
     assert (np.diff(asked.astype(int), axis=0) <= 0).all()
     assert [row.makespan_s for row in state.history.rows] == [80, 80, 40, 20, 20, 10, 10, 10, 10]
-    assert state.stop_reason == f"nobody left to ask: {key} = {said}"
+    assert state.stop_reason == f"nobody left to ask: {key} = {text}"
     last = state.history.last.cohort
     assert last.power_fraction.tolist() == [1, 0, 0, 0] and last.num_samples.tolist() == [10, 0, 0, 0]
     assert last.energy_j.tolist() == [10_000, 0, 0, 0]

@@ -207,15 +207,6 @@ def test_the_energy_of_a_round_is_the_integral_of_the_power_drawn(fractions, kin
     assert bill["wait_energy_j"] == pytest.approx(joules[1], rel=1e-9, abs=1e-6)
 
 
-def test_the_same_watts_that_make_progress_are_billed(simulation):
-    """Linear hardware: the joules of computing are the work done, whatever the power does meanwhile."""
-    rng = np.random.default_rng(0)
-    sites = world(Steps(fractions=rng.uniform(0.1, 1, (5, 40)).tolist(), step_s=7.0))
-    work_s = np.array([10.0, 20, 30, 40, 50])
-    bill, _ = billed(simulation, sites, work_s)
-    assert bill.compute_energy_j == pytest.approx(2000 * work_s, rel=1e-9)
-
-
 def test_the_row_holds_the_bill_of_every_site_and_their_sums(simulation):
     sites = world(carbon=SIGNALS["constant"](per_kwh=360.0), price=SIGNALS["constant"](per_kwh=3.6))
     rounds = simulation(sites, num_visits=np.array([10, 40]))

@@ -38,14 +38,27 @@ def test_throughput_rises_with_power_and_no_kind_draws_more_or_waits_at_more_tha
     assert site.gpus_on(POWER)[[0, -1]].tolist() == [0, 100]
 
 
-def test_linear_throughput_is_the_power_fraction():
-    assert Linear().fraction(np.array([0.1, 0.5, 1])).tolist() == [0.1, 0.5, 1]
+@pytest.mark.parametrize(
+    ("site", "power", "expected"),
+    [
+        (Linear(), [0.1, 0.5, 1], [0.1, 0.5, 1]),
+        # 500 W of site power run all four GPUs, and a GPU runs whole or not at all
+        (
+            Gpus(num_gpus=4, gpu_power_w=100.0, pue=1.25),
+            [0, 0.24, 0.25, 0.74, 0.75, 1],
+            [0, 0, 0.25, 0.5, 0.75, 1],
+        ),
+        # more power than the GPUs need keeps them all for longer, less never runs them all
+        (Gpus(num_gpus=10, gpu_power_w="1 kW", pue=1.0, site_power_w="20 kW"), [0.25, 0.5, 1], [0.5, 1, 1]),
+        (Gpus(num_gpus=10, gpu_power_w="1 kW", pue=1.0, site_power_w="5.5 kW"), [1.0], [0.5]),
+        (Capped(gpu="mine", curve=[[0.5, 0.8], [1, 1]]), [0, 0.25, 0.5, 0.75, 1], [0, 0.4, 0.8, 0.9, 1]),
+        # 100 W and 125 W of 250 W: epochs of 6781.17 s and 5064.97 s instead of 3514.99 s
+        (Capped(gpu="V100"), [0.2, 0.4, 0.5, 1], [0.259175, 0.518350, 0.693981, 1]),
+    ],
+)
+def test_power_is_worth_a_throughput(site, power, expected):
+    assert site.fraction(np.array(power)) == pytest.approx(expected, abs=1e-5)
     assert THROUGHPUT_MODELS.default == "linear"
-
-
-def test_gpus_run_whole_or_not_at_all():
-    gpus = Gpus(num_gpus=4, gpu_power_w=100.0, pue=1.25)  # 500 W of site power run all four
-    assert gpus.fraction(np.array([0, 0.24, 0.25, 0.74, 0.75, 1])).tolist() == [0, 0, 0.25, 0.5, 0.75, 1]
 
 
 @given(st.integers(1, 5000), st.floats(1, 5000), st.floats(1, 3), st.data())
@@ -55,25 +68,9 @@ def test_power_for_exactly_n_gpus_runs_n_gpus(num_gpus, gpu_power_w, pue, data):
     assert gpus.fraction(np.array([n / num_gpus, 1.0])).tolist() == [n / num_gpus, 1.0]
 
 
-def test_a_site_with_more_power_than_its_gpus_need_keeps_them_all_for_longer():
-    gpus = Gpus(num_gpus=10, gpu_power_w="1 kW", pue=1.0, site_power_w="20 kW")
-    assert gpus.fraction(np.array([0.25, 0.5, 1])).tolist() == [0.5, 1, 1]
-
-
-def test_a_site_with_less_power_than_its_gpus_need_never_runs_them_all():
-    gpus = Gpus(num_gpus=10, gpu_power_w=1000.0, pue=1.0, site_power_w=5500.0)
-    assert gpus.fraction(np.array([1.0])).tolist() == [0.5]
-
-
 def test_a_site_that_cannot_power_one_gpu_is_refused():
     with pytest.raises(ValidationError, match="does not power one GPU"):
         Gpus(gpu_power_w=400.0, pue=1.1, site_power_w=430.0)
-
-
-def test_the_measured_v100_keeps_most_of_its_throughput_at_half_power():
-    """100 W and 125 W of 250 W: epochs of 6781.17 s and 5064.97 s instead of 3514.99 s."""
-    throughput = Capped(gpu="V100").fraction(np.array([0.2, 0.4, 0.5, 1]))
-    assert throughput == pytest.approx([0.51835 / 2, 0.51835, 0.69398, 1], abs=1e-5)
 
 
 @pytest.mark.parametrize("gpu", sorted(MEASURED_CURVES))
@@ -81,11 +78,6 @@ def test_a_measured_curve_passes_the_checks_of_a_users_curve(gpu):
     points = [list(point) for point in MEASURED_CURVES[gpu]]
     own = Capped(gpu="copy", curve=points)
     assert np.array_equal(own.fraction(POWER), Capped(gpu=gpu).fraction(POWER))
-
-
-def test_ones_own_curve_is_linear_between_its_points_and_down_to_zero():
-    capped = Capped(gpu="mine", curve=[[0.5, 0.8], [1, 1]])
-    assert capped.fraction(np.array([0, 0.25, 0.5, 0.75, 1])) == pytest.approx([0, 0.4, 0.8, 0.9, 1])
 
 
 @pytest.mark.parametrize(

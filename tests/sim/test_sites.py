@@ -15,14 +15,10 @@ def test_a_law_draws_the_same_distances_for_the_same_seed_within_its_bounds(kind
     assert (law.distances_m(3) != law.distances_m(4)).any()
 
 
-def test_the_power_law_puts_22_percent_of_the_sites_inside_1000_miles():
-    miles = PowerLaw(num_sites=100_000).distances_m(0) / MILE_M
-    assert (miles <= 1000).mean() == pytest.approx(0.22, abs=0.005)
-
-
-def test_even_distances_put_9_of_99_parts_inside_1000_miles():
-    miles = UniformSites(num_sites=100_000).distances_m(0) / MILE_M
-    assert (miles <= 1000).mean() == pytest.approx(900 / 9900, abs=0.005)
+@pytest.mark.parametrize(("law", "share"), [(PowerLaw, 0.22), (UniformSites, 900 / 9900)])
+def test_a_law_puts_its_share_of_the_sites_inside_1000_miles(law, share):
+    miles = law(num_sites=100_000).distances_m(0) / MILE_M
+    assert (miles <= 1000).mean() == pytest.approx(share, abs=0.005)
 
 
 def test_a_quota_is_met_exactly_for_every_seed():

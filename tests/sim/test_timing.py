@@ -31,28 +31,20 @@ def stepped(*powers):
     return lambda t: table[min(int(t // STEP_S), len(table) - 1)]
 
 
-def test_steady_power_stretches_the_work_by_its_inverse():
-    compute_s = elapsed_s(lambda t: np.array([1.0, 0.5, 0.1]), never, 1234.5, np.array([10.0, 10.0, 10.0]))
-    assert compute_s == pytest.approx([10, 20, 100])
-
-
-def test_work_is_integrated_over_power_that_changes_in_mid_round():
-    """From t = 200: 100 s at 0.5 do 50, the next 300 s at 0.1 do 30, the last 20 take 20 s at 1.0."""
-    assert elapsed_s(stepped(0.5, 0.1, 1.0), CHANGES, 200.0, np.array([100.0])) == pytest.approx([420])
-
-
-def test_sites_finish_each_in_their_own_time():
-    power = stepped([1.0, 0.5], [0.5, 1.0])
-    assert elapsed_s(power, CHANGES, 0.0, np.array([100.0, 300.0])) == pytest.approx([100, 450])
-
-
-def test_a_round_may_start_exactly_on_a_step_and_end_exactly_on_one():
-    assert elapsed_s(stepped(1.0, 0.5), CHANGES, 300.0, np.array([150.0])) == pytest.approx([300])
-    assert elapsed_s(stepped(1.0, 0.5), CHANGES, 0.0, np.array([300.0])) == pytest.approx([300])
-
-
-def test_a_site_without_power_waits_until_it_returns():
-    assert elapsed_s(stepped(0.0, 0.0, 1.0), CHANGES, 0.0, np.array([10.0])) == pytest.approx([610])
+@pytest.mark.parametrize(
+    ("powers", "start_s", "work_s", "expected_s"),
+    [
+        ([[1.0, 0.5, 0.1]], 1234.5, [10, 10, 10], [10, 20, 100]),  # steady power: the work by its inverse
+        ([0.5, 0.1, 1.0], 200, [100], [420]),  # 100 s at 0.5 do 50, 300 s at 0.1 do 30, the last 20 take 20 s
+        ([[1.0, 0.5], [0.5, 1.0]], 0, [100, 300], [100, 450]),  # each site in its own time
+        ([1.0, 0.5], 300, [150], [300]),  # a round that starts exactly on a step,
+        ([1.0, 0.5], 0, [300], [300]),  # and one that ends on one
+        ([0.0, 0.0, 1.0], 0, [10], [610]),  # a site without power waits until it returns
+    ],
+)
+def test_work_is_integrated_over_the_power_as_it_changes(powers, start_s, work_s, expected_s):
+    elapsed = elapsed_s(stepped(*powers), CHANGES, start_s, np.array(work_s, dtype=float))
+    assert elapsed == pytest.approx(expected_s)
 
 
 def test_a_site_that_never_has_power_again_is_an_error_and_not_a_hang():
@@ -107,10 +99,6 @@ W_S = 40.0
 )
 def test_every_reading_of_the_clock(clock, expected_s):
     assert makespan_s(Timing(clock=clock), throughput, never, 0.0, C_S, W_S, L_S) == pytest.approx(expected_s)
-
-
-def test_each_site_computes_at_its_own_pace():
-    assert Timing().elapsed_compute_s(throughput, never, 0.0, C_S, W_S) == pytest.approx([10, 20])
 
 
 def test_frozen_power_ignores_what_happens_inside_the_round():
@@ -199,9 +187,7 @@ def test_algorithm_1_takes_the_mean_work_of_the_sites_it_would_ask(view):
     assert predicted[:10] == pytest.approx([2] * 10)
     assert predicted[19] == pytest.approx(10) and predicted[10] == pytest.approx((20 + 18) / 11)
 
-
-def test_natural_shards_move_the_vote(view):
-    """The mean of all sites would hide that sites 10 to 19 are what takes long."""
+    # which moves the vote: the mean of all sites would hide that sites 10 to 19 are what takes long
     small_first = view(np.ones(20), np.full(20, 1.0), work_s=np.repeat([2.0, 18.0], 10))
     equal = view(np.ones(20), np.full(20, 1.0), work_s=np.full(20, 10.0))
     votes = [

@@ -50,13 +50,11 @@ class Gpu(Component):
         least_w = self.full_power_w(self.lowest_frequency)
         if self.cap_w is not None and least_w > self.cap_w:
             raise ValueError(
-                f"cap_w = {self.cap_w:g} is below the power at the lowest clock, {least_w:.0f} W"
+                f"cap_w = {self.cap_w:g} is below what the lowest frequency draws, {least_w:.0f} W"
             )
         busy_w = self.static_w + self.exchange_activity * self.dynamic_w * self.lowest_frequency
         if self.idle_w > busy_w:
-            raise ValueError(
-                f"idle_w = {self.idle_w:g} is above the least power of a working GPU, {busy_w:.0f} W"
-            )
+            raise ValueError(f"idle_w = {self.idle_w:g} is above what a working GPU may draw, {busy_w:.0f} W")
         return self
 
     def full_power_w(self, frequency: np.ndarray | float) -> np.ndarray:

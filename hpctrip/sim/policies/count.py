@@ -43,7 +43,7 @@ class DynamicCount(Component):
     round_time: Literal["mean-power", "clock"] = "mean-power"
     """T(k). mean-power: Algorithm 1's c / mean P + max L over the top k. clock: as `timing.clock` will charge it."""
     objective: OBJECTIVES.field() = Field(default_factory=dict, validate_default=True)
-    """What is maximised, and which sites are preferred for it."""
+    """The quantity that is maximised, and the sites that are preferred for it."""
 
     def decide(self, order: np.ndarray, sites: SiteView, history: History) -> Decision:
         """The cohort: a prefix of the ranking `order` [N], with every candidate that was weighed."""

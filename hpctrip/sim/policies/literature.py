@@ -135,7 +135,7 @@ class Oort(Policy):
     exploration_decay: float = Field(0.98, gt=0, le=1)
     """Its factor from round to round."""
     min_exploration: float = Field(0.2, ge=0, le=1)
-    """Where the decay ends."""
+    """The least share."""
     straggler_penalty: float = Field(2.0, ge=0, le=100)
     """alpha."""
     preferred_percentile: float = Field(30.0, gt=0, le=100)
@@ -231,7 +231,7 @@ class FedZero(Policy):
                 raise InputError(problem, "needs the signal [carbon]", "set carbon.kind, e.g. constant")
             fits &= sites.g_per_kwh <= self.max_g_per_kwh
         free = ~self._blocked(len(sites), history, rng)
-        # free before blocked, fitting before not; of what is left the soonest back, until k are found
+        # free before blocked, fitting before not; of the rest the soonest back, until there are k
         tier = 2 * ~fits + ~free
         last = np.lexsort((needed_s, tier))[self.k - 1]
         round_s = np.ceil(needed_s[last] / self.step_s) * self.step_s

@@ -9,7 +9,7 @@ import difflib
 import glob
 import gzip
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
@@ -26,14 +26,14 @@ ORIGIN = (
     'Google\'s PowerData2019 is at "gs://powerdata_2019/cell*.csv.gz" (gsutil -m cp); files of your own need the '
     "columns time, cell, pdu and production_power_util"
 )
-"""Where to get traces; hpctrip comes without any."""
+"""Source of real traces; hpctrip comes without any."""
 COLUMNS = {
     "production": ("production_power_util", "bad_production_power_data"),
     "measured": ("measured_power_util", "bad_measurement_data"),
 }
 """{what to read: (utilisation column, flag column)} of the official files."""
 Flags = Literal["true-is-bad", "true-is-good"]
-"""What `true` in a flag column means (see `read_trace_files`)."""
+"""Meaning of `true` in a flag column (see `read_trace_files`)."""
 TRACE_START_US = 600_000_000
 """`time` of the first official row: microseconds since 600 s before the trace's start."""
 
@@ -105,17 +105,8 @@ def read_trace_files(
     Raises InputError naming file, line and value.
     """
     paths = trace_files(paths) if isinstance(paths, str | Path) else sorted(paths)
-    if not paths:
-        raise InputError("traces", "no file to read")
-    rows = pd.concat([_read_file(path, column, flags) for path in paths])
-    first, *others = rows.drop_duplicates("step_us").itertuples()
-    step_us = int(first.step_us)
-    if others:
-        raise InputError(
-            others[0].path,
-            f"its interval is {others[0].step_us / 1e6:g} s, but that of {first.path} is {step_us / 1e6:g} s",
-            "read files of one interval, e.g. by a pattern such as path = 'folder/cella_pdu?.csv.gz'",
-        )
+    rows = _read_files(paths, column, flags)
+    step_us = int(rows.step_us.iloc[0])
     domains = dict(iter(rows.groupby(["cell", "pdu"], sort=False)))
     keys = sorted(domains, key=lambda key: (key[0], len(key[1]), key[1]))  # pdu9 before pdu10
     start_us = int(max(domain.time_us.min() for domain in domains.values()))
@@ -183,6 +174,21 @@ def _at_times(domain: pd.DataFrame, times_us: range, column: str, flags: Flags) 
             first.path, f"{COLUMNS[column][0]} of {name} has no good sample", "leave the domain out"
         )
     return util
+
+
+def _read_files(paths: Sequence[Path], column: str, flags: Flags) -> pd.DataFrame:
+    """The rows of all files, see `_read_file`. InputError where their intervals differ."""
+    if not paths:
+        raise InputError("traces", "no file to read")
+    rows = pd.concat([_read_file(path, column, flags) for path in paths])
+    first, *others = rows.drop_duplicates("step_us").itertuples()
+    if others:
+        raise InputError(
+            others[0].path,
+            f"its interval is {others[0].step_us / 1e6:g} s, but that of {first.path} is {first.step_us / 1e6:g} s",
+            "read files of one interval, e.g. by a pattern such as path = 'folder/cella_pdu?.csv.gz'",
+        )
+    return rows
 
 
 def _read_file(path: Path, column: str, flags: Flags) -> pd.DataFrame:
