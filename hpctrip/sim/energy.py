@@ -117,10 +117,8 @@ class Meter:
     """Signals and rules from which a round's bill follows, given its power and timing."""
 
     accounts: Accounts
-    carbon: GridSignal
-    """Grams per kilowatt-hour."""
-    price: GridSignal
-    """Money per kilowatt-hour."""
+    signals: dict[str, GridSignal]
+    """{input table: signal}: grams per kilowatt-hour of "carbon", money per kilowatt-hour of "price"."""
     sent_bytes: float
     """Bytes that one site sends and is sent in a round on the simulated WAN."""
 
@@ -128,11 +126,6 @@ class Meter:
     def comm_energy_j(self) -> float:
         """Joules of the network for one site and round."""
         return self.accounts.network_j_per_gb * self.sent_bytes / GB
-
-    @property
-    def signals(self) -> dict[str, GridSignal]:
-        """{input table: signal}."""
-        return {"carbon": self.carbon, "price": self.price}
 
     @property
     def synthetic_signals(self) -> list[str]:
@@ -177,8 +170,8 @@ class Meter:
                 "comm_energy_j": np.where(begins, self.comm_energy_j, 0.0),
             }
             kwh = sum(joules.values()) / J_PER_KWH
-            joules["carbon_g"] = kwh * self.carbon.at(asked_s)[cohort]
-            joules["cost"] = kwh * self.price.at(asked_s)[cohort]
+            joules["carbon_g"] = kwh * self.signals["carbon"].at(asked_s)[cohort]
+            joules["cost"] = kwh * self.signals["price"].at(asked_s)[cohort]
             for name, amount in joules.items():
                 sums[name] += amount
             if last:

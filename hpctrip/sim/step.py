@@ -131,10 +131,9 @@ class Simulation:
         decision = self.policy.select(view, history, stream(self.seed, "policy", round))
         place = config_key("policy", self.policy)
         decision = instance(decision, Decision, place, "its decision").checked(len(self.world), place, round)
-        visits = decision.local_work * self.num_visits[decision.cohort].max()
-        if decision.local_work > 1 and visits > MOST_VISITS:
-            asked = f"asks for {decision.local_work} times the local work in round {round}"
-            problem = f"{asked}: {visits:,} samples at a site"
+        work, visits = decision.local_work, decision.local_work * self.num_visits[decision.cohort].max()
+        if work > 1 and visits > MOST_VISITS:
+            problem = f"asks for {work} times the local work in round {round}: {visits:,} samples at a site"
             raise InputError(place, problem, f"the most is {MOST_VISITS:,}: lower it, or train.local_epochs")
         return decision
 

@@ -69,10 +69,10 @@ class World:
         update_bytes = model_bytes * sent_fraction
         sent_bytes = update_bytes + (model_bytes if network.round_trip else 0.0)
         supply = power.checked_supply(len(distance_m), seed)
-        signals = [
-            model.checked_signal(table, sites, len(distance_m), seed)
+        signals = {
+            table: model.checked_signal(table, sites, len(distance_m), seed)
             for table, model in (("carbon", carbon), ("price", price))
-        ]
+        }
         comm_s = network.comm_s(distance_m, bandwidth_bps, update_bytes, model_bytes)
         world = cls(
             distance_m,
@@ -86,7 +86,7 @@ class World:
             throughput,
             timing,
             faults.schedule(len(distance_m), seed),
-            Meter(accounts, *signals, sent_bytes),
+            Meter(accounts, signals, sent_bytes),
         )
         # so that an invalid model is reported before ranks wait for a round
         world.throughput_fraction(0.0)

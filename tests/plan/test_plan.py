@@ -15,7 +15,6 @@ from hpctrip.plan.speed import Speed
 from hpctrip.runner.aggregator import Aggregator
 from hpctrip.runner.experiment import read_input
 from hpctrip.runner.host import Host
-from hpctrip.sim.policies import POLICIES
 
 
 @pytest.fixture(scope="module")
@@ -35,11 +34,8 @@ def figures(aggregator, num_rounds=1, speed=None, bandwidth_bps=np.inf):
     return Plan(aggregator, first_rounds(aggregator, num_rounds), speed, bandwidth_bps, np.inf)
 
 
-# these policies read the losses of earlier rounds, which only training yields
-LEARNING = {"fedzero", "goodput", "oort", "power-of-choice", "tifl"}
-
-
-@pytest.mark.parametrize("policy", sorted(set(POLICIES) - {"centralized"} - LEARNING))
+# a dynamic count, a draw, a deadline and a fixed cohort; other policies read the losses of earlier rounds, or are alike
+@pytest.mark.parametrize("policy", ["powertrip", "random", "fedcs", "static"])
 def test_the_planned_rounds_are_the_rounds_of_the_run(planned, trained, policy):
     lines = [f'policy.kind="{policy}"', "faults.deadline_s=18", "faults.lost_fraction=0.2"]
     lines += ["policy.k=4"] if policy in ("random", "static") else []

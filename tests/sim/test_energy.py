@@ -171,7 +171,7 @@ def test_a_round_that_is_timed_by_the_power_at_its_start_is_billed_by_it(simulat
     assert (bill.compute_energy_j.tolist(), bill.wait_energy_j.tolist()) == ([20_000], [400])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     st.lists(st.lists(st.floats(0.05, 1), min_size=6, max_size=6), min_size=1, max_size=4),
     st.sampled_from(["linear", "gpus", "capped", "curve", "clocks"]),

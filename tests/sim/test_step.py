@@ -5,7 +5,7 @@ from dataclasses import fields, replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from worlds import faults, sites_at
 from worlds import world as build_world
@@ -222,6 +222,7 @@ def test_what_is_assumed_is_an_accuracy_and_nothing_else(unequal):
     assert unknown.eval_seen == 0 and math.isnan(unknown.accuracy) and math.isnan(unknown.efficiency)
 
 
+@settings(max_examples=40)
 @given(
     seed=st.integers(0, 2**32 - 1),
     num_sites=st.integers(1, 12),

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from worlds import world as build_world
@@ -139,6 +139,7 @@ def seen(world, work_s):
 # Predicted and charged
 
 
+@settings(max_examples=25)  # of each of the eight
 @given(data=st.data(), num_sites=st.integers(1, 12), seed=st.integers(0, 1000))
 @pytest.mark.parametrize("link", [{}, {"aggregator_bandwidth_bps": 2e9, "round_trip": True}])
 @pytest.mark.parametrize("clock", CLOCKS)

@@ -50,9 +50,9 @@ class PowerToCost(Component):
         # in logarithms, so that no power under- or overflows; a site without power comes last
         with np.errstate(divide="ignore"):
             log_power, log_cost = np.log(sites.power_fraction), np.log(sites.comm_s)
-        return (power * log_power if power else 0.0 * sites.power_fraction) - (
-            cost * log_cost if cost else 0.0 * sites.comm_s
-        )
+        # a weight of 0 leaves its side out, also where the logarithm is not finite
+        gain = power * log_power if power else 0.0 * sites.power_fraction
+        return gain - (cost * log_cost if cost else 0.0 * sites.comm_s)
 
     def rank(self, sites: SiteView) -> np.ndarray:
         """Site indices, best score first."""
