@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from hpctrip.sim.objectives import OBJECTIVES, CostAware, Objective
     from hpctrip.sim.policies.base import POLICIES, Decision, Policy
     from hpctrip.sim.policies.count import DynamicCount
-    from hpctrip.sim.policies.ranking import PowerToCost
+    from hpctrip.sim.policies.powertrip import PowerToCost
     from hpctrip.sim.power import POWER_MODELS, PowerModel, PowerSupply, SteadySupply
     from hpctrip.sim.rounds import History, RoundRow
     from hpctrip.sim.sites import SITES, SitePlacement
@@ -57,7 +57,7 @@ _MODULES = {
     "sim.objectives": ("OBJECTIVES", "CostAware", "Objective"),
     "sim.policies.base": ("POLICIES", "Decision", "Policy"),
     "sim.policies.count": ("DynamicCount",),
-    "sim.policies.ranking": ("PowerToCost",),
+    "sim.policies.powertrip": ("PowerToCost",),
     "sim.power": ("POWER_MODELS", "PowerModel", "PowerSupply", "SteadySupply"),
     "sim.rounds": ("History", "RoundRow"),
     "sim.sites": ("SITES", "SitePlacement"),

@@ -122,14 +122,14 @@ def plan(
 
     from hpctrip.base.io import json_text
     from hpctrip.plan import forecast
-    from hpctrip.plan.report import report
+    from hpctrip.plan.report import report, values
     from hpctrip.runner.experiment import read_input
 
     experiment = read_input(**run_input).experiment
     speeds = samples_per_second, gbit_per_second * 1e9
     planned = forecast(experiment, num_ranks, rounds, *speeds, device, memory_gb and memory_gb * GB)
     if as_json:
-        click.echo(json_text(planned.values()))
+        click.echo(json_text(values(planned)))
     else:
         Console(highlight=False).print(report(planned))
 

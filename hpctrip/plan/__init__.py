@@ -13,8 +13,7 @@ from typing import Literal
 
 import torch
 
-from hpctrip.plan.plan import Plan
-from hpctrip.plan.rounds import first_rounds
+from hpctrip.plan.plan import Plan, first_rounds
 from hpctrip.plan.speed import Speed, probe
 from hpctrip.ranks.base import hosts_of
 from hpctrip.ranks.device import choose_device
@@ -51,40 +50,36 @@ def forecast(
     bandwidth of a rank's link to the others, `memory_bytes` the memory of a host (None: not known). Raises InputError
     for bad input.
     """
-    aggregator, device = _build(experiment, num_ranks, device_kind)
-    rounds = first_rounds(aggregator, num_rounds)
-    kind = aggregator.host.hosts_kind
+    host = _host(experiment, num_ranks, device_kind)
+    speed = None
     if samples_per_second is not None:
         speed = Speed(samples_per_second, math.inf, "as given")
-    elif device.type == kind:
-        speed = probe(aggregator.host, max(map(len, rounds[0].assignment.blocks), default=1))
-    else:
+    elif host.device.type != host.hosts_kind:
         speed = Speed(math.nan, math.inf, "there is no GPU here to measure it; --samples-per-second gives it")
-    return Plan(aggregator, rounds, speed, bandwidth_bps, memory_bytes or math.inf)
+    return _plan(host, num_rounds, speed, bandwidth_bps, memory_bytes or math.inf)
 
 
 def forecast_one_rank(experiment: Experiment, num_rounds: int, speed: Speed | None) -> Plan:
     """Plan a run on one rank of this machine; the speed is measured if it is None. Raises InputError for bad input."""
-    aggregator, _ = _build(experiment, 1, "auto")
+    return _plan(_host(experiment, 1, "auto"), num_rounds, speed, math.inf, math.inf)
+
+
+def _plan(
+    host: Host, num_rounds: int, speed: Speed | None, bandwidth_bps: float, memory_bytes: float
+) -> Plan:
+    aggregator = Aggregator(host)
     rounds = first_rounds(aggregator, num_rounds)
-    speed = speed or probe(aggregator.host, max(map(len, rounds[0].assignment.blocks), default=1))
-    return Plan(aggregator, rounds, speed, math.inf, math.inf)
+    speed = speed or probe(host, max(map(len, rounds[0].assignment.blocks), default=1))
+    return Plan(aggregator, rounds, speed, bandwidth_bps, memory_bytes)
 
 
-def _build(
-    experiment: Experiment, num_ranks: int, device_kind: DeviceKind
-) -> tuple[Aggregator, torch.device]:
-    """Build the components of the run on planned ranks; also returns the device to measure on."""
+def _host(experiment: Experiment, num_ranks: int, device_kind: DeviceKind) -> Host:
+    """The components of the run on planned ranks, on the device to measure on."""
     torch.set_num_threads(experiment.ranks.threads)
-    device, kind = _device(experiment.ranks.device if device_kind == "auto" else device_kind)
+    name = experiment.ranks.device if device_kind == "auto" else device_kind
+    device = choose_device(name, SerialRanks())
+    kind = "cuda" if name in ("gpu", "cuda") else device.type
     num_sites = experiment.num_sites()
     experiment.workload.prepare_data(experiment.seed)
     task = experiment.workload.checked_task(experiment.seed)
-    host = Host(experiment, num_sites, task, PlannedRanks(num_ranks), device, kind)
-    return Aggregator(host), device
-
-
-def _device(name: str) -> tuple[torch.device, str]:
-    """Device of this process, and device kind of the planned hosts ("cpu" or "cuda")."""
-    device = choose_device(name, SerialRanks())
-    return device, "cuda" if name in ("gpu", "cuda") else device.type
+    return Host(experiment, num_sites, task, PlannedRanks(num_ranks), device, kind)

@@ -1,27 +1,63 @@
-"""The plan of a run in numbers; `plan.report` renders it as text."""
+"""The plan of a run in numbers: its first rounds, and the wall time, memory, traffic and disk space that follow.
+
+`plan.report` renders it as text. Symbols: P parameters, T counters in the tail of the sum.
+"""
 
 from __future__ import annotations
 
 import math
 import resource
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
-from hpctrip.base.text import size_text
-from hpctrip.config.inputs import resolved
-from hpctrip.plan import cost
-from hpctrip.plan.rounds import PlannedRound
+from hpctrip.learn.aggregate import partial_sum_bytes
+from hpctrip.learn.counters import EVALUATION, TRAINING
 from hpctrip.plan.speed import Speed
-from hpctrip.plan.warnings import warnings
-from hpctrip.ranks.placement import Traffic
+from hpctrip.ranks.placement import Assignment, Traffic
+from hpctrip.record import checkpoint, schema
 from hpctrip.runner.aggregator import Aggregator
+from hpctrip.sim.outcome import Outcome
+from hpctrip.sim.rounds import RoundRow
+from hpctrip.sim.step import State
 
 HOST_PARTS = ("model", "sum", "engine", "data", "kept")
 """Parts of `Plan.memory` that every host needs."""
+
+
+@dataclass(frozen=True)
+class PlannedRound:
+    """One planned round."""
+
+    assignment: Assignment
+    row: RoundRow
+    """The row that the run would record, without the results of training."""
+    loads: pd.DataFrame
+    """num_blocks, num_sites and num_samples (of training) of every host."""
+
+
+def first_rounds(aggregator: Aggregator, num_rounds: int) -> list[PlannedRound]:
+    """Plan up to `num_rounds` rounds, fewer if a stop rule ends the run. No accuracy is known."""
+    num_hosts, num_visits = len(aggregator.ranks.hosts), aggregator.host.num_visits
+    state, rounds = State(), []
+    while len(rounds) < num_rounds and not state.stop_reason:
+        draft, assignment = aggregator.begin(state)
+        blocks, hosts = assignment.blocks, assignment.block_hosts
+        visits = draft.local_work * num_visits[draft.cohort]
+        # no round has been measured yet, so its work is that of the model
+        outcome = Outcome.assumed(draft.work_s[draft.cohort])
+        state, row = aggregator.simulation.finish(draft, outcome)
+        of_blocks = {
+            "num_blocks": np.ones(len(blocks)),
+            "num_sites": blocks.sums(np.ones_like(visits)),
+            "num_samples": blocks.sums(visits),
+        }
+        loads = {name: np.bincount(hosts, load, num_hosts) for name, load in of_blocks.items()}
+        rounds.append(PlannedRound(assignment, row, pd.DataFrame(loads).astype(np.int64)))
+    return rounds
 
 
 @dataclass(frozen=True)
@@ -38,8 +74,19 @@ class Plan:
 
     @cached_property
     def wall_s(self) -> np.ndarray:
-        """Wall time of every planned round in seconds, [num_rounds]; NaN if the speed is not known."""
-        return cost.wall_s(self.aggregator.host, self.rounds, self.speed, self.bandwidth_bps)
+        """Wall time of every planned round in seconds, [num_rounds]; NaN if the speed is not known. It is the sum of
+        the training time of the busiest host, the exchange of the vectors and the evaluation."""
+        host = self.aggregator.host
+        batches = math.ceil(len(host.eval_batches) / len(host.ranks.hosts))
+        evaluation_s = batches * host.experiment.evaluate.batch_size / self.speed.evaluate_per_s
+        return np.array(
+            [
+                r.loads.num_samples.max() / self.speed.train_per_s
+                + self._traffic(r.assignment).seconds(self.bandwidth_bps)
+                + r.assignment.evaluate * evaluation_s
+                for r in self.rounds
+            ]
+        )
 
     @property
     def max_rounds_wall_s(self) -> float:
@@ -49,18 +96,51 @@ class Plan:
 
     @cached_property
     def exchange(self) -> Traffic:
-        """Bytes of the last planned round's exchange."""
-        return cost.traffic(self.aggregator.host, self.rounds[-1].assignment)
+        """Bytes that the ranks exchange in the last planned round."""
+        return self._traffic(self.rounds[-1].assignment)
+
+    def _traffic(self, assignment: Assignment) -> Traffic:
+        host = self.aggregator.host
+        size = host.ranks.size
+        num_tail = TRAINING.size(len(assignment.cohort), size)
+        return Traffic.of(size, len(host.initial_params), num_tail, EVALUATION.size(0, size), assignment)
 
     @cached_property
     def memory(self) -> dict[str, int]:
-        """Peak bytes of memory, see `cost.memory_bytes`."""
-        return cost.memory_bytes(self.aggregator.host, self.rounds[-1].row.num_sites)
+        """Peak bytes of the arrays of a rank in the last planned round, {purpose: bytes}.
+
+        model: 4 P each for the local copy, the old and the new global parameters; the server's slots; frozen parameters
+        once, as all models of a rank share them.
+        data: training set; each GPU has a copy, the CPUs of a node share a memory-mapped one.
+        kept: state of the sites between rounds, on the host with most sites.
+        aggregator: the model, the received sum and its own, two float64 vectors of 8 P in the server's step and, while
+        a checkpoint is written, the state of all sites.
+        """
+        host, num_sites = self.aggregator.host, self.rounds[-1].row.num_sites
+        p, t = len(host.initial_params), TRAINING.size(num_sites, host.ranks.size)
+        frozen = sum(q.numel() * q.element_size() for q in host.model.parameters() if not q.requires_grad)
+        model = 12 * p + host.slots.nbytes + frozen
+        sites_at = np.zeros(1, dtype=np.int64) if host.fixed_hosts is None else np.bincount(host.fixed_hosts)
+        return {
+            "model": model,
+            "sum": partial_sum_bytes(p, t),
+            "engine": host.engine.memory_bytes(host.sites_per_block(num_sites)),
+            "data": host.task.train.nbytes,
+            "kept": 4 * host.memory.length * int(sites_at.max()),
+            "aggregator": model + 16 * (p + t) + 16 * p + 4 * host.memory.length * int(sites_at.sum()),
+        }
 
     @cached_property
     def written_bytes(self) -> dict[str, int]:
-        """Bytes on disk, see `cost.written_bytes`."""
-        return cost.written_bytes(self.aggregator, self.rounds[-1])
+        """Bytes of the results file and of each of the two checkpoints after max_rounds rounds like the last one."""
+        host, row = self.aggregator.host, self.rounds[-1].row
+        num_candidates = len(row.candidates.k) if row.candidates else 0
+        rows = self.aggregator.experiment.stop.max_rounds * schema.row_bytes(row.num_sites, num_candidates)
+        model = len(host.initial_params), len(host.slots), host.num_sites * host.memory.length
+        return {
+            "results": rows + schema.empty_bytes(host.num_sites),
+            "checkpoint": rows + checkpoint.model_bytes(*model),
+        }
 
     @cached_property
     def process_bytes(self) -> int:
@@ -70,6 +150,7 @@ class Plan:
     @cached_property
     def first_rounds(self) -> list[dict[str, Any]]:
         """Table of the planned rounds, one dict per round."""
+        of_hosts = [r.loads.num_samples for r in self.rounds]
         return [
             {
                 "round": r.row.round,
@@ -78,69 +159,17 @@ class Plan:
                 "num_blocks": len(r.assignment.blocks),
                 "makespan_s": r.row.makespan_s,
                 "clock_s": r.row.clock_s,
-                "busiest_host_samples": int(r.samples.max()),
-                "idle_fraction": 1 - r.samples.mean() / r.samples.max() if r.samples.any() else math.nan,
+                "busiest_host_samples": int(samples.max()),
+                "idle_fraction": 1 - samples.mean() / samples.max() if samples.any() else math.nan,
                 "wall_s": seconds,
             }
-            for r, seconds in zip(self.rounds, self.wall_s.tolist(), strict=True)
+            for r, samples, seconds in zip(self.rounds, of_hosts, self.wall_s.tolist(), strict=True)
         ]
 
     @cached_property
     def placement(self) -> list[dict[str, int]]:
         """Load of the hosts in the last planned round: one dict per distinct load, the largest first."""
-        last = self.rounds[-1]
-        loads = np.stack([last.blocks, last.sites, last.samples], axis=1)
-        distinct, counts = np.unique(loads, axis=0, return_counts=True)
-        names = ("num_hosts", "num_blocks", "num_sites", "num_samples")
-        rows = zip(counts.tolist(), *distinct.T.tolist(), strict=True)
-        return [dict(zip(names, row, strict=True)) for row in rows][::-1]
-
-    @cached_property
-    def warnings(self) -> list[str]:
-        """Warnings about memory, probable mistakes and limits of the results."""
-        return [*self._memory_warning(), *warnings(self.aggregator, self.rounds)]
-
-    def _memory_warning(self) -> Iterator[str]:
-        """Warn if the arrays of a host need more memory than it has."""
-        needed = sum(self.memory[name] for name in HOST_PARTS)
-        if needed > self.host_memory_bytes:
-            yield (
-                f"a host needs {size_text(needed)}, and activations besides, but has "
-                f"{size_text(self.host_memory_bytes)}; use a smaller model, or smaller blocks "
-                "(engine.sites_per_block, engine.lanes)"
-            )
-
-    def values(self) -> dict[str, Any]:
-        """The plan as {name: value}, with units in the names; NaN: not known."""
-        e, host, world = self.aggregator.experiment, self.aggregator.host, self.aggregator.world
-        exchange, speed = self.exchange, self.speed
-        return {
-            "scenario": e.name,
-            "seed": e.seed,
-            "policy": e.policy.kind,
-            "num_sites": host.num_sites,
-            "num_ranks": host.ranks.size,
-            "num_hosts": len(host.ranks.hosts),
-            "hosts_kind": host.hosts_kind,
-            "engine": host.engine.name,
-            "blocks": str(host.block_rule),
-            "local_training": resolved(host.work),
-            "num_params": len(host.initial_params),
-            "up_bytes": exchange.up,
-            "down_bytes": exchange.down,
-            "message_bytes": exchange.counters + exchange.message,
-            "exchange_s": exchange.seconds(self.bandwidth_bps),
-            "bandwidth_bps": self.bandwidth_bps,
-            "simulated_update_bytes": world.update_bytes,
-            "memory_bytes": self.memory,
-            "process_bytes": self.process_bytes,
-            "train_samples_per_s": speed.train_per_s,
-            "evaluate_samples_per_s": speed.evaluate_per_s,
-            "max_rounds": e.stop.max_rounds,
-            "wall_s": float(self.wall_s.sum()),
-            "max_rounds_wall_s": self.max_rounds_wall_s,
-            "written_bytes": self.written_bytes,
-            "rounds": self.first_rounds,
-            "placement": self.placement,
-            "warnings": self.warnings,
-        }
+        counts = (
+            self.rounds[-1].loads.value_counts().sort_index(ascending=False).reset_index(name="num_hosts")
+        )
+        return counts[["num_hosts", *counts.columns[:-1]]].to_dict("records")

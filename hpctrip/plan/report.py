@@ -1,8 +1,9 @@
-"""Text report of `hpctrip plan`."""
+"""Output of `hpctrip plan`: a text report, or its numbers by name."""
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from rich.console import Group
 from rich.table import Table
@@ -13,6 +14,7 @@ from hpctrip.base.units import HOUR_S
 from hpctrip.config.inputs import resolved
 from hpctrip.learn.data.cached import cache_dir
 from hpctrip.plan.plan import HOST_PARTS, Plan
+from hpctrip.plan.warnings import warnings
 from hpctrip.record import checkpoint as checkpoints
 from hpctrip.record.show import local_training
 from hpctrip.runner.resume import default_path
@@ -59,7 +61,7 @@ def report(plan: Plan) -> Group:
     head.add_column(overflow="fold")
     for name, text in facts.items():
         head.add_row(name, Text(printable(text, 1000)))
-    notes = [Text(printable(f"! {warning}", 1000)) for warning in plan.warnings]
+    notes = [Text(printable(f"! {warning}", 1000)) for warning in warnings(plan)]
     return Group(head, Text(), _rounds_table(plan), Text(), _hosts_table(plan), Text(), *notes)
 
 
@@ -67,7 +69,7 @@ def _rounds_table(plan: Plan) -> Table:
     table = Table(
         title="first rounds, no accuracy gain assumed", title_justify="left", box=None, pad_edge=False
     )
-    for name in (
+    for name in [
         "round",
         "sites",
         "arrive",
@@ -77,19 +79,17 @@ def _rounds_table(plan: Plan) -> Table:
         "busiest host",
         "idle",
         "wall s",
-    ):
+    ]:
         table.add_column(name, justify="right")
     for row in plan.first_rounds:
+        *counts, makespan_s, clock_s, busiest, idle, wall_s = row.values()
         table.add_row(
-            str(row["round"]),
-            str(row["num_sites"]),
-            str(row["num_arrived"]),
-            str(row["num_blocks"]),
-            f"{row['makespan_s']:.1f}",
-            f"{row['clock_s'] / HOUR_S:.3f}",
-            f"{row['busiest_host_samples']:,} samples",
-            "-" if math.isnan(row["idle_fraction"]) else f"{row['idle_fraction']:.0%}",
-            "-" if math.isnan(row["wall_s"]) else f"{row['wall_s']:.2f}",
+            *map(str, counts),
+            f"{makespan_s:.1f}",
+            f"{clock_s / HOUR_S:.3f}",
+            f"{busiest:,} samples",
+            "-" if math.isnan(idle) else f"{idle:.0%}",
+            "-" if math.isnan(wall_s) else f"{wall_s:.2f}",
         )
     return table
 
@@ -108,3 +108,39 @@ def _hosts_table(plan: Plan) -> Table:
 
 def _duration(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 600 else f"{seconds / HOUR_S:.2f} h"
+
+
+def values(plan: Plan) -> dict[str, Any]:
+    """The plan as {name: value}, with units in the names; NaN: not known."""
+    e, host, world = plan.aggregator.experiment, plan.aggregator.host, plan.aggregator.world
+    exchange, speed = plan.exchange, plan.speed
+    return {
+        "scenario": e.name,
+        "seed": e.seed,
+        "policy": e.policy.kind,
+        "num_sites": host.num_sites,
+        "num_ranks": host.ranks.size,
+        "num_hosts": len(host.ranks.hosts),
+        "hosts_kind": host.hosts_kind,
+        "engine": host.engine.name,
+        "blocks": str(host.block_rule),
+        "local_training": resolved(host.work),
+        "num_params": len(host.initial_params),
+        "up_bytes": exchange.up,
+        "down_bytes": exchange.down,
+        "message_bytes": exchange.counters + exchange.message,
+        "exchange_s": exchange.seconds(plan.bandwidth_bps),
+        "bandwidth_bps": plan.bandwidth_bps,
+        "simulated_update_bytes": world.update_bytes,
+        "memory_bytes": plan.memory,
+        "process_bytes": plan.process_bytes,
+        "train_samples_per_s": speed.train_per_s,
+        "evaluate_samples_per_s": speed.evaluate_per_s,
+        "max_rounds": e.stop.max_rounds,
+        "wall_s": float(plan.wall_s.sum()),
+        "max_rounds_wall_s": plan.max_rounds_wall_s,
+        "written_bytes": plan.written_bytes,
+        "rounds": plan.first_rounds,
+        "placement": plan.placement,
+        "warnings": warnings(plan),
+    }

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import os
 
-from hpctrip.plan.rounds import PlannedRound
-from hpctrip.runner.aggregator import Aggregator, idle_hosts
+from hpctrip.base.text import size_text
+from hpctrip.plan.plan import HOST_PARTS, Plan
+from hpctrip.runner.aggregator import idle_hosts
 from hpctrip.sim.timing import Timing
 
 
-def warnings(aggregator: Aggregator, rounds: list[PlannedRound]) -> list[str]:
-    """Warnings about `rounds` and the input, one line each."""
+def warnings(plan: Plan) -> list[str]:
+    """Warnings about memory, probable mistakes, and limits to know before reading the results, one line each."""
+    aggregator, rounds = plan.aggregator, plan.rounds
     e, host, world = aggregator.experiment, aggregator.host, aggregator.world
     lines = []
+    needed = sum(plan.memory[name] for name in HOST_PARTS)
+    if needed > plan.host_memory_bytes:
+        lines.append(
+            f"a host needs {size_text(needed)}, and activations besides, but has {size_text(plan.host_memory_bytes)}; "
+            "use a smaller model, or smaller blocks (engine.sites_per_block, engine.lanes)"
+        )
     if note := idle_hosts(host, [r.assignment for r in rounds], "in any of these rounds"):
         lines.append(note)
     lanes, num_hosts = e.engine.lanes or 1, len(host.ranks.hosts)
@@ -23,7 +31,7 @@ def warnings(aggregator: Aggregator, rounds: list[PlannedRound]) -> list[str]:
             f"engine.lanes = {num_hosts} would be faster here (and give other last bits)"
         )
     cores, threads = os.cpu_count() or 1, e.ranks.threads
-    busy = max(int((r.blocks > 0).sum()) for r in rounds)  # rank 0, among others, mostly waits
+    busy = max(int((r.loads.num_blocks > 0).sum()) for r in rounds)  # rank 0, among others, mostly waits
     if host.hosts_kind == "cpu" and busy > 1 and busy * threads > cores:
         lines.append(
             f"{busy} hosts of {threads} thread(s) at work on this machine's {cores} cores would train about "

@@ -124,8 +124,7 @@ class Experiment(Component):
         num_sites = len(self.sites.checked_distances_m(self.seed))
         self.policy.check(num_sites)
         self.faults.check(self.timing)
-        self.stop.check(self.accounts, self.carbon, self.price)
-        self.accounts.check(self.carbon, self.price)
+        self.accounts.check(self.carbon, self.price, self.stop.budgets)
         return num_sites
 
     def check(self) -> Simulation:

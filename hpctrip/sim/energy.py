@@ -1,12 +1,12 @@
-"""Energy, carbon and cost of the rounds: joules, grams of CO2 and money of every site, and budgets of them.
+"""Energy, carbon and cost of a round at every site, and budgets of a whole run ([stop]) and of its sites ([accounts]).
 
-A round's power is integrated over the same changes as the clock's (base/series.py). Budgets are those of a whole run
-([stop]) and of each of its sites ([accounts]). Shapes: N sites, k sites of the cohort.
+A round's power is integrated over the same changes as the clock's (base/series.py). Shapes: N sites, k sites of the
+cohort.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import islice
 from typing import Literal, NamedTuple
@@ -20,15 +20,14 @@ from hpctrip.base.units import GB, J_PER_KWH, Grams, Joules, spelled
 from hpctrip.config.component import Component
 from hpctrip.sim.grid import GridSignal, SignalModel
 from hpctrip.sim.rounds import History, Status
-from hpctrip.sim.sites import SitePlacement
 from hpctrip.sim.timing import MOST_STEPS, RoundTiming
 
 MONEY = r"^\d{1,15}(\.\d{1,6})? [A-Z]{3}$"
 """A sum with its currency: "100 EUR"."""
 SPENT = ("compute_energy_j", "wait_energy_j", "comm_energy_j", "carbon_g", "cost")
 """Columns of the results that a round's bill fills, for each site and in total."""
-_SIGNALS = {"carbon_g": "carbon", "cost": "price"}
-"""{column of the results: the input table of its grid signal}."""
+_BUDGETS = {"energy": ("energy_j", "joules"), "carbon": ("carbon_g", "grams"), "cost": ("cost", "")}
+"""{end of an input key: (column of the results that is summed, its unit)}."""
 
 
 class Budget(NamedTuple):
@@ -41,61 +40,43 @@ class Budget(NamedTuple):
     amount: float
     """In the unit of that column."""
     text: str
-    """The amount as a person would write it, e.g. "500 kWh"."""
-    currency: str = ""
-    """Currency of a sum of money."""
+    """The amount with its unit, e.g. "500 kWh"."""
+    currency: str
+    """Currency of a sum of money; else empty."""
 
     def __str__(self) -> str:
         return f"{self.key.partition('.')[2]} = {self.text}"
 
 
-def budgets(
-    table: str, prefix: str, energy: float | None, carbon: float | None, cost: str | None
-) -> list[Budget]:
-    """The budgets that are set, of joules, grams and money; their keys are `table`.`prefix`energy, carbon and cost."""
+def budgets(table: str, prefix: str, component: Component) -> list[Budget]:
+    """The budgets that an input table sets by its keys `prefix`energy, `prefix`carbon and `prefix`cost."""
     result = []
-    if energy is not None:
-        result.append(Budget(f"{table}.{prefix}energy", "energy_j", energy, spelled(energy, "joules")))
-    if carbon is not None:
-        result.append(Budget(f"{table}.{prefix}carbon", "carbon_g", carbon, spelled(carbon, "grams")))
-    if cost is not None:
-        amount, currency = cost.split()
-        result.append(Budget(f"{table}.{prefix}cost", "cost", float(amount), cost, currency))
+    for name, (column, unit) in _BUDGETS.items():
+        value = getattr(component, prefix + name)
+        if value is not None:
+            amount, currency = (value, "") if unit else value.split()
+            text = spelled(value, unit) if unit else value
+            result.append(Budget(f"{table}.{prefix}{name}", column, float(amount), text, currency))
     return result
 
 
-def check_budgets(all_budgets: Iterable[Budget], currency: str, signals: Mapping[str, Component]) -> None:
-    """InputError where a budget needs a grid signal that is not set, or is not in the currency of the prices.
-    `signals` are the tables [carbon] and [price]."""
-    for budget in all_budgets:
-        table = _SIGNALS.get(budget.column)
-        if table and signals[table].kind == "none":
-            raise InputError(budget.key, f"needs the signal [{table}]", f"set {table}.kind, e.g. constant")
-        if budget.currency not in ("", currency):
-            raise InputError(
-                f"{budget.key} = {budget.text!r}",
-                f"costs are in {currency} (accounts.currency)",
-                f"give the budget in that currency, or accounts.currency = {budget.currency!r} with prices in it",
-            )
-
-
 class Accounts(Component):
-    """Rules of the accounts of energy, carbon and cost. Sites draw by their hardware ([throughput]) while they compute
-    and while they wait; sites outside the cohort, and those that were out when it was asked, draw nothing on this
-    account."""
+    """Rules by which energy, carbon and cost are counted. Sites draw power by their hardware ([throughput]) while they
+    compute and while they wait; sites outside the cohort, and those that are out when the round starts, count
+    nothing."""
 
     waiting: Literal["idle", "released"] = "idle"
-    """What a site does when its update is sent: idle = it waits for the round's end with its GPUs on; released = its
-    GPUs serve others until the next round, at no cost to this run."""
+    """A site whose update is sent. idle: it waits for the round's end with its GPUs on; released: its GPUs serve others
+    until the next round, at no cost to this run."""
     network_j_per_gb: float = Field(13_500.0, ge=0, le=1e12)
     """Joules of the network for each GB that a site sends or is sent. 13.5 kJ = 0.00375 kWh: 0.06 kWh/GB in 2015,
     halved every two years, at 2023 (Aslan et al., J. Industrial Ecology 22(4), 2018, fixed-line internet)."""
     currency: str = Field("EUR", pattern="^[A-Z]{3}$")
-    """In which [price] is given and costs are recorded: a code of ISO 4217."""
+    """Currency of [price] and of the recorded costs: a code of ISO 4217."""
     site_max_energy: Joules | None = Field(None, gt=0)
-    """What each site may spend in the whole run, e.g. "5 kWh"; a plain number is joules. The round in which a site
-    crosses a budget is finished and counted; from then on the site has no power to give, as in an outage, and everybody
-    knows it. The run ends when all sites that would be chosen next have spent a budget."""
+    """Energy that each site may spend in the whole run, e.g. "5 kWh"; a plain number is joules. The round in which a
+    site crosses a budget is finished and counted; from then on the site has no power, as in an outage, which every
+    policy sees. The run ends when all sites that would be chosen next have spent a budget."""
     site_max_carbon: Grams | None = Field(None, gt=0)
     """CO2 that each site may cause, e.g. "500 g". Needs [carbon]."""
     site_max_cost: str | None = Field(None, pattern=MONEY)
@@ -104,8 +85,7 @@ class Accounts(Component):
     @property
     def site_budgets(self) -> list[Budget]:
         """The budgets of each site."""
-        keys = self.site_max_energy, self.site_max_carbon, self.site_max_cost
-        return budgets("accounts", "site_max_", *keys)
+        return budgets("accounts", "site_max_", self)
 
     def spent(self, history: History, num_sites: int) -> np.ndarray:
         """The sites that have used up a budget after these rounds, [N] bool."""
@@ -114,38 +94,31 @@ class Accounts(Component):
             spent |= history.total_by_site(budget.column, num_sites) >= budget.amount
         return spent
 
-    def meter(
-        self,
-        carbon: SignalModel,
-        price: SignalModel,
-        sites: SitePlacement,
-        num_sites: int,
-        seed: int,
-        sent_bytes: float,
-    ) -> Meter:
-        """The meter of one seed; `carbon` and `price` are the input tables of the grid signals. InputError where the
-        files of a signal are unusable, or the signal is not valid."""
-        return Meter(
-            self,
-            carbon.checked_signal("carbon", sites, num_sites, seed),
-            price.checked_signal("price", sites, num_sites, seed),
-            sent_bytes,
-        )
-
-    def check(self, carbon: SignalModel, price: SignalModel) -> None:
-        """InputError where a site budget is in another currency, or needs a grid signal that is not set."""
-        check_budgets(self.site_budgets, self.currency, {"carbon": carbon, "price": price})
+    def check(self, carbon: SignalModel, price: SignalModel, run_budgets: Iterable[Budget] = ()) -> None:
+        """InputError where a budget, of the run or of a site, is in another currency than the prices, or needs a grid
+        signal that is not set."""
+        signals = {"carbon_g": ("carbon", carbon), "cost": ("price", price)}
+        for budget in (*run_budgets, *self.site_budgets):
+            table, signal = signals.get(budget.column, ("", None))
+            if signal is not None and signal.kind == "none":
+                raise InputError(
+                    budget.key, f"needs the signal [{table}]", f"set {table}.kind, e.g. constant"
+                )
+            if budget.currency not in ("", self.currency):
+                raise InputError(
+                    f"{budget.key} = {budget.text!r}",
+                    f"costs are in {self.currency} (accounts.currency)",
+                    f"give the budget in that currency, or accounts.currency = {budget.currency!r} with prices in it",
+                )
 
 
 @dataclass(frozen=True)
 class Meter:
-    """Everything that the bill of a round depends on besides power and timing."""
+    """Signals and rules from which a round's bill follows, given its power and timing."""
 
     accounts: Accounts
-    carbon: GridSignal
-    """Grams per kilowatt-hour."""
-    price: GridSignal
-    """Money per kilowatt-hour."""
+    signals: dict[str, GridSignal]
+    """{input table: signal}: grams per kilowatt-hour of "carbon", money per kilowatt-hour of "price"."""
     sent_bytes: float
     """Bytes that one site sends and is sent in a round on the simulated WAN."""
 
@@ -153,11 +126,6 @@ class Meter:
     def comm_energy_j(self) -> float:
         """Joules of the network for one site and round."""
         return self.accounts.network_j_per_gb * self.sent_bytes / GB
-
-    @property
-    def signals(self) -> dict[str, GridSignal]:
-        """{input table: signal}."""
-        return {"carbon": self.carbon, "price": self.price}
 
     @property
     def synthetic_signals(self) -> list[str]:
@@ -173,11 +141,11 @@ class Meter:
         timing: RoundTiming,
     ) -> dict[str, np.ndarray]:
         """Energy, carbon and cost of a round from `start_s`: {column of `SPENT`: [k]}; NaN where the grid signal is not
-        set. `draw_w(t)` gives the watts of the cohort [k] while it computes and while
-        it waits; `next_change_s(t)` is the next time at which they may change.
+        set. `draw_w(t)` gives the watts of the cohort [k] while it computes and while it waits; `next_change_s(t)` is
+        the next time at which they may change.
 
-        A site computes until it is done or the round ends; then its update travels. The network's energy counts at
-        once when that begins, with the site's intensity and price of then.
+        A site computes until it is done or the round ends; then its update travels. All of the network's energy counts
+        when the transfer begins, with the site's intensity and price at that time.
         """
         end_s = start_s + timing.makespan_s
         asked = timing.status != Status.OUT
@@ -202,8 +170,8 @@ class Meter:
                 "comm_energy_j": np.where(begins, self.comm_energy_j, 0.0),
             }
             kwh = sum(joules.values()) / J_PER_KWH
-            joules["carbon_g"] = kwh * self.carbon.at(asked_s)[cohort]
-            joules["cost"] = kwh * self.price.at(asked_s)[cohort]
+            joules["carbon_g"] = kwh * self.signals["carbon"].at(asked_s)[cohort]
+            joules["cost"] = kwh * self.signals["price"].at(asked_s)[cohort]
             for name, amount in joules.items():
                 sums[name] += amount
             if last:

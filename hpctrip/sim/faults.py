@@ -22,7 +22,7 @@ from hpctrip.config.sources import Reads
 from hpctrip.sim.timing import LONGEST_ROUND_S, Timing
 
 MOST_OUTAGES = 20_000_000
-"""Random outages in memory, of all sites together: 320 MB, or 640 MB while there is room to grow."""
+"""Random outages in memory, of all sites together: 320 MB, or 640 MB while they are drawn."""
 MOST_OUTAGES_A_ROUND = 1_000
 """Mean number of random outages of a site within a deadline: each is one more step of the clock."""
 
@@ -51,8 +51,6 @@ class ListedOutages:
 class RandomOutages:
     """Every site alternates between up times of mean `mtbf_s` and outages of mean `mttr_s`, both exponential; all sites
     are up at time 0. Drawn in chunks from the streams (seed, "outages", chunk) as far as simulated time needs them.
-
-    A site's outages follow each other, so that a time is located among them by bisection.
     """
 
     CHUNK = 16
@@ -60,12 +58,11 @@ class RandomOutages:
 
     def __init__(self, num_sites: int, mtbf_s: float, mttr_s: float, seed: int):
         self.num_sites, self.mtbf_s, self.mttr_s, self.seed = num_sites, mtbf_s, mttr_s, seed
-        self.num_chunks = 0
         self._start_s = self._end_s = np.zeros((num_sites, 0))
-        """[N, room], of which the first `num_chunks * CHUNK` columns are drawn."""
-        self._current = self._start_s, self._end_s
+        """[N, outages drawn], rising."""
+        self._current = np.zeros(num_sites), np.zeros(num_sites)
         self._from_s = self._until_s = 0.0
-        """The times between which `_current` holds."""
+        """The times between which `_current` is the answer of `_next`."""
 
     def at(self, clock_s: float) -> np.ndarray:
         """Whether each site is out at that time, [N] bool."""
@@ -79,42 +76,35 @@ class RandomOutages:
     def _next(self, clock_s: float) -> tuple[np.ndarray, np.ndarray]:
         """Start and end [N] of every site's first outage that ends after `clock_s`."""
         if not self._from_s <= clock_s < self._until_s:
-            self._find(clock_s)
+            while not self._end_s.size or self._end_s[:, -1].min() <= clock_s:
+                self._draw(clock_s)
+            first = np.arange(self.num_sites), (self._end_s <= clock_s).sum(axis=1)
+            self._current = self._start_s[first], self._end_s[first]
+            self._from_s, self._until_s = clock_s, float(self._current[1].min())
         return self._current
 
-    def _find(self, clock_s: float) -> None:
-        while not self.num_chunks or self._end_s[:, self.num_chunks * self.CHUNK - 1].min() <= clock_s:
-            self._draw(clock_s)
-        low = np.zeros(self.num_sites, dtype=np.int64)
-        high = np.full(self.num_sites, self.num_chunks * self.CHUNK - 1)
-        sites = np.arange(self.num_sites)
-        while (low < high).any():
-            middle = (low + high) // 2
-            over = self._end_s[sites, middle] <= clock_s
-            low, high = np.where(over, middle + 1, low), np.where(over, high, middle)
-        self._current = self._start_s[sites, low], self._end_s[sites, low]
-        self._from_s, self._until_s = clock_s, float(self._current[1].min())
-
     def _draw(self, clock_s: float) -> None:
-        """One more chunk. InputError where that would be more than MOST_OUTAGES."""
-        drawn = self.num_chunks * self.CHUNK
-        if self.num_sites * (drawn + self.CHUNK) > MOST_OUTAGES:
+        """Twice as many chunks as before. InputError where more than MOST_OUTAGES would be drawn."""
+        num_chunks = self._end_s.shape[1] // self.CHUNK
+        shape = (self.num_sites, self.CHUNK)
+        last_s = self._end_s[:, -1:] if num_chunks else np.zeros((self.num_sites, 1))
+        starts_s, ends_s = [self._start_s], [self._end_s]
+        for chunk in range(num_chunks, max(1, 2 * num_chunks)):
+            if (chunk + 1) * self.num_sites * self.CHUNK > MOST_OUTAGES:
+                break
+            rng = stream(self.seed, "outages", chunk)
+            up_s, down_s = rng.exponential(self.mtbf_s, shape), rng.exponential(self.mttr_s, shape)
+            end_s = last_s + np.cumsum(up_s + down_s, axis=1)
+            starts_s.append(end_s - down_s)
+            ends_s.append(end_s)
+            last_s = end_s[:, -1:]
+        if len(ends_s) == 1:
             raise InputError(
                 f"faults.mtbf_s = {self.mtbf_s:g}",
                 f"more than {MOST_OUTAGES:,} outages of {self.num_sites:,} sites by the simulated time {clock_s:g} s",
                 "raise mtbf_s or mttr_s, or stop earlier (stop.max_clock_s)",
             )
-        if drawn == self._end_s.shape[1]:  # room for twice as many, so that growing costs little
-            room = np.full((self.num_sites, max(self.CHUNK, drawn)), np.inf)
-            self._start_s, self._end_s = np.hstack([self._start_s, room]), np.hstack([self._end_s, room])
-        rng = stream(self.seed, "outages", self.num_chunks)
-        shape = (self.num_sites, self.CHUNK)
-        up_s, down_s = rng.exponential(self.mtbf_s, shape), rng.exponential(self.mttr_s, shape)
-        before_s = self._end_s[:, drawn - 1 : drawn] if drawn else np.zeros((self.num_sites, 1))
-        end_s = before_s + np.cumsum(up_s + down_s, axis=1)
-        new = slice(drawn, drawn + self.CHUNK)
-        self._start_s[:, new], self._end_s[:, new] = end_s - down_s, end_s
-        self.num_chunks += 1
+        self._start_s, self._end_s = np.hstack(starts_s), np.hstack(ends_s)
 
 
 class Faults(Component):
@@ -122,8 +112,8 @@ class Faults(Component):
 
     A site that is out has no power: it makes no progress, and the profiler sees power 0 (an observation that is older
     than the outage, or noise, may still show some). A policy may choose it all the same; the aggregator, which cannot
-    reach it, then neither sends it the model nor waits for it. A site that goes out while it trains goes on from
-    where it was when it returns, if the deadline leaves it the time.
+    reach it, then neither sends it the model nor waits for it. A site that goes out while it trains continues when it
+    returns, if the deadline leaves it the time.
     """
 
     deadline_s: Seconds | None = Field(None, gt=0, le=LONGEST_ROUND_S)
@@ -150,7 +140,7 @@ class Faults(Component):
             raise ValueError("mtbf_s and outages exclude each other: random outages, or those of a file")
         if self.deadline_s is None and (self.mtbf_s or self.outages or self.lost_fraction):
             raise ValueError(
-                "outages and lost updates need a deadline_s: who waits for all would wait forever"
+                "outages and lost updates need a deadline_s: else the aggregator would wait forever"
             )
         between_s = (self.mtbf_s or np.inf) + self.mttr_s
         if self.deadline_s is not None and self.deadline_s > MOST_OUTAGES_A_ROUND * between_s:
@@ -161,7 +151,7 @@ class Faults(Component):
         return self
 
     def check(self, timing: Timing) -> None:
-        """InputError where the clock cannot say in advance who misses the deadline."""
+        """InputError where it is not known in advance which sites miss the deadline."""
         if timing.compute == "measured" and self != NO_FAULTS:
             raise InputError(
                 'timing.compute = "measured"',
@@ -170,14 +160,13 @@ class Faults(Component):
             )
 
     def schedule(self, num_sites: int, seed: int) -> FaultSchedule:
-        """What happens to `num_sites` sites. InputError names what is wrong with the CSV file."""
-        nothing = np.zeros(0)
+        """The faults of `num_sites` sites. InputError names the line of the CSV file that is wrong."""
         if self.outages is not None:
             outages: ListedOutages | RandomOutages = _read_outages(self.outages, num_sites)
         elif self.mtbf_s is not None:
             outages = RandomOutages(num_sites, self.mtbf_s, self.mttr_s, seed)
         else:
-            outages = ListedOutages(num_sites, nothing.astype(np.int64), nothing, nothing)
+            outages = ListedOutages(num_sites, np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros(0))
         return FaultSchedule(self, outages, num_sites, seed)
 
 
@@ -193,7 +182,7 @@ class FaultSchedule:
     num_sites: int
     seed: int
     spent: np.ndarray = np.False_
-    """Sites that have spent a budget of theirs (accounts.site_max_*), [N] bool: out for good."""
+    """Sites that have spent one of their budgets (accounts.site_max_*), [N] bool: out for good."""
 
     def down(self, clock_s: float) -> np.ndarray:
         """Which sites are out at that time, [N] bool."""
@@ -205,8 +194,8 @@ class FaultSchedule:
         return float("inf") if self.faults.deadline_s is None else self.faults.deadline_s
 
     def wan(self, round: int) -> tuple[np.ndarray, np.ndarray]:
-        """What the WAN does to the updates of a round: (lost [N] bool, extra delay [N] s). Drawn for all sites from the
-        stream (seed, "wan", round), so that a site's luck does not depend on the cohort."""
+        """(lost [N] bool, extra delay [N] s) of the updates of a round on the WAN. Drawn for all sites from the stream
+        (seed, "wan", round), so that those of a site do not depend on the cohort."""
         faults = self.faults
         if not (faults.lost_fraction or faults.late_fraction):
             return np.zeros(self.num_sites, dtype=bool), np.zeros(self.num_sites)

@@ -42,10 +42,8 @@ class Network(Component):
         if self.update_bytes != "auto" and self.update_bytes < 0:
             raise ValueError(f"update_bytes = {self.update_bytes:g} is below 0")
         if self.far_bandwidth_bps > self.near_bandwidth_bps:
-            raise ValueError(
-                f"far_bandwidth_bps = {self.far_bandwidth_bps:g} is above "
-                f"near_bandwidth_bps = {self.near_bandwidth_bps:g}"
-            )
+            far, near = self.far_bandwidth_bps, self.near_bandwidth_bps
+            raise ValueError(f"far_bandwidth_bps = {far:g} is above near_bandwidth_bps = {near:g}")
         return self
 
     def warnings(self) -> list[str]:

@@ -51,12 +51,10 @@ def sampling(k: int | np.ndarray, num_sites: int) -> float | np.ndarray:
 def estimate(norms: np.ndarray, weights: np.ndarray, mean_norm: float, num_sites: int) -> Estimate:
     """The estimate of a round in which updates of `norms` [m] counted with `weights` [m], sum 1, and whose
     weighted mean has the norm `mean_norm`. NaN where fewer than two of the N sites' updates arrived."""
-    if len(norms) < 2:
+    shared = float((weights**2).sum()) * sampling(len(norms), num_sites)
+    if len(norms) < 2 or shared >= 1:
         return Estimate(len(norms), math.nan, math.nan)
     mean_square, square_of_mean = float((weights * norms**2).sum()), mean_norm**2
-    shared = float((weights**2).sum()) * sampling(len(norms), num_sites)
-    if shared >= 1:
-        return Estimate(len(norms), math.nan, math.nan)
     signal = (square_of_mean - shared * mean_square) / (1 - shared)
     return Estimate(len(norms), signal, (mean_square - square_of_mean) / (1 - shared))
 

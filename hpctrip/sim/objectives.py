@@ -7,7 +7,6 @@ the policy weighs).
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from typing import Literal, Self
 
 import numpy as np
@@ -17,10 +16,12 @@ from hpctrip.base.errors import InputError
 from hpctrip.base.units import J_PER_KWH, Grams, Joules, Seconds
 from hpctrip.base.validate import numbers
 from hpctrip.config.component import Component, Registry, config_key
-from hpctrip.sim.rounds import Candidates, History, RoundRow
+from hpctrip.sim.rounds import Candidates, History
 from hpctrip.sim.view import SiteView
 
 OBJECTIVES = Registry("objective", default="time")
+_TREND_ROUNDS = 5
+"""Evaluations over which an objective takes the recent gain."""
 _MAX_COST_RATIO = 1e3
 """A site's cost counts as at most this multiple of the median site's, and as at least its inverse."""
 
@@ -34,24 +35,18 @@ class Objective(Component):
         raise NotImplementedError
 
     def preference(self, sites: SiteView, history: History) -> np.ndarray | None:
-        """What is added to the logarithm of each site's ranking score, [N]; None: nothing."""
+        """Summand of the logarithm of each site's ranking score, [N]; None: nothing."""
         return None
-
-    def checked_merit(self, weighed: Candidates, sites: SiteView, history: History) -> np.ndarray:
-        """The merit; InputError where it is not a number, possibly infinite, for every candidate."""
-        merit, place = self.merit(weighed, sites, history), config_key("policy.objective", self)
-        return numbers(merit, weighed.k.shape, -np.inf, np.inf, place, "the merit of the cohorts")
 
     def order(self, log_score: np.ndarray, sites: SiteView, history: History) -> np.ndarray:
         """Site indices, best first, by the logarithm of a ranking's score [N] and the preference; ties to the smaller
         index. InputError where the preference is not a number, or -inf, for every site."""
         preference = self.preference(sites, history)
         if preference is not None:
-            place, shape = config_key("policy.objective", self), (len(sites),)
-            preference = numbers(
-                preference, shape, -np.inf, sys.float_info.max, place, "the preference of the sites"
+            place, what = config_key("policy.objective", self), "the preference of the sites"
+            log_score = log_score + numbers(
+                preference, (len(sites),), -np.inf, sys.float_info.max, place, what
             )
-            log_score = log_score + preference
         return np.argsort(-log_score, kind="stable")
 
 
@@ -140,11 +135,11 @@ class Budget(CostAware):
 
     kind = "budget"
     energy: Joules | None = Field(None, gt=0)
-    """Of the whole run, e.g. "500 kWh"."""
+    """Energy of the whole run, e.g. "500 kWh"."""
     carbon: Grams | None = Field(None, gt=0)
-    """Of the whole run, e.g. "20 kg"."""
+    """CO2 of the whole run, e.g. "20 kg"."""
     cost: float | None = Field(None, gt=0)
-    """Of the whole run, in the currency of the input (accounts.currency)."""
+    """Money of the whole run, in the currency of the input (accounts.currency)."""
 
     @model_validator(mode="after")
     def _any(self) -> Self:
@@ -169,7 +164,7 @@ class Budget(CostAware):
         """Sites that spend little, the more the scarcer the budget is: not at all where the gain of the last rounds for
         what they spent would leave all of it over."""
         preference = np.zeros(len(sites))
-        gain, rows = _recent_gain(history)
+        gain, rows = history.recent_gain(_TREND_ROUNDS)
         for name, need in self._needs(sites, history).items():
             spent = sum(getattr(row, name) for row in rows)
             pressure = np.clip(need * spent / gain, 0, 1) if gain > 0 and spent > 0 else 1.0
@@ -208,7 +203,7 @@ class Deadline(CostAware):
 
     def preference(self, sites: SiteView, history: History) -> np.ndarray:
         """Sites that spend little, the more the faster the last rounds were than the deadline asks for."""
-        need, (gain, rows) = self._need(sites, history), _recent_gain(history)
+        need, (gain, rows) = self._need(sites, history), history.recent_gain(_TREND_ROUNDS)
         took_s = sum(row.makespan_s for row in rows)
         slack = 1 - need * took_s / gain if gain > 0 else float(not rows)
         return np.clip(slack, 0, 1) * self.cost_preference(own_spending(sites, _COLUMNS[self.least]))
@@ -235,9 +230,8 @@ def _per_joule(sites: SiteView, name: str) -> np.ndarray:
     table, values = ("carbon", sites.g_per_kwh) if name == "carbon_g" else ("price", sites.cost_per_kwh)
     per_joule = np.broadcast_to(values, len(sites)) / J_PER_KWH
     if np.isnan(per_joule).any():
-        raise InputError(
-            "policy.objective", f"needs the signal [{table}]", f"set {table}.kind, e.g. constant"
-        )
+        problem = f"needs the signal [{table}]"
+        raise InputError("policy.objective", problem, f"set {table}.kind, e.g. constant")
     return per_joule
 
 
@@ -252,14 +246,3 @@ def _needed_gain(sites: SiteView, history: History) -> float:
         raise InputError("policy.objective", "needs a target", "set stop.target_accuracy")
     evaluated = history.evaluated()
     return max(sites.target_accuracy - (evaluated[-1].accuracy if evaluated else 0.0), 0.0)
-
-
-def _recent_gain(history: History, rounds: int = 5) -> tuple[float, Sequence[RoundRow]]:
-    """(accuracy gained, rounds that it took) from the evaluation that many rounds ago to the last one; no rounds
-    before the first evaluation."""
-    evaluated = history.evaluated()[-rounds - 1 :]
-    if not evaluated:
-        return 0.0, []
-    first = (evaluated[0].round, evaluated[0].accuracy) if len(evaluated) > rounds else (0, 0.0)
-    rows = [row for row in history.rows if first[0] < row.round <= evaluated[-1].round]
-    return evaluated[-1].accuracy - first[1], rows

@@ -30,7 +30,7 @@ class PowerSupply:
     step_s: float = np.inf
     """Power is constant within each step, which begins at a multiple of `step_s`; inf: it never changes."""
     synthetic: bool = True
-    """Whether the numbers were made up; it shows wherever results show."""
+    """Whether the numbers were made up; results say so wherever they show."""
 
     def at(self, clock_s: float) -> np.ndarray:
         """Power fraction P_i(t) in [0, 1] of every site, [N] float64."""
@@ -62,12 +62,8 @@ class PowerModel(Component):
         for name, values in instance(supply.describe(), dict, place, "its description").items():
             array = np.asarray(values)
             if not str(name).isidentifier() or array.shape != (num_sites,) or array.dtype.kind not in "biufU":
-                sort = f"{array.dtype} {list(array.shape)}"
-                raise InputError(
-                    place,
-                    f"describes {name!r} as {sort}",
-                    f"it must be [{num_sites}] numbers or texts by name",
-                )
+                problem = f"describes {name!r} as {array.dtype} {list(array.shape)}"
+                raise InputError(place, problem, f"it must be [{num_sites}] numbers or texts by name")
         return supply
 
 
@@ -109,7 +105,7 @@ class Trace(PowerModel):
     column: Literal["production", "measured"] = "production"
     """Which utilisation: of production workloads, or all measured power (files without a production column)."""
     flags: Flags = "true-is-bad"
-    """What `true` means in the files' flag columns. Google's PDF and notebook disagree; we follow the notebook."""
+    """Meaning of `true` in the files' flag columns. Google's PDF and notebook disagree; we follow the notebook."""
     at_end: Literal["wrap", "raise"] = "wrap"
     """When simulated time outlasts the trace: start it again, or stop with an error."""
     offsets: bool = True
@@ -119,11 +115,10 @@ class Trace(PowerModel):
 
     def supply(self, num_sites: int, seed: int) -> TraceSupply:
         """Read the traces and draw each site's domain and offset from (seed, "trace-domain" / "trace-offset")."""
-        traces = (
-            synthetic_traces(self.synthetic_seed, self.column)
-            if self.path == "synthetic"
-            else read_trace_files(self.path, self.column, self.flags)
-        )
+        if self.path == "synthetic":
+            traces = synthetic_traces(self.synthetic_seed, self.column)
+        else:
+            traces = read_trace_files(self.path, self.column, self.flags)
         num_domains, num_steps = traces.util.shape
         domain = stream(seed, "trace-domain").integers(num_domains, size=num_sites)
         offset = stream(seed, "trace-offset").integers(num_steps, size=num_sites)

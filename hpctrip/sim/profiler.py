@@ -12,7 +12,7 @@ from hpctrip.base.units import Seconds
 from hpctrip.base.validate import numbers
 from hpctrip.config.component import Component, config_key
 from hpctrip.sim.forecast import Forecast, Observations, newest_apart
-from hpctrip.sim.rounds import History
+from hpctrip.sim.rounds import History, longest_s
 from hpctrip.sim.view import SiteView
 from hpctrip.sim.world import World
 
@@ -65,7 +65,7 @@ class Profiler(Component):
                 lambda span_s, apart_s: self._observed(world, clock_s, history, seed, span_s, apart_s),
                 world.mean_power_fraction,
             )
-            span_s = history.last.longest_compute_s if history.last else 0.0
+            span_s = longest_s(history.last.cohort.compute_s) if history.last else 0.0
             power = forecast.power_fraction(past, span_s)
             power = numbers(power, shape, 0.0, 1.0, config_key("forecast", forecast), "the power fractions")
         # the aggregator keeps the accounts, so it knows exactly who has spent a budget
@@ -86,8 +86,8 @@ class Profiler(Component):
             waiting_w=waiting_w,
             released=world.meter.accounts.waiting == "released",
             comm_energy_j=world.meter.comm_energy_j,
-            g_per_kwh=world.meter.carbon.at(clock_s),
-            cost_per_kwh=world.meter.price.at(clock_s),
+            g_per_kwh=world.meter.signals["carbon"].at(clock_s),
+            cost_per_kwh=world.meter.signals["price"].at(clock_s),
             full_power_w=world.throughput.full_power_w(),
             clock_s=clock_s,
             target_accuracy=target_accuracy,

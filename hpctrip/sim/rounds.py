@@ -5,11 +5,17 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import Any, Self
 
 import numpy as np
 
 from hpctrip.base.rows import column, counted, spread_defaults
 from hpctrip.sim.noise import DEPTH, Estimate
+
+
+def may_lack(doc: str, unit: str = "1") -> Any:
+    """A column that older files lack, and that is NaN where nothing is known."""
+    return column(doc, unit, default=math.nan)
 
 
 @dataclass(frozen=True)
@@ -20,14 +26,10 @@ class Candidates:
     gain: np.ndarray = column("projected accuracy gain dA(k)", "1")
     round_s: np.ndarray = column("estimated round time T(k)", "s")
     efficiency: np.ndarray = column("dA(k) / T(k)", "1/s")
-    energy_j: np.ndarray = column("estimated energy of the round (NaN: not asked for)", "J", default=math.nan)
-    carbon_g: np.ndarray = column("estimated carbon of the round (NaN: not known)", "g", default=math.nan)
-    cost: np.ndarray = column(
-        "estimated price of the round, in the currency of the input (NaN: not known)", "1", default=math.nan
-    )
-    merit: np.ndarray = column(
-        "what the policy's objective maximises (NaN: the efficiency)", "1", default=math.nan
-    )
+    energy_j: np.ndarray = may_lack("estimated energy of the round (NaN: not asked for)", "J")
+    carbon_g: np.ndarray = may_lack("estimated carbon of the round (NaN: not known)", "g")
+    cost: np.ndarray = may_lack("estimated price of the round, in the currency of the input (NaN: not known)")
+    merit: np.ndarray = may_lack("what the policy's objective maximises (NaN: the efficiency)")
 
     def __post_init__(self) -> None:
         spread_defaults(self, len(np.atleast_1d(self.k)))
@@ -59,43 +61,25 @@ class CohortRound:
     """The sites of the cohort in one round, as arrays [k] in the policy's order."""
 
     site: np.ndarray = column("site index", "1", "i8")
-    num_samples: np.ndarray = column(
-        "samples that the site trained on (0: its update was not to arrive)", "samples", "i8"
-    )
+    num_samples: np.ndarray = column("samples trained on (0: no update was to arrive)", "samples", "i8")
     power_fraction: np.ndarray = column("true power fraction P_i at the round's start", "1")
-    throughput_fraction: np.ndarray = column("what that power is worth: share of its full throughput", "1")
+    throughput_fraction: np.ndarray = column("throughput at that power, relative to that at full power", "1")
     seen_power_fraction: np.ndarray = column("power fraction that the profiler believed", "1")
     compute_s: np.ndarray = column("simulated elapsed compute time (inf: not done by the deadline)", "s")
     comm_s: np.ndarray = column("simulated communication time L_i (Eq. 3), as the round had it", "s")
     train_loss: np.ndarray = column("mean training loss over the site's local steps (NaN: not trained)", "1")
     train_wall_s: np.ndarray = column("wall time that training this site took on its rank", "s")
     status: np.ndarray = column(
-        "what became of its update: 0 arrived, 1 out at the start, 2 late, 3 lost by the WAN, 4 diverged",
-        "1",
-        "i8",
+        "fate of its update: 0 arrived, 1 out at the start, 2 late, 3 lost by the WAN, 4 diverged", "1", "i8"
     )
-    loss_before: np.ndarray = column(
-        "mean training loss of the site's first batch, at the global model (NaN: not trained)",
-        "1",
-        default=math.nan,
-    )
-    loss_after: np.ndarray = column(
-        "mean training loss of its last batch, before its last step (NaN: not trained)", "1", default=math.nan
-    )
-    update_norm: np.ndarray = column(
-        "Euclidean norm of its update |d_i|, as it arrived (NaN: none did)", "1", default=math.nan
-    )
-    compute_energy_j: np.ndarray = column(
-        "energy that the site drew while it computed", "J", default=math.nan
-    )
-    wait_energy_j: np.ndarray = column(
-        "energy that it drew while its update travelled and it waited for the others", "J", default=math.nan
-    )
-    comm_energy_j: np.ndarray = column("energy of the network that its transfer took", "J", default=math.nan)
-    carbon_g: np.ndarray = column("CO2 of that energy (NaN: not known)", "g", default=math.nan)
-    cost: np.ndarray = column(
-        "price of that energy, in the currency of the input (NaN: not known)", "1", default=math.nan
-    )
+    loss_before: np.ndarray = may_lack("mean loss of its first batch, at the global model (NaN: not trained)")
+    loss_after: np.ndarray = may_lack("mean loss of its last batch, before its last step (NaN: not trained)")
+    update_norm: np.ndarray = may_lack("Euclidean norm of its update |d_i|, as it arrived (NaN: none did)")
+    compute_energy_j: np.ndarray = may_lack("energy that the site drew while it computed", "J")
+    wait_energy_j: np.ndarray = may_lack("energy that it drew while it sent its update and waited", "J")
+    comm_energy_j: np.ndarray = may_lack("energy of the network that its transfer took", "J")
+    carbon_g: np.ndarray = may_lack("CO2 of that energy (NaN: not known)", "g")
+    cost: np.ndarray = may_lack("price of that energy, in the currency of the input (NaN: not known)")
 
     def __post_init__(self) -> None:
         spread_defaults(self, len(self.site))
@@ -117,9 +101,7 @@ class RoundRow:
     makespan_s: float = column("simulated duration of the round (Eq. 7)", "s")
     num_sites: int = column("cohort size k", "sites", "i8")
     num_arrived: int = column("sites whose updates were averaged", "sites", "i8")
-    voted_num_sites: int = column(
-        "k* that the efficiency search voted for (0: policy has no search)", "sites", "i8"
-    )
+    voted_num_sites: int = column("k* of the policy's search (0: it has none)", "sites", "i8")
     straggler: int = column("site that finished last", "1", "i8")
     straggler_compute_s: float = column("its simulated compute time", "s")
     straggler_comm_s: float = column("its simulated communication time", "s")
@@ -136,48 +118,26 @@ class RoundRow:
     exchange_wall_s: float = column("wall time of exchanging and applying updates, rank 0", "s")
     evaluate_wall_s: float = column("wall time of evaluation, slowest rank", "s")
     idle_fraction: float = column("share of the hosts' training phase spent waiting for the slowest", "1")
-    record_wall_s: float = column(
-        "wall time of recording the round before this one, rank 0, while the hosts train", "s", default=0.0
+    record_wall_s: float = column("wall time of recording the round before, rank 0", "s", default=0.0)
+    eval_perplexity: float = may_lack("exp(eval_loss); inf where that is too large for a number")
+    local_work: int = column("training of each site, as a multiple of that of [train]", "1", "i8", default=1)
+    mean_update_norm: float = may_lack("Euclidean norm of the cohort's mean update |sum p_i d_i|")
+    update_signal: float = may_lack(
+        "unbiased estimate of |d|^2, d the mean update of all N sites (NaN: unknown)"
     )
-    eval_perplexity: float = column(
-        "exp(eval_loss); inf where that is too large for a number", "1", default=math.nan
+    update_noise: float = may_lack("unbiased estimate of s^2, the variance of a site's update (NaN: unknown)")
+    noise_ratio: float = may_lack(
+        "nu: update_noise / update_signal, each smoothed over the rounds (NaN: unknown)"
     )
-    local_work: int = column(
-        "what each site trained, as a multiple of what [train] says", "1", "i8", default=1
+    forecast_error: float = may_lack(
+        "mean over all sites of |power fraction that the profiler expected - the true mean while the cohort computed|"
     )
-    mean_update_norm: float = column(
-        "Euclidean norm of the cohort's mean update |sum p_i d_i|, before the server's step",
-        "1",
-        default=math.nan,
-    )
-    update_signal: float = column(
-        "unbiased estimate of |d|^2, where d is the mean update of all N sites (NaN: fewer than two arrived)",
-        "1",
-        default=math.nan,
-    )
-    update_noise: float = column(
-        "unbiased estimate of s^2, the variance of one site's update around d (NaN: fewer than two arrived)",
-        "1",
-        default=math.nan,
-    )
-    noise_ratio: float = column(
-        "noise-to-signal ratio nu: update_noise / update_signal, each smoothed over the rounds (NaN: not known)",
-        "1",
-        default=math.nan,
-    )
-    forecast_error: float = column(
-        "mean over all sites of |power fraction that the profiler expected - the true mean while the cohort computed|",
-        "1",
-        default=math.nan,
-    )
-    energy_j: float = column("energy of the whole cohort and its transfers", "J", default=math.nan)
-    compute_energy_j: float = column("of that: while sites computed", "J", default=math.nan)
-    wait_energy_j: float = column("of that: while sites waited", "J", default=math.nan)
-    comm_energy_j: float = column("of that: of the network", "J", default=math.nan)
-    carbon_g: float = column("CO2 of that energy (NaN: not known)", "g", default=math.nan)
-    cost: float = column(
-        "price of that energy, in the currency of the input (NaN: not known)", "1", default=math.nan
-    )
+    energy_j: float = may_lack("energy of the whole cohort and its transfers", "J")
+    compute_energy_j: float = may_lack("of that: while sites computed", "J")
+    wait_energy_j: float = may_lack("of that: while sites waited", "J")
+    comm_energy_j: float = may_lack("of that: of the network", "J")
+    carbon_g: float = may_lack("CO2 of that energy (NaN: not known)", "g")
+    cost: float = may_lack("price of that energy, in the currency of the input (NaN: not known)")
     wall_j: float = counted("measured energy of all machines since the round before", "J")
     record_wall_j: float = counted("of it: while the round was planned and the one before recorded", "J")
     train_wall_j: float = counted("of it: until each machine's meter had trained its own sites", "J")
@@ -186,11 +146,6 @@ class RoundRow:
     samples_per_wall_j: float = counted("samples trained on for each measured joule", "samples/J")
     cohort: CohortRound = field(repr=False, default=None)  # type: ignore[assignment]
     candidates: Candidates | None = field(repr=False, default=None)
-
-    @property
-    def longest_compute_s(self) -> float:
-        """The longest compute time of a site that finished, 0 where none did."""
-        return longest_s(self.cohort.compute_s)
 
 
 def longest_s(compute_s: np.ndarray) -> float:
@@ -233,12 +188,56 @@ class History:
 
     def estimates(self) -> list[Estimate]:
         """Estimates of signal and noise from the last `DEPTH` rounds, for local work 1."""
-        rows = self.rows[-DEPTH:]
         return [
             Estimate(row.num_arrived, row.update_signal, row.update_noise).per_work(row.local_work)
-            for row in rows
+            for row in self.rows[-DEPTH:]
         ]
 
     def evaluated(self) -> list[RoundRow]:
         """The rounds after which the global model was evaluated."""
         return [row for row in self.rows if row.eval_seen > 0]
+
+    def recent_gain(self, rounds: int) -> tuple[float, list[RoundRow]]:
+        """(accuracy gained, rounds that it took) from the evaluation that many evaluations ago, or from accuracy 0 at
+        the start, to the last one; no rounds before the first evaluation."""
+        evaluated = self.evaluated()[-rounds - 1 :]
+        if not evaluated:
+            return 0.0, []
+        first = (evaluated[0].round, evaluated[0].accuracy) if len(evaluated) > rounds else (0, 0.0)
+        rows = [row for row in self.rows if first[0] < row.round <= evaluated[-1].round]
+        return evaluated[-1].accuracy - first[1], rows
+
+
+@dataclass(frozen=True)
+class LastSeen:
+    """The last round in which each site's update arrived. Arrays [N]; NaN where none did."""
+
+    MAX_ROUNDS = 256
+    """The newest rounds that are read; a site that has not trained within them counts as never having trained."""
+
+    age: np.ndarray
+    """Rounds since then, 0 for the last one; all rounds so far, at most MAX_ROUNDS, where none did."""
+    loss: np.ndarray
+    """Mean training loss."""
+    num_samples: np.ndarray
+    """Samples trained on."""
+
+    @classmethod
+    def of(cls, history: History, num_sites: int) -> Self:
+        """Read a history, newest round first, until every site has been met."""
+        rows = history.rows[-cls.MAX_ROUNDS :]
+        age = np.full(num_sites, float(len(rows)))
+        loss, samples = np.full(num_sites, np.nan), np.full(num_sites, np.nan)
+        for passed, row in enumerate(reversed(rows)):
+            cohort = row.cohort
+            last = (cohort.status == Status.ARRIVED) & np.isnan(samples[cohort.site])
+            site = cohort.site[last]
+            age[site], loss[site], samples[site] = passed, cohort.train_loss[last], cohort.num_samples[last]
+            if not np.isnan(samples).any():
+                break
+        return cls(age, loss, samples)
+
+    @property
+    def seen(self) -> np.ndarray:
+        """Whether an update of the site has arrived, [N] bool."""
+        return ~np.isnan(self.num_samples)

@@ -51,9 +51,8 @@ class _Drawn(SitePlacement):
     @model_validator(mode="after")
     def _ordered(self) -> Self:
         if self.min_distance_m > self.max_distance_m:
-            raise ValueError(
-                f"min_distance_m = {self.min_distance_m:g} is above max_distance_m = {self.max_distance_m:g}"
-            )
+            low, high = self.min_distance_m, self.max_distance_m
+            raise ValueError(f"min_distance_m = {low:g} is above max_distance_m = {high:g}")
         return self
 
     def _uniforms(self, seed: int) -> np.ndarray:
@@ -126,10 +125,8 @@ class CsvSites(SitePlacement):
         units_m = {"distance_m": 1.0, "distance_mi": MILE_M}
         present = [name for name in units_m if name in table.columns]
         if len(present) != 1:
-            columns = ", ".join(table.columns)
-            problem = (
-                f"{'more than one' if present else 'no'} column distance_m or distance_mi among: {columns}"
-            )
+            number, columns = "more than one" if present else "no", ", ".join(table.columns)
+            problem = f"{number} column distance_m or distance_mi among: {columns}"
             raise InputError(table.place, problem, "give one of them")
         (name,) = present
         with np.errstate(over="ignore"):  # refused below

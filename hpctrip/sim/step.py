@@ -39,7 +39,7 @@ _LARGEST_EXPONENT = math.log(sys.float_info.max)
 
 @dataclass(frozen=True)
 class State:
-    """A run between two rounds: all that the aggregator keeps of it, besides the model."""
+    """State of a run between two rounds, besides the model."""
 
     round: int = 0
     """Finished rounds."""
@@ -64,7 +64,7 @@ class Draft:
     weights: np.ndarray
     """p_i (Eq. 1) over the sites whose updates arrive, sum 1; 0 for the others. All 0 where none arrives."""
     local_work: int = 1
-    """How much a site trains, as a multiple of what [train] says."""
+    """Training of each site, as a multiple of that of [train]."""
 
     @property
     def work_s(self) -> np.ndarray:
@@ -104,7 +104,7 @@ class Simulation:
         return self.draft(state, view, self.decide(view, state.history))
 
     def view(self, state: State) -> SiteView:
-        """What the aggregator believes of every site."""
+        """The aggregator's view of every site."""
         target = self.stop.target_accuracy
         return self.profiler.view(
             self.world.after(state.history),
@@ -131,10 +131,9 @@ class Simulation:
         decision = self.policy.select(view, history, stream(self.seed, "policy", round))
         place = config_key("policy", self.policy)
         decision = instance(decision, Decision, place, "its decision").checked(len(self.world), place, round)
-        visits = decision.local_work * self.num_visits[decision.cohort].max()
-        if decision.local_work > 1 and visits > MOST_VISITS:
-            asked = f"asks for {decision.local_work} times the local work in round {round}"
-            problem = f"{asked}: {visits:,} samples at a site"
+        work, visits = decision.local_work, decision.local_work * self.num_visits[decision.cohort].max()
+        if work > 1 and visits > MOST_VISITS:
+            problem = f"asks for {work} times the local work in round {round}: {visits:,} samples at a site"
             raise InputError(place, problem, f"the most is {MOST_VISITS:,}: lower it, or train.local_epochs")
         return decision
 
@@ -172,8 +171,8 @@ class Simulation:
         return f"{NOBODY_LEFT}: {', '.join(map(str, accounts.site_budgets))}"
 
     def row(self, draft: Draft, outcome: Outcome) -> RoundRow:
-        """The round as it is recorded: what was decided, how long it took, what it cost and what training gave."""
-        before, timing, wall = draft.before, _timing(draft, outcome), outcome.wall
+        """The row of the round: its decision, its times, its costs and the outcome of training."""
+        before, timing, wall, loss = draft.before, _timing(draft, outcome), outcome.wall, outcome.eval_loss
         cohort = _cohort_round(draft, timing, outcome, self.num_visits)
         arrived, visits = cohort.status == Status.ARRIVED, cohort.num_samples
         weights = self.weights(cohort.site, arrived)[arrived]
@@ -195,8 +194,8 @@ class Simulation:
             accuracy=accuracy,
             eval_correct=outcome.eval_correct,
             eval_seen=outcome.eval_seen,
-            eval_loss=outcome.eval_loss,
-            eval_perplexity=_perplexity(outcome.eval_loss),
+            eval_loss=loss,
+            eval_perplexity=math.inf if loss > _LARGEST_EXPONENT else math.exp(loss),
             train_loss=_weighted_mean(cohort.train_loss[arrived], visits[arrived]),
             efficiency=_efficiency(before.history, accuracy, clock_s),
             update_norm=outcome.update_norm,
@@ -259,11 +258,6 @@ def _forecast_error(draft: Draft, timing: RoundTiming) -> float:
 def _weighted_mean(values: np.ndarray, weights: np.ndarray) -> float:
     """NaN of nothing."""
     return float((values * weights).sum() / weights.sum()) if len(values) else math.nan
-
-
-def _perplexity(loss: float) -> float:
-    """exp(loss), or inf where that is too large for a number."""
-    return math.inf if loss > _LARGEST_EXPONENT else math.exp(loss)
 
 
 def _efficiency(history: History, accuracy: float, clock_s: float) -> float:

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
 from hpctrip.base.units import Grams, Joules, Seconds
 from hpctrip.config.component import Component
-from hpctrip.sim.energy import MONEY, Accounts, Budget, budgets, check_budgets
-from hpctrip.sim.grid import SignalModel
+from hpctrip.sim.energy import MONEY, Budget, budgets
 from hpctrip.sim.rounds import History
-
-
-def _none(value: Any) -> Any:
-    """TOML has no null."""
-    return None if value == "none" else value
 
 
 class Stop(Component):
     """Rules that end the run; the first to fire is recorded."""
 
-    target_accuracy: Annotated[float | None, BeforeValidator(_none)] = Field(0.45, gt=0, le=1)
+    target_accuracy: Annotated[
+        float | None, BeforeValidator(lambda value: None if value == "none" else value)
+    ] = Field(0.45, gt=0, le=1)
     """Stop at this held-out accuracy: its time is the time-to-accuracy. "none": no target."""
     max_rounds: int = Field(500, ge=1, le=10**9)
     """Stop after so many rounds."""
@@ -31,7 +27,7 @@ class Stop(Component):
     """Stop after so much wall time."""
     max_energy: Joules | None = Field(None, gt=0)
     """Stop when all rounds together have taken so much energy, e.g. "500 kWh"; a plain number is joules. The round that
-    crosses a budget is finished and counted, here and in the next two."""
+    crosses one of the three budgets is finished and counted."""
     max_carbon: Grams | None = Field(None, gt=0)
     """Stop when they have caused so much CO2, e.g. "20 kg"; a plain number is grams. Needs [carbon]."""
     max_cost: str | None = Field(None, pattern=MONEY)
@@ -40,11 +36,7 @@ class Stop(Component):
     @property
     def budgets(self) -> list[Budget]:
         """The budgets of the whole run."""
-        return budgets("stop", "max_", self.max_energy, self.max_carbon, self.max_cost)
-
-    def check(self, accounts: Accounts, carbon: SignalModel, price: SignalModel) -> None:
-        """InputError where a budget is in another currency, or needs a grid signal that is not set."""
-        check_budgets(self.budgets, accounts.currency, {"carbon": carbon, "price": price})
+        return budgets("stop", "max_", self)
 
     def reason(self, history: History) -> str:
         """The rule that ends a run with this history; empty: none does."""

@@ -38,7 +38,7 @@ class RoundTiming:
     straggler: int
     """Position in the cohort of the site that finished last."""
     status: np.ndarray
-    """What became of each site's update: a `Status`."""
+    """Fate of each site's update: a `Status`."""
 
 
 class Timing(Component):

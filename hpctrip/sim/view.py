@@ -15,7 +15,7 @@ class SiteView:
     power_fraction: np.ndarray
     """P_i, in [0, 1]."""
     throughput_fraction: np.ndarray
-    """What that power is worth, in [0, 1]: the throughput relative to that at full power."""
+    """Throughput at that power, in [0, 1], relative to that at full power."""
     comm_s: np.ndarray
     """L_i (Eq. 3) of each site alone, in seconds."""
     distance_m: np.ndarray
@@ -29,7 +29,7 @@ class SiteView:
     clock: str = "straggler"
     """The reading of Eq. 7 by which the clock will charge the round (`timing.clock`)."""
     deadline_s: float = math.inf
-    """Seconds after which a round ends without those that are not back (`faults.deadline_s`); inf: it waits for all."""
+    """Seconds after which a round ends without the missing updates (`faults.deadline_s`); inf: it waits for all."""
     busy_w: np.ndarray = np.float64(0)
     """Watts that a site with that power draws while it computes."""
     waiting_w: np.ndarray = np.float64(0)
@@ -39,9 +39,9 @@ class SiteView:
     comm_energy_j: float = 0.0
     """Energy of the network for one site's transfer."""
     g_per_kwh: np.ndarray = np.float64(np.nan)
-    """Grams of CO2 for a kilowatt-hour there, now; NaN: not known."""
+    """Grams of CO2 for a kilowatt-hour at the site, now; NaN: not known."""
     cost_per_kwh: np.ndarray = np.float64(np.nan)
-    """Money for a kilowatt-hour there, now; NaN: not known."""
+    """Money for a kilowatt-hour at the site, now; NaN: not known."""
     full_power_w: float = 0.0
     """Power of a site whose GPUs all run at full speed."""
     clock_s: float = 0.0

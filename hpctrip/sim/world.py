@@ -35,7 +35,7 @@ class World:
     update_bytes: float
     """M as it travels up: compressed."""
     model_bytes: float
-    """What travels down in a round trip: M uncompressed."""
+    """Bytes that travel down in a round trip: M uncompressed."""
     power: PowerModel
     supply: PowerSupply
     throughput: Throughput
@@ -69,6 +69,10 @@ class World:
         update_bytes = model_bytes * sent_fraction
         sent_bytes = update_bytes + (model_bytes if network.round_trip else 0.0)
         supply = power.checked_supply(len(distance_m), seed)
+        signals = {
+            table: model.checked_signal(table, sites, len(distance_m), seed)
+            for table, model in (("carbon", carbon), ("price", price))
+        }
         comm_s = network.comm_s(distance_m, bandwidth_bps, update_bytes, model_bytes)
         world = cls(
             distance_m,
@@ -82,7 +86,7 @@ class World:
             throughput,
             timing,
             faults.schedule(len(distance_m), seed),
-            accounts.meter(carbon, price, sites, len(distance_m), seed, sent_bytes),
+            Meter(accounts, signals, sent_bytes),
         )
         # so that an invalid model is reported before ranks wait for a round
         world.throughput_fraction(0.0)
@@ -126,13 +130,13 @@ class World:
         """Energy, carbon and money of a round from `start_s` at the sites of the cohort [k]: the integral of the power
         that they draw, which changes at the same times as for the clock. {column of the results: [k]}."""
         frozen = self.timing.power == "frozen"
-
-        def draw_w(clock_s: float) -> tuple[np.ndarray, np.ndarray]:
-            power_fraction = self.power_fraction(start_s if frozen else clock_s)[cohort]
-            return self.throughput.checked_draw_w(power_fraction)
-
-        next_change_s = never if frozen else lambda t: self.next_change_s(t, cohort)
-        return self.meter.bill(draw_w, next_change_s, start_s, cohort, timing)
+        return self.meter.bill(
+            lambda t: self.throughput.checked_draw_w(self.power_fraction(start_s if frozen else t)[cohort]),
+            never if frozen else lambda t: self.next_change_s(t, cohort),
+            start_s,
+            cohort,
+            timing,
+        )
 
     def round_timing(self, round: int, start_s: float, cohort: np.ndarray, work_s: np.ndarray) -> RoundTiming:
         """Simulated timing of round number `round` with `cohort` [k]; `work_s` is c_i of all sites [N].
@@ -165,7 +169,6 @@ class World:
             raise InputError(
                 "timing",
                 f"round {round} would last {makespan_s:g} s, more than ten simulated years",
-                "lower timing.seconds_per_sample, the work of a round or network.update_bytes, or set "
-                "faults.deadline_s",
+                "lower timing.seconds_per_sample, a round's work or network.update_bytes, or set faults.deadline_s",
             )
         return RoundTiming(compute_s, comm_s, makespan_s, int(asked[finish_s.argmax()]), status)

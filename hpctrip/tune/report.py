@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from functools import reduce
 from itertools import starmap
 from pathlib import Path
@@ -14,9 +13,9 @@ import tomli_w
 from hpctrip.base.io import check_writable, write_new
 from hpctrip.config.inputs import Tables, deep, nested
 from hpctrip.record.merge import csv_bytes
-from hpctrip.tune.gpu_ranges import CAP, CLOCK
 from hpctrip.tune.search import pareto_front
-from hpctrip.tune.trial import Keys, Trial
+from hpctrip.tune.spaces import CAP, CLOCK
+from hpctrip.tune.trial import Trial
 from hpctrip.tune.tuner import TuneResult
 
 TRIALS, PICTURE, CURVE = "trials.csv", "trials.png", "curve.csv"
@@ -49,9 +48,6 @@ def write(result: TuneResult, folder: Path, device: str, overwrite: bool) -> lis
 def table(result: TuneResult) -> pd.DataFrame:
     """Table with one row per trial; unknown numbers are NaN."""
     unbeaten = pareto_front(result.trials)
-    best = {id(trial): [] for trial in result.trials}
-    for name, trial in result.best.items():
-        best[id(trial)].append(name)
     rows = [
         {
             "setting": trial.setting_text,
@@ -62,7 +58,7 @@ def table(result: TuneResult) -> pd.DataFrame:
             "accuracy": trial.accuracy,
             "rounds": trial.num_rounds,
             "on_front": str(any(trial is other for other in unbeaten)).lower(),
-            "best_by": " ".join(best.get(id(trial), [])),
+            "best_by": " ".join(name for name, best in result.best.items() if best is trial),
             "failure": trial.failure,
         }
         for trial in (*result.trials, *result.eliminated)
@@ -86,23 +82,17 @@ def overlay(name: str, trial: Trial, baseline: Trial, device: str) -> str:
 
     Its comments compare `trial`, the best by objective `name`, with `baseline`, both measured on `device`.
     """
-    lines = [f"# {OBJECTIVES[name]} a sample on {device}, of what `hpctrip tune` has tried:"]
-    lines += [f"# {line}" for line in _gains(trial, baseline)]
-    return "\n".join([*lines, tomli_w.dumps(_tables(trial.keys))])
-
-
-def _gains(trial: Trial, baseline: Trial) -> Iterator[str]:
-    yield f"{1 / trial.sample_s:,.1f} samples/s, {_gain(trial, baseline, baseline.sample_s / trial.sample_s)}"
+    tables: Tables = reduce(deep, starmap(nested, trial.keys.items()), {})
+    lines = [f"# {OBJECTIVES[name]} a sample on {device}, of the settings that `hpctrip tune` has tried:"]
+    gain = _gain(trial, baseline, baseline.sample_s / trial.sample_s)
+    lines.append(f"# {1 / trial.sample_s:,.1f} samples/s, {gain}")
     if not math.isnan(trial.sample_j):
-        yield f"{1 / trial.sample_j:.4g} samples/J, {_gain(trial, baseline, baseline.sample_j / trial.sample_j)}"
+        gain = _gain(trial, baseline, baseline.sample_j / trial.sample_j)
+        lines.append(f"# {1 / trial.sample_j:.4g} samples/J, {gain}")
+    return "\n".join([*lines, tomli_w.dumps(tables)])
 
 
 def _gain(trial: Trial, baseline: Trial, ratio: float) -> str:
     if trial is baseline:
         return "by the input as it is"
     return f"{ratio:.2f} times those of the input as it is (+-{math.hypot(trial.error, baseline.error):.0%})"
-
-
-def _tables(keys: Keys) -> Tables:
-    """The nested tables of dotted keys."""
-    return reduce(deep, starmap(nested, keys.items()), {})

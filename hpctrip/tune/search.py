@@ -6,6 +6,9 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from itertools import compress
 
+import numpy as np
+
+from hpctrip.base.errors import HpctripError
 from hpctrip.base.stats import on_front
 from hpctrip.tune.trial import Keys, Trial
 
@@ -13,7 +16,11 @@ Cost = Callable[[Trial], float]
 """Cost of a trial, to be minimised; NaN: not measured."""
 _GOLDEN = (math.sqrt(5) - 1) / 2
 _FEW = 3
-"""So few candidates are not halved any more."""
+"""Number of candidates that are not halved any more."""
+_GRID = 4
+"""Number of equidistant values that are always measured, for the curve; the search goes on around the best of them."""
+_WIDTH = 0.05
+"""Width of the interval at which the search ends, as a fraction of the whole range."""
 
 
 def successive_halving(
@@ -79,6 +86,33 @@ def golden_section(
             low, left = left, right
             right = low + _GOLDEN * (high - low)
     return low, high
+
+
+def search_values(
+    key: str, values: np.ndarray, keys: Keys, costs: Sequence[Cost], run_trial: Callable[[Keys], Trial]
+) -> list[Trial]:
+    """Measure `keys` with several of the rising `values` of the setting `key`, and return all trials.
+
+    The values are those nearest to an equidistant grid and then, for each cost, to the points of a golden-section
+    search around the best one of the grid. Raises HpctripError if a trial fails.
+    """
+    trials: dict[float, Trial] = {}
+
+    def at(target: float) -> Trial:
+        value = values[np.abs(values - target).argmin()].item()
+        if value not in trials:
+            trials[value] = run_trial({**keys, key: value})
+            if trials[value].failure:
+                raise HpctripError(trials[value].failure)
+        return trials[value]
+
+    low, high = float(values[0]), float(values[-1])
+    grid = np.linspace(low, high, _GRID)
+    for cost in costs:
+        best = int(np.argmin([cost(at(value)) for value in grid]))
+        bracket = grid[max(best - 1, 0)], grid[min(best + 1, _GRID - 1)]
+        golden_section(at, cost, *map(float, bracket), width=_WIDTH * (high - low))
+    return list(trials.values())
 
 
 def pareto_front(trials: Iterable[Trial]) -> list[Trial]:

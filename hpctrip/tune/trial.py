@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Generator, Iterator, Mapping
-from contextlib import ExitStack, closing
-from dataclasses import dataclass, field
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import closing, nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ import torch
 
 from hpctrip.base.errors import HpctripError
 from hpctrip.base.stats import mean_interval
-from hpctrip.device.meter import Meter, open_meter
+from hpctrip.device.meter import open_meter
 from hpctrip.device.settings import SettingsProcess
 from hpctrip.ranks.device import choose_device, gpu_identity
 from hpctrip.ranks.serial import SerialRanks
@@ -63,39 +63,35 @@ class Trial:
         return ", ".join(f"{key} = {value}" for key, value in self.keys.items()) or "as the input says"
 
 
-@dataclass(frozen=True)
 class TrialRunner:
-    """Runs trials: trains an input under different settings on the device of this process."""
+    """Runs trials: trains an input under different settings on the device of this process.
 
-    paths: tuple[str, ...]
-    overrides: tuple[str, ...]
-    plugins: tuple[str, ...]
-    accuracy_round: int
-    """Number of the round after which accuracies are compared."""
-    error: float
-    """A trial ends when its relative error, see `Trial.error`, is at most this,"""
-    max_rounds: int
-    """or after so many rounds, not counting the warm-up."""
-    device: torch.device = field(init=False)
-    gpus: list[str] = field(init=False)
-    """UUID of the device if it is a GPU, else empty."""
-    meter: Meter = field(init=False)
+    Accuracies are compared after the round `accuracy_round`. A trial ends when its relative error, see `Trial.error`,
+    is at most `error`, or after `max_rounds` rounds, not counting the warm-up.
+    """
 
-    def __post_init__(self) -> None:
+    def __init__(
+        self,
+        paths: Sequence[str],
+        overrides: Sequence[str],
+        plugins: Sequence[str],
+        accuracy_round: int,
+        error: float,
+        max_rounds: int,
+    ):
+        self.paths, self.overrides, self.plugins = paths, overrides, plugins
+        self.accuracy_round, self.error, self.max_rounds = accuracy_round, error, max_rounds
         experiment = self.experiment({})
-        device = choose_device(experiment.ranks.device, SerialRanks())
-        gpu = gpu_identity(device)
-        object.__setattr__(self, "device", device)
-        object.__setattr__(self, "gpus", [gpu] if gpu else [])
-        object.__setattr__(self, "meter", open_meter(experiment.meter, self.gpus))
+        self.device = choose_device(experiment.ranks.device, SerialRanks())
+        gpu = gpu_identity(self.device)
+        self.gpus = [gpu] if gpu else []
+        """UUID of the device if it is a GPU, else empty."""
+        self.meter = open_meter(experiment.meter, self.gpus)
 
     def experiment(self, keys: Keys) -> Experiment:
         """The input with a setting laid over it, and without its stop rules. Raises InputError."""
-        rules = {
-            "stop.target_accuracy": "none",
-            "stop.max_rounds": 1_000_000,
-            "evaluate.every_rounds": self.accuracy_round,
-        }
+        rules = {"stop.target_accuracy": "none", "stop.max_rounds": 1_000_000}
+        rules["evaluate.every_rounds"] = self.accuracy_round
         lines = [f"{key}={json.dumps(value)}" for key, value in {**keys, **rules}.items()]
         return read_input(self.paths, [*self.overrides, *lines], self.plugins).experiment
 
@@ -128,33 +124,28 @@ class TrialRunner:
     def _rounds(self, keys: Keys) -> Generator[RoundRow, None, None]:
         """Train round after round as a run does, without writing files; the GPU's settings are restored at the end.
         Raises HpctripError if a GPU setting is refused."""
-        experiment = self.experiment(keys)
-        with ExitStack() as until_over:
-            if experiment.knobs.any:
-                applied = until_over.enter_context(SettingsProcess(self.gpus)).apply(experiment.knobs)
+        experiment, ranks = self.experiment(keys), SerialRanks()
+        with SettingsProcess(self.gpus) if experiment.knobs.any else nullcontext() as settings:
+            if settings:
+                applied = settings.apply(experiment.knobs)
                 if applied.refused or not self.gpus:
                     raise HpctripError(applied.refused[0] if applied.refused else "no GPU trains here")
-            yield from self._train_rounds(experiment)
-
-    def _train_rounds(self, experiment: Experiment) -> Iterator[RoundRow]:
-        torch.set_num_threads(experiment.ranks.threads)
-        task = experiment.workload.checked_task(experiment.seed)
-        energy = Energy(self.meter, num_machines=1)
-        host = Host(
-            experiment, experiment.num_sites(), task, SerialRanks(), self.device, self.device.type, energy
-        )
-        self.meter.round_uj()  # discards the energy of what came before
-        aggregator = Aggregator(host)
-        state, params = State(), host.initial_params
-        while True:
-            draft, assignment = aggregator.begin(state)
-            hosted = host.train(params, assignment)
-            step = ServerStep(host, params, assignment)
-            with host.wall.phase("exchange", draft.round):
-                new, tail = host.ranks.combine(hosted, len(params), step)
-            counts = host.ranks.total(host.evaluate(new, assignment, step.mean_update_norm))
-            state, params = aggregator.finish(draft, new - params, tail, counts), new
-            yield state.history.rows[-1]
+            torch.set_num_threads(experiment.ranks.threads)
+            task, num_sites = experiment.workload.checked_task(experiment.seed), experiment.num_sites()
+            energy = Energy(self.meter, num_machines=1)
+            host = Host(experiment, num_sites, task, ranks, self.device, self.device.type, energy)
+            self.meter.round_uj()  # discards the energy of what came before
+            aggregator = Aggregator(host)
+            state, params = State(), host.initial_params
+            while True:
+                draft, assignment = aggregator.begin(state)
+                hosted = host.train(params, assignment)
+                step = ServerStep(host, params, assignment)
+                with host.wall.phase("exchange", draft.round):
+                    new, tail = ranks.combine(hosted, len(params), step)
+                counts = ranks.total(host.evaluate(new, assignment, step.mean_update_norm))
+                state, params = aggregator.finish(draft, new - params, tail, counts), new
+                yield state.history.rows[-1]
 
 
 def _error(rows: list[RoundRow]) -> float:
@@ -162,8 +153,7 @@ def _error(rows: list[RoundRow]) -> float:
     It is infinite for one round, so that there is a second, and while an energy counter has not advanced."""
     if len(rows) < 2:
         return math.inf
-    costs = np.array([[row.train_wall_s, row.train_wall_j] for row in rows]) / [
-        [row.num_samples] for row in rows
-    ]
+    samples = np.array([[row.num_samples] for row in rows])
+    costs = np.array([[row.train_wall_s, row.train_wall_j] for row in rows]) / samples
     measured = [values for values in costs.T if not np.isnan(values).any()]
     return max(half / mean if mean > 0 else math.inf for mean, half in map(mean_interval, measured))

@@ -9,9 +9,8 @@ from operator import attrgetter
 
 from hpctrip.base.errors import HpctripError
 from hpctrip.device.counters import Unavailable
-from hpctrip.tune.gpu_ranges import CAP, CLOCK, gpu_ranges
-from hpctrip.tune.search import Cost, pareto_front, successive_halving, zeus_cost
-from hpctrip.tune.spaces import candidates
+from hpctrip.tune.search import Cost, pareto_front, search_values, successive_halving, zeus_cost
+from hpctrip.tune.spaces import CAP, CLOCK, candidates, gpu_values
 from hpctrip.tune.trial import Keys, Trial, TrialRunner
 
 FIRST_ROUNDS = 2
@@ -62,6 +61,9 @@ def tune(
     `report` is called with one line of text per trial. Raises HpctripError if the input as it is cannot be trained.
     """
 
+    def run_final(keys: Keys) -> Trial:
+        return run_trial(keys, runner.accuracy_round)
+
     def run_trial(keys: Keys, rounds: int) -> Trial:
         trial = runner.run(keys, rounds)
         report(_trial_line(trial))
@@ -77,15 +79,14 @@ def tune(
     if knobs and runner.gpus and not math.isnan(trials[0].sample_j):
         costs = [zeus_cost(eta, _max_w(trials)) for eta in (goal.eta, 1.0)]
         start = min(_accurate_trials(trials, goal), key=costs[0])
-        for read_range in gpu_ranges(runner.gpus[0]):
+        for key in (CAP, CLOCK):
             try:
-                trials += read_range().search(
-                    start.keys, costs, lambda keys: run_trial(keys, runner.accuracy_round)
-                )
+                values = gpu_values(key, runner.gpus[0])
+                trials += search_values(key, values, start.keys, costs, run_final)
             except (Unavailable, HpctripError) as refused:
                 notes.append(f"not tried: {refused}")
     if len(trials) > 1:
-        notes += _drift_warning(trials[0], run_trial({}, runner.accuracy_round))
+        notes += _drift_warning(trials[0], run_final({}))
     return TuneResult(trials, eliminated, dict(_best_trials(trials, goal)), notes)
 
 
@@ -121,10 +122,11 @@ def _max_w(trials: Sequence[Trial]) -> float:
 def _trial_line(trial: Trial) -> str:
     if trial.failure:
         return f"{trial.setting_text}: not possible: {trial.failure}"
-    joules = (
-        "" if math.isnan(trial.sample_j) else f", {1 / trial.sample_j:.4g} samples/J at {trial.watts:.1f} W"
-    )
-    error = "" if math.isinf(trial.error) else f" (+-{trial.error:.1%})"
-    accuracy = "" if math.isnan(trial.accuracy) else f", accuracy {trial.accuracy:.3f}"
-    speed = f"{1 / trial.sample_s:,.1f} samples/s{error}"
-    return f"{trial.setting_text}: {speed}{joules}{accuracy}, {trial.num_rounds} round(s)"
+    text = f"{trial.setting_text}: {1 / trial.sample_s:,.1f} samples/s"
+    if not math.isinf(trial.error):
+        text += f" (+-{trial.error:.1%})"
+    if not math.isnan(trial.sample_j):
+        text += f", {1 / trial.sample_j:.4g} samples/J at {trial.watts:.1f} W"
+    if not math.isnan(trial.accuracy):
+        text += f", accuracy {trial.accuracy:.3f}"
+    return f"{text}, {trial.num_rounds} round(s)"

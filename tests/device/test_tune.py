@@ -13,9 +13,8 @@ from hpctrip.device.meter import Meter
 from hpctrip.record.merge import csv_bytes
 from hpctrip.runner.experiment import read_input
 from hpctrip.tune import report, tuner
-from hpctrip.tune.gpu_ranges import CAP, CLOCK
 from hpctrip.tune.search import better_half, golden_section, pareto_front, successive_halving, zeus_cost
-from hpctrip.tune.spaces import candidates, default_spaces, read_space
+from hpctrip.tune.spaces import CAP, CLOCK, candidates, default_spaces, read_space
 from hpctrip.tune.trial import Trial, TrialRunner
 from hpctrip.tune.tuner import Goal, TuneResult
 
@@ -263,7 +262,7 @@ def test_the_lines_of_the_figure_name_the_chosen_trials(hpctrip, tmp_path):
 
 def test_a_real_trial_succeeds_and_an_impossible_one_has_a_failure(runner):
     # the fewest rounds are precise enough, however noisy this machine is
-    runner = replace(runner, error=math.inf)
+    runner.error = math.inf
     good, bad = runner.run({"train.batch_size": 5}, 2), runner.run({"train.lr": -1}, 2)
     assert good.num_rounds == 2 and good.sample_s > 0 and good.accuracy >= 0 and not good.failure
     assert "train.lr" in bad.failure and math.isnan(bad.sample_s)
@@ -280,7 +279,7 @@ class StuckCounter:
 
 
 def test_a_counter_that_does_not_advance_yields_no_energy(runner):
-    object.__setattr__(runner, "meter", Meter([StuckCounter()]))
+    runner.meter = Meter([StuckCounter()])
     stuck = runner.run({}, 1)
     assert math.isnan(stuck.sample_j) and stuck.sample_s > 0 and stuck.num_rounds == 3
 

@@ -183,7 +183,7 @@ VALUES = {
     ),
     "carbon below nothing": (
         ["carbon.kind=constant", "carbon.per_kwh=-5"],
-        ["carbon: -5 for a kilowatt-hour", "from 0"],
+        ["carbon.kind = 'constant': gave the carbon of zone", "[0] = -5; it must be [1] numbers from 0"],
     ),
     "an unknown signal": (["price.kind=dialy"], ["price.kind = 'dialy': unknown signal", "'daily'"]),
     "a time zone that is none": (
@@ -429,7 +429,7 @@ FILES = {
         lambda folder: o(
             "carbon.kind=uk-carbon-intensity", f"carbon.path={written(folder / 'gb.json', '<html>')}"
         ),
-        ["gb.json': not a JSON text", "api.carbonintensity.org.uk"],
+        ["gb.json': is no answer of api.carbonintensity.org.uk"],
     ),
     "an output under a file": (
         lambda folder: ["--out", written(folder / "file", "") / "run.h5"],

@@ -4,20 +4,16 @@ import math
 
 import numpy as np
 import pytest
+from worlds import world as build_world
 
-from hpctrip.sim.hardware import THROUGHPUT_MODELS
-from hpctrip.sim.network import Network
 from hpctrip.sim.outcome import Outcome
 from hpctrip.sim.policies import POLICIES, Decision
-from hpctrip.sim.power import POWER_MODELS, PowerModel, SteadySupply
+from hpctrip.sim.power import PowerModel, SteadySupply
 from hpctrip.sim.profiler import Profiler
 from hpctrip.sim.rounds import Candidates
-from hpctrip.sim.sites import SITES
 from hpctrip.sim.step import Simulation, State
 from hpctrip.sim.stop import Stop
-from hpctrip.sim.timing import Timing
 from hpctrip.sim.view import SiteView
-from hpctrip.sim.world import World
 
 
 @pytest.fixture(scope="session")
@@ -61,15 +57,7 @@ def simulation():
     no distance, whose rounds take 100 s."""
 
     def build(world=None, **others):
-        world = world or World.build(
-            SITES["uniform"](num_sites=200, min_distance_m=0.0, max_distance_m=0.0),
-            Network(update_bytes=0.0),
-            POWER_MODELS["constant"](),
-            THROUGHPUT_MODELS["linear"](),
-            Timing(seconds_per_sample=1.0),
-            0.0,
-            seed=0,
-        )
+        world = world or build_world(200)
         parts = {
             "world": world,
             "profiler": Profiler(),
@@ -95,8 +83,8 @@ def history(simulation):
             one = np.ones(1)
             candidates = Candidates(np.array([vote]), one, one, one) if vote else None
             draft = world.draft(state, world.view(state), Decision(np.arange(k), candidates))
-            known = math.nan if accuracy is None else accuracy
-            state, _ = world.finish(draft, Outcome.assumed(np.zeros(k), known))
+            result = math.nan if accuracy is None else accuracy
+            state, _ = world.finish(draft, Outcome.assumed(np.zeros(k), result))
         return state.history
 
     return build

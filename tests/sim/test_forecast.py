@@ -2,17 +2,14 @@
 
 import numpy as np
 import pytest
+from worlds import played
+from worlds import world as build_world
 
 from hpctrip.base.errors import InputError
 from hpctrip.sim.forecast import FORECASTS, Observations, newest_apart
-from hpctrip.sim.hardware import THROUGHPUT_MODELS
-from hpctrip.sim.network import Network
-from hpctrip.sim.outcome import Outcome
 from hpctrip.sim.power import POWER_MODELS
-from hpctrip.sim.sites import SITES
 from hpctrip.sim.step import State
 from hpctrip.sim.timing import Timing
-from hpctrip.sim.world import World
 
 HOUR_S = 3600.0
 
@@ -28,8 +25,8 @@ def past(times_s):
     mean = lambda start_s, end_s: wave(np.linspace(start_s, end_s, 1001)).mean(0)  # noqa: E731
 
     def observed(span_s, apart_s):
-        kept = times_s[newest_apart(times_s, span_s, apart_s)]
-        return kept, wave(kept)
+        chosen_s = times_s[newest_apart(times_s, span_s, apart_s)]
+        return chosen_s, wave(chosen_s)
 
     return Observations(times_s[-1], wave(times_s[-1]), observed, mean)
 
@@ -37,15 +34,15 @@ def past(times_s):
 @pytest.mark.parametrize("kind", FORECASTS)
 def test_a_forecast_is_a_power_fraction_of_every_site_already_at_the_first_round(kind):
     for seen in (past([0.0]), past(np.arange(0, 30) * HOUR_S)):
-        found = FORECASTS[kind]().power_fraction(seen, 600.0)
-        assert found.shape == (2,) and (found >= 0).all() and (found <= 1).all()
-        assert found[1] == pytest.approx(0.5)
+        forecast = FORECASTS[kind]().power_fraction(seen, 600.0)
+        assert forecast.shape == (2,) and (forecast >= 0).all() and (forecast <= 1).all()
+        assert forecast[1] == pytest.approx(0.5)
 
 
 def test_smoothing_counts_an_observation_less_the_older_it_is():
-    found = FORECASTS["exponential"](memory_s=HOUR_S).power_fraction(past([0.0, 6 * HOUR_S]), 1.0)
+    forecast = FORECASTS["exponential"](memory_s=HOUR_S).power_fraction(past([0.0, 6 * HOUR_S]), 1.0)
     weight = np.exp(-6)
-    assert found[0] == pytest.approx((0.5 * weight + 0.9) / (1 + weight))
+    assert forecast[0] == pytest.approx((0.5 * weight + 0.9) / (1 + weight))
 
 
 def test_the_daily_profile_learns_what_hours_bring_and_believes_nothing_before_a_day():
@@ -65,8 +62,8 @@ def test_the_daily_profile_learns_from_days_of_short_rounds_too():
     """Observed every 40 seconds for three days: 6,480 times."""
     now_s = 3 * 86400 + 1.5 * HOUR_S
     seen, truth = past(np.arange(0, now_s + 1, 40.0)), wave(now_s + HOUR_S)[0]
-    found = FORECASTS["daily"](weight=1.0).power_fraction(seen, 2 * HOUR_S)[0]
-    assert abs(found - truth) < 0.2 * abs(seen.power[0] - truth)
+    forecast = FORECASTS["daily"](weight=1.0).power_fraction(seen, 2 * HOUR_S)[0]
+    assert abs(forecast - truth) < 0.2 * abs(seen.power[0] - truth)
 
 
 def test_observations_are_those_of_late_that_lie_apart_and_the_newest_always():
@@ -79,29 +76,16 @@ def test_observations_are_those_of_late_that_lie_apart_and_the_newest_always():
 @pytest.fixture
 def traced(simulation):
     """`traced(forecast)`: rounds of all of twelve sites on power that changes."""
-    world = World.build(
-        SITES["uniform"](num_sites=12, min_distance_m=0.0, max_distance_m=0.0),
-        Network(update_bytes=0.0),
-        POWER_MODELS["trace"](),
-        THROUGHPUT_MODELS["linear"](),
-        Timing(seconds_per_sample=10.0),
-        0.0,
-        seed=4,
-    )
+    timing = Timing(seconds_per_sample=10.0)
+    world = build_world(12, power=POWER_MODELS["trace"](), timing=timing, seed=4)
     return lambda forecast: simulation(world, forecast=FORECASTS[forecast]())
 
 
-def played(simulation, rounds=6):
-    state = State()
-    for _ in range(rounds):
-        draft = simulation.begin(state)
-        state, _ = simulation.finish(draft, Outcome.assumed(np.zeros(len(draft.cohort))))
-    return state.history.rows
-
-
 def test_a_policy_sees_the_forecast_and_its_error_is_recorded(traced):
-    errors = {kind: [row.forecast_error for row in played(traced(kind))] for kind in FORECASTS}
-    assert len({tuple(found) for found in errors.values()}) >= 3
+    errors = {
+        kind: [row.forecast_error for row in played(traced(kind), 6).history.rows] for kind in FORECASTS
+    }
+    assert len({tuple(of_kind) for of_kind in errors.values()}) >= 3
     assert (
         errors["oracle"][0] == errors["persistence"][0]
     )  # how long a round takes is not known before the first

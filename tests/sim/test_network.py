@@ -5,33 +5,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
+from worlds import world as build_world
 
 from hpctrip.base.units import MILE_M
-from hpctrip.sim.hardware import THROUGHPUT_MODELS
 from hpctrip.sim.network import Network
-from hpctrip.sim.power import POWER_MODELS
-from hpctrip.sim.sites import SITES
-from hpctrip.sim.timing import Timing
-from hpctrip.sim.world import World
-
-MILES = np.array([0.0, 100.0, 1000.0, 2000.0, 10_000.0])
 
 
-def test_the_default_bandwidth_is_flat_to_1000_miles_and_then_falls_as_1_over_d():
-    assert Network().bandwidth_bps(MILES * MILE_M) == pytest.approx([1e9, 1e9, 1e9, 0.5e9, 0.1e9])
-
-
-def test_the_plain_inverse_law_has_no_cap():
-    assert Network(bandwidth_law="inverse").bandwidth_bps(MILES[1:] * MILE_M) == pytest.approx(
-        [1e10, 1e9, 5e8, 1e8]
-    )
-
-
-def test_the_linear_law_is_a_straight_line_that_ends_at_the_far_bandwidth():
-    law = Network(bandwidth_law="linear")
-    assert law.bandwidth_bps(np.array([0, 5000, 10_000, 20_000]) * MILE_M) == pytest.approx(
-        [1e9, 0.55e9, 1e8, 1e8]
-    )
+@pytest.mark.parametrize(
+    ("law", "miles", "expected_bps"),
+    [
+        ("capped-inverse", [0, 100, 1000, 2000, 10_000], [1e9, 1e9, 1e9, 0.5e9, 0.1e9]),
+        ("inverse", [100, 1000, 2000, 10_000], [1e10, 1e9, 5e8, 1e8]),
+        ("linear", [0, 5000, 10_000, 20_000], [1e9, 0.55e9, 1e8, 1e8]),
+    ],
+)
+def test_the_bandwidth_follows_its_law(law, miles, expected_bps):
+    bandwidth_bps = Network(bandwidth_law=law).bandwidth_bps(np.array(miles) * MILE_M)
+    assert bandwidth_bps == pytest.approx(expected_bps)
 
 
 def test_delay_is_propagation_plus_transfer():
@@ -48,16 +38,7 @@ def test_a_round_trip_costs_twice_and_only_the_way_up_is_compressed():
 def timed(network, alone_s, up_bytes):
     """Communication times of a cohort of all sites, which alone would take `alone_s`."""
     alone_s = np.array(alone_s)
-    world = World.build(
-        SITES["uniform"](num_sites=len(alone_s), min_distance_m=0.0, max_distance_m=0.0),
-        network,
-        POWER_MODELS["constant"](),
-        THROUGHPUT_MODELS["linear"](),
-        Timing(),
-        0.0,
-        seed=0,
-        sent_fraction=up_bytes / 1.5e9,
-    )
+    world = build_world(len(alone_s), network=network, sent_fraction=up_bytes / 1.5e9)
     world = dataclasses.replace(world, comm_s=alone_s)
     return world.round_timing(1, 0.0, np.arange(len(alone_s)), np.ones(len(alone_s))).comm_s.tolist()
 

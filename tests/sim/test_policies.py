@@ -8,11 +8,13 @@ from hypothesis import strategies as st
 from hpctrip.base.errors import InputError
 from hpctrip.base.rng import stream
 from hpctrip.base.units import MILE_M
-from hpctrip.sim.policies import POLICIES, Decision, Policy, SiteView
+from hpctrip.sim.network import Network
+from hpctrip.sim.policies import POLICIES, SiteView
 from hpctrip.sim.policies.count import DynamicCount
-from hpctrip.sim.policies.powertrip import PowerTrip
-from hpctrip.sim.policies.ranking import PowerToCost, best_first
-from hpctrip.sim.rounds import History
+from hpctrip.sim.policies.powertrip import PowerToCost, PowerTrip
+from hpctrip.sim.power import POWER_MODELS
+from hpctrip.sim.rounds import Candidates, History
+from hpctrip.sim.sites import PowerLaw
 
 EVERY = sorted(POLICIES)
 
@@ -113,12 +115,10 @@ def test_the_score_weighs_power_against_cost_by_the_update_size(view):
 
 
 def test_the_score_is_the_power_law_of_its_docstring(view):
-    sites = view([0.8, 0.3, 0.5], [50.0, 20.0, 9.0])
+    sites = view([0.8, 0.3, 0.5], [50.0, 20.0, 9.0], update_bytes=1e9)
     power, cost = PowerToCost().weights(1e9)
     expected = sites.power_fraction**power / sites.comm_s**cost
-    assert np.exp(
-        PowerToCost().scores(view([0.8, 0.3, 0.5], [50.0, 20.0, 9.0], update_bytes=1e9))
-    ) == pytest.approx(expected)
+    assert np.exp(PowerToCost().scores(sites)) == pytest.approx(expected)
 
 
 def test_the_difference_score_normalises_both_sides(view):
@@ -128,7 +128,6 @@ def test_the_difference_score_normalises_both_sides(view):
 
 def test_a_site_without_power_comes_last_and_equal_sites_in_order(view):
     assert PowerToCost().rank(view([0.0, 0.5, 0.5], [1, 9, 9])).tolist() == [1, 2, 0]
-    assert best_first(np.array([1.0, 2.0, 2.0, 1.0])).tolist() == [1, 2, 0, 3]
 
 
 def test_steepness_sharpens_the_turn_of_the_weights():
@@ -189,17 +188,17 @@ def test_the_cohort_shrinks_only_after_three_consecutive_votes(view, history):
         rounds.append((expected, decision.candidates.vote, 0.1))
 
 
-def test_a_vote_to_stay_starts_the_count_anew(view, history):
-    sites = view(*falling(30))
-    down, stay = (20, 1, 0.1), (20, 20, 0.1)
-    assert len(PowerTrip().select(sites, history(stay, down, stay, down), None).cohort) == 20
-    assert len(PowerTrip().select(sites, history(stay, down, down), None).cohort) == 1
-
-
-def test_after_shrinking_three_new_votes_are_needed(view, history):
-    sites = view(*falling(30))
-    rounds = history((20, 20, 0.1), (20, 8, 0.1), (20, 8, 0.1), (8, 8, 0.1))
-    assert len(PowerTrip().select(sites, rounds, None).cohort) == 8
+@pytest.mark.parametrize(
+    ("rounds", "expected"),
+    [
+        ([(20, 20), (20, 1), (20, 1)], 1),
+        ([(20, 20), (20, 1), (20, 20), (20, 1)], 20),  # a vote to stay starts the count anew
+        ([(20, 20), (20, 8), (20, 8), (8, 8)], 8),  # after shrinking three new votes are needed
+    ],
+)
+def test_votes_down_are_counted_from_the_last_vote_to_stay_or_shrinking(view, history, rounds, expected):
+    past = history(*[(k, vote, 0.1) for k, vote in rounds])
+    assert len(PowerTrip().select(view(*falling(30)), past, None).cohort) == expected
 
 
 def test_the_prefix_search_walks_until_efficiency_falls_and_records_the_walk(view, history):
@@ -210,8 +209,6 @@ def test_the_prefix_search_walks_until_efficiency_falls_and_records_the_walk(vie
 
 
 def test_ties_go_to_the_smaller_k():
-    from hpctrip.sim.rounds import Candidates
-
     flat = np.full(3, 0.5)
     assert Candidates(np.array([4, 5, 6]), flat, flat, flat).vote == 4
 
@@ -223,16 +220,12 @@ def test_the_measured_gain_cancels_from_the_choice(seed, num_sites, gain, search
     """In any multiplicative form of dA(k) the trend is a common factor: accuracy feedback cannot change the vote."""
     sites, policy = random_view(num_sites, seed), PowerTrip(search=search)
     k_r = 1 + seed % num_sites
-    votes = {policy.candidates(policy.rank(sites), sites, k_r, g).vote for g in (gain, 1.0)}
+    votes = {policy.candidates(policy.rank(sites), sites, k_r, g, History()).vote for g in (gain, 1.0)}
     assert len(votes) == 1
 
 
 def final_size(gain, seed, num_sites=100):
     """Cohort size at which Algorithm 1 settles in the paper's world (steady power, 100 sites)."""
-    from hpctrip.sim.network import Network
-    from hpctrip.sim.power import POWER_MODELS
-    from hpctrip.sim.sites import PowerLaw
-
     distance_m = PowerLaw(num_sites=num_sites).distances_m(seed)
     network = Network()
     comm_s = network.comm_s(distance_m, network.bandwidth_bps(distance_m), 1.5e9, 1.5e9)
@@ -240,7 +233,7 @@ def final_size(gain, seed, num_sites=100):
     sites = SiteView(power, power, comm_s, distance_m, np.full(num_sites, 12.0), 1.5e9)
     policy, k = PowerTrip(gain=gain), num_sites // 10
     for _ in range(30):
-        k = policy.candidates(policy.rank(sites), sites, k, 0.01).vote
+        k = policy.candidates(policy.rank(sites), sites, k, 0.01, History()).vote
     return k
 
 
@@ -249,16 +242,3 @@ def test_a_normaliser_that_does_not_depend_on_k_stalls_far_below_the_papers_coho
     sizes = [final_size("log", seed) for seed in range(10)]
     assert max(sizes) <= 27
     assert np.median([final_size("scaled", seed) for seed in range(10)]) > max(sizes)
-
-
-def test_a_policy_of_ones_own_takes_ten_lines(view):
-    class Nearest(Policy):
-        kind = "nearest"
-        k: int = 2
-
-        def select(self, sites, history, rng):
-            return Decision(sites.distance_m.argsort()[: self.k])
-
-    assert Nearest().select(
-        view([1, 1, 1], [1, 1, 1], distance_m=[3, 1, 2]), History(), None
-    ).cohort.tolist() == [1, 2]

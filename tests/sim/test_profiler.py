@@ -1,18 +1,13 @@
 import numpy as np
 import pytest
+from worlds import sites_at
+from worlds import world as build_world
 
 from hpctrip.base.errors import InputError
-from hpctrip.sim.energy import Accounts
-from hpctrip.sim.faults import Faults
-from hpctrip.sim.grid.signals import NO_SIGNAL
-from hpctrip.sim.hardware import THROUGHPUT_MODELS
 from hpctrip.sim.network import Network
-from hpctrip.sim.power import POWER_MODELS, PowerSupply
+from hpctrip.sim.power import PowerModel, PowerSupply
 from hpctrip.sim.profiler import Profiler
 from hpctrip.sim.rounds import History
-from hpctrip.sim.sites import SITES
-from hpctrip.sim.timing import Timing
-from hpctrip.sim.world import World
 
 
 class Ramp(PowerSupply):
@@ -24,24 +19,16 @@ class Ramp(PowerSupply):
         return np.array([min(1.0, 0.1 * (1 + clock_s // 100)), 0.5])
 
 
+class Ramping(PowerModel):
+    """Power that ramps up at one of two sites."""
+
+    def supply(self, num_sites, seed):
+        return Ramp()
+
+
 @pytest.fixture
 def world():
-    network, distance_m = Network(), np.array([1e6, 5e6])
-    bandwidth = network.bandwidth_bps(distance_m)
-    return World(
-        distance_m=distance_m,
-        bandwidth_bps=bandwidth,
-        comm_s=network.comm_s(distance_m, bandwidth, 1.5e9, 1.5e9),
-        link_s=0.0,
-        update_bytes=1.5e9,
-        model_bytes=1.5e9,
-        power=POWER_MODELS["constant"](),
-        supply=Ramp(),
-        throughput=THROUGHPUT_MODELS["linear"](),
-        timing=Timing(),
-        faults=Faults().schedule(2, seed=0),
-        meter=Accounts().meter(NO_SIGNAL, NO_SIGNAL, SITES["uniform"](num_sites=2), 2, 0, 0.0),
-    )
+    return build_world(sites_at(2, 1e6, 5e6), network=Network(), power=Ramping())
 
 
 def power_seen(profiler, world, clock_s, history=None, seed=0):
@@ -96,10 +83,7 @@ def test_what_is_seen_and_what_the_network_says_are_finite_or_named(world):
         def comm_s(self, distance_m, bandwidth_bps, up_bytes, down_bytes):
             return -distance_m
 
-    sites, power, throughput = (
-        registry[registry.default]() for registry in (SITES, POWER_MODELS, THROUGHPUT_MODELS)
-    )
     with pytest.raises(
         InputError, match=r"^network \(.*test_profiler.py\): gave the communication delays in s "
     ):
-        World.build(sites, Own(), power, throughput, Timing(), 1e6, seed=0)
+        build_world(sites_at(3, 1e6), network=Own())

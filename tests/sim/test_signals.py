@@ -19,7 +19,7 @@ GRID = Path(__file__).parents[2].parent / "shared/data/grid/carbon"
 
 
 def signal(kind, table="carbon", sites=SITES_20, num_sites=20, seed=0, **keys):
-    return SIGNALS[kind](**keys).signal(table, sites, num_sites, seed)
+    return SIGNALS[kind](**keys).checked_signal(table, sites, num_sites, seed)
 
 
 def hourly(path, zones=("A",), hours=range(48), column="per_kwh", value=lambda zone, hour: hour):
@@ -31,14 +31,10 @@ def hourly(path, zones=("A",), hours=range(48), column="per_kwh", value=lambda z
     return str(path)
 
 
-def test_nothing_is_known_by_default():
-    found = signal("none")
-    assert not found.is_known and np.isnan(found.at(5.0)).all() and found.next_change_s(5.0) == np.inf
-
-
-def test_a_constant_is_the_same_everywhere():
-    found = signal("constant", per_kwh=300.0)
-    assert found.at(1e9).tolist() == [300] * 20 and found.next_change_s(0) == np.inf and found.synthetic
+def test_nothing_is_known_by_default_and_a_constant_is_the_same_everywhere():
+    none, same = signal("none"), signal("constant", per_kwh=300.0)
+    assert not none.is_known and np.isnan(none.at(5.0)).all() and none.next_change_s(5.0) == np.inf
+    assert same.at(1e9).tolist() == [300] * 20 and same.next_change_s(0) == np.inf and same.synthetic
 
 
 def test_a_daily_profile_peaks_at_its_hour_in_every_time_zone():
@@ -54,22 +50,24 @@ def test_a_daily_profile_peaks_at_its_hour_in_every_time_zone():
 def test_a_profile_below_zero_is_a_price_but_no_carbon():
     keys = {"mean": 1.0, "swing": 2.0}
     assert signal("daily", table="price", **keys).at(0.0).min() < 0
-    with pytest.raises(InputError, match=r"carbon: .* for a kilowatt-hour; it must be from 0"):
+    with pytest.raises(
+        InputError, match=r"carbon.kind = 'daily': gave the carbon of .* = -0\.\d+; it must be"
+    ):
         signal("daily", **keys)
-    with pytest.raises(InputError, match="carbon: -1 for a kilowatt-hour"):
+    with pytest.raises(InputError, match=r"carbon.kind = 'constant': gave the carbon of .* = -1; it must be"):
         signal("constant", per_kwh=-1.0)
 
 
 def test_files_of_a_folder_are_zones_that_sites_draw_by_the_seed(tmp_path):
     path = hourly(tmp_path, "AB", value=lambda zone, hour: hour + 100 * (zone == "B"))
-    found = signal("csv", path=path)
-    assert found.names == ["A", "B"] and set(found.zone) == {0, 1} and not found.synthetic
-    assert found.at(3600.0).tolist() == (1 + 100 * found.zone).tolist()
-    assert found.next_change_s(3600.0) == 7200
-    assert found.at(48 * 3600.0).tolist() == found.at(0.0).tolist()  # it begins again
+    grid = signal("csv", path=path)
+    assert grid.names == ["A", "B"] and set(grid.zone) == {0, 1} and not grid.synthetic
+    assert grid.at(3600.0).tolist() == (1 + 100 * grid.zone).tolist()
+    assert grid.next_change_s(3600.0) == 7200
+    assert grid.at(48 * 3600.0).tolist() == grid.at(0.0).tolist()  # it begins again
     other = signal("csv", path=path, seed=1)
-    assert other.zone.tolist() != found.zone.tolist()
-    assert signal("csv", table="price", path=path).zone.tolist() == found.zone.tolist()
+    assert other.zone.tolist() != grid.zone.tolist()
+    assert signal("csv", table="price", path=path).zone.tolist() == grid.zone.tolist()
 
 
 def test_sites_may_name_their_zone_in_their_own_file(tmp_path):
@@ -91,12 +89,12 @@ def test_sites_may_name_their_zone_in_their_own_file(tmp_path):
 
 def test_simulated_time_may_begin_inside_the_data(tmp_path):
     path = hourly(tmp_path)
-    found = signal("csv", path=path, start="2022-01-01T05:30", at_end="raise")
-    assert found.at(0.0)[0] == 5 and found.next_change_s(0.0) == 1800
-    assert found.at(1800.0)[0] == 6
-    assert found.at(42.4 * 3600)[0] == 47
+    grid = signal("csv", path=path, start="2022-01-01T05:30", at_end="raise")
+    assert grid.at(0.0)[0] == 5 and grid.next_change_s(0.0) == 1800
+    assert grid.at(1800.0)[0] == 6
+    assert grid.at(42.4 * 3600)[0] == 47
     with pytest.raises(InputError, match=r"carbon.at_end: simulated time 153000 s is past the end"):
-        found.at(42.5 * 3600)
+        grid.at(42.5 * 3600)
     with pytest.raises(InputError, match="lies outside the data, 2022-01-01T00:00:00 to 2022-01-03T00:00:00"):
         signal("csv", path=path, start="2022-01-03")
 
@@ -106,17 +104,10 @@ def test_columns_units_and_zones_of_a_csv_file_have_names(tmp_path):
         "when,area,eur\n2022-01-01,N,50\n2022-01-01,S,-20\n2022-01-01T01:00,N,60\n"
         "2022-01-01T01:00,S,\n2022-01-01T02:00,S,40\n2022-01-01T02:00,N,70\n"
     )
-    found = signal(
-        "csv",
-        table="price",
-        path=str(tmp_path / "prices.csv"),
-        time_column="when",
-        zone_column="area",
-        value_column="eur",
-        unit="per MWh",
-    )
-    assert found.names == ["N", "S"]
-    by_zone = [[series.at(3600.0 * h) for h in range(3)] for series in found.series]
+    columns = {"time_column": "when", "zone_column": "area", "value_column": "eur", "unit": "per MWh"}
+    grid = signal("csv", table="price", path=str(tmp_path / "prices.csv"), **columns)
+    assert grid.names == ["N", "S"]
+    by_zone = [[series.at(3600.0 * h) for h in range(3)] for series in grid.series]
     assert by_zone == [pytest.approx([0.05, 0.06, 0.07]), pytest.approx([-0.02, -0.02, 0.04])]
 
 
@@ -124,12 +115,10 @@ def test_clocks_that_are_set_back_show_an_hour_twice_and_skip_one_in_spring(tmp_
     file = tmp_path / "madrid.csv"
     autumn = ["2022-10-30 01:00", "2022-10-30 02:00", "2022-10-30 02:00", "2022-10-30 03:00"]
     file.write_text("time,per_kwh\n" + "".join(f"{t},{i}\n" for i, t in enumerate(autumn)))
-    found = signal("csv", path=str(file), timezone="Europe/Madrid")
-    assert [found.at(3600.0 * h)[0] for h in range(4)] == [0, 1, 2, 3]
+    grid = signal("csv", path=str(file), timezone="Europe/Madrid")
+    assert [grid.at(3600.0 * h)[0] for h in range(4)] == [0, 1, 2, 3]
     file.write_text("time,per_kwh\n2022-03-27 01:00,1\n2022-03-27 02:30,2\n2022-03-27 03:00,3\n")
-    with pytest.raises(
-        InputError, match="line 3: time = '2022-03-27 02:30' is a time that the clocks of its"
-    ):
+    with pytest.raises(InputError, match="line 3: time = '2022-03-27 02:30' is a time that the clocks"):
         signal("csv", path=str(file), timezone="Europe/Madrid")
     file.write_text("time,per_kwh\n2022-03-27T01:30+01:00,1\n2022-03-27T01:30Z,2\n")
     assert signal("csv", path=str(file)).next_change_s(0.0) == 3600
@@ -137,8 +126,8 @@ def test_clocks_that_are_set_back_show_an_hour_twice_and_skip_one_in_spring(tmp_
 
 def test_gaps_are_bridged_as_far_as_the_input_says(tmp_path):
     path = hourly(tmp_path, hours=[*range(5), *range(9, 20)])
-    found = signal("csv", path=path)
-    assert [found.at(3600.0 * h)[0] for h in (4, 7, 9)] == [4, 4, 9]
+    grid = signal("csv", path=path)
+    assert [grid.at(3600.0 * h)[0] for h in (4, 7, 9)] == [4, 4, 9]
     problem = "no value of A for 5 h after 2022-01-01T04:00:00 UTC.*longest_gap_s"
     with pytest.raises(InputError, match=problem):
         signal("csv", path=path, longest_gap_s="4 h")
@@ -149,7 +138,8 @@ def test_gaps_are_bridged_as_far_as_the_input_says(tmp_path):
     [
         ("2022-01-01,1\n", "holds 1 values of A"),
         ("2022-01-01,1\n2022-01-01,2\n", "holds 1 and 2 of A at 2022-01-01T00:00:00"),
-        ("2022-01-01,1\n2022-01-01,1\n", "holds one time of A"),
+        ("2022-01-01,1\n2022-01-01,1\n", "holds 1 values of A"),
+        ("", "holds no values"),
         ("2022-01-01,1\nyesterday,2\n", "line 3: time = 'yesterday' is no time such as"),
         ("2022-01-01,1\n2022-02-30,2\n", "line 3: time = '2022-02-30' "),
         ("2022-01-01,1\n2022-01-01T01:00,-2\n", "holds -2 of A; a kilowatt-hour has 0 to"),
@@ -194,14 +184,10 @@ def test_zones_without_a_common_time_are_refused(tmp_path):
 
 def electricity_maps(path, unit="gCO₂eq/kWh", old=True):
     """Two hours of two zones in one file, in the wording of 2022 or of later years."""
-    direct, lca = (
-        (f"Carbon Intensity {unit} (direct)", f"Carbon Intensity {unit} (LCA)")
-        if old
-        else (f"Carbon intensity {unit} (direct)", f"Carbon intensity {unit} (Life cycle)")
-    )
-    zone = "Zone Id" if old else "Zone id"
     rows = [f"2022-01-01 0{h}:00:00,X,{z},{10 * h},{10 * h + 5},estimated" for z in "AB" for h in range(2)]
-    header = f"Datetime (UTC),Country,{zone},{direct},{lca},Data Source"
+    zone, intensity, cycle = ("Id", "Intensity", "LCA") if old else ("id", "intensity", "Life cycle")
+    values = f"Carbon {intensity} {unit} (direct),Carbon {intensity} {unit} ({cycle})"
+    header = f"Datetime (UTC),Country,Zone {zone},{values},Data Source"
     path.write_bytes(gzip.compress("\n".join([header, *rows]).encode()))
     return str(path)
 
@@ -209,8 +195,8 @@ def electricity_maps(path, unit="gCO₂eq/kWh", old=True):
 @pytest.mark.parametrize("old", [True, False])
 def test_electricity_maps_files_are_read_as_they_come(tmp_path, old):
     path = electricity_maps(tmp_path / "2022.csv.gz", old=old)
-    found = signal("electricity-maps", path=path)
-    assert found.names == ["A", "B"] and found.at(3600.0).tolist() == [15] * 20
+    grid = signal("electricity-maps", path=path)
+    assert grid.names == ["A", "B"] and grid.at(3600.0).tolist() == [15] * 20
     assert signal("electricity-maps", path=path, intensity="direct").at(3600.0).tolist() == [10] * 20
 
 
@@ -224,13 +210,13 @@ def test_other_units_and_other_files_are_refused(tmp_path):
 
 @pytest.mark.skipif(not GRID.is_dir(), reason="no files in ../shared/data/grid/carbon")
 def test_the_real_files_of_2022_are_whole():
-    found = signal("electricity-maps", path=str(GRID / "*_2022_hourly.csv.gz"))
-    assert found.names == ["BR", "ES", "NO", "US-CAL-CISO"]
-    for name, series in zip(found.names, found.series, strict=True):
+    grid = signal("electricity-maps", path=str(GRID / "*_2022_hourly.csv.gz"))
+    assert grid.names == ["BR", "ES", "NO", "US-CAL-CISO"]
+    for name, series in zip(grid.names, grid.series, strict=True):
         with gzip.open(GRID / f"{name}_2022_hourly.csv.gz", "rt") as file:
             column = [float(row["Carbon Intensity gCO₂eq/kWh (LCA)"]) for row in csv.DictReader(file)]
         assert series.value.tolist() == column
-    assert {len(series.value) for series in found.series} == {8760}
+    assert {len(series.value) for series in grid.series} == {8760}
 
 
 # Great Britain
@@ -247,8 +233,8 @@ def test_answers_of_the_uk_carbon_intensity_api_are_read_as_they_come(tmp_path):
     rows = half_hours({"forecast": 266, "actual": 263}, {"forecast": 270, "actual": None})
     (tmp_path / "gb.json").write_text(json.dumps({"data": rows}))
     path = str(tmp_path / "gb.json")
-    found = signal("uk-carbon-intensity", path=path)
-    assert found.names == ["GB"] and [found.at(1800.0 * i)[0] for i in range(2)] == [263, 270]
+    grid = signal("uk-carbon-intensity", path=path)
+    assert grid.names == ["GB"] and [grid.at(1800.0 * i)[0] for i in range(2)] == [263, 270]
     assert signal("uk-carbon-intensity", path=path, value="forecast").at(0.0)[0] == 266
     with pytest.raises(InputError, match="holds 1 values of GB"):
         signal("uk-carbon-intensity", path=path, value="actual")
@@ -258,34 +244,28 @@ def test_a_region_has_its_name_and_forecasts(tmp_path):
     rows = half_hours({"forecast": 100}, {"forecast": 200})
     region = {"data": [{"regionid": 12, "shortname": "South England", "data": rows}]}
     (tmp_path / "region.json").write_text(json.dumps(region))
-    found = signal("uk-carbon-intensity", path=str(tmp_path / "region.json"))
-    assert found.names == ["South England"] and found.at(0.0)[0] == 100
+    grid = signal("uk-carbon-intensity", path=str(tmp_path / "region.json"))
+    assert grid.names == ["South England"] and grid.at(0.0)[0] == 100
 
 
 def regions(*rows):
     """An answer of /regional/intensity/{from}/{to}: rows of (regionid, shortname, forecast) for every half hour."""
-    return {
-        "data": [
-            {
-                "from": f"2018-01-20T12:{30 * i:02}Z",
-                "to": "",
-                "regions": [
-                    {"regionid": n, "shortname": name, "intensity": {"forecast": forecast, "index": "low"}}
-                    for n, name, forecast in row
-                ],
-            }
-            for i, row in enumerate(rows)
+    data = half_hours(*[{} for _ in rows])
+    for half_hour, row in zip(data, rows, strict=True):
+        half_hour["regions"] = [
+            {"regionid": number, "shortname": name, "intensity": {"forecast": forecast, "index": "low"}}
+            for number, name, forecast in row
         ]
-    }
+    return {"data": data}
 
 
 def test_an_answer_for_all_regions_has_a_zone_for_each_that_does_not_overlap_others(tmp_path):
     noon = [(1, "North Scotland", 10), (13, "London", 200), (16, "Scotland", 20), (18, "GB", 150)]
     later = [(1, "North Scotland", 12), (13, "London", 190), (16, "Scotland", 22), (18, "GB", 140)]
     (tmp_path / "gb.json").write_text(json.dumps(regions(noon, later)))
-    found = signal("uk-carbon-intensity", path=str(tmp_path / "gb.json"))
-    assert found.names == ["London", "North Scotland"]
-    assert [series.value.tolist() for series in found.series] == [[200, 190], [10, 12]]
+    grid = signal("uk-carbon-intensity", path=str(tmp_path / "gb.json"))
+    assert grid.names == ["London", "North Scotland"]
+    assert [series.value.tolist() for series in grid.series] == [[200, 190], [10, 12]]
 
 
 def test_the_csv_files_of_carbonintensity_org_uk_are_read_by_their_columns(tmp_path):
@@ -294,29 +274,38 @@ def test_the_csv_files_of_carbonintensity_org_uk_are_read_by_their_columns(tmp_p
         "2024-01-01T00:00Z,120,125,moderate\n2024-01-01T00:30Z,118,122,moderate\n"
     )
     columns = {"time_column": "Datetime (UTC)", "value_column": "Actual Carbon Intensity (gCO2/kWh)"}
-    found = signal("csv", path=str(tmp_path / "gb.csv"), **columns)
-    assert [found.at(1800.0 * i)[0] for i in range(2)] == [120, 118]
+    grid = signal("csv", path=str(tmp_path / "gb.csv"), **columns)
+    assert [grid.at(1800.0 * i)[0] for i in range(2)] == [120, 118]
 
 
 @pytest.mark.parametrize(
-    ("text", "problem"),
+    "text",
     [
-        ("<html>", "not a JSON text"),
-        ("[]", "has no list `data`"),
-        ('{"data": 3}', "has no list `data`"),
-        ('{"data": []}', "holds 0 values of GB"),
-        ('{"data": [3, 4]}', "half hour 1: has no `from` with an `intensity`"),
-        ('{"data": [{"from": "noon", "intensity": {}}, {}]}', "half hour 1: from is no time"),
-        (
-            '{"data": [{"from": "2018-01-20T12:00Z", "regions": 3}]}',
-            "half hour 1: has no `from` with `regions`",
-        ),
-        (json.dumps(regions([(16, "Scotland", 20)])), "has no region of 1 to 14"),
-        (json.dumps({"data": half_hours({"actual": "263"}, {})}), "half hour 1: has an intensity that is no"),
-        (json.dumps({"data": half_hours({"actual": 1e300}, {})}), "half hour 1: has an intensity that is no"),
+        "<html>",
+        "[]",
+        '{"error": {"code": "400"}}',
+        '{"data": 3}',
+        '{"data": [3, 4]}',
+        '{"data": [{"from": "noon", "intensity": {}}, {}]}',
+        '{"data": [{"from": "2018-01-20T12:00Z", "regions": 3}]}',
+        json.dumps({"data": half_hours({"actual": "low"}, {})}),
     ],
 )
-def test_answers_that_are_none_are_refused(tmp_path, text, problem):
+def test_answers_that_are_none_are_refused(tmp_path, text):
     (tmp_path / "gb.json").write_text(text)
+    with pytest.raises(InputError, match=r"gb\.json': is no answer of api\.carbonintensity"):
+        signal("uk-carbon-intensity", path=str(tmp_path / "gb.json"))
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        ({"data": []}, "holds no values"),
+        (regions([(16, "Scotland", 20)]), "holds no values"),
+        ({"data": half_hours({"actual": 1e300}, {"actual": 1})}, r"holds 1e\+300 of GB"),
+    ],
+)
+def test_answers_without_usable_values_are_refused(tmp_path, answer, problem):
+    (tmp_path / "gb.json").write_text(json.dumps(answer))
     with pytest.raises(InputError, match=problem):
         signal("uk-carbon-intensity", path=str(tmp_path / "gb.json"))

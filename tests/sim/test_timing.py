@@ -5,9 +5,10 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from worlds import world as build_world
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.series import never, next_step_s
@@ -18,7 +19,6 @@ from hpctrip.sim.profiler import Profiler
 from hpctrip.sim.rounds import History, Status
 from hpctrip.sim.sites import SITES
 from hpctrip.sim.timing import Timing, elapsed_s, prefix_round_s
-from hpctrip.sim.world import World
 
 STEP_S = 300.0
 CHANGES = partial(next_step_s, step_s=STEP_S)
@@ -31,28 +31,20 @@ def stepped(*powers):
     return lambda t: table[min(int(t // STEP_S), len(table) - 1)]
 
 
-def test_steady_power_stretches_the_work_by_its_inverse():
-    compute_s = elapsed_s(lambda t: np.array([1.0, 0.5, 0.1]), never, 1234.5, np.array([10.0, 10.0, 10.0]))
-    assert compute_s == pytest.approx([10, 20, 100])
-
-
-def test_work_is_integrated_over_power_that_changes_in_mid_round():
-    """From t = 200: 100 s at 0.5 do 50, the next 300 s at 0.1 do 30, the last 20 take 20 s at 1.0."""
-    assert elapsed_s(stepped(0.5, 0.1, 1.0), CHANGES, 200.0, np.array([100.0])) == pytest.approx([420])
-
-
-def test_sites_finish_each_in_their_own_time():
-    power = stepped([1.0, 0.5], [0.5, 1.0])
-    assert elapsed_s(power, CHANGES, 0.0, np.array([100.0, 300.0])) == pytest.approx([100, 450])
-
-
-def test_a_round_may_start_exactly_on_a_step_and_end_exactly_on_one():
-    assert elapsed_s(stepped(1.0, 0.5), CHANGES, 300.0, np.array([150.0])) == pytest.approx([300])
-    assert elapsed_s(stepped(1.0, 0.5), CHANGES, 0.0, np.array([300.0])) == pytest.approx([300])
-
-
-def test_a_site_without_power_waits_until_it_returns():
-    assert elapsed_s(stepped(0.0, 0.0, 1.0), CHANGES, 0.0, np.array([10.0])) == pytest.approx([610])
+@pytest.mark.parametrize(
+    ("powers", "start_s", "work_s", "expected_s"),
+    [
+        ([[1.0, 0.5, 0.1]], 1234.5, [10, 10, 10], [10, 20, 100]),  # steady power: the work by its inverse
+        ([0.5, 0.1, 1.0], 200, [100], [420]),  # 100 s at 0.5 do 50, 300 s at 0.1 do 30, the last 20 take 20 s
+        ([[1.0, 0.5], [0.5, 1.0]], 0, [100, 300], [100, 450]),  # each site in its own time
+        ([1.0, 0.5], 300, [150], [300]),  # a round that starts exactly on a step,
+        ([1.0, 0.5], 0, [300], [300]),  # and one that ends on one
+        ([0.0, 0.0, 1.0], 0, [10], [610]),  # a site without power waits until it returns
+    ],
+)
+def test_work_is_integrated_over_the_power_as_it_changes(powers, start_s, work_s, expected_s):
+    elapsed = elapsed_s(stepped(*powers), CHANGES, start_s, np.array(work_s, dtype=float))
+    assert elapsed == pytest.approx(expected_s)
 
 
 def test_a_site_that_never_has_power_again_is_an_error_and_not_a_hang():
@@ -109,10 +101,6 @@ def test_every_reading_of_the_clock(clock, expected_s):
     assert makespan_s(Timing(clock=clock), throughput, never, 0.0, C_S, W_S, L_S) == pytest.approx(expected_s)
 
 
-def test_each_site_computes_at_its_own_pace():
-    assert Timing().elapsed_compute_s(throughput, never, 0.0, C_S, W_S) == pytest.approx([10, 20])
-
-
 def test_frozen_power_ignores_what_happens_inside_the_round():
     args = (stepped(0.5, 0.1, 1.0), CHANGES, 200.0, np.array([100.0]), 100.0, np.array([1.0]))
     assert makespan_s(Timing(power="frozen"), *args) == pytest.approx(201)
@@ -133,14 +121,13 @@ CLOCKS = ("straggler", "max-plus-max", "mean-power", "aggregate-throughput")
 
 def world(power, clock, seed=0, **network):
     """Sites with such power somewhere between 100 and 10,000 miles away."""
-    return World.build(
+    return build_world(
         SITES["uniform"](num_sites=len(power.fractions)),
-        Network(**network),
-        power,
-        THROUGHPUT_MODELS["capped"](),
-        Timing(clock=clock),
-        0.0,
-        seed,
+        network=Network(**network),
+        power=power,
+        throughput=THROUGHPUT_MODELS["capped"](),
+        timing=Timing(clock=clock),
+        seed=seed,
     )
 
 
@@ -152,6 +139,7 @@ def seen(world, work_s):
 # Predicted and charged
 
 
+@settings(max_examples=25)  # of each of the eight
 @given(data=st.data(), num_sites=st.integers(1, 12), seed=st.integers(0, 1000))
 @pytest.mark.parametrize("link", [{}, {"aggregator_bandwidth_bps": 2e9, "round_trip": True}])
 @pytest.mark.parametrize("clock", CLOCKS)
@@ -171,7 +159,7 @@ def test_algorithm_1_may_predict_as_the_clock_charges(steady, clock):
     rng = np.random.default_rng(1)
     sites = world(steady(rng.uniform(0.1, 1, 20)), clock, aggregator_bandwidth_bps=1e10)
     work_s, order = rng.uniform(1, 100, 20), rng.permutation(20)
-    candidates = PowerTrip(round_time="clock").candidates(order, seen(sites, work_s), 5, 0.1)
+    candidates = PowerTrip(round_time="clock").candidates(order, seen(sites, work_s), 5, 0.1, History())
     charged = [sites.round_timing(1, 0.0, order[:k], work_s).makespan_s for k in candidates.k]
     assert len(charged) == 20 and candidates.round_s == pytest.approx(charged, rel=1e-12, abs=0)
 
@@ -196,23 +184,24 @@ def test_no_work_is_expected_to_take_no_time_even_without_power(view):
 def test_algorithm_1_takes_the_mean_work_of_the_sites_it_would_ask(view):
     """Ten small sites of 2 s rank above ten large ones of 18 s: a round of the small ones takes 2 s and not 10."""
     sites = view(np.ones(20), np.zeros(20), work_s=np.repeat([2.0, 18.0], 10))
-    predicted = PowerTrip().candidates(np.arange(20), sites, 10, 0.1).round_s
+    predicted = PowerTrip().candidates(np.arange(20), sites, 10, 0.1, History()).round_s
     assert predicted[:10] == pytest.approx([2] * 10)
     assert predicted[19] == pytest.approx(10) and predicted[10] == pytest.approx((20 + 18) / 11)
 
-
-def test_natural_shards_move_the_vote(view):
-    """The mean of all sites would hide that sites 10 to 19 are what takes long."""
+    # which moves the vote: the mean of all sites would hide that sites 10 to 19 are what takes long
     small_first = view(np.ones(20), np.full(20, 1.0), work_s=np.repeat([2.0, 18.0], 10))
     equal = view(np.ones(20), np.full(20, 1.0), work_s=np.full(20, 10.0))
-    votes = [PowerTrip().candidates(np.arange(20), sites, 10, 0.1).vote for sites in (small_first, equal)]
+    votes = [
+        PowerTrip().candidates(np.arange(20), sites, 10, 0.1, History()).vote
+        for sites in (small_first, equal)
+    ]
     assert votes == [10, 20]
 
 
 def test_algorithm_1_knows_the_link_that_the_cohort_shares(view):
     """Each transfer takes 3 s alone and 1 s of the aggregator's link: from the fourth site on the link is the bound."""
     sites = view(np.ones(6), np.full(6, 3.0), link_s=1.0)
-    predicted = PowerTrip().candidates(np.arange(6), sites, 3, 0.1).round_s
+    predicted = PowerTrip().candidates(np.arange(6), sites, 3, 0.1, History()).round_s
     assert predicted.tolist() == [13, 13, 13, 14, 15, 16]
 
 
@@ -229,4 +218,4 @@ def test_with_equal_shards_and_no_link_the_estimate_is_the_papers_to_the_last_bi
     sites, order = view(power, comm_s, work_s=np.full(15, work_s)), np.array(order)
     mean_power = np.cumsum(power[order]) / np.arange(1, 16)
     expected = work_s / mean_power + np.maximum.accumulate(comm_s[order])
-    assert PowerTrip().candidates(order, sites, 8, 0.1).round_s.tolist() == expected.tolist()
+    assert PowerTrip().candidates(order, sites, 8, 0.1, History()).round_s.tolist() == expected.tolist()

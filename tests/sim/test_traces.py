@@ -2,13 +2,13 @@
 
 import gzip
 import random
-import subprocess
-import sys
+import runpy
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from click.testing import CliRunner
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
@@ -60,11 +60,7 @@ def test_official_rows_in_any_order_gzipped_or_not_become_one_sorted_table(tmp_p
 def test_the_measured_column_is_read_when_asked_for(tmp_path):
     file = write(tmp_path / "cella_pdu6.csv", rows(0.25, 0.5))
     assert read_trace_files(file, column="measured").util.tolist() == [[0.35, 0.6]]
-
-
-def test_a_file_without_production_says_which_option_reads_it(tmp_path):
-    lines = ["600000000,a,pdu6,0.6", "900000000,a,pdu6,0.7"]
-    file = write(tmp_path / "cella_pdu6.csv", lines, "time,cell,pdu,measured_power_util")
+    write(file, ["600000000,a,pdu6,0.6", "900000000,a,pdu6,0.7"], "time,cell,pdu,measured_power_util")
     assert 'set column = "measured"' in fault(file)
     assert read_trace_files(file, column="measured").util.tolist() == [[0.6, 0.7]]
 
@@ -169,32 +165,23 @@ def test_several_domains_and_calendar_times_fit_in_one_file(tmp_path):
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
-        ("1200000000,a,pdu6,0.9,1.3,false,false", "line 4: production_power_util = '1.3' is outside 0..1"),
-        ("1200000000,a,pdu6,0.9,-0.1,false,false", "line 4: production_power_util = '-0.1' is outside 0..1"),
-        (
-            "1200000000,a,pdu6,0.9,half,false,false",
-            "line 4: production_power_util = 'half' is not a finite number",
-        ),
-        ("1200000000,a,pdu6,0.9,0.5,false,maybe", "line 4: bad_production_power_data = 'maybe' is neither"),
-        ("noon,a,pdu6,0.9,0.5,false,false", "line 4: time = 'noon' is not a finite number"),
-        ("1200000000,,pdu6,0.9,0.5,false,false", "line 4: cell = '' is missing"),
-        (
-            "1200000000,a,pdu6,0.9,nan,false,false",
-            "line 4: production_power_util = 'nan' is not a finite number",
-        ),
-        (
-            "1200000000,a,pdu6,0.9,True,false,true",
-            "line 4: production_power_util = 'True' is not a finite number",
-        ),
-        ("1200000000,a,pdu6,0.9,0.5,false,false,0.7", "line 4: not a CSV file (has 8 fields"),
-        ("1200000000.5,a,pdu6,0.9,0.5,false,false", "line 4: time = '1200000000.5' is not a whole number"),
-        ("9e15,a,pdu6,0.9,0.5,false,false", "nearly all samples are missing"),
+        ("1200000000,a,pdu6,0.9,1.3,false,false", "production_power_util = '1.3' is outside 0..1"),
+        ("1200000000,a,pdu6,0.9,-0.1,false,false", "production_power_util = '-0.1' is outside 0..1"),
+        ("1200000000,a,pdu6,0.9,half,false,false", "production_power_util = 'half' is not a finite number"),
+        ("1200000000,a,pdu6,0.9,0.5,false,maybe", "bad_production_power_data = 'maybe' is neither"),
+        ("noon,a,pdu6,0.9,0.5,false,false", "time = 'noon' is not a finite number"),
+        ("1200000000,,pdu6,0.9,0.5,false,false", "cell = '' is missing"),
+        ("1200000000,a,pdu6,0.9,nan,false,false", "production_power_util = 'nan' is not a finite number"),
+        ("1200000000,a,pdu6,0.9,True,false,true", "production_power_util = 'True' is not a finite number"),
+        ("1200000000,a,pdu6,0.9,0.5,false,false,0.7", "not a CSV file (has 8 fields"),
+        ("1200000000.5,a,pdu6,0.9,0.5,false,false", "time = '1200000000.5' is not a whole number"),
     ],
 )
 def test_a_wrong_value_is_reported_with_file_line_and_value(tmp_path, line, problem):
     file = write(tmp_path / "cella_pdu6.csv", [*rows(0.1, 0.2), line])
-    assert problem in fault(file)
-    assert str(file) in fault(file)
+    assert f"{file}, line 4: {problem}" in fault(file)
+    write(file, [*rows(0.1, 0.2), "9e15,a,pdu6,0.9,0.5,false,false"])
+    assert "nearly all samples are missing" in fault(file)
 
 
 def test_line_numbers_count_blank_and_comment_lines(tmp_path):
@@ -230,7 +217,7 @@ def test_files_that_are_no_traces_say_what_is_wrong_with_them(tmp_path):
     assert "no file matches" in fault(str(tmp_path / "cellb*"))
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @example("1e400")
 @example('"')
 @given(st.text(st.characters(codec="utf-8"), max_size=12))
@@ -256,9 +243,7 @@ def months():
 def test_a_synthetic_month_has_googles_57_domains_in_10_cells(months):
     traces = months["production"]
     assert traces.util.shape == (57, 8928)
-    assert {cell: traces.cells.count(cell) for cell in "abcdefghij"} == dict(
-        zip("abcdefghij", [5, 5, 6, 6, 6, 10, 5, 12, 1, 1], strict=True)
-    )
+    assert [traces.cells.count(cell) for cell in "abcdefghij"] == [5, 5, 6, 6, 6, 10, 5, 12, 1, 1]
     assert {f"cell{cell}_{pdu}" for cell, (pdus, _) in CELLS.items() for pdu in pdus} == set(traces.names)
     assert traces.synthetic
 
@@ -303,18 +288,16 @@ def test_a_synthetic_month_depends_on_its_seed_alone():
 
 
 def run(script, *arguments):
-    command = [sys.executable, str(REPOSITORY / "traces" / script), *map(str, arguments)]
-    return subprocess.run(
-        command, capture_output=True, text=True, timeout=120, env={"PYTHONPATH": str(REPOSITORY)}
-    )
+    """A script of traces/, in this process."""
+    command = runpy.run_path(str(REPOSITORY / "traces" / script))["main"]
+    return CliRunner().invoke(command, list(map(str, arguments)))
 
 
 def test_generated_files_in_the_official_layout_read_back_as_generated(tmp_path):
-    assert run("generate.py", tmp_path, "--days", "0.25", "--seed", "5").returncode == 0
+    assert run("generate.py", tmp_path, "--days", "0.25", "--seed", "5").exit_code == 0
     assert len(list(tmp_path.glob("cell*_synthetic.csv.gz"))) == 57
     assert list(pd.read_csv(tmp_path / "cellj_mvpp2_synthetic.csv.gz").columns) == HEADER.split(",")
-    traces = read_trace_files(tmp_path)
-    month = synthetic_traces(5)
+    traces, month = read_trace_files(tmp_path), synthetic_traces(5)
     assert traces.names == month.names and traces.synthetic
     assert np.array_equal(traces.util, month.util[:, :72])
 
@@ -324,7 +307,7 @@ def test_the_importer_prints_what_is_there_and_packs_it_into_one_file(tmp_path):
     write(tmp_path / "cellb_pdu7.csv", rows(0.5, 0.6, 0.7, 0.8, cell="b", pdu="pdu7"))
     packed = tmp_path / "packed.csv.gz"
     result = run("import_powerdata2019.py", tmp_path, "--out", packed)
-    assert result.returncode == 0, result.stderr
+    assert result.exit_code == 0, result.output
     assert "production utilisation: 2 domains, 4 steps of 300 s" in result.stdout
     assert "cella_pdu6    a       1    0 0.225 0.100 0.400" in result.stdout
     again = read_trace_files(packed)
@@ -335,8 +318,8 @@ def test_the_importer_prints_what_is_there_and_packs_it_into_one_file(tmp_path):
 def test_the_importer_reports_a_broken_file_and_writes_nothing(tmp_path):
     write(tmp_path / "cella_pdu6.csv", rows(0.1, 1.2))
     result = run("import_powerdata2019.py", tmp_path, "--out", tmp_path / "packed.csv.gz")
-    assert result.returncode == 2
-    assert "line 3: production_power_util = '1.2' is outside 0..1" in result.stderr
+    assert result.exit_code == 2
+    assert "line 3: production_power_util = '1.2' is outside 0..1" in result.output
     assert not (tmp_path / "packed.csv.gz").exists()
 
 

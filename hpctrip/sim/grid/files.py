@@ -2,7 +2,7 @@
 
 A value holds until the next one. A missing or empty value is bridged by the one before it, as long as no gap is longer
 than `longest_gap_s`; equal repeated rows count once, and rows may be in any order. All zones begin and end where the
-shortest does. Shapes: Z zones, K values of a zone, R rows of a table.
+shortest does.
 """
 
 from __future__ import annotations
@@ -10,46 +10,34 @@ from __future__ import annotations
 import glob
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 import numpy as np
+import pandas as pd
 from pydantic import AfterValidator, Field
 
-from hpctrip.base.csv import Table, read_table
+from hpctrip.base.csv import read_table
 from hpctrip.base.errors import InputError
 from hpctrip.base.io import PathName, gunzipped, read_file
 from hpctrip.base.series import Signal
 from hpctrip.base.text import unknown_name
-from hpctrip.base.times import moment_us, moments_us, time_zone, zone
+from hpctrip.base.times import moment_us, moments_us, time_zone
 from hpctrip.base.units import Seconds
-from hpctrip.config.sources import Reads, files_at
+from hpctrip.config.sources import Reads, files_at, is_pattern
 from hpctrip.sim.grid.signals import HIGHEST, LOWEST, SIGNALS, GridSignal, SignalModel, zones_by_seed
 from hpctrip.sim.sites import SitePlacement
 
 _PER_KWH = {"per kWh": 1.0, "per MWh": 1e-3}
-_TIME, _ZONES = "Datetime (UTC)", ("Zone Id", "Zone id")
-"""Columns of Electricity Maps."""
 _REGIONS = range(1, 15)
 """The regions of Britain's network operators; 15 to 18 are England, Scotland, Wales and GB."""
 
 
-class ZoneValues(NamedTuple):
-    """The values of one zone in one file."""
-
-    place: str
-    zone: str
-    time_us: np.ndarray
-    """[K] microseconds since 1970."""
-    value: np.ndarray
-    """[K] per kilowatt-hour; NaN where it is missing."""
-
-
 def signal_files(value: str) -> list[Path]:
     """The files of a path, a folder or a pattern. InputError where there are none."""
-    is_pattern = any(c in value for c in "*?[")
-    paths = [Path(name) for name in sorted(glob.glob(value))] if is_pattern else files_at(value)
+    paths = [Path(name) for name in sorted(glob.glob(value))] if is_pattern(value) else files_at(value)
     if not paths:
         raise InputError(value, "names no file", "give a file, a folder or a pattern of files")
     return paths
@@ -57,10 +45,16 @@ def signal_files(value: str) -> list[Path]:
 
 def _start(text: str) -> str:
     try:
-        moment_us(text, zone("UTC"))
+        moment_us(text, UTC)
     except ValueError as error:
         raise ValueError(f"{text!r} {error}") from None
     return text
+
+
+def zone_rows(zone: Sequence[str] | str, time_us: Sequence[int], value: Sequence[float]) -> pd.DataFrame:
+    """Rows of a file: the zone, the microseconds since 1970, and the value per kilowatt-hour, NaN where it is
+    missing."""
+    return pd.DataFrame({"zone": zone, "time_us": time_us, "value": value}).astype({"value": float})
 
 
 class FileSignal(SignalModel):
@@ -69,7 +63,8 @@ class FileSignal(SignalModel):
     path: Annotated[PathName, Reads(find=signal_files)]
     """A file, a folder or a pattern of files; several files may be of one zone or of several."""
     start: Annotated[str, AfterValidator(_start)] | None = None
-    """When simulated time begins, in UTC unless it says otherwise, e.g. "2022-06-01T00:00". Absent: with the data."""
+    """Time of the data at which simulated time begins, in UTC unless it has an offset, e.g. "2022-06-01T00:00". Absent:
+    their first."""
     at_end: Literal["wrap", "raise"] = "wrap"
     """When simulated time outlasts the data: start them again, or stop with an error."""
     site_column: str | None = None
@@ -77,38 +72,39 @@ class FileSignal(SignalModel):
     longest_gap_s: Seconds = Field(6 * 3600.0, gt=0)
     """Missing values are bridged by the one before, up to this time between two of them; a longer gap is an error."""
 
-    def read(self, path: Path, place: str) -> Sequence[ZoneValues]:
-        """The zones in one file. Raises InputError that names file, line and value."""
+    def read(self, path: Path, place: str) -> pd.DataFrame:
+        """The `zone_rows` of one file. Raises InputError that names file, line and value."""
         raise NotImplementedError
 
     def signal(self, table: str, sites: SitePlacement, num_sites: int, seed: int) -> GridSignal:
         """Read the files and assign a zone to every site."""
-        read = [
-            series
-            for path in signal_files(self.path)
-            for series in self.read(path, f"{table}.path = {str(path)!r}")
-        ]
-        names = sorted({series.zone for series in read})
-        joined = [_joined([s for s in read if s.zone == name], table, self.longest_gap_s) for name in names]
-        first_us = max(int(series.time_us[0]) for series in joined)
-        end_us = min(_end_us(series) for series in joined)
+        files = []
+        for path in signal_files(self.path):
+            place = f"{table}.path = {str(path)!r}"
+            files.append(self.read(path, place).assign(place=place))
+            if files[-1].empty:
+                raise InputError(place, "holds no values")
+        zones = {
+            str(name): _clean(rows, table, self.longest_gap_s)
+            for name, rows in pd.concat(files).groupby("zone")
+        }
+        first_us = max(int(rows.time_us.iloc[0]) for rows in zones.values())
+        # the last value holds for the median time between two
+        end_us = min(int(rows.time_us.iloc[-1] + rows.time_us.diff().median()) for rows in zones.values())
         if end_us <= first_us:
-            raise InputError(
-                f"{table}.path = {self.path!r}",
-                "its zones have no time in common",
-                "give files of one period",
-            )
+            place = f"{table}.path = {self.path!r}"
+            raise InputError(place, "its zones have no time in common", "give files of one period")
         duration_s, offset_s = (end_us - first_us) / 1e6, 0.0
         if self.start is not None:
-            offset_s = (moment_us(self.start, zone("UTC")) - first_us) / 1e6
+            offset_s = (moment_us(self.start, UTC) - first_us) / 1e6
             if not 0 <= offset_s < duration_s:
                 problem = f"lies outside the data, {_date(first_us)} to {_date(end_us)} UTC"
                 raise InputError(f"{table}.start = {self.start!r}", problem)
         return GridSignal(
-            names,
-            [_cut(series, first_us, duration_s) for series in joined],
-            self._zones(names, table, sites, num_sites, seed),
-            any("synthetic" in series.place.lower() for series in joined),
+            list(zones),
+            [_cut(rows, first_us, duration_s) for rows in zones.values()],
+            self._zones(list(zones), table, sites, num_sites, seed),
+            any("synthetic" in rows.place.iloc[0].lower() for rows in zones.values()),
             offset_s,
             np.inf if self.at_end == "wrap" else duration_s - offset_s,
             table,
@@ -129,39 +125,32 @@ class FileSignal(SignalModel):
         return np.array([names.index(name) for name in wanted], dtype=np.int64)
 
 
-def _joined(parts: Sequence[ZoneValues], table: str, longest_gap_s: float) -> ZoneValues:
-    """The values of one zone by rising time, without missing ones. InputError where rows contradict each other or a
-    gap is too long."""
-    place, name = parts[0].place, parts[0].zone
-    time_us, value = (np.concatenate([part[i] for part in parts]) for i in (2, 3))
-    present = ~np.isnan(value)
-    time_us, value = time_us[present], value[present]
+def _clean(rows: pd.DataFrame, table: str, longest_gap_s: float) -> pd.DataFrame:
+    """The values of one zone by rising time, without missing ones. InputError where one is out of range, rows
+    contradict each other or a gap is too long."""
+    place, name = rows.place.iloc[0], rows.zone.iloc[0]
+    rows = rows.dropna().drop_duplicates(["time_us", "value"]).sort_values(["time_us", "value"])
     low = LOWEST[table]
-    if len(value) < 2:
-        raise InputError(place, f"holds {len(value)} values of {name}", "give two or more")
-    if value.min() < low or value.max() > HIGHEST:
-        wrong = value.min() if value.min() < low else value.max()
-        raise InputError(place, f"holds {wrong:g} of {name}", f"a kilowatt-hour has {low:g} to {HIGHEST:g}")
-    order = np.lexsort((value, time_us))
-    time_us, value = time_us[order], value[order]
-    same = np.diff(time_us) == 0
-    if (same & (np.diff(value) != 0)).any():
-        at = int(np.flatnonzero(same & (np.diff(value) != 0))[0])
-        problem = f"holds {value[at]:g} and {value[at + 1]:g} of {name} at {_date(time_us[at])} UTC"
+    wrong = rows.value[(rows.value < low) | (rows.value > HIGHEST)]
+    if len(rows) < 2:
+        raise InputError(place, f"holds {len(rows)} values of {name}", "give two or more")
+    if len(wrong):
+        problem = f"holds {wrong.iloc[0]:g} of {name}"
+        raise InputError(place, problem, f"a kilowatt-hour has {low:g} to {HIGHEST:g}")
+    twice = rows[rows.time_us.duplicated(keep=False)]
+    if len(twice):
+        one, other = twice.value.iloc[:2]
+        problem = f"holds {one:g} and {other:g} of {name} at {_date(twice.time_us.iloc[0])} UTC"
         raise InputError(place, problem, "keep one of them")
-    first = np.concatenate([[True], ~same])
-    time_us, value = time_us[first], value[first]
-    steps_s = np.diff(time_us) / 1e6
-    if not len(steps_s):
-        raise InputError(place, f"holds one time of {name}", "give two or more")
+    steps_s = np.diff(rows.time_us) / 1e6
     if steps_s.max() > longest_gap_s:
         at = int(steps_s.argmax())
         raise InputError(
             place,
-            f"has no value of {name} for {steps_s[at] / 3600:g} h after {_date(time_us[at])} UTC",
+            f"has no value of {name} for {steps_s[at] / 3600:g} h after {_date(rows.time_us.iloc[at])} UTC",
             f"fill the gap, or raise {table}.longest_gap_s (now {longest_gap_s:g})",
         )
-    return ZoneValues(place, name, time_us, value)
+    return rows
 
 
 def _date(time_us: int) -> str:
@@ -169,17 +158,12 @@ def _date(time_us: int) -> str:
     return str(np.datetime64(int(time_us), "us").astype("datetime64[s]"))
 
 
-def _end_us(series: ZoneValues) -> int:
-    """The end of the data: the last value holds for the median time between two."""
-    return int(series.time_us[-1]) + int(np.median(np.diff(series.time_us)))
-
-
-def _cut(series: ZoneValues, first_us: int, duration_s: float) -> Signal:
+def _cut(rows: pd.DataFrame, first_us: int, duration_s: float) -> Signal:
     """The values from `first_us` on, for `duration_s`."""
-    start_s = (series.time_us - first_us) / 1e6
+    start_s = (rows.time_us.to_numpy() - first_us) / 1e6
     first = int(np.searchsorted(start_s, 0.0, side="right")) - 1
     inside = slice(first, int(np.searchsorted(start_s, duration_s, side="left")))
-    return Signal(np.maximum(start_s[inside], 0.0), series.value[inside], duration_s)
+    return Signal(np.maximum(start_s[inside], 0.0), rows.value.to_numpy()[inside], duration_s)
 
 
 @SIGNALS.add
@@ -199,11 +183,11 @@ class CsvSignal(FileSignal):
     zone_column: str | None = None
     """Column that names the zone of a row; absent: a file is a zone, called by its name up to the first dot."""
     timezone: Annotated[str, AfterValidator(time_zone)] = "UTC"
-    """Of times that do not say it themselves, e.g. "Europe/Madrid"."""
+    """Time zone of times without an offset, e.g. "Europe/Madrid"."""
     unit: Literal["per kWh", "per MWh"] = "per kWh"
-    """What a value is for."""
+    """Quantity of electricity that a value is for."""
 
-    def read(self, path: Path, place: str) -> Sequence[ZoneValues]:
+    def read(self, path: Path, place: str) -> pd.DataFrame:
         """Read the columns that the input names."""
         table = read_table(path, place, may_comment=True)
         table.require(self.time_column, self.value_column, *filter(None, [self.zone_column]))
@@ -211,13 +195,7 @@ class CsvSignal(FileSignal):
         zones = table.texts(self.zone_column) if self.zone_column else [stem] * len(table.lines)
         time_us = moments_us(table, self.time_column, self.timezone, zones)
         value = table.numbers(self.value_column, may_lack=True) * _PER_KWH[self.unit]
-        return _by_zone(place, zones, time_us, value)
-
-
-def _by_zone(place: str, zones: Sequence[str], time_us: np.ndarray, value: np.ndarray) -> list[ZoneValues]:
-    """Group the rows of a table, [R] each, by zone."""
-    names = np.array(zones)
-    return [ZoneValues(place, str(n), time_us[names == n], value[names == n]) for n in np.unique(names)]
+        return zone_rows(zones, time_us, value)
 
 
 @SIGNALS.add
@@ -227,30 +205,26 @@ class ElectricityMaps(FileSignal):
 
     kind = "electricity-maps"
     intensity: Literal["life-cycle", "direct"] = "life-cycle"
-    """Whether what it took to build plants and to win fuels counts, too."""
+    """life-cycle: emissions of building the plants and of winning the fuels count, too."""
 
-    def read(self, path: Path, place: str) -> Sequence[ZoneValues]:
-        """Find the publisher's columns, whose wording has changed over the years, and read them."""
+    def read(self, path: Path, place: str) -> pd.DataFrame:
+        """Read the publisher's columns, whose wording has changed over the years."""
         table = read_table(path, place)
-        column = _column(table, "direct" if self.intensity == "direct" else r"LCA|life cycle")
-        zone_column = next((name for name in _ZONES if name in table.columns), _ZONES[0])
-        table.require(_TIME, zone_column)
-        zones = table.texts(zone_column)
-        return _by_zone(place, zones, moments_us(table, _TIME, "UTC"), table.numbers(column, may_lack=True))
-
-
-def _column(table: Table, which: str) -> str:
-    """The column of this carbon intensity. InputError where there is none, or it is in another unit."""
-    pattern = rf"carbon intensity.*({which})"
-    columns = [name for name in table.columns if re.search(pattern, name, re.IGNORECASE)]
-    if len(columns) != 1:
-        problem = f"has {len(columns) or 'no'} columns of a carbon intensity ({which.replace('|', ' or ')})"
-        raise InputError(table.place, problem, "give a file as Electricity Maps publishes it")
-    if not re.search(r"g\s*CO.{0,3}eq\s*/\s*kWh", columns[0]):
-        raise InputError(
-            table.place, f"{columns[0]!r} is not in gCO2eq/kWh", 'use kind = "csv" for other units'
-        )
-    return columns[0]
+        which = "direct" if self.intensity == "direct" else "LCA|life cycle"
+        pattern = re.compile(rf"carbon intensity.*({which})", re.IGNORECASE)
+        columns = list(filter(pattern.search, table.columns))
+        if len(columns) != 1:
+            problem = (
+                f"has {len(columns) or 'no'} columns of a carbon intensity ({which.replace('|', ' or ')})"
+            )
+            raise InputError(place, problem, "give a file as Electricity Maps publishes it")
+        if not re.search(r"g\s*CO.{0,3}eq\s*/\s*kWh", columns[0]):
+            problem = f"{columns[0]!r} is not in gCO2eq/kWh"
+            raise InputError(place, problem, 'use kind = "csv" for other units')
+        zone = "Zone id" if "Zone id" in table.columns else "Zone Id"
+        table.require("Datetime (UTC)", zone)
+        time_us = moments_us(table, "Datetime (UTC)", "UTC")
+        return zone_rows(table.texts(zone), time_us, table.numbers(columns[0], may_lack=True))
 
 
 @SIGNALS.add
@@ -267,64 +241,36 @@ class UkCarbonIntensity(FileSignal):
     value: Literal["actual", "forecast", "best-known"] = "best-known"
     """Which of the two intensities; best-known: the actual one, or the forecast where that is missing."""
 
-    def read(self, path: Path, place: str) -> Sequence[ZoneValues]:
-        """Zones: GB, or a region's name."""
+    def read(self, path: Path, place: str) -> pd.DataFrame:
+        """Zones: GB, or the names of regions."""
+        text = gunzipped(read_file(path, place), place)
         try:
-            answer = json.loads(gunzipped(read_file(path, place), place))
-        except ValueError:
-            raise InputError(
-                place, "not a JSON text", "give an answer of api.carbonintensity.org.uk"
-            ) from None
-        zones = _zones(answer.get("data") if isinstance(answer, dict) else None, place)
-        return [self._series(place, name, rows) for name, rows in zones.items()]
+            rows = [
+                (zone, moment_us(half_hour["from"], UTC), self._intensity(**half_hour["intensity"]))
+                for zone, half_hour in _half_hours(json.loads(text)["data"])
+            ]
+            return zone_rows(*(zip(*rows, strict=True) if rows else ([], [], [])))
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
+            problem = f"is no answer of api.carbonintensity.org.uk ({type(error).__name__}: {error})"
+            raise InputError(place, problem, "give one as it was sent") from None
 
-    def _series(self, place: str, name: str, rows: Sequence[Any]) -> ZoneValues:
-        pairs = [self._row(row, f"{place}, half hour {i + 1}") for i, row in enumerate(rows)]
-        time_us, value = zip(*pairs, strict=True) if pairs else ((), ())
-        return ZoneValues(place, name, np.array(time_us, dtype=np.int64), np.array(value, dtype=np.float64))
-
-    def _row(self, row: Any, place: str) -> tuple[int, float]:
-        try:
-            time_us, intensity = moment_us(row["from"], zone("UTC")), row["intensity"]
-            actual, forecast = intensity.get("actual"), intensity.get("forecast")
-        except (KeyError, TypeError, AttributeError):
-            raise InputError(place, "has no `from` with an `intensity`") from None
-        except ValueError as error:
-            raise InputError(place, f"from {error}") from None
-        best = actual if actual is not None else forecast
-        value = {"actual": actual, "forecast": forecast, "best-known": best}[self.value]
-        if value is None:
-            return time_us, np.nan
-        if type(value) not in (int, float) or not 0 <= value < 1e6:
-            raise InputError(place, "has an intensity that is no number from 0 to 1e6")
-        return time_us, float(value)
+    def _intensity(
+        self, actual: float | None = None, forecast: float | None = None, **_: Any
+    ) -> float | None:
+        best = forecast if actual is None else actual
+        return {"actual": actual, "forecast": forecast, "best-known": best}[self.value]
 
 
-def _zones(data: Any, place: str) -> dict[str, list[Any]]:
-    """{zone: half hours} of an answer for the country, for one region, or for all regions."""
-    region = data[0] if isinstance(data, list) and len(data) == 1 else data
-    if isinstance(region, dict) and isinstance(region.get("data"), list):
-        name = region.get("shortname")
-        return {name if isinstance(name, str) and name else "GB region": region["data"]}
-    if not isinstance(data, list):
-        raise InputError(place, "has no list `data`", "give an answer of api.carbonintensity.org.uk")
-    if any(isinstance(row, dict) and "regions" in row for row in data):
-        return _regions(data, place)
-    return {"GB": data}
-
-
-def _regions(data: list[Any], place: str) -> dict[str, list[Any]]:
-    """{region: half hours} of an answer for all regions."""
-    zones: dict[str, list[Any]] = {}
-    for i, row in enumerate(data):
-        try:
-            for region in row["regions"]:
-                if region["regionid"] in _REGIONS:
-                    half_hour = {"from": row["from"], "intensity": region["intensity"]}
-                    zones.setdefault(str(region["shortname"]), []).append(half_hour)
-        except (KeyError, TypeError):
-            problem = "has no `from` with `regions` that have `regionid`, `shortname` and `intensity`"
-            raise InputError(f"{place}, half hour {i + 1}", problem) from None
-    if not zones:
-        raise InputError(place, "has no region of 1 to 14", "give an answer for all regions, or for one")
-    return zones
+def _half_hours(data: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """(zone, half hour) of the `data` of an answer for the country, for one region, or for all regions."""
+    if isinstance(data, list) and len(data) == 1 and "data" in data[0]:
+        (data,) = data
+    if isinstance(data, dict):
+        yield from ((data.get("shortname", "GB region"), half_hour) for half_hour in data["data"])
+        return
+    for half_hour in data:
+        if "regions" not in half_hour:
+            yield "GB", half_hour
+        for region in half_hour.get("regions", []):
+            if region["regionid"] in _REGIONS:
+                yield region["shortname"], {"from": half_hour["from"], "intensity": region["intensity"]}

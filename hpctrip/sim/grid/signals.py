@@ -52,21 +52,6 @@ class GridSignal:
         """A signal without data: NaN at all times."""
         return cls([""], [Signal.constant(np.nan)], np.zeros(num_sites, dtype=np.int64), False)
 
-    def checked(self, table: str, num_sites: int, place: str) -> Self:
-        """The same, or InputError at `place` where it is no valid signal of `num_sites` sites."""
-        if not len(self.series) or len(self.names) != len(self.series):
-            problem = f"gave {len(self.series)} series under {len(self.names)} names"
-            raise InputError(place, problem, "it must be one or more, each under a name")
-        checked = []
-        for name, series in zip(self.names, self.series, strict=True):
-            what = f"the {table} of zone {shown(instance(name, str, place, 'the name of a zone'))}"
-            checked.append(Signal.checked(series, LOWEST[table], HIGHEST, place, what))
-        zone = integers(self.zone, (num_sites,), 0, len(checked) - 1, place, "the zones of the sites")
-        instance(self.synthetic, bool, place, "synthetic")
-        numbers(self.offset_s, (), 0.0, sys.float_info.max, place, "offset_s")
-        positive(self.until_s, place, "until_s")
-        return replace(self, series=checked, zone=zone)
-
     @property
     def is_known(self) -> bool:
         """Whether there are data."""
@@ -99,10 +84,22 @@ class SignalModel(Component):
         raise NotImplementedError
 
     def checked_signal(self, table: str, sites: SitePlacement, num_sites: int, seed: int) -> GridSignal:
-        """The signal at `num_sites` sites. InputError where a zone's values are out of range, or a site is in no
-        zone."""
-        signal, place = self.signal(table, sites, num_sites, seed), config_key(table, self)
-        return instance(signal, GridSignal, place, "its signal").checked(table, num_sites, place)
+        """The signal. InputError where it is not one or more series of values within bounds, each under a name, with
+        a zone for every site."""
+        place = config_key(table, self)
+        signal = instance(self.signal(table, sites, num_sites, seed), GridSignal, place, "its signal")
+        if not len(signal.series) or len(signal.names) != len(signal.series):
+            problem = f"gave {len(signal.series)} series under {len(signal.names)} names"
+            raise InputError(place, problem, "it must be one or more, each under a name")
+        series = []
+        for name, values in zip(signal.names, signal.series, strict=True):
+            what = f"the {table} of zone {shown(instance(name, str, place, 'the name of a zone'))}"
+            series.append(Signal.checked(values, LOWEST[table], HIGHEST, place, what))
+        zone = integers(signal.zone, (num_sites,), 0, len(series) - 1, place, "the zones of the sites")
+        instance(signal.synthetic, bool, place, "synthetic")
+        numbers(signal.offset_s, (), 0.0, sys.float_info.max, place, "offset_s")
+        positive(signal.until_s, place, "until_s")
+        return replace(signal, series=series, zone=zone)
 
 
 @SIGNALS.add
@@ -116,7 +113,7 @@ class NoSignal(SignalModel):
         return GridSignal.unknown(num_sites)
 
     def checked_signal(self, table: str, sites: SitePlacement, num_sites: int, seed: int) -> GridSignal:
-        """The same; other signals must not be NaN."""
+        """The signal, which alone may be NaN."""
         return self.signal(table, sites, num_sites, seed)
 
 
@@ -129,13 +126,12 @@ class Constant(SignalModel):
 
     kind = "constant"
     per_kwh: float = Field(ge=-HIGHEST, le=HIGHEST)
-    """For a kilowatt-hour: grams of CO2 in [carbon], money in [price]."""
+    """Grams of CO2 in [carbon], or money in [price], for a kilowatt-hour."""
 
     def signal(self, table: str, sites: SitePlacement, num_sites: int, seed: int) -> GridSignal:
         """One zone."""
-        series = Signal.constant(self.per_kwh)
-        _check_range(table, series.value)
-        return GridSignal(["everywhere"], [series], np.zeros(num_sites, dtype=np.int64), True)
+        zone = np.zeros(num_sites, dtype=np.int64)
+        return GridSignal(["everywhere"], [Signal.constant(self.per_kwh)], zone, True)
 
 
 @SIGNALS.add
@@ -144,14 +140,14 @@ class Daily(SignalModel):
 
     kind = "daily"
     mean: float = Field(ge=-HIGHEST, le=HIGHEST)
-    """Over the day, for a kilowatt-hour: grams of CO2 in [carbon], money in [price]."""
+    """Mean over the day, for a kilowatt-hour: grams of CO2 in [carbon], money in [price]."""
     swing: float = Field(0.0, ge=0, le=HIGHEST)
-    """How far it rises above the mean, and falls below it."""
+    """Amplitude around the mean."""
     peak_hour: float = Field(19.0, ge=0, lt=24)
     """Local hour at which it is highest."""
     spread: bool = True
-    """Whether sites lie around the world: each draws one of 24 time zones from the stream (seed, "zone"). false: it is
-    midnight everywhere when simulated time begins."""
+    """Whether each site draws one of 24 time zones, from the stream (seed, "zone"). false: it is midnight everywhere at
+    the simulated time 0."""
 
     @model_validator(mode="after")
     def _finite(self) -> Self:
@@ -163,20 +159,11 @@ class Daily(SignalModel):
         """24 zones, or one."""
         hours = np.arange(24)
         profile = self.mean + self.swing * np.cos(2 * np.pi * (hours + 0.5 - self.peak_hour) / 24)
-        _check_range(table, profile)
         ahead = range(24) if self.spread else range(1)
         series = [Signal(hours * _HOUR_S, np.roll(profile, -hour), 24 * _HOUR_S) for hour in ahead]
         return GridSignal(
             [f"UTC+{hour}" for hour in ahead], series, zones_by_seed(num_sites, len(series), seed), True
         )
-
-
-def _check_range(table: str, values: np.ndarray) -> None:
-    """InputError where a value per kilowatt-hour is out of range."""
-    low, high = LOWEST[table], HIGHEST
-    if values.min() < low or values.max() > high:
-        wrong = values.min() if values.min() < low else values.max()
-        raise InputError(table, f"{wrong:g} for a kilowatt-hour", f"it must be from {low:g} to {high:g}")
 
 
 def zones_by_seed(num_sites: int, num_zones: int, seed: int) -> np.ndarray:

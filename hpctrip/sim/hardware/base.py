@@ -156,7 +156,7 @@ class Capped(Throughput):
 
     kind = "capped"
     gpu: str = "V100"
-    """Whose curve: a measured GPU ("V100", "A40"; their sources: MEASURED_CURVES), or the name of your own curve."""
+    """Name of the curve: a measured GPU, "V100" or "A40" (sources: MEASURED_CURVES), or that of your own."""
     curve: list[Point] | None = None
     """Your own curve: [[power_fraction, throughput_fraction], ...], rising, ending at [1, 1]. Needs its own `gpu`."""
 
@@ -177,9 +177,7 @@ class Capped(Throughput):
         if len(power) == 0 or self.curve[-1] != [1, 1]:
             raise ValueError("curve must end at [1, 1]: full power gives full throughput")
         if (np.diff(power) <= 0).any() or (np.diff(throughput) < 0).any():
-            raise ValueError(
-                "curve must rise: power fractions strictly, throughput fractions without falling"
-            )
+            raise ValueError("curve must rise: power fractions strictly, throughput fractions not fall")
         return self
 
     def fraction(self, power_fraction: np.ndarray) -> np.ndarray:
@@ -189,9 +187,8 @@ class Capped(Throughput):
 
     def gpus_on(self, power_fraction: np.ndarray) -> np.ndarray:
         """All GPUs from the smallest cap on, proportionally fewer below."""
-        return self.num_gpus * np.minimum(
-            np.asarray(power_fraction, dtype=np.float64) / self._points[0][0], 1
-        )
+        of_smallest_cap = np.asarray(power_fraction, dtype=np.float64) / self._points[0][0]
+        return self.num_gpus * np.minimum(of_smallest_cap, 1)
 
     @property
     def _points(self) -> list[Point]:

@@ -21,18 +21,18 @@ GPUS = Registry("gpu", default="a100")
 class Gpu(Component):
     """Power P(x) = static + dynamic x V(x)^2 at the frequency x = f / f_max, and time (a + (1 - a) / x).
 
-    The voltage V is 1 up to `knee` and rises in a straight line to `top_voltage` at x = 1.
+    The voltage V is 1 up to `knee` and rises in a straight line to `top_voltage` at x = 1. The defaults are an A100's.
     """
 
-    static_w: Watts = Field(ge=0)
+    static_w: Watts = Field(42.5, ge=0)
     """P0: power of a working GPU that does not follow its frequency."""
-    dynamic_w: Watts = Field(gt=0)
+    dynamic_w: Watts = Field(310.0, gt=0)
     """c: the part that follows the frequency, at V = 1 and x = 1."""
-    knee: float = Field(gt=0, lt=1)
+    knee: float = Field(0.78, gt=0, lt=1)
     """Frequency above which the voltage rises."""
-    top_voltage: float = Field(ge=1, le=3)
+    top_voltage: float = Field(1.2, ge=1, le=3)
     """V at the highest frequency, relative to that below the knee."""
-    memory_fraction: float = Field(ge=0, lt=1)
+    memory_fraction: float = Field(0.146, ge=0, lt=1)
     """a: share of the computing time that does not follow the frequency."""
     idle_w: Watts = Field(55.0, ge=0)
     """Power of a GPU without a job in a node that is on."""
@@ -49,8 +49,9 @@ class Gpu(Component):
     def _runs(self) -> Self:
         least_w = self.full_power_w(self.lowest_frequency)
         if self.cap_w is not None and least_w > self.cap_w:
-            problem = f"cap_w = {self.cap_w:g} is below what the lowest frequency draws, {least_w:.0f} W"
-            raise ValueError(problem)
+            raise ValueError(
+                f"cap_w = {self.cap_w:g} is below what the lowest frequency draws, {least_w:.0f} W"
+            )
         busy_w = self.static_w + self.exchange_activity * self.dynamic_w * self.lowest_frequency
         if self.idle_w > busy_w:
             raise ValueError(f"idle_w = {self.idle_w:g} is above what a working GPU may draw, {busy_w:.0f} W")
@@ -68,7 +69,7 @@ class Gpu(Component):
         return self.static_w + (self.full_power_w(frequency) - self.static_w) * active
 
     def slowdown(self, frequency: np.ndarray | float) -> np.ndarray:
-        """How much longer computing takes than at the highest frequency, 1 or more."""
+        """Computing time relative to that at the highest frequency, 1 or more."""
         return self.memory_fraction + (1 - self.memory_fraction) / np.asarray(frequency, float)
 
     @cached_property
@@ -87,16 +88,11 @@ class A100(Gpu):
     """NVIDIA A100 SXM: the mean of the fits to GPT-3 and BLOOM stages. The least energy is near x = 0.76."""
 
     kind = "a100"
-    static_w: Watts = Field(42.5, ge=0)
-    dynamic_w: Watts = Field(310.0, gt=0)
-    knee: float = Field(0.78, gt=0, lt=1)
-    top_voltage: float = Field(1.2, ge=1, le=3)
-    memory_fraction: float = Field(0.146, ge=0, lt=1)
 
 
 @GPUS.add
 class A40(Gpu):
-    """NVIDIA A40, which hits its cap of 300 W above x = 0.85 or so. The least energy is near x = 0.57."""
+    """NVIDIA A40, which reaches its cap of 300 W near x = 0.85. The least energy is near x = 0.57."""
 
     kind = "a40"
     static_w: Watts = Field(97.0, ge=0)

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from functools import cache, cached_property
+from functools import cached_property
 from importlib.resources import as_file, files
 from typing import Annotated, Literal, NamedTuple, Self
 
@@ -105,8 +105,7 @@ class OperatingPoints(Throughput):
         order = np.lexsort((-throughput, site_w))
         site_w, throughput, number = site_w[order], throughput[order], number[order]
         better = throughput > np.maximum.accumulate(np.concatenate([[0.0], throughput[:-1]]))
-        first = np.zeros(1)
-        return Levels(*(np.concatenate([first, values[better]]) for values in (site_w, throughput, number)))
+        return Levels(*(np.append(0.0, values[better]) for values in (site_w, throughput, number)))
 
     def fraction(self, power_fraction: np.ndarray) -> np.ndarray:
         """Throughput of the level."""
@@ -154,34 +153,28 @@ class Curve(OperatingPoints):
     """GPUs at the operating points of a table: a row for each with `watts`, drawn on average, and
     `samples_per_second`, in any unit of work; other columns (`clock_mhz`, `cap_watts`) are for people.
 
-    The tables that come with hpctrip are means over the workloads that were measured (traces/SOURCES.md of the source
-    tree).
+    The tables of the package are means over the measured workloads (traces/SOURCES.md of the source tree).
     """
 
     kind = "curve"
     gpu: Literal["A100", "A40", "A40-caps", "P100-caps", "RTX6000-caps", "V100-caps"] | None = None
-    """A table that comes with hpctrip: at locked clocks, or under power caps. Absent: that of `path`, else A100."""
+    """A table of the package: at locked clocks, or under power caps. Absent: that of `path`, else A100."""
     path: Annotated[PathName | None, Reads()] = None
     """Your own table, a CSV file."""
 
     @model_validator(mode="after")
     def _one(self) -> Self:
         if self.gpu is not None and self.path is not None:
-            raise ValueError("gpu and path exclude each other: a table that comes with hpctrip, or your own")
+            raise ValueError("gpu and path exclude each other: a table of the package, or your own")
         return self
 
     def points(self) -> Points:
         """The rows of the table. InputError names the file and the line that is wrong."""
         if self.path is not None:
             return read_curve(self.path, f"throughput.path = {self.path!r}")
-        return packaged_curve(self.gpu or "A100")
-
-
-@cache
-def packaged_curve(gpu: str) -> Points:
-    """The table of this GPU that comes with hpctrip."""
-    with as_file(files("hpctrip.sim.hardware").joinpath("curves", f"{gpu}.csv")) as path:
-        return read_curve(str(path), gpu)
+        gpu = self.gpu or "A100"
+        with as_file(files("hpctrip.sim.hardware").joinpath("curves", f"{gpu}.csv")) as path:
+            return read_curve(str(path), gpu)
 
 
 def read_curve(path: str, place: str) -> Points:
@@ -190,9 +183,7 @@ def read_curve(path: str, place: str) -> Points:
     table.require("watts", "samples_per_second")
     if not len(table.lines):
         raise InputError(table.place, "holds 0 rows", "give one operating point or more")
-    columns = []
-    for name in ("watts", "samples_per_second"):
-        values = table.numbers(name)
+    watts, rate = table.numbers("watts"), table.numbers("samples_per_second")
+    for name, values in (("watts", watts), ("samples_per_second", rate)):
         table.refuse(name, (values <= 0) | (values > _LARGEST), f"is not above 0 and at most {_LARGEST:g}")
-        columns.append(np.asarray(values))
-    return Points(*columns)
+    return Points(watts, rate)

@@ -33,14 +33,9 @@ class Decision:
         """The same decision, as int64. InputError at `place` where the cohort is not a non-empty set of distinct sites,
         a candidate lacks a size or a number (which may be NaN or infinite), or the local work is out of range."""
         cohort = np.asarray(self.cohort)
-        if not (
-            cohort.ndim == 1
-            and len(cohort)
-            and np.issubdtype(cohort.dtype, np.integer)
-            and len(np.unique(cohort)) == len(cohort)
-            and cohort.min() >= 0
-            and cohort.max() < num_sites
-        ):
+        is_set = cohort.ndim == 1 and len(cohort) and np.issubdtype(cohort.dtype, np.integer)
+        is_set = is_set and len(np.unique(cohort)) == len(cohort)
+        if not is_set or cohort.min() < 0 or cohort.max() >= num_sites:
             raise InputError(
                 place,
                 f"chose {' '.join(np.array2string(cohort, threshold=10).split())} in round {round}",
@@ -48,11 +43,9 @@ class Decision:
             )
         what = f"the local work of round {round}"
         (local_work,) = integers(np.atleast_1d(self.local_work), (1,), 1, MOST_LOCAL_WORK, place, what)
+        candidates = self._weighed(num_sites, place, round)
         return replace(
-            self,
-            cohort=cohort.astype(np.int64),
-            candidates=self._weighed(num_sites, place, round),
-            local_work=int(local_work),
+            self, cohort=cohort.astype(np.int64), candidates=candidates, local_work=int(local_work)
         )
 
     def _weighed(self, num_sites: int, place: str, round: int) -> Candidates | None:
@@ -63,15 +56,11 @@ class Decision:
         if shape == (0,):
             raise InputError(place, f"gave no candidates in round {round}", "give None where none is weighed")
         k = integers(weighed.k, shape, 1, num_sites, place, f"the candidates' k in round {round}")
-        for name in ("gain", "round_s", "efficiency", "energy_j", "carbon_g", "cost", "merit"):
-            value = np.asarray(getattr(weighed, name))
-            if value.dtype != np.float64 or value.shape != shape:
-                sort = f"{value.dtype} {list(value.shape)}"
-                raise InputError(
-                    place,
-                    f"gave the candidates' {name} as {sort} in round {round}",
-                    f"it must be float64 {list(shape)}",
-                )
+        for name, values in vars(weighed).items():
+            value = np.asarray(values)
+            if name != "k" and (value.dtype != np.float64 or value.shape != shape):
+                problem = f"gave the candidates' {name} as {value.dtype} {list(value.shape)} in round {round}"
+                raise InputError(place, problem, f"it must be float64 {list(shape)}")
         return replace(weighed, k=k)
 
 
@@ -83,7 +72,11 @@ class Policy(Component):
         raise NotImplementedError
 
     def check(self, num_sites: int) -> None:
-        """Raise InputError where the policy cannot work with `num_sites` sites."""
+        """Raise InputError where the policy cannot work with `num_sites` sites: by default, where it has a fixed cohort
+        size `k` that is larger."""
+        k = getattr(self, "k", None)
+        if isinstance(k, int) and k > num_sites:
+            raise InputError(f"policy.k = {k}", f"there are only {num_sites} sites", f"use 1 to {num_sites}")
 
     def replaces(self, num_sites: Callable[[], int]) -> dict[str, dict[str, Any]]:
         """{table: {key: value}} of the input that this policy sets: for a baseline that is a world of its own.
@@ -93,10 +86,9 @@ class Policy(Component):
         return {}
 
 
-def check_k(k: int, num_sites: int) -> None:
-    """InputError where a fixed cohort is larger than the world."""
-    if k > num_sites:
-        raise InputError(f"policy.k = {k}", f"there are only {num_sites} sites", f"use 1 to {num_sites}")
+def best_first(score: np.ndarray) -> np.ndarray:
+    """Indices by falling score; ties to the smaller index, so that no result depends on a sort's whim."""
+    return np.argsort(-score, kind="stable")
 
 
 POLICIES = Registry("policy", default="powertrip")

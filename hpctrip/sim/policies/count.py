@@ -8,14 +8,13 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from hpctrip.config.component import Component
+from hpctrip.base.validate import numbers
+from hpctrip.config.component import Component, config_key
 from hpctrip.sim.objectives import OBJECTIVES
-from hpctrip.sim.policies.base import Decision, Policy, check_k
+from hpctrip.sim.policies.base import Decision, Policy
 from hpctrip.sim.rounds import Candidates, History
 from hpctrip.sim.timing import prefix_round_s, prefix_spending
 from hpctrip.sim.view import SiteView
-
-NO_HISTORY = History()
 
 
 class DynamicCount(Component):
@@ -44,7 +43,7 @@ class DynamicCount(Component):
     round_time: Literal["mean-power", "clock"] = "mean-power"
     """T(k). mean-power: Algorithm 1's c / mean P + max L over the top k. clock: as `timing.clock` will charge it."""
     objective: OBJECTIVES.field() = Field(default_factory=dict, validate_default=True)
-    """What is maximised, and which sites are preferred for it."""
+    """The quantity that is maximised, and the sites that are preferred for it."""
 
     def decide(self, order: np.ndarray, sites: SiteView, history: History) -> Decision:
         """The cohort: a prefix of the ranking `order` [N], with every candidate that was weighed."""
@@ -58,7 +57,7 @@ class DynamicCount(Component):
         return Decision(order[:k], candidates)
 
     def candidates(
-        self, order: np.ndarray, sites: SiteView, num_sites: int, trend: float, history: History = NO_HISTORY
+        self, order: np.ndarray, sites: SiteView, num_sites: int, trend: float, history: History
     ) -> Candidates:
         """Every k that the search weighs, after a round of `num_sites` sites with accuracy trend g_r."""
         if self.search == "window":
@@ -73,18 +72,18 @@ class DynamicCount(Component):
             gain = trend * np.log1p(k) / np.log1p(num_sites)
         spent = {name: values[k - 1] for name, values in prefix_spending(sites, order[: k[-1]]).items()}
         weighed = Candidates(k, gain, round_s, gain / round_s, **spent)
-        weighed = replace(weighed, merit=self.objective.checked_merit(weighed, sites, history))
+        merit, place = (
+            self.objective.merit(weighed, sites, history),
+            config_key("policy.objective", self.objective),
+        )
+        merit = numbers(merit, k.shape, -np.inf, np.inf, place, "the merit of the cohorts")
+        weighed = replace(weighed, merit=merit)
         return _walked(weighed) if self.search == "prefix" else weighed
 
     def trend(self, history: History) -> float:
         """g_r: smoothed accuracy gain per round, floored. Before the first evaluation the accuracy counts as 0."""
-        rows = history.evaluated()
-        if not rows:
-            return self.min_gain
-        recent = rows[-self.trend_rounds - 1 :]
-        before = (0, 0.0) if len(recent) <= self.trend_rounds else (recent[0].round, recent[0].accuracy)
-        gain = (recent[-1].accuracy - before[1]) / (recent[-1].round - before[0])
-        return max(gain, self.min_gain)
+        gain, rows = history.recent_gain(self.trend_rounds)
+        return max(gain / max(1, len(rows)), self.min_gain)
 
 
 def _walked(weighed: Candidates) -> Candidates:
@@ -125,8 +124,3 @@ class FixedOrDynamic(DynamicCount, Policy):
     def decide(self, order: np.ndarray, sites: SiteView, history: History) -> Decision:
         """The first k sites, where k is fixed; else as Algorithm 1."""
         return Decision(order[: self.k]) if self.k else super().decide(order, sites, history)
-
-    def check(self, num_sites: int) -> None:
-        """A fixed k must not exceed N."""
-        if self.k:
-            check_k(self.k, num_sites)

@@ -1,4 +1,5 @@
-"""The policy goodput: the most progress per second by the measured noise, over every deadline of a round."""
+"""The policy goodput: the most progress per second by the measured noise, over every deadline of a round; and its
+adaptive local work, after AdaComm."""
 
 from __future__ import annotations
 
@@ -10,13 +11,13 @@ import numpy as np
 from pydantic import Field
 
 from hpctrip.sim.noise import SMOOTHING, noise_ratio, sampling
-from hpctrip.sim.policies.base import MOST_LOCAL_WORK, POLICIES, Decision, Policy
-from hpctrip.sim.policies.history_stats import LastSeen
-from hpctrip.sim.policies.local_work import local_work
-from hpctrip.sim.policies.ranking import best_first
-from hpctrip.sim.rounds import Candidates, History
+from hpctrip.sim.policies.base import MOST_LOCAL_WORK, POLICIES, Decision, Policy, best_first
+from hpctrip.sim.rounds import Candidates, History, LastSeen, RoundRow, Status
 from hpctrip.sim.timing import prefix_mean, prefix_round_s, return_s
 from hpctrip.sim.view import SiteView
+
+_LARGEST_NOISE = 1e6
+"""Beyond it, no cohort but that of all sites has any gain."""
 
 
 @POLICIES.add
@@ -34,7 +35,7 @@ class Goodput(Policy):
 
     kind = "goodput"
     rules = 2
-    """2: sites weigh by their work, nu is that of equal work, and who cannot be back by the deadline is not asked."""
+    """2: sites weigh by their work, nu is that of equal work, and a site that would miss the deadline is not asked."""
     initial_noise: float = Field(5.0, gt=0, le=1e9)
     """nu before anything is measured."""
     measured: bool = True
@@ -52,8 +53,8 @@ class Goodput(Policy):
     min_sites: int = Field(2, ge=1, le=10_000_000)
     """The smallest cohort: of one site alone no noise can be measured."""
     local_work: Literal["fixed", "adaptive"] = "fixed"
-    """What a site does in a round. fixed: what [train] says. adaptive: a multiple of it, as AdaComm would have it (Wang
-    & Joshi 2019): more while communication takes most of a round's time, less as the loss falls."""
+    """Training of a site in a round. fixed: that of [train]. adaptive: a multiple of it after AdaComm (Wang & Joshi
+    2019): more while communication takes most of a round's time, less as the loss falls."""
     max_local_work: int = Field(8, ge=1, le=MOST_LOCAL_WORK)
     """The largest such multiple."""
 
@@ -68,7 +69,8 @@ class Goodput(Policy):
         usable = int((np.isfinite(back_s[order]) & np.isfinite(round_s)).sum())  # the others come last
         most = max(1, min(most, usable))
         k = np.arange(min(self.min_sites, most), most + 1)
-        worth = np.minimum(np.cumsum(self._worth(history, num_sites)[order]), num_sites)[k - 1]
+        each = 1 + self.coverage * np.log1p(LastSeen.of(history, num_sites).age)
+        worth = np.minimum(np.cumsum(each[order]), num_sites)[k - 1]
         step = self._step(sites.work_s[order])[k - 1]
         gain = step / (1 + self.noise_weight * self._noise(history) * sampling(worth, num_sites) / worth)
         candidates = Candidates(k, gain, round_s[k - 1], gain / round_s[k - 1])
@@ -83,10 +85,36 @@ class Goodput(Policy):
         mean_s = prefix_mean(work_s)
         return mean_s / mean_s[-1] if self.weigh_work and mean_s[-1] > 0 else np.ones(len(work_s))
 
-    def _worth(self, history: History, num_sites: int) -> np.ndarray:
-        """What every site counts, [N]."""
-        return 1 + self.coverage * np.log1p(LastSeen.of(history, num_sites).age)
+
+_RECENT = 5
+"""Rounds whose mean loss is the present loss F, and among which the first loss F_1 is looked for."""
 
 
-_LARGEST_NOISE = 1e6
-"""Beyond it, no cohort but that of all sites has any gain."""
+def local_work(history: History, maximum: int) -> int:
+    """The work of every site in the round after `history`, as a multiple of that of [train], from 1 to `maximum`.
+
+    Wang & Joshi 2019, "Adaptive Communication Strategies to Achieve the Best Error-Runtime Trade-off in Local-Update
+    SGD", Sec. 4: a round makes ceil(sqrt(F / F_1) tau_1) local steps, where F is the training loss now and F_1 that of
+    the first round. The best number of steps grows as sqrt(D) there, D being the time that communication takes; tau_1
+    is found by trial. Here it is sqrt(D / Y), of the site for which the last round waited: D is its communication, Y
+    its compute for the work of [train]. F is the mean loss of the sites' first batches, at the global model: later
+    losses fall with the local work itself. F / F_1 counts as 1 where it is larger or not known. Before anything is
+    measured, and where no straggler's times are known, the work is that of [train]."""
+    last = history.last
+    if last is None or not 0 < last.straggler_compute_s < math.inf:
+        return 1
+    squared = _loss_ratio(history) * last.straggler_comm_s * last.local_work / last.straggler_compute_s
+    return math.ceil(min(math.sqrt(squared), maximum)) if squared > 1 else 1
+
+
+def _loss_ratio(history: History) -> float:
+    """F / F_1, from 0 to 1."""
+    first = next(filter(math.isfinite, map(_loss, history.rows[:_RECENT])), math.nan)
+    recent = [loss for loss in map(_loss, history.rows[-_RECENT:]) if math.isfinite(loss)]
+    return float(np.clip(np.mean(recent) / first, 0, 1)) if recent and first > 0 else 1.0
+
+
+def _loss(row: RoundRow) -> float:
+    """Mean over the sites whose updates arrived; NaN where none did."""
+    losses = row.cohort.loss_before[row.cohort.status == Status.ARRIVED]
+    return float(np.mean(losses)) if len(losses) else math.nan

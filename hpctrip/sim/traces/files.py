@@ -12,7 +12,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, get_args
 
 import numpy as np
 import pandas as pd
@@ -20,19 +20,20 @@ import pandas as pd
 from hpctrip.base.csv import Table, read_table
 from hpctrip.base.errors import InputError
 from hpctrip.base.io import replace_file
+from hpctrip.config.sources import is_pattern
 
 ORIGIN = (
     'Google\'s PowerData2019 is at "gs://powerdata_2019/cell*.csv.gz" (gsutil -m cp); files of your own need the '
     "columns time, cell, pdu and production_power_util"
 )
-"""Where to get traces; hpctrip comes without any."""
+"""Source of real traces; hpctrip comes without any."""
 COLUMNS = {
     "production": ("production_power_util", "bad_production_power_data"),
     "measured": ("measured_power_util", "bad_measurement_data"),
 }
 """{what to read: (utilisation column, flag column)} of the official files."""
 Flags = Literal["true-is-bad", "true-is-good"]
-"""What `true` in a flag column means (see `read_trace_files`)."""
+"""Meaning of `true` in a flag column (see `read_trace_files`)."""
 TRACE_START_US = 600_000_000
 """`time` of the first official row: microseconds since 600 s before the trace's start."""
 
@@ -66,21 +67,9 @@ class TraceSet:
         return self.util.shape[1] * self.step_s
 
 
-class TraceFile(NamedTuple):
-    """The checked content of one file."""
-
-    path: Path
-    rows: pd.DataFrame
-    """cell, pdu, time_us, util (NaN: bad or missing), bad; indexed by line number."""
-    step_us: int
-    """The median time step, microseconds; every row lies on this grid."""
-    synthetic: bool
-    """Whether the file's name or first line says so."""
-
-
 def trace_files(path: str | Path) -> list[Path]:
     """The files that `path` means: one file, a glob, or a folder (its `cell*.csv` and `cell*.csv.gz`), sorted."""
-    if any(mark in str(path) for mark in "*?["):
+    if is_pattern(str(path)):
         paths = [Path(name) for name in glob.glob(str(path), recursive=True)]
         missing = "no file matches this pattern"
     elif Path(path).is_dir():
@@ -116,24 +105,19 @@ def read_trace_files(
     Raises InputError naming file, line and value.
     """
     paths = trace_files(paths) if isinstance(paths, str | Path) else sorted(paths)
-    if not paths:
-        raise InputError("traces", "no file to read")
-    files = [_read_file(path, column, flags) for path in paths]
-    step_us = _common_step_us(files)
-    domains = _domains(files)
-    keys, tables = list(domains), list(domains.values())
-
-    start_us = int(max(table.time_us.min() for table in tables))
-    end_us = int(min(table.time_us.max() for table in tables))
+    rows = _read_files(paths, column, flags)
+    step_us = int(rows.step_us.iloc[0])
+    domains = dict(iter(rows.groupby(["cell", "pdu"], sort=False)))
+    keys = sorted(domains, key=lambda key: (key[0], len(key[1]), key[1]))  # pdu9 before pdu10
+    start_us = int(max(domain.time_us.min() for domain in domains.values()))
+    end_us = int(min(domain.time_us.max() for domain in domains.values()))
     if start_us >= end_us:
-        raise InputError(
-            str(paths[0].parent), "the domains have no time in common", "read files of one period"
-        )
-    util = np.full((len(keys), (end_us - start_us) // step_us + 1), np.nan)
-    num_cut = np.array([_place(util[d], table, start_us, step_us) for d, table in enumerate(tables)])
-    for table, values in zip(tables, util, strict=True):
-        _check_usable(table, values, column, flags)
-    util, num_filled = _filled(util)
+        folder = str(paths[0].parent)
+        raise InputError(folder, "the domains have no time in common", "read files of one period")
+    times_us = range(start_us, end_us + 1, step_us)
+    util = pd.concat({key: _at_times(domains[key], times_us, column, flags) for key in keys}, axis="columns")
+    num_filled = util.isna().sum().to_numpy()
+    num_cut = np.array([(~domains[key].time_us.between(start_us, end_us)).sum() for key in keys])
     if num_filled.any() or num_cut.any():
         _logger.warning(
             "power traces %s: %d of %d samples are bad or missing and hold the previous good value; %d lie outside the "
@@ -149,116 +133,101 @@ def read_trace_files(
         cells=[cell for cell, _ in keys],
         start_us=start_us,
         step_s=step_us / 1e6,
-        util=util,
-        synthetic=any(file.synthetic for file in files),
+        util=np.ascontiguousarray(util.ffill().bfill().to_numpy().T),
+        synthetic=bool(rows.synthetic.any()),
         num_filled=num_filled,
         num_cut=num_cut,
     )
 
 
-def _domains(files: Sequence[TraceFile]) -> dict[tuple[str, str], pd.DataFrame]:
-    """The rows of each power domain, {(cell, pdu): rows}, sorted by cell and by the number of the domain."""
-    parts: dict[tuple[str, str], list[pd.DataFrame]] = {}
-    for file in files:
-        for key, rows in file.rows.groupby(["cell", "pdu"], sort=False):
-            parts.setdefault(key, []).append(rows.assign(path=str(file.path)))
-    keys = sorted(parts, key=lambda key: (key[0], len(key[1]), key[1]))  # pdu9 before pdu10
-    return {key: pd.concat(parts[key]) for key in keys}
-
-
-def _common_step_us(files: Sequence[TraceFile]) -> int:
-    """The interval of all files. InputError where they differ."""
-    first = files[0]
-    for other in files[1:]:
-        if other.step_us != first.step_us:
-            raise InputError(
-                str(other.path),
-                f"its interval is {other.step_us / 1e6:g} s, but that of {first.path} is {first.step_us / 1e6:g} s",
-                "read files of one interval, e.g. by a pattern such as path = 'folder/cella_pdu?.csv.gz'",
-            )
-    return first.step_us
-
-
-def _check_usable(table: pd.DataFrame, util: np.ndarray, column: str, flags: Flags) -> None:
-    """InputError where most samples of a domain are flagged bad, or none of its utilisations [T] is good."""
-    row, bad = table.iloc[0], int(table.bad.sum())
-    if 2 * bad > len(table):
+def _at_times(domain: pd.DataFrame, times_us: range, column: str, flags: Flags) -> pd.Series:
+    """The utilisation of one domain at these times, NaN where there is no good sample. InputError where it has none at
+    all, or most are flagged bad, rows contradict each other, or its times lie between these."""
+    first, bad = domain.iloc[0], int(domain.bad.sum())
+    name = f"cell{first.cell}_{first.pdu}"
+    if 2 * bad > len(domain):
         other = next(meaning for meaning in get_args(Flags) if meaning != flags)
         raise InputError(
-            row.path,
-            f"{bad} of {len(table)} samples of cell{row.cell}_{row.pdu} are flagged bad ({flags})",
+            first.path,
+            f"{bad} of {len(domain)} samples of {name} are flagged bad ({flags})",
             f'if its flags are the other way round, set flags = "{other}"; else leave the domain out',
         )
-    if np.isnan(util).all():
-        problem = f"{COLUMNS[column][0]} of cell{row.cell}_{row.pdu} has no good sample"
-        raise InputError(row.path, problem, "leave the domain out")
-
-
-def _filled(util: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Utilisation [D, T] in which the newest good value so far (at the start: the first good one) stands for NaN, and
-    how many steps of each domain were filled, [D]."""
-    good = ~np.isnan(util)
-    newest = np.maximum.accumulate(np.where(good, np.arange(util.shape[1]), 0), axis=1)
-    util = np.take_along_axis(util, np.maximum(newest, good.argmax(axis=1)[:, None]), axis=1)
-    return util, (~good).sum(axis=1)
-
-
-def _place(out: np.ndarray, table: pd.DataFrame, start_us: int, step_us: int) -> int:
-    """Write the good samples of one domain into `out` [T], NaN elsewhere; returns the number of rows outside it."""
-    place, offset_us = np.divmod(table.time_us.to_numpy() - start_us, step_us)
+    offset_us = (domain.time_us - times_us.start) % times_us.step
     if offset_us.any():
         raise InputError(
-            table.path.iloc[int(offset_us.argmax())],
-            f"its times lie {offset_us.max() / 1e6:g} s off the {step_us / 1e6:g} s grid of the other domains",
+            domain.path.iloc[int(offset_us.argmax())],
+            f"its times lie {offset_us.max() / 1e6:g} s off the {times_us.step / 1e6:g} s grid of the other domains",
         )
-    inside = (place >= 0) & (place < len(out))
-    good = inside & table.util.notna().to_numpy()
-    place, util = place[good], table.util.to_numpy()[good]
-    out[place] = util
-    clash = out[place] != util
-    if clash.any():
-        line, row = table.index[good][clash][0], table[good][clash].iloc[0]
+    good = domain.dropna(subset="util").drop_duplicates(["time_us", "util"])
+    clash = good[good.time_us.duplicated(keep="last")]
+    if len(clash):
+        row, line = clash.iloc[0], clash.index[0]
+        last = good.util[good.time_us == row.time_us].iloc[-1]
         raise InputError(
             f"{row.path}, line {line}",
-            f"utilisation {row.util:g} of cell{row.cell}_{row.pdu} at time {row.time_us} contradicts another row of "
-            f"that time, {out[place][clash][0]:g}",
+            f"utilisation {row.util:g} of {name} at time {row.time_us} contradicts another row of that time, {last:g}",
             "keep one of them",
         )
-    return int((~inside).sum())
+    util = good.set_index("time_us").util.reindex(times_us)
+    if util.isna().all():
+        raise InputError(
+            first.path, f"{COLUMNS[column][0]} of {name} has no good sample", "leave the domain out"
+        )
+    return util
 
 
-def _read_file(path: Path, column: str, flags: Flags) -> TraceFile:
-    """Read one file and check it by itself; arguments as in `read_trace_files`."""
+def _read_files(paths: Sequence[Path], column: str, flags: Flags) -> pd.DataFrame:
+    """The rows of all files, see `_read_file`. InputError where their intervals differ."""
+    if not paths:
+        raise InputError("traces", "no file to read")
+    rows = pd.concat([_read_file(path, column, flags) for path in paths])
+    first, *others = rows.drop_duplicates("step_us").itertuples()
+    if others:
+        raise InputError(
+            others[0].path,
+            f"its interval is {others[0].step_us / 1e6:g} s, but that of {first.path} is {first.step_us / 1e6:g} s",
+            "read files of one interval, e.g. by a pattern such as path = 'folder/cella_pdu?.csv.gz'",
+        )
+    return rows
+
+
+def _read_file(path: Path, column: str, flags: Flags) -> pd.DataFrame:
+    """The rows of one file, checked by itself: cell, pdu, time_us, util (NaN: bad or missing), bad; indexed by line.
+    Besides, in every row the same: path, the median time step step_us, and whether it is synthetic."""
     table = read_table(path, may_comment=True)
     util_name, bad_name = COLUMNS[column]
     time_name = "datetime" if "datetime" in table.columns and "time" not in table.columns else "time"
-    _require(table, [time_name, "cell", "pdu", util_name])
+    if util_name not in table.columns and not difflib.get_close_matches(
+        util_name, table.columns, cutoff=0.85
+    ):
+        for other, (name, _) in COLUMNS.items():
+            if name in table.columns:
+                problem = f"has no column {util_name}, only {name}"
+                raise InputError(table.place, problem, f'set column = "{other}" to use that one')
+    table.require(time_name, "cell", "pdu", util_name)
     if len(table.lines) == 0:
         raise InputError(str(path), "no rows", f"the file is cut short; get it again: {ORIGIN}")
-
     util = table.numbers(util_name, may_lack=True)
     bad = np.zeros(len(util), dtype=bool)
     if bad_name in table.columns:
         bad = table.flags(bad_name, empty=flags == "true-is-good") == (flags == "true-is-bad")
         util = np.where(bad, np.nan, util)
-    table.refuse(
-        util_name,
-        (util < 0) | (util > 1),
-        "is outside 0..1",
-        "utilisation is a fraction, not a percentage",
-    )
-    rows = pd.DataFrame(
+    outside = (util < 0) | (util > 1)
+    table.refuse(util_name, outside, "is outside 0..1", "utilisation is a fraction, not a percentage")
+    time_us = table.integers("time") if time_name == "time" else table.times_us("datetime")
+    return pd.DataFrame(
         {
             "cell": table.texts("cell"),
             "pdu": table.texts("pdu"),
-            "time_us": table.integers("time") if time_name == "time" else table.times_us("datetime"),
+            "time_us": time_us,
             "util": util,
             "bad": bad,
+            "path": str(path),
+            "step_us": _step_us(table, time_name, time_us),
+            "synthetic": "synthetic" in table.comment.lower() or "synthetic" in path.name.lower(),
         },
         index=table.lines,
     )
-    synthetic = "synthetic" in table.comment.lower() or "synthetic" in path.name.lower()
-    return TraceFile(path, rows, _step_us(table, time_name, rows.time_us.to_numpy()), synthetic)
 
 
 def _step_us(table: Table, time_name: str, time_us: np.ndarray) -> int:
@@ -276,25 +245,9 @@ def _step_us(table: Table, time_name: str, time_us: np.ndarray) -> int:
             "check the first and last time: microseconds since 600 s before the trace's start",
         )
     off_grid = (time_us - time_us.min()) % step_us != 0
-    table.refuse(
-        time_name, off_grid, f"is not a whole number of {step_us / 1e6:g} s steps after the first row"
-    )
+    problem = f"is not a whole number of {step_us / 1e6:g} s steps after the first row"
+    table.refuse(time_name, off_grid, problem)
     return step_us
-
-
-def _require(table: Table, names: list[str]) -> None:
-    """`Table.require`, with a better error where only the other utilisation column is there."""
-    missing = [name for name in names if name not in table.columns]
-    others = set(table.columns) - {name for pair in COLUMNS.values() for name in pair}
-    if missing == names[-1:] and not difflib.get_close_matches(missing[0], others, n=1, cutoff=0.8):
-        for column, (name, _) in COLUMNS.items():
-            if name in table.columns:
-                raise InputError(
-                    table.place,
-                    f"has no column {missing[0]}, only {name}",
-                    f'set column = "{column}" to use that one',
-                )
-    table.require(*names)
 
 
 def write_csv_gz(table: pd.DataFrame, path: Path, comment: str = "") -> None:

@@ -1,8 +1,8 @@
 """Synthetic power traces in the shape of Google's PowerData2019, for those who have no copy.
 
-Known and kept (compared in tests/sim/test_traces.py of the source tree): the 10 cells and 57 domains; the range of the
-cells' mean production utilisation, 49 % to 74 %; how one domain moves in time and how domains move together. Made up:
-everything else, above all which cell has which mean.
+As in the real set (compared in tests/sim/test_traces.py of the source tree): the 10 cells and 57 domains; the range of
+the cells' mean production utilisation, 49 % to 74 %; the movement of a domain in time, and of domains together. Made
+up: everything else, above all which cell has which mean.
 """
 
 from __future__ import annotations

@@ -1,0 +1,261 @@
+"""Client selection of the federated-learning literature: FedCS, power-of-choice, TiFL, Oort and FedZero.
+
+Most of them rank sites by the training loss that a site last reported, which the history holds. Shapes: N sites.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+from pydantic import Field
+
+from hpctrip.base.errors import InputError
+from hpctrip.base.units import Seconds
+from hpctrip.sim.policies.base import POLICIES, Decision, Policy, best_first
+from hpctrip.sim.rounds import History, LastSeen, Status
+from hpctrip.sim.timing import prefix_round_s, return_s
+from hpctrip.sim.view import SiteView
+
+
+@POLICIES.add
+class FedCS(Policy):
+    """Nishio & Yonetani 2019, "Client Selection for Federated Learning with Heterogeneous Resources in Mobile Edge",
+    Protocol 2 and Algorithm 3: of a random share C of the sites, greedily those that lengthen the round least, until
+    the next would miss the deadline. There uploads follow one another; here a round lasts as the clock says."""
+
+    kind = "fedcs"
+    deadline_s: Seconds = Field(60.0, gt=0)
+    """T_round. The paper's 3 minutes are those of mobile phones."""
+    fraction: float = Field(1.0, gt=0, le=1)
+    """C: the share of the sites that is asked for its resources every round."""
+
+    def select(self, sites: SiteView, history: History, rng: np.random.Generator) -> Decision:
+        """The longest prefix of those asked, by when they return, that keeps the deadline; at least one site."""
+        num_asked = max(1, round(self.fraction * len(sites)))
+        asked = np.sort(rng.choice(len(sites), num_asked, replace=False))
+        order = asked[best_first(-return_s(sites)[asked])]
+        in_time = np.flatnonzero(prefix_round_s(sites, order, sites.clock) <= self.deadline_s)
+        return Decision(order[: in_time[-1] + 1 if len(in_time) else 1])
+
+
+@POLICIES.add
+class PowerOfChoice(Policy):
+    """Cho, Wang & Joshi 2020, "Client Selection in Federated Learning: Convergence Analysis and Power-of-Choice
+    Selection Strategies", Sec. 4, the variant rpow-d that costs no extra communication: d candidates are drawn by
+    their share of the data, and of them the k train whose loss was largest when they last trained; a site that never
+    trained comes first, one that cannot be back before the round's deadline, or has no power, last."""
+
+    kind = "power-of-choice"
+    rules = 2
+    """2: a site that cannot return in time comes last."""
+    k: int = Field(10, ge=1)
+    """Cohort size (m in the paper)."""
+    candidates: int = Field(30, ge=1)
+    """d: how many are drawn; at least k, at most all sites."""
+
+    def select(self, sites: SiteView, history: History, rng: np.random.Generator) -> Decision:
+        """The k of largest known loss among d; samples stand for data, and work for samples."""
+        num_drawn = min(max(self.candidates, self.k), len(sites))
+        share = sites.work_s / sites.work_s.sum() if np.count_nonzero(sites.work_s) >= num_drawn else None
+        drawn = rng.choice(len(sites), num_drawn, replace=False, p=share)
+        loss = np.nan_to_num(LastSeen.of(history, len(sites)).loss, nan=np.inf)
+        loss[~np.isfinite(return_s(sites))] = -np.inf
+        return Decision(drawn[best_first(loss[drawn])][: self.k])
+
+
+@POLICIES.add
+class TiFL(Policy):
+    """Chai et al. 2020, "TiFL: A Tier-based Federated Learning System", Sec. 4: sites are cut into tiers by response
+    latency, every round one tier is drawn, and k of its sites at random. Tiers that do worse are drawn more often,
+    each as long as it has credits; a site that does not answer in time is in no tier. The paper judges a tier by its
+    accuracy on test data of its sites; no site has such data here, so it is judged by the loss of its sites when they
+    last trained. The chances change with every interval (the paper: only if the last tier's accuracy has not risen).
+    Tiers are those of the present power; a past round counts for the tier in which its first site is."""
+
+    kind = "tifl"
+    rules = 2
+    """2: credits by tier, and an interval."""
+    k: int = Field(10, ge=1)
+    """Cohort size; a tier with fewer sites trains whole."""
+    tiers: int = Field(5, ge=1, le=1000)
+    """How many; equally many sites in each."""
+    credits: int = Field(40, ge=1)
+    """How many rounds the second tier may train, the third half of that, the next a third, ...; the fastest as many as
+    it is drawn. (The paper gives slow tiers fewer, and no numbers.)"""
+    interval: int = Field(20, ge=1)
+    """I: after every so many rounds the chances of the tiers change; in the beginning they are equal."""
+
+    def select(self, sites: SiteView, history: History, rng: np.random.Generator) -> Decision:
+        """k sites of one tier, as tiers are now."""
+        back_s = return_s(sites)
+        order = best_first(-back_s)[: max(1, np.isfinite(back_s).sum())]
+        tiers = np.array_split(order, min(self.tiers, len(order)))
+        tier_of = np.full(len(sites), -1)
+        for number, members in enumerate(tiers):
+            tier_of[members] = number
+        drawn = tier_of[np.array([row.cohort.site[0] for row in history.rows], dtype=np.int64)]
+        spent = np.bincount(drawn[drawn >= 0], minlength=len(tiers))
+        may = self.credits / np.maximum(1, np.arange(len(tiers)))
+        may[0] = np.inf
+        chances = np.where(spent < may, self._chances(history, tiers, len(sites)), 0)
+        tier = tiers[rng.choice(len(tiers), p=chances / chances.sum())]
+        return Decision(rng.choice(tier, min(self.k, len(tier)), replace=False))
+
+    def _chances(self, history: History, tiers: list[np.ndarray], num_sites: int) -> np.ndarray:
+        """Weight of each tier in the draw, by the rank of its mean loss at the last change, the largest first, as the
+        paper's ChangeProbs; a tier that had never trained stands before all others."""
+        last_change = len(history) // self.interval * self.interval
+        if last_change == 0:
+            return np.ones(len(tiers))
+        loss = LastSeen.of(History(history.rows[:last_change]), num_sites).loss
+        losses = [loss[members][~np.isnan(loss[members])] for members in tiers]
+        mean = np.array([values.mean() if len(values) else np.inf for values in losses])
+        chances = np.empty(len(tiers))
+        chances[best_first(mean)] = np.arange(len(tiers), 0, -1)
+        return chances
+
+
+@POLICIES.add
+class Oort(Policy):
+    """Lai et al. 2021, "Oort: Efficient Federated Learning via Guided Participant Selection", Algorithm 1 (training).
+
+    A site's utility is |B_i| sqrt(mean loss^2), clipped, plus a bonus for not having trained for long, times
+    (T / t_i)^alpha where its time t_i is beyond the preferred one T. Most of the cohort is drawn by utility, the rest
+    among sites that have never trained, by speed. The pacer raises T when the utility that rounds bring has fallen. Of
+    a site's losses their mean is known, and stands for the root of their mean square; the bonus counts in units of the
+    largest utility. The constants are the paper's and its implementation's. Left out: the blacklist of sites that were
+    chosen too often, and the 1.3 K that are asked so that K are back, as all who can be back are."""
+
+    kind = "oort"
+    k: int = Field(10, ge=1)
+    """Cohort size K."""
+    exploration: float = Field(0.9, ge=0, le=1)
+    """epsilon: the share of sites that are new, in the first round."""
+    exploration_decay: float = Field(0.98, gt=0, le=1)
+    """Its factor from round to round."""
+    min_exploration: float = Field(0.2, ge=0, le=1)
+    """The least share."""
+    straggler_penalty: float = Field(2.0, ge=0, le=100)
+    """alpha."""
+    preferred_percentile: float = Field(30.0, gt=0, le=100)
+    """T in the beginning: this percentile of the sites' times."""
+    pacer_step: float = Field(10.0, ge=0, le=100)
+    """By how much the pacer raises that percentile."""
+    pacer_rounds: int = Field(20, ge=1)
+    """W: the pacer compares so many rounds with as many before."""
+    cutoff: float = Field(0.95, gt=0, le=1)
+    """c: sites are drawn among those of at least this share of the utility that the cohort's last would have."""
+    clip_percentile: float = Field(95.0, gt=0, le=100)
+    """Utilities above this percentile count as it."""
+
+    def select(self, sites: SiteView, history: History, rng: np.random.Generator) -> Decision:
+        """Sites that have trained are exploited, the others explored."""
+        last, speed_s = LastSeen.of(history, len(sites)), return_s(sites)
+        seen, new = np.flatnonzero(last.seen), np.flatnonzero(~last.seen)
+        share = max(self.min_exploration, self.exploration * self.exploration_decay ** len(history))
+        num_new = min(len(new), max(round(share * self.k), self.k - len(seen)))
+        explored = _drawn(new, 1 / np.maximum(speed_s[new], 1e-9), num_new, rng)
+        num_old = min(self.k - num_new, len(seen))
+        if num_old == 0:
+            return Decision(explored)
+        utility = self._utility(last, speed_s, history)[seen]
+        ranked = best_first(utility)
+        good = utility >= self.cutoff * utility[ranked[num_old - 1]]
+        return Decision(np.concatenate([_drawn(seen[good], utility[good], num_old, rng), explored]))
+
+    def _utility(self, last: LastSeen, speed_s: np.ndarray, history: History) -> np.ndarray:
+        """Utility of every site, [N]; 0 where it has not trained."""
+        statistical = np.nan_to_num(last.num_samples * last.loss)
+        highest = np.percentile(statistical[last.seen], self.clip_percentile)
+        round = len(history) + 1
+        bonus = np.sqrt(0.1 * np.log(round) / np.maximum(1, round - 1 - last.age)) * highest
+        utility = np.minimum(statistical, highest) + bonus
+        usable_s = speed_s[np.isfinite(speed_s)]
+        preferred_s = np.percentile(usable_s, self._percentile(history)) if len(usable_s) else np.inf
+        slow = speed_s > preferred_s
+        utility[slow] *= (preferred_s / speed_s[slow]) ** self.straggler_penalty
+        return utility
+
+    def _percentile(self, history: History) -> float:
+        """Percentile of the preferred time: the pacer compares every W rounds with the W before."""
+        gained = [float(np.nansum(row.cohort.num_samples * row.cohort.train_loss)) for row in history.rows]
+        width = self.pacer_rounds
+        windows = [sum(gained[i : i + width]) for i in range(0, len(gained) - width + 1, width)]
+        raised = sum(later < earlier for earlier, later in pairwise(windows))
+        return min(100.0, self.preferred_percentile + raised * self.pacer_step)
+
+
+def _drawn(sites: np.ndarray, weight: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
+    """`count` of the sites without replacement, by weight; those of weight 0 only where the others do not suffice."""
+    if count == 0:
+        return sites[:0]
+    weight = np.maximum(np.nan_to_num(weight), 0.0) + 1e-12 * max(1.0, float(weight.max()))
+    return rng.choice(sites, count, replace=False, p=weight / weight.sum())
+
+
+@POLICIES.add
+class FedZero(Policy):
+    """The k sites of the largest weighted statistical utility that can finish within the shortest round in which k can
+    (Wiesner et al., e-Energy 2024, Sec. 4; arXiv 2305.15092).
+
+    A site that has trained is blocked, and released again at random, the later the more often it trained, so that all
+    sites take part. What differs from the paper: excess energy is the power that a site has to spare, P_i, where the
+    grid is clean enough, and no two sites share it; power is expected as the profiler expects it ([forecast]); a site
+    does all its work or none of it (the paper: from one epoch to five, at other speeds), so that the integer program is
+    a choice of the best k; a free site that is not chosen is drawn for again in the next round (the paper: it stays
+    free); where fewer than k are free and fit, others fill up (the paper waits).
+    """
+
+    kind = "fedzero"
+    k: int = Field(10, ge=1)
+    """Cohort size."""
+    longest_round_s: Seconds = Field(3600.0, gt=0)
+    """d_max: a site that needs longer for its work and its transfer is chosen only if there are not enough others."""
+    step_s: Seconds = Field(60.0, gt=0)
+    """The lengths of rounds that are tried are multiples of this: the paper's minute, for rounds of up to an hour.
+    Nothing shorter is tried where sites are back sooner."""
+    max_g_per_kwh: float | None = Field(None, ge=0, le=1e6)
+    """Power counts as excess where the grid has at most so much CO2 ([carbon]); absent: everywhere."""
+    fairness: float = Field(1.0, ge=0, le=10)
+    """alpha: a blocked site is released with probability (p - mean p)^-alpha, or 1 where that is more; p is how often
+    it took part, the mean is over all sites. 0: at once."""
+
+    def select(self, sites: SiteView, history: History, rng: np.random.Generator) -> Decision:
+        """The k sites of the largest utility among those that return in time."""
+        needed_s = return_s(sites)
+        fits = needed_s <= self.longest_round_s
+        if self.max_g_per_kwh is not None:
+            if np.isnan(sites.g_per_kwh).any():
+                problem = f"policy.max_g_per_kwh = {self.max_g_per_kwh:g}"
+                raise InputError(problem, "needs the signal [carbon]", "set carbon.kind, e.g. constant")
+            fits &= sites.g_per_kwh <= self.max_g_per_kwh
+        free = ~self._blocked(len(sites), history, rng)
+        # free before blocked, fitting before not; of the rest the soonest back, until there are k
+        tier = 2 * ~fits + ~free
+        last = np.lexsort((needed_s, tier))[self.k - 1]
+        round_s = np.ceil(needed_s[last] / self.step_s) * self.step_s
+        chosen = np.flatnonzero(tier < tier[last])
+        candidates = np.flatnonzero((tier == tier[last]) & (needed_s <= round_s))
+        best = candidates[np.argsort(-self._utility(sites, history)[candidates], kind="stable")]
+        return Decision(np.concatenate([chosen, best[: self.k - len(chosen)]]))
+
+    def _utility(self, sites: SiteView, history: History) -> np.ndarray:
+        """The objective of the integer program, [N]: the samples that a site trains on, weighted by its statistical
+        utility, which is their number times the loss that it last reported; a site that never did counts as the
+        highest. Oort's utility, which FedZero takes, has the root mean square of the losses in place of their mean."""
+        loss = np.full(len(sites), np.nan)
+        for row in history.rows:
+            reported = (row.cohort.status == Status.ARRIVED) & ~np.isnan(row.cohort.train_loss)
+            loss[row.cohort.site[reported]] = row.cohort.train_loss[reported]
+        highest = np.nanmax(loss) if not np.isnan(loss).all() else 1.0
+        return sites.work_s**2 * np.where(np.isnan(loss), highest, loss)
+
+    def _blocked(self, num_sites: int, history: History, rng: np.random.Generator) -> np.ndarray:
+        """Whether a site took part since it was last released, [N] bool. The release is drawn anew every round, so that
+        nothing but the history has to be remembered."""
+        count = np.zeros(num_sites)
+        for row in history.rows:
+            count[row.cohort.site] += 1
+        above = np.maximum(count - count.mean(), 1.0)
+        return rng.uniform(size=num_sites) >= above**-self.fairness

@@ -1,0 +1,51 @@
+"""Worlds of a few sites that a person can check by hand, and rounds in them whose training is assumed."""
+
+import numpy as np
+
+from hpctrip.sim.faults import Faults
+from hpctrip.sim.hardware import THROUGHPUT_MODELS
+from hpctrip.sim.network import Network
+from hpctrip.sim.outcome import Outcome
+from hpctrip.sim.power import POWER_MODELS
+from hpctrip.sim.sites import SITES
+from hpctrip.sim.step import State
+from hpctrip.sim.timing import Timing
+from hpctrip.sim.world import World
+
+
+def sites_at(num_sites, *distances_m):
+    """So many sites at one distance, or from the first to the second."""
+    return SITES["uniform"](
+        num_sites=num_sites, min_distance_m=distances_m[0], max_distance_m=distances_m[-1]
+    )
+
+
+def world(sites=3, distance_m=0.0, network=None, power=None, throughput=None, timing=None, seed=0, **others):
+    """Fully powered sites, or the number of them, that send nothing; a second of work a sample."""
+    return World.build(
+        sites_at(sites, distance_m) if isinstance(sites, int) else sites,
+        network or Network(update_bytes=0.0),
+        power or POWER_MODELS["constant"](),
+        throughput or THROUGHPUT_MODELS["linear"](),
+        timing or Timing(seconds_per_sample=1.0),
+        0.0,
+        seed,
+        **others,
+    )
+
+
+def faults(tmp_path=None, outages="", **keys):
+    """Faults with these lines as the file of outages."""
+    if outages:
+        (tmp_path / "outages.csv").write_text("site,start_s,end_s\n" + outages)
+        keys["outages"] = str(tmp_path / "outages.csv")
+    return Faults(**keys)
+
+
+def played(simulation, rounds=10**9, accuracy=np.nan, state=None):
+    """The state after so many rounds, or the last one, in all of which this is the accuracy."""
+    state = state or State()
+    while state.round < rounds and not state.stop_reason:
+        draft = simulation.begin(state)
+        state, _ = simulation.finish(draft, Outcome.assumed(np.zeros(len(draft.cohort)), accuracy))
+    return state
