@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from torch import nn
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.validate import instance, integers
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,28 +80,32 @@ def check_task(task: object, place: str) -> Task:
 def checked_model(task: Task, place: str) -> nn.Module:
     """A new model of the task. Raises InputError at `place` where it is no nn.Module, or where its trainable parameters
     are not float32, one or more."""
+    from torch import nn
+
     model = instance(task.build_model(), nn.Module, place, "its model")
     types = {str(p.dtype).removeprefix("torch.") for p in model.parameters() if p.requires_grad}
     if types != {"float32"}:
-        found = f"of type {' and '.join(sorted(types))}" if types else "none"
+        kinds = f"of type {' and '.join(sorted(types))}" if types else "none"
         raise InputError(
-            place, f"gave a model whose trainable parameters are {found}", "they must be float32"
+            place, f"gave a model whose trainable parameters are {kinds}", "they must be float32"
         )
     return model
 
 
-@torch.inference_mode()
 def try_model(task: Task, model: nn.Module, device: torch.device, place: str) -> None:
     """Evaluates the model on two test samples before the first round, and leaves it in evaluation mode. Raises
     InputError at `place` where its output has no classes for each label, or its loss is not one finite number."""
+    import torch
+
     inputs, labels = (
         torch.from_numpy(np.array(a[:2])).to(device) for a in (task.test.inputs, task.test.labels)
     )
-    outputs = instance(model.eval()(task.prepare(inputs)), torch.Tensor, place, "its model's output")
-    if outputs.dim() == 0 or outputs.shape[:-1] != labels.shape:
-        bound = f"it must be {list(labels.shape)} times the classes"
-        raise InputError(place, f"gave a model whose output is {list(outputs.shape)}", bound)
-    loss = instance(task.loss(outputs, labels), torch.Tensor, place, "its loss")
-    if loss.dim() or not loss.isfinite():
-        value = f"of shape {list(loss.shape)}" if loss.dim() else f"{loss:g} of its first model"
-        raise InputError(place, f"gave a loss {value}", "it must be one finite number")
+    with torch.inference_mode():
+        outputs = instance(model.eval()(task.prepare(inputs)), torch.Tensor, place, "its model's output")
+        if outputs.dim() == 0 or outputs.shape[:-1] != labels.shape:
+            bound = f"it must be {list(labels.shape)} times the classes"
+            raise InputError(place, f"gave a model whose output is {list(outputs.shape)}", bound)
+        loss = instance(task.loss(outputs, labels), torch.Tensor, place, "its loss")
+        if loss.dim() or not loss.isfinite():
+            value = f"of shape {list(loss.shape)}" if loss.dim() else f"{loss:g} of its first model"
+            raise InputError(place, f"gave a loss {value}", "it must be one finite number")

@@ -10,17 +10,10 @@ from hpctrip.learn.engines.base import SiteWork
 from hpctrip.learn.engines.sequential import Sequential
 from hpctrip.learn.engines.stacked import Stacked, called, sites_that_fit
 from hpctrip.learn.local_work import LocalWork
-from hpctrip.learn.models.cnn import CNN
 from hpctrip.learn.params import flatten
 
 WORK = LocalWork(lr=0.1, batch_size=8, optimizer="sgd", momentum=0.5)
 SITES = [SiteWork(site, np.random.default_rng(site).integers(60, size=3 + 7 * site)) for site in range(5)]
-
-
-@pytest.fixture
-def task(synthetic_task):
-    torch.manual_seed(1)
-    return synthetic_task(lambda: CNN(3, (4, 6), 16, num_classes=5))
 
 
 def deltas(engine, params):
@@ -51,25 +44,19 @@ def test_where_memory_runs_out_fewer_sites_train_at_once_and_the_result_stays(ta
     assert tried[5:] == [2, 2, 1]
 
 
-def test_another_error_of_the_device_is_no_lack_of_memory(task):
+@pytest.mark.parametrize(
+    "error",
+    [RuntimeError("CUDA error: an illegal memory access"), torch.cuda.OutOfMemoryError("for one site, too")],
+    ids=["another error", "too small for one site"],
+)
+def test_an_error_that_fewer_sites_do_not_mend_is_raised(task, error):
     engine = Stacked(task, WORK)
 
-    def broken(params, sites):
-        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+    def failing(params, sites):
+        raise error
 
-    engine._train_together = broken
-    with pytest.raises(RuntimeError, match="illegal memory access"):
-        deltas(engine, flatten(task.build_model()))
-
-
-def test_a_gpu_too_small_for_one_site_is_an_error(task):
-    engine = Stacked(task, WORK)
-
-    def full(params, sites):
-        raise torch.cuda.OutOfMemoryError("made up by the test")
-
-    engine._train_together = full
-    with pytest.raises(torch.cuda.OutOfMemoryError):
+    engine._train_together = failing
+    with pytest.raises(type(error)):
         deltas(engine, flatten(task.build_model()))
 
 

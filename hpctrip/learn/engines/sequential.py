@@ -8,9 +8,8 @@ from collections.abc import Iterator
 import torch
 
 from hpctrip.learn.aggregate import largest
-from hpctrip.learn.engines.base import Precision, SiteUpdate, SiteWork, allow_tf32, resident
-from hpctrip.learn.engines.rules import site_bytes
-from hpctrip.learn.engines.steps import AutogradStep, Step
+from hpctrip.learn.engines.base import Precision, SiteUpdate, SiteWork
+from hpctrip.learn.engines.steps import AutogradStep, Step, allow_tf32, resident, site_bytes
 from hpctrip.learn.local_work import LocalWork
 from hpctrip.learn.params import num_params
 from hpctrip.learn.task import Task
