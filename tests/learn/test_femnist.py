@@ -1,18 +1,13 @@
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from hpctrip.base.errors import InputError
-from hpctrip.learn.data.files import read_idx
 from hpctrip.learn.data.glyphs import CHARACTERS, Glyphs, Writers
 from hpctrip.learn.params import num_params
 from hpctrip.learn.workloads.emnist import Emnist
 from hpctrip.learn.workloads.femnist import Femnist
-
-SHARED = Path(__file__).parents[2].parent / "shared/data/emnist"
-
 
 pytestmark = pytest.mark.usefixtures("cache")
 
@@ -134,18 +129,3 @@ def test_a_writer_has_a_hand_of_its_own():
     anyone, characters = Glyphs(**plain).draw(600, 0, "train")
     sevens = anyone[characters == 7].astype(float)
     assert np.abs(sevens - sevens.mean(0)).mean() > 12
-
-
-@pytest.mark.skipif(not SHARED.is_dir(), reason="no files in EMNIST's layout in ../shared/data/emnist")
-def test_real_handwriting_goes_through_leafs_format_unchanged(tmp_path):
-    """Images in EMNIST's files, written as LEAF would; dealt to made-up writers, for these files know none."""
-    images = read_idx(SHARED / "emnist-byclass-test-images-idx3-ubyte.gz", 3)[:60].transpose(0, 2, 1)
-    labels = read_idx(SHARED / "emnist-byclass-test-labels-idx1-ubyte.gz", 1)[:60]
-    paper = (1 - images.reshape(60, -1) / 255).tolist()
-    data = {f"w{w}": {"x": paper[w::20], "y": labels[w::20].tolist()} for w in range(20)}
-    content = {"users": list(data), "num_samples": [3] * 20, "user_data": data}
-    for part in ("train", "test"):
-        written(tmp_path / part / "all_data_0.json", content)
-    train = Femnist(data=str(tmp_path)).task(0).train
-    order = [i for w in range(20) for i in range(w, 60, 20)]
-    assert np.array_equal(train.inputs, images[order]) and np.array_equal(train.labels, labels[order])

@@ -9,7 +9,6 @@ import torch
 
 from hpctrip.base.errors import InputError
 from hpctrip.learn.data.texts import Sentences
-from hpctrip.learn.partition import Natural
 from hpctrip.learn.workloads.shakespeare import ALPHABET, Shakespeare, encode, split_by_time, windows
 
 SHARED = Path(__file__).parents[2].parent / "shared/data/shakespeare"
@@ -128,22 +127,6 @@ def test_a_stride_takes_every_so_many_windows(tmp_path):
     path = written(tmp_path / "roles.json", {"A": TEXT})
     task = Shakespeare(data=str(path), stride=100).task(0)
     assert [window for window, _, _ in samples(task.train)] == [TEXT[i : i + 80] for i in range(0, 960, 100)]
-
-
-def test_a_role_stays_at_one_site(tmp_path):
-    path = written(tmp_path / "roles.json", {f"R{i}": TEXT[: 600 + i] for i in range(7)})
-    train = Shakespeare(data=str(path)).task(0).train
-    sites = Natural().split(train.labels, train.groups, 3, seed=0)
-    owners = [set(train.groups[site].tolist()) for site in sites]
-    assert sorted(map(len, owners)) == [2, 2, 3] and set.union(*owners) == set(range(7))
-
-
-def test_changed_files_are_read_again(tmp_path):
-    path = written(tmp_path / "roles.json", {"A": TEXT})
-    workload = Shakespeare(data=str(path))
-    assert len(workload.task(0).train) == 960
-    written(path, {"A": TEXT[:680]})
-    assert len(workload.task(0).train) == 480
 
 
 def cut_leaf(**changed):

@@ -1,13 +1,9 @@
-"""The contract of an engine: train the sites of one block from the same global model, return their updates.
-
-Also the sites' state from round to round.
-"""
+"""What goes into an engine and comes out of it: the work of a site, its update, and its state from round to round."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -93,27 +89,3 @@ class SiteState:
             self.rows[site] = torch.zeros(self.length, device=self._device)
         residual, optimizer = self.rows[site].split(self._lengths)
         return (residual if len(residual) else None), (optimizer if len(optimizer) else None)
-
-
-class Engine(Protocol):
-    """Built as `Engine(task, work, device, precision)` of work in which nothing is absent (`Workload.local_work`);
-    `train` yields one update per site, in the order of `sites`.
-
-    `params` is the global model as one flat float32 vector [num_params] (see learn.params) and is never modified.
-    Results must not depend on which other sites are in the block (to float tolerance for `stacked`, to the bit for
-    `sequential`), nor on earlier calls.
-    """
-
-    name: str
-    sites_per_block: int
-    """Sites in the largest block, unless the input sets another size."""
-    description: str
-    """One line for the user on how the sites are trained."""
-
-    def train(self, params: torch.Tensor, sites: list[SiteWork]) -> Iterator[SiteUpdate]:
-        """Train every site of the block from `params`."""
-        ...
-
-    def memory_bytes(self, sites_per_block: int) -> int:
-        """Bytes of the vectors that training a block of `sites_per_block` sites needs, without activations and data."""
-        ...

@@ -9,10 +9,12 @@ from pydantic import BeforeValidator, Field
 
 from hpctrip.base.errors import InputError
 from hpctrip.config.component import Component
-from hpctrip.learn.engines.base import Engine, Precision
+from hpctrip.learn.engines.base import Precision
 
 if TYPE_CHECKING:
     import torch
+
+    from hpctrip.learn.engines.steps import Engine
 
 _Size = Annotated[int, Field(ge=1, le=10**9)]
 # Older inputs, also those stored in results files, call the sequential engine "loop", and set no size by null.

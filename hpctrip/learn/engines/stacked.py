@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,11 +18,9 @@ from torch import nn
 from torch.func import functional_call, vmap
 
 from hpctrip.learn.aggregate import largest
-from hpctrip.learn.engines.base import Precision, SiteUpdate, SiteWork
-from hpctrip.learn.engines.steps import RULES, allow_tf32, autocast, resident, site_bytes, views
-from hpctrip.learn.local_work import LocalWork
+from hpctrip.learn.engines.base import SiteUpdate, SiteWork
+from hpctrip.learn.engines.steps import RULES, Engine, autocast, site_bytes, views
 from hpctrip.learn.params import num_params
-from hpctrip.learn.task import Task
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +30,7 @@ WARM_UP_STEPS = 3
 """Before a capture, as PyTorch's notes on CUDA graphs ask: libraries allocate and choose their kernels then."""
 
 
-class Stacked:
+class Stacked(Engine):
     """Trains a block of sites at once, with parameters [S, ...] and the data resident on the device.
 
     No operation mixes sites, so the gradient of the *sum* of the sites' losses with respect to the stacked parameters
@@ -51,29 +50,19 @@ class Stacked:
     name = "stacked"
     sites_per_block = 32  # not measured on a GPU yet: benchmarks/gpu_day.py names the fastest of each shape
 
-    def __init__(
-        self,
-        task: Task,
-        work: LocalWork,
-        device: torch.device | str = "cpu",
-        precision: Precision = "float32",
-    ):
-        self.task, self.work, self.device, self.precision = task, work, torch.device(device), precision
-        self.inputs = resident(task.train.inputs, device)
-        self.labels = resident(task.train.labels, device)
-        self.model = task.build_model().to(device).train()
+    def __init__(self, *arguments: Any, **options: Any):
+        super().__init__(*arguments, **options)
+        task, on_gpu = self.task, self.device.type == "cuda"
         self.forward = getattr(self.model, "stacked_forward", None) or partial(mapped_forward, self.model)
         # of one sample as a batch of one: their weighted sum is exact where batches are ragged
         self.losses = vmap(vmap(lambda output, label: task.loss(output.unsqueeze(0), label.unsqueeze(0))))
-        on_gpu = self.device.type == "cuda"
         self.runner: Callable = captured if on_gpu else called
         self.round_up = on_gpu
         self.stacks: dict[int, Stack] = {}
-        allow_tf32(precision)
         self.width, self.description = self._plan() if on_gpu else (_MOST, "the sites of a block at once")
 
     def train(self, params: torch.Tensor, sites: list[SiteWork]) -> Iterator[SiteUpdate]:
-        """Train every site of the block from `params` [num_params]; a site without visits has delta 0 and loss 0."""
+        """Train as many sites at once as memory holds."""
         first = 0
         while first < len(sites):
             chunk = sites[first : first + self.width]

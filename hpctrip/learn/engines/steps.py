@@ -1,4 +1,5 @@
-"""Steps of a site's local training: local optimisers, the contract of a step, and the general step by autograd.
+"""The contract of engines, and the steps of a site's local training: local optimisers, the contract of a step, and the
+general step by autograd.
 
 Also the tensor helpers that engines and evaluation share. The local model lives in `weights`, tensors in whatever
 memory layout trains fastest; the global model and the delta are flat vectors (see learn.params). `start` and `finish`
@@ -9,15 +10,16 @@ of S sites [S, ...], and every operation is elementwise.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import nn
 
-from hpctrip.learn.engines.base import Precision
+from hpctrip.learn.engines.base import Precision, SiteUpdate, SiteWork
 from hpctrip.learn.local_work import LocalWork
+from hpctrip.learn.task import Task
 
 
 def resident(array: np.ndarray, device: torch.device | str) -> torch.Tensor:
@@ -57,6 +59,43 @@ def channels_last(weight: torch.Tensor) -> torch.Tensor:
     """
     layout = torch.channels_last if weight.dim() == 4 else torch.contiguous_format
     return torch.empty_like(weight, memory_format=layout).copy_(weight)
+
+
+class Engine:
+    """Base of engines, which train the sites of one block from the same global model and return their updates; of work
+    in which nothing is absent (`Workload.local_work`).
+
+    Results must not depend on which other sites are in the block (to float tolerance for `stacked`, to the bit for
+    `sequential`), nor on earlier calls.
+    """
+
+    name: ClassVar[str]
+    sites_per_block: ClassVar[int]
+    """Sites in the largest block, unless the input sets another size."""
+    description: str
+    """One line for the user on how the sites are trained."""
+
+    def __init__(
+        self,
+        task: Task,
+        work: LocalWork,
+        device: torch.device | str = "cpu",
+        precision: Precision = "float32",
+    ):
+        self.task, self.work, self.device, self.precision = task, work, torch.device(device), precision
+        self.inputs, self.labels = resident(task.train.inputs, device), resident(task.train.labels, device)
+        self.model = task.build_model().to(device).train()
+        allow_tf32(precision)
+
+    def train(self, params: torch.Tensor, sites: list[SiteWork]) -> Iterator[SiteUpdate]:
+        """Train every site of the block from the global model, one flat float32 vector `params` [num_params] (see
+        learn.params), which is never modified. Yields one update per site, in the order of `sites`; a site without
+        visits has delta 0 and loss 0."""
+        raise NotImplementedError
+
+    def memory_bytes(self, sites_per_block: int) -> int:
+        """Bytes of the vectors that training a block of `sites_per_block` sites needs, without activations and data."""
+        raise NotImplementedError
 
 
 class Rule:
