@@ -77,26 +77,24 @@ def check_task(task: object, place: str) -> Task:
     return task
 
 
-def checked_model(task: Task, place: str) -> nn.Module:
-    """A new model of the task. Raises InputError at `place` where it is no nn.Module, or where its trainable parameters
-    are not float32, one or more."""
+def checked_model(task: Task, device: torch.device, place: str, trial: bool) -> nn.Module:
+    """A new model of the task on the device; in a `trial` it is evaluated on two test samples, before the first round.
+
+    Raises InputError at `place` where it is no nn.Module, its trainable parameters are not float32, one or more, its
+    output has no classes for each label, or its loss is not one finite number.
+    """
+    import torch
     from torch import nn
 
-    model = instance(task.build_model(), nn.Module, place, "its model")
+    model = instance(task.build_model(), nn.Module, place, "its model").to(device)
     types = {str(p.dtype).removeprefix("torch.") for p in model.parameters() if p.requires_grad}
     if types != {"float32"}:
         kinds = f"of type {' and '.join(sorted(types))}" if types else "none"
         raise InputError(
             place, f"gave a model whose trainable parameters are {kinds}", "they must be float32"
         )
-    return model
-
-
-def try_model(task: Task, model: nn.Module, device: torch.device, place: str) -> None:
-    """Evaluates the model on two test samples before the first round, and leaves it in evaluation mode. Raises
-    InputError at `place` where its output has no classes for each label, or its loss is not one finite number."""
-    import torch
-
+    if not trial:
+        return model
     inputs, labels = (
         torch.from_numpy(np.array(a[:2])).to(device) for a in (task.test.inputs, task.test.labels)
     )
@@ -106,6 +104,7 @@ def try_model(task: Task, model: nn.Module, device: torch.device, place: str) ->
             bound = f"it must be {list(labels.shape)} times the classes"
             raise InputError(place, f"gave a model whose output is {list(outputs.shape)}", bound)
         loss = instance(task.loss(outputs, labels), torch.Tensor, place, "its loss")
-        if loss.dim() or not loss.isfinite():
-            value = f"of shape {list(loss.shape)}" if loss.dim() else f"{loss:g} of its first model"
-            raise InputError(place, f"gave a loss {value}", "it must be one finite number")
+    if loss.dim() or not loss.isfinite():
+        value = f"of shape {list(loss.shape)}" if loss.dim() else f"{loss:g} of its first model"
+        raise InputError(place, f"gave a loss {value}", "it must be one finite number")
+    return model

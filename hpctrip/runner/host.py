@@ -20,7 +20,7 @@ from hpctrip.learn.engines.steps import state_length
 from hpctrip.learn.evaluate import eval_batches, evaluate
 from hpctrip.learn.local_work import visiting_order
 from hpctrip.learn.params import check_params, flatten
-from hpctrip.learn.task import Task, checked_model, try_model
+from hpctrip.learn.task import Task, checked_model
 from hpctrip.ranks.base import Ranks
 from hpctrip.ranks.phase import RoundTimer, current_phase
 from hpctrip.ranks.placement import Assignment, fixed_hosts
@@ -53,14 +53,13 @@ class Host:
         self.work = experiment.train
         # models are initialised by torch's global generator, seeded from a named stream like all randomness
         torch.manual_seed(int(stream(self.seed, "init").integers(2**63)))
-        place = config_key("workload", experiment.workload)
-        self.model = checked_model(task, place).to(device)
+        # errors of the first round are raised here, where all ranks can end together
+        trains, place = ranks.rank in ranks.hosts, config_key("workload", experiment.workload)
+        self.model = checked_model(task, device, place, trial=trains)
         self.initial_params = flatten(self.model)
         """[P], equal everywhere: drawn from the seed."""
         num_params = len(self.initial_params)
-        if ranks.rank in ranks.hosts:
-            # errors of the first round are raised here, where all ranks can end together
-            try_model(task, self.model, device, place)
+        if trains:
             experiment.compression.check(num_params, self.seed)
         self.memory = SiteState(
             num_params * experiment.compression.keeps_residual, state_length(num_params, self.work), device

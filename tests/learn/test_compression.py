@@ -1,4 +1,4 @@
-"""What a site sends instead of its update: sizes and decoded values that a person can check, bounds, and the memory."""
+"""Compressed updates: sizes and decoded values that a person can check, bounds, and the residuals of sites."""
 
 import math
 
@@ -45,8 +45,8 @@ def test_the_payload_is_what_a_fixed_length_encoding_takes(rule, num_params, num
 
 def test_int8_counts_in_127ths_of_its_buckets_largest():
     """Scales 1 and 0.02: 63.4 becomes 63, 1.0 is 50 steps; a bucket of zeros has no scale; the last one is short."""
-    found = decoded(Int8(bucket_size=2), [127.0, 63.4, -2.54, 1.0, 0.0, 0.0, -5.0])
-    assert found.tolist() == pytest.approx([127, 63, -2.54, 1.0, 0, 0, -5])
+    result = decoded(Int8(bucket_size=2), [127.0, 63.4, -2.54, 1.0, 0.0, 0.0, -5.0])
+    assert result.tolist() == pytest.approx([127, 63, -2.54, 1.0, 0, 0, -5])
 
 
 def test_half_rounds_to_its_format():
@@ -58,9 +58,9 @@ def test_half_rounds_to_its_format():
 def test_qsgd_draws_one_of_the_two_levels_around_an_entry():
     """(3, 4) has norm 5. In fifths it is exact; with one level each entry is 0 or 5, 3 and 4 times out of 5."""
     assert decoded(QSGD(levels=5, bucket_size=2), [3.0, -4.0, 0.0, 0.0]).tolist() == [3, -4, 0, 0]
-    found = decoded(QSGD(levels=1, bucket_size=2), [3.0, -4.0] * 5000).view(-1, 2)
-    assert set(found[:, 0].tolist()) == {0.0, 5.0} and set(found[:, 1].tolist()) == {0.0, -5.0}
-    assert (found != 0).double().mean(dim=0).tolist() == pytest.approx([0.6, 0.8], abs=0.02)
+    result = decoded(QSGD(levels=1, bucket_size=2), [3.0, -4.0] * 5000).view(-1, 2)
+    assert set(result[:, 0].tolist()) == {0.0, 5.0} and set(result[:, 1].tolist()) == {0.0, -5.0}
+    assert (result != 0).double().mean(dim=0).tolist() == pytest.approx([0.6, 0.8], abs=0.02)
 
 
 def test_top_k_keeps_the_largest_magnitudes():
@@ -73,11 +73,11 @@ def test_top_k_keeps_the_largest_magnitudes():
 @given(VALUES, st.integers(1, 70))
 @FEW
 def test_int8_errs_by_half_a_scale_at_most(values, bucket_size):
-    found = decoded(Int8(bucket_size=bucket_size), values)
+    result = decoded(Int8(bucket_size=bucket_size), values)
     for start in range(0, len(values), bucket_size):
         exact = torch.tensor(values[start : start + bucket_size], dtype=torch.float64)
         bound = exact.abs().max() / 127 * (0.5 + 1e-5)  # the scale is a float32
-        assert ((found[start : start + bucket_size] - exact).abs() <= bound + 1e-40).all()
+        assert ((result[start : start + bucket_size] - exact).abs() <= bound + 1e-40).all()
 
 
 @given(VALUES, st.sampled_from([("float16", 2.0**-11, 2.0**-25), ("bfloat16", 2.0**-8, 2.0**-134)]))
@@ -103,16 +103,16 @@ def test_qsgd_is_unbiased_and_its_error_within_lemma_3_1(levels):
 
 @given(VALUES, st.floats(0.01, 0.5))
 @FEW
-def test_what_top_k_leaves_out_is_no_larger_than_what_it_keeps(values, fraction):
+def test_the_entries_that_top_k_leaves_out_are_no_larger_than_those_it_sends(values, fraction):
     """So the squared error is at most (1 - k / P) of the update's: the contraction that error feedback needs."""
     rule, exact = TopK(fraction=fraction), torch.tensor(values, dtype=torch.float32)
-    found = decoded(rule, values)
-    assert ((found == exact) | (found == 0)).all() and (found != 0).sum() <= rule.num_sent(len(values))
-    lost, all_ = (exact - found).double().square().sum(), exact.double().square().sum()
+    result = decoded(rule, values)
+    assert ((result == exact) | (result == 0)).all() and (result != 0).sum() <= rule.num_sent(len(values))
+    lost, all_ = (exact - result).double().square().sum(), exact.double().square().sum()
     assert lost <= (1 - rule.num_sent(len(values)) / len(values)) * all_ * (1 + 1e-9)
 
 
-# What holds for every kind
+# Every kind
 
 
 @pytest.mark.parametrize("kind", COMPRESSIONS)
@@ -121,9 +121,9 @@ def test_every_kind_keeps_the_contract(kind, size):
     rule = COMPRESSIONS[kind]()
     update = torch.from_numpy(stream(0, "update", size).standard_normal(size)).float()
     before = update.clone()
-    found = rule.roundtrip(update, stream(0, "compression", 1, 0))
-    assert found.dtype == torch.float32 and found.shape == update.shape and torch.equal(update, before)
-    assert torch.equal(found, rule.roundtrip(update, stream(0, "compression", 1, 0)))
+    result = rule.roundtrip(update, stream(0, "compression", 1, 0))
+    assert result.dtype == torch.float32 and result.shape == update.shape and torch.equal(update, before)
+    assert torch.equal(result, rule.roundtrip(update, stream(0, "compression", 1, 0)))
     assert not rule.roundtrip(torch.zeros(size), stream(0, "compression", 1, 0)).any()
     assert rule.payload_bytes(size) > 0 and rule.payload_bytes(1_000_000) <= 4_000_000
 
@@ -140,8 +140,8 @@ def test_an_update_that_is_not_finite_stays_so_that_the_sum_refuses_it(kind, bad
 def test_numbers_that_float32_can_hardly_square_or_divide_do_no_harm(kind):
     for size in (1e-44, 1e-25, 1e5):
         update = torch.tensor([size, -size / 2, 0.0])
-        found = COMPRESSIONS[kind]().roundtrip(update, stream(0, "compression", 1, 0))
-        assert (found.abs() <= 2 * size).all() or (kind == "half" and size == 1e5)
+        result = COMPRESSIONS[kind]().roundtrip(update, stream(0, "compression", 1, 0))
+        assert (result.abs() <= 2 * size).all() or (kind == "half" and size == 1e5)
 
 
 # Error feedback

@@ -46,7 +46,7 @@ def test_every_counter_has_its_own_place_and_shape():
 
 
 def test_the_sum_over_the_ranks_holds_what_each_of_them_noted():
-    """Who has trained a site notes its numbers, everyone else leaves 0; so a sum in any order gives all."""
+    """The rank that trained a site notes its numbers, all others leave 0; so a sum in any order gives all."""
     ranks = [TRAINING.tally(4, 3) for _ in range(3)]
     for site in range(4):
         ranks[1 + site % 2].note("train_loss", site + 0.25, site)

@@ -90,14 +90,6 @@ def test_the_files_of_the_archive_are_put_flat_into_the_directory(serve, tmp_pat
     assert files[0].read_bytes() == b"images"
 
 
-def test_progress_is_shown_only_on_request(serve, tmp_path, capsys):
-    source = emnist(serve(OFFICIAL_LAYOUT), md5(OFFICIAL_LAYOUT))
-    fetch(source, tmp_path / "quiet", progress=False)
-    assert capsys.readouterr().err == ""
-    fetch(source, tmp_path / "shown", progress=True)
-    assert f"{len(OFFICIAL_LAYOUT)}/{len(OFFICIAL_LAYOUT)}" in capsys.readouterr().err.replace(".00", "")
-
-
 def test_a_wrong_checksum_leaves_the_files_that_were_there_and_nothing_else(serve, tmp_path):
     (tmp_path / "emnist-byclass-train-images-idx3-ubyte.gz").write_bytes(b"mine")
     assert "its hash is not md5:0000" in refused(tmp_path, serve(OFFICIAL_LAYOUT))
@@ -153,13 +145,10 @@ def test_a_zip_archive_cannot_write_elsewhere(serve, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["emnist"]
 
 
-def test_a_refused_connection_is_named_as_such(serve, tmp_path):
+def test_an_address_without_the_file_is_named_with_the_reason(serve, tmp_path):
     with HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:
         url = f"http://127.0.0.1:{server.server_port}/gzip.zip"
     assert "(Connection refused)" in refused(tmp_path / "emnist", url)
-
-
-def test_a_page_that_is_not_there_is_named_as_such(serve, tmp_path):
     assert "404" in refused(tmp_path / "emnist", serve(b"gone", status=404))
 
 

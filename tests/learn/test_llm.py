@@ -1,6 +1,7 @@
-"""The language models: what is cut from texts, what is trained, what is refused."""
+"""The language models: blocks cut from texts, the parameters that are trained, and refusals."""
 
 import gzip
+import importlib.util
 import json
 import shutil
 from dataclasses import replace
@@ -155,11 +156,6 @@ def test_bad_texts_are_named(name, content, fragments, workload, tmp_path):
         assert fragment in report
 
 
-def test_texts_that_are_not_there_are_named(workload, tmp_path):
-    report = refusal(lambda: workload(data=str(tmp_path / "nowhere")).prepare_data(0))
-    assert f"there is no file or folder {tmp_path}/nowhere" in report and '"sentences"' in report
-
-
 # Models
 
 
@@ -289,10 +285,10 @@ def test_four_bits_need_a_gpu(workload, directory):
 
 
 def test_four_bits_need_bitsandbytes(workload, directory, monkeypatch):
-    known = __import__("importlib.util").util.find_spec
+    find_spec = importlib.util.find_spec
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr(
-        "importlib.util.find_spec", lambda name: None if name == "bitsandbytes" else known(name)
+        "importlib.util.find_spec", lambda name: None if name == "bitsandbytes" else find_spec(name)
     )
     report = refusal(lambda: workload(model=str(directory), adapter="qlora").prepare_data(0))
     assert "pip install bitsandbytes" in report

@@ -118,13 +118,13 @@ def distance(mix):
 def test_sites_are_as_far_from_the_whole_set_as_the_law_says_and_no_other(law):
     """A tenth of the samples is dealt out, so that no label runs out. The mean of 1,000 sites is sure to 0.01 or so."""
     labels = np.repeat(np.arange(10), (200_000 * ZIPF).astype(int))
-    found = distance(mixes(Dirichlet(law=law, alpha=0.3, samples_per_site=20), labels, 1000))
+    apart = distance(mixes(Dirichlet(law=law, alpha=0.3, samples_per_site=20), labels, 1000))
     rng, expected = np.random.default_rng(0), {}
     for name, draw in LAWS.items():
         wanted = draw(rng)
         expected[name] = distance(rng.multinomial(20, wanted / wanted.sum(axis=1, keepdims=True)) / 20)
-    assert found == pytest.approx(expected.pop(law), abs=0.02)
-    assert min(abs(found - other) for other in expected.values()) > 0.04
+    assert apart == pytest.approx(expected.pop(law), abs=0.02)
+    assert min(abs(apart - other) for other in expected.values()) > 0.04
 
 
 def test_only_the_law_per_class_knows_unequal_sizes():

@@ -24,7 +24,7 @@ def decode(symbols):
 
 
 def leaf(texts, **changed):
-    """What LEAF writes of these texts: every window of 80 characters and the one that follows."""
+    """LEAF's file of these texts: every window of 80 characters and the one that follows."""
     data = {
         user: {"x": [text[i : i + 80] for i in range(len(text) - 80)], "y": list(text[80:])}
         for user, text in texts.items()

@@ -111,9 +111,7 @@ def test_words_choose_the_classes_and_their_order(published):
     (folder / "up").mkdir()
     (folder / "up" / "9a9a_nohash_0.wav").write_bytes(sound())
     task = task_of(folder, words=["yes", "no"])
-    loudest = task.train.inputs[:, 50, 0].argmax()
-    assert task.num_classes == 2 and len(task.train) == 6
-    assert set(task.train.labels.tolist()) == {0, 1} and task.train.labels[loudest] in (0, 1)
+    assert task.num_classes == 2 and task.train.labels.tolist().count(0) == 3 == len(task.train) / 2
     swapped = task_of(folder, words=["no", "yes"])
     assert np.array_equal(swapped.train.labels, 1 - task.train.labels)
     assert task_of(folder).num_classes == 3

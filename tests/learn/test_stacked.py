@@ -84,19 +84,6 @@ def test_memory_is_planned_from_two_measured_steps():
     assert sites_that_fit([15, 15], 10**12) == 2**16
 
 
-def test_the_plan_is_told_in_words(task, monkeypatch):
-    peaks = iter([15_000_000, 20_000_000])
-    for name, value in {
-        "reset_peak_memory_stats": lambda device: None,
-        "memory_allocated": lambda device: 0,
-        "max_memory_allocated": lambda device: next(peaks),
-        "mem_get_info": lambda device: (2 * 10**9, 10**10),
-    }.items():
-        monkeypatch.setattr(torch.cuda, name, value)
-    # 0.8 * 2 GB hold the 10 MB for all and 318 times 5 MB
-    assert Stacked(task, WORK)._plan() == (318, "up to 318 sites at once (5.0 MB each, 2 GB of the GPU free)")
-
-
 @pytest.mark.parametrize("engine", [Sequential, Stacked])
 def test_bfloat16_trains_nearly_the_same_model(engine, task):
     params = flatten(task.build_model())

@@ -1,4 +1,4 @@
-"""What goes into an engine and comes out of it: the work of a site, its update, and its state from round to round."""
+"""Input and output of an engine: the work of a site, its update, and its state from round to round."""
 
 from __future__ import annotations
 
