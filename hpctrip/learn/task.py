@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hpctrip.base.errors import InputError
-from hpctrip.base.validate import instance, integers
+from hpctrip.base.validate import instance
 
 if TYPE_CHECKING:
     import torch
@@ -57,24 +57,6 @@ class Task:
     digests: Mapping[str, str] = field(default_factory=dict)
     """{key of the workload: digest of its content as training sees it}. For other keys that name files, the digests of
     the files are recorded."""
-
-
-def check_task(task: object, place: str) -> Task:
-    """`task`, checked. Raises InputError at `place`, the workload's input key, where it is no Task, or where one of its
-    sets is empty, has not as many labels (and groups) as samples, or has labels that are no classes."""
-    if not isinstance(task, Task):
-        raise InputError(place, f"gave a {type(task).__name__} as its task", "it must be a Task")
-    for name, data in (("training", task.train), ("test", task.test)):
-        sizes = {"inputs": len(data.inputs), "labels": len(data.labels)}
-        if data.groups is not None:
-            sizes["groups"] = len(data.groups)
-        if len(set(sizes.values())) > 1 or not len(data):
-            counts = ", ".join(f"{size} {part}" for part, size in sizes.items())
-            raise InputError(place, f"gave {counts} as its {name} set", "one or more, equally many of each")
-        integers(data.labels, np.shape(data.labels), 0, task.num_classes - 1, place, f"{name} labels")
-        if data.labels.dtype != np.int64:
-            raise InputError(place, f"gave {name} labels of type {data.labels.dtype}", "they must be int64")
-    return task
 
 
 def checked_model(task: Task, device: torch.device, place: str, trial: bool) -> nn.Module:

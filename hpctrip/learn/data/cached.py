@@ -169,7 +169,9 @@ def _joint(digests: dict[str, str]) -> str:
 
 def _write(folder: Path, settings: str, arrays: dict[str, np.ndarray]) -> None:
     """Write aside, then rename: the folder exists only when it is complete."""
-    with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as temporary:
+    with tempfile.TemporaryDirectory(
+        prefix=f".{folder.name}-", dir=folder.parent, ignore_cleanup_errors=True
+    ) as temporary:
         aside = Path(temporary, "new")
         aside.mkdir()
         for name, array in arrays.items():

@@ -5,12 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import ClassVar, Literal
 
+import numpy as np
+
 from hpctrip.base.errors import InputError
+from hpctrip.base.validate import instance, integers
 from hpctrip.config.component import Component, Registry, config_key
 from hpctrip.config.inputs import resolved, validate
 from hpctrip.learn.local_work import LocalWork
 from hpctrip.learn.partition import Partition
-from hpctrip.learn.task import Task, check_task
+from hpctrip.learn.task import Task
 
 
 class Workload(Component):
@@ -47,8 +50,25 @@ class Workload(Component):
         raise NotImplementedError
 
     def checked_task(self, seed: int) -> Task:
-        """`task`, checked. Raises InputError where its samples and labels cannot be trained on."""
-        return check_task(self.task(seed), config_key("workload", self))
+        """`task`, checked. Raises InputError where it is no Task, or where one of its sets is empty, has not as many
+        labels (and groups) as samples, or has labels that are no classes."""
+        place = config_key("workload", self)
+        task = instance(self.task(seed), Task, place, "its task")
+        for name, data in (("training", task.train), ("test", task.test)):
+            sizes = {"inputs": len(data.inputs), "labels": len(data.labels)}
+            if data.groups is not None:
+                sizes["groups"] = len(data.groups)
+            if len(set(sizes.values())) > 1 or not len(data):
+                counts = ", ".join(f"{size} {part}" for part, size in sizes.items())
+                raise InputError(
+                    place, f"gave {counts} as its {name} set", "one or more, equally many of each"
+                )
+            integers(data.labels, np.shape(data.labels), 0, task.num_classes - 1, place, f"{name} labels")
+            if data.labels.dtype != np.int64:
+                raise InputError(
+                    place, f"gave {name} labels of type {data.labels.dtype}", "they must be int64"
+                )
+        return task
 
     def local_work(self, train: LocalWork) -> LocalWork:
         """Local training in a round: the input's table [train], its absent keys filled with this workload's own values.
