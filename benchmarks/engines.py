@@ -22,7 +22,7 @@ from rich.table import Table
 from rivals import PlainLoop
 from shapes import SHAPES, Shape, sites_of
 
-from hpctrip.learn.engines import ENGINES
+from hpctrip.learn.engines import engines as engine_classes
 from hpctrip.learn.engines.sequential import Sequential
 from hpctrip.learn.engines.steps import AutogradStep
 from hpctrip.learn.local_work import LocalWork
@@ -32,7 +32,7 @@ from hpctrip.learn.task import Task
 
 def contenders(task: Task, work: LocalWork, device: str) -> dict[str, Callable]:
     """By name: (params, sites) -> deltas. The plain loop first."""
-    engines = {name: engine(task, work, device) for name, engine in ENGINES.items()}
+    engines = {name: engine(task, work, device) for name, engine in engine_classes().items()}
     engines["sequential (autograd)"] = general = Sequential(task, work, device)
     general.step = AutogradStep(task.build_model().to(device), task.loss, work)
 

@@ -79,7 +79,7 @@ def lora() -> nn.Module:
     """Adapters of rank 8 over the tiny language model of random weights."""
     from hpctrip.learn.models import causal
 
-    return causal.Builder(causal.tiny(), rank=8, alpha=16.0)()
+    return causal.build(causal.tiny(), rank=8, alpha=16.0)
 
 
 SHAPES = {

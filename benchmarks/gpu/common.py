@@ -13,7 +13,8 @@ from shapes import SHAPES, Shape, sites_of
 
 from gpu.conductor import Setting
 from hpctrip.learn.aggregate import PartialSum
-from hpctrip.learn.engines.base import Engine, SiteWork, allow_tf32
+from hpctrip.learn.engines.base import SiteWork
+from hpctrip.learn.engines.steps import Engine, allow_tf32
 from hpctrip.learn.local_work import LocalWork
 from hpctrip.learn.params import flatten
 from hpctrip.learn.task import Task

@@ -22,7 +22,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from gpu.common import Case, median, seconds_of
 from gpu.conductor import Setting
 from gpu.rows import Report
-from hpctrip.learn.engines.stacked import Schedule, Stack, Stacked, called
+from hpctrip.learn.engines.stacked import Stack, Stacked, called, schedule
 
 KINDS = {
     "products": ("gemm", "cutlass", "cublas", "sgemm", "mm", "conv", "xmma", "cudnn"),
@@ -67,7 +67,7 @@ def flop_per_sample(case: Case, engine: Stacked) -> float:
     brief = [SimpleNamespace(order=np.array(site.order[:batch])) for site in sites]
     stack = Stack(engine, 1, called)
     with FlopCounterMode(display=False) as counter:
-        stack.train(case.params, Schedule.of(brief, 1, batch, engine.device))
+        stack.train(case.params, *schedule(brief, 1, batch, engine.device))
     return counter.get_total_flops() / len(brief[0].order)
 
 

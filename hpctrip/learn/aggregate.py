@@ -5,7 +5,10 @@ Shapes: P parameters, T tail integers.
 
 from __future__ import annotations
 
-import torch
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
 
 # A weighted update p_i * delta_i is summed as the integer rint(p_i * delta_i * 2^40): integer addition is associative,
 # so any grouping of sites over ranks gives the same bits (a float64 reduce was seen to differ between 2, 3 and 5
@@ -24,6 +27,8 @@ class PartialSum:
     """
 
     def __init__(self, num_params: int, most_tail: int, device: torch.device):
+        import torch
+
         self._memory = torch.empty(num_params + most_tail, dtype=torch.int64, device=device)
         self._sum = self._memory[:num_params]
         self._scaled = torch.empty(num_params, dtype=torch.float64, device=device)
@@ -47,8 +52,7 @@ class PartialSum:
         magnitude = float(largest(delta)) if magnitude is None else magnitude
         if not magnitude < LARGEST_UPDATE:
             return False
-        torch.mul(self._scaled.copy_(delta), weight * FIXED_POINT, out=self._scaled)
-        self._sum += self._integer.copy_(self._scaled.round_())
+        self._sum += self._integer.copy_(self._scaled.copy_(delta).mul_(weight * FIXED_POINT).round_())
         return True
 
 
@@ -60,9 +64,9 @@ def partial_sum_bytes(num_params: int, num_tail: int) -> int:
 def largest(deltas: torch.Tensor) -> torch.Tensor:
     """Largest magnitude in every update, [..., P] -> [...]; NaN where there is one."""
     # aminmax over a dimension takes ten times as long
-    return torch.maximum(-deltas.amin(-1), deltas.amax(-1))
+    return (-deltas.amin(-1)).maximum(deltas.amax(-1))
 
 
 def mean_update(total: torch.Tensor) -> torch.Tensor:
     """Averaged update, float64 [P], from the summed fixed-point vector [P]."""
-    return total.to(torch.float64) / FIXED_POINT
+    return total.double() / FIXED_POINT

@@ -6,17 +6,18 @@ Shapes: P parameters.
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
-import torch
-import torch.nn.functional as F
 from pydantic import Field
 
 from hpctrip.base.rng import stream
 from hpctrip.base.validate import numbers
 from hpctrip.config.component import Component, Registry, config_key
 from hpctrip.learn.params import check_finite, check_params
+
+if TYPE_CHECKING:
+    import torch
 
 
 class Compression(Component):
@@ -45,57 +46,41 @@ class Compression(Component):
         raise NotImplementedError
 
     def sent_fraction(self, num_params: int) -> float:
-        """Size of the payload relative to the float32 update."""
-        return self.checked_payload_bytes(num_params) / (4 * num_params)
-
-    def try_roundtrip(self, num_params: int, seed: int) -> None:
-        """Encodes and decodes a small update before the first round. Raises InputError where the result is not a finite
-        float32 vector [P]."""
-        if self.lossless:
-            return
-        delta = torch.linspace(-1e-3, 1e-3, num_params)
-        rng, place = stream(seed, "compression/trial"), config_key("compression", self)
-        check_finite(self.checked_roundtrip(delta, rng), place, "a decoded update")
-
-    def checked_roundtrip(self, delta: torch.Tensor, rng: np.random.Generator) -> torch.Tensor:
-        """`roundtrip`, its result checked. Raises InputError where that is no float32 vector [P] on delta's device."""
-        decoded = self.roundtrip(delta, rng)
-        return check_params(decoded, delta, config_key("compression", self), "a decoded update")
-
-    def checked_payload_bytes(self, num_params: int) -> float:
-        """`payload_bytes`, checked. Raises InputError where it is not finite or below 0."""
+        """Size of the payload relative to the float32 update. Raises InputError where it is not finite or below 0."""
         size, place = self.payload_bytes(num_params), config_key("compression", self)
-        return float(numbers(size, (), 0.0, np.finfo(float).max, place, "payload_bytes"))
+        return float(numbers(size, (), 0.0, np.finfo(float).max, place, "payload_bytes")) / (4 * num_params)
+
+    def check(self, num_params: int, seed: int) -> None:
+        """Sends a small update before the first round. Raises InputError where it arrives as no finite float32 vector
+        [P]."""
+        import torch
+
+        arriving = self.send(torch.linspace(-1e-3, 1e-3, num_params), seed, round=0, site=0)
+        check_finite(arriving, config_key("compression", self), "a decoded update")
+
+    def send(
+        self, delta: torch.Tensor, seed: int, round: int, site: int, residual: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """A site's update `delta` [P] as the aggregator decodes it; the update did not diverge.
+
+        Random numbers come from the stream (seed, "compression", round, site). With error feedback (Stich et al. 2018;
+        Karimireddy et al. 2019, Algorithm 1): send C(e + delta), keep e + delta - C(e + delta) as the next e, where e
+        is the site's `residual` [P], which is changed in place. Raises InputError where the decoded update is no
+        float32 vector [P] on delta's device.
+        """
+        if self.lossless:
+            return delta
+        update = delta if residual is None else residual.add_(delta)
+        decoded = self.roundtrip(update, stream(seed, "compression", round, site))
+        check_params(decoded, delta, config_key("compression", self), "a decoded update")
+        if residual is not None:
+            residual.sub_(decoded)
+        return decoded
 
 
 COMPRESSIONS = Registry("update compression", default="none")
 _MOST_STEPS = 127
 """Int8 steps of a bucket's largest entry; -128 is unused, so that both signs have the same range."""
-
-
-class Compressor:
-    """Compresses the updates of the sites that a host trains."""
-
-    def __init__(self, rule: Compression, seed: int):
-        self.rule, self.seed = rule, seed
-
-    def __call__(
-        self, site: int, round: int, delta: torch.Tensor, residual: torch.Tensor | None = None
-    ) -> torch.Tensor:
-        """The site's update `delta` [P] as the aggregator decodes it; the update did not diverge.
-
-        Random numbers come from the stream (seed, "compression", round, site). With error feedback (Stich et al. 2018;
-        Karimireddy et al. 2019, Algorithm 1): send C(e + delta), keep e + delta - C(e + delta) as the next e, where e
-        is the site's `residual` [P], which is changed in place. Raises InputError as `Compression.checked_roundtrip`.
-        """
-        if self.rule.lossless:
-            return delta
-        rng = stream(self.seed, "compression", round, site)
-        if residual is None:
-            return self.rule.checked_roundtrip(delta, rng)
-        sent = self.rule.checked_roundtrip(residual.add_(delta), rng)
-        residual.sub_(sent)
-        return sent
 
 
 @COMPRESSIONS.add
@@ -129,7 +114,7 @@ class Half(Compression):
 
     def roundtrip(self, delta: torch.Tensor, rng: np.random.Generator) -> torch.Tensor:
         """To the format and back. Beyond float16's range: infinite, so the update counts as diverged."""
-        return delta.to(getattr(torch, self.format)).float()
+        return (delta.half() if self.format == "float16" else delta.bfloat16()).float()
 
 
 @COMPRESSIONS.add
@@ -151,7 +136,7 @@ class Int8(Compression):
         """Round to whole multiples of the bucket's scale."""
         entries = in_buckets(delta, self.bucket_size)
         scale = entries.abs().amax(dim=1, keepdim=True) / _MOST_STEPS
-        steps = (entries / torch.where(scale == 0, 1, scale)).round_().clamp_(-_MOST_STEPS, _MOST_STEPS)
+        steps = (entries / scale.masked_fill(scale == 0, 1)).round_().clamp_(-_MOST_STEPS, _MOST_STEPS)
         return (steps * scale).view(-1)[: len(delta)]
 
 
@@ -178,10 +163,12 @@ class QSGD(Compression):
 
     def roundtrip(self, delta: torch.Tensor, rng: np.random.Generator) -> torch.Tensor:
         """Draw a level for every entry."""
+        import torch
+
         entries = in_buckets(delta, self.bucket_size)
         # in float64, where the square of no float32 over- or underflows
         norm = torch.linalg.vector_norm(entries, dim=1, keepdim=True, dtype=torch.float64).float()
-        exact = entries.abs() / torch.where(norm == 0, 1, norm) * self.levels
+        exact = entries.abs() / norm.masked_fill(norm == 0, 1) * self.levels
         below = exact.floor()
         # drawn by NumPy, so that the same numbers come on every device
         draw = torch.from_numpy(rng.random(entries.shape, dtype=np.float32)).to(delta.device)
@@ -219,9 +206,11 @@ class TopK(Compression):
     def roundtrip(self, delta: torch.Tensor, rng: np.random.Generator) -> torch.Tensor:
         """Zero but for the k largest."""
         largest = delta.abs().topk(self.num_sent(len(delta)), sorted=False).indices
-        return torch.zeros_like(delta).index_copy_(0, largest, delta[largest])
+        return delta.new_zeros(delta.shape).index_copy_(0, largest, delta[largest])
 
 
 def in_buckets(delta: torch.Tensor, bucket_size: int) -> torch.Tensor:
     """[num_buckets, bucket_size]: consecutive entries of `delta` [P], the last bucket filled up with zeros."""
+    import torch.nn.functional as F
+
     return F.pad(delta, (0, -len(delta) % bucket_size)).view(-1, bucket_size)

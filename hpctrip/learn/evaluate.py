@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import lru_cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import torch
 from pydantic import Field
-from torch import nn
-from torch.func import functional_call
 
 from hpctrip.config.component import Component
 from hpctrip.config.identity import NotInTraining
-from hpctrip.learn.engines.base import channels_last, resident, views
-from hpctrip.learn.task import Dataset, Task
+from hpctrip.learn.task import Task
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
 
 LOSS_SCALE = 2**20
 """The loss sum is held in units of 2^-20, about 1e-6, rounded once per batch."""
@@ -60,28 +59,26 @@ def evaluate(task: Task, model: nn.Module, params: torch.Tensor, slices: Iterabl
     The model lends its structure (and is put into evaluation mode); its own parameters are neither read nor changed.
     Classes are the last dimension of the model's output; each label is one prediction.
     """
+    import torch
+    from torch.func import functional_call
+
+    from hpctrip.learn.engines.steps import channels_last, resident, views
+
     device = params.device
     model = model.to(device).eval()
-    inputs, labels = _on_device(task.test, device)
     with torch.inference_mode():
         weights = {name: channels_last(weight) for name, weight in views(model, params).items()}
         total = torch.zeros(3, dtype=torch.int64, device=device)
         for batch in slices:
-            y = labels[batch]
-            outputs = functional_call(model, weights, (task.prepare(inputs[batch]),))
+            x, y = (resident(array[batch], device) for array in (task.test.inputs, task.test.labels))
+            outputs = functional_call(model, weights, (task.prepare(x),))
             correct = (outputs.argmax(-1) == y).sum()
             seen = torch.full_like(correct, y.numel())
             total += torch.stack([correct, seen, _fixed_point(task.loss(outputs, y), y.numel())])
     return Counts(*total.tolist())
 
 
-@lru_cache(maxsize=1)
-def _on_device(data: Dataset, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-    """Inputs and labels on the device. A GPU gets its copy once; a CPU's stay where they are mapped."""
-    return resident(data.inputs, device), resident(data.labels, device)
-
-
 def _fixed_point(mean_loss: torch.Tensor, count: int) -> torch.Tensor:
     """The batch's loss sum in units of 1 / LOSS_SCALE. Bounded before the cast: a NaN cast to int64 is some number."""
     bounded = mean_loss.double().nan_to_num(nan=LOSS_CEILING).clamp(-LOSS_CEILING, LOSS_CEILING)
-    return (bounded * count * LOSS_SCALE).round().to(torch.int64)
+    return (bounded * count * LOSS_SCALE).round().long()

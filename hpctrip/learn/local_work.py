@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -17,8 +17,6 @@ from hpctrip.sim.policies.base import MOST_VISITS
 class LocalWork(Component):
     """Local training at a site. Absent keys take the workload's own values (the paper's Table 2), which `hpctrip check`
     prints."""
-
-    # `Workload.local_work` returns this class too, with nothing absent but one of `local_epochs` and `local_steps`
 
     lr: float | None = Field(None, gt=0)
     """Learning rate."""
@@ -58,34 +56,22 @@ class LocalWork(Component):
             )
         return self
 
-    def filled(self, **own: Any) -> LocalWork:
-        """The same with the values `own` for absent keys. Raises InputError where options exclude each other."""
-        if self.local_steps is not None:
-            own.pop("local_epochs", None)
-        work = self.with_defaults(**own)
-        if work.momentum and work.optimizer != "sgd":
-            raise InputError(
-                f"train.momentum = {work.momentum:g}",
-                f"the optimiser is {work.optimizer}, which has none",
-                'set train.beta1, or train.optimizer = "sgd"',
-            )
-        return work
-
     def micro_batches(self, size: int) -> list[slice]:
         """The parts of a batch of `size` samples that are computed at once."""
         step = min(self.micro_batch or size, size)
         return [slice(first, min(first + step, size)) for first in range(0, size, step)]
 
-    def absent(self) -> list[str]:
-        """Absent keys without which a site cannot train."""
-        needed = ["lr", "batch_size", "optimizer", "weight_decay"]
-        needed += ["local_epochs"] if self.local_steps is None else []
-        return [key for key in needed if getattr(self, key) is None]
-
     def num_visits(self, num_samples: np.ndarray) -> np.ndarray:
         """Samples that each site visits in a round, [N] int64, from those that it holds, [N]; nothing may be absent.
         Raises InputError where a site would visit more than MOST_VISITS."""
-        visits = self._num_visits(np.asarray(num_samples, dtype=np.int64))
+        num_samples = np.asarray(num_samples, dtype=np.int64)
+        if self.local_steps is not None:
+            visits = np.where(num_samples > 0, self.local_steps * self.batch_size, 0)
+        elif self.local_epochs >= 1:
+            visits = np.ceil(num_samples * self.local_epochs).astype(np.int64)
+        else:
+            whole_batches = np.ceil(num_samples * self.local_epochs / self.batch_size) * self.batch_size
+            visits = np.minimum(whole_batches, num_samples).astype(np.int64)
         if visits.max(initial=0) > MOST_VISITS:
             raise InputError(
                 "train",
@@ -93,14 +79,6 @@ class LocalWork(Component):
                 "lower train.local_epochs, or train.local_steps and train.batch_size, whose product it is",
             )
         return visits
-
-    def _num_visits(self, num_samples: np.ndarray) -> np.ndarray:
-        if self.local_steps is not None:
-            return np.where(num_samples > 0, self.local_steps * self.batch_size, 0)
-        if self.local_epochs >= 1:
-            return np.ceil(num_samples * self.local_epochs).astype(np.int64)
-        whole_batches = np.ceil(num_samples * self.local_epochs / self.batch_size) * self.batch_size
-        return np.minimum(whole_batches, num_samples).astype(np.int64)
 
 
 def visiting_order(shard: np.ndarray, num_visits: int, seed: int, site: int, round: int) -> np.ndarray:

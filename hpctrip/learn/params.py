@@ -9,12 +9,15 @@ import hashlib
 import platform
 from importlib import metadata
 from pathlib import Path
-
-import torch
-from torch import nn
+from typing import TYPE_CHECKING
 
 from hpctrip.base import io
 from hpctrip.base.errors import InputError
+from hpctrip.base.validate import instance
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
 
 _PACKAGES = ("torch", "numpy", "transformers", "peft")
 """Packages whose code is part of a training step, where they are installed."""
@@ -27,6 +30,8 @@ def num_params(model: nn.Module) -> int:
 
 def flatten(model: nn.Module) -> torch.Tensor:
     """[num_params] float32: the trainable parameters, concatenated in the order of `model.parameters()`."""
+    import torch
+
     return torch.cat([p.detach().reshape(-1).float() for p in model.parameters() if p.requires_grad])
 
 
@@ -52,21 +57,25 @@ def check_params(value: object, like: torch.Tensor, place: str, what: str) -> to
     The numbers are not read, so the check costs nothing in the rounds: `check_finite` reads them once, before the first
     round, and later a model that is not finite shows in the norm of its update.
     """
-    bound = f"it must be a float32 tensor [{len(like)}] on {like.device}"
-    if not isinstance(value, torch.Tensor):
-        raise InputError(place, f"gave a {type(value).__name__} as {what}", bound)
+    import torch
+
+    instance(value, torch.Tensor, place, what)
     if value.dtype != torch.float32 or value.shape != like.shape or value.device != like.device:
         dtype = str(value.dtype).removeprefix("torch.")
-        raise InputError(place, f"gave {what} as {dtype} {list(value.shape)} on {value.device}", bound)
+        raise InputError(
+            place,
+            f"gave {what} as {dtype} {list(value.shape)} on {value.device}",
+            f"it must be a float32 tensor [{len(like)}] on {like.device}",
+        )
     return value
 
 
-def check_finite(value: torch.Tensor, place: str, what: str) -> torch.Tensor:
-    """`value`. Raises InputError at `place` where an entry is NaN or infinite."""
-    if not torch.isfinite(value).all():
-        at = int((~torch.isfinite(value)).flatten().nonzero()[0])
-        raise InputError(place, f"gave {what} with [{at}] = {value.flatten()[at]:g}", "it must be finite")
-    return value
+def check_finite(value: torch.Tensor, place: str, what: str) -> None:
+    """Raises InputError at `place` where an entry of `value` [P] is NaN or infinite."""
+    wrong = ~value.isfinite()
+    if wrong.any():
+        at = int(wrong.nonzero()[0])
+        raise InputError(place, f"gave {what} with [{at}] = {value[at]:g}", "it must be finite")
 
 
 def arithmetic(device: torch.device) -> str:
@@ -75,6 +84,8 @@ def arithmetic(device: torch.device) -> str:
     Equal digests mean equal bits: kernels are chosen by torch's build and the hardware, and each rounds in its own
     order.
     """
+    import torch
+
     facts = [f"{name} {_version(name)}" for name in _PACKAGES]
     facts += [torch.__config__.show(), platform.machine(), _processor()]
     if device.type == "cuda":

@@ -78,10 +78,6 @@ class Partition(Component):
         """[n] int64: the site that owns each sample, -1 where none does; every site owns at least one."""
         raise NotImplementedError
 
-    def _pool(self, num_samples: int, num_sites: int, rng: np.random.Generator) -> np.ndarray:
-        """The samples to share out, in random order."""
-        return rng.permutation(num_samples)[: self._num_shared(num_samples, num_sites)]
-
     def _num_shared(self, num_samples: int, num_sites: int) -> int:
         """Number of samples shared out: all, or num_sites x samples_per_site of them."""
         wanted = num_samples if self.samples_per_site is None else num_sites * self.samples_per_site
@@ -116,7 +112,7 @@ class Iid(Partition):
 
     def owners(self, labels, groups, num_sites, rng):
         """Deal the shuffled samples in turn."""
-        pool = self._pool(len(labels), num_sites, rng)
+        pool = rng.permutation(len(labels))[: self._num_shared(len(labels), num_sites)]
         owner = np.full(len(labels), NOBODY)
         owner[pool] = np.arange(len(pool)) % num_sites
         return owner
@@ -144,7 +140,7 @@ class Shards(Partition):
     def owners(self, labels, groups, num_sites, rng):
         """Shuffle the shards, deal them in turn."""
         self._by_one_label(labels)
-        pool = self._pool(len(labels), num_sites, rng)
+        pool = rng.permutation(len(labels))[: self._num_shared(len(labels), num_sites)]
         num_shards = num_sites * self.shards_per_site
         site_of_shard = rng.permutation(num_shards) % num_sites
         by_label = pool[np.argsort(labels[pool], kind="stable")]

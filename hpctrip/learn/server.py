@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-import torch
 from pydantic import Field
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.validate import instance
 from hpctrip.config.component import Component, Registry, config_key
 from hpctrip.learn.params import check_finite, check_params
+
+if TYPE_CHECKING:
+    import torch
 
 
 class Server(Component):
@@ -26,31 +28,35 @@ class Server(Component):
 
     def initial_slots(self, num_params: int) -> torch.Tensor:
         """The optimiser's state before its first step, float64 [num_slots, P]."""
-        return torch.zeros(0, num_params, dtype=torch.float64)
+        return _zeros(0, num_params)
 
     def step(self, params: torch.Tensor, slots: torch.Tensor, update: torch.Tensor) -> torch.Tensor:
         """New float32 parameters [P]; `slots` is changed in place. Not called in a round in which no update arrives."""
         raise NotImplementedError
 
-    def checked_step(self, params: torch.Tensor, slots: torch.Tensor, update: torch.Tensor) -> torch.Tensor:
-        """`step`, its result checked. Raises InputError where that is no float32 vector [P] on the device of
-        `params`."""
-        new_params = self.step(params, slots, update)
-        return check_params(new_params, params, config_key("server", self), "the new parameters")
+    def check(self, num_params: int) -> None:
+        """Tries a step from the initial state on a small update, before the first round. Raises InputError where the
+        state is not float64 [num_slots, P], or the new parameters are no finite float32 vector [P]."""
+        import torch
 
-    def checked_slots(self, num_params: int) -> torch.Tensor:
-        """`initial_slots`, checked, and one step tried from it on a small update. Raises InputError where the state is
-        not float64 [num_slots, P], or where the new parameters are not finite."""
         place = config_key("server", self)
         slots = instance(self.initial_slots(num_params), torch.Tensor, place, "its state")
         if slots.dtype != torch.float64 or slots.dim() != 2 or slots.shape[1] != num_params:
             dtype = str(slots.dtype).removeprefix("torch.")
             bound = f"it must be float64 [num_slots, {num_params}]"
             raise InputError(place, f"gave its state as {dtype} {list(slots.shape)}", bound)
-        update = torch.full((num_params,), 1e-3, dtype=torch.float64)
-        new_params = self.checked_step(torch.zeros(num_params), slots.clone(), update)
+        params, update = torch.zeros(num_params), torch.full((num_params,), 1e-3, dtype=torch.float64)
+        new_params = check_params(
+            self.step(params, slots.clone(), update), params, place, "the new parameters"
+        )
         check_finite(new_params, place, "the new parameters")
-        return slots
+
+
+def _zeros(num_slots: int, num_params: int) -> torch.Tensor:
+    """A state at rest, float64 [num_slots, P]."""
+    import torch
+
+    return torch.zeros(num_slots, num_params, dtype=torch.float64)
 
 
 SERVERS = Registry("server optimiser", default="fedavg")
@@ -68,14 +74,14 @@ class FedAvg(Server):
 
     def initial_slots(self, num_params: int) -> torch.Tensor:
         """The velocity, at rest, where there is momentum."""
-        return torch.zeros(1 if self.momentum else 0, num_params, dtype=torch.float64)
+        return _zeros(1 if self.momentum else 0, num_params)
 
     def step(self, params: torch.Tensor, slots: torch.Tensor, update: torch.Tensor) -> torch.Tensor:
         """As torch.optim.SGD with the update in place of the negative gradient."""
         if self.momentum:
             velocity = slots[0].mul_(self.momentum).add_(update)
             update = update + self.momentum * velocity if self.nesterov else velocity
-        return (params.to(torch.float64) + self.lr * update).to(torch.float32)
+        return (params.double() + self.lr * update).float()
 
 
 @SERVERS.add
@@ -94,7 +100,7 @@ class FedAdam(Server):
 
     def initial_slots(self, num_params: int) -> torch.Tensor:
         """First and second moment: m = 0, v = tau^2."""
-        slots = torch.zeros(2, num_params, dtype=torch.float64)
+        slots = _zeros(2, num_params)
         slots[1] = self.tau**2
         return slots
 
@@ -103,4 +109,4 @@ class FedAdam(Server):
         first, second = slots[0], slots[1]
         first.mul_(self.beta1).add_(update, alpha=1 - self.beta1)
         second.mul_(self.beta2).addcmul_(update, update, value=1 - self.beta2)
-        return (params.to(torch.float64) + self.lr * first / (second.sqrt() + self.tau)).to(torch.float32)
+        return (params.double() + self.lr * first / (second.sqrt() + self.tau)).float()

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from torch import nn
 
 from hpctrip.base.errors import InputError
-from hpctrip.base.validate import instance, integers
+from hpctrip.base.validate import instance
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,49 +59,34 @@ class Task:
     the files are recorded."""
 
 
-def check_task(task: object, place: str) -> Task:
-    """`task`, checked. Raises InputError at `place`, the workload's input key, where it is no Task, or where one of its
-    sets is empty, has not as many labels (and groups) as samples, or has labels that are no classes."""
-    if not isinstance(task, Task):
-        raise InputError(place, f"gave a {type(task).__name__} as its task", "it must be a Task")
-    for name, data in (("training", task.train), ("test", task.test)):
-        sizes = {"inputs": len(data.inputs), "labels": len(data.labels)}
-        if data.groups is not None:
-            sizes["groups"] = len(data.groups)
-        if len(set(sizes.values())) > 1 or not len(data):
-            counts = ", ".join(f"{size} {part}" for part, size in sizes.items())
-            raise InputError(place, f"gave {counts} as its {name} set", "one or more, equally many of each")
-        integers(data.labels, np.shape(data.labels), 0, task.num_classes - 1, place, f"{name} labels")
-        if data.labels.dtype != np.int64:
-            raise InputError(place, f"gave {name} labels of type {data.labels.dtype}", "they must be int64")
-    return task
+def checked_model(task: Task, device: torch.device, place: str, trial: bool) -> nn.Module:
+    """A new model of the task on the device; in a `trial` it is evaluated on two test samples, before the first round.
 
+    Raises InputError at `place` where it is no nn.Module, its trainable parameters are not float32, one or more, its
+    output has no classes for each label, or its loss is not one finite number.
+    """
+    import torch
+    from torch import nn
 
-def checked_model(task: Task, place: str) -> nn.Module:
-    """A new model of the task. Raises InputError at `place` where it is no nn.Module, or where its trainable parameters
-    are not float32, one or more."""
-    model = instance(task.build_model(), nn.Module, place, "its model")
+    model = instance(task.build_model(), nn.Module, place, "its model").to(device)
     types = {str(p.dtype).removeprefix("torch.") for p in model.parameters() if p.requires_grad}
     if types != {"float32"}:
-        found = f"of type {' and '.join(sorted(types))}" if types else "none"
+        kinds = f"of type {' and '.join(sorted(types))}" if types else "none"
         raise InputError(
-            place, f"gave a model whose trainable parameters are {found}", "they must be float32"
+            place, f"gave a model whose trainable parameters are {kinds}", "they must be float32"
         )
-    return model
-
-
-@torch.inference_mode()
-def try_model(task: Task, model: nn.Module, device: torch.device, place: str) -> None:
-    """Evaluates the model on two test samples before the first round, and leaves it in evaluation mode. Raises
-    InputError at `place` where its output has no classes for each label, or its loss is not one finite number."""
+    if not trial:
+        return model
     inputs, labels = (
         torch.from_numpy(np.array(a[:2])).to(device) for a in (task.test.inputs, task.test.labels)
     )
-    outputs = instance(model.eval()(task.prepare(inputs)), torch.Tensor, place, "its model's output")
-    if outputs.dim() == 0 or outputs.shape[:-1] != labels.shape:
-        bound = f"it must be {list(labels.shape)} times the classes"
-        raise InputError(place, f"gave a model whose output is {list(outputs.shape)}", bound)
-    loss = instance(task.loss(outputs, labels), torch.Tensor, place, "its loss")
+    with torch.inference_mode():
+        outputs = instance(model.eval()(task.prepare(inputs)), torch.Tensor, place, "its model's output")
+        if outputs.dim() == 0 or outputs.shape[:-1] != labels.shape:
+            bound = f"it must be {list(labels.shape)} times the classes"
+            raise InputError(place, f"gave a model whose output is {list(outputs.shape)}", bound)
+        loss = instance(task.loss(outputs, labels), torch.Tensor, place, "its loss")
     if loss.dim() or not loss.isfinite():
         value = f"of shape {list(loss.shape)}" if loss.dim() else f"{loss:g} of its first model"
         raise InputError(place, f"gave a loss {value}", "it must be one finite number")
+    return model

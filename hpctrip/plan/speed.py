@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from hpctrip.learn.aggregate import PartialSum
-from hpctrip.learn.compression import Compressor
 from hpctrip.learn.engines.base import SiteWork
 from hpctrip.learn.evaluate import evaluate
 from hpctrip.runner.host import Host
@@ -35,7 +34,7 @@ def probe(host: Host, sites_per_block: int) -> Speed:
     params, batch = host.initial_params, host.work.batch_size
     block = [int(site) for site in np.argsort(-host.num_visits, kind="stable")[:sites_per_block]]
     orders = [host.site_work(site, 1).order for site in block]
-    partial, compressor = PartialSum(len(params), 0, host.device), Compressor(host.experiment.compression, 0)
+    partial, compression = PartialSum(len(params), 0, host.device), host.experiment.compression
 
     def train(num_batches: int) -> tuple[int, float]:
         """Train so many batches per site; returns the number of samples and the seconds taken."""
@@ -44,7 +43,8 @@ def probe(host: Host, sites_per_block: int) -> Speed:
         for update in host.engine.train(params, sites):
             # compression and sum cost what they cost in a run; the values do not matter, so diverged ones are replaced
             usable = update.delta.nan_to_num(0, 0, 0).clamp(-1, 1)
-            partial.add(compressor(update.site, 0, usable, host.memory.of(update.site)[0]), 0.0)
+            residual = host.memory.of(update.site)[0]
+            partial.add(compression.send(usable, 0, 0, update.site, residual), 0.0)
         return sum(len(site.order) for site in sites), time.perf_counter() - began
 
     first = host.eval_batches[:1]

@@ -115,9 +115,7 @@ class Experiment(Component):
     def resolve(self) -> Self:
         """A copy in which absent keys have the values that follow from the others, `train` included."""
         experiment = super().resolve()
-        return experiment.model_copy(
-            update={"train": experiment.workload.checked_local_work(experiment.train)}
-        )
+        return experiment.model_copy(update={"train": experiment.workload.local_work(experiment.train)})
 
     def num_sites(self) -> int:
         """N. Raises InputError where the policy, the faults or the budgets cannot work with this input."""
@@ -133,10 +131,8 @@ class Experiment(Component):
         fails with any data."""
         num_sites = self.num_sites()
         self.workload.check_data()
-        if stated := self.workload.stated():
-            self.partition.check(stated.num_samples, num_sites, stated.has_groups)
+        self.workload.check_partition(self.partition, num_sites)
         self.store.check()
-        self.workload.checked_local_work(self.train)
         self.check_callbacks()
         return self.simulation(1, np.ones(num_sites, dtype=np.int64))
 

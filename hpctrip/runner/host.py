@@ -13,15 +13,14 @@ import torch
 from hpctrip.base.rng import stream
 from hpctrip.config.component import config_key
 from hpctrip.learn.aggregate import PartialSum, mean_update
-from hpctrip.learn.compression import Compressor
 from hpctrip.learn.counters import EVALUATION, TRAINING
 from hpctrip.learn.engines import choose
 from hpctrip.learn.engines.base import SiteState, SiteUpdate, SiteWork
-from hpctrip.learn.engines.rules import state_length
+from hpctrip.learn.engines.steps import state_length
 from hpctrip.learn.evaluate import eval_batches, evaluate
 from hpctrip.learn.local_work import visiting_order
-from hpctrip.learn.params import flatten
-from hpctrip.learn.task import Task, checked_model, try_model
+from hpctrip.learn.params import check_params, flatten
+from hpctrip.learn.task import Task, checked_model
 from hpctrip.ranks.base import Ranks
 from hpctrip.ranks.phase import RoundTimer
 from hpctrip.ranks.placement import Assignment, fixed_hosts
@@ -54,15 +53,14 @@ class Host:
         self.work = experiment.train
         # models are initialised by torch's global generator, seeded from a named stream like all randomness
         torch.manual_seed(int(stream(self.seed, "init").integers(2**63)))
-        place = config_key("workload", experiment.workload)
-        self.model = checked_model(task, place).to(device)
+        # errors of the first round are raised here, where all ranks can end together
+        trains, place = ranks.rank in ranks.hosts, config_key("workload", experiment.workload)
+        self.model = checked_model(task, device, place, trial=trains)
         self.initial_params = flatten(self.model)
         """[P], equal everywhere: drawn from the seed."""
         num_params = len(self.initial_params)
-        if ranks.rank in ranks.hosts:
-            # errors of the first round are raised here, where all ranks can end together
-            try_model(task, self.model, device, place)
-            experiment.compression.try_roundtrip(num_params, self.seed)
+        if trains:
+            experiment.compression.check(num_params, self.seed)
         self.memory = SiteState(
             num_params * experiment.compression.keeps_residual, state_length(num_params, self.work), device
         )
@@ -73,14 +71,14 @@ class Host:
         self.engine = engine(task, self.work, device, experiment.engine.precision)
         self.engine_choice = f"engine {self.engine.name} ({why})"
         self.block_rule = experiment.engine.block_rule(engine)
-        self.slots = experiment.server.checked_slots(num_params).to(device)
+        experiment.server.check(num_params)
+        self.slots = experiment.server.initial_slots(num_params).to(device)
         self.num_sites = num_sites
         self.shards = experiment.partition.split(
             task.train.labels, task.train.groups, num_sites=num_sites, seed=self.seed
         )
         self.num_samples = np.array([len(shard) for shard in self.shards])
         self.num_visits = self.work.num_visits(self.num_samples)
-        self.compressor = Compressor(experiment.compression, self.seed)
         self.partial = PartialSum(num_params, TRAINING.size(num_sites, ranks.size), device)
         self.fixed_hosts = (
             fixed_hosts(self.num_visits, self.block_rule.size(num_sites), len(ranks.hosts))
@@ -131,9 +129,10 @@ class Host:
         on the device; None where training diverged."""
         if not update.usable:
             return None
-        arriving = self.compressor(update.site, round, update.delta, self.memory.of(update.site)[0])
+        compression, residual = self.experiment.compression, self.memory.of(update.site)[0]
+        arriving = compression.send(update.delta, self.seed, round, update.site, residual)
         # with lossless compression the arriving update has the magnitude that the engine computed
-        magnitude = update.magnitude if self.experiment.compression.lossless else None
+        magnitude = update.magnitude if compression.lossless else None
         if not self.partial.add(arriving, weight, magnitude):
             return None
         return torch.linalg.vector_norm(arriving)
@@ -191,7 +190,9 @@ class ServerStep:
         if diverged.any():
             update /= left
         self.mean_update_norm = float(torch.linalg.vector_norm(update))
-        return host.experiment.server.checked_step(params, host.slots, update)
+        server = host.experiment.server
+        new_params = server.step(params, host.slots, update)
+        return check_params(new_params, params, config_key("server", server), "the new parameters")
 
 
 def diverged_sites(assignment: Assignment, tail: torch.Tensor, num_ranks: int) -> np.ndarray:

@@ -75,7 +75,7 @@ def attributes(aggregator: Aggregator, run_input: Input, everyone: list[RankFact
         "synthetic_signals": world.meter.synthetic_signals,
         "update_bytes": world.update_bytes,
         "compression": experiment.compression.kind,
-        "payload_bytes": experiment.compression.checked_payload_bytes(len(host.initial_params)),
+        "payload_bytes": float(experiment.compression.payload_bytes(len(host.initial_params))),
         "num_params": len(host.initial_params),
         "neutral_keys": neutral_keys(experiment),
         "policy_keys": run_input.policy_keys,

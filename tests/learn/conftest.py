@@ -4,18 +4,11 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import nn
 from torch.nn.utils import vector_to_parameters
 
 from hpctrip.learn.models.cnn import CNN
 from hpctrip.learn.params import flatten
 from hpctrip.learn.task import Dataset, Task
-
-MODELS = {
-    "cnn 3x3": lambda: CNN(3, (4, 6), 16, num_classes=5),
-    "cnn 5x5": lambda: CNN(5, (3, 5), 12, num_classes=5),
-    "mlp": lambda: nn.Sequential(nn.Flatten(), nn.Linear(784, 8), nn.Tanh(), nn.Linear(8, 5)),
-}
 
 
 def random_task(build_model, num_samples=60) -> Task:
@@ -41,10 +34,11 @@ def synthetic_task():
     return random_task
 
 
-@pytest.fixture(params=MODELS)
-def task(request) -> Task:
+@pytest.fixture
+def task() -> Task:
+    """The synthetic task with a small CNN."""
     torch.manual_seed(1)
-    return random_task(MODELS[request.param])
+    return random_task(lambda: CNN(3, (4, 6), 16, num_classes=5))
 
 
 @pytest.fixture
@@ -80,6 +74,15 @@ def plain_loop(task, work, params, order):
         optimizer.step()
     ends = (losses[0], losses[-1]) if losses else (0.0, 0.0)
     return flatten(model) - params, loss_sum / max(1, len(order)), ends
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """As on a rank of many."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture

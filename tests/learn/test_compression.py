@@ -1,18 +1,19 @@
-"""What a site sends instead of its update: sizes and decoded values that a person can check, bounds, and the memory."""
+"""Compressed updates: sizes and decoded values that a person can check, bounds, and the residuals of sites."""
 
 import math
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpctrip.base.rng import stream
-from hpctrip.learn.compression import COMPRESSIONS, QSGD, Compressor, Half, Int8, TopK, Uncompressed
+from hpctrip.learn.compression import COMPRESSIONS, QSGD, Half, Int8, TopK, Uncompressed
 from hpctrip.learn.engines.base import SiteState
 
 VALUES = st.lists(st.floats(-1e4, 1e4, width=32), min_size=1, max_size=60)
+FEW = settings(max_examples=40)
 
 
 def decoded(rule, values, seed=0):
@@ -44,8 +45,8 @@ def test_the_payload_is_what_a_fixed_length_encoding_takes(rule, num_params, num
 
 def test_int8_counts_in_127ths_of_its_buckets_largest():
     """Scales 1 and 0.02: 63.4 becomes 63, 1.0 is 50 steps; a bucket of zeros has no scale; the last one is short."""
-    found = decoded(Int8(bucket_size=2), [127.0, 63.4, -2.54, 1.0, 0.0, 0.0, -5.0])
-    assert found.tolist() == pytest.approx([127, 63, -2.54, 1.0, 0, 0, -5])
+    result = decoded(Int8(bucket_size=2), [127.0, 63.4, -2.54, 1.0, 0.0, 0.0, -5.0])
+    assert result.tolist() == pytest.approx([127, 63, -2.54, 1.0, 0, 0, -5])
 
 
 def test_half_rounds_to_its_format():
@@ -57,9 +58,9 @@ def test_half_rounds_to_its_format():
 def test_qsgd_draws_one_of_the_two_levels_around_an_entry():
     """(3, 4) has norm 5. In fifths it is exact; with one level each entry is 0 or 5, 3 and 4 times out of 5."""
     assert decoded(QSGD(levels=5, bucket_size=2), [3.0, -4.0, 0.0, 0.0]).tolist() == [3, -4, 0, 0]
-    found = decoded(QSGD(levels=1, bucket_size=2), [3.0, -4.0] * 5000).view(-1, 2)
-    assert set(found[:, 0].tolist()) == {0.0, 5.0} and set(found[:, 1].tolist()) == {0.0, -5.0}
-    assert (found != 0).double().mean(dim=0).tolist() == pytest.approx([0.6, 0.8], abs=0.02)
+    result = decoded(QSGD(levels=1, bucket_size=2), [3.0, -4.0] * 5000).view(-1, 2)
+    assert set(result[:, 0].tolist()) == {0.0, 5.0} and set(result[:, 1].tolist()) == {0.0, -5.0}
+    assert (result != 0).double().mean(dim=0).tolist() == pytest.approx([0.6, 0.8], abs=0.02)
 
 
 def test_top_k_keeps_the_largest_magnitudes():
@@ -70,15 +71,17 @@ def test_top_k_keeps_the_largest_magnitudes():
 
 
 @given(VALUES, st.integers(1, 70))
+@FEW
 def test_int8_errs_by_half_a_scale_at_most(values, bucket_size):
-    found = decoded(Int8(bucket_size=bucket_size), values)
+    result = decoded(Int8(bucket_size=bucket_size), values)
     for start in range(0, len(values), bucket_size):
         exact = torch.tensor(values[start : start + bucket_size], dtype=torch.float64)
         bound = exact.abs().max() / 127 * (0.5 + 1e-5)  # the scale is a float32
-        assert ((found[start : start + bucket_size] - exact).abs() <= bound + 1e-40).all()
+        assert ((result[start : start + bucket_size] - exact).abs() <= bound + 1e-40).all()
 
 
 @given(VALUES, st.sampled_from([("float16", 2.0**-11, 2.0**-25), ("bfloat16", 2.0**-8, 2.0**-134)]))
+@FEW
 def test_half_errs_by_half_a_unit_in_the_last_place_at_most(values, form):
     name, relative, absolute = form
     exact = torch.tensor(values, dtype=torch.float64)
@@ -99,16 +102,17 @@ def test_qsgd_is_unbiased_and_its_error_within_lemma_3_1(levels):
 
 
 @given(VALUES, st.floats(0.01, 0.5))
-def test_what_top_k_leaves_out_is_no_larger_than_what_it_keeps(values, fraction):
+@FEW
+def test_the_entries_that_top_k_leaves_out_are_no_larger_than_those_it_sends(values, fraction):
     """So the squared error is at most (1 - k / P) of the update's: the contraction that error feedback needs."""
     rule, exact = TopK(fraction=fraction), torch.tensor(values, dtype=torch.float32)
-    found = decoded(rule, values)
-    assert ((found == exact) | (found == 0)).all() and (found != 0).sum() <= rule.num_sent(len(values))
-    lost, all_ = (exact - found).double().square().sum(), exact.double().square().sum()
+    result = decoded(rule, values)
+    assert ((result == exact) | (result == 0)).all() and (result != 0).sum() <= rule.num_sent(len(values))
+    lost, all_ = (exact - result).double().square().sum(), exact.double().square().sum()
     assert lost <= (1 - rule.num_sent(len(values)) / len(values)) * all_ * (1 + 1e-9)
 
 
-# What holds for every kind
+# Every kind
 
 
 @pytest.mark.parametrize("kind", COMPRESSIONS)
@@ -117,9 +121,9 @@ def test_every_kind_keeps_the_contract(kind, size):
     rule = COMPRESSIONS[kind]()
     update = torch.from_numpy(stream(0, "update", size).standard_normal(size)).float()
     before = update.clone()
-    found = rule.roundtrip(update, stream(0, "compression", 1, 0))
-    assert found.dtype == torch.float32 and found.shape == update.shape and torch.equal(update, before)
-    assert torch.equal(found, rule.roundtrip(update, stream(0, "compression", 1, 0)))
+    result = rule.roundtrip(update, stream(0, "compression", 1, 0))
+    assert result.dtype == torch.float32 and result.shape == update.shape and torch.equal(update, before)
+    assert torch.equal(result, rule.roundtrip(update, stream(0, "compression", 1, 0)))
     assert not rule.roundtrip(torch.zeros(size), stream(0, "compression", 1, 0)).any()
     assert rule.payload_bytes(size) > 0 and rule.payload_bytes(1_000_000) <= 4_000_000
 
@@ -136,47 +140,44 @@ def test_an_update_that_is_not_finite_stays_so_that_the_sum_refuses_it(kind, bad
 def test_numbers_that_float32_can_hardly_square_or_divide_do_no_harm(kind):
     for size in (1e-44, 1e-25, 1e5):
         update = torch.tensor([size, -size / 2, 0.0])
-        found = COMPRESSIONS[kind]().roundtrip(update, stream(0, "compression", 1, 0))
-        assert (found.abs() <= 2 * size).all() or (kind == "half" and size == 1e5)
+        result = COMPRESSIONS[kind]().roundtrip(update, stream(0, "compression", 1, 0))
+        assert (result.abs() <= 2 * size).all() or (kind == "half" and size == 1e5)
 
 
 # Error feedback
 
 
-def test_what_is_not_sent_is_sent_later():
-    compressor, residual = Compressor(TopK(fraction=0.5), 0), torch.zeros(2)
-    assert compressor(4, 1, torch.tensor([3.0, 2.0]), residual).tolist() == [3, 0]
+def test_an_entry_that_is_not_sent_is_sent_later():
+    rule, residual = TopK(fraction=0.5), torch.zeros(2)
+    assert rule.send(torch.tensor([3.0, 2.0]), 0, 1, 4, residual).tolist() == [3, 0]
     assert residual.tolist() == [0, 2]
-    assert compressor(4, 2, torch.tensor([3.0, 2.0]), residual).tolist() == [0, 4]
+    assert rule.send(torch.tensor([3.0, 2.0]), 0, 2, 4, residual).tolist() == [0, 4]
     assert residual.tolist() == [3, 0]
 
 
 def test_every_site_has_its_own_residual_and_nothing_that_was_ever_computed_is_lost():
-    compressor, rng = Compressor(TopK(fraction=0.1), 0), stream(0, "updates")
-    memory = SiteState(40, 0)
+    rule, rng, memory = TopK(fraction=0.1), stream(0, "updates"), SiteState(40, 0)
     updates = rng.integers(-50, 50, size=(12, 3, 40))  # integers, whose sums are exact
     sent = np.zeros((3, 40))
     for round, of_sites in enumerate(updates):
         for site, update in enumerate(of_sites):
-            residual, _ = memory.of(site)
-            update = torch.tensor(update, dtype=torch.float32)
-            sent[site] += compressor(site, round, update, residual).numpy()
+            update, residual = torch.tensor(update, dtype=torch.float32), memory.of(site)[0]
+            sent[site] += rule.send(update, 0, round, site, residual).numpy()
     for site in range(3):
         assert (sent[site] + memory.rows[site].numpy() == updates[:, site].sum(axis=0)).all()
         assert memory.rows[site].any()
 
 
-def test_without_error_feedback_nothing_is_kept_and_without_compression_nothing_is_copied():
+def test_without_error_feedback_every_update_stands_alone_and_without_compression_nothing_is_copied():
     update = torch.tensor([3.0, 2.0])
-    forgetful = Compressor(TopK(fraction=0.5, error_feedback=False), 0)
-    assert [forgetful(4, round, update).tolist() for round in (1, 2)] == [[3, 0], [3, 0]]
-    assert Compressor(Uncompressed(), 0)(4, 1, update) is update
+    forgetful = TopK(fraction=0.5, error_feedback=False)
+    assert [forgetful.send(update, 0, round, 4).tolist() for round in (1, 2)] == [[3, 0], [3, 0]]
+    assert Uncompressed().send(update, 0, 1, 4) is update
 
 
 def test_the_draw_has_the_name_of_the_round_and_the_site_and_nothing_else():
     update = torch.from_numpy(stream(0, "update").standard_normal(200)).float()
-    one, other = Compressor(QSGD(), 7), Compressor(QSGD(), 7)
-    other(9, 2, update)  # whoever was trained before on this rank
-    assert torch.equal(one(3, 1, update), other(3, 1, update))
-    assert not torch.equal(one(3, 1, update), one(3, 2, update))
-    assert not torch.equal(one(3, 1, update), one(4, 1, update))
+    one = QSGD().send(update, 7, round=1, site=3)
+    assert torch.equal(one, QSGD().send(update, 7, round=1, site=3))
+    for other in ((8, 1, 3), (7, 2, 3), (7, 1, 4)):
+        assert not torch.equal(one, QSGD().send(update, *other))

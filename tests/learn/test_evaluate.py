@@ -5,7 +5,6 @@ import torch
 import torch.nn.functional as F
 
 from hpctrip.learn.evaluate import LOSS_CEILING, LOSS_SCALE, Evaluate, eval_batches, evaluate
-from hpctrip.learn.models.cnn import CNN
 from hpctrip.learn.params import flatten
 
 
@@ -35,8 +34,7 @@ def test_whoever_evaluates_which_batch_the_sum_is_the_same(task):
     assert evaluate(task, model, params, []) == (0, 0, 0)
 
 
-def test_the_given_parameters_count_not_the_models_own(synthetic_task):
-    task = synthetic_task(lambda: CNN(3, (4, 6), 16, num_classes=5))
+def test_the_given_parameters_count_not_the_models_own(task):
     model = task.build_model()
     own = flatten(model)
     always_class_2 = torch.zeros_like(own)
@@ -47,8 +45,7 @@ def test_the_given_parameters_count_not_the_models_own(synthetic_task):
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
-def test_a_loss_that_is_not_finite_counts_as_the_ceiling(bad, synthetic_task):
-    task = synthetic_task(lambda: CNN(3, (4, 6), 16, num_classes=5))
+def test_a_loss_that_is_not_finite_counts_as_the_ceiling(bad, task):
     model = task.build_model()
     params = flatten(model)
     params[-1] = bad

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from hpctrip.learn.engines import ENGINES
+from hpctrip.learn.engines import engines
 from hpctrip.learn.engines.base import SiteWork
 from hpctrip.learn.local_work import LocalWork
 from hpctrip.learn.models.kwt import KWT, Block
@@ -91,7 +91,7 @@ def test_both_engines_train_it_with_adamw_as_torch_does(task, reference):
         SiteWork(1, np.arange(12, 17)),
     ]  # three steps; two, the last with one clip
     expected = [reference(task, work, params, site.order)[0] for site in sites]
-    for engine in ENGINES.values():
+    for engine in engines().values():
         deltas = [update.delta.clone() for update in engine(task, work).train(params, sites)]
         for delta, right in zip(deltas, expected, strict=True):
             # AdamW's first steps are lr * sign of the gradient, so gradients near 0 decide on whole steps.

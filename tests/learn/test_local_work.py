@@ -1,4 +1,4 @@
-"""What a site does in a round: as the input says, and where it says nothing, as the paper says of the workload."""
+"""Local training in a round: the keys of the input, and for absent ones the values of the workload in the paper."""
 
 import numpy as np
 import pytest
@@ -11,12 +11,12 @@ SPEECH = WORKLOADS["speech"]()
 IN_FORCE = ("lr", "batch_size", "optimizer", "weight_decay", "local_epochs", "local_steps")
 
 
-def resolve(**given):
-    work = SPEECH.local_work(LocalWork(**given)).model_dump()
+def resolve(**keys):
+    work = SPEECH.local_work(LocalWork(**keys)).model_dump()
     return tuple(work[name] for name in IN_FORCE)
 
 
-def test_what_is_absent_is_the_workloads_own_and_is_told_as_plain_values():
+def test_absent_keys_take_the_values_of_the_workload():
     assert resolve() == (0.001, 16, "adamw", 0.1, 1.0, None)
     assert resolve(lr=0.5, weight_decay=0.0, optimizer="sgd") == (0.5, 16, "sgd", 0.0, 1.0, None)
 

@@ -1,15 +1,15 @@
 import gzip
 import json
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from hpctrip.base.errors import InputError
-from hpctrip.learn.data.play_text import ALPHABET, encode, split_by_time, windows
-from hpctrip.learn.data.sentences import Sentences
-from hpctrip.learn.partition import Natural
-from hpctrip.learn.workloads.shakespeare import Shakespeare
+from hpctrip.learn.data.texts import Sentences
+from hpctrip.learn.workloads.shakespeare import ALPHABET, Shakespeare, encode, split_by_time, windows
 
 SHARED = Path(__file__).parents[2].parent / "shared/data/shakespeare"
 TEXT = "".join(f"{i:03} bottles of beer, " for i in range(64))[:1280]
@@ -24,7 +24,7 @@ def decode(symbols):
 
 
 def leaf(texts, **changed):
-    """What LEAF writes of these texts: every window of 80 characters and the one that follows."""
+    """LEAF's file of these texts: every window of 80 characters and the one that follows."""
     data = {
         user: {"x": [text[i : i + 80] for i in range(len(text) - 80)], "y": list(text[80:])}
         for user, text in texts.items()
@@ -119,15 +119,8 @@ def test_every_asks_for_the_next_character_80_times_and_visits_each_once(tmp_pat
     for i, (x, y) in enumerate(zip(task.train.inputs, task.train.labels, strict=True)):
         assert decode(x) + decode(y)[-1] == TEXT[80 * i : 80 * i + 81]
         assert decode(x)[1:] == decode(y)[:-1]
-    assert (
-        task.loss(task.build_model()(task.prepare(tensor(task.train.inputs))), tensor(task.train.labels)) > 0
-    )
-
-
-def tensor(array):
-    import torch
-
-    return torch.tensor(array)
+    x, y = torch.tensor(task.train.inputs), torch.tensor(task.train.labels)
+    assert task.loss(task.build_model()(task.prepare(x)), y) > 0
 
 
 def test_a_stride_takes_every_so_many_windows(tmp_path):
@@ -136,103 +129,64 @@ def test_a_stride_takes_every_so_many_windows(tmp_path):
     assert [window for window, _, _ in samples(task.train)] == [TEXT[i : i + 80] for i in range(0, 960, 100)]
 
 
-def test_a_role_stays_at_one_site(tmp_path):
-    path = written(tmp_path / "roles.json", {f"R{i}": TEXT[: 600 + i] for i in range(7)})
-    train = Shakespeare(data=str(path)).task(0).train
-    sites = Natural().split(train.labels, train.groups, 3, seed=0)
-    owners = [set(train.groups[site].tolist()) for site in sites]
-    assert sorted(map(len, owners)) == [2, 2, 3] and set.union(*owners) == set(range(7))
+def cut_leaf(**changed):
+    return json.dumps(leaf({"A": TEXT[:90]}, **changed))
 
 
-def test_changed_files_are_read_again(tmp_path):
-    path = written(tmp_path / "roles.json", {"A": TEXT})
-    workload = Shakespeare(data=str(path))
-    assert len(workload.task(0).train) == 960
-    written(path, {"A": TEXT[:680]})
-    assert len(workload.task(0).train) == 480
-
-
-BAD = {
-    "no file": (lambda folder: folder / "nowhere", "there is no file or folder"),
-    "an empty folder": (lambda folder: folder, "no files .json, .json.gz, .txt, .txt.gz"),
-    "train without test": (
-        lambda folder: written(folder / "train/a.json", leaf({"A": TEXT})).parents[1],
-        "test: cannot be read (No such file or directory); LEAF writes both",
-    ),
+BAD = {  # {case: ({file: content}, complaint)}
+    "no files": ({}, "data holds no files .json, .json.gz, .txt, .txt.gz"),
+    "train without test": ({"train/a.json": cut_leaf()}, "there is no file or folder"),
     "a truncated gzip": (
-        lambda folder: gz(folder / "roles.json.gz", gzip.compress(json.dumps({"A": TEXT}).encode())[:-9]),
+        {"roles.json.gz": gzip.compress(json.dumps({"A": TEXT}).encode())[:-9]},
         "roles.json.gz: the gzip stream ends too early",
     ),
     "JSON cut short": (
-        lambda folder: written(folder / "roles.json", json.dumps({"A": TEXT})[:-9]),
-        "roles.json: not valid JSON (Unterminated string",
+        {"roles.json": json.dumps({"A": TEXT})[:-9]},
+        "roles.json: not valid JSON (Unterminated",
     ),
-    "no text": (
-        lambda folder: gz(folder / "roles.txt", b"A:\n\xff\xfe\n"),
-        "roles.txt: not a UTF-8 text (byte 3)",
-    ),
+    "no text": ({"roles.txt": b"A:\n\xff\xfe\n"}, "roles.txt: not a UTF-8 text (byte 3)"),
     "a text without roles": (
-        lambda folder: written(folder / "roles.txt", "It was a dark and stormy night.\n"),
+        {"roles.txt": "It was a dark and stormy night.\n"},
         "roles.txt: it does not begin with a speaking role",
     ),
     "a role that is no text": (
-        lambda folder: written(folder / "roles.json", {"A": TEXT, "B": 3}),
+        {"roles.json": json.dumps({"A": TEXT, "B": 3})},
         "roles.json: 'B' holds a int, expected a text",
     ),
     "only short roles": (
-        lambda folder: written(folder / "roles.json", {"A": "", "B": "Oh."}),
+        {"roles.json": json.dumps({"A": "", "B": "Oh."})},
         "gives no train window of 80 characters and the next, of 2 roles (0 with at least 81",
     ),
-    "nothing left to test on": (
-        lambda folder: written(folder / "roles.json", {"A": TEXT[:100]}),
-        "gives no test window",
-    ),
-    "a missing key": (
-        lambda folder: written(folder / "leaf.json", {"users": ["A"], "num_samples": [3]}),
-        "leaf.json: no 'user_data' that is a dict",
-    ),
-    "a missing user": (
-        lambda folder: written(folder / "leaf.json", leaf({"A": TEXT}, users=["B"])),
-        "leaf.json: user 'B' is not in 'user_data'",
-    ),
-    "numbers of samples of fewer users": (
-        lambda folder: written(folder / "leaf.json", leaf({"A": TEXT}, num_samples=[])),
-        "leaf.json: 1 users, but 0 num_samples",
-    ),
-    "a wrong number of samples": (
-        lambda folder: written(folder / "leaf.json", leaf({"A": TEXT[:90]}, num_samples=[9])),
-        "leaf.json: user 'A': num_samples is 9, but there are 10 x and 10 y",
-    ),
+    "nothing left to test on": ({"roles.json": json.dumps({"A": TEXT[:100]})}, "gives no test window"),
+    "a missing key": ({"leaf.json": json.dumps({"users": ["A"]})}, "leaf.json: user_data: Field required"),
+    "a missing user": ({"leaf.json": cut_leaf(users=["B"])}, "leaf.json: user 'B' is not in 'user_data'"),
     "samples without labels": (
-        lambda folder: written(folder / "leaf.json", leaf({"A": TEXT}, user_data={"A": {"x": ["a"]}})),
-        "leaf.json: user 'A': no lists 'x' and 'y'",
+        {"leaf.json": cut_leaf(user_data={"A": {"x": ["a"]}})},
+        "leaf.json: user_data.A.y: Field required",
+    ),
+    "fewer labels than samples": (
+        {"leaf.json": cut_leaf(user_data={"A": {"x": [TEXT[:80]], "y": []}})},
+        "leaf.json: user 'A': 1 x, but 0 y",
     ),
     "a window too short": (
-        lambda folder: written(
-            folder / "leaf.json",
-            leaf({"A": TEXT[:81]}, user_data={"A": {"x": [TEXT[:79]], "y": ["x"]}}),
-        ),
+        {"leaf.json": cut_leaf(user_data={"A": {"x": [TEXT[:79]], "y": ["x"]}})},
         "leaf.json: user 'A': sample 0 is not a text of 80 characters and the one that follows it",
     ),
 }
 
 
-def gz(path, content):
-    path.write_bytes(content)
-    return path
-
-
-@pytest.mark.parametrize(("write", "complaint"), BAD.values(), ids=BAD)
-def test_bad_data_are_one_line_that_names_the_file_and_leave_nothing_behind(write, complaint, tmp_path):
-    data = tmp_path / "data"
-    data.mkdir()
+@pytest.mark.parametrize(("files", "complaint"), BAD.values(), ids=BAD)
+def test_bad_data_are_one_line_that_names_the_file_and_leave_nothing_behind(files, complaint, tmp_path):
+    (tmp_path / "data").mkdir()
+    for name, content in files.items():
+        path = tmp_path / "data" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
     with pytest.raises(InputError) as caught:
-        Shakespeare(data=str(write(data))).prepare_data(0)
+        Shakespeare(data=str(tmp_path / "data")).prepare_data(0)
     assert len(str(caught.value).splitlines()) == 1
     assert complaint in str(caught.value) and caught.value.faults[0].way_out
-    assert not [
-        path for path in (tmp_path / "cache").rglob("*") if path.is_dir() and path.name != "shakespeare"
-    ]
+    assert not list((tmp_path / "cache").rglob("*.npy"))
 
 
 def test_sentences_are_called_synthetic_and_the_seed_decides_them():
@@ -249,7 +203,7 @@ def test_sentences_are_called_synthetic_and_the_seed_decides_them():
 
 def test_roles_use_words_of_their_own():
     texts = Sentences(roles=2, characters=20_000).write(0).values()
-    often = [{word for word in text.split() if text.split().count(word) > 40} for text in texts]
+    often = [{word for word, count in Counter(text.split()).items() if count > 40} for text in texts]
     assert often[0] - often[1] and often[1] - often[0]
 
 

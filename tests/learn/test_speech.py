@@ -1,3 +1,5 @@
+"""Speech Commands: clips read from folders and archives, their split, and the refusal of damaged ones."""
+
 import gzip
 import io
 import struct
@@ -9,7 +11,6 @@ import pytest
 import soundfile
 
 from hpctrip.base.errors import InputError
-from hpctrip.learn.data import cached
 from hpctrip.learn.data.chirps import Chirps
 from hpctrip.learn.data.mfcc import mfcc
 from hpctrip.learn.workloads.speech import Speech
@@ -70,18 +71,21 @@ def test_the_official_split_keeps_its_lists_apart_and_counts_what_is_not_there(p
     assert not task.synthetic
 
 
-@pytest.mark.parametrize("suffix", ["wav", "flac"])
-@pytest.mark.parametrize("mode", ["w", "w:gz"])
+@pytest.mark.parametrize(
+    ("mode", "suffix"), [("w", "wav"), ("w:gz", "flac"), ("w:bz2", "wav"), ("w:xz", "wav")]
+)
 def test_an_archive_is_the_same_data_as_its_folder_and_lists_may_lie_beside_it(
     mode, suffix, published, tmp_path
 ):
     folder = published(suffix)
     expected = task_of(folder)
-    assert _same(task_of(archive(folder, tmp_path / "with lists.tar", mode)), expected)
-    (tmp_path / "apart").mkdir()
+    path = archive(folder, tmp_path / "with lists.tar", mode)
+    assert _same(task_of(path), expected)
     for name in ("testing_list.txt", "validation_list.txt"):
-        (folder / name).rename(tmp_path / "apart" / name)
-    assert _same(task_of(archive(folder, tmp_path / "apart" / "without.tar", mode)), expected)
+        (folder / name).rename(tmp_path / name)
+    assert _same(task_of(archive(folder, tmp_path / "without.tar", mode)), expected)
+    path.write_bytes(path.read_bytes()[:-40] if ":" in mode else path.read_bytes()[:3000])
+    assert "not a whole tar archive" in refusal(path)
 
 
 def _same(task, other):
@@ -92,14 +96,14 @@ def _same(task, other):
     )
 
 
-def test_inputs_are_the_features_standardised_over_the_training_clips(published, cache):
+def test_inputs_are_the_features_standardised_over_the_training_clips(published):
     task = task_of(published())
     heard = [soundfile.read(io.BytesIO(sound(SECOND * loud / 10)))[0] for loud in (3, 4, 5)]
     raw = np.stack([mfcc(clip) for clip in heard])
     mean, deviation = raw.mean((0, 1)), raw.std((0, 1))
     order = np.argsort(task.train.groups[task.train.labels == 1])  # of the word "yes", by speaker
-    found = task.train.inputs[task.train.labels == 1][order]
-    np.testing.assert_allclose(found, (raw - mean) / deviation, rtol=1e-3, atol=1e-3)
+    inputs = task.train.inputs[task.train.labels == 1][order]
+    np.testing.assert_allclose(inputs, (raw - mean) / deviation, rtol=1e-3, atol=1e-3)
 
 
 def test_words_choose_the_classes_and_their_order(published):
@@ -107,9 +111,7 @@ def test_words_choose_the_classes_and_their_order(published):
     (folder / "up").mkdir()
     (folder / "up" / "9a9a_nohash_0.wav").write_bytes(sound())
     task = task_of(folder, words=["yes", "no"])
-    loudest = task.train.inputs[:, 50, 0].argmax()
-    assert task.num_classes == 2 and len(task.train) == 6
-    assert set(task.train.labels.tolist()) == {0, 1} and task.train.labels[loudest] in (0, 1)
+    assert task.num_classes == 2 and task.train.labels.tolist().count(0) == 3 == len(task.train) / 2
     swapped = task_of(folder, words=["no", "yes"])
     assert np.array_equal(swapped.train.labels, 1 - task.train.labels)
     assert task_of(folder).num_classes == 3
@@ -136,41 +138,17 @@ def test_a_client_map_says_who_owns_a_clip_and_clips_without_a_client_are_left_o
     assert "4 training clips of 1 clients" in task.source and "6 clips have no client" in task.source
 
 
-def test_limits_take_a_random_subset(published):
-    task = task_of(published(), train_samples=3, test_samples=1)
-    assert (len(task.train), len(task.test)) == (3, 1)
-
-
-def test_an_interrupted_preparation_leaves_nothing_and_can_be_repeated(published, cache, monkeypatch):
-    folder, done = published(), []
-
-    def interrupted(clip):
-        done.append(clip)
-        if len(done) == 3:
-            raise KeyboardInterrupt
-        return mfcc(clip)
-
-    with monkeypatch.context() as patch:
-        patch.setattr("hpctrip.learn.data.speech_files.mfcc", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            task_of(folder)
-    assert [p for p in cache.rglob("*") if p.is_dir()] == [cache / "speech"]
-    assert len(task_of(folder).train) == 6
-
-
-def test_features_are_computed_once_and_memory_mapped(published, monkeypatch):
+def test_features_are_computed_once_until_a_clip_comes(published, monkeypatch):
     folder = published()
     task_of(folder)
-    monkeypatch.setattr("hpctrip.learn.data.speech_files.mfcc", None)
-    again = task_of(folder)
+    with monkeypatch.context() as patch:
+        patch.setattr("hpctrip.learn.data.speech.mfcc", None)
+        again = task_of(folder)
     assert not again.train.inputs.flags.writeable and not again.train.inputs.flags.owndata
-
-
-def test_a_clip_that_came_is_seen(published):
-    folder = published()
-    assert len(task_of(folder).train) == 6
-    (folder / "yes" / "5f5f_nohash_1.wav").write_bytes(sound())
-    assert len(task_of(folder).train) == 7
+    (folder / "yes" / "5f5f_nohash_1.wav").write_bytes(sound(SECOND[:9000]))  # shorter ones are padded
+    assert (len(again.train), len(task_of(folder).train)) == (6, 7)
+    limited = task_of(folder, train_samples=3, test_samples=1)
+    assert (len(limited.train), len(limited.test)) == (3, 1)
 
 
 def refusal(data, **options):
@@ -181,7 +159,16 @@ def refusal(data, **options):
     return str(error.value)
 
 
+def floats(value):
+    """A clip of floating-point numbers, one of which has this value."""
+    buffer = io.BytesIO()
+    soundfile.write(buffer, np.where(np.arange(16_000) == 99, value, SECOND), 16_000, "FLOAT", format="WAV")
+    return buffer.getvalue()
+
+
 BAD_CLIPS = {
+    "no number": (floats(np.nan), "samples that are no numbers or above 100"),
+    "far too loud": (floats(1e30), "samples that are no numbers or above 100"),
     "another rate": (sound(rate=8000), "8,000 samples a second, expected 16,000"),
     "stereo": (sound(np.stack([SECOND, SECOND], 1)), "2 channels, expected one"),
     "too long": (sound(np.tile(SECOND, 2)), "32,000 samples, expected 480 to 16,000"),
@@ -193,28 +180,13 @@ BAD_CLIPS = {
 
 
 @pytest.mark.parametrize(("content", "complaint"), BAD_CLIPS.values(), ids=BAD_CLIPS)
-@pytest.mark.parametrize("packed", [False, True], ids=["folder", "archive"])
-def test_a_bad_clip_is_one_line_with_its_name(content, complaint, packed, published, tmp_path, cache):
+def test_a_bad_clip_is_one_line_with_its_name(content, complaint, published, tmp_path, cache):
     folder = published()
     (folder / "yes" / "3d3d_nohash_0.wav").write_bytes(content)
-    report = refusal(archive(folder, tmp_path / "set.tar") if packed else folder)
-    assert "yes/3d3d_nohash_0.wav: " in report and complaint in report
+    for source in (folder, archive(folder, tmp_path / "set.tar")):
+        report = refusal(source)
+        assert "yes/3d3d_nohash_0.wav: " in report and complaint in report
     assert [p for p in cache.rglob("*") if p.is_dir()] == [cache / "speech"]
-
-
-@pytest.mark.parametrize("value", [np.nan, np.inf, 1e30])
-def test_sounds_that_are_no_numbers_are_refused(published, value):
-    folder = published()
-    path = folder / "no" / "2c2c_nohash_0.wav"
-    soundfile.write(path, np.where(np.arange(16_000) == 99, value, SECOND), 16_000, subtype="FLOAT")
-    assert f"{path}: samples that are no numbers or above 100" in refusal(folder)
-
-
-def test_two_clips_of_one_name_are_refused(published, tmp_path):
-    folder = published()
-    (folder / "yes" / "3d3d_nohash_0.flac").write_bytes(sound(format="FLAC"))
-    report = refusal(folder)
-    assert "3d3d_nohash_0.wav: is the same clip as" in report and "3d3d_nohash_0.flac" in report
 
 
 def test_of_two_members_of_one_path_the_later_counts_as_when_unpacked(published, tmp_path):
@@ -237,10 +209,10 @@ def with_a_member(folder, path, name, **fields):
     return path
 
 
-@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE])
-def test_a_clip_in_an_archive_is_a_file_of_its_own(published, tmp_path, kind):
+def test_a_clip_in_an_archive_is_a_file_of_its_own(published, tmp_path):
     name = "yes/4e4e_nohash_7.wav"
-    path = with_a_member(published(), tmp_path / "set.tar", name, type=kind, linkname="yes/0a0a_nohash_0.wav")
+    link = {"type": tarfile.SYMTYPE, "linkname": "yes/0a0a_nohash_0.wav"}
+    path = with_a_member(published(), tmp_path / "set.tar", name, **link)
     report = refusal(path)
     assert f"{path}: {name}: is a link or a device" in report and "tar --dereference" in report
 
@@ -261,15 +233,6 @@ def test_the_checksum_of_a_packed_archive_is_compared(published, tmp_path):
     assert "not a whole tar archive (CRC check failed" in refusal(path)
 
 
-@pytest.mark.parametrize("mode", ["w:bz2", "w:xz"])
-def test_archives_packed_otherwise_are_known_by_their_content(published, tmp_path, mode):
-    folder = published()
-    path = archive(folder, tmp_path / "set.tar", mode)
-    assert _same(task_of(path), task_of(folder))
-    path.write_bytes(path.read_bytes()[:-40])
-    assert "not a whole tar archive" in refusal(path)
-
-
 def test_a_client_map_says_one_client_of_a_clip(published, tmp_path):
     table = tmp_path / "clients.csv"
     table.write_text("file,client\nyes_0a0a_nohash_0.wav,1\nyes_0a0a_nohash_0.wav,2\n")
@@ -283,12 +246,6 @@ def test_a_truncated_flac_is_one_line_with_its_name(published):
     path = folder / "no" / "2c2c_nohash_0.flac"
     path.write_bytes(path.read_bytes()[:-800])
     assert f"{path}: " in refusal(folder)
-
-
-def test_clips_shorter_than_a_second_are_padded(published):
-    folder = published()
-    (folder / "yes" / "3d3d_nohash_0.wav").write_bytes(sound(SECOND[:9000]))
-    assert len(task_of(folder).train) == 6
 
 
 @pytest.mark.parametrize("mode", ["w", "w:gz"])
@@ -363,10 +320,3 @@ def test_the_real_clips_can_be_read():
     assert task.num_classes == 2 and len(task.train) + len(task.test) > 10
     assert task.train.inputs.shape[1:] == (98, 40)
     assert abs(task.train.inputs.astype(np.float32).std() - 1) < 0.01
-
-
-def test_prepared_arrays_are_whole(published, cache):
-    task_of(published())
-    (folder,) = (p for p in (cache / "speech").iterdir() if p.is_dir())
-    assert cached.load(folder, "words").tolist() == ["no", "yes"]
-    assert cached.load(folder, "mean").shape == cached.load(folder, "deviation").shape == (40,)

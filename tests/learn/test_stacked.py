@@ -10,17 +10,10 @@ from hpctrip.learn.engines.base import SiteWork
 from hpctrip.learn.engines.sequential import Sequential
 from hpctrip.learn.engines.stacked import Stacked, called, sites_that_fit
 from hpctrip.learn.local_work import LocalWork
-from hpctrip.learn.models.cnn import CNN
 from hpctrip.learn.params import flatten
 
 WORK = LocalWork(lr=0.1, batch_size=8, optimizer="sgd", momentum=0.5)
 SITES = [SiteWork(site, np.random.default_rng(site).integers(60, size=3 + 7 * site)) for site in range(5)]
-
-
-@pytest.fixture
-def task(synthetic_task):
-    torch.manual_seed(1)
-    return synthetic_task(lambda: CNN(3, (4, 6), 16, num_classes=5))
 
 
 def deltas(engine, params):
@@ -51,25 +44,19 @@ def test_where_memory_runs_out_fewer_sites_train_at_once_and_the_result_stays(ta
     assert tried[5:] == [2, 2, 1]
 
 
-def test_another_error_of_the_device_is_no_lack_of_memory(task):
+@pytest.mark.parametrize(
+    "error",
+    [RuntimeError("CUDA error: an illegal memory access"), torch.cuda.OutOfMemoryError("for one site, too")],
+    ids=["another error", "too small for one site"],
+)
+def test_an_error_that_fewer_sites_do_not_mend_is_raised(task, error):
     engine = Stacked(task, WORK)
 
-    def broken(params, sites):
-        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+    def failing(params, sites):
+        raise error
 
-    engine._train_together = broken
-    with pytest.raises(RuntimeError, match="illegal memory access"):
-        deltas(engine, flatten(task.build_model()))
-
-
-def test_a_gpu_too_small_for_one_site_is_an_error(task):
-    engine = Stacked(task, WORK)
-
-    def full(params, sites):
-        raise torch.cuda.OutOfMemoryError("made up by the test")
-
-    engine._train_together = full
-    with pytest.raises(torch.cuda.OutOfMemoryError):
+    engine._train_together = failing
+    with pytest.raises(type(error)):
         deltas(engine, flatten(task.build_model()))
 
 
@@ -95,19 +82,6 @@ def test_memory_is_planned_from_two_measured_steps():
     assert sites_that_fit([15, 20], 200) == 30
     assert sites_that_fit([15, 20], 0) == 1
     assert sites_that_fit([15, 15], 10**12) == 2**16
-
-
-def test_the_plan_is_told_in_words(task, monkeypatch):
-    peaks = iter([15_000_000, 20_000_000])
-    for name, value in {
-        "reset_peak_memory_stats": lambda device: None,
-        "memory_allocated": lambda device: 0,
-        "max_memory_allocated": lambda device: next(peaks),
-        "mem_get_info": lambda device: (2 * 10**9, 10**10),
-    }.items():
-        monkeypatch.setattr(torch.cuda, name, value)
-    # 0.8 * 2 GB hold the 10 MB for all and 318 times 5 MB
-    assert Stacked(task, WORK)._plan() == (318, "up to 318 sites at once (5.0 MB each, 2 GB of the GPU free)")
 
 
 @pytest.mark.parametrize("engine", [Sequential, Stacked])

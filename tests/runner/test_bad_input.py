@@ -363,7 +363,7 @@ FILES = {
             "workload.kind=femnist",
             f"workload.data={written(folder / 'leaf.json', CUT_SHORT)}",
         ),
-        ["leaf.json: no 'user_data' that is a dict", "LEAF's scripts"],
+        ["leaf.json: user_data: ", "LEAF's scripts"],
     ),
     "no such texts": (
         lambda folder: o("workload.kind=shakespeare", f"workload.data={folder / 'nowhere'}"),

@@ -1,8 +1,8 @@
 """Prepared data on disk: a folder of .npy files per settings, made once and memory-mapped by every rank.
 
-A manifest in the folder holds the digest of every array, and which state of its file was last compared with it (size,
-time of change, inode): a file in that state is not read again, so checking costs a rank a few calls. A folder that is
-not what was written is made again.
+A manifest in the folder holds the digest of every array, and the state of its file (size, time of change, inode) when
+it was last compared with it: a file in that state is not read again, so checking costs a rank a few calls. A folder
+whose arrays differ from their digests is made again.
 """
 
 from __future__ import annotations
@@ -11,9 +11,7 @@ import hashlib
 import json
 import logging
 import os
-import platform
-import shutil
-import uuid
+import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -23,7 +21,9 @@ import filelock
 import numpy as np
 import pooch
 
-from hpctrip.base.errors import InputError
+from hpctrip.base.errors import HpctripError, InputError
+from hpctrip.base.io import digest, replace_file
+from hpctrip.base.rng import stream
 from hpctrip.config.sources import digest_of_files
 from hpctrip.learn.task import Dataset
 
@@ -42,7 +42,7 @@ def prepared(name: str, settings: dict[str, Any], build: Callable[[], dict[str, 
     """The folder that holds `build()`, one .npy per array, for these settings (JSON values; all that matters).
 
     Safe when many processes and jobs ask at once: one builds, under a lock, the others wait. The folder appears whole
-    or not at all, so where a file system does not honour locks the work is only done twice. One that is damaged is made
+    or not at all, so where a file system does not honour locks the work is only done twice. A damaged one is made
     again. Raises InputError where the cache cannot be written, and whatever `build` raises.
     """
     text = json.dumps(settings, indent=1, sort_keys=True)
@@ -84,6 +84,25 @@ def datasets(folder: Path, *arrays: str) -> tuple[Dataset, Dataset]:
     return train, test
 
 
+def subset(
+    workload: str, part: str, limit: int | None, num_samples: int, source: str, seed: int
+) -> np.ndarray:
+    """Sorted indices of a random subset of a part of the data (`train_samples`, `test_samples`): `limit` of the
+    `num_samples` that `source` has, drawn from the run's seed; None: all.
+
+    Raises InputError where it has fewer.
+    """
+    if limit is None:
+        return np.arange(num_samples)
+    if limit > num_samples:
+        raise InputError(
+            f"workload.{part}_samples",
+            f"{limit:,}, but {source} has {num_samples:,}",
+            "ask for fewer, or leave the key out for all",
+        )
+    return np.sort(stream(seed, f"{workload}/{part}_samples").choice(num_samples, limit, replace=False))
+
+
 def fingerprints(paths: Iterable[Path]) -> dict[str, list[int]]:
     """Size and modification time (ns) of each file: changed files are other data."""
     return {str(path): [path.stat().st_size, path.stat().st_mtime_ns] for path in paths}
@@ -95,8 +114,8 @@ def digest_of(folder: Path) -> str:
 
 
 def digest_of_large(files: Sequence[Path]) -> str:
-    """`digest_of_files`, remembered for as long as their sizes and times stay as they are; of many files, those of
-    their folders."""
+    """`digest_of_files`, cached for as long as the files' sizes and times stay as they are; where there are many files,
+    those of their folders."""
     watched = files if len(files) <= _MANY else sorted({file.parent for file in files})
     settings = fingerprints(path.resolve() for path in watched)
     folder = prepared("digests", settings, lambda: {"digest": np.array([digest_of_files(files)])})
@@ -117,17 +136,16 @@ def _is_sound(folder: Path) -> bool:
     except (OSError, ValueError, LookupError, TypeError, AttributeError, InputError):
         return False
     if changed:  # a copy of the folder, say
-        with suppress(OSError):  # a cache that is only read is compared every time
+        with suppress(HpctripError):  # a read-only cache is compared every time
             _write_manifest(folder, digests)
     return True
 
 
 def _write_manifest(folder: Path, digests: dict[str, str]) -> None:
-    """Note the arrays' digests {name: digest}, to which their files correspond as they are now."""
+    """Write the arrays' digests {name: digest}, and the state in which their files have these digests."""
     checked = {name: _state(folder, name) for name in digests}
-    aside = folder / f".{_MANIFEST}-{uuid.uuid4().hex}"
-    aside.write_text(json.dumps({"digest": _joint(digests), "arrays": digests, "checked": checked}, indent=1))
-    os.replace(aside, folder / _MANIFEST)
+    manifest = {"digest": _joint(digests), "arrays": digests, "checked": checked}
+    replace_file(folder / _MANIFEST, json.dumps(manifest, indent=1).encode(), durable=False)
 
 
 def _state(folder: Path, name: str) -> list[int]:
@@ -145,15 +163,16 @@ def _digest(array: np.ndarray) -> str:
 
 
 def _joint(digests: dict[str, str]) -> str:
-    return hashlib.blake2b(json.dumps(digests, sort_keys=True).encode(), digest_size=16).hexdigest()
+    """Digest of all arrays of a folder, from their digests {name: digest}."""
+    return digest(json.dumps(digests, sort_keys=True).encode())
 
 
 def _write(folder: Path, settings: str, arrays: dict[str, np.ndarray]) -> None:
     """Write aside, then rename: the folder exists only when it is complete."""
-    aside = folder.with_name(f".{folder.name}-{platform.node()}-{os.getpid()}")
-    damaged = aside.with_name(f"{aside.name}-damaged")
-    shutil.rmtree(aside, ignore_errors=True)
-    try:
+    with tempfile.TemporaryDirectory(
+        prefix=f".{folder.name}-", dir=folder.parent, ignore_cleanup_errors=True
+    ) as temporary:
+        aside = Path(temporary, "new")
         aside.mkdir()
         for name, array in arrays.items():
             np.save(aside / f"{name}.npy", array)
@@ -162,10 +181,6 @@ def _write(folder: Path, settings: str, arrays: dict[str, np.ndarray]) -> None:
         try:
             os.replace(aside, folder)
         except OSError:
-            if _is_sound(folder):  # another process was faster and wrote the same
-                return
-            os.replace(folder, damaged)
-            os.replace(aside, folder)
-    finally:
-        for leftover in (aside, damaged):
-            shutil.rmtree(leftover, ignore_errors=True)
+            if not _is_sound(folder):  # else another process was faster and wrote the same
+                os.replace(folder, Path(temporary, "damaged"))
+                os.replace(aside, folder)

@@ -16,7 +16,7 @@ from pydantic import Field, model_validator
 from hpctrip.base.rng import stream
 from hpctrip.config.component import Component
 from hpctrip.learn.data.mfcc import SAMPLE_RATE, mfcc
-from hpctrip.learn.data.speech_files import Clips, check_words
+from hpctrip.learn.data.speech import Clips, check_words
 
 _MOST_CLIPS = 1_000_000
 _NUM_PITCHES = 4

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import shutil
 import tarfile
 import tempfile
 import zipfile
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -73,15 +71,16 @@ def fetch(source: Source, destination: str | Path, progress: bool = True) -> lis
     or cannot be stored.
     """
     destination = Path(destination).expanduser().resolve()
-    created = not destination.exists()
     try:
         destination.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".fetch-", dir=destination) as folder:
-            download = _download(source, folder, progress)
-            unpacked = Path(folder, "unpacked")
-            unpacked.mkdir()
-            _unpack(source, download, unpacked)
-            return _put_in_place(source, unpacked, destination)
+            unpacked = _unpacked(source, _download(source, folder, progress))
+            placed = []
+            for path in filter(Path.is_file, sorted(unpacked.rglob(source.wanted))):
+                target = destination / (path.relative_to(unpacked) if source.keeps_folders else path.name)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                placed.append(path.replace(target))
+            return sorted(placed)
     except OSError as error:
         raise InputError(
             str(destination),
@@ -89,23 +88,20 @@ def fetch(source: Source, destination: str | Path, progress: bool = True) -> lis
             f"it takes {3 * source.stored_bytes / GB:.2g} GB while unpacking, {source.stored_bytes / GB:.2g} GB "
             "afterwards: make room or choose another directory",
         ) from None
-    finally:
-        if created:
-            with contextlib.suppress(OSError):  # not empty: all went well
-                destination.rmdir()
 
 
 def _download(source: Source, folder: str, progress: bool) -> Path:
     """The downloaded file in this folder, its checksum verified."""
     pooch.get_logger().setLevel("WARNING")
     downloader = pooch.HTTPDownloader(progressbar=progress, chunk_size=_CHUNK_BYTES, timeout=_TIMEOUT_S)
+    by_hand = f"download it elsewhere and {'put it' if source.file_name else f'unpack its {source.wanted} files'} there"
     try:
         return Path(pooch.retrieve(source.url, source.known_hash, "download", folder, downloader=downloader))
     except ValueError:
         raise InputError(
             source.url,
             f"the downloaded file is not the expected one: its hash is not {source.known_hash}",
-            f"the download was damaged or the server's file has changed: try again, or {_by_hand(source)}",
+            f"the download was damaged or the server's file has changed: try again, or {by_hand}",
         ) from None
     except OSError as error:
         if (
@@ -115,7 +111,7 @@ def _download(source: Source, folder: str, progress: bool) -> Path:
         raise InputError(
             source.url,
             f"the download failed ({_cause(error)})",
-            f"this machine needs a way to {source.url.split('/')[2]}: try again, or {_by_hand(source)}",
+            f"this machine needs a way to {source.url.split('/')[2]}: try again, or {by_hand}",
         ) from None
 
 
@@ -126,35 +122,19 @@ def _cause(error: BaseException) -> str:
     return str(getattr(error, "strerror", None) or error)
 
 
-def _by_hand(source: Source) -> str:
-    what = "put it" if source.file_name else f"unpack its {source.wanted} files"
-    return f"download it elsewhere and {what} there"
-
-
-def _unpack(source: Source, download: Path, folder: Path) -> None:
-    """Unpack the download into `folder`; one that is no archive is copied there (pooch's own file is private)."""
-    try:
-        if source.file_name:
-            shutil.copyfile(download, folder / source.file_name)
-        elif zipfile.is_zipfile(download):
-            with zipfile.ZipFile(download) as archive:
-                archive.extractall(folder)
-        else:
-            with tarfile.open(download) as archive:
-                # Python 3.11.0 to 3.11.3 have no filters: there the verified checksum has to do
-                archive.extraction_filter = getattr(tarfile, "data_filter", None)
-                archive.extractall(folder)
-    except (zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError) as error:
-        raise InputError(source.url, f"not a readable archive ({error})", _by_hand(source)) from None
-
-
-def _put_in_place(source: Source, unpacked: Path, destination: Path) -> list[Path]:
-    paths = [path for path in sorted(unpacked.rglob(source.wanted)) if path.is_file()]
-    if not paths:
-        raise InputError(source.url, f"the archive holds no {source.wanted} files", "check the address")
-    placed = []
-    for path in paths:
-        target = destination / (path.relative_to(unpacked) if source.keeps_folders else path.name)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        placed.append(path.replace(target))
-    return sorted(placed)
+def _unpacked(source: Source, download: Path) -> Path:
+    """A folder beside the download with its content; a copy of one that is no archive (pooch's own file is private).
+    The checksum says that the archive is whole and is the published one."""
+    folder = download.with_name("unpacked")
+    folder.mkdir()
+    if source.file_name:
+        shutil.copyfile(download, folder / source.file_name)
+    elif zipfile.is_zipfile(download):
+        with zipfile.ZipFile(download) as archive:
+            archive.extractall(folder)
+    else:
+        with tarfile.open(download) as archive:
+            # Python 3.11.0 to 3.11.3 have no filters: there the verified checksum has to do
+            archive.extraction_filter = getattr(tarfile, "data_filter", None)
+            archive.extractall(folder)
+    return folder

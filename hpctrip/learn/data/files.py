@@ -1,23 +1,60 @@
-"""Data files read whole, gzipped or not (their first bytes tell, not their name): bytes, text, JSON and IDX.
+"""Readers of data files, gzipped or not (their first bytes tell, not their name): text, JSON, LEAF's JSON and IDX.
 
-IDX is the format of MNIST and EMNIST: a magic number, the dimensions, then bytes. The magic number is two zero bytes,
-the element type (8: unsigned byte) and the number of dimensions; each dimension is a big-endian 32-bit integer.
+LEAF (Caldas et al. 2018) writes {"users": [...], "num_samples": [...], "user_data": {user: {"x": [...], "y": [...]}}},
+in parts of some users each, into the folder `all_data` and, once split, into `train` and `test`. IDX is the format of
+MNIST and EMNIST: a magic number, the dimensions, then bytes. The magic number is two zero bytes, the element type (8:
+unsigned byte) and the number of dimensions; each dimension is a big-endian 32-bit integer.
 """
 
 from __future__ import annotations
 
 import json
-import math
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import BaseModel, ValidationError
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.io import GET_AGAIN, gunzipped, read_file
 from hpctrip.base.text import shown
 
+_NOT_LEAFS = "is it a file that LEAF's scripts wrote?"
 _UNSIGNED_BYTE = 8
+
+
+def files_of(data: Path, suffixes: tuple[str, ...], way_out: str) -> list[Path]:
+    """The file itself, or the files of a folder that end in one of `suffixes`, or that and `.gz`, sorted.
+
+    Raises InputError where there are none; `way_out` says how to get some.
+    """
+    if data.is_file():
+        return [data]
+    if not data.is_dir():
+        raise InputError("workload.data", f"there is no file or folder {data}", way_out)
+    endings = tuple(f"{suffix}{gz}" for suffix in suffixes for gz in ("", ".gz"))
+    files = sorted(path for path in data.iterdir() if path.name.endswith(endings) and path.is_file())
+    if not files:
+        raise InputError("workload.data", f"{data} holds no files {', '.join(endings)}", way_out)
+    return files
+
+
+def files_by_part(data: Path, suffixes: tuple[str, ...], way_out: str) -> dict[str, list[Path]]:
+    """The files of a data set in LEAF's layout: under "train" and "test" where it has such folders, else all, under
+    "all". `data` is a file, a folder of files, or the folder that holds `train` and `test`, or `all_data`."""
+    train_test = [data / part for part in ("train", "test")]
+    if any(folder.is_dir() for folder in train_test):
+        return {folder.name: files_of(folder, suffixes, way_out) for folder in train_test}
+    folder = data / "all_data" if (data / "all_data").is_dir() else data
+    return {"all": files_of(folder, suffixes, way_out)}
+
+
+def files_of_all_parts(data: str, suffixes: tuple[str, ...], way_out: str) -> list[Path]:
+    """The files of all parts of the data set at a path that the user wrote."""
+    parts = files_by_part(Path(data).expanduser(), suffixes, way_out)
+    return [file for files in parts.values() for file in files]
 
 
 def read_bytes(path: Path) -> bytes:
@@ -34,30 +71,73 @@ def read_text(path: Path) -> str:
 
 
 def json_object(path: Path, text: str) -> dict[str, Any]:
-    """The JSON object that is the text of this file. A name that comes twice in an object is refused: one of its values
-    would be lost."""
+    """The JSON object that is the text of this file."""
     try:
-        content = json.loads(text, object_pairs_hook=_object)
-    except (ValueError, RecursionError) as error:  # cut short, nested too deep, or no JSON at all
+        content = json.loads(text)
+    except (ValueError, RecursionError) as error:
         raise InputError(str(path), f"not valid JSON ({error})", GET_AGAIN) from None
     if not isinstance(content, dict):
         raise InputError(str(path), f"JSON of a {type(content).__name__}, expected an object", GET_AGAIN)
     return content
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    content = dict(pairs)
-    if len(content) < len(pairs):
-        seen: set[str] = set()
-        twice = next(name for name, _ in pairs if name in seen or seen.add(name))
-        raise ValueError(f"the name {shown(twice)} comes twice")
-    return content
+class _Samples(BaseModel):
+    """The samples of a user, as LEAF writes them."""
+
+    x: list[Any]
+    y: list[Any]
+
+
+class _LeafFile(BaseModel):
+    """The content of a file of LEAF's, without `num_samples`, which repeats the lengths."""
+
+    users: list[str]
+    user_data: dict[str, _Samples]
+
+
+@dataclass(frozen=True)
+class LeafUser:
+    """One user's samples as they stand in a file of LEAF's."""
+
+    path: Path
+    name: str
+    x: list[Any]
+    y: list[Any]
+
+    def fault(self, problem: str) -> InputError:
+        """The error to raise about this user's samples."""
+        return InputError(str(self.path), f"user {shown(self.name)}: {problem}", _NOT_LEAFS)
+
+
+def is_leaf(content: dict[str, Any]) -> bool:
+    """Whether a JSON object has any of the keys of LEAF's files."""
+    return any(key in content for key in ("users", "num_samples", "user_data"))
+
+
+def leaf_users(path: Path, content: dict[str, Any]) -> Iterator[LeafUser]:
+    """The users of a file of LEAF's, whose JSON object is `content`, in its order.
+
+    Raises InputError that names the file and what is wrong with it.
+    """
+    try:
+        file = _LeafFile.model_validate(content)
+    except ValidationError as error:
+        detail = error.errors(include_url=False, include_input=False)[0]
+        problem = f"{'.'.join(map(str, detail['loc']))}: {detail['msg']}"
+        raise InputError(str(path), problem, _NOT_LEAFS) from None
+    for name in file.users:
+        if name not in file.user_data:
+            raise InputError(str(path), f"user {shown(name)} is not in 'user_data'", _NOT_LEAFS)
+        user = LeafUser(path, name, file.user_data[name].x, file.user_data[name].y)
+        if len(user.x) != len(user.y):
+            raise user.fault(f"{len(user.x):,} x, but {len(user.y):,} y")
+        yield user
 
 
 def read_idx(path: Path, num_dimensions: int) -> np.ndarray:
-    """The array [d1, ..., d_num_dimensions] uint8 in an IDX file, gzipped or not (its first bytes tell, not its name).
+    """The array [d1, ..., d_num_dimensions] uint8 in an IDX file.
 
-    Raises InputError naming the file, what it holds and what it should hold.
+    Raises InputError naming the file, its content and the expected one.
     """
     content = read_bytes(path)
     magic = bytes([0, 0, _UNSIGNED_BYTE, num_dimensions])
@@ -68,29 +148,8 @@ def read_idx(path: Path, num_dimensions: int) -> np.ndarray:
             f"(unsigned bytes in {num_dimensions} dimension{'s' if num_dimensions > 1 else ''})",
             "is it an IDX file, and are images and labels not swapped?",
         )
-    header_bytes = 4 + 4 * num_dimensions
-    if len(content) < header_bytes:
-        raise InputError(
-            str(path), f"the header ends after {len(content)} of {header_bytes} bytes", GET_AGAIN
-        )
-    shape = tuple(int(n) for n in np.frombuffer(content, ">u4", num_dimensions, offset=4))
-    size, expected = len(content) - header_bytes, math.prod(shape)
-    if size != expected:
-        raise InputError(
-            str(path),
-            f"{size:,} bytes of data, expected {expected:,} for {' x '.join(map(str, shape))}",
-            GET_AGAIN,
-        )
-    return np.frombuffer(content, np.uint8, offset=header_bytes).reshape(shape)
-
-
-def read_pair(images: Path, labels: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Images [num_samples, rows, columns] and labels [num_samples], both uint8. Raises InputError as `read_idx`."""
-    x, y = read_idx(images, 3), read_idx(labels, 1)
-    if len(x) != len(y):
-        raise InputError(
-            str(labels),
-            f"{len(y):,} labels, but {images.name} has {len(x):,} images",
-            "use the two files of one and the same set",
-        )
-    return x, y
+    try:
+        shape = np.frombuffer(content, ">u4", num_dimensions, offset=4).tolist()
+        return np.frombuffer(content, np.uint8, offset=4 + 4 * num_dimensions).reshape(shape)
+    except ValueError as error:
+        raise InputError(str(path), f"not a whole IDX file ({error})", GET_AGAIN) from None

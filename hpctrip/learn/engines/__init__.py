@@ -1,5 +1,5 @@
 """Engines: how the sites of a block are trained. `sequential` one after another, `stacked` all at once."""
 
-from hpctrip.learn.engines.choice import ENGINES, EngineChoice, choose
+from hpctrip.learn.engines.choice import EngineChoice, choose, engines
 
-__all__ = ["ENGINES", "EngineChoice", "choose"]
+__all__ = ["EngineChoice", "choose", "engines"]

@@ -3,32 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-import torch
 from pydantic import BeforeValidator, Field
 
 from hpctrip.base.errors import InputError
-from hpctrip.base.text import unknown_name
 from hpctrip.config.component import Component
-from hpctrip.learn.engines.base import Engine, Precision
-from hpctrip.learn.engines.sequential import Sequential
-from hpctrip.learn.engines.stacked import Stacked
+from hpctrip.learn.engines.base import Precision
 
-ENGINES: dict[str, type[Engine]] = {engine.name: engine for engine in (Sequential, Stacked)}
+if TYPE_CHECKING:
+    import torch
 
-
-def _renamed(name: Any) -> Any:
-    """Older inputs, also those stored in results files, call the sequential engine "loop"."""
-    return "sequential" if name == "loop" else name
-
-
-def _spelled(size: Any) -> Any:
-    """Older results files hold None where the input set no size."""
-    return "auto" if size is None else size
-
+    from hpctrip.learn.engines.steps import Engine
 
 _Size = Annotated[int, Field(ge=1, le=10**9)]
+# Older inputs, also those stored in results files, call the sequential engine "loop", and set no size by null.
+_Name = Annotated[
+    Literal["auto", "sequential", "stacked"],
+    BeforeValidator(lambda name: "sequential" if name == "loop" else name),
+]
+_BlockSize = Annotated[
+    Literal["auto"] | _Size, BeforeValidator(lambda size: "auto" if size is None else size)
+]
 
 
 @dataclass(frozen=True)
@@ -65,12 +61,12 @@ class BlockRule:
 class EngineChoice(Component):
     """Training of a block of sites: the engine, its precision, and the size of a block."""
 
-    name: Annotated[Literal["auto", "sequential", "stacked"], BeforeValidator(_renamed)] = "auto"
+    name: _Name = "auto"
     """sequential: one site after another (a CPU's best). stacked: a block at once (GPUs). auto: by device."""
     precision: Precision = "float32"
     """Precision of matrix products and convolutions in training; anything but float32 changes results, in the third
     digit or so. tf32 does nothing on a CPU."""
-    sites_per_block: Annotated[Literal["auto"] | _Size, BeforeValidator(_spelled)] = "auto"
+    sites_per_block: _BlockSize = "auto"
     """Sites in one block, the unit of placement. auto: 1 for sequential; for stacked 32, or fewer with `lanes`."""
     lanes: int | None = Field(None, ge=1, le=1_000_000)
     """Hosts that the scenario is sized for, however many there are: stacked blocks are made small enough that a round's
@@ -83,20 +79,26 @@ class EngineChoice(Component):
         return BlockRule(self.sites_per_block)
 
 
+def engines() -> dict[str, type[Engine]]:
+    """The engine classes by name."""
+    from hpctrip.learn.engines.sequential import Sequential
+    from hpctrip.learn.engines.stacked import Stacked
+
+    return {engine.name: engine for engine in (Sequential, Stacked)}
+
+
 def choose(name: str, device: torch.device | str, sequential_only: str = "") -> tuple[type[Engine], str]:
     """The engine class and why it was taken; "auto" takes the one that is faster on that kind of device.
 
     `sequential_only` is the task's reason, if any, why its model cannot be stacked. Raises InputError where "stacked"
-    is asked for all the same, ValueError that names the engines where `name` is none of them.
+    is asked for all the same.
     """
-    if name == "auto":
-        if sequential_only:
-            return Sequential, sequential_only
-        if torch.device(device).type == "cpu":
-            return Sequential, "on a CPU one site's model stays in the cache"
-        return Stacked, "on a GPU a single site's operations are bound by their launches"
-    if name not in ENGINES:
-        raise ValueError(f"unknown engine {name!r}; {unknown_name(name, ['auto', *ENGINES])}")
     if name == "stacked" and sequential_only:
         raise InputError('engine.name = "stacked"', sequential_only, 'use "sequential" or "auto"')
-    return ENGINES[name], "as asked for"
+    if name != "auto":
+        return engines()[name], "as asked for"
+    if sequential_only:
+        return engines()["sequential"], sequential_only
+    if str(device).startswith("cpu"):
+        return engines()["sequential"], "on a CPU one site's model stays in the cache"
+    return engines()["stacked"], "on a GPU a single site's operations are bound by their launches"

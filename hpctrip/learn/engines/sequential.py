@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 
 from hpctrip.learn.aggregate import largest
-from hpctrip.learn.engines.base import Precision, SiteUpdate, SiteWork, allow_tf32, resident
-from hpctrip.learn.engines.rules import site_bytes
-from hpctrip.learn.engines.steps import AutogradStep, Step
-from hpctrip.learn.local_work import LocalWork
+from hpctrip.learn.engines.base import SiteUpdate, SiteWork
+from hpctrip.learn.engines.steps import AutogradStep, Engine, Step, site_bytes
 from hpctrip.learn.params import num_params
-from hpctrip.learn.task import Task
 
 
-class Sequential:
+class Sequential(Engine):
     """Trains the sites of a block one by one. On a CPU a site's result is the same, to the bit, in every block.
 
     A model may bring its own hand-written step: `model.fused_step(loss, work)` returns a Step, or None where it does
@@ -26,27 +24,17 @@ class Sequential:
     name = "sequential"
     sites_per_block = 1
 
-    def __init__(
-        self,
-        task: Task,
-        work: LocalWork,
-        device: torch.device | str = "cpu",
-        precision: Precision = "float32",
-    ):
-        self.task, self.work, self.device = task, work, torch.device(device)
-        self.inputs = resident(task.train.inputs, device)
-        self.labels = resident(task.train.labels, device)
-        model = task.build_model().to(device).train()
-        fused = getattr(model, "fused_step", None) if precision != "bfloat16" else None
-        self.step: Step = (fused and fused(task.loss, work)) or AutogradStep(
-            model, task.loss, work, precision
+    def __init__(self, *arguments: Any, **options: Any):
+        super().__init__(*arguments, **options)
+        fused = getattr(self.model, "fused_step", None) if self.precision != "bfloat16" else None
+        self.step: Step = (fused and fused(self.task.loss, self.work)) or AutogradStep(
+            self.model, self.task.loss, self.work, self.precision
         )
         self.description = f"one site after another, by {type(self.step).__name__}"
-        allow_tf32(precision)
-        self.delta = torch.empty(num_params(model), device=device)
+        self.delta = torch.empty(num_params(self.model), device=self.device)
 
     def train(self, params: torch.Tensor, sites: list[SiteWork]) -> Iterator[SiteUpdate]:
-        """Train every site of the block from `params` [num_params]; a site without visits has delta 0 and loss 0."""
+        """Train one site after another."""
         for site in sites:
             began = time.perf_counter()
             self.step.start(params, site.optimizer)

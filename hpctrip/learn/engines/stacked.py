@@ -9,8 +9,8 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,19 +18,9 @@ from torch import nn
 from torch.func import functional_call, vmap
 
 from hpctrip.learn.aggregate import largest
-from hpctrip.learn.engines.base import (
-    Precision,
-    SiteUpdate,
-    SiteWork,
-    allow_tf32,
-    autocast,
-    resident,
-    views,
-)
-from hpctrip.learn.engines.rules import RULES, site_bytes
-from hpctrip.learn.local_work import LocalWork
+from hpctrip.learn.engines.base import SiteUpdate, SiteWork
+from hpctrip.learn.engines.steps import RULES, Engine, autocast, site_bytes, views
 from hpctrip.learn.params import num_params
-from hpctrip.learn.task import Task
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +30,7 @@ WARM_UP_STEPS = 3
 """Before a capture, as PyTorch's notes on CUDA graphs ask: libraries allocate and choose their kernels then."""
 
 
-class Stacked:
+class Stacked(Engine):
     """Trains a block of sites at once, with parameters [S, ...] and the data resident on the device.
 
     No operation mixes sites, so the gradient of the *sum* of the sites' losses with respect to the stacked parameters
@@ -60,32 +50,28 @@ class Stacked:
     name = "stacked"
     sites_per_block = 32  # not measured on a GPU yet: benchmarks/gpu_day.py names the fastest of each shape
 
-    def __init__(
-        self,
-        task: Task,
-        work: LocalWork,
-        device: torch.device | str = "cpu",
-        precision: Precision = "float32",
-    ):
-        self.task, self.work, self.device, self.precision = task, work, torch.device(device), precision
-        self.inputs = resident(task.train.inputs, device)
-        self.labels = resident(task.train.labels, device)
-        self.model = task.build_model().to(device).train()
+    def __init__(self, *arguments: Any, **options: Any):
+        super().__init__(*arguments, **options)
+        task, on_gpu = self.task, self.device.type == "cuda"
         self.forward = getattr(self.model, "stacked_forward", None) or partial(mapped_forward, self.model)
-        self.losses = vmap(vmap(_sample_loss(task.loss)))
-        on_gpu = self.device.type == "cuda"
+        # of one sample as a batch of one: their weighted sum is exact where batches are ragged
+        self.losses = vmap(vmap(lambda output, label: task.loss(output.unsqueeze(0), label.unsqueeze(0))))
         self.runner: Callable = captured if on_gpu else called
         self.round_up = on_gpu
         self.stacks: dict[int, Stack] = {}
-        allow_tf32(precision)
         self.width, self.description = self._plan() if on_gpu else (_MOST, "the sites of a block at once")
 
     def train(self, params: torch.Tensor, sites: list[SiteWork]) -> Iterator[SiteUpdate]:
-        """Train every site of the block from `params` [num_params]; a site without visits has delta 0 and loss 0."""
+        """Train as many sites at once as memory holds."""
         first = 0
         while first < len(sites):
             chunk = sites[first : first + self.width]
-            updates = self._train_if_memory_lasts(params, chunk)
+            try:
+                updates = self._train_together(params, chunk)
+            except RuntimeError as error:
+                if self.width == 1 or not out_of_memory(error):
+                    raise
+                updates = None
             if updates is None:
                 # Only here, outside of the handler: the error's traceback keeps what filled the memory.
                 self.width = (min(self.width, len(chunk)) + 1) // 2
@@ -101,22 +87,13 @@ class Stacked:
         """Bytes of all sites of the block."""
         return sites_per_block * site_bytes(num_params(self.model), self.work)
 
-    def _train_if_memory_lasts(self, params: torch.Tensor, sites: list[SiteWork]) -> list[SiteUpdate] | None:
-        try:
-            return self._train_together(params, sites)
-        except RuntimeError as error:
-            if self.width == 1 or not out_of_memory(error):
-                raise
-            return None
-
     def _train_together(self, params: torch.Tensor, sites: list[SiteWork]) -> list[SiteUpdate]:
         began = time.perf_counter()
         num_sites = 1 << (len(sites) - 1).bit_length() if self.round_up else len(sites)
         if num_sites not in self.stacks:
             self.stacks[num_sites] = Stack(self, num_sites)
         stack = self.stacks[num_sites]
-        schedule = Schedule.of(sites, num_sites, self.work.batch_size, self.device)
-        deltas = stack.train(params.detach(), schedule)
+        deltas = stack.train(params.detach(), *schedule(sites, num_sites, self.work.batch_size, self.device))
         # The host waits here for the device: once for all that it wants to know, not once a site.
         numbers = torch.stack([largest(deltas).double(), stack.loss_sum, *stack.ends]).tolist()
         num_visits = [len(site.order) for site in sites]
@@ -137,7 +114,7 @@ class Stacked:
             before = torch.cuda.memory_allocated(self.device)
             brief = [SiteWork(0, order)] * num_sites
             stack = Stack(self, num_sites, called)
-            stack.train(params, Schedule.of(brief, num_sites, self.work.batch_size, self.device))
+            stack.train(params, *schedule(brief, num_sites, self.work.batch_size, self.device))
             peaks.append(torch.cuda.max_memory_allocated(self.device) - before)
             del stack
         free, _ = torch.cuda.mem_get_info(self.device)
@@ -188,8 +165,8 @@ class Stack:
         self.run = (runner or engine.runner)(self._step)
 
     @torch.no_grad()
-    def train(self, params: torch.Tensor, schedule: Schedule) -> torch.Tensor:
-        """Updates [S, num_params] of the sites of the schedule; `loss_sum` [S] and `ends` [2, S] then hold their
+    def train(self, params: torch.Tensor, index: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        """Updates [S, num_params] of the sites of a `schedule`; `loss_sum` [S] and `ends` [2, S] then hold their
         losses."""
         self.flat.copy_(params)
         for name, w in self.weights.items():
@@ -197,9 +174,9 @@ class Stack:
         self.rule.start()
         for numbers in (self.loss_sum, self.ends, self.begun):
             numbers.zero_()
-        for index, weight in zip(schedule.index, schedule.weight, strict=True):
-            self.index.copy_(index)
-            self.weight.copy_(weight)
+        for indices, weights in zip(index, weight, strict=True):
+            self.index.copy_(indices)
+            self.weight.copy_(weights)
             self.run()
         return torch.cat([(w - self.anchor[name]).flatten(1) for name, w in self.weights.items()], dim=1)
 
@@ -227,7 +204,8 @@ class Stack:
                     gradient = gradient.add(w - self.anchor[name], alpha=engine.work.prox_mu)
                 update = self.rule.direction(i, w, gradient)
                 # A mask, not a factor 0: a site that has finished keeps its weights even if its update is NaN.
-                w.sub_(torch.where(_like(active, w), update, 0), alpha=engine.work.lr)
+                mask = active.view(-1, *[1] * (w.dim() - 1))
+                w.sub_(torch.where(mask, update, 0), alpha=engine.work.lr)
 
     def _gradients(self, part: slice) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
         """Losses [S, b] of a part of the batches, and what it adds to the gradients of all sites."""
@@ -240,39 +218,32 @@ class Stack:
         return losses.detach(), torch.autograd.grad(loss, list(self.weights.values()))
 
 
-@dataclass(frozen=True)
-class Schedule:
-    """The samples that every site visits in every step, padded to one shape, on the device."""
+def schedule(
+    sites: list[SiteWork], num_sites: int, batch_size: int, device: torch.device | str
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The samples that every site of a block visits in every step, padded to one shape, on the device.
 
-    index: torch.Tensor
-    """[T, S, B] int64: rows of the training set. Padding repeats a sample of the same site."""
-    weight: torch.Tensor
-    """[T, S, B] float32: 1 / (number of real samples in the batch), 0 for padding, so that sums are means."""
-
-    @classmethod
-    def of(
-        cls, sites: list[SiteWork], num_sites: int, batch_size: int, device: torch.device | str
-    ) -> Schedule:
-        """The schedule of a block, uploaded at once; up to `num_sites` there follow sites that visit nothing."""
-        num_steps = max(-(-len(site.order) // batch_size) for site in sites)
-        index = np.zeros((num_sites, num_steps * batch_size), dtype=np.int64)
-        weight = np.zeros(index.shape, dtype=np.float32)
-        for row, order in enumerate(site.order for site in sites):
-            visits, ragged = len(order), len(order) % batch_size
-            index[row, :visits] = order
-            index[row, visits:] = order[-1] if visits else 0
-            weight[row, : visits - ragged] = 1 / batch_size
-            weight[row, visits - ragged : visits] = 1 / max(1, ragged)
-        shape = (num_sites, num_steps, batch_size)
-        return cls(*(torch.from_numpy(a.reshape(shape)).to(device).transpose(0, 1) for a in (index, weight)))
+    `index` [T, S, B] int64: rows of the training set; padding repeats a sample of the same site. `weight` [T, S, B]
+    float32: 1 / (number of real samples in the batch), 0 for padding, so that sums are means. Up to `num_sites` there
+    follow sites that visit nothing.
+    """
+    num_steps = max(-(-len(site.order) // batch_size) for site in sites)
+    index = np.zeros((num_sites, num_steps * batch_size), dtype=np.int64)
+    weight = np.zeros(index.shape, dtype=np.float32)
+    for row, order in enumerate(site.order for site in sites):
+        visits, ragged = len(order), len(order) % batch_size
+        index[row, :visits] = order
+        index[row, visits:] = order[-1] if visits else 0
+        weight[row, : visits - ragged] = 1 / batch_size
+        weight[row, visits - ragged : visits] = 1 / max(1, ragged)
+    shape = (num_sites, num_steps, batch_size)
+    on_device = (torch.from_numpy(a.reshape(shape)).to(device).transpose(0, 1) for a in (index, weight))
+    return tuple(on_device)
 
 
 def called(step: Callable[[], None]) -> Callable[[], None]:
-    """The step itself, which a CPU calls.
-
-    It takes no arguments and returns nothing: it reads and writes tensors that stay where they are, as a CUDA graph
-    needs.
-    """
+    """The step itself, which a CPU calls. It reads and writes tensors that stay where they are, as a CUDA graph
+    needs."""
     return step
 
 
@@ -294,13 +265,3 @@ def captured(step: Callable[[], None]) -> Callable[[], None]:
 def mapped_forward(model: nn.Module, weights: dict[str, torch.Tensor], x: torch.Tensor) -> torch.Tensor:
     """Parameters [S, ...] by name, x [S, B, ...] -> outputs [S, B, ...], for any model."""
     return vmap(lambda w, batch: functional_call(model, w, (batch,)))(weights, x)
-
-
-def _sample_loss(loss: Callable) -> Callable:
-    """The loss of one sample (a batch of one): their weighted sum is exact where batches are ragged."""
-    return lambda output, label: loss(output.unsqueeze(0), label.unsqueeze(0))
-
-
-def _like(mask: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
-    """[S] -> [S, 1, 1, ...], to broadcast over the tensor."""
-    return mask.view(-1, *[1] * (tensor.dim() - 1))

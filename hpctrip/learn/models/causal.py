@@ -36,7 +36,6 @@ TINY = {
 }
 """LlamaConfig of the tiny model: 357,024 parameters over bytes."""
 _WEIGHTS, _UNREAD = ".safetensors", (".bin", ".pt", ".pth")
-_TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.*", "*.tiktoken")
 _PRETRAIN_LR, _PRETRAIN_BATCH = 3e-3, 16
 
 # eager: on a CPU the only attention that torch.func.vmap maps without falling back to a loop over the sites; used
@@ -68,41 +67,32 @@ def next_token_loss(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     return F.cross_entropy(logits.flatten(0, 1), labels.flatten())
 
 
-class Builder:
-    """Models of one rank over one base: `Builder(base, ...)()` is a fresh one.
+def build(
+    base: PreTrainedModel, rank: int = 0, alpha: float = 0.0, target_modules: Sequence[str] = ()
+) -> NextToken:
+    """A fresh model over a base, with adapters where `rank` is above 0 (as in the input's table [workload.lora]).
 
-    With adapters (`rank` > 0, as in the input's table [workload.lora]), all models share the base's frozen tensors, so
-    that a rank holds them once.
+    Adapters draw their A from torch's global generator; B is 0, so a fresh model is the base. All models with adapters
+    share the base's frozen tensors, so that a rank holds them once.
     """
-
-    def __init__(
-        self, base: PreTrainedModel, rank: int = 0, alpha: float = 0.0, target_modules: Sequence[str] = ()
-    ):
-        self.base, self.rank, self.alpha, self.target_modules = base, rank, alpha, list(target_modules)
-
-    def __call__(self) -> NextToken:
-        """Adapters draw their A from torch's global generator; B is 0, so a fresh model is the base."""
-        if not self.rank:
-            return NextToken(copy.deepcopy(self.base)).train()
-        shared = {id(tensor): tensor for tensor in (*self.base.parameters(), *self.base.buffers())}
-        config = LoraConfig(
-            task_type="CAUSAL_LM",
-            r=self.rank,
-            lora_alpha=self.alpha,
-            lora_dropout=0.0,
-            target_modules=self.target_modules or "all-linear",
-        )
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="fan_in_fan_out")  # peft sets it right for GPT-2
-            warnings.filterwarnings("ignore", category=FutureWarning)  # of transformers, at peft's use of it
-            try:
-                return NextToken(get_peft_model(copy.deepcopy(self.base, shared), config)).train()
-            except ValueError as error:
-                raise InputError(
-                    f"workload.lora.target_modules = {self.target_modules}",
-                    _first_line(error),
-                    "leave it empty for all",
-                ) from None
+    if not rank:
+        return NextToken(copy.deepcopy(base)).train()
+    shared = {id(tensor): tensor for tensor in (*base.parameters(), *base.buffers())}
+    config = LoraConfig(
+        task_type="CAUSAL_LM",
+        r=rank,
+        lora_alpha=alpha,
+        lora_dropout=0.0,
+        target_modules=list(target_modules) or "all-linear",
+    )
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="fan_in_fan_out")  # peft sets it right for GPT-2
+        warnings.filterwarnings("ignore", category=FutureWarning)  # of transformers, at peft's use of it
+        try:
+            return NextToken(get_peft_model(copy.deepcopy(base, shared), config)).train()
+        except ValueError as error:
+            key = f"workload.lora.target_modules = {list(target_modules)}"
+            raise InputError(key, _first_line(error), "leave it empty for all") from None
 
 
 def why_not_stacked(build_model: Callable[[], nn.Module]) -> str:
@@ -194,21 +184,14 @@ def check_directory(directory: Path) -> None:
     way_out = 'give the directory of a model as save_pretrained writes it, or set workload.model = "tiny"'
     if not directory.is_dir():
         raise InputError("workload.model", f"there is no directory {directory}", way_out)
-    if not (directory / "config.json").is_file():
-        raise InputError("workload.model", f"{directory} lacks config.json", way_out)
-    # without any of these files a tokenizer is made that has no vocabulary
-    if not any(path for name in _TOKENIZERS for path in directory.glob(name)):
-        raise InputError(
-            "workload.model", f"{directory} has no tokenizer, e.g. tokenizer.json", "copy it there as well"
-        )
-    if not any(directory.glob(f"*{_WEIGHTS}")):
-        pickles = sorted(path.name for suffix in _UNREAD for path in directory.glob(f"*{suffix}"))
-        raise InputError(
-            "workload.model",
-            f"{directory} has no weights as .safetensors"
-            + (f", only {pickles[0]}: a pickle can run code, and is not read" if pickles else ""),
-            "convert them: model.save_pretrained(DIR, safe_serialization=True)" if pickles else way_out,
-        )
+    for part, names in {
+        "config.json": ("config.json",),
+        # without any of these files a tokenizer is made that has no vocabulary
+        "tokenizer, e.g. tokenizer.json": ("tokenizer.json", "tokenizer.model", "vocab.*", "*.tiktoken"),
+        "weights as .safetensors (pickles can run code, and are not read)": (f"*{_WEIGHTS}",),
+    }.items():
+        if not any(path for name in names for path in directory.glob(name)):
+            raise InputError("workload.model", f"{directory} has no {part}", way_out)
 
 
 def _read(directory: Path, auto: Any, **options: Any) -> Any:
@@ -250,12 +233,10 @@ def model_files(directory: Path) -> list[Path]:
 
 
 def encoder(directory: Path) -> Callable[[str], np.ndarray]:
-    """Text -> tokens [num_tokens] by the directory's tokenizer, loaded when the first text comes; no special tokens."""
-    tokenizer = None
+    """Text -> tokens [num_tokens] by the directory's tokenizer; no special tokens."""
+    tokenizer = _read(directory, AutoTokenizer)
 
     def encode(text: str) -> np.ndarray:
-        nonlocal tokenizer
-        tokenizer = tokenizer or _read(directory, AutoTokenizer)
         return np.array(tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"], dtype=np.int64)
 
     return encode

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, NamedTuple
+from pathlib import Path
+from typing import ClassVar, Literal
+
+import numpy as np
 
 from hpctrip.base.errors import InputError
+from hpctrip.base.validate import instance, integers
 from hpctrip.config.component import Component, Registry, config_key
 from hpctrip.config.inputs import resolved, validate
 from hpctrip.learn.local_work import LocalWork
-from hpctrip.learn.task import Task, check_task
-
-
-class TrainingSize(NamedTuple):
-    """Size of a training set, as far as the input sets it."""
-
-    num_samples: int
-    has_groups: bool
-    """Whether its samples have natural owners."""
+from hpctrip.learn.partition import Partition
+from hpctrip.learn.task import Task
 
 
 class Workload(Component):
@@ -34,13 +31,12 @@ class Workload(Component):
     def check_data(self) -> None:
         """Raises InputError where files or packages that it needs are not there, as far as that costs no computing."""
 
-    def stated(self) -> TrainingSize | None:
-        """Size of the training set before the data are read, from `train_samples`; None where the input does not set
-        it."""
+    def check_partition(self, partition: Partition, num_sites: int) -> None:
+        """Raises InputError where the training set, as far as the input sets its size (`train_samples`), cannot be
+        shared out to the sites."""
         num_samples = getattr(self, "train_samples", None)
-        if num_samples is None or self.has_owners is None:
-            return None
-        return TrainingSize(num_samples, self.has_owners)
+        if num_samples is not None and self.has_owners is not None:
+            partition.check(num_samples, num_sites, self.has_owners)
 
     def prepare_data(self, seed: int) -> None:
         """Prepares data (renders, decompresses) once per node, so that `task` need not repeat it per rank. Every
@@ -54,37 +50,75 @@ class Workload(Component):
         raise NotImplementedError
 
     def checked_task(self, seed: int) -> Task:
-        """`task`, checked. Raises InputError where its samples and labels cannot be trained on."""
-        return check_task(self.task(seed), config_key("workload", self))
+        """`task`, checked. Raises InputError where it is no Task, or where one of its sets is empty, has not as many
+        labels (and groups) as samples, or has labels that are no classes."""
+        place = config_key("workload", self)
+        task = instance(self.task(seed), Task, place, "its task")
+        for name, data in (("training", task.train), ("test", task.test)):
+            sizes = {"inputs": len(data.inputs), "labels": len(data.labels)}
+            if data.groups is not None:
+                sizes["groups"] = len(data.groups)
+            if len(set(sizes.values())) > 1 or not len(data):
+                counts = ", ".join(f"{size} {part}" for part, size in sizes.items())
+                raise InputError(
+                    place, f"gave {counts} as its {name} set", "one or more, equally many of each"
+                )
+            integers(data.labels, np.shape(data.labels), 0, task.num_classes - 1, place, f"{name} labels")
+            if data.labels.dtype != np.int64:
+                raise InputError(
+                    place, f"gave {name} labels of type {data.labels.dtype}", "they must be int64"
+                )
+        return task
 
     def local_work(self, train: LocalWork) -> LocalWork:
-        """Local training in a round: the input's table [train], its absent keys filled with this workload's own
-        values."""
-        return train.filled(
-            lr=self.lr,
-            batch_size=self.batch_size,
-            local_epochs=float(self.local_epochs),
-            optimizer=self.optimizer,
-            weight_decay=self.weight_decay,
-        )
-
-    def checked_local_work(self, train: LocalWork) -> LocalWork:
-        """`local_work`, checked. Raises InputError where it is no LocalWork, a value is out of its bounds, or a key is
-        absent that a site needs."""
-        work, place = self.local_work(train), config_key("workload", self)
-        if not isinstance(work, LocalWork):
+        """Local training in a round: the input's table [train], its absent keys filled with this workload's own values.
+        Raises InputError where a value is out of its bounds, options exclude each other, or a key is absent that a site
+        needs."""
+        own = {key: getattr(self, key) for key in ("lr", "batch_size", "optimizer", "weight_decay")}
+        if train.local_steps is None:
+            own["local_epochs"] = float(self.local_epochs)
+        work, place = train.with_defaults(**own), config_key("workload", self)
+        if work.momentum and work.optimizer != "sgd":
             raise InputError(
-                place, f"gave a {type(work).__name__} as its local work", "it must be a LocalWork"
+                f"train.momentum = {work.momentum:g}",
+                f"the optimiser is {work.optimizer}, which has none",
+                'set train.beta1, or train.optimizer = "sgd"',
             )
         try:
             validate(resolved(work), LocalWork)
         except InputError as error:
             raise InputError(place, f"gave train.{error.faults[0]}") from None
-        if absent := work.absent():
+        absent = [key for key in own if getattr(work, key) is None]
+        if absent:
             raise InputError(
                 place, f"gave no {absent[0]}", f"set {', '.join(f'train.{key}' for key in absent)}"
             )
         return work
+
+
+class PreparedWorkload(Workload):
+    """Base of workloads whose data are arrays in the cache, made or read once per node as the key `data` says."""
+
+    embedded: ClassVar[str]
+    """The value of `data` that names no files: synthetic data, made here."""
+
+    @property
+    def synthetic(self) -> bool:
+        """Whether the data are made here."""
+        return self.data == self.embedded
+
+    @property
+    def path(self) -> Path:
+        """The file or folder of the data."""
+        return Path(self.data).expanduser().resolve()
+
+    def prepare_data(self, seed: int) -> None:
+        """Fill the cache. Raises InputError that names the file that is missing or damaged."""
+        self.folder(seed)
+
+    def folder(self, seed: int) -> Path:
+        """The folder of the prepared arrays. Its key holds everything that they depend on."""
+        raise NotImplementedError
 
 
 WORKLOADS = Registry("workload", default="emnist")

@@ -10,24 +10,23 @@ import string
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
-import torch
-import torch.nn.functional as F
 from pydantic import Field, model_validator
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.io import PathName
 from hpctrip.config.sources import Reads
 from hpctrip.learn.data import cached
-from hpctrip.learn.data.cached import PARTS, fingerprints
-from hpctrip.learn.data.files import read_pair
+from hpctrip.learn.data.cached import PARTS, fingerprints, subset
+from hpctrip.learn.data.files import read_idx
 from hpctrip.learn.data.glyphs import CHARACTERS, IMAGE_SIZE, MOST_GLYPHS, Glyphs, renderer
-from hpctrip.learn.data.subsample import subset
-from hpctrip.learn.models.cnn import CNN
 from hpctrip.learn.task import Task
-from hpctrip.learn.workloads.base import WORKLOADS, Workload
+from hpctrip.learn.workloads.base import WORKLOADS, PreparedWorkload
+
+if TYPE_CHECKING:
+    import torch
 
 MEAN, STD = 0.1736, 0.3317
 """Mean and deviation of the pixels of EMNIST by-class, as fractions of white; used for every data source, so that one
@@ -50,8 +49,10 @@ SPLITS: dict[str, tuple[str, ...]] = {
 """The official splits: the characters that each label stands for."""
 
 _FIRST_LABEL = {"letters": 1}  # the files of this split count from 1, all others from 0
-_GLYPHS_SAMPLES = {"train": 60_000, "test": 10_000}  # where no limit is given: as many as MNIST
-_Load = Callable[[str, int], tuple[np.ndarray, np.ndarray]]  # (part, seed) -> images, labels
+_GLYPHS_SAMPLES = {
+    "train_samples": 60_000,
+    "test_samples": 10_000,
+}  # where no limit is given: as many as MNIST
 MODELS = {"light": (3, (16, 32), 128), "leaf": (5, (32, 64), 512)}
 
 
@@ -61,14 +62,14 @@ def _all_files(data: str) -> list[Path]:
 
 
 @WORKLOADS.add
-class Emnist(Workload):
+class Emnist(PreparedWorkload):
     """Handwritten characters (EMNIST), or synthetic glyphs in the same layout, and a small CNN."""
 
     kind: ClassVar[str] = "emnist"
+    embedded: ClassVar[str] = "glyphs"
     has_owners: ClassVar[bool] = False
     lr: ClassVar[float] = 0.01
     batch_size: ClassVar[int] = 20
-    local_epochs: ClassVar[int] = 1
 
     data: Annotated[PathName, Reads(unless="glyphs", find=_all_files)] = Field("glyphs", min_length=1)
     """`"glyphs"`: synthetic characters, rendered from fonts, no download; else the directory with the official files
@@ -90,30 +91,33 @@ class Emnist(Workload):
     @model_validator(mode="after")
     def _fits(self) -> Self:
         most = max(self.train_samples or 0, self.test_samples or 0)
-        if self.data == "glyphs" and most > MOST_GLYPHS:
+        if self.synthetic and most > MOST_GLYPHS:
             raise ValueError(f"{most:,} samples are asked for, but at most {MOST_GLYPHS:,} glyphs are drawn")
         return self
 
     def resolve(self) -> Self:
         """With the default number of glyphs where the input sets none."""
-        return super().resolve().with_defaults(**{f"{part}_samples": self._limit(part) for part in PARTS})
+        return super().resolve().with_defaults(**(_GLYPHS_SAMPLES if self.synthetic else {}))
 
     def check_data(self) -> None:
         """The four files of the split, where the data are files."""
-        if self.data != "glyphs":
+        if not self.synthetic:
             self._files()
-
-    def prepare_data(self, seed: int) -> None:
-        """Render or decompress into the cache, once per node. Raises InputError naming what is missing or damaged."""
-        self._folder(seed)
 
     def task(self, seed: int) -> Task:
         """The memory-mapped data and the CNN; prepares the data first where nobody has."""
-        folder = self._folder(seed)
+        import torch.nn.functional as F
+
+        from hpctrip.learn.models.cnn import CNN
+
+        folder = self.folder(seed)
         train, test = cached.datasets(folder, "images", "labels")
         num_classes = len(SPLITS[self.split])
-        sizes = f"{self.split}, {len(train):,} training and {len(test):,} test samples"
-        synthetic = self.data == "glyphs"
+        origin = (
+            "glyphs (synthetic characters rendered from fonts, not EMNIST)"
+            if self.synthetic
+            else f"files in EMNIST's format from {self.path}"
+        )
         return Task(
             train=train,
             test=test,
@@ -121,56 +125,59 @@ class Emnist(Workload):
             build_model=partial(CNN, *MODELS[self.model], num_classes=num_classes),
             prepare=normalise,
             loss=F.cross_entropy,
-            source=f"glyphs (synthetic characters rendered from fonts, not EMNIST): {sizes}"
-            if synthetic
-            else f"files in EMNIST's format from {self._directory()}: {sizes}",
-            synthetic=synthetic,
+            source=f"{origin}: {self.split}, {len(train):,} training and {len(test):,} test samples",
+            synthetic=self.synthetic,
             digests={"data": cached.digest_of(folder)},
         )
 
-    def _folder(self, seed: int) -> Path:
+    def folder(self, seed: int) -> Path:
         """The folder of the prepared arrays. Its key holds everything that they depend on."""
-        settings: dict[str, Any] = {"split": self.split, "limits": [self._limit(part) for part in PARTS]}
-        if self.data == "glyphs":
+        limits = self._limits()
+        settings: dict[str, Any] = {"split": self.split, "limits": list(limits.values())}
+        if self.synthetic:
             settings |= {"glyphs (synthetic)": self.glyphs.model_dump(), "renderer": renderer(), "seed": seed}
             return cached.prepared("emnist", settings, lambda: self._arrays(self._drawn, seed))
         files = self._files()
         settings["files"] = fingerprints(files.values())
-        if settings["limits"] != [None, None]:
+        if any(limits.values()):
             settings["seed"] = seed
         return cached.prepared("emnist", settings, lambda: self._arrays(partial(self._read, files), seed))
 
-    def _limit(self, part: str) -> int | None:
-        limit = self.train_samples if part == "train" else self.test_samples
-        return _GLYPHS_SAMPLES[part] if limit is None and self.data == "glyphs" else limit
+    def _limits(self) -> dict[str, int | None]:
+        """Number of samples of each part; None: all."""
+        resolved = self.resolve()
+        return {"train": resolved.train_samples, "test": resolved.test_samples}
 
-    def _arrays(self, load: _Load, seed: int) -> dict[str, np.ndarray]:
+    def _arrays(
+        self, load: Callable[[str, int | None, int], tuple[np.ndarray, np.ndarray]], seed: int
+    ) -> dict[str, np.ndarray]:
         """`{part}_images` [num_samples, 28, 28] uint8 and `{part}_labels` [num_samples] int64 for both parts."""
         arrays = {}
-        for part in PARTS:
-            images, labels = load(part, seed)
+        for part, limit in self._limits().items():
+            images, labels = load(part, limit, seed)
             arrays |= {f"{part}_images": images, f"{part}_labels": labels.astype(np.int64)}
         return arrays
 
-    def _drawn(self, part: str, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    def _drawn(self, part: str, num_samples: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
         """Images and labels of synthetic glyphs."""
         classes = SPLITS[self.split]
         label_of = {character: label for label, characters in enumerate(classes) for character in characters}
-        images, characters = self.glyphs.draw(self._limit(part), seed, part, among="".join(classes))
+        images, characters = self.glyphs.draw(num_samples, seed, part, among="".join(classes))
         return images, np.array([label_of.get(character, -1) for character in CHARACTERS])[characters]
 
-    def _read(self, files: dict[str, Path], part: str, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    def _read(
+        self, files: dict[str, Path], part: str, limit: int | None, seed: int
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Images, upright, and labels counted from 0, of the official files; a random subset where a limit asks so."""
         image_file, label_file = files[f"{part}-images-idx3"], files[f"{part}-labels-idx1"]
-        images, labels = read_pair(image_file, label_file)
-        if images.shape[1:] != (IMAGE_SIZE, IMAGE_SIZE):
-            rows, columns = images.shape[1:]
+        images, labels = read_idx(image_file, 3), read_idx(label_file, 1)
+        first, num_classes = _FIRST_LABEL.get(self.split, 0), len(SPLITS[self.split])
+        if images.shape != (len(labels), IMAGE_SIZE, IMAGE_SIZE):
             raise InputError(
                 str(image_file),
-                f"images of {rows} x {columns} pixels, expected 28 x 28",
-                "are these EMNIST's files?",
+                f"images of shape {list(images.shape)}, expected {[len(labels), IMAGE_SIZE, IMAGE_SIZE]}",
+                f"use EMNIST's files, and images and labels of the same set ({label_file.name} has {len(labels):,})",
             )
-        first, num_classes = _FIRST_LABEL.get(self.split, 0), len(SPLITS[self.split])
         outside = np.flatnonzero((labels < first) | (labels >= first + num_classes))
         if len(outside):
             raise InputError(
@@ -179,35 +186,29 @@ class Emnist(Workload):
                 f"{first + num_classes - 1}",
                 "are these the files of another split?",
             )
-        rows = subset(self.kind, part, self._limit(part), len(labels), str(label_file), seed)
+        rows = subset(self.kind, part, limit, len(labels), str(label_file), seed)
         # EMNIST stores every image transposed (it was exported column by column).
         return np.ascontiguousarray(images[rows].transpose(0, 2, 1)), labels[rows] - np.uint8(first)
 
-    def _directory(self) -> Path:
-        return Path(self.data).expanduser().resolve()
-
     def _files(self) -> dict[str, Path]:
-        """The four files of the split, e.g. under the key "train-images-idx3". Raises InputError naming what lacks."""
-        directory = self._directory()
+        """The four files of the split, e.g. under the key "train-images-idx3". InputError names missing ones."""
         way_out = (
             f'fetch them with `python -m hpctrip fetch emnist {self.data}`, or set workload.data = "glyphs"'
         )
-        if not directory.is_dir():
-            raise InputError("workload.data", f"there is no directory {directory}", way_out)
+        if not self.path.is_dir():
+            raise InputError("workload.data", f"there is no directory {self.path}", way_out)
         files, missing = {}, []
         for key in (f"{part}-{array}" for part in PARTS for array in ("images-idx3", "labels-idx1")):
             name = f"emnist-{self.split}-{key}-ubyte"
-            paths = [path for path in (directory / name, directory / f"{name}.gz") if path.is_file()]
+            paths = [path for path in (self.path / name, self.path / f"{name}.gz") if path.is_file()]
             if paths:
                 files[key] = paths[0]
             else:
                 missing.append(f"{name}[.gz]")
         if missing:
-            others = sorted(
-                {path.name.split("-")[1] for path in directory.glob("emnist-*-*-ubyte*")} - {self.split}
-            )
+            others = sorted({path.name.split("-")[1] for path in _all_files(self.data)} - {self.split})
             held = f" (it has files of the splits {', '.join(others)})" if others else ""
-            raise InputError("workload.data", f"{directory} lacks {', '.join(missing)}{held}", way_out)
+            raise InputError("workload.data", f"{self.path} lacks {', '.join(missing)}{held}", way_out)
         return files
 
 

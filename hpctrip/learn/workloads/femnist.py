@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
-import torch.nn.functional as F
 from pydantic import Field
 
 from hpctrip.base.errors import InputError
@@ -19,40 +18,36 @@ from hpctrip.base.io import PathName
 from hpctrip.base.rng import stream
 from hpctrip.base.text import shown
 from hpctrip.config.sources import Reads
-from hpctrip.learn.data import cached, leaf_json
-from hpctrip.learn.data.cached import PARTS, fingerprints
-from hpctrip.learn.data.files import json_object, read_text
+from hpctrip.learn.data import cached
+from hpctrip.learn.data.cached import PARTS, fingerprints, subset
+from hpctrip.learn.data.files import files_by_part, files_of_all_parts, json_object, leaf_users, read_text
 from hpctrip.learn.data.glyphs import CHARACTERS, IMAGE_SIZE, Writers, renderer
-from hpctrip.learn.data.subsample import subset
-from hpctrip.learn.models.cnn import CNN
 from hpctrip.learn.task import Task
-from hpctrip.learn.workloads.base import WORKLOADS, Workload
+from hpctrip.learn.workloads.base import WORKLOADS, PreparedWorkload
 from hpctrip.learn.workloads.emnist import MODELS, normalise
 
 TRAIN_FRACTION = 0.9  # of each writer's samples, the default of LEAF's scripts
-_WAY_OUT = 'make them with LEAF\'s data/femnist/preprocess.sh, or set workload.data = "glyphs"'
-_Page = tuple[
-    np.ndarray, np.ndarray
-]  # of one writer: images [n, 28, 28] uint8, white on black, and labels [n]
-
-
-def _all_files(data: str) -> list[Path]:
-    """The files of all parts."""
-    parts = leaf_json.parts(Path(data).expanduser(), (".json",), _WAY_OUT)
-    return [file for files in parts.values() for file in files]
+_FILES = {
+    "suffixes": (".json",),
+    "way_out": 'make them with LEAF\'s data/femnist/preprocess.sh, or set workload.data = "glyphs"',
+}
+_Page = tuple[np.ndarray, np.ndarray]
+"""A writer's images [n, 28, 28] uint8, white on black, and labels [n]."""
 
 
 @WORKLOADS.add
-class Femnist(Workload):
+class Femnist(PreparedWorkload):
     """Handwritten characters by writer (LEAF's FEMNIST files), or synthetic writers, and the CNN of emnist."""
 
     kind: ClassVar[str] = "femnist"
+    embedded: ClassVar[str] = "glyphs"
     has_owners: ClassVar[bool] = True
     lr: ClassVar[float] = 0.01
     batch_size: ClassVar[int] = 20
-    local_epochs: ClassVar[int] = 1
 
-    data: Annotated[PathName, Reads(unless="glyphs", find=_all_files)] = Field("glyphs", min_length=1)
+    data: Annotated[PathName, Reads(unless="glyphs", find=partial(files_of_all_parts, **_FILES))] = Field(
+        "glyphs", min_length=1
+    )
     """`"glyphs"`: synthetic characters by made-up writers, no download; else a JSON file of LEAF's, gzipped or not, or
     a folder of them. Its folders `train` and `test` are used as they are; where there are none, nine tenths of each
     writer's samples, drawn at random from the run's seed, are to train on."""
@@ -67,22 +62,21 @@ class Femnist(Workload):
 
     def check_data(self) -> None:
         """The files, where the data are files."""
-        if self.data != "glyphs":
-            leaf_json.parts(self._path(), (".json",), _WAY_OUT)
-
-    def prepare_data(self, seed: int) -> None:
-        """Render or read into the cache, once per node. Raises InputError naming the file that is wrong."""
-        self._folder(seed)
+        if not self.synthetic:
+            files_by_part(self.path, **_FILES)
 
     def task(self, seed: int) -> Task:
         """The memory-mapped data and the CNN; prepares the data first where nobody has."""
-        folder = self._folder(seed)
+        import torch.nn.functional as F
+
+        from hpctrip.learn.models.cnn import CNN
+
+        folder = self.folder(seed)
         train, test = cached.datasets(folder, "images", "labels", "groups")
-        synthetic = self.data == "glyphs"
         origin = (
             "glyphs (synthetic characters by synthetic writers, not FEMNIST)"
-            if synthetic
-            else f"files in LEAF's format from {self._path()}"
+            if self.synthetic
+            else f"files in LEAF's format from {self.path}"
         )
         num_writers = len(np.unique(train.groups))
         return Task(
@@ -93,21 +87,18 @@ class Femnist(Workload):
             prepare=normalise,
             loss=F.cross_entropy,
             source=f"{origin}: {num_writers:,} writers, {len(train):,} training and {len(test):,} test samples",
-            synthetic=synthetic,
+            synthetic=self.synthetic,
             digests={"data": cached.digest_of(folder)},
         )
 
-    def _path(self) -> Path:
-        return Path(self.data).expanduser().resolve()
-
-    def _folder(self, seed: int) -> Path:
+    def folder(self, seed: int) -> Path:
         """The folder of the prepared arrays. Its key holds everything that they depend on."""
         settings: dict[str, Any] = {"limits": [self.train_samples, self.test_samples]}
         files: dict[str, list[Path]] = {}
-        if self.data == "glyphs":
+        if self.synthetic:
             settings |= {"glyphs (synthetic)": self.glyphs.model_dump(), "renderer": renderer()}
         else:
-            files = leaf_json.parts(self._path(), (".json",), _WAY_OUT)
+            files = files_by_part(self.path, **_FILES)
             settings["files"] = {part: fingerprints(paths) for part, paths in files.items()}
         if "train" not in files or settings["limits"] != [None, None]:
             settings["seed"] = seed
@@ -124,7 +115,7 @@ class Femnist(Workload):
         arrays = {}
         for part, limit in zip(PARTS, (self.train_samples, self.test_samples), strict=True):
             if not any(len(labels) for _, labels in by_part[part]):
-                raise InputError("workload.data", f"{self._path()} has no {part} samples", "give more data")
+                raise InputError("workload.data", f"{self.path} has no {part} samples", "give more data")
             images, labels = map(np.concatenate, zip(*by_part[part], strict=True))
             rows = subset(self.kind, part, limit, len(labels), self.data, seed)
             groups = np.repeat(np.arange(len(by_part[part])), [len(page[1]) for page in by_part[part]])
@@ -145,15 +136,11 @@ def _split(page: _Page, rng: np.random.Generator) -> tuple[_Page, _Page]:
 def _read(paths: Iterable[Path]) -> Iterator[_Page]:
     """The writers of LEAF's files. LEAF's pixels go from 0 (ink) to 1 (paper), EMNIST's from 0 (paper) to 255."""
     for path in paths:
-        for user in leaf_json.users(path, json_object(path, read_text(path))):
-            if not all(
-                isinstance(sample, list) and set(map(type, sample)) <= {int, float} for sample in user.x
-            ):
-                raise user.fault(f"a sample is not {IMAGE_SIZE**2} numbers")
+        for user in leaf_users(path, json_object(path, read_text(path))):
             try:
                 with np.errstate(over="ignore"):  # refused below
                     paper = np.array(user.x, np.float32).reshape(len(user.x), IMAGE_SIZE**2)
-            except (ValueError, OverflowError):
+            except (ValueError, TypeError, OverflowError):
                 raise user.fault(f"a sample is not {IMAGE_SIZE**2} numbers") from None
             if not ((paper >= 0) & (paper <= 1)).all():
                 raise user.fault("pixels below 0 (ink) or above 1 (paper)")

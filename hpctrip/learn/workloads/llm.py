@@ -8,24 +8,31 @@ adapters, the base model is frozen and the same everywhere: only the adapters ar
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-import torch
+import numpy as np
 from pydantic import Field, model_validator
 
 from hpctrip.base.errors import InputError, require
 from hpctrip.base.io import PathName
+from hpctrip.base.rng import stream
 from hpctrip.config.component import Component
 from hpctrip.config.sources import Reads
 from hpctrip.learn.data import cached
 from hpctrip.learn.data.cached import fingerprints
-from hpctrip.learn.data.sentences import VERSION, Sentences
-from hpctrip.learn.data.texts import blocks_of, encode_bytes, read_texts, text_files
+from hpctrip.learn.data.files import files_of
+from hpctrip.learn.data.texts import VERSION, Sentences, read_texts
 from hpctrip.learn.params import digest
 from hpctrip.learn.task import Dataset, Task
-from hpctrip.learn.workloads.base import WORKLOADS, Workload
+from hpctrip.learn.workloads.base import WORKLOADS, PreparedWorkload
+
+PARTS = ("base", "train", "test")
+BASE_FRACTION = TEST_FRACTION = 0.1
+"""Fractions of the blocks of every text: the first tenth is the base model's, where that is pretrained here; the last
+tenth is held out."""
 
 
 class Lora(Component):
@@ -39,19 +46,20 @@ class Lora(Component):
     """Names of the layers that get adapters, e.g. ["q_proj", "v_proj"]; empty: every linear layer but the output."""
 
 
-def _all_texts(data: str) -> list[Path]:
-    """The files of a path."""
-    return text_files(Path(data).expanduser())
+def _text_files(data: str) -> list[Path]:
+    """The file at this path, or the texts of the folder."""
+    way_out = 'give a text file or a folder of them, or set workload.data = "sentences"'
+    return files_of(Path(data).expanduser().resolve(), (".txt", ".json"), way_out)
 
 
 @WORKLOADS.add
-class Llm(Workload):
+class Llm(PreparedWorkload):
     """Next token of texts by owner (files, or synthetic sentences), by a causal language model with LoRA adapters."""
 
     kind: ClassVar[str] = "llm"
+    embedded: ClassVar[str] = "sentences"
     lr: ClassVar[float] = 1e-3
     batch_size: ClassVar[int] = 8
-    local_epochs: ClassVar[int] = 1
     optimizer: ClassVar[Literal["sgd", "adamw"]] = "adamw"
 
     model: Annotated[PathName, Reads(unless="tiny")] = Field("tiny", min_length=1)
@@ -66,7 +74,7 @@ class Llm(Workload):
     bitsandbytes and a GPU at every rank); `full`: all parameters."""
     lora: Lora = Lora()
     """The adapters; ignored with `full`."""
-    data: Annotated[PathName, Reads(unless="sentences", find=_all_texts)] = Field("sentences", min_length=1)
+    data: Annotated[PathName, Reads(unless="sentences", find=_text_files)] = Field("sentences", min_length=1)
     """`"sentences"`: synthetic text by made-up roles, no download; else a file or a folder of .txt and .json files. A
     text file is one owner's, a JSON object {"owner": "text"} holds many. Each gzipped or not."""
     block_tokens: int = Field(128, ge=1, le=32_768)
@@ -86,50 +94,45 @@ class Llm(Workload):
     def check_data(self) -> None:
         """The packages; the texts and the model's directory, where they are named."""
         _require(self.adapter)
-        if self.data != "sentences":
-            text_files(self._path())
+        if not self.synthetic:
+            _text_files(self.data)
         if self.model != "tiny":
             from hpctrip.learn.models import causal
 
-            causal.check_directory(self._directory())
+            causal.check_directory(self._directory)
 
     def prepare_data(self, seed: int) -> None:
         """Cut the texts into blocks and pretrain `tiny`, in the cache, once per node. Raises InputError naming what is
         missing or damaged."""
-        _require(self.adapter)
-        from hpctrip.learn.models import causal
-
-        folder = self._folder()
+        folder = self.folder(seed)
         if self.model == "tiny":
             self._base_folder(folder)
         else:
-            cached.digest_of_large(causal.model_files(self._directory()))
+            self._model_digest()
 
     def task(self, seed: int) -> Task:
         """The memory-mapped blocks and the model; prepares them first where nobody has."""
-        _require(self.adapter)
+        folder = self.folder(seed)
+        import torch
+
         from hpctrip.learn.models import causal
 
-        folder = self._folder()
         train, test = (self._dataset(folder, part) for part in ("train", "test"))
         if self.model == "tiny":
             params = torch.tensor(cached.load(self._base_folder(folder), "params"))
             base, model_digest = causal.tiny(params), digest(params)
-            made = (
-                f"pretrained here for {self.pretrain_steps} steps"
-                if self._pretrains()
-                else "of random weights"
+            steps = (
+                f"pretrained here for {self.pretrain_steps} steps" if self._pretrains else "of random weights"
             )
-            model = f"tiny model {made}, digest {model_digest}"
+            model = f"tiny model {steps}, digest {model_digest}"
         else:
-            base = causal.load(self._directory(), quantised=self.adapter == "qlora")
-            model_digest = cached.digest_of_large(causal.model_files(self._directory()))
-            model = f"model from {self._directory()}"
+            base = causal.load(self._directory, quantised=self.adapter == "qlora")
+            model_digest = self._model_digest()
+            model = f"model from {self._directory}"
         causal.check_fit(base, self.block_tokens, int(cached.load(folder, "num_tokens")))
         adapters = {} if self.adapter == "full" else self.lora.model_dump()
-        build_model = causal.Builder(base, **adapters)
-        synthetic = self.data == "sentences"
-        texts = "sentences (synthetic text)" if synthetic else f"texts from {self._path()}"
+        build_model = partial(causal.build, base, **adapters)
+        texts = "sentences (synthetic text)" if self.synthetic else f"texts from {self.path}"
         return Task(
             train=train,
             test=test,
@@ -139,67 +142,128 @@ class Llm(Workload):
             loss=causal.next_token_loss,
             source=f"{texts}: {len(train):,} training and {len(test):,} test blocks of {self.block_tokens} tokens; "
             f"{model} ({base.num_parameters():,} parameters), {self.adapter}",
-            synthetic=synthetic,
+            synthetic=self.synthetic,
             sequential_only=causal.why_not_stacked(build_model),
             digests={"data": cached.digest_of(folder), "model": model_digest},
         )
 
-    def _path(self) -> Path:
-        return Path(self.data).expanduser().resolve()
+    def folder(self, seed: int) -> Path:
+        """The folder of the prepared blocks. They do not depend on the run's seed, as those of files do not."""
+        _require(self.adapter)
+        from hpctrip.learn.models import causal
 
+        settings: dict[str, Any] = {"block_tokens": self.block_tokens, "base": self._pretrains}
+        if self.model == "tiny":
+            settings["tokens"] = "bytes"
+        else:
+            settings["tokenizer"] = fingerprints(causal.tokenizer_files(self._directory))
+        if self.synthetic:
+            settings |= {"sentences (synthetic)": self.sentences.model_dump(), "version": VERSION}
+        else:
+            settings["files"] = fingerprints(_text_files(self.data))
+
+        def blocks() -> dict[str, np.ndarray]:
+            texts = self.sentences.write(seed=0) if self.synthetic else read_texts(_text_files(self.data))
+            encode = encode_bytes if self.model == "tiny" else causal.encoder(self._directory)
+            return blocks_of(texts, encode, self.block_tokens, self._pretrains)
+
+        return cached.prepared("llm", settings, blocks)
+
+    @property
     def _directory(self) -> Path:
         return Path(self.model).expanduser().resolve()
+
+    @property
+    def _pretrains(self) -> bool:
+        return self.model == "tiny" and self.pretrain_steps > 0
+
+    def _model_digest(self) -> str:
+        """The digest of the files of the model's directory."""
+        from hpctrip.learn.models import causal
+
+        return cached.digest_of_large(causal.model_files(self._directory))
 
     def _dataset(self, folder: Path, part: str) -> Dataset:
         blocks = cached.load(folder, f"{part}_blocks")
         return Dataset(blocks[:, :-1], blocks[:, 1:], cached.load(folder, f"{part}_groups"))
-
-    def _folder(self) -> Path:
-        """The folder of the prepared blocks. The run's seed is nowhere in it, as in files of texts."""
-        from hpctrip.learn.models import causal
-
-        settings: dict[str, Any] = {"block_tokens": self.block_tokens, "base": self._pretrains()}
-        if self.model == "tiny":
-            settings["tokens"] = "bytes"
-            encode = encode_bytes
-        else:
-            settings["tokenizer"] = fingerprints(causal.tokenizer_files(self._directory()))
-            encode = causal.encoder(self._directory())
-        if self.data == "sentences":
-            settings |= {"sentences (synthetic)": self.sentences.model_dump(), "version": VERSION}
-            texts = partial(self.sentences.write, seed=0)
-        else:
-            files = text_files(self._path())
-            settings["files"] = fingerprints(files)
-            texts = partial(read_texts, files)
-        cut = partial(blocks_of, encode=encode, block_tokens=self.block_tokens, with_base=self._pretrains())
-        return cached.prepared("llm", settings, lambda: cut(texts()))
-
-    def _pretrains(self) -> bool:
-        return self.model == "tiny" and self.pretrain_steps > 0
 
     def _base_folder(self, blocks_folder: Path) -> Path:
         """The folder of `tiny`'s weights."""
         from hpctrip.learn.models import causal
 
         settings = causal.tiny_settings() | {"steps": self.pretrain_steps}
-        if self._pretrains():
+        if self._pretrains:
             settings["blocks"] = blocks_folder.name
-        return cached.prepared(
-            "llm_base",
-            settings,
-            lambda: {
+
+        def weights() -> dict[str, np.ndarray]:
+            return {
                 "params": causal.pretrained(cached.load(blocks_folder, "base_blocks"), self.pretrain_steps)
-            },
-        )
+            }
+
+        return cached.prepared("llm_base", settings, weights)
 
 
 def _require(adapter: str) -> None:
     """Raise InputError, with the way out, where what training with this adapter needs is not installed."""
     require('workload.kind = "llm"', "llm", "transformers", "peft")
     if adapter == "qlora":
+        import torch
+
         place, way_out = 'workload.adapter = "qlora"', 'or use adapter = "lora"'
         if not torch.cuda.is_available():
             raise InputError(place, "its 4-bit base needs a GPU, and torch sees none", way_out)
         if importlib.util.find_spec("bitsandbytes") is None:
             raise InputError(place, "bitsandbytes is not installed", f"pip install bitsandbytes, {way_out}")
+
+
+def blocks_of(
+    texts: dict[str, str], encode: Callable[[str], np.ndarray], block_tokens: int, with_base: bool
+) -> dict[str, np.ndarray]:
+    """See `pack`; and `num_tokens`: one more than the largest token. Raises InputError where a part gets no block."""
+    arrays = pack(map(encode, texts.values()), block_tokens, with_base)
+    needed = PARTS if with_base else PARTS[1:]
+    lacking = [part for part in needed if not len(arrays[f"{part}_blocks"])]
+    if lacking:
+        raise InputError(
+            "workload.data",
+            f"the {len(texts):,} text(s) with {sum(map(len, texts.values())):,} characters give no block of "
+            f"{block_tokens} tokens for {' and '.join(lacking)}",
+            f"a text gives some from {10 * block_tokens + 1:,} tokens on: give longer texts, or lower "
+            "workload.block_tokens",
+        )
+    arrays["num_tokens"] = np.array(1 + max(arrays[f"{part}_blocks"].max() for part in needed))
+    return arrays
+
+
+def pack(texts: Iterable[np.ndarray], block_tokens: int, with_base: bool) -> dict[str, np.ndarray]:
+    """Texts as tokens [num_tokens] -> of every part `<part>_blocks` [N, block_tokens + 1] int64 and `<part>_groups`
+    [N] int64, the number of the text.
+
+    A block is its inputs and one token more: block[:-1] predicts block[1:]. Held-out blocks are shuffled, so that any
+    first few are a sample of all texts.
+    """
+    blocks: dict[str, list[np.ndarray]] = {part: [] for part in PARTS}
+    groups: dict[str, list[np.ndarray]] = {part: [] for part in PARTS}
+    for number, tokens in enumerate(texts):
+        num_blocks = max(0, (len(tokens) - 1) // block_tokens)
+        index = np.arange(num_blocks)[:, None] * block_tokens + np.arange(block_tokens + 1)
+        bounds = [
+            int(num_blocks * BASE_FRACTION) if with_base else 0,
+            num_blocks - int(num_blocks * TEST_FRACTION),
+        ]
+        for part, chosen in zip(PARTS, np.split(index, bounds), strict=True):
+            blocks[part].append(tokens[chosen].astype(np.int64))
+            groups[part].append(np.full(len(chosen), number))
+    arrays = {}
+    for part in PARTS:
+        all_blocks, all_groups = np.concatenate(blocks[part]), np.concatenate(groups[part])
+        if part == "test":
+            order = stream(0, "llm/held-out order").permutation(len(all_blocks))
+            all_blocks, all_groups = all_blocks[order], all_groups[order]
+        arrays |= {f"{part}_blocks": all_blocks, f"{part}_groups": all_groups}
+    return arrays
+
+
+def encode_bytes(text: str) -> np.ndarray:
+    """The tiny model's tokens: the text's bytes, [num_tokens] uint8."""
+    return np.frombuffer(text.encode("utf-8", "replace"), np.uint8)

@@ -6,47 +6,59 @@ synthetic texts, so that a first run needs no download. One role is one natural 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
-import torch
 from pydantic import Field
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.io import PathName
 from hpctrip.config.sources import Reads
-from hpctrip.learn.data import cached, leaf_json
-from hpctrip.learn.data.cached import PARTS, fingerprints
-from hpctrip.learn.data.play_text import ALPHABET, WINDOW, encode, read_windows, split_by_time, windows
-from hpctrip.learn.data.sentences import VERSION, Sentences
-from hpctrip.learn.data.subsample import subset
-from hpctrip.learn.models.lstm import CharLSTM, next_character_loss
+from hpctrip.learn.data import cached
+from hpctrip.learn.data.cached import PARTS, fingerprints, subset
+from hpctrip.learn.data.files import (
+    files_by_part,
+    files_of_all_parts,
+    is_leaf,
+    json_object,
+    leaf_users,
+    read_text,
+)
+from hpctrip.learn.data.texts import VERSION, Sentences, roles_from_json, roles_from_text
 from hpctrip.learn.task import Task
-from hpctrip.learn.workloads.base import WORKLOADS, Workload
+from hpctrip.learn.workloads.base import WORKLOADS, PreparedWorkload
 
-_SUFFIXES = (".json", ".txt")
-_WAY_OUT = 'fetch a text with `python -m hpctrip fetch shakespeare DIR`, or set workload.data = "sentences"'
+WINDOW = 80
+"""Characters that the model sees before the one that it predicts."""
+ALPHABET = "\n !\"&'(),-.0123456789:;>?ABCDEFGHIJKLMNOPQRSTUVWXYZ[]abcdefghijklmnopqrstuvwxyz}"
+"""LEAF's 80 symbols, in its order. Any other character becomes the last one, as in LEAF's labels: its look-up says -1,
+which its one-hot rows count from the end."""
+TRAIN_FRACTION = 0.8  # of each role's text, as in McMahan et al. 2017
 
-
-def _all_files(data: str) -> list[Path]:
-    """The files of all parts."""
-    parts = leaf_json.parts(Path(data).expanduser(), _SUFFIXES, _WAY_OUT)
-    return [file for files in parts.values() for file in files]
+_CODES = np.full(256, len(ALPHABET) - 1, np.uint8)
+_CODES[[ord(symbol) for symbol in ALPHABET]] = np.arange(len(ALPHABET))
+_FILES = {
+    "suffixes": (".json", ".txt"),
+    "way_out": 'fetch a text with `python -m hpctrip fetch shakespeare DIR`, or set workload.data = "sentences"',
+}
 
 
 @WORKLOADS.add
-class Shakespeare(Workload):
+class Shakespeare(PreparedWorkload):
     """Next character of plays by speaking role (LEAF's files or texts), or synthetic sentences, and LEAF's LSTM."""
 
     kind: ClassVar[str] = "shakespeare"
+    embedded: ClassVar[str] = "sentences"
     has_owners: ClassVar[bool] = True
     lr: ClassVar[float] = 0.8
     batch_size: ClassVar[int] = 20
-    local_epochs: ClassVar[int] = 1
 
-    data: Annotated[PathName, Reads(unless="sentences", find=_all_files)] = Field("sentences", min_length=1)
+    data: Annotated[PathName, Reads(unless="sentences", find=partial(files_of_all_parts, **_FILES))] = Field(
+        "sentences", min_length=1
+    )
     """`"sentences"`: synthetic text by made-up roles, no download; else a file, or a folder of files: LEAF's JSON (its
     folders `train` and `test` are used as they are; else every role is split by time), JSON of the form {"play/ROLE":
     text}, or plain text (.txt) in blocks of `ROLE:` and its lines. Each gzipped or not; several are put together."""
@@ -72,21 +84,20 @@ class Shakespeare(Workload):
 
     def check_data(self) -> None:
         """The files, where the data are files."""
-        if self.data != "sentences":
-            leaf_json.parts(self._path(), _SUFFIXES, _WAY_OUT)
-
-    def prepare_data(self, seed: int) -> None:
-        """Cut the texts into windows in the cache, once per node. Raises InputError naming the file that is wrong."""
-        self._folder(seed)
+        if not self.synthetic:
+            files_by_part(self.path, **_FILES)
 
     def task(self, seed: int) -> Task:
         """The memory-mapped windows and the LSTM; prepares the data first where nobody has."""
-        folder = self._folder(seed)
+        import torch
+
+        from hpctrip.learn.models.lstm import CharLSTM, next_character_loss
+
+        folder = self.folder(seed)
         train, test = cached.datasets(folder, "inputs", "labels", "groups")
         num_roles, left_out = cached.load(folder, "roles").tolist()
-        synthetic = self.data == "sentences"
         origin = (
-            "sentences (synthetic text, not Shakespeare's)" if synthetic else f"texts from {self._path()}"
+            "sentences (synthetic text, not Shakespeare's)" if self.synthetic else f"texts from {self.path}"
         )
         short = (
             f" ({left_out:,} with fewer than {self.min_characters} characters left out)" if left_out else ""
@@ -99,23 +110,20 @@ class Shakespeare(Workload):
             prepare=torch.Tensor.long,
             loss=next_character_loss,
             source=f"{origin}: {num_roles:,} roles{short}, {len(train):,} training and {len(test):,} test windows",
-            synthetic=synthetic,
+            synthetic=self.synthetic,
             digests={"data": cached.digest_of(folder)},
         )
 
-    def _path(self) -> Path:
-        return Path(self.data).expanduser().resolve()
-
-    def _folder(self, seed: int) -> Path:
+    def folder(self, seed: int) -> Path:
         """The folder of the prepared arrays. Its key holds everything that they depend on."""
         settings: dict[str, Any] = self.resolve().model_dump(exclude={"data", "sentences"})
-        if self.data == "sentences":
+        files: dict[str, list[Path]] = {}
+        if self.synthetic:
             settings |= {"sentences (synthetic)": self.sentences.model_dump(), "version": VERSION}
-            settings["seed"] = seed
-            return cached.prepared("shakespeare", settings, lambda: self._arrays({}, seed))
-        files = leaf_json.parts(self._path(), _SUFFIXES, _WAY_OUT)
-        settings["files"] = {part: fingerprints(paths) for part, paths in files.items()}
-        if self.train_samples or self.test_samples:
+        else:
+            files = files_by_part(self.path, **_FILES)
+            settings["files"] = {part: fingerprints(paths) for part, paths in files.items()}
+        if self.synthetic or self.train_samples or self.test_samples:
             settings["seed"] = seed
         return cached.prepared("shakespeare", settings, lambda: self._arrays(files, seed))
 
@@ -140,7 +148,7 @@ class Shakespeare(Workload):
             if not num_windows:
                 raise InputError(
                     "workload.data",
-                    f"{self._path()} gives no {part} window of {WINDOW} characters and the next, of {len(whole):,} "
+                    f"{self.path} gives no {part} window of {WINDOW} characters and the next, of {len(whole):,} "
                     f"roles ({len(long_enough):,} with at least {self.min_characters} characters)",
                     "give longer texts, or lower workload.min_characters",
                 )
@@ -153,3 +161,52 @@ class Shakespeare(Workload):
             )
             arrays[f"{part}_groups"] = np.repeat(np.arange(len(cuts)), [len(cut) for cut in cuts])[index]
         return arrays
+
+
+def encode(text: str) -> np.ndarray:
+    """[len(text)] uint8: the symbols' places in ALPHABET."""
+    code_points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
+    return _CODES[np.minimum(code_points, 255)]  # 255 is not in the alphabet
+
+
+def windows(symbols: np.ndarray) -> np.ndarray:
+    """[n, 81] view of a text [n + 80]: every window of 80 symbols and the one after it; n = 0 of a short text."""
+    if len(symbols) <= WINDOW:
+        return np.empty((0, WINDOW + 1), np.uint8)
+    return np.lib.stride_tricks.sliding_window_view(symbols, WINDOW + 1)
+
+
+def split_by_time(cut: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """A role's windows [n, 81], one character apart: the first 80 % to train on, and those after them that share no
+    character with any of these to test on; none in a short role."""
+    num_train = max(1, int(TRAIN_FRACTION * len(cut)))
+    return cut[:num_train], cut[num_train + WINDOW :]
+
+
+def read_windows(paths: list[Path]) -> dict[str, np.ndarray]:
+    """The windows [n, 81] of every role in these files; those of one role in several files are joined."""
+    by_role: dict[str, list[np.ndarray]] = {}
+    for path in paths:
+        for role, cut in _read(path):
+            by_role.setdefault(role, []).append(cut)
+    return {role: np.concatenate(cuts) if len(cuts) > 1 else cuts[0] for role, cuts in by_role.items()}
+
+
+def _read(path: Path) -> Iterator[tuple[str, np.ndarray]]:
+    """Role and windows [n, 81], from a file in any of the three formats: its content tells which."""
+    text = read_text(path)
+    content = json_object(path, text) if text.lstrip().startswith("{") else None
+    if content is None or not is_leaf(content):
+        plays = f"{path.stem}/" if content is None else ""
+        roles = roles_from_text(path, text) if content is None else roles_from_json(path, content)
+        for role, speech in roles.items():
+            yield f"{plays}{role}", windows(encode(speech))
+        return
+    for user in leaf_users(path, content):
+        for i, (x, y) in enumerate(zip(user.x, user.y, strict=True)):
+            if not (isinstance(x, str) and isinstance(y, str) and (len(x), len(y)) == (WINDOW, 1)):
+                raise user.fault(
+                    f"sample {i:,} is not a text of {WINDOW} characters and the one that follows it"
+                )
+        together = "".join(x + y for x, y in zip(user.x, user.y, strict=True))
+        yield user.name, encode(together).reshape(-1, WINDOW + 1)

@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
-import torch
-import torch.nn.functional as F
 from pydantic import Field
 
 from hpctrip.base.errors import InputError
@@ -21,8 +19,9 @@ from hpctrip.base.io import PathName
 from hpctrip.base.rng import stream
 from hpctrip.config.sources import Reads
 from hpctrip.learn.data import cached
+from hpctrip.learn.data.cached import subset
 from hpctrip.learn.data.chirps import Chirps
-from hpctrip.learn.data.speech_files import (
+from hpctrip.learn.data.speech import (
     Clips,
     clip_files,
     fingerprint,
@@ -32,19 +31,18 @@ from hpctrip.learn.data.speech_files import (
     speaker_of,
     word_of,
 )
-from hpctrip.learn.data.subsample import subset
-from hpctrip.learn.models.kwt import KWT
 from hpctrip.learn.task import Task
-from hpctrip.learn.workloads.base import WORKLOADS, Workload
+from hpctrip.learn.workloads.base import WORKLOADS, PreparedWorkload
 
 _VERSION = 1  # of the prepared data: raise it with any change that alters them
 
 
 @WORKLOADS.add
-class Speech(Workload):
+class Speech(PreparedWorkload):
     """Spoken words (Speech Commands v2), or synthetic chirps, as MFCCs, and the Keyword Transformer KWT-1."""
 
     kind: ClassVar[str] = "speech"
+    embedded: ClassVar[str] = "chirps"
     has_owners: ClassVar[bool] = True
     lr: ClassVar[float] = 0.001
     batch_size: ClassVar[int] = 16
@@ -77,25 +75,25 @@ class Speech(Workload):
 
     def check_data(self) -> None:
         """The folder or archive, and the client map, where they are named."""
-        if not self._synthetic:
-            self._source()
-        self._map()
-
-    def prepare_data(self, seed: int) -> None:
-        """Compute the features into the cache, once per node. Raises InputError naming what is missing or damaged."""
-        self._folder(seed)
+        self._source(), self._map()
 
     def task(self, seed: int) -> Task:
         """The memory-mapped features and KWT-1; prepares the data first where nobody has."""
-        folder = self._folder(seed)
+        import torch
+        import torch.nn.functional as F
+
+        from hpctrip.learn.models.kwt import KWT
+
+        folder = self.folder(seed)
         train, test = cached.datasets(folder, "inputs", "labels", "groups")
         num_classes = len(cached.load(folder, "words"))
         (note,) = cached.load(folder, "note").tolist()
-        owners = len(np.unique(train.groups))
-        sizes = (
-            f"{num_classes} words, {len(train):,} training clips of {owners:,} "
-            f"{'clients' if self.client_map else 'speakers'}, {len(test):,} test clips of other speakers{note}"
+        origin = (
+            "chirps (synthetic words of synthetic speakers, not Speech Commands)"
+            if self.synthetic
+            else f"files in Speech Commands' layout from {self.path}"
         )
+        owners = f"{len(np.unique(train.groups)):,} {'clients' if self.client_map else 'speakers'}"
         return Task(
             train=train,
             test=test,
@@ -103,44 +101,35 @@ class Speech(Workload):
             build_model=partial(KWT, num_classes, self.depth),
             prepare=torch.Tensor.float,
             loss=F.cross_entropy,
-            source=f"chirps (synthetic words of synthetic speakers, not Speech Commands): {sizes}"
-            if self._synthetic
-            else f"files in Speech Commands' layout from {self._source()}: {sizes}",
-            synthetic=self._synthetic,
+            source=f"{origin}: {num_classes} words, {len(train):,} training clips of {owners}, {len(test):,} test "
+            f"clips of other speakers{note}",
+            synthetic=self.synthetic,
             digests={"data": cached.digest_of(folder)},
         )
 
-    @property
-    def _synthetic(self) -> bool:
-        return self.data == "chirps"
-
-    def _folder(self, seed: int) -> Path:
+    def folder(self, seed: int) -> Path:
         """The folder of the prepared arrays. Its key holds everything that they depend on."""
         settings: dict[str, Any] = {
             "version": _VERSION,
             "words": self.words,
             "limits": [self.train_samples, self.test_samples],
         }
-        if self._synthetic:
+        if (source := self._source()) is None:
             settings |= {"chirps (synthetic)": self.chirps.model_dump()}
         else:
-            settings |= {
-                "source": str(self._source()),
-                "files": fingerprint(self._source()),
-                "split": self.split,
-            }
-        if self._synthetic or self.split == "speaker":
+            settings |= {"source": str(source), "files": fingerprint(source), "split": self.split}
+        if self._by_speaker:
             settings["test_fraction"] = self.test_fraction
         if (client_map := self._map()) is not None:
             settings["client_map"] = fingerprint(client_map)
-        if self._synthetic or self.split == "speaker" or settings["limits"] != [None, None]:
+        if self._by_speaker or settings["limits"] != [None, None]:
             settings["seed"] = seed
         return cached.prepared("speech", settings, lambda: self._arrays(seed))
 
     def _arrays(self, seed: int) -> dict[str, np.ndarray]:
         """For both parts `{part}_inputs` [num_samples, 98, 40] float16, `{part}_labels` and `{part}_groups`
         [num_samples] int64; then `words`, `note`, and what `_standardised` adds."""
-        clips = self._clips(seed)
+        clips = self.chirps.draw(self.words, seed) if self.synthetic else read_clips(self.path, self.words)
         words = self.words or sorted({word_of(name) for name in clips.names})
         labels = np.array([words.index(word_of(name)) for name in clips.names])
         owners, unowned = owners_of(clips.names, self.client_map)
@@ -153,20 +142,19 @@ class Speech(Workload):
             arrays[f"{part}_labels"], arrays[f"{part}_groups"] = labels[rows], owners[rows]
         return arrays | _standardised(arrays["train_inputs"], arrays["test_inputs"])
 
-    def _clips(self, seed: int) -> Clips:
-        return (
-            self.chirps.draw(self.words, seed) if self._synthetic else read_clips(self._source(), self.words)
-        )
+    @property
+    def _by_speaker(self) -> bool:
+        return self.synthetic or self.split == "speaker"
 
     def _parts(self, clips: Clips, seed: int) -> tuple[dict[str, np.ndarray], str]:
-        """For both parts [num_clips] bool, which clips are in it, and what to say of listed clips that are absent."""
-        if self._synthetic or self.split == "speaker":
+        """For both parts [num_clips] bool, which clips are in it, and a note on listed clips that are absent."""
+        if self._by_speaker:
             speakers = np.unique([speaker_of(name) for name in clips.names])
             num_held = max(1, round(self.test_fraction * len(speakers)))
             held = set(stream(seed, "speech/held_out").permutation(speakers)[:num_held].tolist())
             is_test = np.array([speaker_of(name) in held for name in clips.names])
             return {"train": ~is_test, "test": is_test}, ""
-        return official_parts(clips, str(self._source()))
+        return official_parts(clips, str(self.path))
 
     def _rows(self, part: str, mask: np.ndarray, names: list[str], seed: int) -> np.ndarray:
         """The clips of a part in an order that mixes words and depends on the names alone, a random subset where a
@@ -185,12 +173,12 @@ class Speech(Workload):
     def _map(self) -> Path | None:
         """The client map, if one is named. Raises InputError where there is none."""
         way_out = "give a CSV file with the columns file and client"
-        return None if self.client_map is None else _existing("workload.client_map", self.client_map, way_out)
+        return self.client_map and _existing("workload.client_map", self.client_map, way_out)
 
-    def _source(self) -> Path:
-        """The folder or archive. Raises InputError where there is none."""
+    def _source(self) -> Path | None:
+        """The folder or archive; None: synthetic. Raises InputError where there is none."""
         way_out = 'fetch it with `python -m hpctrip fetch speech DIR`, or set workload.data = "chirps"'
-        return _existing("workload.data", self.data, way_out)
+        return None if self.synthetic else _existing("workload.data", self.data, way_out)
 
 
 def _standardised(train: np.ndarray, test: np.ndarray) -> dict[str, np.ndarray]:

@@ -1,12 +1,13 @@
 """Speech Commands as it is published: word/speaker_nohash_n.wav (or .flac), in a folder or in a tar archive.
 
-Two lists say which clips are for testing and for validation. They name .wav files and are matched without the suffix,
-so clips that were converted keep their split. `_background_noise_`, and whatever else begins with _ or ., is no word.
+Two lists name the clips for testing and for validation. They name .wav files and are matched without the suffix, so
+clips that were converted keep their split. `_background_noise_`, and whatever else begins with _ or ., is no word.
 """
 
 from __future__ import annotations
 
 import io
+import tarfile
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -23,20 +24,15 @@ from hpctrip.base.csv import read_table
 from hpctrip.base.errors import InputError
 from hpctrip.base.io import read_file
 from hpctrip.base.text import unknown_name
-from hpctrip.learn.data.archives import members
 from hpctrip.learn.data.cached import fingerprints
 from hpctrip.learn.data.mfcc import SAMPLE_RATE, WINDOW, mfcc
 
 TESTING, VALIDATION = LISTS = ("testing_list.txt", "validation_list.txt")
 SUFFIXES = (".wav", ".flac")
 _LAYOUT = "<word>/<speaker>_nohash_<n>.wav (or .flac)"
-MAX_CLIP_BYTES = 2**18
-"""Largest file of a clip: eight times one of Speech Commands."""
-MAX_LIST_BYTES = 2**24
-"""Largest list: forty times those of Speech Commands."""
 MAX_AMPLITUDE = 100.0
 """Largest magnitude of a sample. Full scale is 1, which files of floating-point numbers may exceed."""
-_CHUNK = 2048  # files in memory at once: 64 MB, at most eight times that
+_CHUNK = 2048  # files in memory at once: 64 MB
 
 
 @dataclass(frozen=True)
@@ -58,17 +54,15 @@ def fingerprint(source: Path) -> dict[str, list[int]]:
     if source.is_dir():
         paths = [path for path in source.iterdir() if path.is_dir() or path.name in LISTS]
     else:
-        paths = [source, *(path for path in map(source.with_name, LISTS) if path.is_file())]
+        paths = [source, *_list_files(source)]
     return fingerprints(sorted(paths))
 
 
 def clip_files(source: str) -> list[Path]:
     """All files that `read_clips` may open: the archive or the clips of every word, and the lists."""
     path = Path(source).expanduser()
-    lists = [file for file in map((path if path.is_dir() else path.parent).joinpath, LISTS) if file.is_file()]
-    if not path.is_dir():
-        return [path, *lists]
-    return [*(clip for folder in _words(path) for clip in _clips(folder)), *lists]
+    clips = [clip for folder in _words(path) for clip in _clips(folder)] if path.is_dir() else [path]
+    return [*clips, *_list_files(path)]
 
 
 def read_clips(source: Path, words: Sequence[str] | None) -> Clips:
@@ -77,30 +71,27 @@ def read_clips(source: Path, words: Sequence[str] | None) -> Clips:
     Raises InputError that names the file that is damaged, of another rate, stereo, empty or too long, the word that has
     no clips, or the archive that ends too early.
     """
-    seen: set[str] = set()
+    available: set[str] = set()
     lists: dict[str, frozenset[str]] = {}
     features: dict[str, np.ndarray] = {}
-    places: dict[str, str] = {}
-    files = _files(source, lambda word: seen.add(word) or words is None or word in words)
+
+    def wanted(word: str) -> bool:
+        available.add(word)
+        return words is None or word in words
+
     console = Console(stderr=True)
     with (
         Progress(console=console, disable=not console.is_terminal) as bar,
         ThreadPoolExecutor() as pool,  # threads: decoding, FFT and products run outside Python's lock
         threadpool_limits(1, "blas"),  # its own threads wait for each other: four times the CPU time
     ):
-        task = bar.add_task(f"features of {source.name}", total=1.0)
+        files = _files(source, wanted, bar)
         while chunk := list(islice(files, _CHUNK)):
             clips = [file for file in chunk if file.name not in LISTS]
             lists |= {file.name: _listed(file) for file in chunk if file.name in LISTS}
-            for clip, matrix in zip(clips, pool.map(_features, clips), strict=True):
-                if places.setdefault(clip.name, clip.place) != clip.place:
-                    raise InputError(
-                        clip.place, f"is the same clip as {places[clip.name]}", "remove one of them"
-                    )
-                features[clip.name] = matrix
-            bar.update(task, completed=chunk[-1].fraction)
-    if seen:
-        check_words(words, seen, str(source))
+            features |= zip([clip.name for clip in clips], pool.map(_features, clips), strict=True)
+    if available:
+        check_words(words, available, str(source))
     if not features:
         archive = min(source.glob("*.tar*"), default=None)
         way_out = f"give the archive in it: {archive}" if archive else "give the folder or archive that does"
@@ -171,13 +162,25 @@ class _File:
     name: str
     """`word/speaker_nohash_n` of a clip, the file's name of a list."""
     content: bytes
-    fraction: float
-    """Share of the source that has been read with it, 0 to 1."""
 
 
-def _files(source: Path, wanted: Callable[[str], bool]) -> Iterator[_File]:
+class _Header(tarfile.TarInfo):
+    """A member's header. tarfile itself takes a damaged or missing header for the end of the archive."""
+
+    @classmethod
+    def fromtarfile(cls, archive: tarfile.TarFile) -> _Header:
+        """The next header. Raises ReadError where there is none before the archive's end mark."""
+        try:
+            return super().fromtarfile(archive)
+        except tarfile.EOFHeaderError:
+            raise
+        except tarfile.HeaderError as error:
+            raise tarfile.ReadError(str(error)) from None
+
+
+def _files(source: Path, wanted: Callable[[str], bool], bar: Progress) -> Iterator[_File]:
     try:
-        yield from _of_folder(source, wanted) if source.is_dir() else _of_archive(source, wanted)
+        yield from (_of_folder if source.is_dir() else _of_archive)(source, wanted, bar)
     except OSError as error:
         place = str(error.filename or source)
         raise InputError(
@@ -185,15 +188,51 @@ def _files(source: Path, wanted: Callable[[str], bool]) -> Iterator[_File]:
         ) from None
 
 
-def _of_folder(source: Path, wanted: Callable[[str], bool]) -> Iterator[_File]:
-    folders = _words(source)
-    for done, folder in enumerate(folders, 1):
-        if not wanted(folder.name):
-            continue
-        for path in _clips(folder):
-            name = _clip_name(str(path), folder.name, path.stem)
-            yield _File(str(path), name, read_file(path), done / len(folders))
+def _of_folder(source: Path, wanted: Callable[[str], bool], bar: Progress) -> Iterator[_File]:
+    for folder in bar.track(_words(source), description=f"features of {source.name}"):
+        for path in _clips(folder) if wanted(folder.name) else ():
+            yield _File(str(path), _clip_name(str(path), folder.name, path.stem), read_file(path))
     yield from _lists(source)
+
+
+def _of_archive(source: Path, wanted: Callable[[str], bool], bar: Progress) -> Iterator[_File]:
+    """Members in their order, read once and not unpacked: a compressed archive cannot be read out of order. Lists may
+    lie beside it; those inside come later and win. Of two members of one path the later counts, as when an archive is
+    unpacked."""
+    yield from _lists(source)
+    try:
+        with (
+            bar.open(source, "rb", description=f"features of {source.name}") as raw,
+            tarfile.open(fileobj=raw, tarinfo=_Header) as archive,
+        ):
+            for member in archive:
+                yield from _of_member(source, archive, member, wanted)
+            while archive.fileobj.read(2**20):
+                pass  # gzip, bzip2 and xz compare their checksum when the end is reached
+    except Exception as error:  # tarfile, gzip, bz2, lzma and zlib have no common base
+        if isinstance(error, InputError) or (isinstance(error, OSError) and error.errno is not None):
+            raise
+        problem = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(":")
+        raise InputError(
+            str(source),
+            f"not a whole tar archive ({problem})",
+            "copy or fetch the file again; tar is read plain or packed by gzip, bzip2 or xz",
+        ) from None
+
+
+def _of_member(
+    source: Path, archive: tarfile.TarFile, member: tarfile.TarInfo, wanted: Callable[[str], bool]
+) -> Iterator[_File]:
+    """The clip or the list that is this member, if it is one."""
+    word, file = ("", "", *PurePosixPath(member.name).parts)[-2:]
+    path, place = PurePosixPath(file), f"{source}: {member.name}"
+    is_clip = path.suffix in SUFFIXES and word[:1] not in ("", "_", ".") and file[0] != "."
+    if member.isdir() or not (file in LISTS or (is_clip and wanted(word))):
+        return
+    if not member.isreg():
+        raise InputError(place, "is a link or a device", "pack the file itself: tar --dereference")
+    name = _clip_name(place, word, path.stem) if is_clip else file
+    yield _File(place, name, archive.extractfile(member).read())
 
 
 def _words(source: Path) -> list[Path]:
@@ -204,25 +243,15 @@ def _clips(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if path.suffix in SUFFIXES and path.name[0] != ".")
 
 
-def _of_archive(source: Path, wanted: Callable[[str], bool]) -> Iterator[_File]:
-    """Members in their order, read once: a compressed archive cannot be read out of order. Lists may lie beside it;
-    those inside come later and win. Of two members of one path the later counts, as when an archive is unpacked."""
-    yield from _lists(source.parent)
-    for member in members(source):
-        word, file = ("", "", *PurePosixPath(member.name).parts)[-2:]
-        place = f"{source}: {member.name}"
-        is_clip = PurePosixPath(file).suffix in SUFFIXES and word[:1] not in ("", "_", ".") and file[0] != "."
-        if file in LISTS:
-            yield _File(place, file, member.content(), member.fraction)
-        elif is_clip and wanted(word):
-            name = _clip_name(place, word, PurePosixPath(file).stem)
-            yield _File(place, name, member.content(), member.fraction)
+def _lists(source: Path) -> Iterator[_File]:
+    for path in _list_files(source):
+        yield _File(str(path), path.name, read_file(path))
 
 
-def _lists(folder: Path) -> Iterator[_File]:
-    for path in map(folder.joinpath, LISTS):
-        if path.is_file():
-            yield _File(str(path), path.name, read_file(path), 0.0)
+def _list_files(source: Path) -> list[Path]:
+    """The published lists in the folder, or beside the archive."""
+    folder = source if source.is_dir() else source.parent
+    return [path for path in map(folder.joinpath, LISTS) if path.is_file()]
 
 
 def _clip_name(place: str, word: str, stem: str) -> str:
@@ -233,11 +262,9 @@ def _clip_name(place: str, word: str, stem: str) -> str:
 
 
 def _listed(file: _File) -> frozenset[str]:
-    return frozenset(
-        line.strip().rpartition(".")[0]
-        for line in file.content.decode("utf-8", "replace").splitlines()
-        if line.strip()
-    )
+    """The clips that a list names, without their suffixes."""
+    lines = map(str.strip, file.content.decode("utf-8", "replace").splitlines())
+    return frozenset(line.rpartition(".")[0] for line in lines if line)
 
 
 def _features(file: _File) -> np.ndarray:
@@ -246,8 +273,7 @@ def _features(file: _File) -> np.ndarray:
     try:
         with soundfile.SoundFile(io.BytesIO(file.content)) as sound:
             rate, channels, length = sound.samplerate, sound.channels, sound.frames
-            right = rate == SAMPLE_RATE and channels == 1 and WINDOW <= length <= SAMPLE_RATE
-            samples = sound.read(dtype="float64") if right else np.zeros(0)
+            samples = sound.read() if length <= SAMPLE_RATE else np.zeros(1)
     except (soundfile.SoundFileError, RuntimeError, ValueError) as error:
         reason = str(error).rpartition(": ")[2].rstrip(".") if file.content else "the file is empty"
         raise InputError(
@@ -260,15 +286,12 @@ def _features(file: _File) -> np.ndarray:
             not WINDOW <= length <= SAMPLE_RATE,
             f"{length:,} samples, expected {WINDOW:,} to {SAMPLE_RATE:,} (30 ms to 1 s)",
         ),
+        (len(samples) != length, f"ends after {len(samples):,} of {length:,} samples"),
+        (
+            not np.abs(samples).max(initial=0) <= MAX_AMPLITUDE,
+            f"samples that are no numbers or above {MAX_AMPLITUDE}",
+        ),
     ):
         if wrong:
-            raise InputError(file.place, problem, "convert it, or remove it")
-    if len(samples) != length:
-        raise InputError(
-            file.place,
-            f"ends after {len(samples):,} of {length:,} samples",
-            "fetch the file again, or remove it",
-        )
-    if not np.abs(samples).max() <= MAX_AMPLITUDE:
-        raise InputError(file.place, f"samples that are no numbers or above {MAX_AMPLITUDE}", "remove it")
+            raise InputError(file.place, problem, "convert it, fetch it again, or remove it")
     return mfcc(samples)
