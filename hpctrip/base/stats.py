@@ -17,7 +17,7 @@ How two configurations are compared (`compare`), everywhere in tables, figures a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -120,11 +120,9 @@ class Estimate:
         at_most: Sequence[bool] | np.ndarray | None = None,
     ) -> Estimate:
         """The geometric mean of numbers above 0, with the interval of Student's t over their logarithms."""
-        return cls.mean(np.log(np.asarray(by_seed, dtype=float)), at_least, at_most)._mapped(np.exp)
-
-    def _mapped(self, rising: Callable[[np.ndarray], np.ndarray]) -> Estimate:
-        value, low, high = (float(rising(np.float64(x))) for x in (self.value, self.low, self.high))
-        return replace(self, value=value, low=low, high=high, by_seed=rising(self.by_seed))
+        logs = cls.mean(np.log(np.asarray(by_seed, dtype=float)), at_least, at_most)
+        value, low, high = (float(np.exp(x)) for x in (logs.value, logs.low, logs.high))
+        return replace(logs, value=value, low=low, high=high, by_seed=np.exp(logs.by_seed))
 
     @property
     def n(self) -> int:
@@ -154,7 +152,7 @@ class Estimate:
 
     @property
     def verdict(self) -> str:
-        """What a ratio of times says of the first of the two: faster, slower, or not told apart, and why."""
+        """Verdict of a ratio of times on the first of the two: faster, slower, or not told apart, and why."""
         if self.bound == UNKNOWN or not self.n:
             return UNKNOWN
         slower = self.lies_above(1.0)
@@ -171,7 +169,7 @@ class Estimate:
 
 
 def _sign_test(num_signs: int, n: int) -> bool:
-    """Whether so many of n coins, or more, fall on one side with a probability of at most 2.5 %."""
+    """Whether at least `num_signs` of n fair coins fall on one side with a probability of at most 2.5 %."""
     return sum(math.comb(n, k) for k in range(num_signs, n + 1)) <= 0.025 * 2**n
 
 
@@ -205,12 +203,12 @@ class Times:
 
     @property
     def num_seeds(self) -> int:
-        """How many seeds there are."""
+        """The number of seeds."""
         return len(self.seeds)
 
     @property
     def num_reached(self) -> int:
-        """How many of them reached the target."""
+        """The number of those that reached the target."""
         return int(self.arrived.sum())
 
     @property
@@ -245,10 +243,15 @@ class Times:
         return math.isfinite(self.high)
 
     @property
+    def bars(self) -> np.ndarray:
+        """[2] lengths of the interval below and above the mean; 0 where there is none."""
+        return np.nan_to_num([self.hours - self.low, self.high - self.hours])
+
+    @property
     def best_accuracy(self) -> float:
         """Mean over the seeds of the highest accuracy recorded; NaN where none was evaluated."""
-        known = self.accuracies[~np.isnan(self.accuracies)]
-        return float(known.mean()) if len(known) else math.nan
+        recorded = self.accuracies[~np.isnan(self.accuracies)]
+        return float(recorded.mean()) if len(recorded) else math.nan
 
     @property
     def place(self) -> tuple[float, float]:
@@ -283,7 +286,7 @@ def shared_seeds(*all_times: Times) -> list[int]:
 
 
 def compare(one: Times, other: Times) -> Estimate:
-    """How many times the hours of `other` it takes `one`, by the rules of this module. A configuration takes exactly as
+    """Ratio of the hours of `one` to those of `other`, by the rules of this module. A configuration takes exactly as
     long as itself, whether it arrives or not."""
     if one is other:
         return Estimate.geometric_mean(np.ones(one.num_seeds))
@@ -295,8 +298,8 @@ def compare(one: Times, other: Times) -> Estimate:
 def in_order(named: Iterable[tuple[str, Times]]) -> str:
     """Names from the fastest to the slowest, `a < b = c`, ties by name."""
     ranked = sorted(named, key=lambda pair: (*pair[1].place, pair[0]))
-    said, last = "", None
+    text, before = "", None
     for name, times in ranked:
-        said += name if last is None else f" = {name}" if times.ties_with(last) else f" < {name}"
-        last = times
-    return said
+        text += name if before is None else f" = {name}" if times.ties_with(before) else f" < {name}"
+        before = times
+    return text

@@ -11,6 +11,7 @@ from hpctrip.base.csv import read_table
 from hpctrip.base.errors import InputError
 from hpctrip.base.io import PathName
 from hpctrip.base.text import unknown_name
+from hpctrip.base.times import moments_us
 from hpctrip.cluster.models import Catalogue
 from hpctrip.cluster.traces.base import TRACES, Raw, Trace, durations, gpu_counts, not_recorded
 from hpctrip.config.sources import Reads
@@ -35,7 +36,7 @@ class Philly(Trace):
         table.require("timestamp", "duration", "num_gpus", "cluster")
         clusters = np.array(table.texts("cluster"))
         duration_s = durations(table, "duration", may_lack=True)
-        submit_s = table.times_us("timestamp") / 1e6
+        submit_s = moments_us(table, "timestamp") / 1e6
         gpus = gpu_counts(table, "num_gpus")
         chosen = ~np.isnan(duration_s)
         if self.cluster is not None:

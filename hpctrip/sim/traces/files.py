@@ -20,6 +20,7 @@ import pandas as pd
 from hpctrip.base.csv import Table, read_table
 from hpctrip.base.errors import InputError
 from hpctrip.base.io import replace_file
+from hpctrip.base.times import moments_us
 
 ORIGIN = (
     'Google\'s PowerData2019 is at "gs://powerdata_2019/cell*.csv.gz" (gsutil -m cp); files of your own need the '
@@ -251,7 +252,7 @@ def _read_file(path: Path, column: str, flags: Flags) -> TraceFile:
         {
             "cell": table.texts("cell"),
             "pdu": table.texts("pdu"),
-            "time_us": table.integers("time") if time_name == "time" else table.times_us("datetime"),
+            "time_us": table.integers("time") if time_name == "time" else moments_us(table, "datetime"),
             "util": util,
             "bad": bad,
         },
