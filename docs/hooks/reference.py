@@ -57,7 +57,7 @@ def attributes() -> Iterator[str]:
 
 
 def library() -> Iterator[str]:
-    """What `import hpctrip` offers: functions, the classes of what they return, errors."""
+    """The names of `import hpctrip`: functions, the classes that they return, errors."""
     offered = {name: getattr(hpctrip, name) for name in hpctrip.__all__}
     for name, member in offered.items():
         if inspect.isfunction(member):

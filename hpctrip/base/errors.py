@@ -49,7 +49,7 @@ class HpctripError(Exception):
 
 
 class InputError(HpctripError):
-    """Bad input. Holds every fault found, so that one report names them all.
+    """Bad input. Holds all faults, so that one report names them.
 
     `InputError(place, problem, way_out)` for one fault, `InputError(faults=[...])` for several.
     """

@@ -88,36 +88,29 @@ class Estimate:
     """Empty: the value is exact. "at least", "at most", or "unknown"."""
     by_seed: np.ndarray = field(repr=False)
     """[n] the numbers behind it."""
-    at_least: np.ndarray = field(repr=False)
-    """[n] bool, whether a number is only a lower bound."""
-    at_most: np.ndarray = field(repr=False)
-    """[n] bool, whether a number is only an upper bound. One that is both is not known at all."""
 
     @classmethod
     def mean(
         cls,
         by_seed: Sequence[float] | np.ndarray,
-        at_least: Sequence[bool] | np.ndarray | None = None,
-        at_most: Sequence[bool] | np.ndarray | None = None,
+        at_least: Sequence[bool] | np.ndarray = (),
+        at_most: Sequence[bool] | np.ndarray = (),
     ) -> Estimate:
-        """The arithmetic mean, with the interval of Student's t."""
+        """The arithmetic mean, with the interval of Student's t. `at_least`, `at_most` [n]: whether a number is only a
+        lower or an upper bound."""
         x = np.asarray(by_seed, dtype=float)
-        below, above = (
-            np.zeros(len(x), dtype=bool) if flags is None else np.asarray(flags, dtype=bool)
-            for flags in (at_least, at_most)
-        )
-        bound = {(True, True): UNKNOWN, (True, False): "at least", (False, True): "at most"}
-        word = bound.get((bool(below.any()), bool(above.any())), "")
-        value = math.nan if word == UNKNOWN or not len(x) else float(x.mean())
-        half = float(mean_interval(x)[1]) if len(x) and not word else math.nan
-        return cls(value, value - half, value + half, word, x, below, above)
+        words = {(True, True): UNKNOWN, (True, False): "at least", (False, True): "at most"}
+        bound = words.get((bool(np.any(at_least)), bool(np.any(at_most))), "")
+        value = math.nan if bound == UNKNOWN or not len(x) else float(x.mean())
+        half = float(mean_interval(x)[1]) if len(x) and not bound else math.nan
+        return cls(value, value - half, value + half, bound, x)
 
     @classmethod
     def geometric_mean(
         cls,
         by_seed: Sequence[float] | np.ndarray,
-        at_least: Sequence[bool] | np.ndarray | None = None,
-        at_most: Sequence[bool] | np.ndarray | None = None,
+        at_least: Sequence[bool] | np.ndarray = (),
+        at_most: Sequence[bool] | np.ndarray = (),
     ) -> Estimate:
         """The geometric mean of numbers above 0, with the interval of Student's t over their logarithms."""
         logs = cls.mean(np.log(np.asarray(by_seed, dtype=float)), at_least, at_most)
@@ -134,7 +127,7 @@ class Estimate:
         """1 less the number: the share of the time that is saved, of a ratio of times."""
         bound = {"at most": "at least", "at least": "at most"}.get(self.bound, self.bound)
         ends = 1 - self.value, 1 - self.high, 1 - self.low
-        return Estimate(*ends, bound, 1 - self.by_seed, self.at_most, self.at_least)
+        return Estimate(*ends, bound, 1 - self.by_seed)
 
     def lies_above(self, value: float) -> bool | None:
         """Whether the number lies above a value; None where the seeds do not decide it (see the module)."""

@@ -29,7 +29,7 @@ NotInResult = Annotated[_T, _NEUTRAL]
 _UNLEARNED = "no training sees it"
 NotInTraining = Annotated[_T, _UNLEARNED]
 """Type of a field that affects which sites train, when, for how long, or how often models are evaluated, but not the
-outcome of training given sites."""
+outcome of training for the sites that are chosen."""
 
 Flat = Mapping[str, Any]
 """An input as {"policy.k": 10, ...}. A key that is absent and one that is None mean the same: the default."""

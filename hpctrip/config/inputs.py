@@ -69,7 +69,7 @@ def _merge(below: Tables, above: Tables, default_kinds: dict[str, str]) -> Table
 
 
 def validate(tables: Tables, root: type[C]) -> C:
-    """The component that the tables describe. Raises InputError with every fault found."""
+    """The component that the tables describe. Raises InputError with all faults."""
     # a plug-in may have added a component since the last time; rebuilding takes some 50 ms, too long for each run of a
     # large study
     if _built_with.get(root) != (classes := registered()):
