@@ -74,11 +74,10 @@ def run(
     is printed. Returns None on all ranks but 0. Raises InputError for bad input, DivergedError if training diverges,
     and InterruptedRun if the run ended early and can be resumed.
     """
-    paths, lines, target = _path_list(inputs), _toml_lines(overrides), None if out is None else str(out)
-    code = _path_list(plugins)
+    arguments = _arguments(inputs, overrides, out, plugins)
     if resume:
-        return _run_in_session(lambda: start_or_resume(paths, lines, target, plugins=code), quiet)
-    return _run_in_session(lambda: start_new(paths, lines, target, overwrite, plugins=code), quiet)
+        return _run_in_session(lambda: start_or_resume(**arguments), quiet)
+    return _run_in_session(lambda: start_new(**arguments, overwrite=overwrite), quiet)
 
 
 def resume(
@@ -95,9 +94,8 @@ def resume(
     `source` is its results file or one of its checkpoints, `out` a new results file (default: continue the old one).
     The other arguments and the errors are those of `run`.
     """
-    target = None if out is None else str(out)
-    paths, lines, code = _path_list(inputs), _toml_lines(overrides), _path_list(plugins)
-    return _run_in_session(lambda: start_resumed(str(source), paths, lines, target, plugins=code), quiet)
+    arguments = _arguments(inputs, overrides, out, plugins)
+    return _run_in_session(lambda: start_resumed(str(source), **arguments), quiet)
 
 
 def simulate(
@@ -117,8 +115,7 @@ def simulate(
     """
     from hpctrip.cluster.run import simulate as run_simulator
 
-    target = None if out is None else str(out)
-    path = run_simulator(_path_list(inputs), _toml_lines(overrides), target, overwrite, _path_list(plugins))
+    path = run_simulator(**_arguments(inputs, overrides, out, plugins), overwrite=overwrite)
     return _as_public_class(results.open_cluster(path))
 
 
@@ -134,11 +131,10 @@ def plot(figure: str, runs: ResultsFile | Iterable[ResultsFile], **options: Any)
     (its numbers) and `lines` (its text), which notebooks show. Raises InputError for an unknown figure or a wrong
     number of runs.
     """
-    from hpctrip.base.text import unknown_name
-    from hpctrip.figures import FIGURES
+    from hpctrip.figures import FIGURES, unknown_figure
 
     if figure not in FIGURES:
-        raise InputError(f"figure {figure!r}", "there is none of this name", unknown_name(figure, FIGURES))
+        raise InputError(f"figure {figure!r}", "there is none of this name", unknown_figure(figure))
     draw, run_list = FIGURES[figure], [runs] if isinstance(runs, ResultsFile) else list(runs)
     if draw.source.of_many:
         return draw(run_list, **options)
@@ -173,15 +169,18 @@ def _summary_html(file: ResultsFile) -> str:
     return console.export_html(inline_styles=True, code_format="<pre>{code}</pre>")
 
 
-def _path_list(inputs: Inputs) -> list[str]:
-    return [str(inputs)] if isinstance(inputs, str | Path) else [str(path) for path in inputs]
+def _arguments(
+    inputs: Inputs, overrides: Mapping[str, Any] | None, out: str | Path | None, plugins: Inputs
+) -> dict[str, Any]:
+    """The arguments as those of the command line: texts, the overrides as lines of TOML."""
+    values = (overrides or {}).items()
+    lines = [f"{key} = {inline_toml(value, key)}" for key, value in values if value is not None]
+    target = None if out is None else str(out)
+    return {"paths": _texts(inputs), "overrides": lines, "out": target, "plugins": _texts(plugins)}
 
 
-def _toml_lines(overrides: Mapping[str, Any] | None) -> list[str]:
-    """The overrides as lines of TOML."""
-    return [
-        f"{key} = {inline_toml(value, key)}" for key, value in (overrides or {}).items() if value is not None
-    ]
+def _texts(paths: Inputs) -> list[str]:
+    return [str(paths)] if isinstance(paths, str | Path) else [str(path) for path in paths]
 
 
 __all__ = ["Cluster", "Run", "open", "plot", "resume", "run", "simulate"]

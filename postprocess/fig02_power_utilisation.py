@@ -2,6 +2,6 @@
 
 import sys
 
-from hpctrip.figures.power_utilisation import plot
+from hpctrip.figures.traces import power_utilisation
 
-sys.exit(plot.numbered("fig02_power_utilisation", __doc__).main())
+sys.exit(power_utilisation.numbered("fig02_power_utilisation", __doc__).main())

@@ -2,6 +2,6 @@
 
 import sys
 
-from hpctrip.figures.power_over_time import plot
+from hpctrip.figures.traces import power_over_time
 
-sys.exit(plot.numbered("fig03_power_over_time", __doc__).main())
+sys.exit(power_over_time.numbered("fig03_power_over_time", __doc__).main())

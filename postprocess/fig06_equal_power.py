@@ -2,6 +2,6 @@
 
 import sys
 
-from hpctrip.figures.equal_power import plot
+from hpctrip.figures.sweeps import equal_power
 
-sys.exit(plot.numbered("fig06_equal_power", __doc__).main())
+sys.exit(equal_power.numbered("fig06_equal_power", __doc__).main())

@@ -2,6 +2,6 @@
 
 import sys
 
-from hpctrip.figures.sweep import plot
+from hpctrip.figures.sweeps import sweep
 
-sys.exit(plot.numbered("fig08_static_sweep", __doc__).main())
+sys.exit(sweep.numbered("fig08_static_sweep", __doc__).main())

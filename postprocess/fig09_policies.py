@@ -2,6 +2,6 @@
 
 import sys
 
-from hpctrip.figures.policies import plot
+from hpctrip.figures.policies import policies
 
-sys.exit(plot.numbered("fig09_policies", __doc__).main())
+sys.exit(policies.numbered("fig09_policies", __doc__).main())

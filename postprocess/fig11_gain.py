@@ -2,6 +2,6 @@
 
 import sys
 
-from hpctrip.figures.gain import plot
+from hpctrip.figures.sweeps import gain
 
-sys.exit(plot.numbered("fig11_gain", __doc__).main())
+sys.exit(gain.numbered("fig11_gain", __doc__).main())

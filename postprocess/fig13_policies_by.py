@@ -2,6 +2,6 @@
 
 import sys
 
-from hpctrip.figures.policies_by import plot
+from hpctrip.figures.policies import policies_by
 
-sys.exit(plot.numbered("fig13_policies_by", __doc__).main())
+sys.exit(policies_by.numbered("fig13_policies_by", __doc__).main())

@@ -12,7 +12,7 @@ from mkdocs.structure.files import File, Files
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """For every notebook a page beside it, and its pictures."""
+    """Add a page beside every notebook, and its pictures."""
     for notebook in [file for file in files if file.src_uri.endswith(".ipynb")]:
         where = PurePosixPath(notebook.src_uri)
         pictures: dict[str, bytes] = {}

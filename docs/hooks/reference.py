@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
@@ -16,6 +16,7 @@ from mkdocs.structure.files import File, Files
 
 import hpctrip
 from hpctrip.__main__ import cli
+from hpctrip.base.text import markdown_table
 from hpctrip.cli.reference import pages
 from hpctrip.cluster import results
 from hpctrip.record.schema import ATTRIBUTES, DESCRIPTIONS, TABLES
@@ -31,17 +32,17 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, **_: object) -> str:
-    """Put every part into its place. Raises KeyError for one that there is not."""
-    return re.sub(r"<!-- generated: (\w+) -->", lambda found: "\n".join(PARTS[found[1]]()), markdown)
+    """Put every part into its place. Raises KeyError for an unknown one."""
+    return re.sub(r"<!-- generated: (\w+) -->", lambda match: "\n".join(PARTS[match[1]]()), markdown)
 
 
 def columns(tables: Tables = TABLES, descriptions: Mapping[str, str] = DESCRIPTIONS) -> Iterator[str]:
     """The tables of a results file that are made of rows, column by column."""
-    for table, found in tables.items():
+    for table, names in tables.items():
         text = descriptions[table]
         yield f"\n### /{table}\n\n{text[0].upper()}{text[1:]}.\n"
-        rows = ((f"`{name}`", about["unit"], about["doc"]) for name, about in found.items())
-        yield from _table(("column", "unit", "what it is"), rows)
+        rows = ((f"`{name}`", about["unit"], about["doc"]) for name, about in names.items())
+        yield markdown_table(("column", "unit", "what it is"), rows)
 
 
 def cluster_columns() -> Iterator[str]:
@@ -52,25 +53,26 @@ def cluster_columns() -> Iterator[str]:
 def attributes() -> Iterator[str]:
     """Its attributes."""
     rows = ((f"`{name}`", attribute.doc) for name, attribute in ATTRIBUTES.items())
-    yield from _table(("attribute", "what it is"), rows)
+    yield markdown_table(("attribute", "what it is"), rows)
 
 
 def library() -> Iterator[str]:
-    """What `import hpctrip` offers: functions, the classes of what they return, errors."""
+    """The names of `import hpctrip`: functions, the classes that they return, errors."""
     offered = {name: getattr(hpctrip, name) for name in hpctrip.__all__}
-    for name, found in offered.items():
-        if inspect.isfunction(found):
-            yield f"\n## hpctrip.{name}\n\n```python\nhpctrip.{name}{_signature(found)}\n```\n\n{inspect.getdoc(found)}"
+    for name, member in offered.items():
+        if inspect.isfunction(member):
+            call = f"```python\nhpctrip.{name}{_signature(member)}\n```"
+            yield f"\n## hpctrip.{name}\n\n{call}\n\n{inspect.getdoc(member)}"
     for cls in (hpctrip.Run, hpctrip.Cluster):
         yield f"\n## hpctrip.{cls.__name__}\n\n{inspect.getdoc(cls)}\n"
-        yield from _table(("member", "what it is"), _members(cls))
+        yield markdown_table(("member", "what it is"), _members(cls))
     yield "\n## Errors\n"
-    errors = ((name, found) for name, found in offered.items() if name.endswith(("Error", "InterruptedRun")))
     rows = (
         (f"`hpctrip.{name}`", inspect.getdoc(error).splitlines()[0], str(error.exit_code))
-        for name, error in errors
+        for name, error in offered.items()
+        if name.endswith(("Error", "InterruptedRun"))
     )
-    yield from _table(("error", "when", "exit code of the command"), rows)
+    yield markdown_table(("error", "when", "exit code of the command"), rows)
 
 
 PARTS: dict[str, Callable[[], Iterator[str]]] = {
@@ -79,28 +81,20 @@ PARTS: dict[str, Callable[[], Iterator[str]]] = {
 
 
 def _members(cls: type) -> Iterator[tuple[str, str]]:
-    for name, found in inspect.getmembers(cls):
-        if not name.startswith("_") and inspect.isfunction(found):
-            yield f"`{name}{_signature(found, '')}`", inspect.getdoc(found)
-        elif not name.startswith("_") and isinstance(found, property):
-            yield f"`{name}`", inspect.getdoc(found)
+    for name, member in inspect.getmembers(cls):
+        if not name.startswith("_") and inspect.isfunction(member):
+            yield f"`{name}{_signature(member, '')}`", inspect.getdoc(member)
+        elif not name.startswith("_") and isinstance(member, property):
+            yield f"`{name}`", inspect.getdoc(member)
 
 
 def _signature(function: Callable[..., object], between: str = "\n    ") -> str:
     """As it is called: without `self`, and in lines of their own where `between` asks for it."""
-    text = re.sub(
-        r"(: |-> )'([^']*)'", r"\1\2", str(inspect.signature(function))
-    )  # annotations are kept as texts
+    # annotations are texts, in quotes
+    text = re.sub(r"(: |-> )'([^']*)'", r"\1\2", str(inspect.signature(function)))
     text = text.replace("(self, ", "(").replace("(self)", "()")
     inside, _, result = text[1:].rpartition(")")
     if len(text) < 80 or not between:
         return text
     parts = re.split(r", (?![^\[]*\])", inside)
     return f"({between}" + f",{between}".join(parts) + f",\n){result}"
-
-
-def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
-    yield f"| {' | '.join(head)} |"
-    yield f"|{'---|' * len(head)}"
-    for row in rows:
-        yield f"| {' | '.join(' '.join(cell.split()).replace('|', chr(92) + '|') for cell in row)} |"

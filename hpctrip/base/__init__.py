@@ -1,1 +1,1 @@
-"""Layer 0: errors, units, named random streams, components and their registries (stdlib, numpy, pydantic)."""
+"""Layer 0: errors, files, tables, units, named random streams, statistics (stdlib, numpy, pydantic)."""

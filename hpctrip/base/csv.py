@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import csv
 import io
-import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,7 +21,6 @@ from hpctrip.base.io import gunzipped, read_file
 from hpctrip.base.text import shown, unknown_name
 
 _FLAGS = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False}
-_TIME = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?)?", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -73,12 +71,6 @@ class Table:
         flags = [meaning[text] for text in self.column(name)]
         self.refuse(name, np.array([flag is None for flag in flags], bool), "is neither true nor false")
         return np.array(flags, dtype=bool)
-
-    def times_us(self, name: str) -> np.ndarray:
-        """A column of ISO 8601 dates, with or without a time of day, [R] int64 microseconds since 1970."""
-        values = np.array([_time(text) for text in self.column(name)], dtype="datetime64[us]")
-        self.refuse(name, np.isnat(values), "is no time such as 2019-05-01 00:05:00")
-        return values.astype(np.int64)
 
     def texts(self, name: str) -> Sequence[str]:
         """A column of texts, none empty, [R]."""
@@ -191,10 +183,3 @@ def _number(text: str) -> float:
 def _is_decimal(text: str) -> bool:
     """Whether a text has only characters of decimal numbers: not nan, inf, 1_000, or digits of other scripts."""
     return not text.encode().translate(None, b"0123456789+-.eE ")
-
-
-def _time(text: str) -> np.datetime64:
-    with suppress(ValueError):
-        if _TIME.fullmatch(text):
-            return np.datetime64(text, "us")
-    return np.datetime64("NaT")

@@ -21,8 +21,8 @@ from hpctrip.base.text import printable, screenful
 
 @dataclass(frozen=True)
 class Fault:
-    """One fault of the input: the place, the problem (with the value and the bound), and the way out. As text it is
-    one line, shortened and escaped."""
+    """One fault of the input: the place, the problem (with the value and the bound), and a hint. As text it is one
+    line, shortened and escaped."""
 
     place: str
     problem: str
@@ -49,7 +49,7 @@ class HpctripError(Exception):
 
 
 class InputError(HpctripError):
-    """Bad input. Holds every fault found, so that one report names them all.
+    """Bad input. Holds all faults, so that one report names them.
 
     `InputError(place, problem, way_out)` for one fault, `InputError(faults=[...])` for several.
     """

@@ -7,7 +7,6 @@ import glob
 import gzip
 import hashlib
 import json
-import math
 import os
 import secrets
 import tempfile
@@ -17,8 +16,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO, TextIO
 
-import numpy as np
 from pydantic import AfterValidator
+from pydantic_core import to_jsonable_python
 
 from hpctrip.base.errors import Fault, HpctripError, InputError
 from hpctrip.base.text import encodable
@@ -281,19 +280,8 @@ def _reason(error: Exception) -> str:
 
 def json_text(value: Any) -> str:
     """Strict JSON, in ASCII, of mappings, lists, texts, numbers and arrays; NaN and infinity become null."""
-    return json.dumps(_plain(value), indent=2, allow_nan=False)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(key): _plain(part) for key, part in value.items()}
-    if isinstance(value, np.ndarray | np.generic):
-        return _plain(value.tolist())
-    if isinstance(value, list | tuple):
-        return [_plain(part) for part in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return str(value) if isinstance(value, Path) else value
+    plain = to_jsonable_python(value, inf_nan_mode="null", fallback=lambda other: other.tolist())
+    return json.dumps(plain, indent=2, allow_nan=False)
 
 
 class BestEffortStream:
@@ -315,18 +303,17 @@ class BestEffortStream:
 
     def write(self, text: str) -> int:
         """Write text; never raises."""
-        if self._stream is not None:
-            try:
-                self._stream.write(encodable(text, self._stream.encoding or "utf-8"))
-            except (OSError, ValueError) as error:
-                self._drop(error)
+        self._try(lambda stream: stream.write(encodable(text, stream.encoding or "utf-8")))
         return len(text)
 
     def flush(self) -> None:
         """Flush; never raises."""
+        self._try(lambda stream: stream.flush())
+
+    def _try(self, act: Callable[[TextIO], Any]) -> None:
         if self._stream is not None:
             try:
-                self._stream.flush()
+                act(self._stream)
             except (OSError, ValueError) as error:
                 self._drop(error)
 

@@ -17,7 +17,7 @@ How two configurations are compared (`compare`), everywhere in tables, figures a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -88,43 +88,34 @@ class Estimate:
     """Empty: the value is exact. "at least", "at most", or "unknown"."""
     by_seed: np.ndarray = field(repr=False)
     """[n] the numbers behind it."""
-    at_least: np.ndarray = field(repr=False)
-    """[n] bool, whether a number is only a lower bound."""
-    at_most: np.ndarray = field(repr=False)
-    """[n] bool, whether a number is only an upper bound. One that is both is not known at all."""
 
     @classmethod
     def mean(
         cls,
         by_seed: Sequence[float] | np.ndarray,
-        at_least: Sequence[bool] | np.ndarray | None = None,
-        at_most: Sequence[bool] | np.ndarray | None = None,
+        at_least: Sequence[bool] | np.ndarray = (),
+        at_most: Sequence[bool] | np.ndarray = (),
     ) -> Estimate:
-        """The arithmetic mean, with the interval of Student's t."""
+        """The arithmetic mean, with the interval of Student's t. `at_least`, `at_most` [n]: whether a number is only a
+        lower or an upper bound."""
         x = np.asarray(by_seed, dtype=float)
-        below, above = (
-            np.zeros(len(x), dtype=bool) if flags is None else np.asarray(flags, dtype=bool)
-            for flags in (at_least, at_most)
-        )
-        bound = {(True, True): UNKNOWN, (True, False): "at least", (False, True): "at most"}
-        word = bound.get((bool(below.any()), bool(above.any())), "")
-        value = math.nan if word == UNKNOWN or not len(x) else float(x.mean())
-        half = float(mean_interval(x)[1]) if len(x) and not word else math.nan
-        return cls(value, value - half, value + half, word, x, below, above)
+        words = {(True, True): UNKNOWN, (True, False): "at least", (False, True): "at most"}
+        bound = words.get((bool(np.any(at_least)), bool(np.any(at_most))), "")
+        value = math.nan if bound == UNKNOWN or not len(x) else float(x.mean())
+        half = float(mean_interval(x)[1]) if len(x) and not bound else math.nan
+        return cls(value, value - half, value + half, bound, x)
 
     @classmethod
     def geometric_mean(
         cls,
         by_seed: Sequence[float] | np.ndarray,
-        at_least: Sequence[bool] | np.ndarray | None = None,
-        at_most: Sequence[bool] | np.ndarray | None = None,
+        at_least: Sequence[bool] | np.ndarray = (),
+        at_most: Sequence[bool] | np.ndarray = (),
     ) -> Estimate:
         """The geometric mean of numbers above 0, with the interval of Student's t over their logarithms."""
-        return cls.mean(np.log(np.asarray(by_seed, dtype=float)), at_least, at_most)._mapped(np.exp)
-
-    def _mapped(self, rising: Callable[[np.ndarray], np.ndarray]) -> Estimate:
-        value, low, high = (float(rising(np.float64(x))) for x in (self.value, self.low, self.high))
-        return replace(self, value=value, low=low, high=high, by_seed=rising(self.by_seed))
+        logs = cls.mean(np.log(np.asarray(by_seed, dtype=float)), at_least, at_most)
+        value, low, high = (float(np.exp(x)) for x in (logs.value, logs.low, logs.high))
+        return replace(logs, value=value, low=low, high=high, by_seed=np.exp(logs.by_seed))
 
     @property
     def n(self) -> int:
@@ -136,7 +127,7 @@ class Estimate:
         """1 less the number: the share of the time that is saved, of a ratio of times."""
         bound = {"at most": "at least", "at least": "at most"}.get(self.bound, self.bound)
         ends = 1 - self.value, 1 - self.high, 1 - self.low
-        return Estimate(*ends, bound, 1 - self.by_seed, self.at_most, self.at_least)
+        return Estimate(*ends, bound, 1 - self.by_seed)
 
     def lies_above(self, value: float) -> bool | None:
         """Whether the number lies above a value; None where the seeds do not decide it (see the module)."""
@@ -154,7 +145,7 @@ class Estimate:
 
     @property
     def verdict(self) -> str:
-        """What a ratio of times says of the first of the two: faster, slower, or not told apart, and why."""
+        """Verdict of a ratio of times on the first of the two: faster, slower, or not told apart, and why."""
         if self.bound == UNKNOWN or not self.n:
             return UNKNOWN
         slower = self.lies_above(1.0)
@@ -171,7 +162,7 @@ class Estimate:
 
 
 def _sign_test(num_signs: int, n: int) -> bool:
-    """Whether so many of n coins, or more, fall on one side with a probability of at most 2.5 %."""
+    """Whether at least `num_signs` of n fair coins fall on one side with a probability of at most 2.5 %."""
     return sum(math.comb(n, k) for k in range(num_signs, n + 1)) <= 0.025 * 2**n
 
 
@@ -205,12 +196,12 @@ class Times:
 
     @property
     def num_seeds(self) -> int:
-        """How many seeds there are."""
+        """The number of seeds."""
         return len(self.seeds)
 
     @property
     def num_reached(self) -> int:
-        """How many of them reached the target."""
+        """The number of those that reached the target."""
         return int(self.arrived.sum())
 
     @property
@@ -245,10 +236,15 @@ class Times:
         return math.isfinite(self.high)
 
     @property
+    def bars(self) -> np.ndarray:
+        """[2] lengths of the interval below and above the mean; 0 where there is none."""
+        return np.nan_to_num([self.hours - self.low, self.high - self.hours])
+
+    @property
     def best_accuracy(self) -> float:
         """Mean over the seeds of the highest accuracy recorded; NaN where none was evaluated."""
-        known = self.accuracies[~np.isnan(self.accuracies)]
-        return float(known.mean()) if len(known) else math.nan
+        recorded = self.accuracies[~np.isnan(self.accuracies)]
+        return float(recorded.mean()) if len(recorded) else math.nan
 
     @property
     def place(self) -> tuple[float, float]:
@@ -283,7 +279,7 @@ def shared_seeds(*all_times: Times) -> list[int]:
 
 
 def compare(one: Times, other: Times) -> Estimate:
-    """How many times the hours of `other` it takes `one`, by the rules of this module. A configuration takes exactly as
+    """Ratio of the hours of `one` to those of `other`, by the rules of this module. A configuration takes exactly as
     long as itself, whether it arrives or not."""
     if one is other:
         return Estimate.geometric_mean(np.ones(one.num_seeds))
@@ -295,8 +291,8 @@ def compare(one: Times, other: Times) -> Estimate:
 def in_order(named: Iterable[tuple[str, Times]]) -> str:
     """Names from the fastest to the slowest, `a < b = c`, ties by name."""
     ranked = sorted(named, key=lambda pair: (*pair[1].place, pair[0]))
-    said, last = "", None
+    text, before = "", None
     for name, times in ranked:
-        said += name if last is None else f" = {name}" if times.ties_with(last) else f" < {name}"
-        last = times
-    return said
+        text += name if before is None else f" = {name}" if times.ties_with(before) else f" < {name}"
+        before = times
+    return text

@@ -32,46 +32,40 @@ def zone(name: str) -> tzinfo:
     return UTC if name == "UTC" else ZoneInfo(name)
 
 
-def moment_us(text: str, local: tzinfo) -> int:
-    """Microseconds from 1970 to a time, which without an offset is in the zone `local`; the first one of an ambiguous
-    hour. Raises ValueError where the text is not a time or the clocks skip it."""
-    if not _TIME.fullmatch(text):
-        raise ValueError("is no time such as 2022-01-01 00:05:00")
-    found = datetime.fromisoformat(text)
-    if found.tzinfo is None:
-        found = found.replace(tzinfo=local)
-        if found.astimezone(UTC).astimezone(local).replace(tzinfo=None) != found.replace(tzinfo=None):
+def moment_us(text: str, local: tzinfo, fold: int = 0) -> int:
+    """Microseconds from 1970 to a time, which without an offset is in the zone `local`; `fold` = 1 chooses the second
+    one where the clocks show it twice. Raises ValueError where the text is not a time or the clocks skip it."""
+    try:
+        if not _TIME.fullmatch(text):
+            raise ValueError
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError("is no time such as 2022-01-01 00:05:00") from None
+    if time.tzinfo is None:
+        time = time.replace(tzinfo=local, fold=fold)
+        if time.astimezone(UTC).astimezone(local).replace(tzinfo=None) != time.replace(tzinfo=None):
             raise ValueError("is a time that the clocks of its zone skip in spring")
-    return (found - _EPOCH) // timedelta(microseconds=1)
+    return (time - _EPOCH) // timedelta(microseconds=1)
 
 
-def moments_us(table: Table, column: str, zone_name: str, keys: Sequence[str] | None = None) -> np.ndarray:
+def moments_us(
+    table: Table, column: str, zone_name: str = "UTC", keys: Sequence[str] | None = None
+) -> np.ndarray:
     """A column of times, [R] int64 microseconds since 1970; those without an offset are of this zone.
 
     Where clocks are set back, an hour has the same local times twice. The order of the rows of one key (of all rows
     without `keys` [R]) tells them apart: a time that would not be after the one before it is the second.
     InputError names the first line that is not a time.
     """
-    local, wrong, problem = zone(zone_name), np.zeros(len(table.lines), dtype=bool), ""
-    found = np.zeros(len(table.lines), dtype=np.int64)
+    local, times_us = zone(zone_name), np.zeros(len(table.lines), dtype=np.int64)
     before: dict[str, int] = {}
     for row, text in enumerate(table.column(column)):
-        try:
-            found[row] = moment_us(text, local)
-        except ValueError as error:
-            wrong[row], problem = True, str(error)
-            break
         key = keys[row] if keys else ""
-        if found[row] <= before.get(key, found[row] - 1) and zone_name != "UTC":
-            found[row] = _second(text, local, int(found[row]))
-        before[key] = int(found[row])
-    table.refuse(column, wrong, problem)
-    return found
-
-
-def _second(text: str, local: tzinfo, first_us: int) -> int:
-    """The second moment at which the clocks show this time, or the first where they show it once."""
-    found = datetime.fromisoformat(text)
-    if found.tzinfo is not None:
-        return first_us
-    return (found.replace(tzinfo=local, fold=1) - _EPOCH) // timedelta(microseconds=1)
+        try:
+            time_us = moment_us(text, local)
+            if zone_name != "UTC" and time_us <= before.get(key, time_us - 1):
+                time_us = moment_us(text, local, fold=1)
+        except ValueError as error:
+            table.refuse(column, np.arange(len(times_us)) == row, str(error))
+        times_us[row] = before[key] = time_us
+    return times_us

@@ -24,6 +24,12 @@ MOVED = {
 """{removed command: its replacement}"""
 
 
+def echo(*lines: object) -> None:
+    """Print lines, each with escapes for unprintable characters and of at most some 1,000 characters."""
+    for line in lines:
+        click.echo(printable(str(line), 1000))
+
+
 class DefaultsToRun(click.Group):
     """`hpctrip FILE.toml` means `hpctrip run FILE.toml`."""
 
@@ -62,11 +68,8 @@ class Number(click.FloatRange):
         return number
 
 
-class Speed(Number):
-    """A speed between 1e-6 and 1e12, in the unit of its option."""
-
-    def __init__(self) -> None:
-        super().__init__(1e-6, 1e12)
+Speed = functools.partial(Number, 1e-6, 1e12)
+"""A speed between 1e-6 and 1e12, in the unit of its option."""
 
 
 class FileName(click.ParamType):
@@ -96,7 +99,6 @@ plugins_option = click.option(
     "--plugin", "plugins", type=FILE, multiple=True, metavar="FILE.py", help="Run your own Python file first."
 )
 
-
 format_option = click.option(
     "--format",
     "as_json",
@@ -104,7 +106,7 @@ format_option = click.option(
     default="text",
     callback=lambda ctx, param, value: value == "json",
     help="json: one document and nothing else on stdout, for other programs: units in the names (clock_s), null for "
-    "what is not known.",
+    "an unknown value.",
 )
 
 overwrite_option = click.option("--overwrite", is_flag=True, help="Replace files that are there.")
@@ -113,9 +115,8 @@ overwrite_option = click.option("--overwrite", is_flag=True, help="Replace files
 def input_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add the arguments of an input: `paths`, `overrides` and `plugins`."""
     files = click.argument("paths", nargs=-1, type=FILE, metavar="[FILE.toml]...")
-    lines = click.option(
-        "-o", "overrides", multiple=True, metavar="KEY=VALUE", help="One line of TOML laid over the files."
-    )
+    text = "One line of TOML laid over the files."
+    lines = click.option("-o", "overrides", multiple=True, metavar="KEY=VALUE", help=text)
     return files(lines(plugins_option(command)))
 
 
@@ -127,44 +128,5 @@ def store_option(command: Callable[..., None]) -> Callable[..., None]:
         lines = () if store is None else (f"store.path={json.dumps(store)}",)
         command(overrides=(*overrides, *lines), **others)
 
-    option = click.option(
-        "--store",
-        type=FILE,
-        metavar="DIR",
-        help="Take the rounds that were trained before from there, and keep new ones (store.path).",
-    )
-    return option(with_store)
-
-
-def plan_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options of `plan`: the machine to plan for, and the number of rounds."""
-    options = (
-        click.option(
-            "-n", "num_ranks", type=click.IntRange(1, 100_000), default=1, help="Ranks, rank 0 included."
-        ),
-        click.option("--rounds", type=click.IntRange(1, 10_000), default=10, help="Rounds to look ahead."),
-        click.option(
-            "--device",
-            type=click.Choice(["auto", "cpu", "gpu"]),
-            default="auto",
-            help="What hosts train on; gpu: also from where there is none. auto: as the input says, else as here.",
-        ),
-        click.option(
-            "--memory-gb",
-            type=Speed(),
-            help="Memory of a host's GPU, or its share of a node's: says whether what is known fits.",
-        ),
-        click.option(
-            "--samples-per-second",
-            type=Speed(),
-            help="Speed of a host; absent: a few batches are trained here.",
-        ),
-        click.option(
-            "--gbit-per-second",
-            type=Speed(),
-            default=10,
-            show_default=True,
-            help="Bandwidth of a rank's link to the others.",
-        ),
-    )
-    return functools.reduce(lambda decorated, option: option(decorated), reversed(options), command)
+    text = "Take the rounds that were trained before from there, and keep new ones (store.path)."
+    return click.option("--store", type=FILE, metavar="DIR", help=text)(with_store)

@@ -57,7 +57,7 @@ def check(**cluster_input: tuple[str, ...]) -> None:
 @click.argument("name", required=False)
 def keys(name: str | None) -> None:
     """Describe every key of the input of a cluster, or those that NAME means, as `hpctrip keys` does."""
-    from hpctrip.cli.keys import show_keys
+    from hpctrip.cli.reference import show_keys
     from hpctrip.cluster.scenario import ClusterScenario
 
     show_keys(name, ClusterScenario)

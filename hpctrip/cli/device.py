@@ -6,8 +6,7 @@ from pathlib import Path
 
 import click
 
-from hpctrip.base.text import printable
-from hpctrip.cli.arguments import FILE, Number, input_options, overwrite_option
+from hpctrip.cli.arguments import FILE, Number, echo, input_options, overwrite_option
 
 
 @click.command()
@@ -28,7 +27,7 @@ def knobs(restore: bool) -> None:
         for settings in left:
             if restore:
                 settings.put_back()
-            click.echo(printable(f"{'put back' if restore else 'left'}: {settings}", 1000))
+            echo(f"{'put back' if restore else 'left'}: {settings}")
         for gpu in map(Gpu.of, all_uuids()):
             low, high = gpu.cap_range_mw
             click.echo(
@@ -38,11 +37,9 @@ def knobs(restore: bool) -> None:
         raise HpctripError(str(error)) from None
 
 
-@click.command()
+@click.command(context_settings={"show_default": True})
 @input_options
-@click.option(
-    "--out", type=FILE, default="tuned", show_default=True, metavar="DIR", help="Folder to write into."
-)
+@click.option("--out", type=FILE, default="tuned", metavar="DIR", help="Folder to write into.")
 @overwrite_option
 @click.option(
     "--over",
@@ -50,32 +47,18 @@ def knobs(restore: bool) -> None:
     metavar="KEY=[...]",
     help="Values of an input key to try, instead of the usual knobs of this device; may be repeated.",
 )
-@click.option(
-    "--rounds",
-    type=click.IntRange(1, 10_000),
-    default=4,
-    show_default=True,
-    help="Rounds after which accuracy is compared.",
-)
+@click.option("--rounds", type=click.IntRange(1, 10_000), default=4, help="Rounds to compare accuracy after.")
 @click.option(
     "--accuracy-bound",
     type=Number(0, 1),
     default=0.01,
-    show_default=True,
     help="Largest loss of accuracy that a setting may cost.",
 )
-@click.option(
-    "--eta",
-    type=Number(0, 1),
-    default=0.5,
-    show_default=True,
-    help="Zeus' weight of energy (1) against time (0).",
-)
+@click.option("--eta", type=Number(0, 1), default=0.5, help="Zeus' weight of energy (1) against time (0).")
 @click.option(
     "--error",
     type=Number(0.001, 1),
     default=0.05,
-    show_default=True,
     help="Measure until the 95 % interval of a sample's time is within this share of it.",
 )
 @click.option("--no-knobs", is_flag=True, help="Try no power caps and clocks of the GPU.")
@@ -88,9 +71,7 @@ def tune(
     eta: float,
     error: float,
     no_knobs: bool,
-    paths: tuple[str, ...],
-    overrides: tuple[str, ...],
-    plugins: tuple[str, ...],
+    **tuned_input: tuple[str, ...],
 ) -> None:
     """Measure under which settings this machine trains an input fastest, and on the least energy.
 
@@ -108,16 +89,13 @@ def tune(
     if launched_size() > 1:
         raise click.UsageError("tune measures the device of one process: start it without a launcher")
     spaces = [read_space(line) for line in over]
-    runner = TrialRunner(paths, overrides, plugins, rounds, error, max_rounds=10 * rounds)
+    runner = TrialRunner(**tuned_input, accuracy_round=rounds, error=error, max_rounds=10 * rounds)
     spaces = spaces or default_spaces(runner)
     report.check(Path(out), overwrite)
     device = device_name(runner.device)
-    click.echo(f"tuning on {device}; energy: {runner.meter.description}")
-    echo = lambda line: click.echo(printable(line, 1000))  # noqa: E731
+    echo(f"tuning on {device}; energy: {runner.meter.description}")
     result = tune(runner, Goal(accuracy_bound, eta), spaces, not no_knobs, echo)
-    for note in result.notes:
-        echo(note)
+    echo(*result.notes)
     for name, trial in result.best.items():
         echo(f"{report.OBJECTIVES[name]}: {trial.setting_text}")
-    for path in report.write(result, Path(out), device, overwrite):
-        echo(str(path))
+    echo(*report.write(result, Path(out), device, overwrite))

@@ -6,24 +6,27 @@ from typing import Literal
 
 import click
 
-from hpctrip.base.text import printable, printable_toml
-from hpctrip.base.units import GB
+from hpctrip.base.text import printable_toml
 from hpctrip.cli.arguments import (
     FILE,
+    Speed,
+    echo,
     format_option,
     input_options,
     overwrite_option,
-    plan_options,
     store_option,
 )
 from hpctrip.ranks.watchdog.guardian import Guardian
 
 Texts = tuple[str, ...]
+out_option = click.option(
+    "--out", type=FILE, metavar="FILE.h5", help="Results file (default: results/NAME-TIME.h5)."
+)
 
 
 @click.command()
 @input_options
-@click.option("--out", type=FILE, metavar="FILE.h5", help="Results file (default: results/NAME-TIME.h5).")
+@out_option
 @overwrite_option
 @click.option("--resume", is_flag=True, help="Go on from the checkpoint beside --out, if there is one.")
 @store_option
@@ -64,8 +67,8 @@ def resume(source: str, out: str | None, **run_input: Texts) -> None:
 @click.command()
 @click.argument("source", type=FILE, metavar="FILE.h5")
 @input_options
-@click.option("--out", type=FILE, metavar="NEW.h5", help="Results file (default: results/NAME-TIME.h5).")
-@click.option("--overwrite", is_flag=True, help="Replace the results file if it exists.")
+@out_option
+@overwrite_option
 @store_option
 def retime(source: str, out: str | None, overwrite: bool, **run_input: Texts) -> None:
     """Say what a run would have taken under another clock, network, power or policy.
@@ -81,8 +84,7 @@ def retime(source: str, out: str | None, overwrite: bool, **run_input: Texts) ->
 
         path = launch(lambda: start_retimed(source, out=out, overwrite=overwrite, **run_input), guardian)
     if path:
-        for line in comparison(open_run(source), open_run(path)):
-            click.echo(printable(line, 1000))
+        echo(*comparison(open_run(source), open_run(path)))
 
 
 @click.command()
@@ -90,8 +92,8 @@ def retime(source: str, out: str | None, overwrite: bool, **run_input: Texts) ->
 def check(**run_input: Texts) -> None:
     """Validate an input and print every key with the value in force.
 
-    What it names is looked at as far as that costs no computing: sites, outages and traces are read, data and packages
-    must be there.
+    Files that it names are checked as far as that costs no computing: sites, outages and traces are read, data and
+    packages must be there.
     """
     from hpctrip.runner.experiment import read_input
     from hpctrip.sim.step import State
@@ -105,7 +107,29 @@ def check(**run_input: Texts) -> None:
 
 @click.command()
 @input_options
-@plan_options
+@click.option("-n", "num_ranks", type=click.IntRange(1, 100_000), default=1, help="Ranks, rank 0 included.")
+@click.option("--rounds", type=click.IntRange(1, 10_000), default=10, help="Rounds to look ahead.")
+@click.option(
+    "--device",
+    type=click.Choice(["auto", "cpu", "gpu"]),
+    default="auto",
+    help="What hosts train on; gpu: also from where there is none. auto: as the input says, else as here.",
+)
+@click.option(
+    "--memory-gb",
+    type=Speed(),
+    help="Memory of a host's GPU, or its share of a node's: says whether the model and the updates fit.",
+)
+@click.option(
+    "--samples-per-second", type=Speed(), help="Speed of a host; absent: a few batches are trained here."
+)
+@click.option(
+    "--gbit-per-second",
+    type=Speed(),
+    default=10,
+    show_default=True,
+    help="Bandwidth of a rank's link to the others.",
+)
 @format_option
 def plan(
     num_ranks: int,
@@ -127,7 +151,7 @@ def plan(
 
     experiment = read_input(**run_input).experiment
     speeds = samples_per_second, gbit_per_second * 1e9
-    planned = forecast(experiment, num_ranks, rounds, *speeds, device, memory_gb and memory_gb * GB)
+    planned = forecast(experiment, num_ranks, rounds, *speeds, device, memory_gb and memory_gb * 1e9)
     if as_json:
         click.echo(json_text(values(planned)))
     else:
@@ -143,5 +167,4 @@ def prepare(**run_input: Texts) -> None:
 
     experiment = read_input(**run_input).experiment
     experiment.workload.prepare_data(experiment.seed)
-    click.echo(printable(experiment.workload.checked_task(experiment.seed).source, 1000))
-    click.echo(f"prepared in {cache_dir()}")
+    echo(experiment.workload.checked_task(experiment.seed).source, f"prepared in {cache_dir()}")

@@ -20,7 +20,7 @@ from pydantic import TypeAdapter
 from pydantic.fields import FieldInfo
 
 from hpctrip.base.units import spelled
-from hpctrip.config.component import Component, Registry, component_of, named_tables, registry_of
+from hpctrip.config.component import Component, Registry, component_of, kinds_of, registry_of
 from hpctrip.config.identity import is_neutral
 
 Schema = dict[str, Any]
@@ -79,34 +79,29 @@ def sections(root: type[Component]) -> list[Section]:
     every table."""
     fields, tables = described_fields(root), []
     for name, field in list(fields.items()):
-        named, table = named_tables(field), component_of(field)
-        registry = named.registry if named else registry_of(field)
+        registry, table = kinds_of(field), component_of(field)
         if registry is not None:
-            purpose = " ".join((field.description or "").split())
-            kinds = [
-                Section(
-                    name,
-                    purpose,
-                    kind,
-                    kind == registry.default,
-                    about(registry[kind]),
-                    _within(field, keys_of(registry[kind])),
-                )
-                for kind in sorted(registry)
-            ]
+            classes, default, purpose = dict(sorted(registry.items())), registry.default, _meaning(field)
         elif table is not None:
-            keys = keys_of(table, field.get_default(call_default_factory=True))
-            kinds = [Section(name, "", "", True, about(table), _within(field, keys))]
+            classes, default, purpose = {"": table}, "", ""
         else:
             continue
-        tables += kinds
         del fields[name]
+        defaults = None if registry is not None else field.get_default(call_default_factory=True)
+        for kind, cls in classes.items():
+            keys = _within(field, keys_of(cls, defaults))
+            tables.append(Section(name, purpose, kind, kind == default, about(cls), tuple(keys)))
     return [Section("", "", "", True, about(root), tuple(_keys(fields, None))), *tables]
 
 
-def _within(table: FieldInfo, keys: Iterable[Key]) -> tuple[Key, ...]:
-    """The keys of a table; they are neutral if the table as a whole is."""
-    return tuple(replace(key, neutral=key.neutral or is_neutral(table)) for key in keys)
+def _within(table: FieldInfo, keys: Iterable[Key], *path: str) -> Iterator[Key]:
+    """The keys of a table; they are neutral if the table as a whole is. `path`: the table's within another one."""
+    for key in keys:
+        yield replace(key, path=(*path, *key.path), neutral=key.neutral or is_neutral(table))
+
+
+def _meaning(field: FieldInfo) -> str:
+    return " ".join((field.description or "").split())
 
 
 def select(all_sections: Iterable[Section], name: str) -> list[Section]:
@@ -152,43 +147,30 @@ def keys_of(cls: type[Component], default: Component | None = None) -> tuple[Key
 
 def _keys(fields: dict[str, FieldInfo], defaults: Component | None) -> Iterator[Key]:
     for name, field in fields.items():
-        default = (
-            getattr(defaults, name) if defaults is not None else field.get_default(call_default_factory=True)
-        )
+        own = field.get_default(call_default_factory=True) if defaults is None else getattr(defaults, name)
         table, registry = component_of(field), registry_of(field)
         if registry is not None:
-            yield from _keys_by_kind(name, field, registry)
-            continue
-        if table is None:
-            yield _key(name, field, default)
-            continue
-        for key in keys_of(table, default if isinstance(default, Component) else None):
-            yield replace(key, path=(name, *key.path), neutral=key.neutral or is_neutral(field))
+            yield from _within(field, _keys_by_kind(field, registry), name)
+        elif table is not None:
+            yield from _within(field, keys_of(table, own if isinstance(own, Component) else None), name)
+        else:
+            yield _key(name, field, own)
 
 
-def _keys_by_kind(name: str, field: FieldInfo, registry: Registry) -> Iterator[Key]:
+def _keys_by_kind(field: FieldInfo, registry: Registry) -> Iterator[Key]:
     """The keys of an inner table with kinds: its kind, then every key once, with the kinds that have it."""
     kinds = sorted(registry)
-    yield Key(
-        path=(name, "kind"),
-        choices=tuple(map(toml_value, kinds)),
-        default=toml_value(registry.default),
-        may_be_absent=True,
-        bounds="",
-        dimension="",
-        neutral=is_neutral(field),
-        meaning=" ".join((field.description or "").split()),
-    )
+    choices, default = tuple(map(toml_value, kinds)), toml_value(registry.default)
+    yield Key(("kind",), choices, default, True, "", "", False, _meaning(field))
     keys: dict[tuple[str, ...], dict[str, Key]] = {}
     for kind in kinds:
         for key in keys_of(registry[kind]):
             keys.setdefault(key.path, {})[kind] = key
-    for path, by_kind in keys.items():
+    for by_kind in keys.values():
         key = by_kind.get(registry.default, next(iter(by_kind.values())))
         others = [f"{other}: {k.default}" for other, k in by_kind.items() if k.default != key.default]
         remark = ", ".join(by_kind) + (f"; default of {', '.join(others)}" if others else "")
-        neutral = key.neutral or is_neutral(field)
-        yield replace(key, path=(name, *path), neutral=neutral, meaning=f"{key.meaning} ({remark})".strip())
+        yield replace(key, meaning=f"{key.meaning} ({remark})".strip())
 
 
 def _key(name: str, field: FieldInfo, default: Any) -> Key:
@@ -203,7 +185,7 @@ def _key(name: str, field: FieldInfo, default: Any) -> Key:
         bounds=_joined(_bounds(part) for part in parts),
         dimension=dimension,
         neutral=is_neutral(field),
-        meaning=" ".join((field.description or "").split()),
+        meaning=_meaning(field),
     )
 
 
@@ -279,10 +261,8 @@ def _bounds(schema: Schema) -> str:
     dimension = schema.get("dimension", "")
     own = []
     for text, words in _BOUNDS.items():
-        values = [
-            schema[word] for word in words if word in schema
-        ]  # two where key and unit type both have one
-        if values:
+        # two where key and unit type both have one
+        if values := [schema[word] for word in words if word in schema]:
             tightest = min(values) if "most" in text or "below" in text else max(values)
             own.append(text.format(_bound(tightest, dimension)))
     inner = _bounds(schema["items"]) if schema.get("type") == "array" else ""

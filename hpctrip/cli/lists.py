@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import click
 
-from hpctrip.base.text import printable
-from hpctrip.cli.arguments import FILE, overwrite_option
+from hpctrip.cli.arguments import FILE, echo, overwrite_option
 
 
 @click.command()
 def policies() -> None:
     """List the policies and their keys."""
-    from hpctrip.cli.keys import show_keys
+    from hpctrip.cli.reference import show_keys
 
     show_keys("policy")
 
@@ -19,7 +18,7 @@ def policies() -> None:
 @click.command()
 def workloads() -> None:
     """List the workloads and their keys."""
-    from hpctrip.cli.keys import show_keys
+    from hpctrip.cli.reference import show_keys
 
     show_keys("workload")
 
@@ -32,7 +31,7 @@ def keys(name: str | None) -> None:
     NAME is a table (policy), a kind (powertrip), a key (lr), or several of them joined by dots (policy.k). Printed are
     the default, what a value may be, its bounds and units, and whether it changes a result.
     """
-    from hpctrip.cli.keys import show_keys
+    from hpctrip.cli.reference import show_keys
 
     show_keys(name)
 
@@ -53,8 +52,7 @@ def reference(ctx: click.Context, folder: str, overwrite: bool) -> None:
     from hpctrip.cli.reference import pages
 
     texts = pages(ctx.find_root().command)
-    for path in write_new({Path(folder, name): text.encode() for name, text in texts.items()}, overwrite):
-        click.echo(printable(str(path), 1000))
+    echo(*write_new({Path(folder, name): text.encode() for name, text in texts.items()}, overwrite))
 
 
 @click.command()
@@ -66,6 +64,5 @@ def fetch(data: str, folder: str) -> None:
     from hpctrip.learn.data.fetch import fetch as download
 
     paths = download(SOURCES[data], folder)
-    shown = printable(folder, 1000)
-    click.echo(f"{len(paths):,} file(s) in {shown}")
-    click.echo(f"train on them with: -o workload.kind={data} -o workload.data={shown}")
+    echo(f"{len(paths):,} file(s) in {folder}")
+    echo(f"train on them with: -o workload.kind={data} -o workload.data={folder}")

@@ -9,8 +9,7 @@ from typing import Any
 
 import click
 
-from hpctrip.base.text import printable
-from hpctrip.cli.arguments import FILE, overwrite_option
+from hpctrip.cli.arguments import FILE, echo, overwrite_option
 
 _to = click.option("--to", "folder", type=FILE, metavar="DIR", help="Write there.")
 
@@ -29,16 +28,14 @@ def inputs(name: str | None, folder: str | None, overwrite: bool) -> None:
     from hpctrip.base.text import unknown_name
     from hpctrip.config.package_data import CLUSTERS, OVERLAYS, SCENARIOS, described, shipped
 
-    files = shipped(SCENARIOS)
-    for group, kind in (("cluster", CLUSTERS), ("real", OVERLAYS)):
-        files |= {f"{group}/{stem}": file for stem, file in shipped(kind).items()}
+    groups = {"": SCENARIOS, "cluster/": CLUSTERS, "real/": OVERLAYS}
+    files = {f"{group}{stem}": file for group, kind in groups.items() for stem, file in shipped(kind).items()}
     if name is not None and name not in files:
         raise InputError(f"inputs {name}", "no such scenario", unknown_name(name, files))
     if folder is not None:
         chosen = [name] if name else list(files)
         texts = {Path(folder, f"{name}.toml"): files[name].read_bytes() for name in chosen}
-        for path in write_new(texts, overwrite):
-            click.echo(printable(str(path), 1000))
+        echo(*write_new(texts, overwrite))
     elif name is not None:
         click.echo(files[name].read_text(encoding="utf-8"), nl=False)
     else:
@@ -92,8 +89,7 @@ def slurm(name: str | None, folder: str | None, overwrite: bool, **site: Any) ->
     if folder is None:
         click.echo(text, nl=False)
         return
-    write_new({path: text.encode()}, overwrite)
-    click.echo(printable(str(path), 1000))
+    echo(*write_new({path: text.encode()}, overwrite))
     if not Path("inputs").is_dir():
         click.echo("it reads inputs/, which is not here: `hpctrip inputs --to inputs` copies it")
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import click
 
-from hpctrip.base.text import printable, screenful
-from hpctrip.cli.arguments import FILE, format_option, overwrite_option, plugins_option
+from hpctrip.base.text import screenful
+from hpctrip.cli.arguments import FILE, echo, format_option, overwrite_option, plugins_option
 
 
 @click.command()
@@ -29,16 +29,16 @@ def show(paths: tuple[str, ...], status: bool, as_json: bool) -> None:
     from hpctrip.record.show import facts
     from hpctrip.record.show import show as summary
 
+    runs = open_runs(paths, opened=open_results)
     if as_json:
-        runs = open_runs(paths, opened=open_results)
-        rows = ({"path": run_.path, "status": run_.status} if status else facts(run_) for run_ in runs)
+        rows = ({"path": run.path, "status": run.status} if status else facts(run) for run in runs)
         click.echo(json_text({"runs": list(rows)}))
         return
-    for run_ in open_runs(paths, opened=open_results):
+    for run in runs:
         if status:
-            click.echo(run_.status)
+            click.echo(run.status)
         else:
-            Console(highlight=False).print(summary(run_))
+            Console(highlight=False).print(summary(run))
 
 
 @click.command()
@@ -74,12 +74,9 @@ def export(path: str, folder: str | None, model: str | None, overwrite: bool) ->
 
     if not (folder or model):
         raise click.UsageError("name a FOLDER for the tables, --model OUT.safetensors, or both")
-    written = [
-        *(write(open_results(path), folder, overwrite) if folder else []),
-        *([export_model(path, model, overwrite)] if model else []),
-    ]
-    for file in written:
-        click.echo(printable(str(file), 1000))
+    written = [*write(open_results(path), folder, overwrite)] if folder else []
+    written += [export_model(path, model, overwrite)] if model else []
+    echo(*written)
 
 
 @click.command()
@@ -161,5 +158,4 @@ def merge(out: str, paths: tuple[str, ...], overwrite: bool) -> None:
     from hpctrip.record.reader import open_runs
 
     runs = open_runs(paths, besides=out)
-    for written in write_merged(out, runs, overwrite):
-        click.echo(printable(f"{written}: {len(runs)} runs", 1000))
+    echo(*(f"{written}: {len(runs)} runs" for written in write_merged(out, runs, overwrite)))

@@ -115,11 +115,11 @@ class Registry(Mapping[str, type[Component]]):
         return Annotated[dict[str, Any], NamedTables(self)]
 
 
+@dataclass(frozen=True)
 class _Tagged:
     """Schema of a table tagged by `kind`; the tag itself is removed before the component sees the table."""
 
-    def __init__(self, registry: Registry):
-        self.registry = registry
+    registry: Registry
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> core_schema.CoreSchema:
         registry = self.registry
@@ -139,9 +139,8 @@ class _Tagged:
                 else getattr(table, "kind", None)
             )
 
-        return core_schema.tagged_union_schema(
-            choices, discriminator=tag, metadata={"registry": registry.sort}
-        )
+        metadata = {"registry": registry.sort}
+        return core_schema.tagged_union_schema(choices, discriminator=tag, metadata=metadata)
 
 
 @dataclass(frozen=True)
@@ -179,10 +178,25 @@ def named_tables(field: FieldInfo) -> NamedTables | None:
     return next((item for item in field.metadata if isinstance(item, NamedTables)), None)
 
 
+def kinds_of(field: FieldInfo) -> Registry | None:
+    """The registry of a field that is a table with a `kind`, or a table of such tables; None for any other field."""
+    named = named_tables(field)
+    return named.registry if named else registry_of(field)
+
+
 def component_of(field: FieldInfo) -> type[Component] | None:
     """The class of a field that is a table of one kind; None for any other field."""
     annotation = field.annotation
     return annotation if isinstance(annotation, type) and issubclass(annotation, Component) else None
+
+
+def walk(component: Component, prefix: str = "") -> Iterator[tuple[str, FieldInfo, Any]]:
+    """(dotted key, field, value) of every key and table of a component, a table before its keys."""
+    for name, field in type(component).model_fields.items():
+        value = getattr(component, name)
+        yield prefix + name, field, value
+        if isinstance(value, Component):
+            yield from walk(value, f"{prefix}{name}.")
 
 
 def rebuild(cls: type[Component], around: frozenset[type[Component]] = frozenset()) -> bool:
@@ -190,8 +204,7 @@ def rebuild(cls: type[Component], around: frozenset[type[Component]] = frozenset
     their schemas become parts of it. Classes `around` it are rebuilt by the caller. Returns whether it was rebuilt."""
     around, stale = around | {cls}, False
     for field in cls.model_fields.values():
-        named, table = named_tables(field), component_of(field)
-        registry = named.registry if named else registry_of(field)
+        registry, table = kinds_of(field), component_of(field)
         stale |= registry is not None
         for inner in registry.values() if registry is not None else filter(None, [table]):
             if inner not in around:

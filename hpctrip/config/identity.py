@@ -19,7 +19,7 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic.fields import FieldInfo
 
-from hpctrip.config.component import Component, registry_of
+from hpctrip.config.component import Component, registry_of, walk
 
 _T = TypeVar("_T")
 _NEUTRAL = "changes no result"
@@ -29,7 +29,7 @@ NotInResult = Annotated[_T, _NEUTRAL]
 _UNLEARNED = "no training sees it"
 NotInTraining = Annotated[_T, _UNLEARNED]
 """Type of a field that affects which sites train, when, for how long, or how often models are evaluated, but not the
-outcome of training given sites."""
+outcome of training for the sites that are chosen."""
 
 Flat = Mapping[str, Any]
 """An input as {"policy.k": 10, ...}. A key that is absent and one that is None mean the same: the default."""
@@ -50,21 +50,22 @@ def is_neutral(field: FieldInfo) -> bool:
 
 def neutral_keys(component: Component) -> list[str]:
     """The dotted keys and whole tables of an input that affect no result."""
-    return list(_marked(component, {_NEUTRAL}))
+    return _marked(component, {_NEUTRAL})
 
 
 def unlearned_keys(component: Component) -> list[str]:
     """The dotted keys and whole tables of an input that do not affect training, `neutral_keys` included."""
-    return list(_marked(component, {_NEUTRAL, _UNLEARNED}))
+    return _marked(component, {_NEUTRAL, _UNLEARNED})
 
 
-def _marked(component: Component, marks: set[str], prefix: str = "") -> Iterator[str]:
-    for name, field in type(component).model_fields.items():
-        value = getattr(component, name)
-        if any(isinstance(item, str) and item in marks for item in field.metadata):
-            yield prefix + name
-        elif isinstance(value, Component):
-            yield from _marked(value, marks, f"{prefix}{name}.")
+def _marked(component: Component, marks: set[str]) -> list[str]:
+    """The keys with one of these marks, without those in a table that has one."""
+    keys: list[str] = []
+    for key, field, _ in walk(component):
+        is_marked = any(isinstance(item, str) and item in marks for item in field.metadata)
+        if is_marked and not key.startswith(tuple(f"{table}." for table in keys)):
+            keys.append(key)
+    return keys
 
 
 def chosen(component: Component) -> dict[str, Any]:
@@ -90,16 +91,10 @@ def _chosen(component: Component, prefix: str = "", default: object = None) -> I
 
 def raised_rules(component: Component) -> dict[str, int]:
     """{table: rules} of the components whose `rules` are above 1."""
-    return dict(_raised(component))
-
-
-def _raised(component: Component, prefix: str = "") -> Iterator[tuple[str, int]]:
-    if component.rules > 1:
-        yield prefix, component.rules
-    for name in type(component).model_fields:
-        value = getattr(component, name)
-        if isinstance(value, Component):
-            yield from _raised(value, f"{prefix}.{name}" if prefix else name)
+    tables = {"": component} | {
+        key: value for key, _, value in walk(component) if isinstance(value, Component)
+    }
+    return {key: table.rules for key, table in tables.items() if table.rules > 1}
 
 
 def without(table: Flat, keys: Iterable[str]) -> dict[str, Any]:

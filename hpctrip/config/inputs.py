@@ -22,6 +22,7 @@ from hpctrip.config.component import (
     NamedTables,
     Registry,
     component_of,
+    kinds_of,
     named_tables,
     rebuild,
     registered,
@@ -68,21 +69,16 @@ def _merge(below: Tables, above: Tables, default_kinds: dict[str, str]) -> Table
 
 
 def validate(tables: Tables, root: type[C]) -> C:
-    """The component that the tables describe. Raises InputError with every fault found."""
-    _rebuild_if_registered(root)
+    """The component that the tables describe. Raises InputError with all faults."""
+    # a plug-in may have added a component since the last time; rebuilding takes some 50 ms, too long for each run of a
+    # large study
+    if _built_with.get(root) != (classes := registered()):
+        rebuild(root)
+        _built_with[root] = classes
     try:
         return root.model_validate(tables)
     except ValidationError as error:
         raise InputError(faults=_one_per_place(_fault(root, detail) for detail in error.errors())) from None
-
-
-def _rebuild_if_registered(root: type[Component]) -> None:
-    """Rebuild the root's schema if a plug-in has added a component since the last time. Rebuilding takes some 50 ms,
-    too long for each run of a large study."""
-    classes = registered()
-    if _built_with.get(root) != classes:
-        rebuild(root)
-        _built_with[root] = classes
 
 
 _built_with: dict[type[Component], list[tuple[type[Component], ...]]] = {}
@@ -90,10 +86,8 @@ _built_with: dict[type[Component], list[tuple[type[Component], ...]]] = {}
 
 def resolved(component: Component) -> Tables:
     """Every field of a component as plain values, `kind` included."""
-    table: Tables = {"kind": component.kind} if component.kind else {}
-    for name in type(component).model_fields:
-        table[name] = _plain(getattr(component, name))
-    return table
+    kind = {"kind": component.kind} if component.kind else {}
+    return kind | {name: _plain(getattr(component, name)) for name in type(component).model_fields}
 
 
 def _plain(value: Any) -> Any:
@@ -157,10 +151,9 @@ def _one_per_place(faults: Iterable[Fault]) -> list[Fault]:
     """Join the faults of one place: pydantic reports a value that fits no member of a union once per member."""
     places: dict[str, Fault] = {}
     for fault in faults:
-        first = places.get(fault.place)
-        places[fault.place] = (
-            replace(first, problem=f"{first.problem}, or {fault.problem}") if first else fault
-        )
+        if first := places.get(fault.place):
+            fault = replace(first, problem=f"{first.problem}, or {fault.problem}")
+        places[fault.place] = fault
     return list(places.values())
 
 
@@ -176,11 +169,8 @@ def _fault(root: type[Component], detail: Any) -> Fault:
         tag = detail["ctx"]["tag"]
         return Fault(f"{place}.kind = {shown(tag)}", f"unknown {owner.sort}", unknown_name(tag, owner))
     if kind in ("union_tag_not_found", "model_type", "dict_type"):
-        return Fault(
-            f"{place} = {shown(value)}",
-            "must be a table",
-            f'e.g. [{place}] on a line of its own, then "key = value" lines',
-        )
+        hint = f'e.g. [{place}] on a line of its own, then "key = value" lines'
+        return Fault(f"{place} = {shown(value)}", "must be a table", hint)
     problem = detail["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
     if kind == "missing":
         problem = "is missing"
@@ -226,31 +216,30 @@ def _element(annotation: Any) -> Any:
     """The component class X of the elements of `list[X]`, also of `list[X] | None`; else the annotation."""
     if isinstance(annotation, type) and issubclass(annotation, Component):
         return annotation
-    inner = (_element(part) for part in get_args(annotation))
+    inner = map(_element, get_args(annotation))
     return next(
         (part for part in inner if isinstance(part, type) and issubclass(part, Component)), annotation
     )
 
 
-def suggest(root: type[Component], path: KeyPath, known: Iterable[str]) -> str:
-    """A way out for an unknown key: the tables or kinds that have it, or the nearest of the keys `known` in its
-    table."""
+def suggest(root: type[Component], path: KeyPath, keys: Iterable[str]) -> str:
+    """A hint for an unknown key: the tables or kinds that have it, or the nearest of the `keys` of its table."""
     places = list(dict.fromkeys(_places(root)))
     kinds = sorted({kind for place, kind in places if place == _without_names(root, path)})
     if kinds:
-        return f"kinds with it: {', '.join(kinds)}; known here: {', '.join(sorted(known))}"
+        return f"kinds with it: {', '.join(kinds)}; known here: {', '.join(sorted(keys))}"
     if elsewhere := _meant(path[-1], places):
         return elsewhere
     if len(path) > 1:
-        return unknown_name(path[-1], known)
+        return unknown_name(path[-1], keys)
     near = _meant(closest(path[-1], {place[-1] for place, _ in places}), places)
-    return f"{near} known: {', '.join(sorted(known))}".lstrip()
+    return f"{near} known: {', '.join(sorted(keys))}".lstrip()
 
 
 def _meant(name: str, places: Iterable[tuple[KeyPath, str]]) -> str:
     """`"did you mean 'train.lr' or 'server.lr'?"` for the keys of this name; empty where there is none."""
-    found = dict.fromkeys(repr(".".join(place)) for place, _ in places if place[-1] == name)
-    return f"did you mean {' or '.join(found)}?" if found else ""
+    keys = dict.fromkeys(repr(".".join(place)) for place, _ in places if place[-1] == name)
+    return f"did you mean {' or '.join(keys)}?" if keys else ""
 
 
 def _places(table: type[Component], above: KeyPath = (), kind: str = "") -> Iterator[tuple[KeyPath, str]]:
@@ -258,11 +247,10 @@ def _places(table: type[Component], above: KeyPath = (), kind: str = "") -> Iter
     for name, field in table.model_fields.items():
         here = (*above, name)
         yield here, kind
-        named, inner = named_tables(field), component_of(field)
-        registry = named.registry if named else registry_of(field)
-        for other in registry or ():
-            yield from _places(registry[other], (*here, _NAME) if named else here, other)
-        if inner is not None:
+        below = (*here, _NAME) if named_tables(field) else here
+        for other, component in (kinds_of(field) or {}).items():
+            yield from _places(component, below, other)
+        if (inner := component_of(field)) is not None:
             yield from _places(inner, here, kind)
 
 
@@ -275,10 +263,10 @@ def _without_names(root: type[Component], path: KeyPath) -> KeyPath:
 def inline_toml(value: Any, place: str) -> str:
     """A value as TOML text on one line. InputError at `place` for types that TOML lacks."""
     if isinstance(value, Mapping):
-        parts = (
+        parts = [
             f"{_toml_key(name)} = {inline_toml(part, f'{place}.{name}')}" for name, part in value.items()
-        )
-        return "{" + ", ".join(parts) + "}"
+        ]
+        return f"{{{', '.join(parts)}}}"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(inline_toml(part, place) for part in value) + "]"
     value = value.item() if hasattr(value, "item") else value  # numpy's numbers
@@ -286,9 +274,8 @@ def inline_toml(value: Any, place: str) -> str:
     try:
         return tomli_w.dumps({"value": value}).removeprefix("value = ").rstrip("\n")
     except TypeError:
-        raise InputError(
-            place, f"a {type(value).__name__} is no value of an input", "give a number, text or list"
-        ) from None
+        problem = f"a {type(value).__name__} is no value of an input"
+        raise InputError(place, problem, "give a number, text or list") from None
 
 
 def _toml_key(name: str) -> str:

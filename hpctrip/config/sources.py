@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from hpctrip.base.errors import Fault, InputError
 from hpctrip.base.io import digest, digest_of_file, named_path
-from hpctrip.config.component import Component
+from hpctrip.config.component import Component, walk
 
 MADE_HERE = "-"
 """The path of a source that is no file: synthetic data, made from the input."""
@@ -42,16 +42,16 @@ class Source(NamedTuple):
 def read_sources(texts: object, place: object) -> list[Source]:
     """The sources whose texts, `str(source)`, are stored in a file at `place`. InputError where they are none."""
     form = re.compile(r"([\w.]+) (.*) blake2b:([0-9a-f]+)", re.DOTALL)
-    found = [form.fullmatch(str(text)) for text in (texts if isinstance(texts, list) else [texts])]
-    if not all(found):
+    matches = [form.fullmatch(str(text)) for text in (texts if isinstance(texts, list) else [texts])]
+    if not all(matches):
         raise InputError(str(place), "does not say clearly what its run read", "restore a copy")
-    return [Source(*match.groups()) for match in found if match]
+    return [Source(*match.groups()) for match in matches if match]
 
 
-def differing(recorded: Iterable[Source], found: Iterable[Source]) -> list[tuple[Source, Source]]:
-    """(recorded, found) of every input key whose files, named in both, have other contents now. Plug-ins are left
+def differing(recorded: Iterable[Source], current: Iterable[Source]) -> list[tuple[Source, Source]]:
+    """(recorded, current) of every input key whose files, named in both, have other contents now. Plug-ins are left
     out: several have one key."""
-    now = {source.key: source for source in found if source.key != PLUGINS}
+    now = {source.key: source for source in current if source.key != PLUGINS}
     pairs = ((before, now[before.key]) for before in recorded if before.key in now)
     return [(before, after) for before, after in pairs if before.digest != after.digest]
 
@@ -92,13 +92,10 @@ class NamedFiles(NamedTuple):
 
 def named_files(component: Component, prefix: str = "") -> Iterator[NamedFiles]:
     """Every key of this input, in the order of its tables, whose value names files."""
-    for name, field in type(component).model_fields.items():
-        value = getattr(component, name)
+    for key, field, value in walk(component, prefix):
         mark = next((item for item in field.metadata if isinstance(item, Reads)), None)
         if mark and value not in (None, mark.unless):
-            yield NamedFiles(prefix + name, value, mark.find)
-        elif isinstance(value, Component):
-            yield from named_files(value, f"{prefix}{name}.")
+            yield NamedFiles(key, value, mark.find)
 
 
 def digest_of_files(files: Sequence[Path]) -> str:
@@ -109,30 +106,24 @@ def digest_of_files(files: Sequence[Path]) -> str:
         return digests[0]
     paths = [file.absolute() for file in files]
     folder = os.path.commonpath([path.parent for path in paths]) if paths else ""
-    lines = (
-        f"{found}  {path.relative_to(folder).as_posix()}\n"
-        for found, path in zip(digests, paths, strict=True)
-    )
+    names = [path.relative_to(folder).as_posix() for path in paths]
+    lines = (f"{content}  {name}\n" for content, name in zip(digests, names, strict=True))
     return digest("".join(lines).encode("utf-8", "surrogateescape"))
 
 
-def refuse_changed(recorded: Iterable[Source], found: Iterable[Source], place: object) -> list[str]:
+def refuse_changed(recorded: Iterable[Source], current: Iterable[Source], place: object) -> list[str]:
     """Raise InputError naming every file whose content is not the one recorded at `place`. Data that were made from
     the input, by this machine's libraries, may differ: returns a warning for each."""
-    pairs = differing(recorded, found)
+    pairs = differing(recorded, current)
     faults = [
-        Fault(
-            after.key,
-            f"{after.path} has the digest {after.digest}, in {place} it has {before.digest}",
-            CHANGED,
-        )
-        for before, after in pairs
-        if after.path != MADE_HERE
+        Fault(now.key, f"{now.path} has the digest {now.digest}, in {place} it has {before.digest}", CHANGED)
+        for before, now in pairs
+        if now.path != MADE_HERE
     ]
     if faults:
         raise InputError(faults=faults)
     return [
-        f"warning: the data of {after.key}, made here, have the digest {after.digest}, not {before.digest}: "
+        f"warning: the data of {now.key}, made here, have the digest {now.digest}, not {before.digest}: "
         "the numbers may differ"
-        for before, after in pairs
+        for before, now in pairs
     ]

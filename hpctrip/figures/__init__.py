@@ -1,9 +1,10 @@
-"""Figures of results files and power traces: one file each, drawn by `hpctrip plot NAME` or called as functions.
+"""Figures of results files and power traces, drawn by `hpctrip plot NAME` or called as functions.
 
     from hpctrip.figures import FIGURES
     FIGURES["curves"](runs, target=0.45)    # a Drawing: picture, table, lines
 
-A new figure is a module here whose function `plot` is decorated with `figure(...)`; its docstring is its help.
+A new figure is a module here whose function `plot` is decorated with `figure(...)`; the module's docstring is its help.
+Figures of one kind share a module; their functions have the names and the help of the figures.
 """
 
 import re

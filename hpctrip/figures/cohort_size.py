@@ -21,7 +21,7 @@ from hpctrip.record.reader import Run
 
 @figure(RUNS)
 def plot(runs: Sequence[Run]) -> Drawing:
-    """The cohort size of every run given."""
+    """The cohort size of every run."""
     groups = grouping.grouped(runs, style.MOST_PANELS)
     unlike = grouping.warn_of_differences(groups)
     picture, axes_of = style.panels_of(groups)
@@ -34,13 +34,12 @@ def plot(runs: Sequence[Run]) -> Drawing:
             name = None if own or number else style.counted_name(group.label, len(group.runs), 48)
             hours, k = reading.cohort_steps(run.rounds)
             axes.step(hours, k, where="post", label=name, **look)
-            reached = np.isfinite(run.time_to_accuracy_s)
-            end = "o" if reached else "x"
+            end = end_mark(run)
             axes.plot(hours[-1], k[-1], end, color=look["color"], markersize=4, clip_on=False)
             mean = np.average(k[:-1], weights=np.diff(hours))
             sizes = str(k[0]), str(k.max()), str(k[-1]), f"{mean:.1f}"
             seed = run.meta["seed"]
-            rows.append((group.label, str(seed), *sizes, f"{hours[-1]:.3g}", "yes" if reached else "no"))
+            rows.append((group.label, str(seed), *sizes, f"{hours[-1]:.3g}", "yes" if end == "o" else "no"))
             named = {"label": group.label, "seed": seed, "round": run.rounds["round"]}
             tables.append(pd.DataFrame(named | {"start_h": hours[:-1], "end_h": hours[1:], "k": k[:-1]}))
     head = ("policy", "seed", "first k", "largest k", "last k", "mean k over time", "hours", "target reached")
@@ -51,17 +50,19 @@ def plot(runs: Sequence[Run]) -> Drawing:
         area = shade_overhead(axes_of[0], by_policy["static"].rounds, by_policy["powertrip"].rounds)
         lines.append(f"site overhead of static over powertrip: {area:.3g} site-hours")
     ends = {"o": "end: target reached", "x": "end: target not reached"}
-    used = {"o" if np.isfinite(run.time_to_accuracy_s) else "x" for run in runs}
-    for marker in sorted(used):
+    for marker in sorted({end_mark(run) for run in runs}):
         axes_of[0].plot([], [], marker, color="black", markersize=4, label=ends[marker])
-    axes_of[0].set_xlim(left=0)
-    axes_of[0].set_ylim(bottom=0)
     style.whole_numbers(axes_of[0], "y")
     style.label_panels(picture, axes_of, "Simulated time (hours)", "Sites in the cohort, k")
     many = "; a line for every seed" if len(runs) > len(groups) else ""
     style.heading(picture, reading.provenance(runs, unlike) + many + (style.OTHERS_IN_GREY if own else ""))
     style.legend_below(picture)
     return Drawing(picture, pd.concat(tables, ignore_index=True), lines)
+
+
+def end_mark(run: Run) -> str:
+    """The mark at the end of a run: whether it reached its target."""
+    return "o" if np.isfinite(run.time_to_accuracy_s) else "x"
 
 
 def shade_overhead(axes: Axes, static: pd.DataFrame, powertrip: pd.DataFrame) -> float:
@@ -72,7 +73,6 @@ def shade_overhead(axes: Axes, static: pd.DataFrame, powertrip: pd.DataFrame) ->
     hours = hours[hours <= min(static_h[-1], dynamic_h[-1])]
     lower = dynamic_k[np.searchsorted(dynamic_h, hours, side="right") - 1]
     upper = np.maximum(lower, static_k[np.searchsorted(static_h, hours, side="right") - 1])
-    axes.fill_between(
-        hours, lower, upper, step="post", color=style.ORANGE, alpha=0.3, lw=0, label="site overhead"
-    )
+    look = {"step": "post", "color": style.ORANGE, "alpha": 0.3, "linewidth": 0}
+    axes.fill_between(hours, lower, upper, label="site overhead", **look)
     return float(np.sum((upper - lower)[:-1] * np.diff(hours)))

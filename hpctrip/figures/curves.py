@@ -49,18 +49,14 @@ def plot(runs: Sequence[Run], target: float | None = None) -> Drawing:
         look = style.line(0 if own else i)
         mean = mean_of(group)
         draw(axes, group, mean, None if own else style.counted_name(group.label, len(group.runs), 48), look)
-        rows.append(said_of(group, mean, goal))
+        rows.append(line_of(group, mean, goal))
         tables += table_of(group, mean)
     for axes in dict.fromkeys(axes_of):
         if np.isfinite(goal):
-            name = f"target {reading.percent(goal)}" if axes is axes_of[0] else None
-            axes.axhline(100 * goal, color=style.GREY, linestyle=":", linewidth=1, label=name)
-    axes_of[0].set_xlim(left=0)
-    axes_of[0].set_ylim(bottom=0)
+            draw_target(axes, goal, has_name=axes is axes_of[0])
     style.label_panels(picture, axes_of, "Simulated time (hours)", "Held-out accuracy (%)")
-    many = (
-        "; thin: single seeds, thick: their mean, bands: its 95 % interval" if len(runs) > len(groups) else ""
-    )
+    bands = "; thin: single seeds, thick: their mean, bands: its 95 % interval"
+    many = bands if len(runs) > len(groups) else ""
     style.heading(picture, reading.provenance(runs, unlike) + many + (style.OTHERS_IN_GREY if own else ""))
     style.legend_below(picture)
     head = ("configuration", "n", "all run until h", "mean accuracy there", "best", "hours to target")
@@ -91,13 +87,19 @@ def draw(axes: Axes, group: Group, mean: Mean, name: str | None, look: dict[str,
     if len(group.runs) > 1:
         for run in group.runs:
             axes.plot(*evaluated(run), color=look["color"], linewidth=0.5, alpha=0.6)
-        axes.fill_between(mean.hours, mean.low, mean.high, color=look["color"], alpha=0.2, linewidth=0)
+        style.band(axes, mean.hours, mean.low, mean.high, look)
     (line,) = axes.plot(mean.hours, mean.mean, label=name, **look)
     if len(mean.hours) == 1:
         line.set(marker="o", markersize=3, clip_on=False)  # a line of one point would not be seen
 
 
-def said_of(group: Group, mean: Mean, goal: float) -> tuple[str, ...]:
+def draw_target(axes: Axes, target: float, has_name: bool = True) -> None:
+    """A line at the target accuracy."""
+    name = f"target {reading.percent(target)}" if has_name else None
+    axes.axhline(100 * target, color=style.GREY, linestyle=":", linewidth=1, label=name)
+
+
+def line_of(group: Group, mean: Mean, goal: float) -> tuple[str, ...]:
     """One line of the printed table."""
     there = "none"
     if len(mean.hours):
@@ -112,17 +114,8 @@ def said_of(group: Group, mean: Mean, goal: float) -> tuple[str, ...]:
 
 def table_of(group: Group, mean: Mean) -> list[pd.DataFrame]:
     """Every point: of each seed, and of the mean, whose seed is empty."""
-    tables = []
-    for run in group.runs:
-        hours, values = evaluated(run)
-        named = {
-            "label": group.label,
-            "seed": str(run.meta["seed"]),
-            "hours": hours,
-            "accuracy_percent": values,
-        }
-        tables.append(pd.DataFrame(named | {"low": np.nan, "high": np.nan, "n": 1}))
+    points = [(str(run.meta["seed"]), *evaluated(run), np.nan, np.nan, 1) for run in group.runs]
     if len(group.runs) > 1:
-        named = {"label": group.label, "seed": "", "hours": mean.hours, "accuracy_percent": mean.mean}
-        tables.append(pd.DataFrame(named | {"low": mean.low, "high": mean.high, "n": len(group.runs)}))
-    return tables
+        points.append(("", mean.hours, mean.mean, mean.low, mean.high, len(group.runs)))
+    columns = ("seed", "hours", "accuracy_percent", "low", "high", "n")
+    return [pd.DataFrame({"label": group.label} | dict(zip(columns, row, strict=True))) for row in points]

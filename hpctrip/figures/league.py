@@ -18,7 +18,6 @@ from collections.abc import Sequence
 from itertools import takewhile
 
 import click
-import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
@@ -37,37 +36,31 @@ HINDSIGHT = "best fixed"
 APART = ("seed", "policy", "forecast", "label", "name")
 
 
-@figure(
-    RUNS,
-    click.Option(
-        ["--baseline"], default="powertrip", show_default=True, help="The policy that others are divided by."
-    ),
-    click.Option(
-        ["--split"],
-        metavar="PREFIX",
-        help="Tell the scenarios whose name begins with this apart from the others, too.",
-    ),
+BASELINE = click.Option(
+    ["--baseline"], default="powertrip", show_default=True, help="The policy that others are divided by."
 )
+SPLIT = click.Option(
+    ["--split"],
+    metavar="PREFIX",
+    help="Tell the scenarios whose name begins with this apart from the others, too.",
+)
+COLUMNS = [
+    *("scenario", "policy", "num_seeds"),
+    *("ratio", "ratio_low", "ratio_high", "is"),
+    *("ratio_to_best_fixed", "ratio_to_best_fixed_low", "ratio_to_best_fixed_high", "is_to_best_fixed"),
+    *("best_fixed", "is_win"),
+]
+
+
+@figure(RUNS, BASELINE, SPLIT)
 def plot(runs: Sequence[Run], baseline: str = "powertrip", split: str | None = None) -> Drawing:
     """Every policy over all scenarios in which it and the baseline ran."""
     scenarios = entries(runs)
-    table = pd.DataFrame(
-        [row for name, by_policy in scenarios.items() for row in ratios(name, by_policy, baseline)],
-        columns=[
-            *("scenario", "policy", "num_seeds", "ratio", "ratio_low", "ratio_high", "is"),
-            *(
-                "ratio_to_best_fixed",
-                "ratio_to_best_fixed_low",
-                "ratio_to_best_fixed_high",
-                "is_to_best_fixed",
-            ),
-            *("best_fixed", "is_win"),
-        ],
-    )
+    rows = [row for name, by_policy in scenarios.items() for row in ratios(name, by_policy, baseline)]
+    table = pd.DataFrame(rows, columns=COLUMNS)
     if table.empty:
-        raise InputError(
-            "the runs", f"have no scenario in which {baseline} ran", "give them, or name another --baseline"
-        )
+        problem = f"have no scenario in which {baseline} ran"
+        raise InputError("the runs", problem, "give them, or name another --baseline")
     order = table.groupby("policy")["ratio"].median().sort_values(kind="stable").index.tolist()
     names = [style.counted_name(policy, int((table["policy"] == policy).sum()), 22) for policy in order]
     picture, axes = style.rows(names, 1.3)
@@ -77,11 +70,7 @@ def plot(runs: Sequence[Run], baseline: str = "powertrip", split: str | None = N
         for ratio, how in zip(own["ratio"], own["is"], strict=True):
             face = "black" if how == "exact" else "white"
             axes.plot(ratio, y, "o", color="black", markersize=3, markerfacecolor=face, markeredgewidth=0.6)
-        mean = over_scenarios(own, "ratio", "is")
-        if np.isfinite(mean.value):
-            axes.plot([mean.value] * 2, [y - 0.28, y + 0.28], color=style.BLUE, linewidth=2)
-        if np.isfinite(mean.low):
-            axes.plot([mean.low, mean.high], [y, y], color=style.BLUE, linewidth=1.2)
+        style.mean_bar(axes, y, over_scenarios(own, "ratio", "is"))
     axes.set_xscale("log")
     axes.set_xlabel(style.wrapped(f"Time-to-accuracy over that of {baseline}", 36))
     _number(axes)
@@ -89,8 +78,8 @@ def plot(runs: Sequence[Run], baseline: str = "powertrip", split: str | None = N
     style.heading(picture, reading.provenance(runs))
     lines = [*summaries(table, order), *(f"scenario {name}" for name in scenarios)]
     if split is not None:
-        named = table["scenario"].str.partition(": ")[2].str.startswith(split)
-        for which, part in ((f"begins with {split}", named), (f"does not begin with {split}", ~named)):
+        begins = table["scenario"].str.partition(": ")[2].str.startswith(split)
+        for which, part in ((f"begins with {split}", begins), (f"does not begin with {split}", ~begins)):
             lines += [f"scenarios whose name {which}:{'' if part.any() else ' none'}"]
             lines += summaries(table[part], order) if part.any() else []
     return Drawing(picture, table, lines)
@@ -115,8 +104,7 @@ def summaries(table: pd.DataFrame, order: Sequence[str]) -> list[str]:
 def entries(runs: Sequence[Run]) -> dict[str, dict[str, Times]]:
     """{scenario: {policy: its times}}, in the order of first appearance."""
     cells: dict[str, dict[str, list[Run]]] = defaultdict(lambda: defaultdict(list))
-    names = policies(runs)
-    for run, name in zip(runs, names, strict=True):
+    for run, name in zip(runs, policies(runs), strict=True):
         scenario = without(run.settings, [*APART, *run.meta["policy_keys"]])
         cells[identity(scenario)][name].append(run)
     titled = [(_title([run for same in cell.values() for run in same]), cell) for cell in cells.values()]
@@ -128,27 +116,18 @@ def entries(runs: Sequence[Run]) -> dict[str, dict[str, Times]]:
 
 def policies(runs: Sequence[Run]) -> list[str]:
     """The name of each run's policy: its kind, and the keys in which runs of this kind differ."""
-    settings = [
-        {key: value for key, value in run.settings.items() if key.startswith(("policy.", "forecast."))}
-        for run in runs
-    ]
-    telling = {
-        run.meta["policy"]: differing(
-            [s for s, other in zip(settings, runs, strict=True) if other.meta["policy"] == run.meta["policy"]]
-        )
-        for run in runs
-    }
-    return [
-        " ".join(
-            [run.meta["policy"]]
-            + [
-                f"{key.removeprefix('policy.')}={own[key]}"
-                for key in telling[run.meta["policy"]]
-                if own.get(key) is not None
-            ]
-        )
-        for run, own in zip(runs, settings, strict=True)
-    ]
+    settings: dict[str, list[dict[str, object]]] = defaultdict(list)
+    for run in runs:
+        own = {key: value for key, value in run.settings.items() if key.startswith(("policy.", "forecast."))}
+        settings[run.meta["policy"]].append(own)
+    telling = {policy: differing(of_kind) for policy, of_kind in settings.items()}
+    names = []
+    for run in runs:
+        policy = run.meta["policy"]
+        values = {key.removeprefix("policy."): run.settings.get(key) for key in telling[policy]}
+        named = [f"{key}={value}" for key, value in values.items() if value is not None]
+        names.append(" ".join([policy, *named]))
+    return names
 
 
 def _title(runs: Sequence[Run]) -> str:
@@ -160,12 +139,11 @@ def _title(runs: Sequence[Run]) -> str:
 
 def _times(runs: Sequence[Run]) -> Times:
     """The times of a policy in a scenario, whose runs have one target."""
-    seeds = set()
-    for run in runs:
-        seed = int(run.meta["seed"])
-        if seed in seeds:
-            raise InputError(str(run.path), f"is a second run of seed {seed}", "give one of each seed")
-        seeds.add(seed)
+    seeds = [int(run.meta["seed"]) for run in runs]
+    for number, run in enumerate(runs):
+        if seeds[number] in seeds[:number]:
+            problem = f"is a second run of seed {seeds[number]}"
+            raise InputError(str(run.path), problem, "give one of each seed")
     return times_of(runs, float(runs[0].meta["target_accuracy"]))
 
 
@@ -201,13 +179,9 @@ def _numbers(ratio: Estimate) -> tuple[float, float, float, str]:
 def _fastest(by_policy: dict[str, Times], base: Times) -> list[str]:
     """Names, sorted, of those with the smallest ratio to the base, among those that arrived and share the most seeds
     with it; several where they tie."""
-    arrived = {name: times for name, times in by_policy.items() if times.reached}
-    most = max((len(shared_seeds(times, base)) for times in arrived.values()), default=0)
-    ratio = {
-        name: compare(times, base).value
-        for name, times in arrived.items()
-        if len(shared_seeds(times, base)) == most > 0
-    }
+    shared = {name: len(shared_seeds(times, base)) for name, times in by_policy.items() if times.reached}
+    most = max(shared.values(), default=0)
+    ratio = {name: compare(by_policy[name], base).value for name, n in shared.items() if n == most > 0}
     least = min(ratio.values(), default=math.nan)
     return sorted(name for name, value in ratio.items() if math.isclose(value, least, rel_tol=TIE))
 

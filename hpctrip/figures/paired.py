@@ -18,7 +18,6 @@ import click
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.stats import Estimate, Times, compare, shared_seeds
@@ -31,13 +30,12 @@ from hpctrip.record.reader import Run
 
 MOST = 100
 """Number of rows that can still be looked at."""
-MARKS = {"exact": "o", "at least": ">", "at most": "<"}
-"""Marks of differences."""
-LEGEND = {
-    "exact": "one seed",
-    "at least": "one seed, not reached: at least",
-    "at most": "one seed, baseline not reached: at most",
+MARKS = {
+    "exact": ("o", "one seed"),
+    "at least": (">", "one seed, not reached: at least"),
+    "at most": ("<", "one seed, baseline not reached: at most"),
 }
+"""{bound of a difference: its mark, and the name of the mark}."""
 
 
 @dataclass(frozen=True)
@@ -82,13 +80,12 @@ class Pairs:
         return Estimate.mean([] if self.ratio.bound else self.hours)
 
 
-@figure(
-    RUNS,
-    click.Option(
-        ["--baseline"], metavar="LABEL", help="What to compare with (default: the first powertrip)."
-    ),
-    TARGET,
+BASELINE = click.Option(
+    ["--baseline"], metavar="LABEL", help="What to compare with (default: the first powertrip)."
 )
+
+
+@figure(RUNS, BASELINE, TARGET)
 def plot(runs: Sequence[Run], baseline: str | None = None, target: float | None = None) -> Drawing:
     """Every configuration against the baseline."""
     target = reading.common_target(runs, target)
@@ -101,25 +98,16 @@ def plot(runs: Sequence[Run], baseline: str | None = None, target: float | None 
 
     cells, table = [], []
     for p in rows:
-        mean = p.mean
-        interval = f"{mean.low:+.3g} to {mean.high:+.3g}" if np.isfinite(mean.low) else "-"
+        mean, n = p.mean, len(p.seeds)
         hours = f"{mean.value:+.3g}" if np.isfinite(mean.value) else "-"
-        ratio = p.ratio.text()
-        cells.append(
-            (p.label, str(len(p.seeds)), hours, interval, ratio, p.ratio.verdict, str(p.num_left_out))
-        )
-        shown = {"mean_h": mean.value, "low_h": mean.low, "high_h": mean.high, "n": len(p.seeds)}
+        interval = f"{mean.low:+.3g} to {mean.high:+.3g}" if np.isfinite(mean.low) else "-"
+        ratio = p.ratio.text(), p.ratio.verdict
+        cells.append((p.label, str(n), hours, interval, *ratio, str(p.num_left_out)))
+        shown = {"mean_h": mean.value, "low_h": mean.low, "high_h": mean.high, "n": n}
         for seed, difference, bound in zip(p.seeds, p.hours, p.bounds, strict=True):
             table.append({"label": p.label, "seed": seed, "difference_h": difference, "is": bound} | shown)
-    head = (
-        "configuration",
-        "n",
-        "mean difference h",
-        "95 % interval",
-        "ratio (95 %)",
-        f"than {base.label}",
-        "seeds left out",
-    )
+    means = "mean difference h", "95 % interval", "ratio (95 %)"
+    head = ("configuration", "n", *means, f"than {base.label}", "seeds left out")
 
     picture, axes = style.rows([style.counted_name(p.label, len(p.seeds), 22) for p in rows], 1.3)
     draw(axes, rows)
@@ -139,38 +127,29 @@ def baseline_of(groups: Sequence[Group], label: str | None) -> Group:
     for group in groups:
         if group.label == label or (label is None and group.policy == "powertrip"):
             return group
-    problem = (
-        "no run is of policy powertrip" if label is None else f"nothing is labelled {printable(label)!r}"
-    )
-    raise InputError("--baseline", problem, f"the labels are {labels}")
+    missing = f"nothing is labelled {printable(label)!r}" if label else "no run is of policy powertrip"
+    raise InputError("--baseline", missing, f"the labels are {labels}")
 
 
 def draw(axes: Axes, rows: Sequence[Pairs]) -> None:
     """One row for each configuration."""
     axes.axvline(0, color="black", linewidth=0.8)
     for y, p in enumerate(rows):
-        mean = p.mean
-        if np.isfinite(mean.value):
-            axes.plot([mean.value] * 2, [y - 0.28, y + 0.28], color=style.BLUE, linewidth=2)
-        if np.isfinite(mean.low):
-            half = mean.high - mean.value
-            axes.errorbar(mean.value, y, xerr=half, fmt="none", color=style.BLUE, capsize=3, elinewidth=1.2)
+        style.mean_bar(axes, y, p.mean)
         places = y + np.linspace(-0.16, 0.16, len(p.seeds)) if len(p.seeds) > 1 else [y]
         for hours, place, bound in zip(p.hours, places, p.bounds, strict=False):
-            axes.plot(hours, place, **style.one_seed(bound == "exact", MARKS[bound]))
+            axes.plot(hours, place, **style.one_seed(bound == "exact", MARKS[bound][0]))
     axes.margins(x=0.08)
     style.grid(axes, "x")
 
 
-def key(rows: Sequence[Pairs]) -> list[tuple[Line2D, str]]:
+def key(rows: Sequence[Pairs]) -> style.Legend:
     """The legend of the marks that these rows have."""
-    used = {bound for p in rows for bound in p.bounds}
-    marks = {
-        bound: (Line2D([], [], **style.one_seed(bound == "exact", MARKS[bound])), LEGEND[bound])
-        for bound in MARKS
-        if bound in used
-    }
-    seeds, bounds = marks.pop("exact", None), list(marks.values())
-    means = [(Line2D([], [], color=style.BLUE, linewidth=1.2, marker="|"), "mean, 95 % interval")]
+    bounds = {bound for p in rows for bound in p.bounds}
+    exact, *others = (
+        (bound in bounds, style.one_seed(bound == "exact", mark), name)
+        for bound, (mark, name) in MARKS.items()
+    )
     has_mean = any(np.isfinite(p.mean.low) for p in rows)
-    return [*([seeds] if seeds else []), *(means if has_mean else []), *bounds]
+    interval = {"color": style.BLUE, "linewidth": 1.2, "marker": "|"}
+    return style.used(exact, (has_mean, interval, "mean, 95 % interval"), *others)

@@ -14,7 +14,6 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.stats import Estimate, on_front
@@ -44,22 +43,18 @@ class Panel(NamedTuple):
 
 def panels_of(runs: Sequence[Run]) -> list[Panel]:
     """The quantities that every round of all runs has. InputError where there are none, or the currencies differ."""
-    currencies = {printable(str(run.setting("accounts.currency", "")), 10) for run in runs}
+    currencies = sorted({printable(str(run.setting("accounts.currency", "")), 10) for run in runs})
     panels = [
         Panel("energy_j", J_PER_KWH, "kwh", "Energy (kWh)"),
         Panel("carbon_g", 1e3, "kg", "Carbon (kg CO2)"),
-        Panel("cost", 1.0, "cost", f"Price ({', '.join(sorted(currencies))})"),
+        Panel("cost", 1.0, "cost", f"Price ({', '.join(currencies)})"),
     ]
-    available = [
-        panel for panel in panels if all(np.isfinite(run.rounds[panel.column]).all() for run in runs)
-    ]
+    available = [p for p in panels if all(np.isfinite(run.rounds[p.column]).all() for run in runs)]
     if not available:
         problem = "have no energy in every round: some were made by an older hpctrip"
         raise InputError("the runs", problem, "make them again")
     if available[-1].column == "cost" and len(currencies) > 1:
-        raise InputError(
-            "the runs", f"have costs in {', '.join(sorted(currencies))}", "give runs of one currency"
-        )
+        raise InputError("the runs", f"have costs in {', '.join(currencies)}", "give runs of one currency")
     return available
 
 
@@ -74,12 +69,9 @@ def plot(runs: Sequence[Run], target: float | None = None) -> Drawing:
     picture = style.figure(3.0, style.COLUMN_INCHES if len(panels) == 1 else style.PAGE_INCHES)
     for axes, panel in zip(picture.subplots(1, len(panels), squeeze=False).flat, panels, strict=True):
         draw(axes, panel, table)
-        axes.set_ylabel(
-            f"Simulated hours\nto {reading.percent(target)} accuracy" if panel is panels[0] else ""
-        )
+    picture.axes[0].set_ylabel(f"Simulated hours\nto {reading.percent(target)} accuracy")
     style.heading(picture, reading.provenance(runs, unlike) + _notes(runs, panels, table))
-    points = zip(*picture.axes[0].get_legend_handles_labels(), strict=True)
-    style.legend_below(picture, [*points, *_key(table)])
+    style.legend_below(picture, _key(table))
     return Drawing(picture, table, _lines(table, panels))
 
 
@@ -115,11 +107,11 @@ def draw(axes: Axes, panel: Panel, table: pd.DataFrame) -> None:
     for i, row in enumerate(table.itertuples()):
         colour = style.CYCLE[i % len(style.CYCLE)]
         reached = row.num_reached == row.num_seeds
+        bars = {"xerr": getattr(row, f"{panel.name}_half_width"), "yerr": row.time_half_width}
         axes.errorbar(
             getattr(row, panel.name),
             row.mean_h,
-            xerr=_bar(getattr(row, f"{panel.name}_half_width")),
-            yerr=_bar(row.time_half_width),
+            **(bars if np.isfinite(row.time_half_width) else {}),
             fmt=MARKS[i % len(MARKS)],
             markersize=4.5,
             color=colour,
@@ -134,10 +126,6 @@ def draw(axes: Axes, panel: Panel, table: pd.DataFrame) -> None:
     style.grid(axes, "both")
 
 
-def _bar(half_width: float) -> float | None:
-    return half_width if np.isfinite(half_width) else None
-
-
 def _notes(runs: Sequence[Run], panels: Sequence[Panel], table: pd.DataFrame) -> str:
     """The part of the heading about synthetic signals and open points."""
     signals = {"carbon_g": "carbon", "cost": "price"}
@@ -148,23 +136,20 @@ def _notes(runs: Sequence[Run], panels: Sequence[Panel], table: pd.DataFrame) ->
     return synthetic + ("; *: open, the target was not reached by every seed" if missed else "")
 
 
-def _key(table: pd.DataFrame) -> list[tuple[Line2D, str]]:
+def _key(table: pd.DataFrame) -> style.Legend:
     """The legend of the marks that are no configuration's."""
-    entries = [(Line2D([], [], color=style.FAINT, linewidth=3), "front: nobody is better in both")]
-    if table["time_half_width"].notna().any():
-        entries.append(
-            (Line2D([], [], color="black", marker="|", linewidth=0.8), "95 % interval of the mean")
-        )
-    return entries
+    return style.used(
+        (True, {"color": style.FAINT, "linewidth": 3}, "front: nobody is better in both"),
+        (table["time_half_width"].notna().any(), style.INTERVAL, "95 % interval of the mean"),
+    )
 
 
 def _lines(table: pd.DataFrame, panels: Sequence[Panel]) -> list[str]:
-    cells = []
-    for row in table.itertuples():
-        reached = f"{row.num_reached}/{row.num_seeds}"
-        cell = [row.label, f"{row.mean_h:.4g}", reached]
-        for panel in panels:
-            front = " front" if getattr(row, f"{panel.name}_on_front") else ""
-            cell.append(f"{getattr(row, panel.name):.4g}{front}")
-        cells.append(cell)
-    return aligned(("configuration", "hours", "reached", *(panel.title for panel in panels)), cells)
+    rows = []
+    for row in table.to_dict("records"):
+        values = [
+            f"{row[panel.name]:.4g}{' front' if row[f'{panel.name}_on_front'] else ''}" for panel in panels
+        ]
+        reached = f"{row['num_reached']}/{row['num_seeds']}"
+        rows.append((row["label"], f"{row['mean_h']:.4g}", reached, *values))
+    return aligned(("configuration", "hours", "reached", *(panel.title for panel in panels)), rows)

@@ -8,13 +8,10 @@ no share of its own: rank 0 records while they train.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import NullLocator
-from pandas.api.types import is_numeric_dtype
 
 from hpctrip.base.errors import InputError
 from hpctrip.figures.common import style
@@ -30,7 +27,7 @@ PHASES = {
 """{phase: (colour, hatch)} from the bottom to the top; what no phase claims is above them."""
 COUNTS = ("hosts", "sites", "num_rounds")
 SECONDS = ("round_q1_s", "round_s", "round_q3_s", *(f"{phase}_s" for phase in PHASES))
-NEEDED = (*COUNTS, *SECONDS, "efficiency")
+POSITIVE = (*COUNTS, "round_s")
 KINDS = ("strong", "weak")
 MOST = 16
 """So many numbers of hosts fit side by side."""
@@ -51,47 +48,33 @@ def plot(table: pd.DataFrame) -> Drawing:
     panels[1, 0].set_ylabel("Share of\nthe round (%)")
     n = sorted({*table["num_rounds"]})
     counts = f"n = {' to '.join(map(str, dict.fromkeys((n[0], n[-1]))))} rounds a point"
-    style.heading(
-        picture, f"Measured wall time; medians and quartiles, {counts}; percentages: parallel efficiency"
-    )
-    entries = [axes.get_legend_handles_labels() for axes in panels[:, 0]]
-    style.legend_below(picture, [pair for both in entries for pair in zip(*both, strict=True)])
+    measured = f"Measured wall time; medians and quartiles, {counts}"
+    style.heading(picture, f"{measured}; percentages: parallel efficiency")
+    style.legend_below(picture)
 
-    cells = [
-        (
-            row.kind,
-            str(row.hosts),
-            str(row.sites),
-            f"{row.round_s:.3g}",
-            f"{row.round_q1_s:.3g} to {row.round_q3_s:.3g}",
-            str(row.num_rounds),
-            f"{row.efficiency:.2f}",
-            *(f"{getattr(row, f'{phase}_s') / row.round_s:.0%}" for phase in PHASES),
-        )
-        for row in pd.concat([rows for _, rows in kinds]).itertuples()
-    ]
+    cells = []
+    for row in pd.concat([rows for _, rows in kinds]).itertuples():
+        quartiles = f"{row.round_q1_s:.3g} to {row.round_q3_s:.3g}"
+        times = f"{row.round_s:.3g}", quartiles, str(row.num_rounds), f"{row.efficiency:.2f}"
+        shares = (f"{getattr(row, f'{phase}_s') / row.round_s:.0%}" for phase in PHASES)
+        cells.append((row.kind, str(row.hosts), str(row.sites), *times, *shares))
     head = ("scaling", "hosts", "sites", "median round s", "quartiles", "n", "efficiency", *PHASES)
     return Drawing(picture, table, aligned(head, cells))
 
 
 def check(table: pd.DataFrame) -> None:
-    """Raise InputError where this is no table of the benchmark's."""
-    way_out = "give what benchmarks/scaling.py of the source tree writes"
-    missing = [name for name in ("kind", *NEEDED) if name not in table]
-    if missing or table.empty:
-        problem = f"has no column {', '.join(missing)}" if missing else "has no rows"
-        raise InputError("the table", problem, way_out)
-    if not table["kind"].isin(KINDS).all():
-        raise InputError("the table: kind", f"is neither {' nor '.join(KINDS)} everywhere", way_out)
-    for name in NEEDED:
-        values = table[name]
-        if not is_numeric_dtype(values) or not np.isfinite(values).all() or (values < 0).any():
-            raise InputError(f"the table: {name}", "is not a number of 0 or more everywhere", way_out)
-    for name in (*COUNTS, "round_s"):
-        if (table[name] <= 0).any():
-            raise InputError(f"the table: {name}", "is not above 0 everywhere", way_out)
+    """Raise InputError where these are no measurements of the benchmark."""
+    hint = "give what benchmarks/scaling.py of the source tree writes"
+    if table.empty:
+        raise InputError("the table", "has no rows", hint)
+    if "kind" not in table or not table["kind"].isin(KINDS).all():
+        raise InputError("the table: kind", f"is neither {' nor '.join(KINDS)} everywhere", hint)
+    for name in (*COUNTS, *SECONDS, "efficiency"):
+        if (table[name] < 0).any() or (name in POSITIVE and (table[name] == 0).any()):
+            bound = "above 0" if name in POSITIVE else "0 or more"
+            raise InputError(f"the table: {name}", f"is not {bound} everywhere", hint)
     if (table.groupby("kind").size() > MOST).any() or table.duplicated(["kind", "hosts"]).any():
-        raise InputError("the table: hosts", f"more than {MOST} numbers of hosts, or one twice", way_out)
+        raise InputError("the table: hosts", f"more than {MOST} numbers of hosts, or one twice", hint)
 
 
 def seconds(axes: Axes, kind: str, rows: pd.DataFrame) -> None:
@@ -114,7 +97,7 @@ def seconds(axes: Axes, kind: str, rows: pd.DataFrame) -> None:
 
 
 def phases(axes: Axes, rows: pd.DataFrame) -> None:
-    """What the median round went to, in percent."""
+    """Shares of the phases in the median round, in percent."""
     places, bottom = np.arange(len(rows)), np.zeros(len(rows))
     for phase, (colour, hatch) in PHASES.items():
         share = 100 * (rows[f"{phase}_s"] / rows["round_s"]).to_numpy()
@@ -125,11 +108,6 @@ def phases(axes: Axes, rows: pd.DataFrame) -> None:
         bottom += share
     rest = np.maximum(100 - bottom, 0)
     axes.bar(places, rest, 0.6, bottom=bottom, color="#E5E5E5", label="no phase's")
-    axes.set_xticks(places, hosts_and_sites(rows))
+    axes.set_xticks(places, [f"{row.hosts}\n{row.sites}" for row in rows.itertuples()])
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set_xlabel("Hosts, and sites in all")
-
-
-def hosts_and_sites(rows: pd.DataFrame) -> Sequence[str]:
-    """Under every bar: how many hosts, and below how many sites."""
-    return [f"{row.hosts}\n{row.sites}" for row in rows.itertuples()]

@@ -23,12 +23,9 @@ MOST = 25
 def plot(run: Run) -> Drawing:
     """The stragglers of one run."""
     table = by_site(run)
-    shown = table[table["rounds_straggler"] > 0].head(MOST)
+    stragglers = table[table["rounds_straggler"] > 0]
+    shown, num_never = stragglers.head(MOST), len(table) - len(stragglers)
     all_rounds, total_h = len(run.rounds), table["hours"].sum()
-    num_never, num_more = (
-        (table["rounds_straggler"] == 0).sum(),
-        (table["rounds_straggler"] > 0).sum() - len(shown),
-    )
 
     picture = style.figure(1.3 + 0.17 * len(shown), style.PAGE_INCHES)
     often, long = picture.subplots(1, 2, sharey=True)
@@ -46,27 +43,19 @@ def plot(run: Run) -> Drawing:
     for axes in (often, long):
         axes.tick_params(axis="y", length=0)
         style.grid(axes, "x")
+    num_more = len(stragglers) - len(shown)
     rest = f"{num_more} more not drawn; " if num_more else ""
     label = grouping.grouped([run])[0].label
-    subject = f"{label}, seed {run.meta['seed']}, n = {reading.counted(all_rounds, 'round')}; "
-    style.heading(
-        picture,
-        f"{subject}{reading.provenance([run])}\n{rest}{reading.counted(num_never, 'site')} never the straggler",
-    )
+    subject = f"{label}, seed {run.meta['seed']}, n = {reading.counted(all_rounds, 'round')}"
+    never = f"{rest}{reading.counted(num_never, 'site')} never the straggler"
+    style.heading(picture, f"{subject}; {reading.provenance([run])}\n{never}")
     style.legend_below(picture)
 
-    rows = [
-        (
-            str(s.site),
-            f"{s.distance_miles:.0f}",
-            str(s.rounds_in_cohort),
-            str(s.rounds_straggler),
-            f"{s.rounds_straggler / all_rounds:.0%}",
-            f"{s.compute_h:.3g}",
-            f"{s.comm_h:.3g}",
-        )
-        for s in shown.itertuples()
-    ]
+    rows = []
+    for s in shown.itertuples():
+        counts = str(s.rounds_in_cohort), str(s.rounds_straggler), f"{s.rounds_straggler / all_rounds:.0%}"
+        hours = f"{s.compute_h:.3g}", f"{s.comm_h:.3g}"
+        rows.append((str(s.site), f"{s.distance_miles:.0f}", *counts, *hours))
     head = ("site", "miles", "rounds in the cohort", "straggler", "of all rounds", "compute h", "comm h")
     lines = [*aligned(head, rows), f"{rest}{num_never} of {len(table)} sites were never the straggler"]
     return Drawing(picture, table, lines)
@@ -86,8 +75,6 @@ def by_site(run: Run) -> pd.DataFrame:
         },
         index=sites.index,
     ).fillna(0)
-    table[["rounds_in_cohort", "rounds_straggler"]] = table[["rounds_in_cohort", "rounds_straggler"]].astype(
-        int
-    )
+    table = table.astype({"rounds_in_cohort": int, "rounds_straggler": int})
     table["hours"] = table["compute_h"] + table["comm_h"]
     return table.sort_values(["hours", "rounds_straggler"], ascending=False, kind="stable").reset_index()

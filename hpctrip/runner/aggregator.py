@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from hpctrip.base.errors import DivergedError
-from hpctrip.base.units import sized
+from hpctrip.base.text import size_text
 from hpctrip.config.component import config_key
 from hpctrip.device.meter import PHASES
 from hpctrip.learn.aggregate import LARGEST_UPDATE
@@ -44,9 +44,9 @@ class Aggregator:
     @property
     def updates(self) -> str:
         """Description of the size of an update on the simulated WAN."""
-        rule, size = self.experiment.compression, sized(self.world.update_bytes)
+        rule, size = self.experiment.compression, size_text(self.world.update_bytes)
         fraction = rule.sent_fraction(len(self.host.initial_params))
-        whole = sized(self.world.model_bytes)
+        whole = size_text(self.world.model_bytes)
         return size if fraction == 1 else f"{size} ({rule.kind}: {fraction:.2%} of {whole})"
 
     def begin(self, state: State) -> tuple[Draft, Assignment]:

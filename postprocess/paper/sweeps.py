@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hpctrip.base.stats import UNKNOWN, Estimate, Times, compare
-from hpctrip.figures import gain
+from hpctrip.figures import sweeps
 from hpctrip.record.reader import Run
 from paper.claim import Claim, Evidence, Finding, Missing, Verdict, all_of, times, verdict_of
 
@@ -161,7 +161,7 @@ class SmallEarlyGain(Claim):
             raise Missing(f"study {self.study} has no k = {self.k}")
         small = {run.meta["seed"]: run for run in runs[min(runs)]}
         pairs = [(small[run.meta["seed"]], run) for run in runs[self.k] if run.meta["seed"] in small]
-        gains = [gain.gain([base], [run])["gain_points"] for base, run in pairs]
+        gains = [sweeps.gain_over([base], [run])["gain_points"] for base, run in pairs]
         gains = [points for points in gains if points.index.max() > max(EARLY)]
         if not gains:
             raise Missing(f"no seed has more than {max(EARLY)} rounds of both k")

@@ -23,8 +23,8 @@ def test_a_report_ends_before_it_fills_a_screen_and_says_how_many_faults_are_lef
 
 def test_an_error_that_travels_from_rank_to_rank_keeps_its_faults():
     error = InputError(faults=[Fault("policy.k", "is 0", "use 1"), Fault("seed", "is -1")])
-    told = pickle.loads(pickle.dumps(error))
-    assert type(told) is InputError and told.faults == error.faults and str(told) == str(error)
+    sent = pickle.loads(pickle.dumps(error))
+    assert type(sent) is InputError and sent.faults == error.faults and str(sent) == str(error)
 
 
 def test_an_extra_is_installed_from_the_checkout_or_else_by_the_name_of_the_package(monkeypatch, tmp_path):

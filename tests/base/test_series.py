@@ -31,6 +31,5 @@ def test_a_mean_weighs_every_value_by_how_long_it_holds():
 
     assert mean(at, steps, 5.0, 25.0) == pytest.approx([(5 * 0 + 10 * 1 + 5 * 2) / 20, 1])
     assert mean(at, steps, 12.0, 12.0).tolist() == mean(at, steps, 12.0, 19.0).tolist() == [1, 1]
-    assert mean(at, steps, 0.0, 1e5) == pytest.approx(
-        [4999.5, 1], rel=1e-2
-    )  # sampled: more steps than are asked for
+    # sampled: more steps than are asked for
+    assert mean(at, steps, 0.0, 1e5) == pytest.approx([4999.5, 1], rel=1e-2)

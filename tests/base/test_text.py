@@ -5,7 +5,7 @@ import tomllib
 import pytest
 import tomli_w
 
-from hpctrip.base.text import SCREEN_BYTES, encodable, printable, printable_toml, screenful, shown
+from hpctrip.base.text import SCREEN_BYTES, encodable, printable, printable_toml, screenful, shown, size_text
 
 
 @pytest.mark.parametrize("text", ["", "policy.k = 5", "Zürich, 東京, 🏭", "C:\\data", "a" * 400])
@@ -50,6 +50,14 @@ def test_toml_that_a_terminal_obeys_is_escaped_and_means_the_same():
     assert all(line.isprintable() for line in text.splitlines())
 
 
+@pytest.mark.parametrize(
+    ("size_bytes", "text"),
+    [(0, "0 bytes"), (999, "999 bytes"), (707_616, "708 kB"), (1.5e9, "1.5 GB"), (2e12, "2,000 GB")],
+)
+def test_a_size_is_told_in_the_unit_that_fits(size_bytes, text):
+    assert size_text(size_bytes) == text
+
+
 def test_values_are_shown_short_whatever_their_size():
     for value in ("x" * 10_000, ["x" * 1000] * 1000, 16**1000, [[[[[[1]]]]]]):
         assert len(shown(value)) < 5000
@@ -57,12 +65,12 @@ def test_values_are_shown_short_whatever_their_size():
 
 
 @pytest.mark.parametrize(
-    ("text", "encoding", "told"),
+    ("text", "encoding", "encoded"),
     [
         ("Zürich", "utf-8", "Zürich"),
         ("run\udcff.h5", "utf-8", r"run\udcff.h5"),
         ("東京 é", "latin-1", r"\u6771\u4eac é"),
     ],
 )
-def test_what_an_encoding_cannot_say_is_escaped(text, encoding, told):
-    assert encodable(text, encoding) == told
+def test_what_an_encoding_cannot_say_is_escaped(text, encoding, encoded):
+    assert encodable(text, encoding) == encoded

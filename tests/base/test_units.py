@@ -1,6 +1,6 @@
 import pytest
 
-from hpctrip.base.units import parse, sized
+from hpctrip.base.units import parse
 
 
 @pytest.mark.parametrize(
@@ -35,11 +35,3 @@ def test_anything_but_a_text_is_passed_on(value):
 def test_a_wrong_text_names_the_units(text):
     with pytest.raises(ValueError, match=r"B, kB, MB, GB|not a number"):
         parse(text, "bytes")
-
-
-@pytest.mark.parametrize(
-    ("size_bytes", "text"),
-    [(0, "0 B"), (1.5, "1.5 B"), (999, "999 B"), (1000, "1 kB"), (707_616, "707.616 kB"), (1.5e9, "1.5 GB")],
-)
-def test_a_size_is_told_in_the_unit_that_fits(size_bytes, text):
-    assert sized(size_bytes) == text

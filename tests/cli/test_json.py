@@ -34,15 +34,11 @@ def test_show_gives_the_numbers_of_the_summary(hpctrip, run):
     assert shown["num_rounds"] == 2 and shown["last_num_sites"] == run.rounds["num_sites"].iloc[-1]
     assert shown["params_digest"] == run.meta["params_digest"]
     assert shown["local_training"]["lr"] == 0.01
+    assert shown["target_accuracy"] == 1  # never reached: unknown values are null
+    assert shown["time_to_accuracy_s"] is shown["time_to_accuracy_round"] is None
     text = summary(run)
     assert f"{shown['last_accuracy']:.2%} last, {shown['best_accuracy']:.2%} best" == text["accuracy"]
     assert f"{shown['wall_s']:.1f} s: train {shown['train_wall_s']:.1f}" in text["wall time"]
-
-
-def test_unknown_values_are_null(hpctrip, run):
-    (shown,) = document(hpctrip("show", "--format", "json", run.path))["runs"]
-    assert shown["target_accuracy"] == 1 and shown["time_to_accuracy_s"] is None
-    assert shown["time_to_accuracy_round"] is None
 
 
 def test_show_status_as_json_is_the_status_of_every_file(hpctrip, run):
@@ -62,22 +58,14 @@ def test_verify_lists_sound_and_damaged_files(hpctrip, run, tmp_path):
     ended = hpctrip("verify", "--format", "json", run.path, changed)
     assert ended.code == 2 and "/rounds does not match its checksum" in ended.err
     sound, wrong = document(ended)["files"]
-    assert sound == {
-        "ok": True,
-        "path": str(run.path),
-        "faults": [],
-        "replayed": True,
-        "not_replayed": "",
-    }
+    assert sound == {"ok": True, "path": str(run.path), "faults": [], "replayed": True, "not_replayed": ""}
     assert not wrong["ok"] and not wrong["replayed"]
     assert "does not match its checksum" in wrong["faults"][0]["problem"]
     assert set(wrong["faults"][0]) == {"place", "problem", "way_out"}
-
-
-def test_verify_reports_whether_it_replayed(hpctrip, run):
+    assert "fault(s)" in hpctrip("verify", changed).out
     ended = hpctrip("verify", "--no-replay", "--format", "json", run.path)
     (quick,) = document(ended)["files"]
-    assert ended.code == 0 and quick["ok"] and not quick["replayed"] and quick["not_replayed"] == ""
+    assert ended.code == 0 and quick == sound | {"replayed": False}
 
 
 def test_diff_lists_both_values_and_sets_the_exit_code(hpctrip, run, trained):
@@ -93,10 +81,8 @@ def test_diff_lists_both_values_and_sets_the_exit_code(hpctrip, run, trained):
     (clock,) = (d for d in compared["differences"] if (d["where"], d["what"]) == ("round 1", "clock_s"))
     assert [clock["a"], clock["b"]] == [r.rounds["clock_s"].iloc[0] for r in (run, other)]
     lines = hpctrip("diff", run.path, other.path).out.splitlines()
-    assert (
-        len(lines) == len(compared["differences"])
-        and lines[0] == "input: timing.seconds_per_sample: 0.02 | 0.03"
-    )
+    assert len(lines) == len(compared["differences"])
+    assert lines[0] == "input: timing.seconds_per_sample: 0.02 | 0.03"
 
 
 def test_plan_gives_the_numbers_of_the_report(hpctrip, tiny):
@@ -114,11 +100,7 @@ def test_plan_gives_the_numbers_of_the_report(hpctrip, tiny):
 
 
 def test_numpy_numbers_are_numbers_and_non_finite_ones_null():
-    value = {
-        "a": np.float64(0.1),
-        "b": [np.int64(3), np.nan],
-        "c": np.array([1.0, np.inf]),
-        "d": ("\x1b", True),
-    }
+    arrays = {"b": [np.int64(3), np.nan], "c": np.array([1.0, np.inf])}
+    value = {"a": np.float64(0.1), **arrays, "d": ("\x1b", True)}
     assert json.loads(json_text(value)) == {"a": 0.1, "b": [3, None], "c": [1, None], "d": ["\x1b", True]}
     assert json_text(value).isascii() and "\x1b" not in json_text(value)

@@ -78,13 +78,8 @@ def key(name):
 
 
 def test_every_table_and_kind_is_a_section_with_its_docstring():
-    assert [section.path for section in SECTIONS] == [
-        (),
-        ("shape", "round"),
-        ("shape", "square"),
-        ("plain",),
-        ("quiet",),
-    ]
+    shapes = [("shape", "round"), ("shape", "square")]
+    assert [section.path for section in SECTIONS] == [(), *shapes, ("plain",), ("quiet",)]
     round_, square = SECTIONS[1:3]
     assert round_.about == "A circle (paper Sec. 2).\n\nWith a second paragraph."
     assert square.about == "" and round_.purpose == square.purpose == "Of the thing."

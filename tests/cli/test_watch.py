@@ -60,13 +60,8 @@ def test_every_round_is_printed_once_until_the_run_is_over(written):
 
 def test_a_missing_or_damaged_file_is_waited_for(written):
     path = written(1)
-    steps = [
-        path.unlink,
-        lambda: path.write_bytes(b"\x89HDF"),
-        lambda: path.unlink() or path.mkdir(),
-        path.rmdir,
-        lambda: written(3, "interrupted"),
-    ]
+    damage = [path.unlink, lambda: path.write_bytes(b"\x89HDF"), lambda: path.unlink() or path.mkdir()]
+    steps = [*damage, path.rmdir, lambda: written(3, "interrupted")]
     text, ended = watch_output(path, steps)
     assert ended.status == "interrupted" and text.count("round    3 ") == 1
 
@@ -94,13 +89,8 @@ def test_a_last_version_written_during_a_pause_is_read(written):
         return now[0]
 
     lock = OutputLock(path)
-    finish = (
-        lambda: written(2),
-        lambda: written(3, "finished") and lock.release(),
-        lambda: None,
-        lambda: None,
-    )
-    text, ended = watch_output(path, finish, clock=clock)
+    steps = [lambda: written(2), lambda: written(3, "finished") and lock.release()]
+    text, ended = watch_output(path, [*steps, *[lambda: None] * 2], clock=clock)
     assert ended.status == "finished" and "it was killed" not in text
 
 

@@ -1,6 +1,7 @@
 """Small results files written with the real writer, so small that their times can be checked by hand."""
 
 import json
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -8,6 +9,7 @@ import pytest
 from PIL import Image
 
 from hpctrip.base.units import HOUR_S, MILE_M
+from hpctrip.figures import FIGURES
 from hpctrip.figures.common import style
 from hpctrip.record.schema import Column
 from hpctrip.record.writer import write_run
@@ -64,90 +66,96 @@ def row(number, start_h, end_h, k, accuracy, vote=0, **spent) -> RoundRow:
     )
 
 
+def write_small_run(
+    folder,
+    name,
+    policy="powertrip",
+    k=(2, 4, 6),
+    accuracy=(0.2, 0.3, 0.5),
+    hours=1.0,
+    seed=0,
+    votes=None,
+    target=0.45,
+    label="",
+    policy_keys=None,
+    tables=None,
+    update_bytes=1.5e9,
+    power_fraction=1.0,
+    ranks=1,
+    synthetic=True,
+    spent=None,
+):
+    """Write `name`.h5 into a folder: rounds of `hours` each with cohorts `k` and accuracies; returns its path."""
+    miles = np.array([0.0, 100, 500, 1000, 2000, 4000, 8000, 10000])
+    bandwidth_bps = 1e9 * np.minimum(1, 1000 / np.maximum(miles, 1))
+    distance_m = miles * MILE_M
+    values = {
+        "site": np.arange(8),
+        "distance_m": distance_m,
+        "bandwidth_bps": bandwidth_bps,
+        "comm_s": distance_m / 2e8 + 8 * update_bytes / bandwidth_bps,
+        "num_samples": 100 * np.arange(1, 9),
+        "work_s": np.full(8, 60.0),
+        "power_fraction": np.linspace(0.2, 1.0, 8),
+    }
+    rounds = [
+        row(i + 1, i * hours, (i + 1) * hours, k_, a, vote, **(SPENT if spent is None else spent))
+        for i, (k_, a, vote) in enumerate(zip(k, accuracy, votes or [0] * len(k), strict=True))
+    ]
+    merged = {
+        "name": name,
+        "seed": seed,
+        "network": {"update_bytes": update_bytes},
+        "power": {"kind": "constant", "fraction": power_fraction},
+        "policy": {"kind": policy, **(policy_keys or {})},
+        "ranks": {"transport": "serial" if ranks == 1 else "mpi"},
+        **(tables or {}),
+    }
+    meta = {
+        "scenario": name,
+        "label": label,
+        "status": "finished",
+        "stop_reason": "max_rounds = 3",
+        "policy": policy,
+        "policy_keys": resolve({"policy": {"kind": "centralized"}}).policy_keys
+        if policy == "centralized"
+        else [],
+        "seed": seed,
+        "update_bytes": update_bytes,
+        "target_accuracy": target,
+        "params_digest": "0123456789abcdef0123456789abcdef",
+        "data_source": "glyphs rendered from fonts",
+        "synthetic_data": synthetic,
+        "synthetic_power": synthetic,
+        "num_ranks": ranks,
+        "transport": "serial",
+        "engine": "loop",
+        "input_json": json.dumps(merged),
+    }
+    path = folder / f"{name}.h5"
+    write_run(path, meta, {name: Column(v, "1", name) for name, v in values.items()}, History(tuple(rounds)))
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def make_run_of_module(tmp_path_factory):
+    """`write_small_run` into a folder that the tests of a module share."""
+    return partial(write_small_run, tmp_path_factory.mktemp("runs"))
+
+
 @pytest.fixture
 def make_run(tmp_path):
-    """Write `name`.h5: rounds of `hours` each with cohorts `k` and accuracies; returns the path as text."""
-
-    def make(
-        name,
-        policy="powertrip",
-        k=(2, 4, 6),
-        accuracy=(0.2, 0.3, 0.5),
-        hours=1.0,
-        seed=0,
-        votes=None,
-        target=0.45,
-        label="",
-        policy_keys=None,
-        tables=None,
-        update_bytes=1.5e9,
-        power_fraction=1.0,
-        ranks=1,
-        synthetic=True,
-        spent=None,
-    ):
-        miles = np.array([0.0, 100, 500, 1000, 2000, 4000, 8000, 10000])
-        bandwidth_bps = 1e9 * np.minimum(1, 1000 / np.maximum(miles, 1))
-        distance_m = miles * MILE_M
-        values = {
-            "site": np.arange(8),
-            "distance_m": distance_m,
-            "bandwidth_bps": bandwidth_bps,
-            "comm_s": distance_m / 2e8 + 8 * update_bytes / bandwidth_bps,
-            "num_samples": 100 * np.arange(1, 9),
-            "work_s": np.full(8, 60.0),
-            "power_fraction": np.linspace(0.2, 1.0, 8),
-        }
-        rounds = [
-            row(i + 1, i * hours, (i + 1) * hours, k_, a, vote, **(SPENT if spent is None else spent))
-            for i, (k_, a, vote) in enumerate(zip(k, accuracy, votes or [0] * len(k), strict=True))
-        ]
-        merged = {
-            "name": name,
-            "seed": seed,
-            "network": {"update_bytes": update_bytes},
-            "power": {"kind": "constant", "fraction": power_fraction},
-            "policy": {"kind": policy, **(policy_keys or {})},
-            "ranks": {"transport": "serial" if ranks == 1 else "mpi"},
-            **(tables or {}),
-        }
-        meta = {
-            "scenario": name,
-            "label": label,
-            "status": "finished",
-            "stop_reason": "max_rounds = 3",
-            "policy": policy,
-            "policy_keys": resolve({"policy": {"kind": "centralized"}}).policy_keys
-            if policy == "centralized"
-            else [],
-            "seed": seed,
-            "update_bytes": update_bytes,
-            "target_accuracy": target,
-            "params_digest": "0123456789abcdef0123456789abcdef",
-            "data_source": "glyphs rendered from fonts",
-            "synthetic_data": synthetic,
-            "synthetic_power": synthetic,
-            "num_ranks": ranks,
-            "transport": "serial",
-            "engine": "loop",
-            "input_json": json.dumps(merged),
-        }
-        path = tmp_path / f"{name}.h5"
-        write_run(
-            path, meta, {name: Column(v, "1", name) for name, v in values.items()}, History(tuple(rounds))
-        )
-        return str(path)
-
-    return make
+    """`write_small_run` into the folder of this test."""
+    return partial(write_small_run, tmp_path)
 
 
 @pytest.fixture
 def drawn(tmp_path, capsys):
-    """Draw a figure's module on arguments; returns the printed lines and checks that picture and numbers are left."""
+    """Draw a figure on arguments; returns the printed lines and checks that picture and numbers are left."""
 
-    def run(module, *arguments, out="out.png"):
+    def run(name, *arguments, out="out.png"):
         out = tmp_path / out
-        assert module.plot.main([*map(str, arguments), "--out", str(out)]) == 0
+        assert FIGURES[name].main([*map(str, arguments), "--out", str(out)]) == 0
         *lines, picture, numbers = capsys.readouterr().out.splitlines()
         assert picture == f"picture: {out}"
         assert numbers == f"numbers: {out.with_suffix('.csv')}"

@@ -31,7 +31,7 @@ def test_one_seed_is_its_own_mean_without_a_band(make_run):
 
 def test_it_prints_n_and_the_mean_and_writes_every_point(make_run, drawn, tmp_path):
     paths = [make_run(f"p{s}", seed=s, accuracy=(0.2, 0.3, 0.5 + s / 10)) for s in range(2)]
-    lines = drawn(curves, *paths, make_run("r", "random"))
+    lines = drawn("curves", *paths, make_run("r", "random"))
     assert "powertrip 2 3 55 % (0 % to 100 %) 55 % 3 (3 to 3)" in lines
     assert "random 1 3 50 % 50 % 3" in lines
     assert (tmp_path / "out.csv").read_text().splitlines()[:2] == [
@@ -44,11 +44,5 @@ def test_a_seed_that_was_never_evaluated_leaves_no_mean(make_run):
     blind = make_run("blind", accuracy=(float("nan"),) * 3, seed=1)
     group = group_of([make_run("a"), blind])
     assert len(curves.mean_of(group).hours) == 0
-    assert curves.plot(reading.read_runs([blind])).lines[1].split()[1:] == [
-        "1",
-        "-",
-        "none",
-        "none",
-        ">",
-        "3",
-    ]
+    (_, line) = curves.plot(reading.read_runs([blind])).lines
+    assert line.split()[1:] == ["1", "-", "none", "none", ">", "3"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from dataclasses import replace
 
 import pytest
 from matplotlib.text import Text
@@ -42,39 +43,31 @@ def wild(trained, tmp_path_factory):
     return paths
 
 
-def said(text):
+def is_legible(text):
     return not [char for char in text if char != "\n" and not char.isprintable()]
 
 
 @pytest.mark.parametrize("name", OF_RUNS)
 def test_a_figure_of_it_holds_and_says_nothing_unprintable(name, wild, capfd):
-    options = (
-        {"baseline": "powertrip" + open_run(wild[0]).legible().meta["policy"][9:]} if name == "league" else {}
-    )
+    policy = open_run(wild[0]).legible().meta["policy"]
+    assert policy.startswith("powertrip\\x1b]0;")
+    options = {"baseline": policy} if name == "league" else {}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         try:
             drawing = FIGURES[name]([open_run(path) for path in wild], **options)
         except Exception as refused:
-            assert type(refused).__name__ == "InputError" and said(str(refused))
+            assert type(refused).__name__ == "InputError" and is_legible(str(refused))
             return
         drawing.image()
     texts = [text.get_text() for text in drawing.picture.findobj(Text)]
-    assert texts and all(map(said, texts)) and all(map(said, drawing.lines))
+    assert texts and all(map(is_legible, texts)) and all(map(is_legible, drawing.lines))
+    assert name != "league" or policy in drawing.lines[1]
     out, err = capfd.readouterr()
-    assert said(out + err)
-
-
-def test_the_league_shows_them_escaped(wild):
-    runs = [open_run(path) for path in wild]
-    policy = runs[0].legible().meta["policy"]
-    drawing = FIGURES["league"](runs, baseline=policy)
-    assert policy.startswith("powertrip\\x1b]0;") and policy in drawing.lines[1]
+    assert is_legible(out + err)
 
 
 def test_a_letter_that_no_font_has_is_a_box_and_no_warning(trained):
-    from dataclasses import replace
-
     run = trained()
     run = replace(run, meta=run.meta | {"label": "功率"})
     with warnings.catch_warnings():
@@ -87,6 +80,6 @@ def test_what_is_said_of_it_is_escaped(command, wild, hpctrip, monkeypatch):
     """click takes colours out of what goes to no terminal, and more than colours: here it takes out nothing."""
     monkeypatch.setattr("click.utils.should_strip_ansi", lambda *_: False)
     ended = hpctrip(command, wild[0])
-    assert said(ended.out + ended.err)
-    assert said(hpctrip("show", "--status", wild[0]).out)
-    assert said(hpctrip("diff", *wild).out)
+    assert is_legible(ended.out + ended.err)
+    assert is_legible(hpctrip("show", "--status", wild[0]).out)
+    assert is_legible(hpctrip("diff", *wild).out)

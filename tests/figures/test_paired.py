@@ -20,7 +20,7 @@ def pairs_of(paths):
 
 def test_a_difference_that_every_seed_shares_is_told_apart_though_the_intervals_overlap(make_run, drawn):
     paths = runs_of(make_run, "powertrip", (1, 2, 3, 4)) + runs_of(make_run, "random", (1.2, 2.4, 3.6, 4.8))
-    lines = drawn(paired, *paths)
+    lines = drawn("paired", *paths)
     assert lines[0].endswith("95 % interval ratio (95 %) than powertrip seeds left out")
     assert "random 4 +1.5 +0.267 to +2.73 1.2 (1.2 to 1.2) slower 0" in lines
 
@@ -56,7 +56,7 @@ def test_seeds_that_neither_brought_to_the_target_leave_the_ratio_unknown(make_r
         for policy, hours in (("powertrip", 1.0), ("random", 0.5))
         for seed in range(5)
     ]
-    assert "random 3 - - unknown unknown 2" in drawn(paired, *paths)
+    assert "random 3 - - unknown unknown 2" in drawn("paired", *paths)
 
 
 def test_a_baseline_must_be_there(make_run):

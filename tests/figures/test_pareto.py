@@ -38,19 +38,9 @@ def test_time_and_energy_are_means_over_seeds_up_to_the_target(runs):
 def test_what_did_not_arrive_is_not_on_the_front(runs):
     drawing = plot(runs)
     table = drawing.table.set_index("label")
-    assert table["kwh_on_front"].to_dict() == {
-        "powertrip": True,
-        "static": True,
-        "random": False,
-        "all": False,
-    }
-    assert [line.split()[0] for line in drawing.lines] == [
-        "configuration",
-        "powertrip",
-        "static",
-        "random",
-        "all",
-    ]
+    on_front = {"powertrip": True, "static": True, "random": False, "all": False}
+    assert table["kwh_on_front"].to_dict() == on_front
+    assert [line.split()[0] for line in drawing.lines] == ["configuration", *on_front]
     assert len(drawing.picture.axes) == 1
     assert drawing.image("svg")
 
@@ -60,11 +50,8 @@ def test_carbon_and_money_have_panels_where_they_are_known(make_run):
     tables = {"accounts": {"currency": "GBP"}}
     (run,) = read_runs([make_run("a", spent=spent, tables=tables)])
     drawing = plot([replace(run, meta=run.meta | {"synthetic_signals": ["carbon"]})])
-    assert [axes.get_xlabel() for axes in drawing.picture.axes] == [
-        "Energy (kWh)",
-        "Carbon (kg CO2)",
-        "Price (GBP)",
-    ]
+    titles = [axes.get_xlabel() for axes in drawing.picture.axes]
+    assert titles == ["Energy (kWh)", "Carbon (kg CO2)", "Price (GBP)"]
     assert "synthetic carbon" in drawing.picture.get_suptitle().replace("\n", " ")
     assert drawing.table[["kwh", "kg", "cost"]].iloc[0].tolist() == pytest.approx([3, 1.5, 0.75])
 

@@ -3,6 +3,7 @@
 import io
 import itertools
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -19,7 +20,7 @@ from matplotlib.text import Text
 from PIL import Image
 
 from hpctrip.cli.main import cli
-from hpctrip.figures import FIGURES, network, scaling, successor
+from hpctrip.figures import FIGURES, scaling, successor
 from hpctrip.figures.common import grouping, reading, style
 from hpctrip.figures.common.plot import SUFFIXES
 
@@ -29,6 +30,12 @@ OF_RUNS = sorted(name for name, plot in FIGURES.items() if plot.source in (readi
 SWEEPS = ("equal_power", "sweep", "gain")
 """Drawn of fixed cohorts of several sizes."""
 UNFRIENDLY = (r"_$x^2$ \frac{", "\x1b[31m{0} %s & # ~", "one long name after the other " * 9, "é ß", "plain")
+
+
+def subject(name, paths):
+    """What the figure of this name is drawn of: all runs, or the first."""
+    runs = reading.read_runs(paths)
+    return runs[0] if FIGURES[name].source is reading.ONE_RUN else runs
 
 
 def test_plot_alone_lists_the_figures_a_line_each():
@@ -45,35 +52,23 @@ def test_any_beginning_that_is_no_other_figures_will_do(make_run, tmp_path):
     ended = CliRunner().invoke(cli, ["plot", "cohort", make_run("a"), "--out", str(out)])
     assert ended.exit_code == 0, ended.output
     assert out.exists() and len(pd.read_csv(tmp_path / "picture.csv")) == 3
-    ended = CliRunner().invoke(cli, ["plot", "power", make_run("b")])
-    assert ended.exit_code == 2 and "no figure 'power'; several begin so: power_over_time, po" in ended.output
-    ended = CliRunner().invoke(cli, ["plot", "zzz", make_run("b")])
-    assert ended.exit_code == 2 and "no figure 'zzz'; known: cluster_equal_energy, " in ended.output
-    ended = CliRunner().invoke(cli, ["plot", "curvs", "x.h5"])
-    assert ended.exit_code == 2 and "did you mean 'curves'?" in ended.output
 
 
-@pytest.mark.parametrize("name", ["fig09", "fig9", "fig12", "fig09_policies"])
-def test_a_number_of_the_paper_is_answered_with_todays_name_of_the_figure(name):
+TODAY = "it is called 'policies' now: hpctrip plot policies"
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("power", "several begin so: power_over_time, power_utilisation"),
+        ("zzz", "known: cluster_equal_energy, "),
+        ("curvs", "did you mean 'curves'?"),
+        *((name, TODAY) for name in ("fig09", "fig9", "fig12", "fig09_policies")),
+    ],
+)
+def test_another_name_is_answered_with_those_that_it_may_mean(name, hint):
     ended = CliRunner().invoke(cli, ["plot", name, "x.h5"])
-    assert ended.exit_code == 2
-    assert ended.output.splitlines()[-1].endswith(
-        f"no figure {name!r}; it is called 'policies' now: hpctrip plot policies"
-    )
-
-
-@pytest.mark.parametrize("name", sorted(FIGURES))
-def test_drawing_leaves_matplotlibs_settings_alone(name, make_run):
-    before = dict(matplotlib.rcParams)
-    if name in OF_RUNS:
-        paths = [
-            make_run("a"),
-            *(make_run(f"b{k}", "random", k=(k, k, k), policy_keys={"k": k}) for k in (2, 3)),
-        ]
-        runs = reading.read_runs(paths)
-        options = {"policy": "random"} if name in SWEEPS else {}
-        FIGURES[name](runs[0] if FIGURES[name].source is reading.ONE_RUN else runs, **options)
-    assert dict(matplotlib.rcParams) == before
+    assert ended.exit_code == 2 and f"no figure {name!r}; {hint}" in ended.output
 
 
 def overlapping(picture):
@@ -101,27 +96,25 @@ def labels_outside(picture):
     return found
 
 
+@pytest.fixture(scope="module")
+def unfriendly(make_run_of_module):
+    """Three seeds of configurations with names that are hard to write, and of a smaller static cohort."""
+    make = make_run_of_module
+    paths = [make(f"s{seed}", "static", k=(2, 2, 2), seed=seed) for seed in range(3)]
+    for i, label in enumerate(UNFRIENDLY):
+        accuracy = (0.2, float("nan"), 0.3 if label == "plain" else 0.5)
+        common = {"label": label, "k": (3, 3, 3), "accuracy": accuracy, "policy_keys": {"k": i}}
+        policy = "static" if i else "powertrip"
+        for seed in range(3):
+            paths.append(make(f"r{i}-{seed}", policy, seed=seed, hours=1 + i + seed / 4, **common))
+    return reading.read_runs(paths)
+
+
 @pytest.mark.parametrize("name", [name for name in OF_RUNS if FIGURES[name].source is reading.RUNS])
 @pytest.mark.parametrize("num_seeds", [1, 3])
-def test_no_text_covers_another_whatever_the_runs_are_called(name, num_seeds, make_run):
-    paths = [
-        make_run(
-            f"r{i}-{seed}",
-            "static" if i else "powertrip",
-            label=label,
-            seed=seed,
-            k=(3, 3, 3),
-            hours=1 + i + seed / 4,
-            accuracy=(0.2, float("nan"), 0.3 if label == "plain" else 0.5),
-            policy_keys={"k": i},
-        )
-        for i, label in enumerate(UNFRIENDLY)
-        for seed in range(num_seeds)
-    ]
-    runs = reading.read_runs(paths)
-    if name in SWEEPS:  # the sizes of a sweep have no names
-        smaller = [make_run(f"s{seed}", "static", k=(2, 2, 2), seed=seed) for seed in range(num_seeds)]
-        runs = [*(run for run in runs if run.meta["label"] == "plain"), *reading.read_runs(smaller)]
+def test_no_text_covers_another_whatever_the_runs_are_called(name, num_seeds, unfriendly):
+    labels = ("", "plain") if name in SWEEPS else UNFRIENDLY  # the sizes of a sweep have no names
+    runs = [run for run in unfriendly if run.meta["seed"] < num_seeds and run.meta["label"] in labels]
     options = {"baseline": grouping.grouped(runs)[0].label} if name == "paired" else {}
     assert overlapping(FIGURES[name](runs, **options).picture) == []
 
@@ -136,18 +129,19 @@ def test_no_text_of_a_single_run_covers_another(name, k, make_run):
 
 
 @pytest.mark.parametrize("name", OF_RUNS)
-def test_one_round_that_was_never_evaluated_is_drawn(name, make_run):
+def test_one_round_that_was_never_evaluated_is_drawn_and_leaves_matplotlibs_settings_alone(name, make_run):
+    before = dict(matplotlib.rcParams)
     kinds = [(1, "powertrip"), (1, "static"), (2, "static")][: 3 if name in SWEEPS else 2]
     blind = {"accuracy": (float("nan"),)}
     paths = [make_run(f"a{p}{k}", p, k=(k,), policy_keys={"k": k}, **blind) for k, p in kinds]
-    runs = reading.read_runs(paths)
-    drawing = FIGURES[name](runs[0] if FIGURES[name].source is reading.ONE_RUN else runs)
+    drawing = FIGURES[name](subject(name, paths))
     assert drawing.image("svg").startswith(b"<?xml")
+    assert dict(matplotlib.rcParams) == before
 
 
-def test_the_suffix_chooses_the_format(drawn, make_run, tmp_path):
-    drawn(network, make_run("a"), out="out.pdf")
-    assert (tmp_path / "out.pdf").read_bytes().startswith(b"%PDF")
+def test_the_suffix_chooses_the_format_and_missing_folders_are_made(drawn, make_run, tmp_path):
+    drawn("network", make_run("a"), out="new/folder/out.pdf")
+    assert (tmp_path / "new/folder/out.pdf").read_bytes().startswith(b"%PDF")
 
 
 def test_a_png_has_a_palette_and_looks_as_it_was_drawn(make_run):
@@ -160,13 +154,9 @@ def test_a_png_has_a_palette_and_looks_as_it_was_drawn(make_run):
     assert difference.mean() < 0.5
 
 
-def test_missing_folders_are_made(drawn, make_run, tmp_path):
-    drawn(network, make_run("a"), out="new/folder/out.png")
-
-
 def test_numbers_are_never_written_over_what_they_were_read_from(tmp_path, capsys):
     table = tmp_path / "scaling.csv"
-    content = ",".join(("kind", *scaling.NEEDED)) + "\n"
+    content = ",".join(("kind", *scaling.COUNTS, *scaling.SECONDS, "efficiency")) + "\n"
     table.write_text(content)
     assert FIGURES["scaling"].main([str(table), "--out", str(tmp_path / "scaling.png")]) == 2
     assert (
@@ -176,62 +166,33 @@ def test_numbers_are_never_written_over_what_they_were_read_from(tmp_path, capsy
 
 
 @pytest.mark.parametrize(
-    ("name", "arguments", "said"),
+    ("command", "problem"),
     [
-        (
-            "power_utilisation",
-            ["nowhere"],
-            "power_utilisation.py: nowhere: no such file or folder",
-        ),
-        ("power_over_time", ["nowhere"], "power_over_time.py: nowhere: no such file or folder"),
-        ("network", ["nowhere.h5"], "nowhere.h5: no such file"),
-        ("network", ["{run}", "{other}"], "2 runs, each with sites of its own; name one run"),
-        ("sweep", ["{run}"], "of policy static with a fixed k; name its --policy"),
-        (
-            "policies",
-            ["{run}", "--reference", "best"],
-            "no bar is labelled 'best'; the labels are powertrip",
-        ),
-        ("policies", ["{text}"], "is not an HDF5 file"),
-        ("cohort_size", ["{empty}"], "holds no finished round"),
-        ("summary", ["{run}", "{other}", "--out", "x.png"], "--out: one picture cannot hold 2 runs"),
-        (
-            "network",
-            ["{run}", "--out", "{text}/x.png"],
-            "text.h5/x.png: cannot be written: Not a directory",
-        ),
-        ("scaling", ["{text}"], "text.h5: has no column 'hosts'"),
+        ("power_utilisation nowhere", "power_utilisation.py: nowhere: no such file or folder"),
+        ("power_over_time nowhere", "power_over_time.py: nowhere: no such file or folder"),
+        ("network nowhere.h5", "nowhere.h5: no such file"),
+        ("network run.h5 other.h5", "2 runs, each with sites of its own; name one run"),
+        ("sweep run.h5", "of policy static with a fixed k; name its --policy"),
+        ("policies run.h5 --reference best", "no bar is labelled 'best'; the labels are powertrip"),
+        ("policies text.h5", "is not an HDF5 file"),
+        ("cohort_size empty.h5", "holds no finished round"),
+        ("summary run.h5 other.h5 --out x.png", "--out: one picture cannot hold 2 runs"),
+        ("network run.h5 --out text.h5/x.png", "text.h5/x.png: cannot be written: Not a directory"),
+        ("scaling text.h5", "text.h5: has no column 'hosts'"),
+        ("policies run.h5 --out x.gif", "x.gif: does not end in .png or .pdf or .svg"),
+        ("policies run.h5 --target 45", "'45' is not a fraction in (0, 1]"),
+        ("policies run.h5 --frobnicate", "No such option"),
     ],
 )
-def test_bad_input_is_one_line_and_code_2(make_run, tmp_path, monkeypatch, capsys, name, arguments, said):
+def test_bad_input_is_one_line_and_code_2(make_run, tmp_path, monkeypatch, capsys, command, problem):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "text.h5").write_text("no results")
-    files = {
-        "{run}": lambda: make_run("run"),
-        "{other}": lambda: make_run("other", "random"),
-        "{empty}": lambda: make_run("empty", k=(), accuracy=()),
-        "{text}": lambda: "text.h5",
-        "{text}/x.png": lambda: "text.h5/x.png",
-    }
-    given = [files.get(argument, lambda same=argument: same)() for argument in arguments]
-    assert FIGURES[name].main(given) == 2
+    make_run("run"), make_run("other", "random"), make_run("empty", k=(), accuracy=())
+    name, *arguments = command.split()
+    assert FIGURES[name].main(arguments) == 2
     error = capsys.readouterr().err
-    assert said in error and error.count("\n") == 1
+    assert problem in error and error.count("\n") == 1
     assert not list(tmp_path.rglob("*.png"))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["--out", "x.gif"], "x.gif: does not end in .png or .pdf or .svg"),
-        (["--target", "45"], "'45' is not a fraction in (0, 1]"),
-        (["--frobnicate"], "No such option"),
-    ],
-)
-def test_a_wrong_option_is_one_line_and_code_2(capsys, arguments, said):
-    assert FIGURES["policies"].main(["run.h5", *arguments]) == 2
-    error = capsys.readouterr().err
-    assert said in error and error.count("\n") == 1
 
 
 def test_a_damaged_file_is_named(make_run, capsys):
@@ -242,31 +203,21 @@ def test_a_damaged_file_is_named(make_run, capsys):
     assert "is damaged (/rounds does not match its checksum)" in capsys.readouterr().err
 
 
-def test_scripts_run_from_the_shell(make_run):
-    path = make_run("shell")
-    command = [sys.executable, ROOT / "postprocess" / "summary.py", path]
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)
+def test_a_script_is_its_figure_under_the_number_and_the_title_of_the_paper(path, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", [str(path), "--help"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(path), run_name="__main__")
+    name, shown = successor(path.stem) or path.stem, " ".join(capsys.readouterr().out.split())
+    details = " ".join(FIGURES[name].help.partition("\n")[2].split())
+    title = "One run on one page." if name == path.stem else path.read_text().splitlines()[0].strip('"')
+    assert ended.value.code == 0 and f"Usage: {path.name} [OPTIONS]" in shown
+    assert f"{title} {details[:60]}" in shown
+
+
+def test_scripts_run_from_the_shell(make_run, tmp_path):
+    command = [sys.executable, ROOT / "postprocess" / "fig09_policies.py", make_run("p")]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment)
-    assert done.returncode == 0, done.stderr
-    base = path.removesuffix(".h5")
-    assert done.stdout.splitlines()[-2:] == [f"picture: {base}.png", f"numbers: {base}.csv"]
-
-
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
-def test_a_script_only_calls_its_figure(script):
-    lines = [line for line in script.read_text().splitlines()[1:] if line]
-    name = successor(script.stem) or script.stem
-    call = "plot" if name == script.stem else f'plot.numbered("{script.stem}", __doc__)'
-    assert lines == ["import sys", f"from hpctrip.figures.{name} import plot", f"sys.exit({call}.main())"]
-    assert name in FIGURES
-
-
-def test_a_script_has_the_number_and_the_title_of_the_paper(make_run, tmp_path):
-    script = [sys.executable, ROOT / "postprocess" / "fig09_policies.py"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    shown = subprocess.run([*script, "--help"], capture_output=True, text=True, env=environment, check=True)
-    assert "fig09_policies.py [OPTIONS]" in shown.stdout and "Figs 9, 12: time-to-accuracy by" in shown.stdout
-    command = [*script, make_run("p")]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path, check=True)
     assert done.stdout.splitlines()[-2:] == ["picture: fig09_policies.png", "numbers: fig09_policies.csv"]
 
@@ -285,8 +236,8 @@ def test_a_file_that_no_figure_made_is_kept_unless_overwriting_is_asked(make_run
     (tmp_path / name).write_text("my own, notes\n")
     arguments = [make_run("a"), "--out", str(tmp_path / "notes.png")]
     assert FIGURES["curves"].main(arguments) == 2
-    said = capsys.readouterr().err
-    assert f"{name}: exists and is " in said and "--overwrite" in said
+    error = capsys.readouterr().err
+    assert f"{name}: exists and is " in error and "--overwrite" in error
     left = {path.name for path in tmp_path.iterdir()} - {"a.h5"}
     assert left == {name} and (tmp_path / name).read_text() == "my own, notes\n"
     assert FIGURES["curves"].main([*arguments, "--overwrite"]) == 0

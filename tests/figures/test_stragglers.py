@@ -7,7 +7,7 @@ from hpctrip.figures.common import reading
 
 
 def test_rounds_and_hours_are_counted_for_every_site(make_run, drawn):
-    lines = drawn(stragglers, make_run("a", k=(2, 4, 4, 6), accuracy=(0.1, 0.2, 0.3, 0.5)))
+    lines = drawn("stragglers", make_run("a", k=(2, 4, 4, 6), accuracy=(0.1, 0.2, 0.3, 0.5)))
     # site k - 1 is the straggler of a round of one hour, two thirds of it computing
     assert lines[1:] == [
         "3 1000 3 2 50% 1.33 0.667",

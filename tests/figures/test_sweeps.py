@@ -4,8 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from hpctrip.figures import equal_power, gain, policies_by
 from hpctrip.figures.common import reading, style
+from hpctrip.figures.policies import policies_by
+from hpctrip.figures.sweeps import equal_power, gain
 from hpctrip.record.reader import InputError
 
 
@@ -23,7 +24,7 @@ def fixed(make_run):
 
 def test_the_speed_up_is_the_geometric_mean_over_seeds_of_how_many_times_sooner(fixed, drawn, tmp_path):
     paths = [fixed(2, hours=2.0), fixed(2, seed=1, hours=4.0), fixed(4), fixed(4, seed=1)]
-    lines = drawn(equal_power, *paths)
+    lines = drawn("equal_power", *paths)
     assert lines[0].endswith("speed-up over k = 2")
     assert lines[1].startswith("2 9 (") and lines[1].endswith("1 (1 to 1)")
     mean, half = np.sqrt(2 * 4), 12.7062 * np.log(4 / 2) / 2  # 6 h / 3 h and 12 h / 3 h
@@ -39,13 +40,13 @@ def test_the_speed_up_is_the_geometric_mean_over_seeds_of_how_many_times_sooner(
 def test_a_cohort_that_misses_the_target_with_a_seed_has_no_speed_up(fixed, drawn):
     missed = (0.2, 0.3, 0.4)
     paths = [fixed(2), fixed(2, seed=1), fixed(4), fixed(4, seed=1, hours=0.5, accuracy=missed)]
-    lines = drawn(equal_power, *paths)
+    lines = drawn("equal_power", *paths)
     assert lines[2] == "4 > 2.25 2 1 0.4500 -"
 
 
 def test_one_size_of_cohort_is_no_sweep(fixed):
     runs = reading.read_runs([fixed(2)])
-    for draw in (equal_power.plot, gain.plot):
+    for draw in (equal_power, gain):
         with pytest.raises(InputError, match="the runs: are all of k = 2; give those of several k"):
             draw(runs)
 
@@ -58,7 +59,7 @@ def test_the_gain_is_taken_round_by_round_from_the_same_seed(fixed, drawn, tmp_p
         fixed(4, seed=1, accuracy=(0.5, 0.6, 0.7)),
         fixed(4, seed=2),  # nothing to compare it with
     ]
-    lines = drawn(gain, *paths)
+    lines = drawn("gain", *paths)
     assert (
         lines[1] == "4 2 2 +22.5 -"
     )  # (10 + 30) / 2 and (10 + 40) / 2; seed 1 of k = 2 ended after two rounds
@@ -70,7 +71,7 @@ def test_the_gain_is_taken_round_by_round_from_the_same_seed(fixed, drawn, tmp_p
 def test_of_many_sizes_the_largest_and_about_half_and_a_quarter_of_it_are_drawn(fixed, monkeypatch):
     assert style.told_apart([20, 30, 40, 50, 60, 70, 80, 90, 100]) == [20, 50, 100]
     monkeypatch.setattr(style, "MOST_LINES", 3)
-    found = gain.plot(reading.read_runs([fixed(k) for k in (1, 2, 3, 4, 6, 8)]))
+    found = gain(reading.read_runs([fixed(k) for k in (1, 2, 3, 4, 6, 8)]))
     lines = found.picture.axes[0].get_lines()[1:]
     assert [str(line.get_label()).partition(" (")[0] for line in lines] == ["k = 2", "k = 4", "k = 8"]
     assert sorted(set(found.table["k"])) == [2, 3, 4, 6, 8]
@@ -78,7 +79,7 @@ def test_of_many_sizes_the_largest_and_about_half_and_a_quarter_of_it_are_drawn(
 
 def test_seeds_that_differ_have_no_gain(fixed):
     with pytest.raises(InputError, match="no seed in common"):
-        gain.plot(reading.read_runs([fixed(2), fixed(4, seed=1)]))
+        gain(reading.read_runs([fixed(2), fixed(4, seed=1)]))
 
 
 def test_policies_stand_side_by_side_at_every_value_of_the_key(make_run, drawn, tmp_path):
@@ -87,7 +88,7 @@ def test_policies_stand_side_by_side_at_every_value_of_the_key(make_run, drawn, 
         for policy, hours in (("powertrip", 1.0), ("random", 2.0))
         for gb in (2, 1)
     ]
-    lines = drawn(policies_by, *paths)
+    lines = drawn("policies_by", *paths)
     assert [line.split()[:3] for line in lines[1:]] == [
         ["1", "GB", "powertrip"],
         ["1", "GB", "random"],
@@ -106,7 +107,7 @@ def test_a_seed_that_missed_the_target_is_no_dot_and_the_key_says_so(make_run):
         make_run("c", "random"),
         make_run("d", "random", seed=1),
     ]
-    picture = policies_by.plot(reading.read_runs(paths)).picture
+    picture = policies_by(reading.read_runs(paths)).picture
     marks = [line.get_marker() for line in picture.axes[0].get_lines() if line.get_color() == "black"]
     assert sorted(marks) == ["^", "o", "o", "o"]
     (legend,) = picture.legends
@@ -125,12 +126,12 @@ def test_a_policy_that_arrives_with_more_of_its_seeds_stands_before_a_faster_one
     often = [make_run(f"a{seed}", hours=3.0, seed=seed) for seed in (0, 1)]
     seldom = [make_run(f"b{seed}", "random", seed=seed, accuracy=missed) for seed in (1, 2)]
     paths = [*often, make_run("a2", hours=3.0, seed=2, accuracy=missed), make_run("b0", "random"), *seldom]
-    lines = drawn(policies_by, *paths)
+    lines = drawn("policies_by", *paths)
     assert [line.split()[2] for line in lines[1:]] == ["powertrip", "random"]
 
 
 def test_the_curves_of_a_sweep_are_told_apart_without_colours(fixed):
-    picture = equal_power.plot(reading.read_runs([fixed(k) for k in range(1, 9)])).picture
+    picture = equal_power(reading.read_runs([fixed(k) for k in range(1, 9)])).picture
     drawn = [line for line in picture.axes[0].get_lines() if str(line.get_label()).startswith("k = ")]
     assert [line.get_label() for line in drawn] == ["k = 1", "k = 2", "k = 4", "k = 8"]
     assert len({line.get_linestyle() for line in drawn}) == len(drawn)
@@ -145,13 +146,13 @@ def test_runs_with_targets_of_their_own_are_compared_within_a_value(make_run, dr
         make_run("c", tables=speech, target=0.25),
         make_run("d", "random", tables=speech, target=0.55),
     ]
-    lines = drawn(policies_by, *paths[:3], "--by", "workload.kind")
+    lines = drawn("policies_by", *paths[:3], "--by", "workload.kind")
     assert [line.split()[0] for line in lines[1:]] == ["emnist", "emnist", "speech"]
     assert lines[2].endswith("20 % less time") and lines[3].startswith("speech powertrip 2 1 1")
     with pytest.raises(InputError, match="no common target accuracy"):
-        policies_by.plot(reading.read_runs(paths), by="workload.kind")
+        policies_by(reading.read_runs(paths), by="workload.kind")
 
 
 def test_a_key_that_the_runs_lack_is_named(make_run):
     with pytest.raises(InputError, match=r"has no single value of the key 'no\.such'"):
-        policies_by.plot(reading.read_runs([make_run("a")]), by="no.such")
+        policies_by(reading.read_runs([make_run("a")]), by="no.such")

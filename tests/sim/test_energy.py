@@ -62,8 +62,8 @@ class Zones(SignalModel):
         return GridSignal(list(map(str, range(num_sites))), series, np.arange(num_sites), True)
 
 
-NETWORK = Network(update_bytes=2e9, propagation_m_per_s=1e6).model_copy(update={"near_bandwidth_bps": 1e30})
-"""Sending takes no time, though its bytes cost energy: a bandwidth beyond what an input may ask for."""
+NETWORK = Network(update_bytes=2e9, propagation_m_per_s=1e6, near_bandwidth_bps=1e30)
+"""Sending takes no time, though its bytes cost energy."""
 
 
 def world(power=None, throughput="linear", timing=None, accounts=None, tmp_path=None, outages="", **others):

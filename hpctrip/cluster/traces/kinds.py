@@ -10,6 +10,7 @@ from pydantic import Field
 from hpctrip.base.errors import InputError
 from hpctrip.base.rng import stream
 from hpctrip.base.text import unknown_name
+from hpctrip.base.times import moments_us
 from hpctrip.base.units import Seconds
 from hpctrip.cluster.models import Catalogue
 from hpctrip.cluster.traces.base import (
@@ -109,7 +110,7 @@ class Philly(TraceFile):
         table = self.table("timestamp", "duration", "num_gpus", "cluster")
         clusters = np.array(table.texts("cluster"))
         duration_s = durations(table, "duration", may_lack=True)
-        submit_s = table.times_us("timestamp") / 1e6
+        submit_s = moments_us(table, "timestamp") / 1e6
         gpus = gpu_counts(table, "num_gpus")
         chosen = ~np.isnan(duration_s)
         if self.cluster is not None:

@@ -40,6 +40,14 @@ def times_of(runs: Sequence[Run], target: float) -> stats.Times:
     return stats.Times.of(by_seed)
 
 
+TIMES_HEAD = ("TTA h (95 % interval)", "seeds", "reached", "best accuracy")
+
+
+def cells_of(times: stats.Times) -> tuple[str, ...]:
+    """The cells below TIMES_HEAD."""
+    return str(times), str(times.num_seeds), str(times.num_reached), f"{times.best_accuracy:.4f}"
+
+
 def grouped(runs: Sequence[Run], most: int | None = None) -> list[Group]:
     """Runs by configuration, in the order of first appearance.
 
@@ -73,11 +81,8 @@ def _label(name: str, run: Run, telling: Sequence[str]) -> str:
     """The name of a group, with the keys that tell it from others of that name."""
     settings = configuration(run)
     keys = sorted({*telling} if run.meta["label"] else {*telling, "policy.k"})
-    named = [
-        f"{key.removeprefix('policy.')} = {_shown(settings[key])}"
-        for key in keys
-        if settings.get(key) is not None
-    ]
+    values = {key.removeprefix("policy."): settings.get(key) for key in keys}
+    named = [f"{key} = {_shown(value)}" for key, value in values.items() if value is not None]
     return " ".join(filter(None, (name, ", ".join(named))))
 
 
@@ -87,31 +92,24 @@ def configuration(run: Run) -> dict[str, object]:
     return without(run.settings, [*APART, *run.meta["policy_keys"]])
 
 
-def unlike(groups: Sequence[Group]) -> dict[str, dict[str, list[str]]]:
-    """{input key: {value: labels}}: in what the groups to compare are not alike, their policy apart.
+def warn_of_differences(groups: Sequence[Group]) -> str:
+    """Warn on stderr of the settings, their policy apart, in which the groups to compare are not alike. Returns the
+    same in a few words, for the picture; empty where they are alike.
 
     A key counts for those groups that have it: what a table of another `kind` lacks, its `kind` tells.
     """
-    values: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    labels: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for group in groups:
         for key, value in configuration(group.runs[0]).items():
             if not key.startswith("policy."):
-                values[key][_shown(value)].append(group.label)
-    return {key: dict(labels) for key, labels in sorted(values.items()) if len(labels) > 1}
-
-
-def warn_of_differences(groups: Sequence[Group]) -> str:
-    """Say on stderr in which settings, their policy apart, the groups to compare are not alike, with the values.
-
-    Returns the same in a few words, for the picture; empty where they are alike.
-    """
-    differences = unlike(groups)
-    for key, labels in differences.items():
-        values = " | ".join(f"{value} ({', '.join(of)})" for value, of in labels.items())
+                labels[key][_shown(value)].append(group.label)
+    differences = sorted(key for key, by_value in labels.items() if len(by_value) > 1)
+    for key in differences:
+        values = " | ".join(f"{value} ({', '.join(of)})" for value, of in labels[key].items())
         print(f"warning: not alike in {key}: {values}", file=sys.stderr)
-    more = len(differences) - 2
-    named = [*list(differences)[:2], *([f"{more} more"] if more > 0 else [])]
-    return f"not alike in {', '.join(named)}" if differences else ""
+    if len(differences) > 2:
+        differences[2:] = [f"{len(differences) - 2} more"]
+    return f"not alike in {', '.join(differences)}" if differences else ""
 
 
 def _shown(value: object) -> str:

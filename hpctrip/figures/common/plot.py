@@ -30,8 +30,6 @@ from hpctrip.record.results_file import ResultsFile
 
 SUFFIXES = (".png", ".pdf", ".svg")
 """Pictures that can be written."""
-
-
 _MADE_BY = re.compile(rb"hpctrip figure (\w+), numbers blake2b:([0-9a-f]{32})")
 """Metadata of every picture: the figure that it is, and the digest of the numbers beside it."""
 _METADATA_KEY = {"pdf": "Keywords", "svg": "Description"}
@@ -83,10 +81,10 @@ class Drawing:
             ours.update([made[2].decode()] if made else [])
             return made is not None and made[1].decode() == self.figure
 
-        way_out = "choose another --out, or --overwrite"
-        refuse_other(path, is_of_this_figure, f"no picture of the figure {self.figure}", way_out)
+        hint = "choose another --out, or --overwrite"
+        refuse_other(path, is_of_this_figure, f"no picture of the figure {self.figure}", hint)
         what = f"not the table that belongs to {path}"
-        refuse_other(numbers, lambda text: digest(text) in ours, what, way_out)
+        refuse_other(numbers, lambda text: digest(text) in ours, what, hint)
 
 
 def _with_palette(png: io.BytesIO, made_by: str) -> bytes:
@@ -130,18 +128,16 @@ class Plot:
     @functools.cached_property
     def command(self) -> click.Command:
         """Its command line."""
-        return click.Command(
-            self.name,
-            params=[
-                *self.source.params,
-                *self.options,
-                _out(self.source.default_out or f"{self.name}.png"),
-                _overwrite(),
-            ],
-            callback=self._run,
-            help=self.help,
-            short_help=self.help.splitlines()[0],
-        )
+        default = self.source.default_out or f"{self.name}.png"
+        out = f"Picture to write, {' '.join(SUFFIXES)}, with its numbers beside it in .csv (default: {default})."
+        overwrite = "Replace files that are there; an earlier picture of this figure and its numbers are, in any case."
+        params = [
+            *(*self.source.params, *self.options),
+            click.Option(["--out"], type=_picture, metavar="FILE", help=out),
+            click.Option(["--overwrite"], is_flag=True, help=overwrite),
+        ]
+        title = self.help.splitlines()[0]
+        return click.Command(self.name, params=params, callback=self._run, help=self.help, short_help=title)
 
     def _run(self, out: Path | None, overwrite: bool, **arguments: Any) -> None:
         """Read, draw, print, and leave the picture and its numbers."""
@@ -176,6 +172,12 @@ class Plot:
         return code
 
 
+def _picture(name: str) -> Path:
+    """The path of a picture. Raises InputError where its suffix is that of no picture."""
+    check_suffix(name, SUFFIXES)
+    return Path(name)
+
+
 def _legible(subject: Any) -> Any:
     """Runs as they are shown; anything else as it is."""
     if isinstance(subject, list | tuple):
@@ -184,34 +186,16 @@ def _legible(subject: Any) -> Any:
 
 
 def figure(source: Source, *options: click.Option) -> Callable[[Callable[..., Drawing]], Plot]:
-    """Make a function a figure, `draw(what the source reads, **options) -> Drawing`. Its name is that of its module,
-    its help the module's docstring."""
+    """Make a function a figure, `draw(what the source reads, **options) -> Drawing`. Its name is that of the function,
+    its help the docstring; of a function called `plot`, those of its module."""
 
     def add(draw: Callable[..., Drawing]) -> Plot:
-        module = sys.modules[draw.__module__]
-        name = module.__name__.rpartition(".")[2]
-        FIGURES[name] = Plot(draw, source, options, name, inspect.getdoc(module) or name)
+        described = sys.modules[draw.__module__] if draw.__name__ == "plot" else draw
+        name = described.__name__.rpartition(".")[2]
+        FIGURES[name] = Plot(draw, source, options, name, inspect.getdoc(described) or name)
         return FIGURES[name]
 
     return add
-
-
-class _Picture(click.ParamType):
-    name = "file"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
-        check_suffix(value, SUFFIXES)
-        return Path(value)
-
-
-def _out(default: str) -> click.Option:
-    text = f"Picture to write, {' '.join(SUFFIXES)}, with its numbers beside it in .csv (default: {default})."
-    return click.Option(["--out"], type=_Picture(), metavar="FILE", help=text)
-
-
-def _overwrite() -> click.Option:
-    text = "Replace files that are there; an earlier picture of this figure and its numbers are, in any case."
-    return click.Option(["--overwrite"], is_flag=True, help=text)
 
 
 def aligned(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

@@ -82,18 +82,6 @@ def cohort_steps(rounds: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     return hours, np.append(rounds["num_sites"], rounds["num_sites"].iloc[-1])
 
 
-def trace_title(frame: pd.DataFrame) -> str:
-    """A description of traces in a few words; synthetic ones are called so."""
-    days = (frame["time_s"].max() - frame["time_s"].min()) / (24 * HOUR_S)
-    size = ", ".join(counted(frame[name].nunique(), name) for name in ("cell", "domain"))
-    return f"{'Synthetic' if frame.attrs['synthetic'] else 'Recorded'} traces: {size}, {days:.3g} days"
-
-
-def step_words(frame: pd.DataFrame) -> str:
-    """How long each value of traces holds: "5-minute"."""
-    return f"{np.median(np.diff(np.unique(frame['time_s']))) / 60:.3g}-minute"
-
-
 class Subject(NamedTuple):
     """The input of one picture."""
 
@@ -122,16 +110,16 @@ class Source:
 
 
 def _all_runs(runs: Sequence[str]) -> list[Subject]:
-    opened = read_runs(runs)
-    return [Subject(opened, [run.path for run in opened])]
+    subjects = _each_run(runs)
+    return [Subject([subject.what for subject in subjects], [file for s in subjects for file in s.files])]
 
 
 def _one_run(runs: Sequence[str]) -> list[Subject]:
-    opened = read_runs(runs)
-    if len(opened) > 1:
-        problem = f"{len(opened)} runs, each with sites of its own"
+    subjects = _each_run(runs)
+    if len(subjects) > 1:
+        problem = f"{len(subjects)} runs, each with sites of its own"
         raise InputError(printable(" ".join(runs)), problem, "name one run")
-    return [Subject(opened[0], [opened[0].path])]
+    return [subjects[0]._replace(out=None)]
 
 
 def _each_run(runs: Sequence[str]) -> list[Subject]:
@@ -145,7 +133,7 @@ def _traces(traces: str, column: str, flags: str) -> list[Subject]:
 
 
 def with_sites(runs: Sequence[Run]) -> Run:
-    """The first run whose sites are known, which an imported run's are not; the first of all if none has them."""
+    """The first run that has sites, which an imported run has not; the first of all if none has."""
     return next((run for run in runs if not run.sites.empty), runs[0])
 
 
@@ -202,14 +190,9 @@ def csv_table(integers: Sequence[str], numbers: Sequence[str], may_lack: bool = 
     def read(table: str) -> list[Subject]:
         rows = read_table(table)
         rows.require(*integers, *numbers)
-        columns = {
-            name: rows.integers(name)
-            if name in integers
-            else rows.numbers(name, may_lack)
-            if name in numbers
-            else [printable(text, 1000) for text in texts]
-            for name, texts in rows.columns.items()
-        }
+        columns = {name: [printable(text, 1000) for text in texts] for name, texts in rows.columns.items()}
+        columns |= {name: rows.integers(name) for name in integers}
+        columns |= {name: rows.numbers(name, may_lack) for name in numbers}
         return [Subject(pd.DataFrame(columns), [Path(table)])]
 
     return Source("a CSV table", (click.Argument(["table"], metavar="TABLE.csv"),), read)

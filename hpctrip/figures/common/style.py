@@ -12,8 +12,10 @@ import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
+from hpctrip.base.stats import Estimate
 from hpctrip.figures.common.grouping import Group
 
 COLUMN_INCHES = 3.35
@@ -31,8 +33,15 @@ BLUE, ORANGE, GREEN, VERMILLION = "#0072B2", "#E69F00", "#009E73", "#D55E00"
 SKY, PINK, YELLOW, GREY = "#56B4E9", "#CC79A7", "#F0E442", "#8A8A8A"
 CYCLE = (BLUE, VERMILLION, GREEN, ORANGE, PINK, SKY, "#000000")
 LINES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 1)), (0, (8, 3)))
+MOST_LINES = len(CYCLE)
+"""Number of lines that can be told apart."""
 QUIET, FAINT = "#555555", "#D4D4D4"
-"""Colours of what is said beside the data, and of what is there to compare with only."""
+"""Colours of text beside the data, and of marks that are there to compare with only."""
+HATCHED = {"facecolor": "white", "edgecolor": FAINT, "hatch": "////"}
+"""The look of a bar whose end is unknown."""
+INTERVAL = {"color": "black", "marker": "|", "linewidth": 0.9}
+"""The look of an interval in a legend."""
+Legend = list[tuple[Artist, str]]
 
 LOOK = {
     "font.size": 8,
@@ -67,12 +76,8 @@ def figure(height_inches: float, width_inches: float = COLUMN_INCHES) -> Figure:
 
 
 def line(i: int) -> dict[str, Any]:
-    """The look of the i-th line: told from the others by its colour, and without colours by its dashes."""
+    """The look of the i-th line: its colour, and dashes that tell it apart without colours."""
     return {"color": CYCLE[i % len(CYCLE)], "linestyle": LINES[i % len(LINES)]}
-
-
-MOST_LINES = len(CYCLE)
-"""How many lines can be told apart."""
 
 
 def told_apart(sizes: Sequence[int]) -> list[int]:
@@ -89,6 +94,20 @@ def one_seed(arrived: bool, beyond: str = ">") -> dict[str, Any]:
     if arrived:
         return look | {"marker": "o", "markersize": 2.2}
     return look | {"marker": beyond, "markersize": 3.5, "markerfacecolor": "white"}
+
+
+def band(axes: Axes, x: Any, low: Any, high: Any, look: dict[str, Any]) -> None:
+    """The interval around a line of this look."""
+    axes.fill_between(x, low, high, color=look["color"], alpha=0.2, linewidth=0)
+
+
+def mean_bar(axes: Axes, y: float, mean: Estimate) -> None:
+    """A mean with its interval, where they are finite, in a row of dots."""
+    if np.isfinite(mean.value):
+        axes.plot([mean.value] * 2, [y - 0.28, y + 0.28], color=BLUE, linewidth=2)
+    if np.isfinite(mean.low):
+        ends = [[mean.value - mean.low], [mean.high - mean.value]]
+        axes.errorbar(mean.value, y, xerr=ends, fmt="none", color=BLUE, capsize=3, elinewidth=1.2)
 
 
 def wrapped(name: str, letters: int, lines: int = 4) -> str:
@@ -113,11 +132,24 @@ def seeds(numbers: Sequence[int]) -> str:
     return f"n = {least if least == most else f'{least} to {most}'} {'seed' if most == 1 else 'seeds'}"
 
 
+def used(*marks: tuple[bool, dict[str, Any] | Artist, str]) -> Legend:
+    """The legend of the marks that a figure uses: whether it does, the look of a line or an artist, and its name."""
+    return [
+        (Line2D([], [], **look) if isinstance(look, dict) else look, name)
+        for is_used, look, name in marks
+        if is_used
+    ]
+
+
 def legend_below(figure: Figure, entries: Sequence[tuple[Artist, str]] = (), ncols: int = 0) -> None:
-    """A legend below everything, in as many columns as fit the figure's width; by default of all that has a label."""
-    if not entries:
-        by_axes = [axes.get_legend_handles_labels() for axes in figure.axes]
-        entries = [entry for handles, labels in by_axes for entry in zip(handles, labels, strict=True)]
+    """A legend below everything, in as many columns as fit the figure's width: of all that has a label, once for all
+    panels, and further entries."""
+    labelled: Legend = []
+    for axes in figure.axes:
+        names = {name for _, name in labelled}
+        own = zip(*axes.get_legend_handles_labels(), strict=True)
+        labelled += [(handle, name) for handle, name in own if name not in names]
+    entries = [*labelled, *entries]
     if not entries:
         return
     width = figure.get_figwidth() - 0.5  # handle and gaps
@@ -201,7 +233,9 @@ def draw_behind(panels: Sequence[Axes], curves: Sequence[tuple[np.ndarray, np.nd
 
 
 def label_panels(figure: Figure, panels: Sequence[Axes], x: str, y: str) -> None:
-    """Name the axes: y once for all panels."""
+    """Name the axes, y once for all panels, and let them begin at 0."""
+    panels[0].set_xlim(left=0)
+    panels[0].set_ylim(bottom=0)
     for axes in panels[-COLUMNS:]:
         axes.set_xlabel(x)
     if len(panels) <= ONE_PANEL:

@@ -20,6 +20,7 @@ import pandas as pd
 from hpctrip.base.csv import Table, read_table
 from hpctrip.base.errors import InputError
 from hpctrip.base.io import replace_file
+from hpctrip.base.times import moments_us
 from hpctrip.config.sources import is_pattern
 
 ORIGIN = (
@@ -214,7 +215,7 @@ def _read_file(path: Path, column: str, flags: Flags) -> pd.DataFrame:
         util = np.where(bad, np.nan, util)
     outside = (util < 0) | (util > 1)
     table.refuse(util_name, outside, "is outside 0..1", "utilisation is a fraction, not a percentage")
-    time_us = table.integers("time") if time_name == "time" else table.times_us("datetime")
+    time_us = table.integers("time") if time_name == "time" else moments_us(table, "datetime")
     return pd.DataFrame(
         {
             "cell": table.texts("cell"),

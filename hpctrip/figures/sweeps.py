@@ -1,0 +1,310 @@
+"""Figures of sweeps over the size k of fixed cohorts: time-to-accuracy, speed-up, and gain of accuracy."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import click
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+
+from hpctrip.base.errors import InputError
+from hpctrip.base.stats import Times, compare, mean_interval
+from hpctrip.base.text import printable
+from hpctrip.figures import curves
+from hpctrip.figures.common import grouping, reading, style
+from hpctrip.figures.common.grouping import Group
+from hpctrip.figures.common.plot import Drawing, aligned, figure
+from hpctrip.figures.common.reading import RUNS, TARGET
+from hpctrip.record.reader import Run
+
+SWEPT = click.Option(["--policy"], default="static", show_default=True, help="The policy that was swept.")
+EARLY = 20
+"""Number of rounds whose mean gain is printed apart from that of later ones."""
+
+
+@figure(RUNS, SWEPT, TARGET)
+def sweep(runs: Sequence[Run], policy: str = "static", target: float | None = None) -> Drawing:
+    """Time-to-accuracy against the static k.
+
+    Points are means over seeds with 95 % confidence intervals (Student t; no time is below 0), dots single seeds. Where
+    a seed did not reach the target, the point is open and a lower bound: the time that was spent. Such a k is never the
+    best one (Eq. 9). The k with the lowest mean is marked together with all k that are not told apart from it: those
+    whose ratio to it, paired by seed, has an interval that holds 1. Where that are all of them, none is marked.
+    """
+    swept, lines, unlike = fixed_cohorts(runs, policy)
+    target = reading.common_target(swept, target)
+    points = times_by_k(swept, target)
+    low = lowest(points)
+
+    lines += aligned(
+        ("k", *grouping.TIMES_HEAD), [(str(k), *grouping.cells_of(t)) for k, t in points.items()]
+    )
+    lines.append(f"best k (Eq. 9): {best_in_words(low, points, target)}")
+    lines.append(f"convex: {convexity({k: point for k, point in points.items() if point.reached})}")
+
+    picture = style.figure(2.8)
+    axes = picture.subplots()
+    draw(axes, points)
+    marked = mark(axes, low, points)
+    axes.set_ylabel(f"Simulated hours\nto {reading.percent(target)} accuracy")
+    seeds = style.seeds([t.num_seeds for t in points.values()])
+    subject = f"{printable(policy, 40)}, {seeds} a k"
+    style.heading(picture, f"{subject}; {reading.provenance(swept, unlike)}\n{marked}")
+    style.legend_below(picture)
+    table = pd.DataFrame([{"k": k} | t.row() | {"not_told_from_lowest": k in low} for k, t in points.items()])
+    return Drawing(picture, table, lines)
+
+
+@figure(RUNS, SWEPT, TARGET)
+def equal_power(runs: Sequence[Run], policy: str = "static", target: float | None = None) -> Drawing:
+    """Accuracy, time and speed-up of fixed cohorts of k sites.
+
+    Made for runs at equal power and without a WAN. a: accuracy against simulated time, the mean over seeds in its band.
+    b: time-to-accuracy against k. c: how many times sooner than with the smallest k, the geometric mean over the seeds
+    that both have; the dotted line would be a speed-up as large as the growth of k. All intervals are 95 % (Student t;
+    of speed-ups over logarithms). A k that did not reach the target with every seed has no time and no speed-up; the
+    printed table says what it reached.
+    Where there are more curves than can be told apart, those of the largest k and of about half, a quarter, ... are
+    drawn.
+    """
+    swept, lines, unlike = fixed_cohorts(runs, policy)
+    target = reading.common_target(swept, target)
+    groups = of_each_k(swept, least=2)
+    points = {k: group.times(target) for k, group in groups.items()}
+    first = next(iter(groups))
+
+    rows, table = [], []
+    for k, t in points.items():
+        gain = compare(points[first], t)
+        exact = gain.n and not gain.bound and t.reached
+        rows.append((str(k), *grouping.cells_of(t), gain.text() if exact else "-"))
+        ends = (gain.value, gain.low, gain.high) if exact else (np.nan, np.nan, np.nan)
+        numbers = dict(zip(("speed_up", "speed_up_low", "speed_up_high"), ends, strict=True))
+        table.append({"k": k} | t.row() | numbers)
+    lines += aligned(("k", *grouping.TIMES_HEAD, f"speed-up over k = {first}"), rows)
+
+    picture = style.figure(2.9, style.PAGE_INCHES)
+    accuracy, hours, speed = picture.subplots(1, 3)
+    draw_curves(accuracy, groups, target)
+    draw_means(hours, {k: t for k, t in points.items() if t.reached})
+    hours.set_ylabel(f"Simulated hours to {reading.percent(target)}")
+    shown = pd.DataFrame(table).set_index("k").dropna(subset="speed_up")
+    bars = [shown["speed_up"] - shown["speed_up_low"], shown["speed_up_high"] - shown["speed_up"]]
+    draw_points(speed, list(shown.index), list(shown["speed_up"]), np.nan_to_num(bars))
+    even = {"color": style.GREY, "linewidth": 1, "label": f"k / {first}"}
+    speed.plot([first, max(groups)], [1, max(groups) / first], "--", **even)
+    speed.set_ylim(0, 1.25 * max([1.0, *shown["speed_up_high"].fillna(shown["speed_up"])]))
+    speed.set_ylabel(f"Speed-up over k = {first}")
+    for axes, letter in zip((accuracy, hours, speed), "abc", strict=True):
+        axes.set_title(letter, color="black", fontweight="bold")
+    style.legend_below(picture)
+    bands = "; bars and bands: 95 % intervals of means over seeds" if len(swept) > len(groups) else ""
+    seeds = style.seeds([t.num_seeds for t in points.values()])
+    style.heading(picture, f"{seeds} a k; {reading.provenance(swept, unlike)}{bands}")
+    return Drawing(picture, pd.DataFrame(table), lines)
+
+
+@figure(RUNS, SWEPT)
+def gain(runs: Sequence[Run], policy: str = "static") -> Drawing:
+    """Accuracy that larger cohorts gain, round by round.
+
+    Lines are means over seeds of the accuracy of k sites less that of the smallest k with the same seed, round by
+    round; bands are 95 % confidence intervals (Student t). A line ends with the first of its seeds that ended: those
+    that are left are not the same draw. Rounds without an evaluation of both are left out. Where there are more lines
+    than can be told apart, those of the largest k and of about half, a quarter, ... of it are drawn; the numbers are of
+    all.
+    """
+    swept, lines, unlike = fixed_cohorts(runs, policy)
+    (first, base), *others = of_each_k(swept, least=2).items()
+    shown = style.told_apart([k for k, _ in others])
+
+    picture = style.figure(2.8)
+    axes = picture.subplots()
+    axes.axhline(0, color="black", linewidth=0.8)
+    rows, tables = [], []
+    for k, group in others:
+        gains = gain_over(base.runs, group.runs)
+        n, points = gains.attrs["n"], gains["gain_points"]
+        if k in shown:
+            look = style.line(shown.index(k))
+            style.band(axes, gains.index, gains["low"], gains["high"], look)
+            axes.plot(gains.index, points, label=style.counted_name(f"k = {k}", n, 30), **look)
+        means = points.loc[:EARLY].mean(), points.loc[EARLY + 1 :].mean()
+        cells = [f"{mean:+.3g}" if np.isfinite(mean) else "-" for mean in means]
+        rows.append((str(k), str(n), str(len(gains)), *cells))
+        tables.append(gains.reset_index().assign(k=k, n=n))
+    axes.set(xlabel="Round", ylabel=f"Accuracy over that of k = {first}\n(percentage points)")
+    style.whole_numbers(axes, "x")
+    style.grid(axes, "y")
+    note = "bands: 95 % intervals of means over n seeds"
+    style.heading(picture, f"{reading.provenance(swept, unlike)}; {note}")
+    style.legend_below(picture)
+    head = ("k", "n", "rounds", f"mean gain, rounds 1 to {EARLY}", "mean gain later")
+    return Drawing(picture, pd.concat(tables, ignore_index=True), [*lines, *aligned(head, rows)])
+
+
+def fixed_cohorts(runs: Sequence[Run], policy: str) -> tuple[list[Run], list[str], str]:
+    """The runs of `policy` with one cohort size throughout, lines that name the others, and the settings in which the
+    runs are not alike, which are warned of."""
+    swept, left_out = [], []
+    for run in runs:
+        if run.meta["policy"] != policy:
+            left_out.append(f"left out: {run.path}, policy {printable(run.meta['policy'], 80)}")
+        elif run.rounds["num_sites"].nunique() > 1:
+            left_out.append(f"left out: {run.path}, its cohort size changes")
+        else:
+            swept.append(run)
+    if not swept:
+        problem = f"neither this nor another run is of policy {printable(policy, 80)} with a fixed k"
+        raise InputError(str(runs[0].path), problem, "name its --policy")
+    return swept, left_out, grouping.warn_of_differences(grouping.grouped(swept))
+
+
+def times_by_k(runs: Sequence[Run], target: float) -> dict[int, Times]:
+    """{k: time-to-accuracy over seeds}, k ascending."""
+    return {k: group.times(target) for k, group in of_each_k(runs).items()}
+
+
+def of_each_k(runs: Sequence[Run], least: int = 1) -> dict[int, Group]:
+    """{k: its runs}, k ascending. Raises InputError where the runs of one k differ in more than their seed, or there
+    are fewer than `least` k."""
+    by_k: dict[int, list[Run]] = defaultdict(list)
+    for run in runs:
+        by_k[int(run.rounds["num_sites"].iloc[0])].append(run)
+    groups = {}
+    for k in sorted(by_k):
+        groups[k], *others = grouping.grouped(by_k[k])
+        if others:
+            labels = " and ".join(group.label for group in (groups[k], *others))
+            raise InputError(str(by_k[k][-1].path), f"k = {k} is both {labels}", "give one sweep at a time")
+    if len(groups) < least:
+        raise InputError("the runs", f"are all of k = {next(iter(groups))}", "give those of several k")
+    return groups
+
+
+def lowest(points: dict[int, Times]) -> list[int]:
+    """The k with the lowest mean among those that reached the target with every seed, and after it all that are not
+    slower, seed by seed. One seed in common tells nothing apart."""
+    reached = {k: t for k, t in points.items() if t.reached}
+    if not reached:
+        return []
+    best = min(reached, key=lambda k: reached[k].hours)
+    tied = (k for k, t in reached.items() if k != best and compare(t, reached[best]).verdict != "slower")
+    return [best, *tied]
+
+
+def best_in_words(low: list[int], points: dict[int, Times], target: float) -> str:
+    """The lowest mean, and what is not told apart from it."""
+    if not low:
+        return f"none, no k reached {reading.percent(target)} with every seed"
+    best, *tied = low
+    lowest_mean = f"{best} has the lowest mean, {points[best]} h to {reading.percent(target)}"
+    if not tied:
+        return lowest_mean
+    if not points[best].has_interval:
+        return f"{lowest_mean}; one seed has no interval, so nothing says that it is best"
+    of_all = ", that is all" if len(low) == sum(t.reached for t in points.values()) else ""
+    return f"{lowest_mean}; not told apart from k = {', '.join(map(str, tied))}{of_all}"
+
+
+def convexity(points: dict[int, Times]) -> str:
+    """Whether the curve of means is convex, by its second (divided) differences."""
+    k = np.array(list(points))
+    if len(k) < 3:
+        return f"not decidable from {len(k)} k that reached the target, three are needed"
+    slopes = np.diff([t.hours for t in points.values()]) / np.diff(k)
+    bends_down = k[1:-1][np.diff(slopes) < 0]
+    if len(bends_down):
+        return f"no, the second difference is negative at k = {', '.join(map(str, bends_down))}"
+    return f"yes, no second difference of these {len(k)} means is negative"
+
+
+def gain_over(base: Sequence[Run], runs: Sequence[Run]) -> pd.DataFrame:
+    """Percentage points over the same seed of `base`, by round: gain_points, low, high; attribute `n`: the seeds that
+    both have. The bounds are NaN for one seed. Raises InputError where no seed is common."""
+    of_base = {run.meta["seed"]: run for run in base}
+    both = [(of_base[run.meta["seed"]], run) for run in runs if run.meta["seed"] in of_base]
+    if not both:
+        problem = "has no seed in common with the smallest k"
+        raise InputError(str(runs[0].path), problem, "give the same seeds")
+    gains = [
+        100 * (run.rounds.set_index("round")["accuracy"] - other.rounds.set_index("round")["accuracy"])
+        for other, run in both
+    ]
+    points = pd.concat(gains, axis=1, join="inner").dropna()
+    mean, half = mean_interval(points.to_numpy().T)
+    table = pd.DataFrame({"gain_points": mean, "low": mean - half, "high": mean + half}, index=points.index)
+    table.attrs["n"] = len(both)
+    return table
+
+
+def draw(axes: Axes, points: dict[int, Times]) -> None:
+    """The sweep with its seeds and intervals, and the bounds of what did not get there."""
+    reached = {k: t for k, t in points.items() if t.reached}
+    missed = {k: t for k, t in points.items() if not t.reached}
+    has_interval = any(t.has_interval for t in reached.values())
+    draw_means(axes, reached, "mean over seeds, 95 % interval" if has_interval else "one seed, no interval")
+    if seeds := [(k, h) for k, t in reached.items() if t.num_seeds > 1 for h in t.spent_h]:
+        look = {"color": "black", "markersize": 2.5, "zorder": 3}
+        axes.plot(*zip(*seeds, strict=True), ".", label="single seeds", **look)
+    if missed:
+        look = {"color": style.VERMILLION, "markersize": 6, "markerfacecolor": "white"}
+        name = "not reached by every seed: time spent, best accuracy"
+        axes.plot(list(missed), [t.hours for t in missed.values()], "^", label=name, **look)
+    for k, t in missed.items():
+        place = {"xytext": (0, 6), "textcoords": "offset points", "ha": "center", "fontsize": 7}
+        axes.annotate(reading.percent(t.best_accuracy), (k, t.hours), color=style.VERMILLION, **place)
+    axes.margins(y=0.15)
+    axes.set_ylim(bottom=0)
+
+
+def mark(axes: Axes, low: list[int], points: dict[int, Times]) -> str:
+    """Draw a line at the lowest mean and a ring around each k that is not told apart from it, where these are not all.
+    Returns the same in words."""
+    if not low:
+        return "no k reached the target with every seed"
+    best, *tied = low
+    if tied and len(low) == sum(t.reached for t in points.values()):
+        reason = "no two are told apart" if points[best].has_interval else "one seed, no interval"
+        return f"no best k: {reason}"
+    axes.axvline(best, color=style.GREY, linestyle="--", linewidth=0.8, zorder=0)
+    if not tied:
+        return f"lowest at k = {best}"
+    ring = {"markersize": 9, "markerfacecolor": "none", "color": style.VERMILLION}
+    axes.plot(low, [points[k].hours for k in low], "o", label="not told apart from the lowest", **ring)
+    return f"lowest at k = {best}, not told apart from {', '.join(map(str, tied))}"
+
+
+def draw_curves(axes: Axes, groups: dict[int, Group], target: float) -> None:
+    """The mean accuracy of as many k as can be told apart."""
+    for i, k in enumerate(style.told_apart(list(groups))):
+        mean, look = curves.mean_of(groups[k]), style.line(i)
+        style.band(axes, mean.hours, mean.low, mean.high, look)
+        axes.plot(mean.hours, mean.mean, label=f"k = {k}", **look)
+    curves.draw_target(axes, target)
+    axes.set(xlabel="Simulated time (hours)", ylabel="Held-out accuracy (%)")
+    axes.set_xlim(left=0)
+    axes.set_ylim(bottom=0)
+
+
+def draw_means(axes: Axes, points: dict[int, Times], name: str | None = None) -> None:
+    """Mean times against k."""
+    bars = np.reshape([t.bars for t in points.values()], (-1, 2)).T
+    draw_points(axes, list(points), [t.hours for t in points.values()], bars, name)
+
+
+def draw_points(
+    axes: Axes, k: list[int], values: list[float], bars: np.ndarray, name: str | None = None
+) -> None:
+    """Means against k with their intervals, `bars` [2, n] below and above."""
+    look = {"color": style.BLUE, "markersize": 4, "elinewidth": 0.9, "capsize": 3}
+    if k:
+        axes.errorbar(k, values, yerr=bars if bars.any() else None, fmt="-o", label=name, **look)
+    axes.set_xlabel("Sites in the cohort, k")
+    axes.set_ylim(bottom=0)
+    axes.margins(x=0.08)
+    style.whole_numbers(axes, "x")
+    style.grid(axes, "y")
