@@ -20,7 +20,7 @@ from multiprocessing.process import BaseProcess
 
 from hpctrip.ranks.device import visible_gpus
 from hpctrip.record.lock import is_held
-from hpctrip.runner.signals import listening, received
+from hpctrip.runner.signals import Signals
 from hpctrip.studies.grid import Entry
 from hpctrip.studies.run_store import RunStatus, RunStore
 from hpctrip.studies.worker import End, Job, Round, serve_jobs
@@ -60,6 +60,7 @@ class WorkerPool:
     ranks: int = 1
     """Number of ranks of every run."""
     workers: list[Worker] = field(default_factory=list)
+    signals: Signals = field(default_factory=lambda: Signals(SIGNALS))
     _not_before: dict[str, float] = field(default_factory=dict)
 
     def run(self, on_end: OnEnd, tick: Callable[[], None]) -> bool:
@@ -69,12 +70,12 @@ class WorkerPool:
         early. A second Ctrl-C raises KeyboardInterrupt.
         """
         stopping = workers_signalled = False
-        with listening(SIGNALS), self._stop_workers():
+        with self.signals, self._stop_workers():
             while self._busy or (self.waiting and not stopping):
                 if not stopping:
                     self._assign(on_end)
                 stopping = self._receive(on_end) or stopping
-                if received() and not workers_signalled:
+                if self.signals.received and not workers_signalled:
                     # also needed if an interrupted run has set `stopping`, as the other workers go on
                     stopping = workers_signalled = True
                     for busy in self._busy:
@@ -159,7 +160,7 @@ class WorkerPool:
         worker.process.join()
         self.workers.remove(worker)
         worker.pipe.close()
-        if received():  # SIGTERM reached it before its handler was installed
+        if self.signals.received:  # SIGTERM reached it before its handler was installed
             return End(RunStatus.INTERRUPTED)
         code = worker.process.exitcode or 0
         how = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"

@@ -17,7 +17,7 @@ from hpctrip.base.errors import InputError
 from hpctrip.record.reader import open_run
 from hpctrip.record.verify import verify
 from hpctrip.runner.callbacks import CALLBACKS, Callback, RunFacts
-from hpctrip.runner.callbacks.calls import Callbacks
+from hpctrip.runner.callbacks.base import Callbacks
 from hpctrip.runner.experiment import read_input
 
 PLUGIN = '''
@@ -200,17 +200,6 @@ def test_a_run_that_goes_on_tells_of_the_new_rounds_only_and_repeats_no_line(rec
     assert [" ".join(note.split()[:2]) for note in others] == ["round 3", "round 4", "end finished"]
 
 
-@pytest.mark.mpi
-def test_under_ranks_rank_0_alone_is_told_and_once_of_every_round(launch, tiny, tmp_path):
-    (tmp_path / "mine.py").write_text(PLUGIN)
-    lines = ("-o", "stop.max_rounds=2", "-o", f"callbacks.diary.path={tmp_path / 'diary'}")
-    path = tmp_path / "run.h5"
-    ended = launch(3, tiny, "--plugin", tmp_path / "mine.py", *lines, "--out", path)
-    assert ended.code == 0, ended.err
-    assert [note.split()[0] for note in notes_of(tmp_path)] == ["start", "round", "round", "end"]
-    assert len({line.split()[-1] for line in (tmp_path / "diary").read_text().splitlines()}) == 1
-
-
 FREE = threading.Event()
 TOTALS = np.zeros((4, 1)), np.zeros((4, 1))
 
@@ -250,7 +239,7 @@ def test_ctrl_c_ends_the_run_and_not_the_callback_that_is_being_waited_for(rows,
         raise KeyboardInterrupt
 
     callbacks = calls({"any": Callback()}, tmp_path, warnings := [])
-    monkeypatch.setattr("concurrent.futures.Future.exception", interrupted)
+    monkeypatch.setattr("concurrent.futures.Future.result", interrupted)
     with pytest.raises(KeyboardInterrupt):
         callbacks.round(rows[0], *TOTALS)
     assert warnings == []

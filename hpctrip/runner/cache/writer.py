@@ -13,7 +13,6 @@ from hpctrip.base.io import PathName, check_writable
 from hpctrip.base.units import GB
 from hpctrip.config.component import Component
 from hpctrip.learn.params import digest
-from hpctrip.runner.cache.eviction import Bound
 from hpctrip.runner.cache.trajectory import LOCKS, CachedModel, CachedRound, CacheFiles, key_after
 from hpctrip.sim.rounds import RoundRow
 from hpctrip.sim.step import Draft, State
@@ -42,8 +41,8 @@ class CacheInput(Component):
         if self.path is None:
             return None
         self.check()
-        files = CacheFiles(Path(self.path).expanduser(), say)
-        Bound(files, self.max_gb * GB).keep()
+        files = CacheFiles(Path(self.path).expanduser(), say, self.max_gb * GB)
+        files.make_room()
         return files
 
 
@@ -87,17 +86,17 @@ class CacheWriter(NoCache):
     def __init__(
         self,
         files: CacheFiles,
-        settings: CacheInput,
+        keep_every: int,
         keys: list[str],
         retrained: Mapping[str, str],
         say: Callable[[str], None],
     ):
-        """`keys` are the keys after the rounds so far, from round 0 on. `retrained` are the digests of the models after
-        the following rounds, by key: these are cached, but trained again to get to the first new round."""
-        self._files, self._settings, self._say = files, settings, say
+        """`keep_every` is the number of rounds between two models. `keys` are the keys after the rounds so far, from
+        round 0 on. `retrained` are the digests of the models after the following rounds, by key: these are cached, but
+        trained again to get to the first new round."""
+        self._files, self._keep_every, self._say = files, keep_every, say
         self._keys, self._retrained = keys, retrained
         self._last_retrained = list(retrained)[-1] if retrained else ""
-        self._bound = Bound(files, settings.max_gb * GB)
         self._works, self._differs = True, False
 
     def begin(self, draft: Draft) -> None:
@@ -110,7 +109,7 @@ class CacheWriter(NoCache):
     def due(self, state: State, over: bool) -> bool:
         """Whether the model after `state` is to be written: after every `keep_every` rounds, at the end, and before the
         first new round, because the next run may leave the cached rounds at the same place."""
-        key, regular = self._keys[state.round], state.round % self._settings.keep_every == 0
+        key, regular = self._keys[state.round], state.round % self._keep_every == 0
         wanted = state.round > 0 and (over or regular or key == self._last_retrained)
         return self._works and wanted and not self._files.has_model(key)
 
@@ -150,7 +149,6 @@ class CacheWriter(NoCache):
             return
         try:
             write()
-            self._bound.keep()
         except HpctripError as error:
             self._works = False
             self.close()
