@@ -38,7 +38,6 @@ from hpctrip.ranks.mpi import MpiRanks
 from hpctrip.record.checkpoint import Generations
 from hpctrip.record.writer import Recorder
 from hpctrip.runner.aggregator import Aggregator
-from hpctrip.runner.cache.writer import NoCache
 from hpctrip.runner.callbacks import RunFacts
 from hpctrip.runner.callbacks.base import Callbacks
 from hpctrip.runner.checkpointer import Checkpointer, Checkpointing
@@ -112,7 +111,7 @@ def program(ranks: MpiRanks, rounds: int, folder: str) -> tuple[Callable[[], Non
         interruption = Interruption(Interrupt(), path, ["here"] * ranks.size, Signals())
         facts = RunFacts(experiment.name, path, "", {}, ())
         callbacks = Callbacks({}, facts, print)
-        return Rank0(Aggregator(host), recorder, checkpointer, interruption, Silent(), callbacks, NoCache())
+        return Rank0(Aggregator(host), recorder, checkpointer, interruption, Silent(), callbacks, None)
 
     def rounds_of_the_program() -> None:
         train(host, State(), host.initial_params, rank0() if ranks.is_aggregator else None)

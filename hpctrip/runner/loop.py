@@ -16,7 +16,7 @@ from hpctrip.ranks.phase import current_phase
 from hpctrip.ranks.placement import Assignment
 from hpctrip.record.writer import Recorder
 from hpctrip.runner.aggregator import Aggregator, idle_hosts
-from hpctrip.runner.cache.writer import NoCache
+from hpctrip.runner.cache.writer import CacheWriter
 from hpctrip.runner.callbacks.base import Callbacks
 from hpctrip.runner.checkpointer import Checkpointer
 from hpctrip.runner.host import Host, ServerStep
@@ -70,7 +70,7 @@ class LoopDecision:
     """Whether the state before that round is to be collected and saved."""
     draft: Draft | None = None
     """The simulation's draft of the next round; at rank 0 only."""
-    savers: tuple[Checkpointer | NoCache, ...] = ()
+    savers: tuple[Checkpointer | CacheWriter, ...] = ()
     """The writers that save the state before that round; at rank 0 only."""
 
     def __reduce__(self) -> tuple[type[LoopDecision], tuple[Assignment | None, bool]]:
@@ -89,17 +89,13 @@ class Rank0:
     interruption: Interruption
     progress: Progress
     callbacks: Callbacks
-    cache: NoCache
+    cache: CacheWriter | None
     _last: State = field(default_factory=State)
     """The state after the last round of this process."""
     _unrecorded: torch.Tensor | None = None
     """The model after that round, until the round is recorded."""
-    _interrupted: str = ""
-    """The reason to leave early."""
-    _stop_request: str = ""
-    """A callback's reason to end the run."""
-    _failure: HpctripError | None = None
-    """The error of a file that could not be written."""
+    _early_end: HpctripError | None = None
+    """Why the run leaves early: it is interrupted, or a file could not be written."""
     _lost: HpctripError | None = None
     """The error of a last round without a result."""
 
@@ -107,20 +103,21 @@ class Rank0:
         """Decide on the next round, or end the run. Raises the error of a last round without a result."""
         if self._lost:
             raise self._lost
-        if not state.stop_reason and not self._failure:
-            self._interrupted = self.interruption.reason(
-                self.aggregator.signals, state.history, self.checkpointer.cost_s
-            )
-        over = bool(state.stop_reason or self._interrupted or self._failure)
+        if not state.stop_reason and not self._early_end:
+            signals, cost_s = self.aggregator.signals, self.checkpointer.cost_s
+            if reason := self.interruption.reason(signals, state.history, cost_s):
+                self._early_end = InterruptedRun(reason)
+        over = bool(state.stop_reason or self._early_end)
         draft = assignment = None
         if not over:
             draft, assignment = self.aggregator.begin(state)
-            self.cache.begin(draft)
+            if self.cache:
+                self.cache.begin(draft)
             if self.aggregator.num_rounds == 0:
                 note = idle_hosts(self.aggregator.host, [assignment], f"in round {assignment.round}")
                 if note:
                     self.progress.say(f"note: {note}")
-        savers = tuple(saver for saver in (self.checkpointer, self.cache) if saver.due(state, over))
+        savers = tuple(saver for saver in (self.checkpointer, self.cache) if saver and saver.due(state, over))
         return LoopDecision(assignment, bool(savers), draft, savers)
 
     def save(
@@ -136,7 +133,7 @@ class Rank0:
             for saver in decision.savers:
                 saver.save(state, params, slots, site_states)
         except HpctripError as error:
-            self._failure = self._failure or error
+            self._fail(error)
 
     def finish_round(
         self, draft: Draft, before: torch.Tensor, params: torch.Tensor, tail: np.ndarray, counts: np.ndarray
@@ -151,7 +148,8 @@ class Rank0:
         except HpctripError as error:
             self._lost = error
             return draft.before
-        self._last = replace(state, stop_reason=state.stop_reason or self._stop_request)
+        # the reason that the last state has now is the request of a callback
+        self._last = replace(state, stop_reason=state.stop_reason or self._last.stop_reason)
         self._unrecorded = params
         return self._last
 
@@ -164,35 +162,48 @@ class Rank0:
             try:
                 self.recorder.record(self._last.history)
             except HpctripError as error:
-                self._failure = self._failure or error
-            self.cache.finished(row, params)
+                self._fail(error)
+            if self.cache:
+                self.cache.finished(row, params)
             self.progress.round(self._last)
-            self._stop_request = self._stop_request or self.callbacks.round(
-                row, self.aggregator.rank_wall_s, self.aggregator.rank_wall_j
-            )
+            totals = self.aggregator.rank_wall_s, self.aggregator.rank_wall_j
+            request = self.callbacks.round(row, *totals)
+            self._last = replace(self._last, stop_reason=self._last.stop_reason or request)
 
     def finish(self, state: State, params_digest: str) -> None:
         """Write the final results and end the callbacks. `params_digest` is the digest of the global model. Raises
         InterruptedRun if the run left early, and the error of a file that could not be written."""
-        final = {"status": "finished", "stop_reason": state.stop_reason, "params_digest": params_digest}
-        final["rank_phases"] = self.aggregator.rank_phases(state.history)
-        if self._failure:
-            final |= {"status": "failed", "stop_reason": str(self._failure)}
-        elif self._interrupted:
-            final |= {"status": "interrupted", "stop_reason": self._interrupted}
+        final = {
+            "status": self._status,
+            "stop_reason": str(self._early_end) if self._early_end else state.stop_reason,
+            "params_digest": params_digest,
+            "rank_phases": self.aggregator.rank_phases(state.history),
+        }
         if state.round:
             try:
                 self.recorder.close(state.history, final)
             except HpctripError as error:
-                self._failure = self._failure or error
-        self.callbacks.end("failed" if self._failure else final["status"])
-        if self._failure:
-            raise self._failure
-        if self._interrupted:
+                self._fail(error)
+        self.callbacks.end(self._status)
+        if isinstance(self._early_end, InterruptedRun):
             raise InterruptedRun(
-                f"interrupted after round {state.round}: {self._interrupted}; {self.checkpointer.resume_hint}"
+                f"interrupted after round {state.round}: {self._early_end}; {self.checkpointer.resume_hint}"
             )
+        if self._early_end:
+            raise self._early_end
         self.progress.finished(state, params_digest, self.checkpointer.spent_s)
+
+    @property
+    def _status(self) -> str:
+        if isinstance(self._early_end, InterruptedRun):
+            return "interrupted"
+        return "failed" if self._early_end else "finished"
+
+    def _fail(self, error: HpctripError) -> None:
+        """End the run because a file could not be written; the first such error counts, and more than an
+        interruption."""
+        if self._status != "failed":
+            self._early_end = error
 
     def failed(self, error: BaseException) -> None:
         """Record the finished rounds and that the run failed with `error`."""

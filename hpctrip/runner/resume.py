@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from hpctrip.record.lock import OutputLock
 from hpctrip.record.open_checked import DamagedError
 from hpctrip.record.reader import SUFFIXES, Run, open_run
 from hpctrip.runner.cache.trajectory import Model, arrived_mask
-from hpctrip.runner.cache.writer import NoCache
+from hpctrip.runner.cache.writer import CacheWriter
 from hpctrip.runner.callbacks.base import REASON
 from hpctrip.runner.experiment import Experiment, Input, merge_layers, read_input, read_user_input
 from hpctrip.runner.provenance import WORKLOAD, RecordedInput, world_sources
@@ -67,8 +67,8 @@ class ResumePoint:
     """The model after `state`; None: the initial one, or none is needed."""
     params_digest: str | None = None
     """Digest of the model after `state` where the model itself is not needed; None: take that of the model."""
-    cache: NoCache = field(default_factory=NoCache)
-    """Receives the rounds that are trained from here on."""
+    cache: CacheWriter | None = None
+    """Writes the rounds that are trained from here on into the cache."""
     notes: tuple[str, ...] = ()
     """Lines for the user."""
 

@@ -210,7 +210,7 @@ class Session:
     ) -> None:
         """Train from the resume point with the model [P] to the end; rank 0 writes the files and reports."""
         if point is not None:
-            with closing(point.cache):
+            with closing(point.cache) if point.cache else nullcontext():
                 self._lead(point, params, watch)
         else:
             train(self.host, State(), params, None)

@@ -20,7 +20,6 @@ from hpctrip.learn.partition import PARTITIONS
 from hpctrip.learn.server import SERVERS
 from hpctrip.ranks.placement import Assignment, cut
 from hpctrip.record.verify import verify
-from hpctrip.runner.cache.writer import NoCache
 from hpctrip.runner.loop import LoopDecision, Rank0
 from hpctrip.runner.replay import replay
 from hpctrip.sim.hardware import THROUGHPUT_MODELS
@@ -285,7 +284,7 @@ def test_a_round_without_a_result_is_raised_before_the_next_round(error):
     aggregator.begin.return_value = draft, assignment
     aggregator.finish.side_effect = error
     interruption.reason.return_value = ""
-    rank0 = Rank0(aggregator, Mock(), Mock(), interruption, Mock(), Mock(), NoCache())
+    rank0 = Rank0(aggregator, Mock(), Mock(), interruption, Mock(), Mock(), None)
     decision = rank0.decide(before)
     assert (decision.assignment, decision.draft) == (assignment, draft)
     # the collectives of this round are over: raising here would leave the other ranks in the next one
@@ -296,5 +295,5 @@ def test_a_round_without_a_result_is_raised_before_the_next_round(error):
 
 
 def test_the_other_ranks_receive_neither_the_draft_nor_what_writes_the_state():
-    decision = LoopDecision(None, True, draft=Mock(), savers=(NoCache(),))
+    decision = LoopDecision(None, True, draft=Mock(), savers=(Mock(),))
     assert pickle.loads(pickle.dumps(decision)) == LoopDecision(None, True)

@@ -19,7 +19,6 @@ from hpctrip.runner.experiment import resolve
 from hpctrip.runner.host import Host
 from hpctrip.runner.loop import Rank0, train
 from hpctrip.runner.signals import Interrupt, Interruption, Signals
-from hpctrip.runner.cache.writer import NoCache
 from hpctrip.ranks.node import map_large_blocks
 from hpctrip.ranks.open import open_ranks
 from hpctrip.sim.step import State
@@ -52,7 +51,7 @@ def run(ranks, num_sites, engine, block, rounds):
         never = Checkpointer(Checkpointing(enabled=False), Mock(), "", {}, 0)
         nothing = Interruption(Interrupt(), "no-results", ["here"] * ranks.size, Signals())
         callbacks = Mock(round=lambda *args: "")
-        rank0 = Rank0(Aggregator(host), Mock(), never, nothing, Mock(), callbacks, NoCache())
+        rank0 = Rank0(Aggregator(host), Mock(), never, nothing, Mock(), callbacks, None)
     train(host, State(), host.initial_params, rank0)
 
 

@@ -52,29 +52,7 @@ def round_key(draft: Draft, before: str) -> str:
     return key_after(before, draft.round, draft.cohort[arriving], draft.weights[arriving], draft.local_work)
 
 
-class NoCache:
-    """The cache of a run that has none: every method does nothing."""
-
-    def begin(self, draft: Draft) -> None:
-        """Called before a round is trained."""
-
-    def due(self, state: State, over: bool) -> bool:
-        """Whether the model after `state` is to be written."""
-        return False
-
-    def save(
-        self, state: State, params: torch.Tensor, slots: torch.Tensor, site_states: Mapping[int, torch.Tensor]
-    ) -> None:
-        """Write the model after `state`, with the rest of what a checkpoint holds."""
-
-    def finished(self, row: RoundRow, params: torch.Tensor) -> None:
-        """Called after a round was trained; the model is now `params` [P]."""
-
-    def close(self) -> None:
-        """Called at the end of the run."""
-
-
-class CacheWriter(NoCache):
+class CacheWriter:
     """Writes the rounds of a run into the cache as they are trained. It stops after the first failure to write.
 
     This process holds the lock of a round (`CacheFiles.locks`) while it trains it, so that other runs which come to the
