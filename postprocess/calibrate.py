@@ -26,6 +26,7 @@ from pathlib import Path
 import click
 import numpy as np
 import pandas as pd
+from paper.claims import CENTRAL_50, FIG09_HOURS, POWERTRIP
 
 from hpctrip.base.csv import read_table
 from hpctrip.base.errors import HpctripError, InputError
@@ -33,7 +34,6 @@ from hpctrip.base.io import replace_file
 from hpctrip.base.stats import student_t
 from hpctrip.figures.common.plot import aligned
 from hpctrip.record.merge import csv_bytes
-from hpctrip.studies.claims.paper import CENTRAL_50, FIG09_HOURS, POWERTRIP
 
 PAPER_HOURS = FIG09_HOURS | {CENTRAL_50: FIG09_HOURS[POWERTRIP]}
 """The bars of Fig. 9; "centralized 50 %" is "about equal" to PowerTrip."""

@@ -9,6 +9,8 @@
 #
 #SBATCH --job-name=fig08_static_sweep
 #SBATCH --output=slurm-%x-%A_%a.out
+#SBATCH --open-mode=append      # a task that is requeued goes on in its log
+#SBATCH --requeue
 #SBATCH --time=04:00:00
 #SBATCH --array=0-99
 #SBATCH --nodes=1
@@ -17,4 +19,4 @@
 set -euo pipefail
 
 source slurm/launch.sh
-launch study fig08 "$@" --task "$SLURM_ARRAY_TASK_ID"
+launch_again study fig08 "$@" --task "$SLURM_ARRAY_TASK_ID"

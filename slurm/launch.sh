@@ -10,6 +10,8 @@
 # HPCTRIP_LAUNCHER   how to start ranks, e.g. "srun --mpi=pmix_v4" or "mpirun -np {n} --bind-to core {python}": {n} is
 #                    their number, {python} that python; where both are left out, "-n {n} {python}" follows.
 #                    Default: the first of srun --mpi=pmix, srun --mpi=pmi2 and mpirun that joins all ranks
+# HPCTRIP_MAX_REQUEUES  after so many requeues (default 100) a job gives up: a run that gets nowhere must not go round
+#                    for ever
 
 set +u   # what others wrote may use variables that are not set
 [[ -z ${HPCTRIP_MODULES:-} ]] || module load $HPCTRIP_MODULES
@@ -32,6 +34,28 @@ launch() {
     choose_launcher
     echo "job $SLURM_JOB_ID on $SLURM_JOB_NODELIST: $launcher -m hpctrip $*"
     exec $launcher -m hpctrip "$@"
+}
+
+# `launch_again ARGUMENTS...`: as `launch`, and puts the job into the queue again where hpctrip ends with code 85.
+launch_again() {
+    local code=0
+    (launch "$@") || code=$?
+    requeue "$code"
+}
+
+# `requeue CODE`: ends with this exit code, or puts the job into the queue again where it is 85.
+requeue() {
+    local restarts=${SLURM_RESTART_COUNT:-0} most=${HPCTRIP_MAX_REQUEUES:-100}
+    (($1 == 85)) || exit "$1"
+    if [[ $(squeue --noheader --jobs="$SLURM_JOB_ID" --format=%T) != RUNNING ]]; then
+        echo "launch.sh: cancelled or preempted"   # a requeue would undo scancel
+    elif ((restarts >= most)); then
+        echo "launch.sh: given up after $restarts requeues (HPCTRIP_MAX_REQUEUES)" >&2
+        exit 85
+    else
+        echo "launch.sh: requeued, $((most - restarts - 1)) more to come at most"
+        scontrol requeue "$SLURM_JOB_ID"
+    fi
 }
 
 # Under a launcher that does not fit the MPI library every rank believes to be alone. So each is tried, which takes a

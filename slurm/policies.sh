@@ -11,6 +11,8 @@
 #
 #SBATCH --job-name=policies
 #SBATCH --output=slurm-%x-%A_%a.out
+#SBATCH --open-mode=append      # a task that is requeued goes on in its log
+#SBATCH --requeue
 #SBATCH --time=04:00:00
 #SBATCH --array=0-39
 #SBATCH --nodes=1
@@ -19,4 +21,4 @@
 set -euo pipefail
 
 source slurm/launch.sh
-launch study "${1:?give a workload, such as speech}_policies" "${@:2}" --task "$SLURM_ARRAY_TASK_ID"
+launch_again study "${1:?give a workload, such as speech}_policies" "${@:2}" --task "$SLURM_ARRAY_TASK_ID"

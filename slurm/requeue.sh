@@ -15,9 +15,6 @@
 # preemption at once, node failure   Slurm requeues by itself; goes on from the last checkpoint
 # touch results/NAME_ID.h5.stop      leaves with a checkpoint and is not requeued
 #
-# HPCTRIP_MAX_REQUEUES  after so many pieces (default 100) the job gives up: a run that gets nowhere must not go round
-#                       for ever
-#
 #SBATCH --job-name=hpctrip
 #SBATCH --output=slurm-%x-%j.out
 #SBATCH --open-mode=append      # the pieces' logs follow one another
@@ -31,7 +28,6 @@
 #SBATCH --mem=0
 set -euo pipefail
 
-restarts=${SLURM_RESTART_COUNT:-0}
 file=results/${SLURM_JOB_NAME}_$SLURM_JOB_ID.h5
 (($# > 0)) || set -- inputs/emnist_dynamic.toml
 
@@ -54,16 +50,8 @@ if [[ -n $told ]]; then   # the signal has ended that wait
     ((code != 2)) || code=85   # it came before the first round
 fi
 
-if ((code != 85)); then
-    exit "$code"
-elif [[ -e $file.stop ]]; then
+if ((code == 85)) && [[ -e $file.stop ]]; then
     echo "requeue.sh: stopped by $file.stop; remove it and submit again, or resume, to go on"
-elif [[ $(squeue --noheader --jobs="$SLURM_JOB_ID" --format=%T) != RUNNING ]]; then
-    echo "requeue.sh: cancelled or preempted"   # a requeue would undo scancel
-elif ((restarts >= ${HPCTRIP_MAX_REQUEUES:-100})); then
-    echo "requeue.sh: given up after $restarts requeues (HPCTRIP_MAX_REQUEUES)" >&2
-    exit 85
 else
-    echo "requeue.sh: requeued, $((${HPCTRIP_MAX_REQUEUES:-100} - restarts - 1)) more to come at most"
-    scontrol requeue "$SLURM_JOB_ID"
+    requeue "$code"
 fi

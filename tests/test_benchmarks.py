@@ -1,11 +1,9 @@
 """The benchmarks still run, in their smallest form; what they measure is not looked at."""
 
 import re
-import runpy
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
@@ -33,13 +31,6 @@ def test_engines_train_the_same_models(launch):
     arguments = ("--model", "W1s", "--sites", 1, "--samples", 20, "--repeats", 1)
     ended = launch(0, *arguments, script=BENCHMARKS / "engines.py")
     assert ended.code == 0, ended.err
-
-
-def test_retime_counts_what_is_trained():
-    main = runpy.run_path(str(BENCHMARKS / "retime.py"))["main"]
-    small = "--sites 10 --samples 100 --rounds 2 --target 1 --bandwidths 1 --speeds 2 --without 1"
-    ended = CliRunner().invoke(main, small.split(), catch_exceptions=False)
-    assert re.search(r"^static +2 +4 +2 +2.0x ", ended.output, re.MULTILINE), ended.output
 
 
 def test_cluster_counts_its_events(launch):

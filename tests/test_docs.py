@@ -91,7 +91,6 @@ def test_every_command_of_the_docs_is_understood(words, folder):
     """Parsed, not run: the options and arguments exist, and where there are input files, they are valid."""
     from hpctrip.__main__ import cli
     from hpctrip.studies.studies import StudyOptions, sweep_study
-    from hpctrip.studies.sweep import could_be_several
 
     name, *rest = words[words.index("hpctrip") + 1 :]
     if name == "--version":
@@ -107,8 +106,8 @@ def test_every_command_of_the_docs_is_understood(words, folder):
         if group is not cli.commands:
             if name in ("run", "check"):
                 read_cluster_input(*given)
-        elif name == "run" and any(map(could_be_several, given[1])):
-            assert sweep_study(given[0], StudyOptions(folder, given[1], given[2])) is not None
+        elif name == "run" and (sweeps := context.params["sweeps"]):
+            assert sweep_study(given[0], StudyOptions(folder, given[1], sweeps, given[2])).ledger.entries
         elif name in ("run", "check", "plan", "prepare") and "FILE" not in given[0]:
             read_input(*given)
 

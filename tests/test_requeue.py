@@ -183,8 +183,8 @@ def test_preempted_jobs_leave_within_the_grace_time_if_any_and_come_back_to_the_
     logs = [cluster.until(job, lambda log, state: state == "PENDING") for job in jobs]
     for log in logs[:2]:
         assert "SIGTERM received by rank" in log and log.count("hpctrip: interrupted after round") == 1
-        assert "requeue.sh: requeued" in log
-    assert "requeue.sh: requeued" not in logs[2]  # Slurm did
+        assert "launch.sh: requeued" in log
+    assert "launch.sh: requeued" not in logs[2]  # Slurm did
     for job in jobs:
         assert_went_on_to_the_undisturbed_bits(cluster, job, undisturbed)
     assert (cluster.folder / "urgent.out").read_text() == "urgent\n"
@@ -192,7 +192,7 @@ def test_preempted_jobs_leave_within_the_grace_time_if_any_and_come_back_to_the_
 
 def test_a_time_limit_in_mid_run_is_a_checkpoint_a_requeue_and_the_same_digest(cluster, limited, undisturbed):
     assert_went_on_to_the_undisturbed_bits(cluster, limited, undisturbed)
-    assert "requeue.sh: requeued, 99 more to come at most" in cluster.until(limited, over)
+    assert "launch.sh: requeued, 99 more to come at most" in cluster.until(limited, over)
 
 
 LATE_LAUNCHER = """
@@ -215,7 +215,7 @@ def test_a_signal_before_any_rank_has_started_puts_the_job_back(cluster, tmp_pat
     out = folder / f"results/mine/run_{job}.h5"
     cluster.until(job, lambda log, state: Path(f"{out}.stop").exists())
     (folder / "told").touch()
-    assert "requeue.sh: requeued" in cluster.until(job, over)
+    assert "launch.sh: requeued" in cluster.until(job, over)
     assert open_run(out).meta["status"] == "finished"
 
 

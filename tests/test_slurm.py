@@ -33,7 +33,7 @@ def cluster(tmp_path):
 
     def wait(job, states=frozenset({"COMPLETED"})):
         """What a job wrote, once it is over."""
-        deadline = time.monotonic() + 240
+        deadline = time.monotonic() + 480
         while run("squeue", "--noheader", f"--jobs={job}"):
             if time.monotonic() > deadline:
                 run("scancel", job)
@@ -71,35 +71,34 @@ def test_ranks_that_would_each_be_alone_are_refused_before_anything_runs(cluster
 
 
 SITE = [f"--sbatch=--nodelist={HOST}", "--sbatch=--gpus=0", "--sbatch=--ntasks=2", "--partition=ci"]
-DIES_ONCE = """
+ENDS_ONCE = """
 import os, signal
 from pathlib import Path
 from hpctrip.sim.policies import POLICIES
 from hpctrip.sim.policies.baselines import Static
 
 @POLICIES.add
-class DiesOnce(Static):
-    kind = "dies-once"
+class EndsOnce(Static):
+    kind = "ends-once"
 
     def select(self, sites, history, rng):
-        here = Path("died" + os.environ.get("SLURM_ARRAY_TASK_ID", "0"))
-        if here.name == "died1" and len(history) == 2 and not here.exists():
-            here.touch()
-            os.kill(os.getpid(), signal.SIGKILL)
+        task = os.environ.get("SLURM_ARRAY_TASK_ID")
+        if task and len(history) == 2 and not Path(task).exists():
+            Path(task).touch()
+            os.kill(os.getpid(), signal.SIGKILL if task == "1" else signal.SIGTERM)
         return super().select(sites, history, rng)
 """
 
 
-def test_a_sweep_with_a_killed_task_skips_what_is_finished_goes_on_with_the_rest_and_ends_as_undisturbed(
-    cluster,
-):
-    (cluster.folder / "dies.py").write_text(DIES_ONCE)
-    lines = ["policy.kind=dies-once", "plugins=['dies.py']", "checkpoint.every_rounds=1", "stop.max_rounds=4"]
+def test_a_sweep_with_a_task_that_leaves_and_one_that_is_killed_ends_as_undisturbed(cluster):
+    (cluster.folder / "ends.py").write_text(ENDS_ONCE)
+    lines = ["policy.kind=ends-once", "plugins=['ends.py']", "checkpoint.every_rounds=1", "stop.max_rounds=4"]
     lines += ["watchdog.silent_s=10"]  # srun leaves the other ranks of a killed one alone
     settings = [*TINY, *(word for line in lines for word in ("-o", line))]
     settings += ["-o", "policy.k=2", "-o", "seed=7,8"]
     sweep = ["--ntasks=2", "--array=0-1", "slurm/emnist_static_sweep.sh", *settings, "--out", "try"]
-    cluster.submit(*sweep, states={"COMPLETED", "FAILED"}, HPCTRIP_LAUNCHER="")
+    log = cluster.submit(*sweep, states={"COMPLETED", "FAILED"}, HPCTRIP_LAUNCHER="")
+    assert log.count("launch.sh: requeued") == 1 and "going on after round 2, from try/runs/" in log
     study = [sys.executable, "-m", "hpctrip", "study", "fig08", *settings]
     assert cluster.run(*study, "--out", "try", "--list").split("\n")[0].startswith("finished")
 

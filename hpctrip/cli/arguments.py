@@ -18,7 +18,8 @@ from hpctrip.base.errors import InputError
 from hpctrip.base.text import printable
 
 MOVED = {
-    "calibrate": "hpctrip study calibration, then postprocess/calibrate.py of the source tree on its table.csv"
+    "calibrate": "hpctrip study calibration, then postprocess/calibrate.py of the source tree on its table.csv",
+    "claims": "hpctrip study paper, then postprocess/claims.py of the source tree on results/studies",
 }
 """{removed command: its replacement}"""
 

@@ -12,7 +12,6 @@ from hpctrip.base.errors import FAULT_EXIT_CODE, REPORT_FAULT, HpctripError
 from hpctrip.base.text import printable
 from hpctrip.cli import inputs, lists, package_data, results, studies
 from hpctrip.cli.arguments import DefaultsToRun
-from hpctrip.cli.claims import claims
 from hpctrip.cli.cluster import cluster
 from hpctrip.cli.device import knobs, tune
 from hpctrip.cli.plot import plot
@@ -31,7 +30,7 @@ def cli() -> None:
 for command in (
     *(studies.run, inputs.resume, inputs.retime, inputs.check, inputs.plan, inputs.prepare),
     *(results.show, results.watch, results.export, results.verify, results.diff, results.merge),
-    *(studies.study, claims, plot, cluster),
+    *(studies.study, plot, cluster),
     *(lists.policies, lists.workloads, lists.keys, lists.reference, lists.fetch),
     *(tune, package_data.inputs, package_data.slurm, knobs),
 ):

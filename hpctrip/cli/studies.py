@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from hpctrip.base.errors import InputError
+from hpctrip.base.errors import Fault, InputError
 from hpctrip.base.text import printable
 from hpctrip.cli import inputs
 from hpctrip.cli.arguments import FILE, Speed, plugins_option
@@ -44,6 +45,15 @@ jobs_option = click.option(
 )
 
 
+sweep_option = click.option(
+    "--sweep",
+    "sweeps",
+    multiple=True,
+    metavar="KEY=VALUE,VALUE",
+    help="An axis: runs with each of these values; 0..9 are ten.",
+)
+
+
 @click.command()
 @click.argument("path", type=FILE, metavar="FILE.toml|NAME", required=False)
 @click.option(
@@ -62,8 +72,9 @@ jobs_option = click.option(
     "overrides",
     multiple=True,
     metavar="KEY=VALUE",
-    help="One line of TOML laid over all runs. Several values, 10,20 or 0..9, are an axis.",
+    help="One line of TOML laid over all runs.",
 )
+@sweep_option
 @plugins_option
 @click.option(
     "--import",
@@ -91,6 +102,7 @@ jobs_option = click.option(
     hidden=True,
     help="Make the run of this index, on the ranks that there are.",
 )
+@click.option("--tasks", type=FILE, hidden=True, help="For --task: the file of runs that the index counts.")
 def study(path: str | None, **args: Any) -> None:
     """Make all runs of a study that are not finished, then its table and figures; without FILE: list what there is.
 
@@ -102,9 +114,9 @@ def study(path: str | None, **args: Any) -> None:
     elif args["task"] is not None:
         from hpctrip.studies.slurm import run_task
 
-        run_task(args["task"], lambda: _read(path, args))
+        run_task(args["task"], args["tasks"], lambda: _read(path, args))
     else:
-        _require_single_process()
+        _require_single_process("study")
         _study(path, args)
 
 
@@ -117,7 +129,7 @@ def _read(path: str, args: dict[str, Any]) -> list[Study]:
 def _study_options(args: dict[str, Any]) -> StudyOptions:
     from hpctrip.studies.studies import StudyOptions
 
-    return StudyOptions(Path(args["out"]), args["overrides"], args["plugins"], args["small"])
+    return StudyOptions(Path(args["out"]), args["overrides"], args["sweeps"], args["plugins"], args["small"])
 
 
 def _study(path: str, args: dict[str, Any]) -> None:
@@ -145,9 +157,10 @@ def _submit(path: str, studies: list[Study], todo: list[Line], args: dict[str, A
         click.echo("nothing is left to make")
         return
     words = [path, "--out", args["out"], *_study_options(args).arguments]
-    job = submit(studies, todo, args["at_once"], words, **{name: args[name] for name in SITE_OPTIONS})
-    click.echo(f"job {job}: {len(todo)} runs as tasks of an array")
-    line = f"table and figures, once it is over: python -m hpctrip study {shlex.join(words)}"
+    jobs = submit(studies, todo, args["at_once"], words, **{name: args[name] for name in SITE_OPTIONS})
+    arrays = "an array" if len(jobs) == 1 else f"{len(jobs)} arrays"
+    click.echo(f"job {', '.join(jobs)}: {len(todo)} runs as tasks of {arrays}")
+    line = f"table and figures, once all is over: python -m hpctrip study {shlex.join(words)}"
     click.echo(printable(line, 4000))
 
 
@@ -157,38 +170,49 @@ def _command_line() -> str:
 
 _SWEEP = """
 
-With several values in a line, `-o policy.k=10,20,40 -o seed=0..9`, all combinations are run, side by side, as a study
-is: --out then names its folder, and the same command goes on with what is missing.
+With --sweep policy.k=10,20,40 --sweep seed=0..9 all combinations are run, side by side, as a study is: --out then names
+its folder, and the same command goes on with what is missing.
 """
 
 
 @click.command(help=f"{inputs.run.help}{_SWEEP}", short_help=inputs.run.get_short_help_str(100))
+@sweep_option
 @jobs_option
-def run(jobs: int | None, **args: Any) -> None:
+def run(sweeps: tuple[str, ...], jobs: int | None, **args: Any) -> None:
     """See `help`."""
-    from hpctrip.studies.sweep import could_be_several
-
     run_one = inputs.run.callback
     assert run_one is not None
-    if launched_size() > 1 or not any(map(could_be_several, args["overrides"])):
-        run_one(**args)
+    if not sweeps:
+        try:
+            run_one(**args)
+        except InputError as error:
+            raise InputError(
+                faults=[_with_sweep(fault, args["overrides"]) for fault in error.faults]
+            ) from None
         return
     from hpctrip.studies.run import run as make
     from hpctrip.studies.studies import StudyOptions, sweep_study
 
+    _require_single_process("run --sweep")
     folder = args["out"] or RESULTS
-    sweep = sweep_study(args["paths"], StudyOptions(Path(folder), args["overrides"], args["plugins"]))
-    if sweep is None:
-        run_one(**args)
-        return
     if folder.endswith((".h5", ".hdf5")):
         raise InputError(f"--out {folder}", "is one file, and a sweep makes several", "name a folder")
     if args["overwrite"]:
         raise InputError("--overwrite", "a sweep keeps each run by its input: there is nothing to overwrite")
-    make([sweep], None, jobs, 1, _command_line())
+    options = StudyOptions(Path(folder), args["overrides"], sweeps, args["plugins"])
+    make([sweep_study(args["paths"], options)], None, jobs, 1, _command_line())
 
 
-run.params[1:1] = inputs.run.params
+run.params[2:2] = inputs.run.params
+
+
+def _with_sweep(fault: Fault, overrides: tuple[str, ...]) -> Fault:
+    """The fault, with a hint if it is of a line that looks like several values."""
+    for line in overrides:
+        key, _, value = line.partition("=")
+        if fault.place.startswith(f"{key.strip()} = ") and ("," in value or ".." in value):
+            return replace(fault, way_out=f"for several values: --sweep {line}")
+    return fault
 
 
 def _list_studies() -> None:
@@ -200,7 +224,7 @@ def _list_studies() -> None:
         click.echo(f"{name:{width}}  {described(file)}")
 
 
-def _require_single_process() -> None:
+def _require_single_process(command: str) -> None:
     if launched_size() > 1:
         problem = f"was started {launched_size()} times by a launcher"
-        raise InputError("study", problem, "start it once: it starts its runs itself (--jobs, --ranks)")
+        raise InputError(command, problem, "start it once: it starts its runs itself (--jobs, --ranks)")

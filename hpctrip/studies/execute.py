@@ -1,133 +1,192 @@
-"""Executes the runs of studies on this machine in parallel worker processes, one run per worker at a time.
+"""Executes runs of studies on this machine side by side, each as `hpctrip run` in a child process of its own.
 
-Several studies, or several starts of one study, may use the same folder at the same time: a run belongs to the process
-that holds its lock. A run whose lock is held elsewhere returns to the queue and is tried again later.
+Children are forked from a server process that has imported torch once, so that small runs are cheap. Several studies,
+or several starts of one study, may use the same folder at the same time: a run belongs to the process that holds its
+lock. A run whose lock is held elsewhere returns to the queue and is tried again later.
 """
 
 from __future__ import annotations
 
 import multiprocessing
 import os
+import runpy
+import shlex
+import shutil
 import signal
+import subprocess
 import sys
+import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 
+from hpctrip.base.errors import FAULT_EXIT_CODE, HpctripError, InterruptedRun
+from hpctrip.base.io import append_to
 from hpctrip.ranks.device import visible_gpus
 from hpctrip.record.lock import is_held
 from hpctrip.runner.signals import Signals
 from hpctrip.studies.grid import Entry
 from hpctrip.studies.run_store import RunStatus, RunStore
-from hpctrip.studies.worker import End, Job, Round, serve_jobs
 
 POLL_S = 0.2
 RETRY_S = 1.0
 """Wall seconds before a run that another process holds is tried again."""
 SIGNALS = ("SIGINT", "SIGTERM", "SIGUSR2")
-DIED = "its process died"
+_LOG_END_BYTES = 2**16
+"""Length of the end of a log that is searched for error messages."""
+_PRELOADED = ["torch", "pandas", "hpctrip.runner.session"]
+"""Modules that the server of child processes imports."""
 
 
-@dataclass
-class Worker:
-    """A worker process and its current run."""
+@dataclass(frozen=True)
+class End:
+    """How an attempt to execute a run ended."""
 
+    status: RunStatus
+    """FINISHED, FAILED, INTERRUPTED (can be resumed) or HELD (another process holds the lock of the run)."""
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Child:
+    """A run in progress."""
+
+    entry: Entry
     process: BaseProcess
-    pipe: Connection
-    gpu: str = ""
-    """CUDA_VISIBLE_DEVICES of the process; empty: inherited from the study."""
-    entry: Entry | None = None
-    last: Round | None = None
-    """The last round that it reported of this run."""
+    lifeline: Connection
+    """Our end of a pipe. The child stops with a checkpoint when it closes, also because this process was killed."""
+    gpu: str
+    """CUDA_VISIBLE_DEVICES of the process; empty: inherited."""
+    log: Path
+    log_start: int
+    """Size of the log before this attempt."""
+
+    def last_line(self) -> str:
+        """The last line that the run has printed; empty if there is none."""
+        lines = _log_end(self.log, self.log_start).splitlines()
+        return lines[-1] if lines else ""
+
+    def end(self, stopping: bool, results: Path) -> End:
+        """How the run ended, from the exit code of its process and the errors in its log."""
+        self.process.join()
+        self.lifeline.close()
+        code = self.process.exitcode or 0
+        if code == 0:
+            return End(RunStatus.FINISHED)
+        if code == InterruptedRun.exit_code or stopping:
+            return End(RunStatus.INTERRUPTED)
+        if is_held(results):
+            return End(RunStatus.HELD)
+        if code < 0:
+            return End(RunStatus.FAILED, f"its process died by {signal.Signals(-code).name}")
+        lines = _log_end(self.log, self.log_start).splitlines()
+        errors = [line.removeprefix("hpctrip: ") for line in lines if line.startswith("hpctrip: ")]
+        if code == FAULT_EXIT_CODE:  # the last line of the traceback says more
+            errors = [line for line in lines if line.strip() and not line.startswith("hpctrip: ")][-1:]
+        return End(RunStatus.FAILED, "\n".join(errors) or f"exit code {code}")
 
 
 OnEnd = Callable[[Entry, End], None]
 
 
 @dataclass
-class WorkerPool:
-    """Worker processes that execute the runs of the queue `waiting`, in order."""
+class Executor:
+    """Executes the runs of the queue `waiting`, in order, up to `num_children` at a time."""
 
     runs: RunStore
     waiting: deque[Entry]
-    num_workers: int
+    num_children: int
     gpus: Sequence[str] = ()
-    """Names for CUDA_VISIBLE_DEVICES, distributed over the workers; empty: workers inherit it from this process."""
+    """Names for CUDA_VISIBLE_DEVICES, distributed over the children; empty: they inherit it from this process."""
     ranks: int = 1
-    """Number of ranks of every run."""
-    workers: list[Worker] = field(default_factory=list)
-    signals: Signals = field(default_factory=lambda: Signals(SIGNALS))
+    """Number of ranks of every run; more than one are started by a launcher (see `launcher`)."""
+    children: list[Child] = field(default_factory=list)
     _not_before: dict[str, float] = field(default_factory=dict)
 
     def run(self, on_end: OnEnd, tick: Callable[[], None]) -> bool:
         """Execute all runs. `on_end` is called when a run ends, `tick` about every `POLL_S`.
 
-        Returns whether every run was executed: False if a signal, or a run that was interrupted, stopped the pool
+        Returns whether every run was executed: False if a signal, or a run that was interrupted, stopped the queue
         early. A second Ctrl-C raises KeyboardInterrupt.
         """
-        stopping = workers_signalled = False
-        with self.signals, self._stop_workers():
-            while self._busy or (self.waiting and not stopping):
-                if not stopping:
-                    self._assign(on_end)
-                stopping = self._receive(on_end) or stopping
-                if self.signals.received and not workers_signalled:
-                    # also needed if an interrupted run has set `stopping`, as the other workers go on
-                    stopping = workers_signalled = True
-                    for busy in self._busy:
-                        self._terminate(busy)
-                tick()
+        stopping = children_told = False
+        try:
+            with Signals(SIGNALS) as signals:
+                while self.children or (self.waiting and not stopping):
+                    if not stopping:
+                        self._start_next(on_end)
+                    stopping = self._collect(children_told, on_end) or stopping
+                    if signals.received and not children_told:
+                        # also needed if an interrupted run has set `stopping`, as the other runs go on
+                        stopping = children_told = True
+                        for child in self.children:
+                            child.process.terminate()
+                    tick()
+        finally:
+            for child in self.children:  # only after a second Ctrl-C or an error of ours
+                child.process.kill()
+                child.process.join()
         return not stopping
 
-    @property
-    def _busy(self) -> list[Worker]:
-        return [worker for worker in self.workers if worker.entry is not None]
-
-    def _assign(self, on_end: OnEnd) -> None:
-        """Assign runs of the queue to idle workers, starting new workers as needed."""
+    def _start_next(self, on_end: OnEnd) -> None:
+        """Start runs of the queue while there is room."""
         for _ in range(len(self.waiting)):
-            idle = next((worker for worker in self.workers if worker.entry is None), None)
-            if idle is None and len(self.workers) == self.num_workers:
+            if len(self.children) == self.num_children:
                 return
             entry = self.waiting.popleft()
             if self.runs.inspect(entry).status == RunStatus.FINISHED:  # by another process, meanwhile
-                self.runs.remove_leftovers(entry.identity)
-                on_end(entry, End(RunStatus.FINISHED))
+                self._record(entry, End(RunStatus.FINISHED), on_end)
             elif self._not_before.get(entry.identity, 0) > time.monotonic() or is_held(
                 self.runs.results(entry.identity)
             ):
                 self.waiting.append(entry)
             else:
-                self._send(idle or self._start_worker(), entry)
+                self._start(entry, on_end)
 
-    def _send(self, worker: Worker, entry: Entry) -> None:
+    def _start(self, entry: Entry, on_end: OnEnd) -> None:
+        """Start a run, on the GPU with the fewest."""
         self.runs.clear_failure(entry.identity)
-        worker.entry, worker.last = entry, None
-        with suppress(OSError):  # the worker has died: `_receive` reports it
-            worker.pipe.send(job(entry, self.runs, self.ranks))
+        log = self.runs.log(entry.identity)
+        try:
+            with append_to(log) as file:
+                log_start = os.fstat(file.fileno()).st_size
+            input_file = self.runs.write_input(entry)
+        except HpctripError as error:
+            self._record(entry, End(RunStatus.FAILED, str(error)), on_end)
+            return
+        gpu = min(self.gpus, key=[child.gpu for child in self.children].count, default="")
+        environment = {"OMP_NUM_THREADS": "1"} | os.environ | ({"CUDA_VISIBLE_DEVICES": gpu} if gpu else {})
+        arguments = ["run", str(input_file), "--out", str(self.runs.results(entry.identity)), "--resume"]
+        server = multiprocessing.get_context("forkserver")
+        server.set_forkserver_preload(_PRELOADED)
+        ours, theirs = server.Pipe()
+        process = server.Process(
+            target=_run_in_child,
+            args=(arguments, launcher(self.ranks), log, environment, theirs, sys.orig_argv),
+            daemon=True,
+        )
+        os.environ.setdefault("OMP_NUM_THREADS", "1")  # read by the server when it imports torch
+        process.start()
+        theirs.close()
+        self.children.append(Child(entry, process, ours, gpu, log, log_start))
 
-    def _receive(self, on_end: OnEnd) -> bool:
-        """Process the messages of the workers, waiting up to `POLL_S`. Returns whether a run was interrupted."""
-        by_pipe = {worker.pipe: worker for worker in self.workers}
-        interrupted = False
-        if not by_pipe:
+    def _collect(self, told: bool, on_end: OnEnd) -> bool:
+        """Process the ends of runs, waiting up to `POLL_S`. Returns whether a run was interrupted."""
+        by_sentinel = {child.process.sentinel: child for child in self.children}
+        if not by_sentinel:
             time.sleep(POLL_S)
-        for pipe in wait(list(by_pipe), POLL_S) if by_pipe else ():
-            worker = by_pipe[pipe]  # type: ignore[index]
-            try:
-                message = worker.pipe.recv()
-            except (EOFError, OSError):
-                message = self._remove_dead(worker)
-            if isinstance(message, Round):
-                worker.last = message
-            elif worker.entry is not None and message is not None:
-                entry, worker.entry = worker.entry, None
-                interrupted |= message.status == RunStatus.INTERRUPTED
-                self._record(entry, message, on_end)
+        interrupted = False
+        for sentinel in wait(list(by_sentinel), POLL_S) if by_sentinel else ():
+            child = by_sentinel[sentinel]  # type: ignore[index]
+            self.children.remove(child)
+            end = child.end(told, self.runs.results(child.entry.identity))
+            interrupted |= end.status == RunStatus.INTERRUPTED
+            self._record(child.entry, end, on_end)
         return interrupted
 
     def _record(self, entry: Entry, end: End, on_end: OnEnd) -> None:
@@ -141,84 +200,77 @@ class WorkerPool:
             self.runs.remove_leftovers(entry.identity)
         on_end(entry, end)
 
-    def _start_worker(self) -> Worker:
-        """Start a worker process, on the GPU with the fewest workers."""
-        start = multiprocessing.get_context("spawn")
-        ours, theirs = start.Pipe()
-        taken = [worker.gpu for worker in self.workers]
-        gpu = min(self.gpus, key=taken.count, default="")
-        variables = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}
-        with _environment(variables | ({"CUDA_VISIBLE_DEVICES": gpu} if gpu else {})), _ignoring_sigint():
-            process = start.Process(target=serve_jobs, args=(theirs, sys.orig_argv), daemon=True)
-            process.start()
-        theirs.close()
-        self.workers.append(Worker(process, ours, gpu))
-        return self.workers[-1]
 
-    def _remove_dead(self, worker: Worker) -> End:
-        """Remove a worker that has died. Returns how its run ended."""
-        worker.process.join()
-        self.workers.remove(worker)
-        worker.pipe.close()
-        if self.signals.received:  # SIGTERM reached it before its handler was installed
-            return End(RunStatus.INTERRUPTED)
-        code = worker.process.exitcode or 0
-        how = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
-        return End(RunStatus.FAILED, f"{DIED} {how}")
-
-    def _terminate(self, worker: Worker) -> None:
-        with suppress(ProcessLookupError):
-            os.kill(worker.process.pid or 0, signal.SIGTERM)
-
-    @contextmanager
-    def _stop_workers(self) -> Iterator[None]:
-        """Stop all workers at the end of the body: idle ones exit on request, busy ones are killed."""
-        try:
-            yield
-        finally:
-            for worker in self.workers:
-                with suppress(OSError):
-                    worker.pipe.send(None)
-                if worker.entry is not None:
-                    worker.process.kill()
-                worker.process.join()
-                worker.pipe.close()
-            self.workers.clear()
+def _log_end(log: Path, start: int) -> str:
+    """The end of what was written to a log after its first `start` bytes."""
+    with suppress(OSError), log.open("rb") as file:
+        file.seek(max(start, os.fstat(file.fileno()).st_size - _LOG_END_BYTES))
+        return file.read().decode(errors="replace")
+    return ""
 
 
-def job(entry: Entry, runs: RunStore, ranks: int) -> Job:
-    """The job that a worker gets for a run of the grid."""
-    paths = tuple(plugin.path for plugin in entry.run_input.extensions.plugins)
-    return Job(runs.input_tables(entry), paths, runs.results(entry.identity), runs.log(entry.identity), ranks)
+def _run_in_child(
+    arguments: Sequence[str],
+    launch: Sequence[str],
+    log: Path,
+    environment: dict[str, str],
+    lifeline: Connection,
+    command: Sequence[str],
+) -> None:
+    """Execute `python -m hpctrip ARGUMENTS`, under a launcher if `launch` is one: the main function of a child process.
+
+    `command` is the study's command line, which results files record.
+    """
+    os.setpgid(0, 0)  # Ctrl-C of the terminal reaches the study alone, which then tells its children
+    os.environ.clear()
+    os.environ.update(environment)
+    with append_to(log) as file:
+        for number in (1, 2):
+            os.dup2(file.fileno(), number)
+    threading.Thread(target=_terminate_without, args=(lifeline,), daemon=True).start()
+    if launch:
+        sys.exit(_run_under_launcher([*launch, "-m", "hpctrip", *arguments]))
+    sys.orig_argv = list(command)
+    sys.argv = ["hpctrip", *arguments]
+    runpy.run_module("hpctrip", run_name="__main__", alter_sys=True)
 
 
-@contextmanager
-def _ignoring_sigint() -> Iterator[None]:
-    """Ignore SIGINT within the body; processes started there inherit this. A terminal sends Ctrl-C to all processes of
-    the group, but the study alone decides when its workers stop."""
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
+def _terminate_without(lifeline: Connection) -> None:
+    """Send SIGTERM to this process once the other end of the pipe is closed."""
+    lifeline.poll(None)
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
-@contextmanager
-def _environment(variables: dict[str, str]) -> Iterator[None]:
-    """Set environment variables within the body, for the processes started there."""
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+def _run_under_launcher(words: Sequence[str]) -> int:
+    """Run a command, hand SIGTERM on to it, and return its exit code."""
+    told = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: told.set())
+    process = subprocess.Popen(words, stdin=subprocess.DEVNULL)
+    while process.poll() is None:
+        if told.is_set():
+            process.terminate()
+            told.clear()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(POLL_S)
+    return process.returncode if process.returncode >= 0 else 128 - process.returncode
+
+
+def launcher(num_ranks: int) -> list[str]:
+    """Command that starts Python on several ranks: $HPCTRIP_LAUNCHER, a pattern as in slurm/launch.sh, or mpirun. Empty
+    for one rank."""
+    if num_ranks == 1:
+        return []
+    beside = Path(sys.executable).with_name("mpirun")
+    mpirun = str(beside) if beside.exists() else shutil.which("mpirun") or "mpirun"
+    pattern = os.environ.get("HPCTRIP_LAUNCHER") or shlex.quote(mpirun)
+    pattern += "" if "{n}" in pattern or "{python}" in pattern else " -n {n}"
+    pattern += "" if "{python}" in pattern else " {python}"
+    return shlex.split(
+        pattern.replace("{n}", str(num_ranks)).replace("{python}", shlex.quote(sys.executable))
+    )
 
 
 def capacity() -> tuple[int, list[str]]:
-    """(number of workers, GPUs): one worker per GPU visible to this process, or per usable core if there is none."""
+    """(number of children, GPUs): one child per GPU visible to this process, or per usable core if there is none."""
     gpus = visible_gpus()
     return len(gpus) or len(os.sched_getaffinity(0)), gpus

@@ -156,26 +156,6 @@ def _converted_one(option: click.Parameter, value: Any) -> Any:
     return option.type.convert(str(value), None, None)
 
 
-class Readings(Component):
-    """Checks the claims about a study separately for every variant of an axis, each a possible reading of the paper."""
-
-    axis: str
-    """Axis whose variants are the readings. Runs of the first one, the base, stand in for those that a reading leaves
-    unchanged."""
-    claims: str
-    """Study whose claims are checked; the labels of the other axes are its variants."""
-
-    @model_validator(mode="after")
-    def _check_claims(self) -> Self:
-        from hpctrip.studies.claims.paper import CLAIMS  # heavy
-        from hpctrip.studies.claims.readings import claims_of
-
-        if not claims_of(self.claims):
-            names = sorted({claim.study for claim in CLAIMS})
-            raise ValueError(f"no claim is about {self.claims!r}; {unknown_name(self.claims, names)}")
-        return self
-
-
 class Small(Component):
     """Changes of the small form; every key but `seeds` is a table, or a dotted key, laid over `common`."""
 
@@ -211,12 +191,19 @@ class StudyFile(Component):
     """Axes of the grid; the first varies slowest."""
     figure: list[Picture] = []
     """Figures drawn when the study ends, with their numbers as CSV."""
-    readings: Readings | None = None
-    """Claims that are checked for every reading when the study ends."""
     small: Small = Small()
     """Changes of the small form."""
     studies: list[PathName] = Field([], min_length=1)
     """Other study files, relative to this one, instead of a grid of its own."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_moved(cls, tables: Any) -> Any:
+        if isinstance(tables, dict) and "readings" in tables:
+            raise ValueError(
+                "readings: is no table any more; leave it out: postprocess/claims.py FOLDER --readings AXIS"
+            )
+        return tables
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -224,8 +211,6 @@ class StudyFile(Component):
         if twice := next((title for title in titles if titles.count(title) > 1), None):
             raise ValueError(f"axis: two are called {twice!r}")
         self._check_among()
-        if self.readings and self.readings.axis not in [a.title for a in self.axis if a.variants]:
-            raise ValueError(f"readings: no axis of variants is called {self.readings.axis!r}")
         own = self.model_fields_set - {"name", "title", "overlays", "studies"}
         if self.studies and own:
             raise ValueError(

@@ -124,19 +124,6 @@ def entries(
     return grid
 
 
-def is_one_value(file: StudyFile, place: str, line: str, plugins: Sequence[str]) -> bool:
-    """Whether the first run of a study accepts the line `key=value` as one value."""
-    cell = [next(_choices(axis, False)) for axis in file.axis]
-    reader = _Reader(os.path.dirname(place), (line,), tuple(plugins))
-    key = line.partition("=")[0].strip()
-    try:
-        reader.read(file, cell, [choice.tables for choice in cell])
-    except InputError as error:
-        places = [fault.place.partition(" = ")[0] for fault in error.faults]
-        return not any(key == at or key.startswith(f"{at}.") for at in places)
-    return True
-
-
 def _choices(axis: Axis, small: bool) -> Iterator[_Choice]:
     for variant in axis.variants or ():
         if small and variant.small is False:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,7 +17,7 @@ from hpctrip.base.errors import InputError
 from hpctrip.base.io import replace_file
 from hpctrip.base.text import printable, shown
 from hpctrip.config.identity import neutral_keys
-from hpctrip.config.inputs import resolved
+from hpctrip.config.inputs import Tables, resolved
 from hpctrip.record import schema
 from hpctrip.record.merge import csv_bytes
 from hpctrip.record.reader import Run
@@ -33,19 +34,10 @@ Row = Mapping[str, str]
 
 
 def curves_beside(ledger: str | Path) -> Path:
-    """Path of the table with the curves of a ledger's finished runs."""
+    """Path of the table with the curves of a ledger's finished runs: X_curves.csv beside X.csv, or else curves.csv."""
     path = Path(ledger)
-    return path.with_name(f"{path.stem}_curves.csv")
-
-
-def curves(finished: Iterable[tuple[Entry, Run]]) -> bytes:
-    """Curves of finished runs as one CSV table, with the identity in the first column."""
-    frames = [
-        pd.DataFrame({"identity": entry.identity} | {name: run.rounds[name] for name in CURVE_COLUMNS})
-        for entry, run in finished
-    ]
-    empty = pd.DataFrame(columns=["identity", *CURVE_COLUMNS])
-    return csv_bytes(pd.concat(frames, ignore_index=True) if frames else empty)
+    own = path.with_name(f"{path.stem}_curves.csv")
+    return own if own.exists() else path.with_name("curves.csv")
 
 
 def import_runs(ledger: str, entries: Sequence[Entry], folder: Path) -> tuple[int, int, int]:
@@ -135,8 +127,7 @@ def read_imported(path: Path, entry: Entry) -> Run:
 def _run(path: Path, entry: Entry, curve: pd.DataFrame, row: Row, wall_s: float) -> Run:
     run_input, experiment = entry.run_input, entry.run_input.experiment
     target = experiment.stop.target_accuracy
-    meta = {name: attribute.default for name, attribute in schema.ATTRIBUTES.items()} | {
-        "status": "finished",
+    meta = {
         "stop_reason": printable(row["reason"]),
         "scenario": experiment.name,
         "label": experiment.label or "",
@@ -153,17 +144,26 @@ def _run(path: Path, entry: Entry, curve: pd.DataFrame, row: Row, wall_s: float)
         "sources": list(map(str, entry.sources)),
         "wall_s": wall_s,
     }
+    return run_of_curve(path, meta, curve, resolved(experiment), run_input.toml)
+
+
+def run_of_curve(
+    path: Path, meta: Mapping[str, Any], curve: pd.DataFrame, run_input: Tables, input_toml: str = ""
+) -> Run:
+    """A finished run of which only some attributes, the input and the curve (`CURVE_COLUMNS`) are known. Its other
+    tables are empty."""
     start = curve["clock_s"].shift(fill_value=0.0)
-    rounds = curve.assign(clock_start_s=start, makespan_s=curve["clock_s"] - start)
     empty = pd.DataFrame()
     return Run(
         path=path,
-        meta=meta,
+        meta={name: attribute.default for name, attribute in schema.ATTRIBUTES.items()}
+        | {"status": "finished"}
+        | dict(meta),
         added=(),
-        input_toml=run_input.toml,
-        input=resolved(experiment),
+        input_toml=input_toml,
+        input=run_input,
         sites=empty,
-        rounds=rounds,
+        rounds=curve.assign(clock_start_s=start, makespan_s=curve["clock_s"] - start),
         cohorts=empty,
         candidates=empty,
     )

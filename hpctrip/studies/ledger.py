@@ -1,7 +1,9 @@
-"""Ledger of a study: a CSV table with one row per run, derived from the run store and replaced atomically.
+"""Ledger of a study: a CSV table with one row per run, derived from the run store.
 
-It is written for people and for other machines (`--import`). hpctrip itself relies on its column `earlier` only:
-the identity under which a run of the same name was last finished, which shows that a run is stale.
+It is written as a whole when a study starts and ends; while it is executed, rows of runs that have ended are appended,
+and the last row of a run counts. It is for people and for other machines (`--import`). hpctrip itself relies on its
+column `earlier` only: the identity under which a run of the same name was last finished, which shows that a run is
+stale.
 """
 
 from __future__ import annotations
@@ -18,12 +20,11 @@ import pandas as pd
 
 from hpctrip.base.csv import read_table
 from hpctrip.base.errors import InputError
-from hpctrip.base.io import check_folder, replace_file, unwritable
+from hpctrip.base.io import append_to, check_folder, replace_file, unwritable
 from hpctrip.record.merge import csv_bytes
 from hpctrip.record.reader import Run
 from hpctrip.studies.file import COLUMNS, LAST_COLUMNS
 from hpctrip.studies.grid import Entry
-from hpctrip.studies.imported import curves, curves_beside
 from hpctrip.studies.run_store import RunStatus, RunStore, StoredRun
 
 
@@ -55,6 +56,7 @@ class Ledger:
     def __init__(self, name: str, entries: Sequence[Entry], runs: RunStore):
         self.name, self.entries, self.runs = name, list(entries), runs
         self.folder = runs.folder / name
+        self._entries = {entry.identity: entry for entry in entries}
         self._earlier = _earlier(self.path)
 
     @property
@@ -81,13 +83,22 @@ class Ledger:
         with self._lock():
             return self._write()
 
-    def export(self) -> list[Line]:
-        """Write the table and, beside it, the curves of finished runs: the files for `--import`. Returns its lines."""
+    def append(self, identity: str) -> None:
+        """Append the current row of the run with this identity, if the study has it."""
+        entry = self._entries.get(identity)
+        if entry is None:
+            return
         with self._lock():
-            lines = self._write()
-            done = [(line.entry, line.stored.run) for line in lines if line.finished and line.stored.run]
-            replace_file(curves_beside(self.path), curves(done))
-        return lines
+            header, _, row = csv_bytes(pd.DataFrame([_row(self.line(entry), self.runs.folder)])).partition(
+                b"\n"
+            )
+            with append_to(self.path) as file:
+                file.seek(0)
+                has_header = file.readline().rstrip(b"\n") == header
+                if has_header:
+                    file.write(row)
+            if not has_header:  # a new ledger, or that of other axes
+                self._write()
 
     @contextmanager
     def _lock(self) -> Iterator[None]:
@@ -112,34 +123,28 @@ class Ledger:
 
 def _row(line: Line, folder: Path) -> dict[str, Any]:
     entry, run = line.entry, line.stored.run
-    numbers = _numbers(run) if run is not None and len(run.rounds) else {}
-    row = {
+    numbers: dict[str, Any] = {"rounds": "", "clock_s": math.nan, "accuracy": math.nan, "wall_s": math.nan}
+    if run is not None and len(run.rounds):
+        numbers = {
+            "rounds": str(len(run.rounds)),
+            "clock_s": run.time_to_accuracy_s,
+            "accuracy": float(run.rounds["accuracy"].max()),
+            "wall_s": wall_s(run),
+        }
+    values = numbers | {
         "run": entry.name,
         "seed": entry.seed,
-        **dict(entry.choices),
         "identity": entry.identity,
         "status": line.status,
-        "rounds": numbers.get("rounds", ""),
-        **{name: numbers.get(name, math.nan) for name in ("clock_s", "accuracy")},
         "digest": run.meta["params_digest"] if run else "",
-        "wall_s": numbers.get("wall_s", math.nan),
-        "synthetic": _synthetic(run) if run else "",
-        "made_with": _made_with(run) if run else "",
+        "synthetic": synthetic(run) if run else "",
+        "made_with": made_with(run) if run else "",
         "reason": line.reason,
         "file": str(line.stored.file.relative_to(folder)) if line.stored.file else "",
         "earlier": line.earlier,
     }
-    assert row.keys() == {*COLUMNS, *LAST_COLUMNS, *dict(entry.choices)}
-    return row
-
-
-def _numbers(run: Run) -> dict[str, Any]:
-    return {
-        "rounds": str(len(run.rounds)),
-        "clock_s": float(run.meta["time_to_accuracy_s"]),
-        "accuracy": float(run.rounds["accuracy"].max()),
-        "wall_s": wall_s(run),
-    }
+    axes = dict(entry.choices)
+    return {name: (values | axes)[name] for name in (*COLUMNS[:2], *axes, *COLUMNS[2:], *LAST_COLUMNS)}
 
 
 def wall_s(run: Run) -> float:
@@ -147,11 +152,13 @@ def wall_s(run: Run) -> float:
     return float(run.meta["wall_s"] if "wall_s" in run.meta else run.rounds["wall_s"].sum())
 
 
-def _synthetic(run: Run) -> str:
+def synthetic(run: Run) -> str:
+    """The synthetic inputs of a run: "data, power", one of them, or empty."""
     return ", ".join(name for name in ("data", "power") if run.meta[f"synthetic_{name}"])
 
 
-def _made_with(run: Run) -> str:
+def made_with(run: Run) -> str:
+    """The version and commit of hpctrip that made a run."""
     if "made_with" in run.meta:
         return str(run.meta["made_with"])
     commit = f" {run.meta['git_commit'][:12]}" if run.meta["git_commit"] else ""

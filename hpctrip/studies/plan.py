@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from hpctrip.base.text import size_text
+from hpctrip.base.units import HOUR_S
 from hpctrip.plan import forecast_one_rank
 from hpctrip.plan.plan import Plan
 from hpctrip.plan.speed import Speed
 from hpctrip.record.reader import Run
-from hpctrip.studies.display import duration
 from hpctrip.studies.ledger import Line, wall_s
 
 LOOK_AHEAD = 10
@@ -83,3 +83,10 @@ def report(lines: Sequence[Line], missing: Sequence[Group], num_workers: int) ->
     results = sum(group.num_runs * group.forecast.written_bytes["results"] for group in missing)
     meanwhile = 2 * num_workers * max(group.forecast.written_bytes["checkpoint"] for group in missing)
     yield f"disk: at most {size_text(results)} of results, and meanwhile {size_text(meanwhile)} of checkpoints"
+
+
+def duration(seconds: float) -> str:
+    """Wall time as short text, e.g. 90 s, 12 min, 3.5 h."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / HOUR_S:.1f} h"

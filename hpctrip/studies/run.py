@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import fnmatch
+import re
 import sys
 from collections import Counter, deque
 from collections.abc import Sequence
 
 import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from hpctrip.base.errors import HpctripError, InputError, InterruptedRun
 from hpctrip.base.text import printable
-from hpctrip.studies.display import Display
-from hpctrip.studies.execute import WorkerPool, capacity
+from hpctrip.studies.execute import Child, End, Executor, capacity
 from hpctrip.studies.grid import Entry
 from hpctrip.studies.imported import import_runs
 from hpctrip.studies.ledger import Line
 from hpctrip.studies.run_store import RunStatus
 from hpctrip.studies.studies import Study, all_entries
-from hpctrip.studies.worker import End
 
 
 def chosen(studies: Sequence[Study], only: str | None) -> list[Line]:
@@ -66,30 +67,24 @@ def plan(lines: Sequence[Line], jobs: int | None, samples_per_second: float | No
 
 
 def run(studies: Sequence[Study], only: str | None, jobs: int | None, ranks: int, again: str) -> None:
-    """Execute missing runs, then write tables and figures. Raises as `make` and `refuse_failures` do."""
-    make(studies, only, jobs, ranks, again)
-    for study in studies:
-        for line in study.conclude():
-            click.echo(printable(line, 1000))
-    refuse_failures(studies, only)
-
-
-def make(studies: Sequence[Study], only: str | None, jobs: int | None, ranks: int, again: str) -> None:
-    """Execute missing runs. `again` is the command that continues the study. Raises InterruptedRun if a signal stopped
-    it early."""
+    """Execute missing runs, then write tables and figures. `again` is the command that continues the study. Raises
+    InterruptedRun if a signal stopped it early, and HpctripError, with one line per run, if runs failed."""
     lines = chosen(studies, only)
-    todo = [line for line in lines if line.can_be_made]
+    todo = [line.entry for line in lines if line.can_be_made]
     for study in studies:
         study.ledger.write()
-    if not _execute(studies, lines, todo, jobs, ranks):
+    if todo and not _execute(studies, lines, todo, jobs, ranks):
         for study in studies:
-            study.ledger.export()
-        finished = len(lines) - sum(not line.finished for line in chosen(studies, only))
+            study.ledger.write()
+        finished = sum(line.finished for line in chosen(studies, only))
         raise InterruptedRun(f"{finished} of {len(lines)} runs are finished; go on with: {again}")
+    for study in studies:
+        for text in study.conclude():
+            click.echo(printable(text, 1000))
+    _refuse_failures(studies, only)
 
 
-def refuse_failures(studies: Sequence[Study], only: str | None = None) -> None:
-    """Raise HpctripError, with one line per run, if runs failed."""
+def _refuse_failures(studies: Sequence[Study], only: str | None) -> None:
     lines = chosen(studies, only)
     failed = [line for line in lines if line.status == RunStatus.FAILED]
     if failed:
@@ -103,39 +98,89 @@ def refuse_failures(studies: Sequence[Study], only: str | None = None) -> None:
 
 
 def _execute(
-    studies: Sequence[Study], lines: Sequence[Line], todo: Sequence[Line], jobs: int | None, ranks: int
+    studies: Sequence[Study], lines: Sequence[Line], todo: Sequence[Entry], jobs: int | None, ranks: int
 ) -> bool:
     """Execute the runs `todo`; returns False if a signal stopped them early."""
-    if not todo:
-        return True
-    num_workers, gpus = capacity()
-    num_workers = min(len(todo), jobs or max(1, num_workers // ranks))
-    pool = WorkerPool(
-        studies[0].ledger.runs,
-        deque(line.entry for line in todo),
-        num_workers,
-        gpus if ranks == 1 else (),
-        ranks,
-    )
-    studies_of: dict[str, list[Study]] = {}
-    for study in studies:
-        for entry in study.ledger.entries:
-            studies_of.setdefault(entry.identity, []).append(study)
+    num_children, gpus = capacity()
+    num_children = min(len(todo), jobs or max(1, num_children // ranks))
+    store = studies[0].ledger.runs
+    executor = Executor(store, deque(todo), num_children, gpus if ranks == 1 else (), ranks)
     with Display(len(lines), sum(line.finished for line in lines)) as display:
-        for study in studies:
-            statuses = Counter(line.status for line in study.ledger.lines())
-            counts = ", ".join(f"{number} {status}" for status, number in statuses.items())
-            display.print(f"study {study.ledger.name}: {len(study.ledger.entries)} runs ({counts})")
-        display.print(
-            f"{len(todo)} to make, {num_workers} side by side"
-            + (f", {ranks} ranks each" if ranks > 1 else "")
-        )
+        counts = Counter(line.status for line in lines)
+        statuses = ", ".join(f"{number} {status}" for status, number in counts.items())
+        names = ", ".join(study.ledger.name for study in studies)
+        display.print(f"study {names}: {len(lines)} runs ({statuses})")
+        each = f", {ranks} ranks each" if ranks > 1 else ""
+        display.print(f"{len(todo)} to make, {num_children} side by side{each}")
 
         def on_end(entry: Entry, end: End) -> None:
             display.ended(entry, end)
             if end.status != RunStatus.INTERRUPTED:
-                for study in studies_of[entry.identity]:
-                    study.ledger.write()
+                for study in studies:
+                    study.ledger.append(entry.identity)
 
         sys.stdout.flush()
-        return pool.run(on_end, lambda: display.follow(pool.workers))
+        return executor.run(on_end, lambda: display.follow(executor.children))
+
+
+class Display:
+    """Progress of a study: on a terminal a bar, with a line for each run in progress; else a line per finished run."""
+
+    def __init__(self, total: int, finished: int):
+        """`finished` of the `total` runs were finished before."""
+        self._console = Console(highlight=False, soft_wrap=True)
+        self._ended = Counter({RunStatus.FINISHED: finished})
+        self._total = total
+        self._bars = Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=self._console,
+            transient=True,
+            refresh_per_second=2,
+            disable=not self._console.is_terminal,
+        )
+        self._all = self._bars.add_task("runs", total=total, completed=finished)
+        self._tasks: dict[str, TaskID] = {}
+
+    def __enter__(self) -> Display:
+        self._bars.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bars.stop()
+
+    def print(self, line: str) -> None:
+        """Print one line above the bar."""
+        self._console.print(printable(line, 1000), markup=False)
+
+    def ended(self, entry: Entry, end: End) -> None:
+        """Count a run that has ended, and print its line."""
+        self._ended[end.status] += 1
+        if (task := self._tasks.pop(entry.identity, None)) is not None:
+            self._bars.remove_task(task)
+        self._bars.advance(self._all, end.status == RunStatus.FINISHED)
+        if end.status == RunStatus.FAILED:
+            self.print(f"failed: {entry.name}: {end.reason.splitlines()[0]}")
+        elif end.status == RunStatus.INTERRUPTED:
+            self.print(f"interrupted: {entry.name}")
+        elif not self._console.is_terminal:
+            failed = self._ended[RunStatus.FAILED]
+            counts = f"{self._ended[RunStatus.FINISHED]} of {self._total} finished"
+            self.print(f"finished: {entry.name} ({counts}{f', {failed} failed' if failed else ''})")
+
+    def follow(self, children: Sequence[Child]) -> None:
+        """Show the rounds of the runs in progress."""
+        if self._bars.disable:
+            return
+        for child in children:
+            entry, stop = child.entry, child.entry.run_input.experiment.stop
+            if entry.identity not in self._tasks:
+                self._tasks[entry.identity] = self._bars.add_task(
+                    printable(entry.name), total=stop.max_rounds
+                )
+            row = re.match(r"round +(\d+).*?(accuracy.*? h)", child.last_line())
+            if row:
+                description = printable(f"{entry.name}  {' '.join(row[2].split())}", 120)
+                self._bars.update(self._tasks[entry.identity], description=description, completed=int(row[1]))

@@ -1,6 +1,6 @@
 """Store of the runs of all studies in one folder, with file names that contain the identity of the run.
 
-    DIR/runs/IDENTITY.h5     results; during the run also lock and checkpoints, and the input of a run on several ranks
+    DIR/runs/IDENTITY.h5     results; during the run also lock, checkpoints and its input, IDENTITY.toml
     DIR/runs/IDENTITY.csv    end and curve of a run that was imported from another machine
     DIR/store/               cache of trained rounds, for runs that differ only in their clock (`[store]`)
     DIR/logs/IDENTITY.log    output of a run that is not finished
@@ -16,6 +16,8 @@ import enum
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
+
+import tomli_w
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.io import check_folder, read_file, remove_file, replace_file
@@ -33,7 +35,7 @@ from hpctrip.studies.imported import read_imported
 
 
 class RunStatus(enum.StrEnum):
-    """State of a run, derived from its files and locks; also how a worker's job ended."""
+    """State of a run, derived from its files and locks; also how an attempt to execute it ended."""
 
     FINISHED = "finished"
     """The run reached one of its stop rules."""
@@ -47,7 +49,7 @@ class RunStatus(enum.StrEnum):
     STALE = "stale"
     """Planned, while a run of the same name finished with another input."""
     HELD = "held"
-    """Of a job only: another process holds the lock of the run."""
+    """Of an attempt only: another process holds the lock of the run."""
 
 
 @dataclass(frozen=True)
@@ -112,6 +114,16 @@ class RunStore:
         this cache of trained rounds, which changes no result."""
         own = entry.run_input.tables.get("store", {})
         return entry.run_input.tables | {"store": {"path": str(self.folder / "store")} | own}
+
+    def write_input(self, entry: Entry) -> Path:
+        """Write the input of a run beside its results, for `hpctrip run`. Raises InputError if that is impossible."""
+        path = self.results(entry.identity).with_suffix(".toml")
+        plugins = [
+            os.path.abspath(os.path.expanduser(plugin.path)) for plugin in entry.run_input.extensions.plugins
+        ]
+        tables = self.input_tables(entry) | ({PLUGINS: plugins} if plugins else {})
+        replace_file(path, tomli_w.dumps(tables).encode())
+        return path
 
     def inspect(self, entry: Entry) -> StoredRun:
         """Derive the current status of a run from its files and its lock."""

@@ -1,7 +1,12 @@
-"""Submits a study as a Slurm job array, and executes one task of it: the run with that index, on the job's ranks."""
+"""Submits a study as Slurm job arrays, and executes one task of an array: a run, on the ranks of the job.
+
+The index of a task counts the lines of a file of runs that is written at submission, so that a study file that changes
+while an array waits does not give its tasks other runs.
+"""
 
 from __future__ import annotations
 
+import re
 import shlex
 import shutil
 import subprocess
@@ -9,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from hpctrip.base.errors import HpctripError, InputError, InterruptedRun
-from hpctrip.base.io import replace_file
+from hpctrip.base.io import digest, read_text, replace_file
 from hpctrip.base.text import printable
 from hpctrip.ranks.watchdog.guardian import Guardian
 from hpctrip.record.lock import HeldError
@@ -21,57 +26,64 @@ from hpctrip.studies.grid import Entry
 from hpctrip.studies.ledger import Line
 from hpctrip.studies.studies import Study, all_entries
 
+MAX_ARRAY_SIZE = 1001
+"""Slurm's default of the largest number of tasks in an array."""
+
 
 def submit(
     studies: Sequence[Study], todo: Sequence[Line], at_once: int | None, command: Sequence[str], **site: Any
-) -> str:
-    """Submit the runs `todo`; `command` are the arguments of `hpctrip study`. Returns the id of the job. Raises
-    InputError if there is no sbatch, or if it fails."""
+) -> list[str]:
+    """Submit the runs `todo` as arrays of as many tasks as Slurm accepts; with `at_once`, one array after the other.
+
+    `command` are the arguments of `hpctrip study`. Returns the ids of the jobs. Raises InputError if there is no
+    sbatch, or if it fails.
+    """
     if shutil.which("sbatch") is None:
         raise InputError("--slurm", "there is no sbatch here", "log in where Slurm is, or leave it out")
     for study in studies:
         study.ledger.write()
-    script = studies[0].ledger.folder / "study.sh"
+    folder = studies[0].ledger.folder
+    script = folder / "study.sh"
     replace_file(script, site_script("study", str(script), **site).encode())
-    place = {entry.identity: number for number, entry in enumerate(all_entries(studies))}
-    array = spans(sorted(place[line.entry.identity] for line in todo)) + (f"%{at_once}" if at_once else "")
-    sbatch = subprocess.run(
-        ["sbatch", "--parsable", f"--array={array}", str(script), *command], capture_output=True, text=True
-    )
-    if sbatch.returncode:
-        reason = " ".join(sbatch.stderr.split())
-        raise InputError("--slurm", f"sbatch refuses: {reason}", f"the script is {shlex.quote(str(script))}")
-    return sbatch.stdout.strip().partition(";")[0]
+    lines = [f"{line.entry.identity} {printable(line.entry.name)}\n" for line in todo]
+    size, jobs = _max_array_size(), []
+    for first in range(0, len(lines), size):
+        chunk = lines[first : first + size]
+        text = "".join(chunk).encode()
+        tasks = folder / f"tasks-{digest(text)[:12]}.txt"
+        replace_file(tasks, text)
+        array = f"--array=0-{len(chunk) - 1}" + (f"%{at_once}" if at_once else "")
+        after = [f"--dependency=afterany:{jobs[-1]}"] if at_once and jobs else []
+        jobs.append(_sbatch(array, *after, str(script), *command, "--tasks", str(tasks)))
+    return jobs
 
 
-def spans(numbers: Sequence[int]) -> str:
-    """Ascending numbers as ranges, in the notation of sbatch --array: 0, 1, 2, 5 as 0-2,5."""
-    ranges: list[list[int]] = []
-    for number in numbers:
-        if ranges and number == ranges[-1][1] + 1:
-            ranges[-1][1] = number
-        else:
-            ranges.append([number, number])
-    return ",".join(f"{first}-{last}" if last > first else f"{first}" for first, last in ranges)
+def _max_array_size() -> int:
+    config = subprocess.run(["scontrol", "show", "config"], capture_output=True, text=True).stdout
+    match = re.search(r"^MaxArraySize\s*=\s*(\d+)", config, re.MULTILINE)
+    return int(match[1]) if match else MAX_ARRAY_SIZE
 
 
-def run_task(number: int, read: Callable[[], list[Study]]) -> None:
-    """Execute the run with this array index on the ranks of this job. Rank 0 alone reads the studies and writes their
-    ledgers. Raises what the run raises."""
+def _sbatch(*words: str) -> str:
+    """Submit a job; returns its id."""
+    ended = subprocess.run(["sbatch", "--parsable", *words], capture_output=True, text=True)
+    if ended.returncode:
+        reason = " ".join(ended.stderr.split())
+        raise InputError("--slurm", f"sbatch refuses: {reason}", f"the command was {shlex.join(words)}")
+    return ended.stdout.strip().partition(";")[0]
+
+
+def run_task(number: int, tasks: str | None, read: Callable[[], list[Study]]) -> None:
+    """Execute one run on the ranks of this job: that of line `number` of the file `tasks`, or of this index among all
+    runs. Rank 0 alone reads the studies and appends to their ledgers. Raises what the run raises."""
     on_rank0: list[tuple[list[Study], Entry]] = []
 
     def begin() -> Start:
         studies = read()
-        entries = all_entries(studies)
-        if not 0 <= number < len(entries):
-            raise InputError(
-                f"--task {number}", f"the study has {len(entries)} runs", f"0 to {len(entries) - 1}"
-            )
-        entry = entries[number]
+        entry = _entry(number, tasks, all_entries(studies))
         on_rank0.append((studies, entry))
         runs = studies[0].ledger.runs
         runs.clear_failure(entry.identity)
-        print(printable(f"run {number} of {len(entries)}: {entry.name}", 1000), flush=True)
         run_input = resolve(runs.input_tables(entry), entry.run_input.extensions)
         return start_or_resume_input(run_input, str(runs.results(entry.identity)))
 
@@ -87,6 +99,23 @@ def run_task(number: int, read: Callable[[], list[Study]]) -> None:
             studies[0].ledger.runs.record_failure(entry.identity, str(error))
         raise
     finally:
-        for studies, _ in on_rank0:
+        for studies, entry in on_rank0:
             for study in studies:
-                study.ledger.write()
+                study.ledger.append(entry.identity)
+
+
+def _entry(number: int, tasks: str | None, entries: Sequence[Entry]) -> Entry:
+    lines = read_text(tasks).splitlines() if tasks else [f"{e.identity} {e.name}" for e in entries]
+    if number >= len(lines):
+        place = f"{tasks} has" if tasks else "the study has"
+        raise InputError(f"--task {number}", f"{place} {len(lines)} runs", f"0 to {len(lines) - 1}")
+    identity, _, name = lines[number].partition(" ")
+    for entry in entries:
+        if entry.identity == identity:
+            print(printable(f"run {number} of {len(lines)}: {entry.name}", 1000), flush=True)
+            return entry
+    raise InputError(
+        f"--task {number}: {name}",
+        "is no run of this study any more: its input, data or code has changed since it was submitted",
+        "submit the study again",
+    )

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from hpctrip.base.errors import InputError, faults_at
-from hpctrip.base.io import beside, replace_file
+from hpctrip.base.errors import HpctripError, InputError, faults_at
+from hpctrip.base.io import beside
 from hpctrip.base.text import unknown_name
-from hpctrip.config.inputs import Tables, read_layers, validate
+from hpctrip.config.inputs import Tables, read_layers, resolved, validate
 from hpctrip.config.package_data import STUDIES, shipped
-from hpctrip.record.merge import csv_bytes
-from hpctrip.studies import table
-from hpctrip.studies.claims.readings import Survey, by_reading
+from hpctrip.record.reader import Run
 from hpctrip.studies.file import StudyFile
-from hpctrip.studies.grid import Entry, entries, is_one_value
-from hpctrip.studies.ledger import Ledger, Line
-from hpctrip.studies.pictures import draw, save
+from hpctrip.studies.grid import Entry, entries
+from hpctrip.studies.ledger import Ledger
 from hpctrip.studies.run_store import RunStore
-from hpctrip.studies.sweep import split, with_axes
+from hpctrip.studies.sweep import axes_of, with_axes, without_axes
+from hpctrip.studies.tables import write_tables
 
 
 @dataclass(frozen=True)
@@ -35,35 +33,52 @@ class Study:
         """Title of the study; default: its name."""
         return self.file.title or self.file.name
 
-    @property
-    def readings_picture(self) -> Path:
-        """Path of the picture of its readings; drawn only if the file has a table `readings`."""
-        return self.ledger.folder / "readings.png"
-
     def conclude(self) -> list[str]:
-        """Write the ledger, and the table and figures of the finished runs. Returns the lines to print."""
-        lines = self.ledger.export()
-        rows = table.rows(lines)
-        folder = self.ledger.folder
-        replace_file(folder / "table.csv", csv_bytes(table.frame(rows)))
-        replace_file(folder / "table.md", table.markdown(rows, self.title).encode())
-        report = [self.title, *table.printed(rows), f"table: {folder / 'table.csv'}, {folder / 'table.md'}"]
-        return [*report, *draw(self.file.figure, self.ledger, lines), *self._survey(lines)]
-
-    def _survey(self, lines: Sequence[Line]) -> list[str]:
-        """Check the claims for every reading, if the file has a table `readings`. Returns the lines to print."""
-        readings = self.file.readings
-        if readings is None or not any(line.finished for line in lines):
-            return []
-        from hpctrip.studies.claims.readings_picture import draw_survey  # heavy
-
-        runs = self.ledger.runs
-        choices = [
-            (dict(line.entry.choices), runs.read(line.entry) if line.finished else None) for line in lines
+        """Write the ledger, and the tables and figures of the finished runs. Returns the lines to print."""
+        folder, store, lines = self.ledger.folder, self.ledger.runs, self.ledger.write()
+        finished = [line for line in lines if line.finished]
+        runs = {
+            line.entry.identity: as_in_study(store.read(line.entry), line.entry, line.entry.label)
+            for line in finished
+        }
+        overlays = ", ".join(Path(file).name for file in self.file.overlays)
+        facts = {
+            "study": self.file.name,
+            "folder": self.ledger.name,
+            "title": self.title,
+            "overlays": overlays,
+        }
+        report = write_tables(folder, facts, lines, runs)
+        return [
+            *report,
+            *(self._draw(list(runs.values()), sum(line.stored.imported for line in lines)) if runs else ()),
         ]
-        survey = Survey.of(readings.claims, *by_reading(readings.axis, choices))
-        replace_file(self.ledger.folder / "readings.md", survey.markdown.encode())
-        return save(draw_survey(survey), self.readings_picture)
+
+    def _draw(self, runs: Sequence[Run], num_imported: int) -> Iterator[str]:
+        """Draw the figures. A figure that cannot be drawn (too few runs, or imported ones without the data it needs) is
+        left out. Yields the lines to print."""
+        names = [picture.name for picture in self.file.figure]
+        for number, picture in enumerate(self.file.figure):
+            from hpctrip.figures import FIGURES  # heavy
+
+            draw, earlier = FIGURES[picture.name], names[:number].count(picture.name)
+            assert draw.source.of_study is not None  # the study file was checked
+            try:
+                drawing = draw(draw.source.of_study(runs), **picture.options)
+            except (HpctripError, KeyError, ValueError) as error:
+                lacks = f"{num_imported} imported runs lack what it draws"
+                reason = lacks if num_imported else str(error).splitlines()[0]
+                yield f"figure {picture.name} not drawn: {reason}"
+                continue
+            file = f"{picture.name}{f'_{earlier + 1}' if earlier else ''}.png"
+            yield from drawing.lines
+            yield from drawing.save(self.ledger.folder / "figures" / file, overwrite=True)
+
+
+def as_in_study(run: Run, entry: Entry, label: str | None) -> Run:
+    """The run with the study's label and input. Those in its file may differ: another study may have made it, before a
+    key was added to hpctrip, or with data in another place."""
+    return replace(run, meta=run.meta | {"label": label or ""}, input=resolved(entry.run_input.experiment))
 
 
 def study_file(name: str) -> str:
@@ -84,7 +99,9 @@ class StudyOptions:
     folder: Path
     """Folder of runs and studies."""
     overrides: Sequence[str] = ()
-    """Lines `key=value` laid over all runs; those with several values become axes (see `hpctrip.studies.sweep`)."""
+    """Lines `key=value` laid over all runs; that of an axis' key, or of the seed, takes the place of the axis."""
+    sweeps: Sequence[str] = ()
+    """Lines `key=value,value`, each an axis (see `hpctrip.studies.sweep`)."""
     plugins: Sequence[str] = ()
     small: bool = False
     """Use the small form of the study."""
@@ -93,6 +110,7 @@ class StudyOptions:
     def arguments(self) -> list[str]:
         """Command-line arguments that give the same options, except for the folder."""
         lines = [argument for line in self.overrides for argument in ("-o", line)]
+        lines += [argument for line in self.sweeps for argument in ("--sweep", line)]
         code = [argument for file in self.plugins for argument in ("--plugin", file)]
         return [*(["--small"] if self.small else []), *lines, *code]
 
@@ -123,15 +141,11 @@ def all_entries(studies: Sequence[Study]) -> list[Entry]:
     return list(first.values())
 
 
-def sweep_study(paths: Sequence[str], options: StudyOptions) -> Study | None:
-    """The study of a command `hpctrip run` with several values in a line; None if every line has one value."""
-    tables: Tables = {"name": "sweep", "inputs": list(paths), "seeds": None}
-    file = _validated(tables, "")
-    lines, axes = split(options.overrides, lambda line: is_one_value(file, "", line, options.plugins))
-    if all(len(values) == 1 for values in axes.values()):
-        return None
-    file = _validated(with_axes(tables, axes), "")
-    grid = entries(file, "", lines, options.plugins)
+def sweep_study(paths: Sequence[str], options: StudyOptions) -> Study:
+    """The study of a command `hpctrip run` with `--sweep`."""
+    axes = axes_of(options.sweeps)
+    file = _validated(with_axes({"name": "sweep", "inputs": list(paths), "seeds": None}, axes), "")
+    grid = entries(file, "", options.overrides, options.plugins)
     name = "_".join([f"{grid[0].run_input.experiment.name}-sweep", *axes])[:80]
     title = f"{grid[0].run_input.experiment.name} over {' x '.join(axes)}"
     return Study(file.model_copy(update={"title": title}), Ledger(name, grid, RunStore(options.folder)))
@@ -173,11 +187,9 @@ def _study(tables: Tables, place: str, options: StudyOptions, runs: RunStore, gr
             f"{place}: --small", "this study has no small form", "leave it out, or write one: [small]"
         )
 
-    def accepts(line: str) -> bool:
-        return is_one_value(file, place, line, options.plugins)
-
-    lines, axes = split(options.overrides, accepts, [axis.key for axis in file.axis if axis.key])
-    if axes:
+    keys = ["seed", *(axis.key for axis in file.axis if axis.key)]
+    lines, of_axes = without_axes(options.overrides, keys)
+    if axes := axes_of([*of_axes, *options.sweeps]):
         file = _validated(with_axes(tables, axes), place)
     grid = entries(file, place, lines, options.plugins, options.small)
     name = file.name + ("-small" if options.small else "")

@@ -1,98 +1,63 @@
-"""Parses lines with several values on the command line: `-o policy.k=10,20,40 -o seed=0..9`.
-
-A line has one value if it is valid TOML, or if its key accepts the value as it stands (a label or a path with a comma).
-"""
+"""Axes from the command line: `--sweep policy.k=10,20,40 --sweep seed=0..9`."""
 
 from __future__ import annotations
 
-import re
 import tomllib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from hpctrip.base.errors import InputError
 from hpctrip.config.inputs import Tables
 from hpctrip.studies.file import parse_range
 
-_RANGE = re.compile(r"\s*\d+\s*\.\.\s*\d+\s*")
-_OPEN, _CLOSE = "[{", "]}"
+EXAMPLE = "e.g. --sweep policy.k=10,20 or --sweep seed=0..9"
 
 
-def split(
-    lines: Sequence[str], is_one_value: Callable[[str], bool], axes: Collection[str] = ()
-) -> tuple[list[str], dict[str, list[Any]]]:
-    """Split lines into (lines with one value, {key: values} of the others). The seed and the keys of `axes` are always
-    in the latter. Of two lines with the same key, the last counts. Raises InputError for an invalid range or seed."""
-    single: list[str] = []
-    several: dict[str, list[Any]] = {}
-    for line in lines:
-        key, equals, value = line.partition("=")
-        key = key.strip()
-        if not equals:  # its reader reports the fault
-            single.append(line)
-        elif key == "seed" or key in axes or (could_be_several(line) and not is_one_value(line)):
-            several[key] = [item for part in parts(value) for item in _items(part, line)]
-            if key == "seed" and not all(type(seed) is int for seed in several[key]):
-                raise InputError(
-                    f"-o {line}", "names no seeds", "e.g. -o seed=3, -o seed=3,5 or -o seed=0..9"
-                )
-            single = [other for other in single if other.partition("=")[0].strip() != key]
-        else:
-            several.pop(key, None)
-            single.append(line)
-    return single, several
+def axes_of(sweeps: Sequence[str]) -> dict[str, list[Any]]:
+    """{key: values} of lines `key=value,value`. A value is TOML, a text without quotes, or a range of whole numbers
+    such as 0..9. Of two lines with the same key, the last counts. Raises InputError."""
+    axes: dict[str, list[Any]] = {}
+    for line in sweeps:
+        key, equals, text = line.partition("=")
+        if not equals or not key.strip() or not text.strip():
+            raise InputError(f"--sweep {line}", "not of the form key=value,value", EXAMPLE)
+        try:
+            values = tomllib.loads(f"values = [{text}]")["values"]
+        except ValueError:
+            values = [value for part in text.split(",") for value in _values(part.strip(), line)]
+        if key.strip() == "seed" and not all(type(seed) is int for seed in values):
+            raise InputError(f"--sweep {line}", "names no seeds", EXAMPLE)
+        axes[key.strip()] = values
+    return axes
 
 
-def could_be_several(line: str) -> bool:
-    """Whether a line is not valid TOML and its value has commas or is a range."""
-    value = line.partition("=")[2]
-    if _is_toml(line):
-        return False
-    return len(parts(value)) > 1 or bool(_RANGE.fullmatch(value))
-
-
-def parts(text: str) -> list[str]:
-    """Split a text at its commas outside of quotes and brackets."""
-    pieces, depth, quote = [""], 0, ""
-    for char in text:
-        if quote:
-            quote = "" if char == quote else quote
-        elif char in "\"'":
-            quote = char
-        depth += (char in _OPEN) - (char in _CLOSE) if not quote else 0
-        if char == "," and not quote and not depth:
-            pieces.append("")
-        else:
-            pieces[-1] += char
-    return [piece.strip() for piece in pieces]
-
-
-def _items(part: str, line: str) -> list[Any]:
-    if _RANGE.fullmatch(part):
+def _values(part: str, line: str) -> list[Any]:
+    if not part:
+        raise InputError(f"--sweep {line}", "has an empty value", EXAMPLE)
+    if ".." in part:
         try:
             return parse_range(part)
         except ValueError as error:
-            raise InputError(f"-o {line}", str(error), "e.g. -o seed=0..9") from None
-    if not part:
-        raise InputError(f"-o {line}", "has an empty value", "e.g. -o policy.k=10,20")
-    return [tomllib.loads(f"value={part}")["value"] if _is_toml(f"value={part}") else part]
-
-
-def _is_toml(line: str) -> bool:
+            raise InputError(f"--sweep {line}", str(error), EXAMPLE) from None
     try:
-        tomllib.loads(line)
+        return [tomllib.loads(f"value = {part}")["value"]]
     except ValueError:
-        return False
-    return True
+        return [part]
 
 
-def with_axes(tables: Tables, several: dict[str, list[Any]]) -> Tables:
+def without_axes(overrides: Sequence[str], keys: Collection[str]) -> tuple[list[str], list[str]]:
+    """(the other lines, lines of these keys) of the lines `key=value` of `-o`."""
+    of_axes = [line for line in overrides if line.partition("=")[0].strip() in keys]
+    return [line for line in overrides if line not in of_axes], of_axes
+
+
+def with_axes(tables: Tables, axes: Mapping[str, list[Any]]) -> Tables:
     """Tables of a study file in which these values replace those of its axes and seeds, or are further axes; they count
     in the small form, too."""
     tables = dict(tables)
-    axes = [dict(axis) for axis in tables.get("axis", [])]
-    for key, values in several.items():
-        own = next((axis for axis in axes if axis.get("key") == key), None)
+    all_axes = [dict(axis) for axis in tables.get("axis", [])]
+    for key, values in axes.items():
+        own = next((axis for axis in all_axes if axis.get("key") == key), None)
         if key == "seed":
             tables["seeds"] = values
             tables["small"] = {
@@ -102,5 +67,5 @@ def with_axes(tables: Tables, several: dict[str, list[Any]]) -> Tables:
             own["values"] = values
             own.pop("small", None)
         else:
-            axes.append({"key": key, "values": values})
-    return tables | {"axis": axes}
+            all_axes.append({"key": key, "values": values})
+    return tables | {"axis": all_axes}

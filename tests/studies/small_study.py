@@ -32,5 +32,6 @@ name = "curves"
 
 
 def ledger_of(folder, name="two"):
-    """The ledger of a study, indexed by run."""
-    return pd.read_csv(folder / "out" / name / "ledger.csv", keep_default_na=False).set_index("run")
+    """The ledger of a study, indexed by run; the last row of a run counts."""
+    rows = pd.read_csv(folder / "out" / name / "ledger.csv", keep_default_na=False)
+    return rows.drop_duplicates("run", keep="last").set_index("run")

@@ -5,16 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import time
-from multiprocessing import Pipe
+from pathlib import Path
 
 import numpy as np
 import pytest
 from small_study import BASE, STUDY, ledger_of
 
 from hpctrip.record.reader import open_run
-from hpctrip.studies import worker
-from hpctrip.studies.run_store import RunStatus
-from hpctrip.studies.worker import Job
 
 WITHOUT_FIGURE = STUDY[: STUDY.index("[[figure]]")]
 COMMAND = ("study", "study.toml", "--out", "out", "--jobs", "2")
@@ -97,7 +94,7 @@ def test_told_to_leave_and_killed_at_random_moments_it_ends_as_one_that_nobody_d
     process = begin()
     wait_for(lambda: finished(folder).keys() - before.keys(), process)
     time.sleep(rng.uniform(0, 1))
-    launch.kill(process)  # the study and its workers
+    launch.kill(process)  # the study; its runs end with it
     process.communicate()
     before = finished(folder)
     listed = hpctrip("study", folder / "study.toml", "--out", folder / "out", "--list")
@@ -127,14 +124,19 @@ def test_told_to_leave_after_a_run_has_left_by_itself_it_tells_the_others(begin,
     assert ledger_of(folder)["status"].loc["policy.k = 3, seed 4"] == "interrupted"
 
 
-def test_a_run_on_several_ranks_ends_where_its_study_is_gone(tmp_path, monkeypatch):
-    monkeypatch.setenv("HPCTRIP_LAUNCHER", "sh -c 'exec sleep 200' {n} {python}")
-    ours, theirs = Pipe()
-    ours.close()
-    began = time.monotonic()
-    stop = worker._StopRequest()
-    end = worker._execute_on_ranks(Job({}, (), tmp_path / "run.h5", tmp_path / "log", 2), theirs, stop)
-    assert end.status == RunStatus.INTERRUPTED and time.monotonic() - began < 100
+def test_a_run_on_several_ranks_ends_where_its_study_is_gone(begin, folder, launch, monkeypatch):
+    pids = folder / "pids"
+    monkeypatch.setenv("HPCTRIP_LAUNCHER", f"sh -c 'echo $$ >> {pids}; exec sleep 200' {{n}} {{python}}")
+    monkeypatch.setattr("test_kills.COMMAND", (*COMMAND, "--ranks", "2"))
+    process = begin()
+    wait_for(lambda: pids.exists() and pids.read_text().endswith("\n"), process)
+    process.kill()
+    process.communicate()
+    for pid in map(int, pids.read_text().split()):
+        deadline = time.monotonic() + 60
+        while Path(f"/proc/{pid}").exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
 
 
 def test_two_studies_at_once_share_their_runs_and_make_none_twice(begin, folder, launch):

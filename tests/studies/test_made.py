@@ -54,8 +54,8 @@ def test_it_ends_with_the_table_and_the_figure(made):
     spent_h = [run.rounds["clock_s"].iloc[-1] / 3600 for run in runs]
     assert table["mean_h"].tolist() == pytest.approx([sum(spent_h[:2]) / 2, sum(spent_h[2:]) / 2])
     assert "| policy.k = 2 |" in (made.folder / "out/two/table.md").read_text()
-    assert (made.folder / "out/two/sweep.png").stat().st_size > 1000
-    assert list(pd.read_csv(made.folder / "out/two/sweep.csv")["k"]) == [2, 3]
+    assert (made.folder / "out/two/figures/sweep.png").stat().st_size > 1000
+    assert list(pd.read_csv(made.folder / "out/two/figures/sweep.csv")["k"]) == [2, 3]
     assert "Two cohort sizes" in made.ended.out and "finished: policy.k" in made.ended.out
 
 
@@ -143,7 +143,7 @@ def test_overlays_are_laid_over_the_inputs_of_all_studies_below_what_varies(copi
 
 def test_a_sweep_on_the_command_line_is_such_a_study(copied, hpctrip, monkeypatch):
     monkeypatch.chdir(copied)
-    ended = hpctrip("run", "base.toml", "-o", "policy.k=2,3", "-o", "seed=4..5", "--out", "out")
+    ended = hpctrip("run", "base.toml", "--sweep", "policy.k=2,3", "--sweep", "seed=4..5", "--out", "out")
     assert ended.code == 0, ended.err
     assert "tiny over policy.k x seed" in ended.out and "to make" not in ended.out
     assert set(ledger_of(copied, "tiny-sweep_policy.k_seed")["status"]) == {"finished"}
@@ -172,7 +172,7 @@ def test_runs_made_elsewhere_are_taken_up_by_identity_and_drawn(made, study, tmp
     pd.testing.assert_frame_equal(
         ledger_of(tmp_path).drop(columns=left_out), ledger_of(made.folder).drop(columns=left_out)
     )
-    for name in ("table.csv", "sweep.csv"):
+    for name in ("table.csv", "figures/sweep.csv"):
         assert (tmp_path / "out/two" / name).read_text() == (made.folder / "out/two" / name).read_text()
     onwards = tmp_path / "again"
     onwards.mkdir()
@@ -198,7 +198,7 @@ def test_rows_without_a_curve_yet_are_left_out_and_said(made, study, tmp_path):
     for name in ("base.toml", "study.toml"):
         (tmp_path / name).write_text((made.folder / name).read_text())
     ledger = pd.read_csv(made.folder / "out/two/ledger.csv")
-    curves = pd.read_csv(made.folder / "out/two/ledger_curves.csv")
+    curves = pd.read_csv(made.folder / "out/two/curves.csv")
     ledger.to_csv(tmp_path / "half.csv", index=False)
     curves[curves["identity"] != ledger["identity"][0]].to_csv(tmp_path / "half_curves.csv", index=False)
     imported = study(tmp_path, "--import", tmp_path / "half.csv", "--list")
@@ -210,7 +210,7 @@ def test_rows_of_another_input_or_with_another_curve_are_refused(copied, made, s
     ledger = made.folder / "out/two/ledger.csv"
     refused = study(copied, "-o", "train.lr=0.02", "--import", ledger, "--list")
     refused.check_refused(["none of its 4 finished rows is a run of this study"])
-    curves = copied / "out/two/ledger_curves.csv"
+    curves = copied / "out/two/curves.csv"
     lines = curves.read_text().splitlines()
     curves.write_text("\n".join([lines[0], *lines[2:]]) + "\n")  # the first round of the first run is missing
     study(copied, "--import", copied / "out/two/ledger.csv", "--list").check_refused(
@@ -221,8 +221,8 @@ def test_rows_of_another_input_or_with_another_curve_are_refused(copied, made, s
 @pytest.mark.parametrize(
     ("file", "edit", "message"),
     [
-        ("ledger_curves.csv", lambda row: row | {"clock_s": row["clock_s"] + 1e6}, "clock_s does not rise"),
-        ("ledger_curves.csv", lambda row: row | {"num_sites": -5}, "other num_sites than 1 to 6"),
+        ("curves.csv", lambda row: row | {"clock_s": row["clock_s"] + 1e6}, "clock_s does not rise"),
+        ("curves.csv", lambda row: row | {"num_sites": -5}, "other num_sites than 1 to 6"),
         ("ledger.csv", lambda row: row | {"accuracy": 0.9}, "came to the accuracy '0.9', by its curve to"),
         ("ledger.csv", lambda row: row | {"digest": "zzz"}, "has the digest 'zzz', which is none"),
     ],
@@ -284,10 +284,9 @@ def test_a_task_of_an_array_makes_the_run_of_its_index(copied, study):
     assert "run 1 of 2: policy.k = 3, seed 4" in task.out
     one = study(copied, "-o", "policy.k=3", "-o", "seed=4", "--list")  # one value takes an axis' place, too
     assert statuses(one) == {NAMES[2]: "finished"}
-    rows = ledger_of(copied)
-    assert rows["status"].tolist() == ["stale", "finished"]
+    made = ledger_of(copied).loc[NAMES[2]]
     again = study(copied, "-o", "train.lr=0.02", "-o", "seed=4", "--task", "1")
-    assert f"{rows['identity'].iloc[1]}.h5 is finished already" in again.out
+    assert made["status"] == "finished" and f"{made['identity']}.h5 is finished already" in again.out
     study(copied, "--task", "4").check_refused(["--task 4: the study has 4 runs; 0 to 3"])
 
 

@@ -72,14 +72,6 @@ def test_a_folder_in_place_of_why_a_run_failed(copied, study):
 WAY_OUT = "choose another name, or a file inside it"
 
 
-def test_a_page_needs_a_folder(folder, hpctrip, monkeypatch):
-    monkeypatch.chdir(folder)
-    a_file(folder / "afile")
-    (folder / "results/studies").mkdir(parents=True)
-    hpctrip("claims", "--to", "afile").check_refused(["afile: is no folder"])
-    hpctrip("claims", "afile").check_refused(["afile: is no folder"])
-
-
 @pytest.mark.parametrize("target", ["[1]", "{a = 1}", "1979-05-27", f"1{'0' * 400}", "true", "nan"])
 def test_an_option_of_a_figure_that_is_no_number(target, folder, study):
     text = STUDY.replace("target = 0.01", f"target = {target}")

@@ -4,34 +4,11 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from test_claims import seeds
 
-from hpctrip.studies.claims.gather import PAPER
-from hpctrip.studies.claims.paper import CLAIMS
-from hpctrip.studies.pictures import with_study_label
 from hpctrip.studies.studies import StudyOptions, read_studies, study_file
 
+PAPER = "paper"
 SHIPPED = [path for path in sorted(Path(study_file(PAPER)).parent.glob("*.toml")) if "_real" not in path.stem]
-
-
-@pytest.fixture(scope="module", params=[False, True], ids=["in full", "small"])
-def studies(request, tmp_path_factory):
-    """{name: study} of the paper, in full and in the small form, with one seed each."""
-    folder = tmp_path_factory.mktemp("studies")
-    included = read_studies(study_file(PAPER), StudyOptions(folder, ["seed=0"], small=request.param))
-    return {study.file.name: study for study in included}
-
-
-def test_claims_ask_for_variants_that_their_studies_have(studies):
-    evidence = {
-        name: {
-            entry.variant: [with_study_label(run, entry, entry.label) for run in seeds(1, 1.1)]
-            for entry in study.ledger.entries
-        }
-        for name, study in studies.items()
-    }
-    findings = [claim.finding(evidence).ours for claim in CLAIMS]
-    assert [text for text in findings if "no finished run of" in text or "was not run" in text] == []
 
 
 def test_studies_of_the_paper_have_a_small_form():

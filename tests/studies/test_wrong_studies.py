@@ -6,7 +6,7 @@ import pytest
 from small_study import BASE, STUDY
 
 from hpctrip.base.errors import InputError
-from hpctrip.studies.sweep import parts, split
+from hpctrip.studies.sweep import axes_of
 
 AXIS = '[[axis]]\nkey = "policy.k"\nvalues = [2, 3]\n'
 VARIANTS = '[[axis]]\nname = "policy"\nvariants = [{label = "a", policy.k = 2}, {label = "b", %s}]\n'
@@ -57,7 +57,7 @@ HEAD = 'name = "x"\ninputs = ["base.toml"]\n'
         (HEAD + AXIS + AXIS, ["study.toml: axis: two are called 'policy.k'"]),
         (
             HEAD + AXIS + '[readings]\naxis = "k"\nclaims = "fig9"\n',
-            ["readings: no claim is about 'fig9'; did you mean 'fig09'?"],
+            ["readings: is no table any more", "postprocess/claims.py FOLDER --readings AXIS"],
         ),
         (
             HEAD + AXIS.replace("policy.k", "policy.kk"),
@@ -83,6 +83,12 @@ HEAD = 'name = "x"\ninputs = ["base.toml"]\n'
             ["'b': is the same run as 'a': no key that can change a result differs"],
         ),
         (HEAD + VARIANTS % "inputs = ['c.toml']", ["c.toml: no such file"]),
+        (
+            HEAD
+            + VARIANTS % "policy.k = 3"
+            + '[[axis]]\nname = "reading"\nvariants = [{label = "c"}, {label = "log", among = ["A"]}]\n',
+            ["among of 'log': no other axis has a variant 'A'; known: a, b"],
+        ),
         (
             HEAD + VARIANTS % f"policy.k = 2, power = {{kind = 'trace', path = '{__file__}'}}",
             ["b, seed 0", "test_wrong_studies.py", "not a CSV file"],
@@ -111,6 +117,15 @@ def test_a_wrong_grid_is_told_before_anything_is_trained(text, fragments, wrong,
     assert not (tmp_path / "out").exists()
 
 
+def test_a_variant_is_combined_with_the_labels_that_it_names(wrong):
+    among = 'variants = [{label = "c"}, {label = "d", train.lr = 0.1, among = ["a"]}]\n'
+    listed = wrong(
+        HEAD + "seeds = [1]\n" + VARIANTS % "policy.k = 3" + f'[[axis]]\nname = "e"\n{among}', "--list"
+    )
+    names = [line.split("  ")[-1].strip() for line in listed.out.splitlines()]
+    assert names == ["a, c, seed 1", "a, d, seed 1", "b, c, seed 1"], listed.err
+
+
 def test_all_faults_of_a_grid_are_one_report(wrong):
     text = HEAD + AXIS.replace("3]", "'three', 300]")
     wrong(text).check_refused(["policy.k = three, seed 0", "policy.k = 300, seed 0"], lines=2)
@@ -128,10 +143,11 @@ def test_of_many_faults_the_first_few_are_told_and_the_number_of_the_others(wron
     ("arguments", "fragments"),
     [
         (["-o", "policy.kk=3"], ["policy.kk: unknown key"]),
-        (["-o", "seed=9..0"], ["-o seed=9..0: must rise"]),
-        (["-o", "policy.k=2,,3"], ["-o policy.k=2,,3: has an empty value"]),
-        (["-o", "policy.k"], ["-o policy.k: not of the form key=value"]),
-        (["-o", "seed=3.."], ["-o seed=3..: names no seeds; e.g. -o seed=3"]),
+        (["-o", "seed=9..0"], ["seed=9..0: must rise"]),
+        (["--sweep", "policy.k=2,,3"], ["--sweep policy.k=2,,3: has an empty value"]),
+        (["--sweep", "policy.k"], ["--sweep policy.k: not of the form key=value"]),
+        (["-o", "train.lr"], ["-o train.lr: not of the form key=value"]),
+        (["--sweep", "seed=a,b"], ["--sweep seed=a,b: names no seeds; e.g. --sweep"]),
         (["--only", "k = 7"], ["--only k = 7: no run has such a name; the first is 'policy.k = 2, seed 4'"]),
         (["--import", "none.csv"], ["none.csv: no such file"]),
     ],
@@ -163,7 +179,8 @@ def test_a_grid_without_end_is_refused_before_it_is_made(text, number, wrong):
 
 
 def test_a_sweep_without_end_is_refused_before_it_is_made(hpctrip, tiny):
-    lines = ["-o", "seed=0..9999", "-o", "policy.k=0..9999", "-o", "train.batch_size=1..9999"]
+    axes = ("seed=0..9999", "policy.k=0..9999", "train.batch_size=1..9999")
+    lines = [word for axis in axes for word in ("--sweep", axis)]
     hpctrip("run", tiny, *lines).check_refused(["999900000000 runs, 10,000 are the most"])
 
 
@@ -183,53 +200,40 @@ def test_an_unknown_study_names_those_that_come_with_hpctrip(hpctrip):
 
 
 @pytest.mark.parametrize(
-    ("text", "values"),
+    ("line", "axes"),
     [
-        ("1,2", ["1", "2"]),
-        ("'a,b',c", ["'a,b'", "c"]),
-        ("[1,2],[3]", ["[1,2]", "[3]"]),
-        ("{a = 1, b = 2}, x", ["{a = 1, b = 2}", "x"]),
+        ("policy.k=10,20", {"policy.k": [10, 20]}),
+        ("policy.kind=static, random", {"policy.kind": ["static", "random"]}),
+        ("radius=1 mi,2 mi", {"radius": ["1 mi", "2 mi"]}),
+        ("seed=0..2,7", {"seed": [0, 1, 2, 7]}),
+        ("label='a,b','c'", {"label": ["a,b", "c"]}),
+        ("words=[1,2],[3]", {"words": [[1, 2], [3]]}),
+        ("server={a = 1, b = 2}, {a = 3}", {"server": [{"a": 1, "b": 2}, {"a": 3}]}),
     ],
 )
-def test_values_are_cut_at_commas_outside_of_quotes_and_brackets(text, values):
-    assert parts(text) == values
-
-
-def test_a_line_means_several_values_only_where_it_could_not_mean_one():
-    takes_text = {"label=a, b": True}
-    lines = [
-        "policy.k=10,20",
-        "label=a, b",
-        "train.lr=[1,2]",
-        'name="a,b"',
-        "seed=0..2,7",
-        "stop.max_rounds=3",
-    ]
-    single, several = split(lines, lambda line: takes_text.get(line, False))
-    assert single == ["label=a, b", "train.lr=[1,2]", 'name="a,b"', "stop.max_rounds=3"]
-    assert several == {"policy.k": [10, 20], "seed": [0, 1, 2, 7]}
-    kinds = split(["policy.kind=static,random", "radius=1 mi,2 mi"], lambda _: False)[1]
-    assert kinds == {"policy.kind": ["static", "random"], "radius": ["1 mi", "2 mi"]}
-    with pytest.raises(InputError, match="name 10,000 numbers at most"):
-        split(["seed=0..99999"], lambda _: False)
+def test_the_values_of_an_axis_are_toml_or_texts_or_ranges(line, axes):
+    assert axes_of([line]) == axes
 
 
 def test_of_two_lines_with_one_key_the_last_counts():
-    one_or_more = ["policy.k=2,3", "policy.k=4"]
-    assert split(one_or_more, lambda line: False) == (["policy.k=4"], {})
-    assert split(one_or_more[::-1], lambda line: False) == ([], {"policy.k": [2, 3]})
+    assert axes_of(["policy.k=2,3", "policy.k=4"]) == {"policy.k": [4]}
+    with pytest.raises(InputError, match="name 10,000 numbers at most"):
+        axes_of(["seed=0..99999"])
 
 
 def test_a_sweep_is_a_folder_and_overwrites_nothing(hpctrip, tiny, tmp_path):
-    lines = ["-o", "policy.kind=static", "-o", "policy.k=2,3"]
+    lines = ["-o", "policy.kind=static", "--sweep", "policy.k=2,3"]
     hpctrip("run", tiny, *lines, "--out", tmp_path / "a.h5").check_refused(
         ["is one file, and a sweep makes several"]
     )
     hpctrip("run", tiny, *lines, "--overwrite", "--out", tmp_path).check_refused(
         ["--overwrite: a sweep keeps each"]
     )
-    hpctrip("run", tiny, *lines, "-o", "policy.k=2,x").check_refused(
+    hpctrip("run", tiny, *lines, "--sweep", "policy.k=2,x").check_refused(
         ["policy.k = x: policy.k = 'x': must be"]
+    )
+    hpctrip("run", tiny, "-o", "policy.kind=static", "-o", "policy.k=2,3").check_refused(
+        ["policy.k = '2,3': must be", "for several values: --sweep policy.k=2,3"]
     )
 
 

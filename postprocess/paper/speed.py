@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from hpctrip.base.stats import UNKNOWN, Estimate, compare, in_order
 from hpctrip.record.reader import Run
-from hpctrip.studies.claims.base import (
+from paper.claim import (
     Claim,
     Evidence,
     Finding,

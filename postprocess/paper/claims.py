@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from hpctrip.studies.claims.base import Claim
-from hpctrip.studies.claims.speed import AboutEqual, Faster, FasterInAll, Order, SlowerThanIn, Takes
-from hpctrip.studies.claims.sweeps import (
+from paper.claim import Claim
+from paper.speed import AboutEqual, Faster, FasterInAll, Order, SlowerThanIn, Takes
+from paper.sweeps import (
     Convex,
     Diminishing,
     HigherInTheEnd,
@@ -12,7 +12,7 @@ from hpctrip.studies.claims.sweeps import (
     MoreIsFaster,
     SmallEarlyGain,
 )
-from hpctrip.studies.claims.world import DelayIsNotLinear, Overhead, SparePower, StartsSmallAndGrows
+from paper.world import DelayIsNotLinear, Overhead, SparePower, StartsSmallAndGrows
 
 POWERTRIP, STATIC, RANDOM, RADIUS = "PowerTrip", "static optimal", "random", "fixed radius"
 HIGHEST, CENTRAL_25, CENTRAL_50 = "highest power", "centralized 25 %", "centralized 50 %"

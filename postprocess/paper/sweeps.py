@@ -10,7 +10,7 @@ import numpy as np
 from hpctrip.base.stats import UNKNOWN, Estimate, Times, compare
 from hpctrip.figures import gain
 from hpctrip.record.reader import Run
-from hpctrip.studies.claims.base import Claim, Evidence, Finding, Missing, Verdict, all_of, times, verdict_of
+from paper.claim import Claim, Evidence, Finding, Missing, Verdict, all_of, times, verdict_of
 
 
 def runs_by_k(evidence: Evidence, study: str) -> dict[int, Sequence[Run]]:

@@ -1,15 +1,13 @@
-"""Renders the checked claims as text, Markdown, JSON and one HTML file with embedded pictures."""
+"""Renders the checked claims as text, Markdown and JSON."""
 
 from __future__ import annotations
 
-import base64
-import html
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hpctrip.base.text import markdown_table
-from hpctrip.studies.claims.base import Claim, Finding, Verdict
+from paper.claim import Claim, Finding, Verdict
 
 HEAD = ("figure", "claim", "paper", "ours (95 % interval)", "ordering", "magnitude", "seeds", "study")
 METHOD = (
@@ -96,52 +94,6 @@ class Page:
                 lines += ["", f"![{_caption(name)}]({PICTURES}/{name})"]
         return "\n".join(lines) + "\n"
 
-    @property
-    def html(self) -> str:
-        """The page as one HTML file with embedded pictures."""
-
-        def row(cells: Sequence[str], tag: str) -> str:
-            return f"<tr>{''.join(f'<{tag}>{html.escape(cell)}</{tag}>' for cell in cells)}</tr>"
-
-        body = [
-            "<h1>The paper's claims, checked</h1>",
-            *([f'<p class="as-written">{html.escape(self.preface)}</p>'] if self.preface else []),
-            "<h2>Claim by claim</h2>",
-            f"<p>{html.escape(self.summary)}. {html.escape(METHOD)}</p>",
-            f"<table><thead>{row(HEAD, 'th')}</thead><tbody>",
-            *(row(cells, "td") for cells in self.rows),
-            "</tbody></table><h2>What was run</h2>",
-            _list(self.facts),
-        ]
-        for section in self.sections:
-            body += [f"<h3>{html.escape(section.title)}</h3>", _list(section.facts)]
-            body += [_figure(_caption(name), png) for name, png in section.pictures.items()]
-        return _HTML.format(body="\n".join(body))
-
 
 def _caption(name: str) -> str:
     return name.removesuffix(".png").replace("_", " ")
-
-
-def _list(facts: Sequence[str]) -> str:
-    return f"<ul>{''.join(f'<li>{html.escape(fact)}</li>' for fact in facts)}</ul>"
-
-
-def _figure(caption: str, png: bytes) -> str:
-    data = base64.b64encode(png).decode()
-    text = html.escape(caption)
-    return f'<figure><img alt="{text}" src="data:image/png;base64,{data}"><figcaption>{text}</figcaption></figure>'
-
-
-_HTML = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>The paper's claims, checked</title>
-<style>
-body {{ font: 15px/1.5 sans-serif; max-width: 75rem; margin: 2rem auto; padding: 0 1rem; }}
-table {{ border-collapse: collapse; }}
-th, td {{ border-bottom: 1px solid #ddd; padding: .3rem .6rem; text-align: left; vertical-align: top; }}
-img {{ max-width: 100%; }}
-.as-written {{ white-space: pre-wrap; }}
-</style></head><body>
-{body}
-</body></html>
-"""

@@ -1,18 +1,23 @@
-"""Checks the ordering claims of one study separately for every reading of the paper."""
+"""Checks the ordering claims of one study separately for every reading of the paper, and draws the verdicts."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import matplotlib
 import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 
 from hpctrip.base.text import markdown_table
+from hpctrip.figures.common import style
+from hpctrip.figures.common.plot import Drawing
 from hpctrip.figures.common.reading import provenance
 from hpctrip.record.reader import Run
-from hpctrip.studies.claims.base import Claim, Finding, Variants, Verdict
-from hpctrip.studies.claims.paper import CLAIMS
-from hpctrip.studies.claims.speed import Takes
+from paper.claim import Claim, Finding, Variants, Verdict
+from paper.claims import CLAIMS
+from paper.speed import Takes
 
 MARKS = {Verdict.MET: "+", Verdict.NOT_MET: "-", Verdict.UNDECIDED: "?", Verdict.NOT_RUN: ""}
 """One character per verdict."""
@@ -106,3 +111,55 @@ def by_reading(
         if run is not None:
             finished.setdefault(variant, []).append(run)
     return readings, planned
+
+
+COLOURS = {
+    Verdict.MET: style.SKY,
+    Verdict.NOT_MET: style.VERMILLION,
+    Verdict.UNDECIDED: style.FAINT,
+    Verdict.NOT_RUN: "white",
+}
+"""Fill colour of each verdict; `MARKS` distinguish the verdicts without colour."""
+
+
+def draw_survey(survey: Survey) -> Drawing:
+    """Draw a survey, with its numbers and the lines to print."""
+    with matplotlib.rc_context(style.LOOK):
+        return Drawing(_picture(survey), survey.table, survey.lines)
+
+
+def _picture(survey: Survey) -> Figure:
+    readings, claims = list(survey.findings), survey.claims
+    picture = style.figure(1.4 + 0.2 * len(readings) + 0.13 * len(claims), style.PAGE_INCHES)
+    axes = picture.subplots()
+    for y, reading in enumerate(readings):
+        for x, finding in enumerate(survey.findings[reading]):
+            verdict = finding.ordering
+            axes.fill(
+                [x - 0.5, x + 0.5, x + 0.5, x - 0.5], [y - 0.5, y - 0.5, y + 0.5, y + 0.5], COLOURS[verdict]
+            )
+            axes.text(x, y, MARKS[verdict], ha="center", va="center")
+    axes.hlines([y + 0.5 for y in range(len(readings) - 1)], -0.5, len(claims) - 0.5, "white", linewidth=1)
+    axes.vlines([x + 0.5 for x in range(len(claims) - 1)], -0.5, len(readings) - 0.5, "white", linewidth=1)
+    axes.set_xlim(-0.5, len(claims) - 0.5)
+    axes.set_ylim(len(readings) - 0.5, -0.5)
+    axes.set_xticks(range(len(claims)), [str(number + 1) for number in range(len(claims))])
+    axes.set_yticks(range(len(readings)), readings)
+    axes.tick_params(length=0)
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+    letters = int(style.PAGE_INCHES / style.LETTER_INCHES)
+    titles = [f"{number + 1}  {claim.figure}: {claim.says}" for number, claim in enumerate(claims)]
+    axes.set_xlabel("\n".join(style.wrapped(line, letters, 1) for line in titles), ha="left", x=0, fontsize=7)
+    present = [
+        verdict
+        for verdict in Verdict
+        if any(f.ordering == verdict for row in survey.findings.values() for f in row)
+    ]
+    entries = [
+        (Patch(facecolor=COLOURS[v], edgecolor=style.GREY), f"{v} ({MARKS[v]})" if MARKS[v] else v)
+        for v in present
+    ]
+    style.legend_below(picture, entries)
+    style.heading(picture, survey.provenance)
+    return picture

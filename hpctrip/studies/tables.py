@@ -1,0 +1,194 @@
+"""Tables of a study: the comparison of its variants, and tidy tables of its runs.
+
+runs.csv, curves.csv and sites.csv have one row per run, round and site, and name runs by their identity. Everything
+that is said about a study after it has ended (claims, fits, figures of one's own) can be made from them.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from hpctrip.base.io import replace_file
+from hpctrip.base.stats import Estimate, Times, compare
+from hpctrip.base.text import markdown_table
+from hpctrip.config.identity import flat, raised_rules
+from hpctrip.config.inputs import resolved
+from hpctrip.figures.common.grouping import times_of
+from hpctrip.figures.common.plot import aligned
+from hpctrip.record.merge import csv_bytes
+from hpctrip.record.reader import Run
+from hpctrip.studies.grid import RULES
+from hpctrip.studies.imported import CURVE_COLUMNS
+from hpctrip.studies.ledger import Line, made_with, synthetic, wall_s
+
+MOST_SITES = 1_000_000
+"""Maximum number of rows of sites.csv; the sites of further runs are left out."""
+
+
+def write_tables(
+    folder: Path, facts: Mapping[str, str], lines: Sequence[Line], runs: Mapping[str, Run]
+) -> list[str]:
+    """Write all tables of a study. `facts` are columns with the same text for all runs, its title among them; `runs`
+    are the finished runs by identity. Returns the lines to print."""
+    sites, variants = _sites(runs), variant_rows(lines)
+    cells = [_cells(row) for row in variants]
+    tables = {
+        "table.csv": pd.DataFrame([_numbers(row) for row in variants]),
+        "runs.csv": _runs(facts, lines),
+        "curves.csv": _concat(
+            [run.rounds[list(CURVE_COLUMNS)] for run in runs.values()], runs, CURVE_COLUMNS
+        ),
+        "sites.csv": _concat([run.sites for run in sites.values()], sites, ("site",)),
+    }
+    for name, table in tables.items():
+        replace_file(folder / name, csv_bytes(table))
+    page = f"# {facts['title']}\n\n{markdown_table(HEAD, cells)}\n"
+    replace_file(folder / "table.md", page.encode())
+    left_out = sum(not run.sites.empty for run in runs.values()) - len(sites)
+    note = f" (without the sites of {left_out} runs: {MOST_SITES:,} rows at most)" if left_out else ""
+    return [
+        facts["title"],
+        *aligned(HEAD, cells),
+        f"table: {folder / 'table.csv'}, {folder / 'table.md'}",
+        f"runs, curves, sites: {folder / 'runs.csv'}, {folder / 'curves.csv'}, {folder / 'sites.csv'}{note}",
+    ]
+
+
+def _runs(facts: Mapping[str, str], lines: Sequence[Line]) -> pd.DataFrame:
+    """One row per run of the grid. What a run does not have is empty: results before its first round, keys of other
+    kinds of a table. `clock_s` is the simulated time at the end."""
+    table = pd.DataFrame([{**facts, **_row(line)} for line in lines])
+    texts = [name for name in table if table[name].dtype.kind not in "if"]
+    return table.assign(**{name: table[name].fillna("") for name in texts})
+
+
+def _row(line: Line) -> dict[str, Any]:
+    entry, run, experiment = line.entry, line.stored.run, line.entry.run_input.experiment
+    target, raised = experiment.stop.target_accuracy, raised_rules(experiment)
+    results: dict[str, Any] = dict.fromkeys(("num_rounds", "params_digest", "synthetic", "made_with"), "")
+    results |= dict.fromkeys(("clock_s", "time_to_accuracy_s", "best_accuracy", "wall_s"), math.nan)
+    if run is not None and len(run.rounds):
+        results = {
+            "num_rounds": str(len(run.rounds)),
+            "clock_s": float(run.rounds["clock_s"].iloc[-1]),
+            "time_to_accuracy_s": run.time_to_accuracy_s,
+            "best_accuracy": float(run.rounds["accuracy"].max()),
+            "params_digest": run.meta["params_digest"],
+            "wall_s": wall_s(run),
+            "synthetic": synthetic(run),
+            "made_with": made_with(run),
+        }
+    return {
+        "run": entry.name,
+        "variant": entry.variant,
+        "label": entry.label or "",
+        "seed": entry.seed,
+        **{f"axis.{axis}": label for axis, label in entry.choices},
+        "identity": entry.identity,
+        "status": str(line.status),
+        "reason": line.reason,
+        "target_accuracy": math.nan if target is None else target,
+        **results,
+        "rules": ", ".join([str(RULES), *(f"{table} {version}" for table, version in raised.items())]),
+        "sources": "; ".join(f"{source.key} {source.digest}" for source in entry.sources),
+        **{f"input.{key}": _text(value) for key, value in flat(resolved(experiment)).items()},
+    }
+
+
+def _text(value: Any) -> str:
+    """A setting as text: a column has an int and a float as they were written, though some runs may lack the key."""
+    return "" if value is None else value if isinstance(value, str) else json.dumps(value)
+
+
+def _sites(runs: Mapping[str, Run]) -> dict[str, Run]:
+    """The first runs whose sites are known (those of imported runs are not) and fit into the table."""
+    return dict(_fitting(runs))
+
+
+def _fitting(runs: Mapping[str, Run]) -> Iterator[tuple[str, Run]]:
+    total = 0
+    for identity, run in runs.items():
+        total += len(run.sites)
+        if not run.sites.empty and total <= MOST_SITES:
+            yield identity, run
+
+
+def _concat(frames: Sequence[pd.DataFrame], names: Mapping[str, Run], columns: Sequence[str]) -> pd.DataFrame:
+    """Rows of several frames below each other, with the identity of their run in the first column."""
+    if not frames:
+        return pd.DataFrame(columns=["identity", *columns])
+    table = pd.concat(frames, keys=list(names), names=["identity"])
+    return table.reset_index(level="identity").reset_index(drop=True)
+
+
+@dataclass(frozen=True)
+class VariantRow:
+    """One row of the table of a study: a variant over its seeds."""
+
+    variant: str
+    choices: dict[str, str]
+    target: float
+    planned: int
+    """Number of its seeds in the grid."""
+    times: Times | None
+    """None if no run is finished."""
+    ratio: Estimate
+    """Time-to-accuracy relative to the first variant's."""
+
+
+def variant_rows(lines: Sequence[Line]) -> list[VariantRow]:
+    """One row per variant with its finished runs, in the order of the grid. The ratio is unknown if the first variant
+    has another target accuracy or shares no seed."""
+    variants: dict[str, list[Line]] = {}
+    for line in lines:
+        variants.setdefault(line.entry.variant, []).append(line)
+    table: list[VariantRow] = []
+    for name, members in variants.items():
+        finished = [line.stored.run for line in members if line.finished and line.stored.run]
+        target = members[0].entry.run_input.experiment.stop.target_accuracy
+        target = math.nan if target is None else target
+        times = times_of(finished, target) if finished else None
+        first = table[0].times if table else times
+        comparable = times and first and target > 0 and target == (table[0].target if table else target)
+        ratio = compare(times, first) if comparable else Estimate.mean([])
+        table.append(VariantRow(name, dict(members[0].entry.choices), target, len(members), times, ratio))
+    return table
+
+
+HEAD = (
+    "variant",
+    "TTA h (95 % interval)",
+    "seeds",
+    "reached",
+    "best accuracy",
+    "ratio to the first, by seed",
+)
+
+
+def _cells(row: VariantRow) -> tuple[str, ...]:
+    if row.times is None:
+        return row.variant, "-", f"0 of {row.planned}", "-", "-", "-"
+    seeds = (
+        str(row.planned) if row.times.num_seeds == row.planned else f"{row.times.num_seeds} of {row.planned}"
+    )
+    reached = f"{row.times.num_reached}/{row.times.num_seeds}"
+    accuracy = f"{row.times.best_accuracy:.4f}"
+    if math.isnan(row.target):
+        return row.variant, "no target", seeds, "-", accuracy, "-"
+    return row.variant, str(row.times), seeds, reached, accuracy, row.ratio.text()
+
+
+def _numbers(row: VariantRow) -> dict[str, object]:
+    missing = dict.fromkeys(("mean_h", "low_h", "high_h", "best_accuracy"), math.nan)
+    times = row.times.row() if row.times else missing | {"num_seeds": 0, "num_reached": 0}
+    r = row.ratio
+    ratio = {"ratio": r.value, "ratio_low": r.low, "ratio_high": r.high, "ratio_is": r.bound}
+    labels = {"variant": row.variant, **row.choices, "target_accuracy": row.target}
+    return labels | times | ratio | {"num_pairs": r.n}

@@ -1,0 +1,126 @@
+"""Reads the tables that a study has written: runs.csv, curves.csv, sites.csv, and its pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from hpctrip.base.csv import Table, read_table
+from hpctrip.base.errors import InputError
+from hpctrip.base.io import read_file
+from hpctrip.record.reader import Run
+from hpctrip.studies.imported import CURVE_COLUMNS, run_of_curve
+
+FINISHED = "finished"
+_PNG = b"\x89PNG\r\n\x1a\n"
+_SETTING = "input."
+
+
+@dataclass(frozen=True)
+class Study:
+    """A study as its tables describe it."""
+
+    folder: Path
+    table: Table
+    """runs.csv: a row per run of the grid, [R]."""
+    finished: dict[int, Run]
+    """{row: the run}. Attributes, curve, and sites if they are known."""
+
+    def text(self, column: str) -> str:
+        """The text of a column that is the same for all runs: `study`, `title`, `overlays`, `folder`."""
+        return self.table.column(column)[0]
+
+    @property
+    def name(self) -> str:
+        """Name of the study."""
+        return self.text("study")
+
+    @property
+    def variants(self) -> dict[str, list[Run]]:
+        """{variant: its finished runs}."""
+        variants: dict[str, list[Run]] = {}
+        for row, run in self.finished.items():
+            variants.setdefault(self.table.columns["variant"][row], []).append(run)
+        return variants
+
+    def settings(self, key: str) -> list[str]:
+        """The different values of an input key among the finished runs; empty if none has it."""
+        column = self.table.columns.get(f"{_SETTING}{key}", ())
+        return [value for value in dict.fromkeys(column[row] for row in self.finished if column) if value]
+
+    @property
+    def pictures(self) -> dict[str, bytes]:
+        """{name, unique among all studies: PNG} of its figures, which have their numbers beside them. Raises InputError
+        for any other file of that name."""
+        if not self.finished:
+            return {}
+        pictures = {}
+        for file in sorted((self.folder / "figures").glob("*.png")):
+            if file.with_suffix(".csv").exists():
+                png = read_file(file)
+                if not png.startswith(_PNG):
+                    raise InputError(str(file), "is not a PNG picture, as its name says", "draw it again")
+                pictures[f"{self.text('folder').replace('/', '_')}_{file.name}"] = png
+        return pictures
+
+
+def read_studies(paths: Sequence[str]) -> list[Study]:
+    """The studies in these folders, or in those below them. Raises InputError if there are none, or two of one name."""
+    studies = [read_study(folder) for path in paths for folder in _study_folders(Path(path))]
+    names = [study.name for study in studies]
+    if twice := next((study for study in studies if names.count(study.name) > 1), None):
+        raise InputError(str(twice.folder), f"is one of two studies {twice.name!r}", "name one of them")
+    return studies
+
+
+def _study_folders(path: Path) -> Iterator[Path]:
+    folders = (
+        [path] if (path / "runs.csv").exists() else sorted(file.parent for file in path.rglob("runs.csv"))
+    )
+    if not folders:
+        problem = "no such folder" if not path.is_dir() else "holds no study that has ended (no runs.csv)"
+        raise InputError(str(path), problem, "name the folder of a study, such as results/studies/fig09")
+    yield from folders
+
+
+def read_study(folder: Path) -> Study:
+    """The study in a folder. Raises InputError if its tables cannot be read."""
+    table, curves = read_table(folder / "runs.csv"), read_table(folder / "curves.csv")
+    curve = pd.DataFrame(
+        {
+            "round": curves.integers("round"),
+            "clock_s": curves.numbers("clock_s"),
+            "accuracy": curves.numbers("accuracy", may_lack=True),
+            "num_sites": curves.integers("num_sites"),
+        }
+    )[list(CURVE_COLUMNS)]
+    curve_of = np.array(curves.column("identity"))
+    all_sites = read_table(folder / "sites.csv")
+    sites = pd.DataFrame({name: all_sites.numbers(name, may_lack=True) for name in [*all_sites.columns][1:]})
+    site_of = np.array(all_sites.column("identity"))
+    targets, times_s = (
+        table.numbers(name, may_lack=True) for name in ("target_accuracy", "time_to_accuracy_s")
+    )
+    seeds = table.integers("seed")
+    finished = {}
+    for row, (identity, status) in enumerate(
+        zip(table.column("identity"), table.column("status"), strict=True)
+    ):
+        if status == FINISHED:
+            meta = {
+                "seed": int(seeds[row]),
+                "label": table.column("variant")[row],
+                "target_accuracy": float(targets[row]),
+                "time_to_accuracy_s": float(times_s[row]),
+                "synthetic_data": "data" in table.column("synthetic")[row],
+                "synthetic_power": "power" in table.column("synthetic")[row],
+            }
+            run = run_of_curve(
+                folder / "runs.csv", meta, curve[curve_of == identity].reset_index(drop=True), {}
+            )
+            finished[row] = replace(run, sites=sites[site_of == identity])
+    return Study(folder, table, finished)

@@ -1,0 +1,78 @@
+"""Claims under every reading of the paper: verdicts, table and picture."""
+
+import shutil
+
+import claims
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+from paper.claim import Verdict
+from paper.readings import Survey, by_reading, claims_of, draw_survey
+from test_claims import seeds
+from test_claims_page import HOURS, finish
+
+from hpctrip.studies.studies import StudyOptions, read_studies
+
+FAST, SLOW = "PowerTrip", "static optimal"
+STUDY = """
+name = "some"
+seeds = "0..2"
+[[axis]]
+name = "policy"
+variants = [{label = "PowerTrip"}, {label = "static optimal", policy.kind = "static", policy.k = 3}]
+[[axis]]
+name = "reading"
+variants = [{label = "defaults"}, {label = "log", policy.gain = "log", among = ["PowerTrip"]}]
+"""
+
+
+@pytest.fixture(scope="module")
+def survey():
+    """Survey of the base, a reading of PowerTrip alone that reverses the order, and a reading that was not run."""
+    choices = [
+        *(({"reading": "defaults", "policy": FAST}, run) for run in seeds(1, 1.1)),
+        *(({"reading": "defaults", "policy": SLOW}, run) for run in seeds(2, 2.1)),
+        *(({"reading": "log", "policy": FAST}, run) for run in seeds(5, 5.1)),
+        ({"reading": "clock", "policy": FAST}, None),
+    ]
+    return Survey.of("fig09", *by_reading("reading", choices))
+
+
+def test_the_base_speaks_for_what_a_reading_does_not_touch_and_for_nothing_else(survey):
+    number = [claim.says for claim in survey.claims].index("PowerTrip takes less time than static optimal")
+    verdicts = {reading: findings[number].ordering for reading, findings in survey.findings.items()}
+    assert verdicts == {"defaults": Verdict.MET, "log": Verdict.NOT_MET, "clock": Verdict.NOT_RUN}
+    lines = survey.lines[survey.lines.index(f"Fig 9: {survey.claims[number].says}") :][1:4]
+    assert lines == [
+        "  met with 1 of 3 readings: defaults",
+        "  not met with 1 of 3 readings: log",
+        "  not run with 1 of 3 readings: clock",
+    ]
+
+
+def test_table_page_and_picture_have_every_claim_under_every_reading(survey):
+    assert len(survey.table) == 3 * len(claims_of("fig09"))
+    lines = survey.markdown.splitlines()
+    assert lines[0] == "synthetic data, synthetic power; simulated time"
+    assert [line.split(" | ")[0] for line in lines[4:]] == ["| defaults", "| log", "| clock"]
+    drawing = draw_survey(survey)
+    assert drawing.picture.get_suptitle() == lines[0] and drawing.image().startswith(b"\x89PNG")
+
+
+def test_the_script_writes_table_and_picture_beside_the_tables_of_a_study(tmp_path):
+    (tmp_path / "some.toml").write_text(STUDY)
+    (study,) = read_studies(str(tmp_path / "some.toml"), StudyOptions(tmp_path))
+    for entry in study.ledger.entries:
+        policy, reading = (label for _, label in entry.choices)
+        finish(entry, tmp_path, 5 if reading == "log" else HOURS[policy])
+    study.conclude()
+    shutil.rmtree(tmp_path / "runs")  # the tables are enough
+    ended = CliRunner().invoke(claims.main, [str(tmp_path / "some"), "--readings", "reading"])
+    assert ended.exit_code == 0, ended.output
+    table = pd.read_csv(tmp_path / "some/readings.csv")
+    of_static = table[table["claim"] == "PowerTrip takes less time than static optimal"]
+    assert of_static["ordering"].tolist() == ["met", "not met"]
+    assert (tmp_path / "some/readings.png").read_bytes().startswith(b"\x89PNG")
+    assert "| defaults |" in (tmp_path / "some/readings.md").read_text()
+    wrong = CliRunner().invoke(claims.main, [str(tmp_path / "some"), "--readings", "readings"])
+    assert wrong.exit_code == 2 and "no such axis; did you mean 'reading'?" in wrong.stderr
