@@ -247,16 +247,6 @@ def test_nothing_that_only_a_file_names_is_run(hpctrip, tiny, folder, naming):
         assert ended.code in (0, 2) and not (folder / "ran").exists()
 
 
-def test_a_checkpoint_that_does_not_say_clearly_what_was_read_is_refused(hpctrip, tiny, folder):
-    assert hpctrip("run", tiny, *ROUNDS, "--out", "run.h5").code == 0
-    found, path, _ = newest("run.h5")
-    for sources in (["plugins"], ["plugins evil.py"], ["sites.path \x1b[2J blake2b:\x1b"]):
-        path.write_bytes(pack(dataclasses.replace(found, metadata={"sources": sources})))
-        hpctrip("resume", "run.h5", *MORE).check_refused(
-            [str(path), "does not say clearly what its run read"]
-        )
-
-
 # --- installed packages
 
 

@@ -156,15 +156,6 @@ def test_a_run_writes_where_it_is_told(hpctrip, tiny, tmp_path, parsed):
             assert value == pytest.approx(rounds[f"{phase}_wall_{unit}"].sum(), rel=1e-9)
 
 
-def test_a_resumed_run_goes_on_in_its_file(hpctrip, tiny, tmp_path, parsed):
-    run, lines = tmp_path / "small.h5", ("-o", "callbacks.prometheus={}", "-o")
-    assert hpctrip("run", tiny, *lines, "stop.max_rounds=2", "--out", run).code == 0
-    assert hpctrip("resume", run, *lines, "stop.max_rounds=3").code == 0
-    values, rounds = parsed(), open_run(run).rounds
-    assert values["hpctrip_rounds_total", "", ""] == 3 and values["hpctrip_running", "", ""] == 0
-    assert values["hpctrip_phase_seconds_total", "0", "train"] == pytest.approx(rounds["train_wall_s"][2])
-
-
 def test_without_the_package_the_way_out_is_named(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"prometheus_client not installed.*\[metrics\]"):
