@@ -38,15 +38,13 @@ from hpctrip.ranks.mpi import MpiRanks
 from hpctrip.record.checkpoint import Generations
 from hpctrip.record.writer import Recorder
 from hpctrip.runner.aggregator import Aggregator
-from hpctrip.runner.cache.writer import NoCache
 from hpctrip.runner.callbacks import RunFacts
-from hpctrip.runner.callbacks.calls import Callbacks
+from hpctrip.runner.callbacks.base import Callbacks
 from hpctrip.runner.checkpointer import Checkpointer, Checkpointing
 from hpctrip.runner.experiment import resolve
 from hpctrip.runner.host import Host
-from hpctrip.runner.loop import train
-from hpctrip.runner.rank0 import LoopDecision, Rank0
-from hpctrip.runner.signals import Interrupt, Interruption
+from hpctrip.runner.loop import LoopDecision, Rank0, train
+from hpctrip.runner.signals import Interrupt, Interruption, Signals
 from hpctrip.sim.step import State
 
 LIMIT = 1.2
@@ -110,10 +108,10 @@ def program(ranks: MpiRanks, rounds: int, folder: str) -> tuple[Callable[[], Non
         sites = {"site": (np.arange(hosts), "1", "site index")}
         recorder = Recorder(path, {"target_accuracy": 0.5}, sites)
         checkpointer = Checkpointer(Checkpointing(enabled=False), Generations(path), "", {}, 0)
-        interruption = Interruption(Interrupt(), path, ["here"] * ranks.size)
+        interruption = Interruption(Interrupt(), path, ["here"] * ranks.size, Signals())
         facts = RunFacts(experiment.name, path, "", {}, ())
         callbacks = Callbacks({}, facts, print)
-        return Rank0(Aggregator(host), recorder, checkpointer, interruption, Silent(), callbacks, NoCache())
+        return Rank0(Aggregator(host), recorder, checkpointer, interruption, Silent(), callbacks, None)
 
     def rounds_of_the_program() -> None:
         train(host, State(), host.initial_params, rank0() if ranks.is_aggregator else None)

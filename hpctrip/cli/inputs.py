@@ -79,7 +79,7 @@ def retime(source: str, out: str | None, overwrite: bool, **run_input: Texts) ->
     """
     with Guardian() as guardian:
         from hpctrip.record.reader import open_run
-        from hpctrip.runner.retime import comparison, start_retimed
+        from hpctrip.runner.resume import comparison, start_retimed
         from hpctrip.runner.session import launch
 
         path = launch(lambda: start_retimed(source, out=out, overwrite=overwrite, **run_input), guardian)

@@ -19,7 +19,7 @@ from hpctrip.base.text import printable
 from hpctrip.record.lock import is_held
 from hpctrip.record.reader import Run, open_run
 from hpctrip.record.show import PHASES
-from hpctrip.runner.progress import RECENT, round_line
+from hpctrip.runner.progress import round_line
 from hpctrip.sim.rounds import History
 
 POLL_INTERVAL_S = 1.0
@@ -30,6 +30,8 @@ SILENT_S = 60.0
 """A run is taken to be killed if no process holds its lock and its file has not changed for this many seconds and for
 the time of ten rounds. The lock alone is not enough: some file systems do not show locks of other machines."""
 RUNNING = "running"
+RECENT = 20
+"""Number of last rounds that show the pace of a run."""
 
 
 def watch(

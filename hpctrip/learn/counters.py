@@ -83,12 +83,13 @@ _NANOSECONDS = 1e9
 _LOSS = 2.0**20
 _NORM = 2.0**24  # entries below 2^20 (learn/aggregate.py): up to 2^38 parameters, no norm overflows
 
+LOSSES = ("train_loss", "loss_before", "loss_after")
+"""Numbers of a `SiteUpdate` that every site reports."""
+
 TRAINING = Counters(
     Counter("diverged", "site"),  # 1 where the update was left out because it is not finite or too large
     Counter("train_wall_s", "site", _NANOSECONDS),
-    Counter("train_loss", "site", _LOSS),
-    Counter("loss_before", "site", _LOSS),
-    Counter("loss_after", "site", _LOSS),
+    *(Counter(name, "site", _LOSS) for name in LOSSES),
     Counter("update_norm", "site", _NORM),
     Counter("rank_train_wall_s", "rank", _NANOSECONDS),
 )

@@ -17,7 +17,7 @@ from hpctrip.learn.aggregate import LARGEST_UPDATE
 from hpctrip.learn.counters import EVALUATION, TRAINING, Tally
 from hpctrip.ranks.placement import Assignment, Blocks, cut, cut_at_fixed_borders, place
 from hpctrip.runner.host import Host
-from hpctrip.sim.outcome import Outcome, Wall
+from hpctrip.sim.outcome import SITE_REPORTS, Outcome, Wall
 from hpctrip.sim.rounds import History, RoundRow
 from hpctrip.sim.step import Draft, State
 
@@ -116,10 +116,7 @@ class Aggregator:
         seen = int(evaluated.integers["seen"][0])
         return Outcome(
             diverged=trained.integers["diverged"] > 0,
-            train_loss=trained.values("train_loss"),
-            loss_before=trained.values("loss_before"),
-            loss_after=trained.values("loss_after"),
-            site_update_norm=trained.values("update_norm"),
+            **{name: trained.values(column) for name, column in SITE_REPORTS.items()},
             train_wall_s=trained.values("train_wall_s"),
             mean_update_norm=float(evaluated.values("mean_update_norm").max()),
             update_norm=float(torch.linalg.vector_norm(change)),

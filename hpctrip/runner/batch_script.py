@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.text import unknown_name
@@ -27,32 +27,26 @@ def site_script(
     options: Iterable[str] = (),
     **settings: str | None,
 ) -> str:
-    """`batch_script` from command-line options. `settings` are variables of slurm/launch.sh, in lower case and without
-    the prefix HPCTRIP_."""
-    site_options = {"--account": account, "--partition": partition}
-    lines = [*(f"{option}={value}" for option, value in site_options.items() if value), *options]
-    variables = {f"HPCTRIP_{key.upper()}": value for key, value in settings.items() if value is not None}
-    return batch_script(name, path, lines, variables)
-
-
-def batch_script(name: str, path: str, options: Iterable[str], settings: Mapping[str, str]) -> str:
     """The text of the script `name`, to be written to `path`: one self-contained file that can be submitted anywhere.
 
-    `options` are sbatch options ("--account=a"); each replaces the script's own. `settings` are default values of the
-    variables that slurm/launch.sh documents. Raises InputError for an unknown script and for an invalid option.
+    `options` are sbatch options ("--qos=long"); each replaces the script's own. `settings` are default values of the
+    variables that slurm/launch.sh documents, in lower case and without the prefix HPCTRIP_. Raises InputError for an
+    unknown script and for an invalid option.
     """
     files = shipped(SCRIPTS)
     if name not in scripts():
         raise InputError(f"slurm {name}", "no such script", unknown_name(name, scripts()))
-    options = list(options)
-    for value in (path, *options, *settings.values()):
+    site = {"--account": account, "--partition": partition}
+    options = [*(f"{option}={value}" for option, value in site.items() if value), *options]
+    variables = {f"HPCTRIP_{key.upper()}": value for key, value in settings.items() if value is not None}
+    for value in (path, *options, *variables.values()):
         if not value.isprintable():
             problem = "holds control characters, and is to be a line of a script"
             raise InputError(f"slurm {name}: {value}", problem, "leave them out")
     text = files[name].read_text(encoding="utf-8").replace(f"slurm/{name}.sh", path)
     for option in options:
         text = _with_option(text, option)
-    defaults = [f"[[ -v {key} ]] || {key}={shlex.quote(value)}\n" for key, value in settings.items()]
+    defaults = [f"[[ -v {key} ]] || {key}={shlex.quote(value)}\n" for key, value in variables.items()]
     library = "".join(defaults) + files[LIBRARY].read_text(encoding="utf-8")
     return text.replace(f"source slurm/{LIBRARY}.sh\n", library)
 

@@ -10,10 +10,11 @@ import time
 import numpy as np
 import torch
 
+from hpctrip.base.errors import InputError
 from hpctrip.base.rng import stream
 from hpctrip.config.component import config_key
 from hpctrip.learn.aggregate import PartialSum, mean_update
-from hpctrip.learn.counters import EVALUATION, TRAINING
+from hpctrip.learn.counters import EVALUATION, LOSSES, TRAINING
 from hpctrip.learn.engines import choose
 from hpctrip.learn.engines.base import SiteState, SiteUpdate, SiteWork
 from hpctrip.learn.engines.steps import state_length
@@ -24,9 +25,10 @@ from hpctrip.learn.task import Task, checked_model
 from hpctrip.ranks.base import Ranks
 from hpctrip.ranks.phase import RoundTimer
 from hpctrip.ranks.placement import Assignment, fixed_hosts
+from hpctrip.runner.cache.trajectory import Model
 from hpctrip.runner.experiment import Experiment
 from hpctrip.runner.metering import Energy
-from hpctrip.runner.signals import received
+from hpctrip.runner.signals import Signals
 
 
 class Host:
@@ -42,14 +44,20 @@ class Host:
         device: torch.device,
         hosts_kind: str = "cpu",
         energy: Energy | None = None,
+        signals: Signals | None = None,
     ):
         """`num_sites` is `experiment.num_sites()`, which only rank 0 computes; `device` is that of this rank;
         `hosts_kind` is the device type of all hosts, by which the engine is chosen; `energy` meters this rank's machine
-        (None: not metered). Raises InputError where a component cannot be built."""
+        (None: not metered), `signals` are those that this process receives. Raises InputError where a component cannot
+        be built."""
         self.experiment, self.task, self.ranks = experiment, task, ranks
         self.device, self.hosts_kind = device, hosts_kind
         self.seed = experiment.seed
-        self.wall, self.energy = RoundTimer(ranks.phase), energy or Energy()
+        self.wall, self.energy, self.signals = (
+            RoundTimer(ranks.phase),
+            energy or Energy(),
+            signals or Signals(),
+        )
         self.work = experiment.train
         # models are initialised by torch's global generator, seeded from a named stream like all randomness
         torch.manual_seed(int(stream(self.seed, "init").integers(2**63)))
@@ -115,7 +123,7 @@ class Host:
                         tally.note("diverged", 1, position)
                     else:
                         norms[position] = norm
-                        for name in ("train_loss", "loss_before", "loss_after"):
+                        for name in LOSSES:
                             tally.note(name, getattr(update, name), position)
                     tally.note("train_wall_s", update.wall_s, position)
             tally.note_all("update_norm", norms.cpu().numpy())  # a GPU is waited for once, not once a site
@@ -160,11 +168,43 @@ class Host:
             for name, count in evaluate(self.task, self.model, params, hosted)._asdict().items():
                 tally.integers[name][0] = count
             tally.note("rank_evaluate_wall_s", time.perf_counter() - began, rank)
-        tally.note("signal", received(), rank)
+        tally.note("signal", self.signals.received, rank)
         tally.note("mean_update_norm", mean_update_norm, rank)
         self.energy.lap("evaluate")
         self.energy.note(tally, rank)
         return tally.vector
+
+
+def restore(host: Host, model: Model | None, place: object) -> torch.Tensor:
+    """Set server state and site states of this rank to those of `model`; returns its parameters [P]. A collective;
+    `model` is used at rank 0 only. Raises InputError at `place`, its file, where it has other shapes than this run."""
+
+    def tensors() -> tuple[torch.Tensor, torch.Tensor]:
+        assert model is not None
+        _check_shapes(host, model, place)
+        return torch.from_numpy(model.params), torch.from_numpy(model.slots)
+
+    ranks = host.ranks
+    params, slots = ranks.decide_on_root(tensors)
+    host.slots.copy_(slots)
+    if host.fixed_hosts is not None:
+        site_states = model and {site: torch.from_numpy(row) for site, row in model.site_states.items()}
+        rows = ranks.scatter_rows(site_states, np.array(ranks.hosts)[host.fixed_hosts])
+        host.memory.rows = {site: row.to(host.device) for site, row in rows.items()}
+    return params.to(host.device)
+
+
+def _check_shapes(host: Host, model: Model, place: object) -> None:
+    hint = "resume with the hpctrip that wrote it"
+    shapes = *model.params.shape, *model.slots.shape
+    expected = *host.initial_params.shape, *host.slots.shape
+    if shapes != expected:
+        problem = f"holds a model and slots of shapes {shapes}, those of this run have {expected}"
+        raise InputError(str(place), problem, hint)
+    for site, row in model.site_states.items():
+        if not 0 <= site < host.num_sites or row.shape != (host.memory.length,):
+            problem = f"holds {row.shape} numbers kept by site {site}; a site keeps {host.memory.length}"
+            raise InputError(str(place), f"{problem}, sites are 0 to {host.num_sites - 1}", hint)
 
 
 class ServerStep:

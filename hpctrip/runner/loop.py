@@ -1,14 +1,27 @@
-"""The main loop: federated averaging with site selection (Algorithm 1). Every rank runs it."""
+"""The main loop: federated averaging with site selection (Algorithm 1). Every rank runs it; rank 0 also plans rounds,
+writes files, and decides when the run ends."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import partial
 
+import numpy as np
 import torch
 
+from hpctrip.base.errors import HpctripError, InterruptedRun
+from hpctrip.ranks.placement import Assignment
+from hpctrip.record.writer import Recorder
+from hpctrip.runner.aggregator import Aggregator, idle_hosts
+from hpctrip.runner.cache.writer import CacheWriter
+from hpctrip.runner.callbacks.base import Callbacks
+from hpctrip.runner.checkpointer import Checkpointer
 from hpctrip.runner.host import Host, ServerStep
-from hpctrip.runner.rank0 import Rank0
-from hpctrip.sim.step import State
+from hpctrip.runner.progress import Progress
+from hpctrip.runner.signals import Interruption
+from hpctrip.sim.step import Draft, State
 
 
 def train(host: Host, state: State, params: torch.Tensor, rank0: Rank0 | None) -> tuple[State, torch.Tensor]:
@@ -44,3 +57,158 @@ def train(host: Host, state: State, params: torch.Tensor, rank0: Rank0 | None) -
         if rank0:
             # 5. the virtual clock (Eqs. 3-7), one more row
             state = rank0.finish_round(decision.draft, before, params, tail, counts)
+
+
+@dataclass(frozen=True)
+class LoopDecision:
+    """Rank 0's decision before every round. The other ranks receive only its first two fields."""
+
+    assignment: Assignment | None
+    """The next round; None: the run is over."""
+    save: bool
+    """Whether the state before that round is to be collected and saved."""
+    draft: Draft | None = None
+    """The simulation's draft of the next round; at rank 0 only."""
+    savers: tuple[Checkpointer | CacheWriter, ...] = ()
+    """The writers that save the state before that round; at rank 0 only."""
+
+    def __reduce__(self) -> tuple[type[LoopDecision], tuple[Assignment | None, bool]]:
+        """Only the fields that other ranks need are sent."""
+        return LoopDecision, (self.assignment, self.save)
+
+
+@dataclass(eq=False)
+class Rank0:
+    """Rank 0's part of the main loop. If a file cannot be written, the run ends as after an interruption: rank 0 tries
+    to write a checkpoint, all ranks leave the loop, and the error is raised."""
+
+    aggregator: Aggregator
+    recorder: Recorder
+    checkpointer: Checkpointer
+    interruption: Interruption
+    progress: Progress
+    callbacks: Callbacks
+    cache: CacheWriter | None
+    _last: State = field(default_factory=State)
+    """The state after the last round of this process."""
+    _unrecorded: torch.Tensor | None = None
+    """The model after that round, until the round is recorded."""
+    _early_end: HpctripError | None = None
+    """Why the run leaves early: it is interrupted, or a file could not be written."""
+    _lost: HpctripError | None = None
+    """The error of a last round without a result."""
+
+    def decide(self, state: State) -> LoopDecision:
+        """Decide on the next round, or end the run. Raises the error of a last round without a result."""
+        if self._lost:
+            raise self._lost
+        if not state.stop_reason and not self._early_end:
+            signals, cost_s = self.aggregator.signals, self.checkpointer.cost_s
+            if reason := self.interruption.reason(signals, state.history, cost_s):
+                self._early_end = InterruptedRun(reason)
+        over = bool(state.stop_reason or self._early_end)
+        draft = assignment = None
+        if not over:
+            draft, assignment = self.aggregator.begin(state)
+            if self.cache:
+                self.cache.begin(draft)
+            if self.aggregator.num_rounds == 0:
+                note = idle_hosts(self.aggregator.host, [assignment], f"in round {assignment.round}")
+                if note:
+                    self.progress.say(f"note: {note}")
+        savers = tuple(saver for saver in (self.checkpointer, self.cache) if saver and saver.due(state, over))
+        return LoopDecision(assignment, bool(savers), draft, savers)
+
+    def save(
+        self,
+        decision: LoopDecision,
+        state: State,
+        params: torch.Tensor,
+        slots: torch.Tensor,
+        site_states: Mapping[int, torch.Tensor],
+    ) -> None:
+        """Write a checkpoint, a model of the cache, or both, as `decision` says."""
+        try:
+            for saver in decision.savers:
+                saver.save(state, params, slots, site_states)
+        except HpctripError as error:
+            self._fail(error)
+
+    def finish_round(
+        self, draft: Draft, before: torch.Tensor, params: torch.Tensor, tail: np.ndarray, counts: np.ndarray
+    ) -> State:
+        """The state after a round that changed the model from `before` [P] to `params` [P] (see `Aggregator.finish`).
+
+        If training diverged or a component of the world failed, it returns the state before the round, and the next
+        `decide` raises the error: raising it here would leave the other ranks waiting in a collective.
+        """
+        try:
+            state = self.aggregator.finish(draft, params - before, tail, counts)
+        except HpctripError as error:
+            self._lost = error
+            return draft.before
+        # the reason that the last state has now is the request of a callback
+        self._last = replace(state, stop_reason=state.stop_reason or self._last.stop_reason)
+        self._unrecorded = params
+        return self._last
+
+    def record(self) -> None:
+        """Write and report the last round, while the other ranks train the next one."""
+        params, row, self._unrecorded = self._unrecorded, self._last.history.last, None
+        if params is None or row is None:
+            return
+        with self.aggregator.host.wall.phase("record", row.round):
+            try:
+                self.recorder.record(self._last.history)
+            except HpctripError as error:
+                self._fail(error)
+            if self.cache:
+                self.cache.finished(row, params)
+            self.progress.round(self._last)
+            totals = self.aggregator.rank_wall_s, self.aggregator.rank_wall_j
+            request = self.callbacks.round(row, *totals)
+            self._last = replace(self._last, stop_reason=self._last.stop_reason or request)
+
+    def finish(self, state: State, params_digest: str) -> None:
+        """Write the final results and end the callbacks. `params_digest` is the digest of the global model. Raises
+        InterruptedRun if the run left early, and the error of a file that could not be written."""
+        final = {
+            "status": self._status,
+            "stop_reason": str(self._early_end) if self._early_end else state.stop_reason,
+            "params_digest": params_digest,
+            "rank_phases": self.aggregator.rank_phases(state.history),
+        }
+        if state.round:
+            try:
+                self.recorder.close(state.history, final)
+            except HpctripError as error:
+                self._fail(error)
+        self.callbacks.end(self._status)
+        if isinstance(self._early_end, InterruptedRun):
+            raise InterruptedRun(
+                f"interrupted after round {state.round}: {self._early_end}; {self.checkpointer.resume_hint}"
+            )
+        if self._early_end:
+            raise self._early_end
+        self.progress.finished(state, params_digest, self.checkpointer.spent_s)
+
+    @property
+    def _status(self) -> str:
+        if isinstance(self._early_end, InterruptedRun):
+            return "interrupted"
+        return "failed" if self._early_end else "finished"
+
+    def _fail(self, error: HpctripError) -> None:
+        """End the run because a file could not be written; the first such error counts, and more than an
+        interruption."""
+        if self._status != "failed":
+            self._early_end = error
+
+    def failed(self, error: BaseException) -> None:
+        """Record the finished rounds and that the run failed with `error`."""
+        self.record()
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        if self._last.history.rows:
+            with suppress(HpctripError):
+                self.recorder.close(self._last.history, {"status": "failed", "stop_reason": reason})
+        self.callbacks.end("failed")

@@ -5,14 +5,10 @@ from __future__ import annotations
 
 import math
 import sys
-import time
-from collections.abc import Callable, Sequence
-from datetime import timedelta
-from typing import Any
+from collections.abc import Callable
 
 from rich import progress as bars
 from rich.console import Console
-from rich.text import Text
 
 import hpctrip
 from hpctrip.base.io import BestEffortStream
@@ -23,10 +19,9 @@ from hpctrip.record.show import SPENT, energy
 from hpctrip.runner.aggregator import Aggregator
 from hpctrip.sim.rounds import History, RoundRow
 from hpctrip.sim.step import State
-from hpctrip.sim.stop import Stop
 
-RECENT = 20
-"""Number of last rounds whose mean wall time predicts that of the next ones."""
+PACE_S = 3600.0
+"""The pace of the rounds within this time predicts how long the others take."""
 
 
 class Progress:
@@ -56,12 +51,15 @@ class Progress:
             bars.BarColumn(),
             bars.TextColumn("round {task.completed:.0f}/{task.total:.0f}"),
             bars.TimeElapsedColumn(),
-            TimeLeftColumn(),
+            bars.TextColumn("at most"),
+            bars.TimeRemainingColumn(),
+            bars.TextColumn("left"),
             console=self.console,
             refresh_per_second=1,
+            speed_estimate_period=PACE_S,
             disable=quiet or not self.console.is_interactive,
         )
-        self.bar.add_task("", total=self.stop.max_rounds, completed=len(history), most_left=(0.0, math.nan))
+        self.bar.add_task("", total=self.stop.max_rounds, completed=len(history))
 
     def __enter__(self) -> Progress:
         aggregator, e = self.aggregator, self.aggregator.experiment
@@ -88,9 +86,7 @@ class Progress:
         row = state.history.last
         assert row is not None
         self.console.print(round_line(row))
-        if not self.bar.disable:
-            most_left = time.monotonic(), most_left_s(state.history.rows, self.stop)
-            self.bar.update(self.bar.task_ids[0], completed=state.round, most_left=most_left)
+        self.bar.update(self.bar.task_ids[0], completed=state.round)
         if self.watch:
             self.watch(state)
 
@@ -113,7 +109,12 @@ class Progress:
                 if reached_s == reached_s
                 else f"time to accuracy {target:g}: not reached (best {best:.4f})"
             )
-        for line in energy(spent(self.aggregator, state.history)).values():
+        spent = {
+            "currency": self.aggregator.experiment.accounts.currency,
+            "synthetic_signals": self.aggregator.world.meter.synthetic_signals,
+            **{name: state.history.total(name) for name in SPENT},
+        }
+        for line in energy(spent).values():
             self.say(f"energy: {line}")
         total = sum(row.wall_s for row in rows)
         phases = ", ".join(
@@ -140,15 +141,6 @@ class Progress:
         self.bar.stop()
 
 
-def spent(aggregator: Aggregator, history: History) -> dict[str, Any]:
-    """Simulated energy, carbon and cost of a history, as the facts that `record.show.energy` takes."""
-    signals = {
-        "currency": aggregator.experiment.accounts.currency,
-        "synthetic_signals": aggregator.world.meter.synthetic_signals,
-    }
-    return signals | {name: history.total(name) for name in SPENT}
-
-
 def round_line(row: RoundRow) -> str:
     """The line that reports a round."""
     accuracy = f"{row.accuracy:.4f}" if row.eval_seen else "      "
@@ -159,30 +151,3 @@ def round_line(row: RoundRow) -> str:
         f"  (+{row.makespan_s:.1f} s: compute {row.straggler_compute_s:.1f} + wan {row.straggler_comm_s:.1f})"
         f"  wall {row.wall_s:.2f} s"
     )
-
-
-class TimeLeftColumn(bars.ProgressColumn):
-    """Shows an upper bound of the time until a stop rule ends the run. The task field `most_left` holds the time of its
-    computation and the seconds left then (NaN: not computed yet)."""
-
-    def render(self, task: bars.Task) -> Text:
-        """The time left now."""
-        computed_at, left_s = task.fields["most_left"]
-        if math.isnan(left_s):
-            return Text("")
-        seconds = round(max(0.0, left_s - (time.monotonic() - computed_at)))
-        return Text(f"at most {timedelta(seconds=seconds)} left")
-
-
-def most_left_s(rows: Sequence[RoundRow], stop: Stop) -> float:
-    """Seconds until the first limit of `stop` ends the run, if the next rounds take as long as the last of `rows` (at
-    least one). The target accuracy may end it earlier."""
-    last, recent = rows[-1], rows[-RECENT:]
-    wall_s = sum(row.wall_s for row in recent) / len(recent)
-    limits = [(stop.max_rounds - last.round) * wall_s]
-    if stop.max_clock_s is not None:
-        makespan_s = sum(row.makespan_s for row in recent) / len(recent)
-        limits.append((stop.max_clock_s - last.clock_s) / max(makespan_s, 1e-9) * wall_s)
-    if stop.max_wall_s is not None:
-        limits.append(stop.max_wall_s - sum(row.wall_s for row in rows))
-    return max(0.0, min(limits))

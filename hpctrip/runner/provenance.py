@@ -1,38 +1,39 @@
-"""Provenance of a run: the files, data and plug-ins that it read, with digests, recorded to be compared on resume."""
+"""Provenance of a run: its input and the files, data and plug-ins that it read, compared when it is continued."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import tomllib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
-from hpctrip.config.plugins import Plugin
-from hpctrip.config.sources import MADE_HERE, PLUGINS, NamedFiles, Source, named_files
+from hpctrip.base.errors import Fault, InputError, faults_at
+from hpctrip.config.identity import Flat, differing, flat, neutral_keys, unlearned_keys, without
+from hpctrip.config.inputs import Tables, resolved
+from hpctrip.config.plugins import Extensions, Plugin
+from hpctrip.config.sources import MADE_HERE, PLUGINS, NamedFiles, Source, named_files, read_sources
 from hpctrip.learn.task import Task
-from hpctrip.runner.experiment import Experiment, Input, experiment_of
+from hpctrip.record.checkpoint import Checkpoint
+from hpctrip.record.reader import Run
+from hpctrip.runner.experiment import Experiment, Input, experiment_of, merge_layers, resolve
 
 WORKLOAD = "workload."
 """Prefix of the input keys that name training data."""
+MAY_DIFFER = ("stop",)
+"""Tables that may differ in a resumed run, besides the keys that change no result: the stop rules."""
 
 
-def sources_of(run_input: Input, task: Task) -> list[Source]:
-    """All sources of a run: plug-ins, files and prepared data. Raises InputError where a file cannot be read."""
-    return [
-        *(plugin.source for plugin in run_input.extensions.plugins),
-        *world_sources(run_input),
-        *training_sources(run_input, task),
-    ]
-
-
-def world_sources(run_input: Input) -> list[Source]:
-    """The files of the simulated world, with digests. Raises InputError where one cannot be read."""
-    return [file.source() for file in files_of_world(run_input)]
+def world_files(experiment: Experiment) -> list[NamedFiles]:
+    """The files of the simulated world that an experiment names."""
+    return [file for file in named_files(experiment) if not file.key.startswith(WORKLOAD)]
 
 
 def files_of_world(run_input: Input) -> list[NamedFiles]:
-    """The files of the simulated world, including those of sites that the policy replaces."""
-    named = list(world_files(run_input.experiment))
-    if (
-        "sites" in run_input.set_by_policy
-    ):  # the policy has read the number of these sites before replacing them
+    """The files of the simulated world that an input names, with those of sites that the policy replaces: it has read
+    their number before."""
+    named = world_files(run_input.experiment)
+    if "sites" in run_input.set_by_policy:
         named += named_files(experiment_of(run_input.tables).sites, "sites.")
     return named
 
@@ -42,25 +43,32 @@ def files_of_input(run_input: Input) -> list[NamedFiles]:
     return [*files_of_world(run_input), *named_files(run_input.experiment.workload, WORKLOAD)]
 
 
-def replayed_sources(experiment: Experiment) -> list[Source]:
-    """The files that a replay of this experiment reads."""
-    return [file.source() for file in world_files(experiment)]
+def world_sources(run_input: Input) -> list[Source]:
+    """The files of the simulated world, with digests. Raises InputError where one cannot be read."""
+    return [file.source() for file in files_of_world(run_input)]
 
 
-def world_files(experiment: Experiment) -> Iterable[NamedFiles]:
-    """The files of the simulated world that an input names."""
-    return (file for file in named_files(experiment) if not file.key.startswith(WORKLOAD))
-
-
-def training_sources(run_input: Input, task: Task) -> list[Source]:
-    """The sources of training: with the digests that the task computed, else with those of the files of a key."""
+def sources_of(run_input: Input, task: Task) -> list[Source]:
+    """All sources of a run: plug-ins, files of the world, and training data, whose digests are those that the task
+    computed, else those of the files of a key. Raises InputError where a file cannot be read."""
     named = {file.key: file for file in named_files(run_input.experiment.workload, WORKLOAD)}
     digests = {WORKLOAD + key: digest for key, digest in task.digests.items()}
-    prepared = [
-        Source(key, named[key].value if key in named else MADE_HERE, digest)
-        for key, digest in digests.items()
+    return [
+        *(plugin.source for plugin in run_input.extensions.plugins),
+        *world_sources(run_input),
+        *(
+            Source(key, named[key].value if key in named else MADE_HERE, digest)
+            for key, digest in digests.items()
+        ),
+        *(file.source() for key, file in named.items() if key not in digests),
     ]
-    return [*prepared, *(file.source() for key, file in named.items() if key not in digests)]
+
+
+def learned_tables(experiment: Experiment) -> Flat:
+    """The keys that training sees. Data count by their content, which the input does not hold: the keys that name them
+    are left out."""
+    named = [file.key for file in named_files(experiment.workload, WORKLOAD)]
+    return without(flat(resolved(experiment)), [*unlearned_keys(experiment), *named])
 
 
 def recorded_plugins(sources: Iterable[Source]) -> list[Source]:
@@ -87,3 +95,78 @@ def plugin_mismatch(recorded: Sequence[Source], plugins: Sequence[Plugin]) -> st
 
 def _named(source: Source) -> str:
     return f"{source.path!r} (digest {source.digest})"
+
+
+@dataclass(frozen=True)
+class RecordedInput:
+    """The input that a results file or checkpoint records, and the sources that its run read."""
+
+    place: str
+    """Path of the file, for messages."""
+    tables: Tables
+    """The merged input."""
+    sources: tuple[Source, ...]
+
+    @classmethod
+    def _of(cls, place: str, input_toml: str, metadata: Mapping[str, Any]) -> RecordedInput:
+        try:
+            tables = tomllib.loads(input_toml)
+        except (ValueError, TypeError) as error:
+            raise InputError(place, f"holds no valid input ({error})", "restore a copy") from None
+        return cls(place, tables, tuple(read_sources(metadata.get("sources", []), place)))
+
+    @classmethod
+    def from_checkpoint(cls, checkpoint: Checkpoint, file: Path) -> RecordedInput:
+        """The input that a checkpoint records. Raises InputError where it is no valid TOML."""
+        return cls._of(str(file), checkpoint.input_toml, checkpoint.metadata)
+
+    @classmethod
+    def from_results(cls, run: Run) -> RecordedInput:
+        """The input that a results file records. Raises InputError where it is no valid TOML."""
+        return cls._of(str(run.path), run.input_toml, run.meta)
+
+    def overlaid(self, layers: Sequence[Tables], extensions: Extensions) -> Input:
+        """The recorded input, overlaid with the user's `layers`.
+
+        A plug-in is never run because a file names it: the user names it again, and this method runs the code in
+        `extensions`. Raises InputError where these plug-ins are not those of the run, and for bad input.
+        """
+        self.refuse_other_plugins(extensions)
+        extensions.run()
+        tables = {name: table for name, table in self.tables.items() if name != PLUGINS}
+        return resolve(merge_layers(tables, layers), extensions)
+
+    def refuse_other_plugins(self, extensions: Extensions) -> None:
+        """Raise InputError where the user's plug-ins are not those of the run."""
+        if problem := plugin_mismatch(recorded_plugins(self.sources), extensions.plugins):
+            raise InputError(self.place, problem, "give the same again, e.g. --plugin PATH")
+
+    def refuse_other_input(self, run_input: Input) -> None:
+        """Raise InputError where plug-ins differ, and for every key that differs although it changes the results."""
+        self.refuse_other_plugins(run_input.extensions)
+        may_differ = [*neutral_keys(run_input.experiment), *MAY_DIFFER]
+
+        def compared(experiment: Experiment) -> Flat:
+            return without(flat(resolved(experiment)), may_differ)
+
+        self._refuse_differing(run_input, compared, "only stop rules may change")
+
+    def refuse_other_learning(self, run_input: Input) -> None:
+        """Raise InputError for every input key that differs and on which training depends."""
+        hint = "training sees it, so other rounds would have to be trained: use `run`"
+        self._refuse_differing(run_input, learned_tables, hint)
+
+    def _refuse_differing(self, run_input: Input, compared: Callable[[Experiment], Flat], hint: str) -> None:
+        with faults_at(self.place):
+            recorded = resolve(self.tables).experiment
+        before, after = compared(recorded), compared(run_input.experiment)
+        faults = [
+            Fault(key, f"is {_toml(after.get(key))}, but {_toml(before.get(key))} in {self.place}", hint)
+            for key in differing([before, after])
+        ]
+        if faults:
+            raise InputError(faults=faults)
+
+
+def _toml(value: Any) -> str:
+    return "absent" if value is None else repr(value)

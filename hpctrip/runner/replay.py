@@ -12,7 +12,7 @@ import glob
 import itertools
 import pkgutil
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -20,7 +20,6 @@ import numpy as np
 import pandas as pd
 
 from hpctrip.base.errors import Fault, InputError
-from hpctrip.base.rows import columns
 from hpctrip.base.text import printable
 from hpctrip.config.inputs import Tables
 from hpctrip.config.plugins import Extensions, Plugin, installed
@@ -28,11 +27,12 @@ from hpctrip.config.sources import NamedFiles, Source, differing, is_pattern, re
 from hpctrip.record.open_checked import DamagedError
 from hpctrip.record.reader import Run
 from hpctrip.record.results_file import ResultsFile, open_results
+from hpctrip.record.schema import tables
 from hpctrip.record.verify import MOST_FAULTS, RELATIVE_TOLERANCE, verify
 from hpctrip.runner.experiment import experiment_of
-from hpctrip.runner.provenance import plugin_mismatch, recorded_plugins, replayed_sources, world_files
+from hpctrip.runner.provenance import plugin_mismatch, recorded_plugins, world_files
 from hpctrip.sim.outcome import Outcome
-from hpctrip.sim.rounds import Candidates, CohortRound, History, RoundRow
+from hpctrip.sim.rounds import History
 from hpctrip.sim.step import Simulation, State
 
 
@@ -98,9 +98,8 @@ def replay(run: Run, plugins: Sequence[Plugin] = (), data: Sequence[str] = ()) -
     try:
         recorded = read_sources(run.meta["sources"], run.path)
         run_plugins(recorded, run, plugins)
-        tables = with_files(run.input, world_files(experiment_of(run.input)), data)
-        experiment = experiment_of(tables)
-        if other := other_files(run, recorded, replayed_sources(experiment)):
+        experiment = experiment_of(with_files(run.input, world_files(experiment_of(run.input)), data))
+        if other := other_files(run, recorded, [file.source() for file in world_files(experiment)]):
             return other  # all other differences would follow from these
         if experiment.num_sites() != len(run.sites):  # checked before a world of that size is built
             raise InputError("sites", f"the input leads to {experiment.num_sites()}, not {len(run.sites)}")
@@ -137,10 +136,10 @@ def other_files(run: ResultsFile, recorded: Sequence[Source], read: Sequence[Sou
     ]
 
 
-def with_files(tables: Tables, files: Iterable[NamedFiles], data: Sequence[str]) -> Tables:
+def with_files(input_tables: Tables, files: Iterable[NamedFiles], data: Sequence[str]) -> Tables:
     """The tables of an input with the paths of its `files` replaced by those in `data`. Raises NotReplayable where a
     file is missing there."""
-    tables = copy.deepcopy(tables)
+    input_tables = copy.deepcopy(input_tables)
     for names in files:
         path = located(names, data)
         if path is None:
@@ -148,8 +147,8 @@ def with_files(tables: Tables, files: Iterable[NamedFiles], data: Sequence[str])
                 f"it needs {names.key} = {names.value!r}: name that file, or a folder that holds it, with --data"
             )
         *parts, key = names.key.split(".")
-        functools.reduce(lambda table, part: table.setdefault(part, {}), parts, tables)[key] = path
-    return tables
+        functools.reduce(lambda table, part: table.setdefault(part, {}), parts, input_tables)[key] = path
+    return input_tables
 
 
 def located(names: NamedFiles, data: Sequence[str]) -> str | None:
@@ -196,20 +195,20 @@ def _sites(run: Run, simulation: Simulation) -> Iterator[Fault]:
     }
     for name, values in expected.items():
         if name in run.sites and name not in run.sites.attrs["added"]:
-            yield from _differences(
-                f"{run.path}: site", range(len(world)), name, run.sites[name].to_numpy(), values
-            )
+            recorded = run.sites[name].to_numpy()
+            yield from _differences("{0}: site {1}", run, range(len(world)), name, recorded, values)
 
 
 def _rounds(run: Run, simulation: Simulation, history: History) -> Iterator[Fault]:
-    state = State()
+    state, expected = State(), []
     for row in history.rows:
         place = f"{run.path}: round {row.round}"
         try:
             draft = simulation.begin(state)
         except InputError as error:
             yield Fault(place, f"the policy now says: {error.faults[0]}")
-            return
+            break
+        again = row
         if not np.array_equal(row.cohort.site, draft.cohort):
             yield Fault(
                 place,
@@ -217,50 +216,43 @@ def _rounds(run: Run, simulation: Simulation, history: History) -> Iterator[Faul
                 f"{simulation.policy.kind!r} chooses, {_short(draft.cohort)}",
             )
         else:
-            yield from _row(place, row, simulation.row(draft, Outcome.recorded(row)), run)
+            again = simulation.row(draft, Outcome.recorded(row))
+            weighed = [each.candidates and each.candidates.k.tolist() for each in (row, again)]
+            if weighed[0] != weighed[1]:
+                yield Fault(place, "its candidates are not those that the policy weighs")
+                again = replace(again, candidates=row.candidates)
+        expected.append(again)
         state = State(row.round, row.clock_s, state.history.appended(row))
+    yield from _rows(run, History(history.rows[: len(expected)]), History(tuple(expected)))
 
 
-def _row(place: str, recorded: RoundRow, expected: RoundRow, run: Run) -> Iterator[Fault]:
-    """One fault for every column in which a recorded row differs from the recomputed one; columns that the file lacks
-    are skipped."""
-    sites, weighed = recorded.cohort.site, recorded.candidates
-    if (weighed is None) != (expected.candidates is None) or (
-        weighed is not None and not np.array_equal(weighed.k, expected.candidates.k)
-    ):
-        yield Fault(place, "its candidates are not those that the policy weighs")
-    elif weighed is not None:
-        lacking = run.candidates.attrs["added"]
-        yield from _columns(
-            f"{place}, candidate k =", weighed.k, Candidates, weighed, expected.candidates, lacking
-        )
-    added = run.cohorts.attrs["added"]
-    yield from _columns(f"{place}, site", sites, CohortRound, recorded.cohort, expected.cohort, added)
-    yield from _columns(place, [""], RoundRow, recorded, expected, run.rounds.attrs["added"])
-
-
-def _columns(
-    place: str, keys: list | np.ndarray, row_class: type, recorded: Any, expected: Any, but: list[str] = ()
-) -> Iterator[Fault]:
-    """One fault for every column of a row class that differs."""
-    for name in columns(row_class):
-        if name not in but:
-            values = (np.atleast_1d(getattr(row, name)) for row in (recorded, expected))
-            yield from _differences(place, keys, name, *values)
+def _rows(run: Run, recorded: History, expected: History) -> Iterator[Fault]:
+    """One fault for every column that differs from the recomputed one; columns that the file lacks are skipped."""
+    places = {
+        "rounds_sites": ("{0}: round {1}, site {2}", ["round", "site"]),
+        "candidates": ("{0}: round {1}, candidate k = {2}", ["round", "k"]),
+        "rounds": ("{0}: round {1}", ["round"]),
+    }
+    before, after = tables(recorded), tables(expected)
+    for table, (place, names) in places.items():
+        keys = list(zip(*(before[table][name].values for name in names), strict=True))
+        for name, column in before[table].items():
+            if name in after[table] and name not in run.tables[table].attrs["added"]:
+                yield from _differences(place, run, keys, name, column.values, after[table][name].values)
 
 
 def _differences(
-    place: str, keys: range | list | np.ndarray, name: str, recorded: np.ndarray, expected: np.ndarray
+    place: str, run: Run, keys: Sequence[Any], name: str, recorded: np.ndarray, expected: np.ndarray
 ) -> Iterator[Fault]:
-    """One fault for the first element that differs, with the number of the others."""
+    """One fault for the first element that differs, with the number of the others. `place` is the template of its
+    place, filled in with the file and the element's key."""
     same = np.isclose(recorded, expected, rtol=RELATIVE_TOLERANCE, atol=1e-12, equal_nan=True)
     if not same.all():
         first = int(np.flatnonzero(~same)[0])
         more = f" (and {(~same).sum() - 1} more)" if (~same).sum() > 1 else ""
-        yield Fault(
-            f"{place} {keys[first]}".rstrip(),
-            f"{name} is {recorded[first]:g}, recomputed {expected[first]:g}{more}",
-        )
+        key = keys[first] if isinstance(keys[first], tuple) else (keys[first],)
+        problem = f"{name} is {recorded[first]:g}, recomputed {expected[first]:g}{more}"
+        yield Fault(place.format(run.path, *key), problem)
 
 
 def _short(sites: np.ndarray) -> str:

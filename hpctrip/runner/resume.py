@@ -1,4 +1,5 @@
-"""Starts a run from its first round or from a checkpoint, and restores the model of a checkpoint on every host."""
+"""Starts a run: from its first round, from a checkpoint, or from a finished run under another clock, network, power or
+policy (retime), whose rounds are reused as long as the same sites train in them."""
 
 from __future__ import annotations
 
@@ -10,28 +11,27 @@ from datetime import datetime
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.io import check_suffix, check_writable, refuse_inputs
+from hpctrip.base.units import HOUR_S
+from hpctrip.config.identity import flat
 from hpctrip.config.sources import Source, named_files, refuse_changed
 from hpctrip.record import checkpoint as checkpoints
 from hpctrip.record.checkpoint import Checkpoint
 from hpctrip.record.lock import OutputLock
 from hpctrip.record.open_checked import DamagedError
 from hpctrip.record.reader import SUFFIXES, Run, open_run
-from hpctrip.runner.cache.trajectory import CachedModel
-from hpctrip.runner.callbacks.calls import REASON
-from hpctrip.runner.experiment import Experiment, Input, read_input, read_user_input
-from hpctrip.runner.host import Host
-from hpctrip.runner.provenance import world_sources
-from hpctrip.runner.recorded_input import RecordedInput
-from hpctrip.runner.signals import stop_file
-from hpctrip.sim.rounds import History
-from hpctrip.sim.step import NOBODY_LEFT, State
+from hpctrip.runner.cache.trajectory import Model, arrived_mask
+from hpctrip.runner.cache.writer import CacheWriter
+from hpctrip.runner.callbacks.base import REASON
+from hpctrip.runner.experiment import Experiment, Input, merge_layers, read_input, read_user_input
+from hpctrip.runner.provenance import WORKLOAD, RecordedInput, world_sources
+from hpctrip.sim.rounds import History, RoundRow
+from hpctrip.sim.step import NOBODY_LEFT, Simulation, State
 
-Model = Checkpoint | CachedModel
-"""A model with the optimiser and site states from which training can continue."""
+_NO_MODEL = {"checkpoint": {"enabled": False}}
+"""Overlay of the recorded input: no checkpoints, unless the user enables them to get the model."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +58,29 @@ class Start:
     """Whether the run has ended before and nothing is left to do."""
 
 
+@dataclass(frozen=True, eq=False)
+class ResumePoint:
+    """The state and the model from which a run goes on."""
+
+    state: State
+    model: Model | None
+    """The model after `state`; None: the initial one, or none is needed."""
+    params_digest: str | None = None
+    """Digest of the model after `state` where the model itself is not needed; None: take that of the model."""
+    cache: CacheWriter | None = None
+    """Writes the rounds that are trained from here on into the cache."""
+    notes: tuple[str, ...] = ()
+    """Lines for the user."""
+
+    @classmethod
+    def of(cls, start: Start, simulation: Simulation) -> ResumePoint:
+        """The first round, or the one after the checkpoint."""
+        state = State()
+        if start.checkpoint is not None:
+            state = state_from_checkpoint(start.checkpoint, start.run_input.experiment)
+        return cls(simulation.judged(state), start.checkpoint)
+
+
 def start_new(
     paths: Iterable[str],
     overrides: Iterable[str],
@@ -68,11 +91,11 @@ def start_new(
     """Start a new run. Raises InputError for bad input, and where an output file exists and `overwrite` is false."""
     check_name(out)
     run_input = read_input(paths := list(paths), overrides, plugins)
-    path = out or default_path(run_input.experiment.name, f"{datetime.now():%Y%m%d-%H%M%S-%f}")
+    path = out or default_path(run_input.experiment.name)
     named = [file.value for file in named_files(run_input.experiment)]
     refuse_inputs([path, *checkpoints.generations(path)], [*paths, *named])
     with locked(path, overwrite) as lock:
-        return _unless_stop_file_exists(Start(run_input, path, lock))
+        return Start(run_input, path, lock)
 
 
 def check_name(out: str | None) -> None:
@@ -99,10 +122,10 @@ def locked(path: str, overwrite: bool) -> Iterator[OutputLock]:
         raise
 
 
-def default_path(name: str, time: str) -> str:
-    """Path of the results file of a scenario when the user names none. `time` has microseconds, so that jobs of an
-    array that start together write different files."""
-    return f"results/{name}-{time}.h5"
+def default_path(name: str, time: str = "") -> str:
+    """Path of the results file of a scenario when the user names none. `time` is by default that of now, with
+    microseconds, so that jobs of an array that start together write different files."""
+    return f"results/{name}-{time or f'{datetime.now():%Y%m%d-%H%M%S-%f}'}.h5"
 
 
 def start_resumed(
@@ -159,7 +182,7 @@ def start_or_resume_input(run_input: Input, out: str) -> Start:
             finished = replaced is not None and _is_over(replaced, state.history, run_input.experiment)
             return replace(_resumed(start, checkpoint, file, faults, replaced), finished=finished)
         if not Path(out).exists():
-            return _unless_stop_file_exists(start)
+            return start
         earlier = open_run(out)  # a run without checkpoints, or one that ended before its first
         RecordedInput.from_results(earlier).refuse_other_input(run_input)
         done = earlier.status == "finished"
@@ -170,7 +193,7 @@ def start_or_resume_input(run_input: Input, out: str) -> Start:
                 "name another --out, or remove it to run anew",
             )
         notes = [] if done else [f"{out} has no checkpoint beside it: starting from the beginning"]
-        return _unless_stop_file_exists(replace(start, notes=tuple(notes), finished=done))
+        return replace(start, notes=tuple(notes), finished=done)
 
 
 def state_from_checkpoint(checkpoint: Checkpoint, experiment: Experiment) -> State:
@@ -210,31 +233,21 @@ def _resumed(
     Raises InputError where the checkpoint or the results file that is `replaced` records another input, and where a
     file of the simulated world has changed. Training data are compared later, when they are prepared.
     """
-    experiment, recorded = start.run_input.experiment, RecordedInput.from_checkpoint(checkpoint, file)
+    recorded = RecordedInput.from_checkpoint(checkpoint, file)
     recorded.refuse_other_input(start.run_input)
     refuse_changed(recorded.sources, world_sources(start.run_input), file)
-    num_sites = experiment.num_sites()
-    for row in checkpoint.history.rows:
-        if not all(0 <= site < num_sites for site in row.cohort.site.tolist()):
-            raise InputError(
-                str(file),
-                f"its round {row.round} has a site that is not one of 0 to {num_sites - 1}",
-                "resume from the other one",
-            )
     if replaced is not None:
         RecordedInput.from_results(replaced).refuse_other_input(start.run_input)
     notes = [
         *(f"skipped: {fault}" for fault in faults),
         f"going on after round {checkpoint.round}, from {file}",
     ]
-    return _unless_stop_file_exists(
-        replace(
-            start,
-            checkpoint=checkpoint,
-            recorded_sources=recorded.sources,
-            checkpoint_file=file,
-            notes=tuple(notes),
-        )
+    return replace(
+        start,
+        checkpoint=checkpoint,
+        recorded_sources=recorded.sources,
+        checkpoint_file=file,
+        notes=tuple(notes),
     )
 
 
@@ -253,48 +266,81 @@ def _replaceable(path: str) -> Run | None:
         raise InputError(fault.place, fault.problem, hint) from None
 
 
-def _unless_stop_file_exists(start: Start) -> Start:
-    """`start` itself. Raises InputError where the stop file of its results file exists."""
-    file = stop_file(start.path)
-    if file.exists():
-        raise InputError(str(file), "asks runs with this results file to stop", "remove it to run")
-    return start
+def start_retimed(
+    source: str,
+    paths: Iterable[str],
+    overrides: Iterable[str],
+    out: str | None,
+    overwrite: bool = False,
+    plugins: Iterable[str] = (),
+) -> Start:
+    """Start a run with the input that a results file records, overlaid with input files and -o lines
+    (`RecordedInput.overlaid`). Raises InputError where training would see another input, and where a file that the
+    recorded input names has changed."""
+    run = open_run(source)
+    run.history()  # raises for a damaged file before anything is computed
+    recorded = RecordedInput.from_results(run)
+    layers, extensions = read_user_input(paths, overrides, plugins)
+    run_input = recorded.overlaid([_NO_MODEL, *layers], extensions)
+    recorded.refuse_other_learning(run_input)
+    overlay_keys = flat(merge_layers({}, layers))
+    unchanged = [source for source in recorded.sources if source.key not in overlay_keys]
+    refuse_changed(unchanged, world_sources(run_input), source)
+    if run_input.experiment.timing.compute == "measured":
+        problem = 'is "measured": times would be those that training takes here, and nothing is trained'
+        raise InputError("timing.compute", problem, "use `run`")
+    if (num_sites := run_input.experiment.num_sites()) != len(run.sites):
+        problem = f"the input leads to {num_sites} sites, {source} has {len(run.sites)}, with other shards"
+        raise InputError("sites", problem, "use `run`")
+    training = tuple(source for source in recorded.sources if source.key.startswith(WORKLOAD))
+    path = out or default_path(run_input.experiment.name)
+    if Path(path).resolve() == Path(source).resolve():
+        raise InputError(path, "is the run itself, which is to be compared with", "choose another --out")
+    with locked(path, overwrite) as lock:
+        return Start(run_input, path, lock, recorded_sources=training, earlier_run=run)
 
 
-def restore(host: Host, model: Model | None, place: object) -> torch.Tensor:
-    """Set server state and site states of this rank to those of `model`; returns its parameters [P]. A collective;
-    `model` is used at rank 0 only. `place` names its file in messages. Raises InputError as `checked_tensors`."""
-    ranks = host.ranks
-    params, slots = ranks.decide_on_root(lambda: checked_tensors(host, model, place))
-    host.slots.copy_(slots)
-    if host.fixed_hosts is not None:
-        site_states = (
-            {site: torch.from_numpy(row) for site, row in model.site_states.items()} if model else None
-        )
-        rows = ranks.scatter_rows(site_states, np.array(ranks.hosts)[host.fixed_hosts])
-        host.memory.rows = {site: row.to(host.device) for site, row in rows.items()}
-    return params.to(host.device)
+def comparison(before: Run, after: Run) -> list[str]:
+    """Lines for the user that compare a retimed run, `after`, with the run that it repeats, `before`."""
+    num_rounds, stored = len(after.rounds), after.meta["stored_rounds"]
+    return [
+        _first_difference(before, after),
+        f"{num_rounds} round(s): {stored} taken, {num_rounds - stored} trained",
+        *_time_to_accuracy(before, after),
+    ]
 
 
-def checked_tensors(host: Host, model: Model | None, place: object) -> tuple[torch.Tensor, torch.Tensor]:
-    """Parameters [P] and slots [num_slots, P] of `model`. Raises InputError at `place` where their shapes, or those of
-    the site states, are not those of this run."""
-    assert model is not None
-    params, slots, site_states = model.params, model.slots, model.site_states
-    hint = "resume with the hpctrip that wrote it"
-    if params.shape != host.initial_params.shape or slots.shape != tuple(host.slots.shape):
-        raise InputError(
-            str(place),
-            f"holds {params.shape} parameters and {slots.shape} slots, the model has "
-            f"{tuple(host.initial_params.shape)} and {tuple(host.slots.shape)}",
-            hint,
-        )
-    for site, row in site_states.items():
-        if not 0 <= site < host.num_sites or row.shape != (host.memory.length,):
-            raise InputError(
-                str(place),
-                f"holds {row.shape} numbers kept by site {site}; a site keeps {host.memory.length}, sites are 0 to "
-                f"{host.num_sites - 1}",
-                hint,
-            )
-    return torch.from_numpy(params), torch.from_numpy(slots)
+def _first_difference(before: Run, after: Run) -> str:
+    """A line that names the first round in which other sites train than before."""
+    pairs = zip(before.history().rows, after.history().rows, strict=False)
+    for old, new in pairs:
+        for what, of in (("decisions", _cohort), ("arrivals", _arrived)):
+            if not np.array_equal(of(old), of(new)):
+                sizes = f"{len(of(new))} sites, {len(of(old))} in {before.path}"
+                return f"{what} part at round {new.round}: {sizes}"
+        if old.local_work != new.local_work:
+            times = f"{new.local_work} times what [train] says, {old.local_work} in {before.path}"
+            return f"local work parts at round {new.round}: {times}"
+    lengths = f"{len(after.rounds)} round(s) here, {len(before.rounds)} there"
+    return f"decisions never part from those of {before.path}: {lengths}"
+
+
+def _cohort(row: RoundRow) -> np.ndarray:
+    return np.sort(row.cohort.site)
+
+
+def _arrived(row: RoundRow) -> np.ndarray:
+    return np.sort(row.cohort.site[arrived_mask(row.cohort.status)])
+
+
+def _time_to_accuracy(before: Run, after: Run) -> Iterator[str]:
+    target = after.meta["target_accuracy"]
+    if math.isnan(target):
+        return
+    old_s, new_s = before.time_to(target), after.time_to(target)
+    ratio = f" ({new_s / old_s:.3f} times that)" if new_s / old_s > 0 else ""
+    yield f"time to accuracy {target:g}: {_hours(new_s)}, {_hours(old_s)} in {before.path}{ratio}"
+
+
+def _hours(seconds: float) -> str:
+    return "not reached" if math.isnan(seconds) else f"{seconds / HOUR_S:.3f} h"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -20,6 +20,7 @@ from hpctrip.record.environment import environment
 from hpctrip.runner.aggregator import Aggregator
 from hpctrip.runner.experiment import Input
 from hpctrip.runner.host import Host
+from hpctrip.sim.rounds import History
 
 
 @dataclass(frozen=True)
@@ -55,8 +56,44 @@ class RankFacts:
         )
 
 
-def attributes(aggregator: Aggregator, run_input: Input, everyone: list[RankFacts]) -> dict[str, Any]:
-    """Attributes of the results file (`record.schema.ATTRIBUTES`), with the input as TOML and as JSON."""
+def metadata_of(
+    aggregator: Aggregator,
+    run_input: Input,
+    everyone: Sequence[RankFacts],
+    sources: Iterable[Source],
+    history: History,
+    before: Mapping[str, Any],
+    learning_key: str,
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The attributes of the results file (`record.schema.ATTRIBUTES`), with the input as TOML and as JSON, and the
+    metadata of the checkpoints, for a run that starts after `history`. `before` is the metadata of the checkpoint from
+    which it goes on; empty where there is none."""
+    now, ranks = datetime.now(UTC).isoformat(timespec="seconds"), aggregator.ranks
+    nodes = ", ".join(dict.fromkeys(rank.host for rank in everyone))
+    devices = sorted({rank.device for rank in everyone[ranks.hosts.start :]})
+    start = f"after round {len(history)}: {now}, {ranks.size} rank(s) on {nodes}"
+    continued = {
+        "created_utc": before.get("created_utc", now),
+        "starts": [*before.get("starts", []), start],
+        "sources": list(map(str, sources)),
+        # the key of all rounds: there is none where the first ones were trained under another key
+        "learning_key": learning_key if not before or before.get("learning_key") == learning_key else "",
+    }
+    attributes = {
+        **_attributes(aggregator, run_input, everyone),
+        **continued,
+        "stored_rounds": sum(row.wall_s == 0 for row in history.rows),
+    }
+    versions = ("engine", "hpctrip_version", "torch_version", "numpy_version")
+    made_with = {
+        **{name: str(attributes[name]) for name in versions},
+        "devices": ", ".join(devices),
+        "packages": ", ".join(attributes["packages"]) or "none",
+    }
+    return attributes, {**continued, "parameters": layout(aggregator.host.model), "made_with": made_with}
+
+
+def _attributes(aggregator: Aggregator, run_input: Input, everyone: Sequence[RankFacts]) -> dict[str, Any]:
     host, world, ranks = aggregator.host, aggregator.world, aggregator.ranks
     experiment = host.experiment
     target = experiment.stop.target_accuracy
@@ -90,39 +127,6 @@ def attributes(aggregator: Aggregator, run_input: Input, everyone: list[RankFact
         "knobs": [f"{rank.host}: {line}" for rank in everyone for line in rank.knobs.made],
         "refused_knobs": [f"{rank.host}: {line}" for rank in everyone for line in rank.knobs.refused],
         "meters": [f"{rank.host}: {rank.meter}" for rank in everyone if rank.meter],
-    }
-
-
-def checkpoint_metadata(
-    aggregator: Aggregator,
-    meta: Mapping[str, Any],
-    everyone: list[RankFacts],
-    sources: Iterable[Source],
-    round: int,
-    before: Mapping[str, Any],
-    learning_key: str,
-) -> dict[str, Any]:
-    """Metadata of the checkpoints of a run that starts after `round`, with the attributes `meta`. `before` is that of
-    the checkpoint from which it goes on; empty where there is none."""
-    now, ranks = datetime.now(UTC).isoformat(timespec="seconds"), aggregator.ranks
-    nodes = ", ".join(dict.fromkeys(rank.host for rank in everyone))
-    versions = ("engine", "hpctrip_version", "torch_version", "numpy_version")
-    devices = sorted({rank.device for rank in everyone[ranks.hosts.start :]})
-    return {
-        "created_utc": before.get("created_utc", now),
-        "starts": [
-            *before.get("starts", []),
-            f"after round {round}: {now}, {ranks.size} rank(s) on {nodes}",
-        ],
-        "sources": list(map(str, sources)),
-        "parameters": layout(aggregator.host.model),
-        "made_with": {
-            **{name: str(meta[name]) for name in versions},
-            "devices": ", ".join(devices),
-            "packages": ", ".join(meta["packages"]) or "none",
-        },
-        # the key of all rounds: there is none where the first ones were trained under another key
-        "learning_key": learning_key if not before or before.get("learning_key") == learning_key else "",
     }
 
 
@@ -165,7 +169,7 @@ def device_name(device: torch.device) -> str:
     return torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
 
 
-def machine_notes(everyone: list[RankFacts]) -> list[str]:
+def machine_notes(everyone: Sequence[RankFacts]) -> list[str]:
     """Lines for the user about the machines, printed before the first round."""
     return [
         *(f"{rank.host}: {line}" for rank in everyone for line in rank.warnings),

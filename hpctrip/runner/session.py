@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 
 import torch
 
+from hpctrip.base.errors import InputError
 from hpctrip.base.text import printable
 from hpctrip.config.inputs import Tables
 from hpctrip.config.plugins import Extensions
@@ -21,32 +22,30 @@ from hpctrip.ranks.device import choose_device, hosts_kind
 from hpctrip.ranks.node import map_large_blocks
 from hpctrip.ranks.open import open_ranks, with_transport
 from hpctrip.ranks.watchdog.guardian import MEETING, READING, Guardian
-from hpctrip.ranks.watchdog.watchdog import Limits, Watchdog
+from hpctrip.ranks.watchdog.watchdog import Watchdog
 from hpctrip.record.checkpoint import Generations
 from hpctrip.record.writer import Recorder
 from hpctrip.runner.aggregator import Aggregator
 from hpctrip.runner.cache.learning_key import learning_key
-from hpctrip.runner.cache.lookup import CacheLookup, ResumePoint
+from hpctrip.runner.cache.lookup import CacheLookup
 from hpctrip.runner.callbacks import RunFacts
-from hpctrip.runner.callbacks.calls import Callbacks
+from hpctrip.runner.callbacks.base import Callbacks
 from hpctrip.runner.checkpointer import Checkpointer
 from hpctrip.runner.experiment import Experiment, Input
-from hpctrip.runner.host import Host
-from hpctrip.runner.loop import train
+from hpctrip.runner.host import Host, restore
+from hpctrip.runner.loop import Rank0, train
 from hpctrip.runner.metering import LocalMachine
 from hpctrip.runner.progress import Progress
 from hpctrip.runner.provenance import sources_of
-from hpctrip.runner.rank0 import Rank0
-from hpctrip.runner.resume import Start, restore
+from hpctrip.runner.resume import ResumePoint, Start
 from hpctrip.runner.run_metadata import (
     RankFacts,
-    attributes,
     changed_versions,
-    checkpoint_metadata,
     machine_notes,
+    metadata_of,
     site_columns,
 )
-from hpctrip.runner.signals import Interruption, listening
+from hpctrip.runner.signals import Interruption, Signals, stop_file
 from hpctrip.sim.step import State
 
 
@@ -74,10 +73,11 @@ def launch(
                 print(printable(f"{path} is finished already", 1000))
             return path
         # the watchdog first: hosts wait for each other already where a transport is opened
-        with _watchdog(ranks, run_input.experiment.watchdog):
+        limits = run_input.experiment.watchdog
+        with Watchdog(ranks, limits, ranks.abort) if limits.enabled else nullcontext():
             guardian.over()
-            with _connect(ranks, run_input.experiment) as connected:
-                session = Session.build(connected, run_input, start, until_over, quiet)
+            with _connect(ranks, run_input.experiment) as (connected, signals):
+                session = Session.build(connected, signals, run_input, start, until_over, quiet)
                 point = session.find_resume_point()
                 params = session.restore(point)
                 session.train(point, params, watch)
@@ -95,6 +95,8 @@ def _read(
         start = begin()
         begun.append(start)
         until_over.callback(start.lock.release)
+        if not start.finished and (file := stop_file(start.path)).exists():
+            raise InputError(str(file), "asks runs with this results file to stop", "remove it to run")
         run_input = start.run_input
         return run_input.tables, run_input.set_by_policy, run_input.extensions, start.finished
 
@@ -109,15 +111,11 @@ def _read(
 
 
 @contextmanager
-def _connect(ranks: Ranks, experiment: Experiment) -> Iterator[Ranks]:
-    """The ranks with the transport of the experiment; signals are listened to meanwhile."""
+def _connect(ranks: Ranks, experiment: Experiment) -> Iterator[tuple[Ranks, Signals]]:
+    """The ranks with the transport of the experiment, and the signals that this process receives meanwhile."""
     transport = build_collectively(ranks, lambda: with_transport(ranks, experiment.ranks.transport))
-    with transport as connected, listening(experiment.interrupt.signals):
-        yield connected
-
-
-def _watchdog(ranks: Ranks, limits: Limits) -> AbstractContextManager[object]:
-    return Watchdog(ranks, limits, ranks.abort) if limits.enabled else nullcontext()
+    with transport as connected, Signals(experiment.interrupt.signals) as signals:
+        yield connected, signals
 
 
 @dataclass(frozen=True)
@@ -141,13 +139,19 @@ class Session:
 
     @classmethod
     def build(
-        cls, ranks: Ranks, run_input: Input, start: Start | None, until_over: ExitStack, quiet: bool
+        cls,
+        ranks: Ranks,
+        signals: Signals,
+        run_input: Input,
+        start: Start | None,
+        until_over: ExitStack,
+        quiet: bool,
     ) -> Session:
         """Build the parts of the run; a collective. GPU settings are undone by `until_over`. Raises InputError where a
         resumed run would read other data than before, and where a part cannot be built."""
         experiment = run_input.experiment
         ranks.decide_on_root(lambda: experiment.check_outputs(start.path))
-        host, aggregator, machine = _parts(experiment, ranks)
+        host, aggregator, machine = _parts(experiment, ranks, signals)
         left = machine.left_behind()  # before this run's own settings take it over
         applied = machine.apply(experiment.knobs, until_over)
         everyone = ranks.gather(RankFacts.of(host, applied, left)) or ()
@@ -163,9 +167,8 @@ class Session:
     @cached_property
     def interruption(self) -> Interruption:
         """The reasons to leave early; at rank 0."""
-        return Interruption(
-            self.run_input.experiment.interrupt, self.start.path, [rank.host for rank in self.everyone]
-        )
+        hosts = [rank.host for rank in self.everyone]
+        return Interruption(self.run_input.experiment.interrupt, self.start.path, hosts, self.host.signals)
 
     @cached_property
     def learning_key(self) -> str:
@@ -179,11 +182,14 @@ class Session:
         collective."""
 
         def find() -> ResumePoint | None:
-            if self.aggregator is None:
+            start, aggregator = self.start, self.aggregator
+            if start is None or aggregator is None:
                 return None
+            if self.run_input.experiment.store.path is None and start.earlier_run is None:
+                return ResumePoint.of(start, aggregator.simulation)
             return CacheLookup(
-                self.aggregator,
-                self.start,
+                aggregator,
+                start,
                 self.learning_key,
                 leaves=lambda state: self.interruption.reason([0] * len(self.everyone), state.history, 0.0),
                 say=lambda line: None if self.quiet else print(printable(line, 1000), flush=True),
@@ -196,16 +202,15 @@ class Session:
         collective."""
         if not self.host.ranks.decide_on_root(lambda: point.model is not None):
             return self.host.initial_params
-        model = point.model if point else None
         place = (self.start.checkpoint_file or self.run_input.experiment.store.path) if self.start else ""
-        return restore(self.host, model, place)
+        return restore(self.host, point and point.model, place)
 
     def train(
         self, point: ResumePoint | None, params: torch.Tensor, watch: Callable[[State], None] | None
     ) -> None:
         """Train from the resume point with the model [P] to the end; rank 0 writes the files and reports."""
         if point is not None:
-            with closing(point.cache):
+            with closing(point.cache) if point.cache else nullcontext():
                 self._lead(point, params, watch)
         else:
             train(self.host, State(), params, None)
@@ -215,39 +220,29 @@ class Session:
         """Rank 0's part from the first round on."""
         aggregator, start, experiment = self.aggregator, self.start, self.run_input.experiment
         assert aggregator is not None and start is not None
-        state, saved, everyone = point.state, start.checkpoint, list(self.everyone)
-        meta = attributes(aggregator, self.run_input, everyone)
-        metadata = checkpoint_metadata(
-            aggregator,
-            meta,
-            everyone,
-            self.sources,
-            state.round,
-            saved.metadata if saved else {},
-            self.learning_key,
+        state, saved, everyone = point.state, start.checkpoint, self.everyone
+        before = saved.metadata if saved else {}
+        attributes, metadata = metadata_of(
+            aggregator, self.run_input, everyone, self.sources, state.history, before, self.learning_key
         )
-        meta |= {name: metadata[name] for name in ("created_utc", "starts", "sources", "learning_key")}
-        meta["stored_rounds"] = sum(row.wall_s == 0 for row in state.history.rows)
         files = Generations(start.path, start.checkpoint_file)
-        if start.checkpoint_file is None:
+        if saved is None:
             files.clear()  # of the run that this one replaces
         on_disk = saved.round if saved else 0
         checkpointer = Checkpointer(experiment.checkpoint, files, self.run_input.toml, metadata, on_disk)
         with Progress(aggregator, start.path, state.history, self.quiet, watch) as progress:
-            hosts = everyone[aggregator.ranks.hosts.start :]
-            progress.say(f"hosts train {'; '.join(dict.fromkeys(rank.engine for rank in hosts))}")
-            changes = changed_versions(saved.metadata if saved else {}, metadata)
-            lines = (
+            engines = dict.fromkeys(rank.engine for rank in everyone[aggregator.ranks.hosts.start :])
+            for line in (
+                f"hosts train {'; '.join(engines)}",
                 start.lock.note,
                 *start.notes,
                 *self.notes,
                 *machine_notes(everyone),
-                *changes,
+                *changed_versions(before, metadata),
                 *point.notes,
-            )
-            for line in filter(None, lines):
-                progress.say(line)
-            recorder = Recorder(start.path, meta, site_columns(aggregator))
+            ):
+                if line:
+                    progress.say(line)
             facts = RunFacts(
                 experiment.name,
                 Path(start.path).resolve(),
@@ -256,9 +251,14 @@ class Session:
                 state.history.rows,
                 tuple(rank.host for rank in everyone),
             )
-            callbacks = Callbacks(experiment.callbacks, facts, progress.say, phase=aggregator.ranks.phase)
             rank0 = Rank0(
-                aggregator, recorder, checkpointer, self.interruption, progress, callbacks, point.cache
+                aggregator,
+                Recorder(start.path, attributes, site_columns(aggregator)),
+                checkpointer,
+                self.interruption,
+                progress,
+                Callbacks(experiment.callbacks, facts, progress.say, phase=aggregator.ranks.phase),
+                point.cache,
             )
             try:
                 state, params = train(self.host, state, params, rank0)
@@ -269,7 +269,9 @@ class Session:
             aggregator.ranks.decide_on_root(partial(rank0.finish, state, params_digest))
 
 
-def _parts(experiment: Experiment, ranks: Ranks) -> tuple[Host, Aggregator | None, LocalMachine]:
+def _parts(
+    experiment: Experiment, ranks: Ranks, signals: Signals
+) -> tuple[Host, Aggregator | None, LocalMachine]:
     """This rank's parts of the experiment, at rank 0 the aggregator too, and its machine. A collective; errors are
     raised at all ranks together."""
     torch.set_num_threads(experiment.ranks.threads)
@@ -287,7 +289,8 @@ def _parts(experiment: Experiment, ranks: Ranks) -> tuple[Host, Aggregator | Non
     def build() -> tuple[Host, Aggregator | None, LocalMachine]:
         task = experiment.workload.checked_task(experiment.seed)
         # the meter is opened after the data are prepared: counters wrap around when they are not read for long
-        host = Host(experiment, num_sites, task, ranks, device, kind, machine.energy(experiment.meter))
+        energy = machine.energy(experiment.meter)
+        host = Host(experiment, num_sites, task, ranks, device, kind, energy, signals)
         return host, Aggregator(host) if ranks.is_aggregator else None, machine
 
     return build_collectively(ranks, build)

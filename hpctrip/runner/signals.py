@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -39,37 +40,32 @@ class Interrupt(Component):
     """Wall time of this job, for jobs without Slurm."""
 
 
-_received = 0
+class Signals:
+    """Context in which the named signals do not end the process; the last one is the value of `received`."""
 
+    def __init__(self, names: Iterable[str] = ()):
+        self._numbers = [signal.Signals[name] for name in names]
+        self._handlers: dict[int, Any] = {}
+        self.received = 0
+        """Number of the last signal that this process has received; 0: none."""
 
-def received() -> int:
-    """Number of the last signal that this process has received; 0: none."""
-    return _received
+    def __enter__(self) -> Signals:
+        self._handlers = {number: signal.signal(number, self._receive) for number in self._numbers}
+        return self
 
-
-def _note(number: int, frame: FrameType | None) -> None:
-    global _received
-    if number == signal.SIGINT:
-        if _received == signal.SIGINT:
-            raise KeyboardInterrupt
-        if launched_rank() == 0:
-            os.write(
-                2, b"\nhpctrip: the round in progress ends, then the run; Ctrl-C again ends it at once\n"
-            )
-    _received = number
-
-
-@contextmanager
-def listening(names: Iterable[str]) -> Iterator[None]:
-    """Context in which these signals only set the number that `received` returns."""
-    global _received
-    _received = 0
-    before = {number: signal.signal(number, _note) for number in map(signal.Signals.__getitem__, names)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._handlers.items():
             signal.signal(number, handler)
+
+    def _receive(self, number: int, frame: FrameType | None) -> None:
+        if number == signal.SIGINT:
+            if self.received == signal.SIGINT:
+                raise KeyboardInterrupt
+            if launched_rank() == 0:
+                os.write(
+                    2, b"\nhpctrip: the round in progress ends, then the run; Ctrl-C again ends it at once\n"
+                )
+        self.received = number
 
 
 def stop_file(results: str | Path) -> Path:
@@ -85,17 +81,22 @@ class Interruption:
         rules: Interrupt,
         results: str | Path,
         hosts: Sequence[str],
+        own: Signals,
         now: Callable[[], float] = time.time,
     ):
-        """`hosts` are the host names of the ranks; `now` is the time in seconds since 1970."""
-        self._rules, self._hosts, self._now = rules, hosts, now
+        """`hosts` are the host names of the ranks, `own` the signals of rank 0; `now` is the time in seconds since
+        1970."""
+        self._rules, self._hosts, self._own, self._now = rules, hosts, own, now
         self._stop_file = stop_file(results)
-        self._ends_at = job_ends_at(rules, now())
+        self._ends_at = math.inf if rules.job_s is None else now() + rules.job_s
+        """End of this job by the scheduler, in seconds since 1970; infinite if unknown."""
+        with suppress(KeyError, ValueError):
+            self._ends_at = min(self._ends_at, float(os.environ["SLURM_JOB_END_TIME"]))
 
     def reason(self, signals: Sequence[int], history: History, checkpoint_s: float) -> str:
         """The reason to end the run, or "". `signals` [ranks] are the signal numbers that the ranks had received at the
         end of the last round; `checkpoint_s` is the time of writing a checkpoint, in seconds."""
-        for rank, number in enumerate([received() or signals[0], *signals[1:]]):
+        for rank, number in enumerate([self._own.received or signals[0], *signals[1:]]):
             if number:
                 return f"{signal.Signals(number).name} received by rank {rank} on {self._hosts[rank]}"
         if self._stop_file.exists():
@@ -109,13 +110,3 @@ class Interruption:
                 f"the job ends in {left_s:.0f} s, {rounds} rounds and two checkpoints take {needed_s:.0f} s"
             )
         return ""
-
-
-def job_ends_at(rules: Interrupt, now: float) -> float:
-    """Time in seconds since 1970 at which the scheduler ends this job; infinite if unknown."""
-    ends = [float("inf")]
-    if rules.job_s is not None:
-        ends.append(now + rules.job_s)
-    with suppress(KeyError, ValueError):
-        ends.append(float(os.environ["SLURM_JOB_END_TIME"]))
-    return min(ends)

@@ -29,7 +29,7 @@ from hpctrip.base.errors import FAULT_EXIT_CODE, HpctripError, InterruptedRun
 from hpctrip.base.io import append_to
 from hpctrip.ranks.device import visible_gpus
 from hpctrip.record.lock import is_held
-from hpctrip.runner.signals import listening, received
+from hpctrip.runner.signals import Signals
 from hpctrip.studies.grid import Entry
 from hpctrip.studies.run_store import RunStatus, RunStore
 
@@ -116,12 +116,12 @@ class Executor:
         """
         stopping = children_told = False
         try:
-            with listening(SIGNALS):
+            with Signals(SIGNALS) as signals:
                 while self.children or (self.waiting and not stopping):
                     if not stopping:
                         self._start_next(on_end)
                     stopping = self._collect(children_told, on_end) or stopping
-                    if received() and not children_told:
+                    if signals.received and not children_told:
                         # also needed if an interrupted run has set `stopping`, as the other runs go on
                         stopping = children_told = True
                         for child in self.children:

@@ -20,233 +20,140 @@ def written(path, content):
     return path
 
 
-# Values and names: {name: (-o lines, fragments of the one line that reports it)}
+# Values and names: (-o lines, fragments of the one line that reports them)
 
-VALUES = {
-    "an unknown key": (["sites.num_sitse=10"], ["sites.num_sitse: unknown key", "did you mean 'num_sites'?"]),
-    "an unknown table": (["netwrok.round_trip=true"], ["netwrok: unknown key", "did you mean 'network'?"]),
-    "an unknown key of a nested table": (
-        ["workload.glyphs.nose=0.1"],
-        ["workload.glyphs.nose: unknown key", "did you mean 'noise'?"],
-    ),
-    "a key of another policy": (
-        ["policy.kind=all", "policy.k=3"],
-        ["policy.k: unknown key; kinds with it: fedzero,"],
-    ),
-    "a key without its table": (["lr=0.3"], ["lr: unknown key; did you mean 'train.lr' or 'server.lr'?"]),
-    "a misspelt policy": (
-        ["policy.kind=powertrp"],
-        ["policy.kind = 'powertrp': unknown policy", "did you mean 'powertrip'?"],
-    ),
-    "a misspelt workload": (["workload.kind=mnist"], ["workload.kind = 'mnist': unknown workload", "emnist"]),
-    "a policy that is a number": (["policy.kind=3"], ["policy.kind = ", "unknown policy"]),
-    "a policy that is a list": (["policy.kind=[1]"], ["policy.kind = ", "unknown policy"]),
-    "a table that is a number": (["sites=3"], ["sites = 3: must be a table", "[sites]"]),
-    "a plain table that is a text": (["train=fast"], ["train = 'fast': must be a table", "[train]"]),
-    "a text for a number": (["policy.kind=static", "policy.k=many"], ["policy.k = 'many'", "integer"]),
-    "a fraction for a count": (["evaluate.every_rounds=1.5"], ["evaluate.every_rounds = 1.5", "integer"]),
-    "true for a count": (["seed=true"], ["seed = True", "integer"]),
-    "a number for a text": (["name=3"], ["name = 3", "string"]),
-    "a name that is a path": (["name=a/b"], ["name = 'a/b'"]),
-    "a quantity in an unknown unit": (
-        ['network.near_bandwidth_bps="1 Gb"'],
-        ["network.near_bandwidth_bps = '1 Gb'", "Gbit/s"],
-    ),
-    "a size in an unknown unit": (
-        ['network.update_bytes="1.5 XB"'],
-        ["network.update_bytes = '1.5 XB'", "GB"],
-    ),
-    "a negative size": (["network.update_bytes=-1"], ["network", "update_bytes = -1 is below 0"]),
-    "k above N": (
-        ["policy.kind=static", "policy.k=11"],
-        ["policy.k = 11: there are only 10 sites", "use 1 to 10"],
-    ),
-    "outages without end within a deadline": (
+VALUES = [
+    (["sites.num_sitse=10"], ["sites.num_sitse: unknown key", "did you mean 'num_sites'?"]),
+    (["netwrok.round_trip=true"], ["netwrok: unknown key", "did you mean 'network'?"]),
+    (["policy.kind=all", "policy.k=3"], ["policy.k: unknown key; kinds with it: fedzero,"]),
+    (["lr=0.3"], ["lr: unknown key; did you mean 'train.lr' or 'server.lr'?"]),
+    (["policy.kind=powertrp"], ["policy.kind = 'powertrp': unknown policy", "did you mean 'powertrip'?"]),
+    (["policy.kind=3"], ["policy.kind = ", "unknown policy"]),
+    (["sites=3"], ["sites = 3: must be a table", "[sites]"]),
+    (["train=fast"], ["train = 'fast': must be a table", "[train]"]),
+    (["policy.kind=static", "policy.k=many"], ["policy.k = 'many'", "integer"]),
+    (["evaluate.every_rounds=1.5"], ["evaluate.every_rounds = 1.5", "integer"]),
+    (["seed=true"], ["seed = True", "integer"]),
+    (["name=a/b"], ["name = 'a/b'"]),
+    (['network.near_bandwidth_bps="1 Gb"'], ["network.near_bandwidth_bps = '1 Gb'", "Gbit/s"]),
+    (["network.update_bytes=-1"], ["network", "update_bytes = -1 is below 0"]),
+    (["policy.kind=static", "policy.k=11"], ["policy.k = 11: there are only 10 sites", "use 1 to 10"]),
+    (
         ["faults.mtbf_s=60", "faults.mttr_s=1", "faults.deadline_s=1e9"],
         ["faults.deadline_s = 1000000000.0", "less than or equal to 315360000"],
     ),
-    "a deadline of thousands of outages": (
+    (
         ["faults.mtbf_s=60", "faults.mttr_s=1", "faults.deadline_s=1e8"],
         ["faults: deadline_s = 1e+08 spans more than 1,000 outages a site"],
     ),
-    "a round of thousands of years": (
-        ["timing.seconds_per_sample=1e12"],
-        ["timing: round 1 would last", "more than ten simulated years"],
-    ),
-    "glyphs that fit no disk": (
+    (["timing.seconds_per_sample=1e12"], ["timing: round 1 would last", "more than ten simulated years"]),
+    (
         ["workload.train_samples=100_000_000"],
         ["workload: 100,000,000 samples are asked for, but at most 10,000,000 glyphs are drawn"],
     ),
-    "glyphs of too many writers": (
-        ["workload.kind=femnist", "workload.glyphs={writers=100_000, samples=1000}"],
-        ["workload.glyphs: writers x samples is 100,000,000, the most is 10,000,000"],
-    ),
-    "more text than fits memory": (
+    (
         ["workload.kind=shakespeare", "workload.sentences={roles=100_000, characters=1_000_000}"],
         ["workload.sentences: roles x characters is 100,000,000,000, the most is 200,000,000"],
     ),
-    "more clips than fit memory": (
-        ["workload.kind=speech", "workload.chirps={num_words=1000, num_speakers=100_000, repetitions=1000}"],
-        ["workload.chirps: num_words x num_speakers x repetitions is 100,000,000,000, the most is 1,000,000"],
-    ),
-    "more visits than can be shuffled": (
+    (
         ["train.local_steps=1_000_000", "train.batch_size=1_000_000"],
         ["train: site 0 would visit 1,000,000,000,000 samples in a round, the most is 100,000,000"],
     ),
-    "an integer of 65 bits": (
+    (
         ["engine.sites_per_block=18446744073709551616"],
         ["engine.sites_per_block = 18446744073709551616", "less than or equal to 1000000000"],
     ),
-    "an update beyond any network": (
+    (
         ["network.update_bytes=1e300"],
         ["network.update_bytes = 1e+300", "less than or equal to 1000000000000000"],
     ),
-    "a limit of no time": (["watchdog.limit_s=1e-321"], ["watchdog.limit_s = 1e-321", "equal to 0.1"]),
-    "a user who is not there": (
+    (["watchdog.limit_s=1e-321"], ["watchdog.limit_s = 1e-321", "equal to 0.1"]),
+    (
         ["sites.kind=csv", "sites.path='~no_such_user_here/x'"],
         ["sites.path = '~no_such_user_here/x'", "names no file (Could not determine home directory.)"],
     ),
-    "k of 0": (["policy.kind=random", "policy.k=0"], ["policy.k = 0", "greater than or equal to 1"]),
-    "alpha of 0": (["partition.alpha=0"], ["partition.alpha = 0", "0.000001"]),
-    "a negative learning rate": (["train.lr=-0.1"], ["train.lr = -0.1", "greater than 0"]),
-    "a learning rate that is not a number": (["train.lr=nan"], ["train.lr = nan", "finite"]),
-    "an infinite time": (["stop.max_clock_s=inf"], ["stop.max_clock_s = inf", "finite"]),
-    "an infinite time with a unit": (['stop.max_clock_s="1e400 h"'], ["stop.max_clock_s", "finite"]),
-    "an accuracy above 1": (
-        ["stop.target_accuracy=45"],
-        ["stop.target_accuracy = 45", "less than or equal to 1"],
-    ),
-    "a momentum of 1": (["server.momentum=1"], ["server.momentum = 1", "less than 1"]),
-    "a huge seed": (
-        ["seed=9223372036854775808"],
-        ["seed = 9223372036854775808", "less than 9223372036854775808"],
-    ),
-    "a huge number of sites": (["sites.num_sites=1000000000000000"], ["sites.num_sites = 1000000000000000"]),
-    "an endless number of sites": ([f"sites.num_sites={10**30}"], [f"sites.num_sites = {10**30}"]),
-    "a huge number of samples": (
-        [f"workload.train_samples={10**15}"],
-        [f"workload.train_samples = {10**15}"],
-    ),
-    "a huge number of threads": ([f"ranks.threads={10**10}"], [f"ranks.threads = {10**10}"]),
-    "a huge number of epochs": (
-        ["train.local_epochs=1e15"],
-        ["train.local_epochs = 1000000000000000.0", "1000"],
-    ),
-    "epochs and steps": (
+    (["partition.alpha=0"], ["partition.alpha = 0", "0.000001"]),
+    (["train.lr=nan"], ["train.lr = nan", "finite"]),
+    (["stop.target_accuracy=45"], ["stop.target_accuracy = 45", "less than or equal to 1"]),
+    (["server.momentum=1"], ["server.momentum = 1", "less than 1"]),
+    (["sites.num_sites=1000000000000000"], ["sites.num_sites = 1000000000000000"]),
+    (["train.local_epochs=1e15"], ["train.local_epochs = 1000000000000000.0", "1000"]),
+    (
         ["train.local_epochs=2", "train.local_steps=5"],
         ["train", "local_steps = 5 and local_epochs = 2: give one"],
     ),
-    "momentum of AdamW": (
+    (
         ["train.optimizer=adamw", "train.momentum=0.9"],
         ["train.momentum = 0.9: the optimiser is adamw, which has none", "train.beta1"],
     ),
-    "more sites than samples": (
-        ["sites.num_sites=500"],
-        ["partition: 400 training samples cannot be shared out to 500 sites"],
-    ),
-    "more samples per site than there are": (
-        ["partition.samples_per_site=41"],
-        ["partition.samples_per_site", "410", "400", "at most 40"],
-    ),
-    "owners that the data lack": (["partition.kind=natural"], ["partition.kind: 'natural'", "use iid"]),
-    "a radius that holds no site": (
+    (["sites.num_sites=500"], ["partition: 400 training samples cannot be shared out to 500 sites"]),
+    (["partition.samples_per_site=41"], ["partition.samples_per_site", "410", "400", "at most 40"]),
+    (["partition.kind=natural"], ["partition.kind: 'natural'", "use iid"]),
+    (
         ["policy.kind=fixed-radius", 'policy.radius_m="1 mi"'],
         ["policy.radius_m = 1 mi: no site lies inside", "the nearest is at"],
     ),
-    "no power for ever": (
+    (
         ["power.kind=constant", "power.fraction=0.5", "throughput.kind=gpus", "throughput.num_gpus=1"],
         ["power: ", "site(s) of the cohort have no power", "raise the power fractions"],
     ),
-    "a trace that ends": (
+    (
         ["power.kind=trace", "power.at_end=raise", "timing.seconds_per_sample=1e6"],
         ["power.at_end: simulated time", "past the end of the power trace", 'at_end = "wrap"'],
     ),
-    "a GPU that was not measured": (
-        ["throughput.kind=curve", "throughput.gpu=H100"],
-        ["throughput.gpu", "'A100'"],
-    ),
-    "a measured GPU and a table": (
+    (["throughput.kind=curve", "throughput.gpu=H100"], ["throughput.gpu", "'A100'"]),
+    (
         ["throughput.kind=curve", "throughput.gpu=A40", "throughput.path=x.csv"],
         ["throughput: gpu and path exclude each other"],
     ),
-    "a power limit that no GPU keeps": (
+    (
         ["throughput.kind=clocks", "throughput.gpu_power_w=10"],
         ["throughput.gpu_power_w = 10: the GPU draws at least"],
     ),
-    "an unknown model of a GPU": (
+    (
         ["throughput.kind=clocks", "throughput.gpu.kind=a10"],
         ["throughput.gpu.kind = 'a10': unknown gpu", "did you mean"],
     ),
-    "more GPUs than can be weighed": (
+    (
         ["throughput.kind=curve", "throughput.num_gpus=1_000_000_000"],
         ["throughput.num_gpus = 1,000,000,000: times 13 operating points is more than 10,000,000"],
     ),
-    "carbon below nothing": (
+    (
         ["carbon.kind=constant", "carbon.per_kwh=-5"],
         ["carbon.kind = 'constant': gave the carbon of zone", "[0] = -5; it must be [1] numbers from 0"],
     ),
-    "an unknown signal": (["price.kind=dialy"], ["price.kind = 'dialy': unknown signal", "'daily'"]),
-    "a time zone that is none": (
+    (["price.kind=dialy"], ["price.kind = 'dialy': unknown signal", "'daily'"]),
+    (
         ["carbon.kind=csv", "carbon.path=x", "carbon.timezone=Mars/Base"],
         ["carbon.timezone = 'Mars/Base': 'Mars/Base' is no time zone"],
     ),
-    "a signal that is not there": (
-        ["carbon.kind=csv", "carbon.path=nowhere.csv"],
-        ["carbon.path = 'nowhere.csv': no such file"],
-    ),
-    "a currency that is none": (["accounts.currency=euro"], ["accounts.currency = 'euro'", "[A-Z]{3}"]),
-    "a budget in an unknown unit": (
-        ['stop.max_energy="5 kilowatts"'],
-        ["stop.max_energy = '5 kilowatts'", "kWh"],
-    ),
-    "a budget without a currency": (["stop.max_cost=5"], ["stop.max_cost = 5", "string"]),
-    "a budget of carbon that nobody knows": (
-        ['stop.max_carbon="1 kg"'],
-        ["stop.max_carbon: needs the signal [carbon]", "constant"],
-    ),
-    "a budget in another currency": (
+    (["accounts.currency=euro"], ["accounts.currency = 'euro'", "[A-Z]{3}"]),
+    (['stop.max_energy="5 kilowatts"'], ["stop.max_energy = '5 kilowatts'", "kWh"]),
+    (["stop.max_cost=5"], ["stop.max_cost = 5", "string"]),
+    (['stop.max_carbon="1 kg"'], ["stop.max_carbon: needs the signal [carbon]", "constant"]),
+    (
         ["price.kind=constant", "price.per_kwh=1", 'stop.max_cost="5 USD"'],
         ["stop.max_cost = '5 USD': costs are in EUR (accounts.currency)"],
     ),
-    "a budget of the sites in an unknown unit": (
-        ['accounts.site_max_energy="5 kilowatts"'],
-        ["accounts.site_max_energy = '5 kilowatts'", "kWh"],
-    ),
-    "a budget of the sites that nobody can count": (
-        ['accounts.site_max_carbon="1 kg"'],
-        ["accounts.site_max_carbon: needs the signal [carbon]", "constant"],
-    ),
-    "a budget of the sites in another currency": (
-        ["price.kind=constant", "price.per_kwh=1", 'accounts.site_max_cost="5 USD"'],
-        ["accounts.site_max_cost = '5 USD': costs are in EUR (accounts.currency)"],
-    ),
-    "an objective that does not exist": (
+    (
         ["policy.objective.kind=zues"],
         ["policy.objective.kind = 'zues': unknown objective", "did you mean 'zeus'?"],
     ),
-    "an objective without its budget": (
-        ["policy.objective.kind=budget"],
-        ["policy.objective: needs one or more of energy, carbon and cost"],
-    ),
-    "an objective that needs what is not known": (
+    (["policy.objective.kind=budget"], ["policy.objective: needs one or more of energy, carbon and cost"]),
+    (
         ["policy.objective={kind='deadline', deadline_s='1 h'}"],
         ["policy.objective: needs the signal [carbon]"],
     ),
-    "an objective of a policy that has none": (
-        ["policy.kind=random", "policy.k=3", "policy.objective.kind=zeus"],
-        ["policy.objective: unknown key"],
-    ),
-    "clean power without carbon": (
+    (
         ["policy.kind=fedzero", "policy.k=3", "policy.max_g_per_kwh=100"],
         ["policy.max_g_per_kwh = 100: needs the signal [carbon]"],
     ),
-    "no such plug-in": (["plugins=['nowhere.py']"], ["plugins: 'nowhere.py': no such file"]),
-    "a plug-in that is no path": (["plugins=[3]"], ["plugins"]),
-    "plug-ins that are a text": (["plugins='my.py'"], ["plugins = 'my.py'", "list"]),
-    "an engine that does not exist": (["engine.name=fast"], ["engine.name = 'fast'", "'stacked'"]),
-}
+    (["plugins=['nowhere.py']"], ["plugins: 'nowhere.py': no such file"]),
+    (["plugins=[3]"], ["plugins"]),
+    (["engine.name=fast"], ["engine.name = 'fast'", "'stacked'"]),
+]
 if not torch.cuda.is_available():
-    VALUES["a GPU that is not there"] = (["ranks.device=cuda"], ['ranks.device = "cuda"', "no CUDA device"])
+    VALUES.append((["ranks.device=cuda"], ['ranks.device = "cuda"', "no CUDA device"]))
 
 
 # Files and command lines: {name: (arguments made in a folder, fragments of the one line)}
@@ -332,7 +239,6 @@ CUT_SHORT = '{"users": [], "num_samples": []}'  # of LEAF's three keys the last 
 FILES = {
     "a missing file": (lambda folder: ["nowhere.toml"], ["nowhere.toml: no such file"]),
     "a misspelt command": (lambda folder: ["chekc"], ["chekc: no such file"]),
-    "a folder for a file": (lambda folder: [folder], ["cannot be read (Is a directory)"]),
     "a file that is no TOML": (toml("[sites\n"), ["input.toml: not valid TOML", "line 1"]),
     "a file that is no text": (
         toml(b'name = "\xff\xfe"\n'),
@@ -340,11 +246,6 @@ FILES = {
     ),
     "an override without =": (lambda folder: o("policy.k"), ["-o policy.k: not of the form key=value"]),
     "an override without a key": (lambda folder: o("=5"), ["-o =5: not of the form key=value"]),
-    "an override with a broken key": (lambda folder: o("policy..k=5"), ["-o policy..k=5: not of the form"]),
-    "no such EMNIST folder": (
-        lambda folder: o(f"workload.data={folder / 'nowhere'}"),
-        ["workload.data: there is no directory", "nowhere", "fetch emnist"],
-    ),
     "a missing EMNIST file": (
         emnist(lambda folder: (folder / LABELS).unlink()),
         ["workload.data: ", f"lacks {LABELS}[.gz]"],
@@ -395,10 +296,6 @@ FILES = {
         ["cella_pdu1.csv: no rows"],
     ),
     "a truncated trace": (cut_trace, ["cella_pdu1.csv.gz: the gzip stream ends too early"]),
-    "a table of sites that is not there": (
-        lambda folder: o("sites.kind=csv", "sites.path=nowhere.csv"),
-        ["sites.path = 'nowhere.csv': no such file"],
-    ),
     "a table of sites with a text for a number": (
         lambda folder: o("sites.kind=csv", f"sites.path={written(folder / 'sites.csv', FAR)}"),
         ["sites.csv", "line 3", "'far'"],
@@ -456,10 +353,6 @@ FILES = {
         ["my plug-in.py': fails when imported: ValueError: this is wrong and here is why"],
     ),
     "a plug-in that is no Python": (plugin("def"), ["my plug-in.py': fails when imported: SyntaxError"]),
-    "a plug-in that exits": (
-        plugin("raise SystemExit(0)"),
-        ["my plug-in.py': fails when imported: SystemExit"],
-    ),
     "a plug-in with another suffix": (
         lambda folder: o(f"plugins=['{written(folder / 'my.txt', '')}']"),
         ["my.txt': ", "not a Python file"],
@@ -474,12 +367,10 @@ FILES = {
     ),
     "an empty cohort": (plugin("cohort: []"), ["my plug-in.py): chose [] in round 1", "from 0 to 9"]),
     "a cohort with a site twice": (plugin("cohort: [3, 3]"), ["my plug-in.py): chose [3 3] in round 1"]),
-    "a cohort out of range": (plugin("cohort: [3, 10]"), ["my plug-in.py): chose [ 3 10] in round 1"]),
     "a cohort of floats": (
         plugin("cohort: np.array([1.0, 2.0])"),
         ["my plug-in.py): chose [1. 2.] in round 1"],
     ),
-    "a mask for a cohort": (plugin("cohort: sites.power_fraction > 0.5"), ["my plug-in.py): chose ["]),
     "a cohort of the wrong shape": (
         plugin("cohort: np.zeros((200, 2), int)"),
         ["my plug-in.py): chose [[0 0]"],
@@ -487,9 +378,8 @@ FILES = {
 }
 
 
-@pytest.mark.parametrize("case", VALUES)
-def test_a_bad_value_is_reported_in_one_line(case, folder, files_in, hpctrip, tiny):
-    lines, fragments = VALUES[case]
+@pytest.mark.parametrize(("lines", "fragments"), VALUES, ids=[" ".join(lines) for lines, _ in VALUES])
+def test_a_bad_value_is_reported_in_one_line(lines, fragments, folder, files_in, hpctrip, tiny):
     hpctrip(tiny, *o(*lines)).check_refused(fragments)
     assert not files_in(folder)
 
@@ -515,20 +405,13 @@ def test_an_unknown_option_is_a_usage_error(folder, files_in, hpctrip, tiny):
     assert "Traceback" not in ended.err and not files_in(folder)
 
 
-@pytest.mark.parametrize(
-    ("lines", "fragment"),
-    [
-        (["sites.num_sitse=10"], "did you mean 'num_sites'?"),
-        (["power.kind=trace", "power.path=nowhere"], "nowhere: no such file or folder"),
-    ],
-)
-def test_a_process_of_its_own_says_the_same(lines, fragment, folder, files_in, launch, tiny):
-    launch(0, tiny, *o(*lines), "--out", folder / "run.h5").check_refused([fragment])
+def test_a_process_of_its_own_says_the_same(folder, files_in, launch, tiny):
+    ended = launch(0, tiny, *o("sites.num_sitse=10"), "--out", folder / "run.h5")
+    ended.check_refused(["did you mean 'num_sites'?"])
     assert not files_in(folder)
 
 
 RANKS = {
-    "k above N": (o("policy.kind=static", "policy.k=11"), "policy.k = 11: there are only 10 sites"),
     "a missing trace": (o("power.kind=trace", "power.path=nowhere"), "nowhere: no such file or folder"),
     "one process asked for": (
         o("ranks.transport=serial"),
@@ -551,27 +434,19 @@ def test_many_ranks_report_once(case, folder, files_in, launch, tiny):
 
 NOT_A_NAME = ["a\0b", "~no_such_user_here/a", "x" * 256, "ü" * 128 + "/b"]
 WITH_A_NAME = {
-    "check": ["check", "NAME"],
-    "plan": ["plan", "NAME"],
-    "run": ["run", "NAME"],
+    "an input": ["check", "NAME"],
     "--out": ["run", "TINY", "--out", "NAME"],
     "resume": ["resume", "NAME"],
-    "prepare": ["prepare", "NAME"],
     "show": ["show", "NAME"],
-    "export": ["export", "NAME", "csv"],
     "export's folder": ["export", "run.h5", "NAME"],
-    "verify": ["verify", "NAME"],
-    "diff": ["diff", "run.h5", "NAME"],
     "merge": ["merge", "NAME", "run.h5"],
     "fetch": ["fetch", "emnist", "NAME"],
     "plug-ins": ["run", "TINY", "-o", "plugins=['NAME']"],
-    "power": ["run", "TINY", "-o", "power.kind='trace'", "-o", "power.path='NAME'"],
     "power by a pattern": ["run", "TINY", "-o", "power.kind='trace'", "-o", "power.path='NAME*'"],
     "sites": ["run", "TINY", "-o", "sites={kind='csv', path='NAME'}"],
     "outages": ["run", "TINY", "-o", "faults={deadline_s=9, outages='NAME'}"],
     "data": ["run", "TINY", "-o", "workload.data='NAME'"],
     "a model": ["run", "TINY", "-o", "workload.kind='llm'", "-o", "workload.model='NAME'"],
-    "a map": ["run", "TINY", "-o", "workload.kind='speech'", "-o", "workload.client_map='NAME'"],
 }
 
 

@@ -25,8 +25,8 @@ def facts(tmp_path):
     """`facts(rows)`: of a run that has come so far."""
 
     def build(rounds=(), created="2026-11-22T10:00:00+00:00"):
-        given = {"seed": 3, "policy": {"kind": "random", "k": 2}, "label": "x" * 1000}
-        return RunFacts("tiny", tmp_path / "it's 100 %.h5", created, given, tuple(rounds))
+        values = {"seed": 3, "policy": {"kind": "random", "k": 2}, "label": "x" * 1000}
+        return RunFacts("tiny", tmp_path / "it's 100 %.h5", created, values, tuple(rounds))
 
     return build
 

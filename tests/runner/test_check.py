@@ -81,13 +81,6 @@ def test_an_extra_that_is_not_installed_is_named(hpctrip, monkeypatch):
     hpctrip("check", "-o", "workload.kind=llm").check_refused(["peft not installed"])
 
 
-def test_what_is_printed_is_an_input_that_means_the_same(hpctrip, tmp_path):
-    printed = hpctrip("check", "-o", "policy.kind=static", "-o", "policy.k=7").out
-    (tmp_path / "again.toml").write_text(printed)
-    assert tomllib.loads(printed)["policy"]["k"] == 7
-    assert hpctrip("check", tmp_path / "again.toml").out == printed
-
-
 def test_an_update_of_a_few_bytes_is_doubted_by_check_plan_and_run_alike(hpctrip, tiny, tmp_path):
     """The unit was forgotten: 1.5 GB were meant."""
     arguments = [tiny, "-o", "network.update_bytes=1.5", "-o", "stop.max_rounds=1"]

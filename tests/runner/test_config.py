@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 
@@ -9,8 +10,9 @@ import pytest
 
 from hpctrip.base.errors import InputError
 from hpctrip.cli.keys_reference import described_fields
-from hpctrip.config.identity import neutral_keys
-from hpctrip.runner.experiment import Experiment, experiment_of, read_input
+from hpctrip.config.identity import flat, neutral_keys
+from hpctrip.config.inputs import read_layers, resolved
+from hpctrip.runner.experiment import Experiment, experiment_of, merge_layers, read_input, resolve
 from hpctrip.sim.policies import POLICIES
 
 ROOT = Path(__file__).parents[2]
@@ -68,6 +70,7 @@ def test_what_check_prints_is_an_input_that_means_the_same(hpctrip, tiny, tmp_pa
     everything = tmp_path / "everything.toml"
     everything.write_text(printed.out)
     assert tomllib.loads(printed.out)["policy"]["k"] == 4
+    assert hpctrip("check", everything).out == printed.out
     run_input = read_input([str(tiny)], ["policy.kind=static", "policy.k=4"])
     assert read_input([str(everything)]).experiment == run_input.experiment
 
@@ -82,14 +85,6 @@ def test_centralized_is_a_world_of_its_own(tiny):
     assert e.compression.kind == "none"
     assert e.network.update_bytes == 0 and e.train.local_epochs == 0.01
     assert run_input.tables["sites"] == {"num_sites": 10}  # stored as it was given
-
-
-def test_centralized_trains_one_site_on_all_the_data(trained):
-    run = trained("policy.kind=centralized", "policy.rounds_per_epoch=4")
-    assert run.sites["num_samples"].tolist() == [400] and run.rounds["num_samples"].tolist() == [100] * 3
-    assert run.cohorts["comm_s"].tolist() == [0.0] * 3
-    # 100 samples x 0.02 s at a quarter of the power
-    assert run.rounds["makespan_s"].tolist() == pytest.approx([8.0] * 3)
 
 
 NEAREST = '''
@@ -151,3 +146,65 @@ def test_a_plug_in_is_validated_like_any_other(own_components, tiny, tmp_path):
     with pytest.raises(InputError, match=r"policy.k = 0: must be greater than or equal to 1"):
         read_input([str(tiny)], [plugins, "policy.kind=nearest", "policy.k=0"])
     assert described_fields(POLICIES["nearest"])["k"].description == "Cohort size."
+
+
+# Resolved inputs: an absent key has the value that follows from the others
+
+MEANT = {
+    # workload: (lines, what [train] means)
+    "emnist": ((), (0.01, 20, 1.0, "sgd", 0.0)),
+    "femnist": ((), (0.01, 20, 1.0, "sgd", 0.0)),
+    "shakespeare": ((), (0.8, 20, 1.0, "sgd", 0.0)),
+    "speech": ((), (0.001, 16, 1.0, "adamw", 0.1)),
+    "llm": (("train.local_steps=3",), (0.001, 8, None, "adamw", 0.0)),
+}
+SAME = {
+    # explicitly what is in force anyway
+    "a learning rate": ("train.lr=0.01",),
+    "all of [train]": (
+        "train={lr=0.01, batch_size=20, local_epochs=1.0, optimizer='sgd', weight_decay=0.0}",
+    ),
+    "as many glyphs as there are": ("workload.train_samples=60_000", "workload.test_samples=10_000"),
+    "blocks": ("engine.sites_per_block=auto",),
+}
+
+
+def settings(*lines):
+    return flat(resolved(resolve(merge_layers({}, read_layers([], lines))).experiment))
+
+
+@pytest.mark.parametrize("kind", MEANT)
+def test_what_a_site_does_is_the_workloads_own_where_the_input_is_silent(kind):
+    lines, expected = MEANT[kind]
+    work = read_input([], [f"workload={{kind='{kind}'}}", *lines]).experiment.train
+    assert (work.lr, work.batch_size, work.local_epochs, work.optimizer, work.weight_decay) == expected
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_saying_what_is_in_force_anyway_is_the_same_run(name):
+    assert settings(*SAME[name]) == settings()
+
+
+def test_defaults_that_follow_from_their_neighbours_are_spelled_out():
+    gpus = settings("throughput={kind='gpus', num_gpus=10, pue=1.0}")
+    assert gpus["throughput.site_power_w"] == 4000
+    assert gpus == settings("throughput={kind='gpus', num_gpus=10, pue=1.0, site_power_w='4 kW'}")
+    every = settings("workload={kind='shakespeare', predict='every'}")
+    assert every["workload.stride"] == 80 and every["train.lr"] == 0.8
+
+
+def test_what_only_the_machine_decides_stays_open():
+    open_keys = ("engine.name", "engine.sites_per_block", "ranks.device", "ranks.transport")
+    assert {settings()[key] for key in open_keys} == {"auto"}
+
+
+def test_check_plan_show_and_the_file_say_it(hpctrip, tiny, trained):
+    checked = hpctrip("check", tiny).out
+    for line in ("lr = 0.01", "batch_size = 20", "local_epochs = 1.0", 'optimizer = "sgd"'):
+        assert line in checked.splitlines()
+    words = "sgd, learning rate 0.01, batches of 20, 1 epoch(s) a round"
+    assert words in hpctrip("plan", tiny, "--samples-per-second", "100", "--rounds", "1").out
+    run = trained("stop.max_rounds=1")
+    assert run.input["train"]["lr"] == 0.01 and run.input["train"]["optimizer"] == "sgd"
+    shown = re.sub(r"\s+", " ", hpctrip("show", run.path).out)
+    assert words in shown and "engine sequential, blocks of 1 site" in shown

@@ -16,28 +16,13 @@ ROOM_BYTES = 2**31
 """What a command may allocate besides what this process has already: no bounded reader comes near it."""
 LONGEST_S = 100
 SUFFIXES = ("", ".py", ".h5", ".csv", ".ckpt0", ".safetensors", ".png")
-
-FEW = "{num_words = 3, num_speakers = 13, repetitions = 1}"
-READ = {
+READ = {  # one command for each way to open a file
     "an input": ["check", "NAME"],
-    "an input of plan": ["plan", "NAME"],
-    "an input of run": ["run", "NAME"],
-    "an input of prepare": ["prepare", "NAME"],
-    "an input of resume": ["resume", "run.h5", "NAME"],
-    "resume": ["resume", "NAME.h5"],
+    "a results file to resume": ["resume", "NAME.h5"],
     "a checkpoint": ["resume", "NAME.ckpt0"],
-    "show": ["show", "NAME"],
-    "export": ["export", "NAME", "csv"],
-    "export's model": ["export", "NAME.ckpt0", "--model", "m.safetensors"],
-    "verify": ["verify", "NAME"],
-    "verify's plug-in": ["verify", "run.h5", "--plugin", "NAME.py"],
-    "verify's data": ["verify", "NAME", "--data", "NAME"],
-    "diff": ["diff", "NAME", "NAME"],
-    "merge": ["merge", "merged.h5", "NAME"],
+    "a results file": ["verify", "NAME"],
+    "a table": ["plot", "scaling", "NAME"],
     "a plug-in": ["run", "TINY", "--plugin", "NAME.py"],
-    "plot": ["plot", "summary", "NAME"],
-    "plot's table": ["plot", "scaling", "NAME"],
-    "plot's traces": ["plot", "power_utilisation", "NAME"],
     "power": ["run", "TINY", "-o", "power.kind='trace'", "-o", "power.path='NAME'"],
     "sites": ["run", "TINY", "-o", "sites={kind='csv', path='NAME'}"],
     "outages": ["run", "TINY", "-o", "faults={deadline_s=9, outages='NAME'}"],
@@ -45,25 +30,18 @@ READ = {
     "femnist": ["run", "TINY", "-o", "workload={kind='femnist', data='NAME'}"],
     "shakespeare": ["run", "TINY", "-o", "workload={kind='shakespeare', data='NAME'}"],
     "speech": ["run", "TINY", "-o", "workload={kind='speech', data='NAME'}"],
-    "a map of clips": ["run", "TINY", "-o", "workload={kind='speech', client_map='NAME', chirps=FEW}"],
-    "texts": ["check", "TINY", "-o", "workload={kind='llm', data='NAME'}"],
     "a model": ["run", "TINY", "-o", "workload={kind='llm', model='NAME'}"],
 }
 WRITTEN = {
     "a results file": ["run", "TINY", "--out", "NAME.h5"],
     "one to replace": ["run", "TINY", "--overwrite", "--out", "NAME.h5"],
-    "one to go on with": ["run", "TINY", "--resume", "--out", "NAME.h5"],
     "one to go on in": ["resume", "run.h5", "--out", "NAME.h5"],
     "a model's file": ["export", "run.h5", "--model", "NAME.safetensors", "--overwrite"],
     "a picture": ["plot", "summary", "run.h5", "--out", "NAME.png"],
-    "a merged table": ["merge", "NAME.h5", "run.h5"],
-    "one to replace anyhow": ["merge", "--overwrite", "NAME.h5", "run.h5"],
+    "a merged table": ["merge", "--overwrite", "NAME.h5", "run.h5"],
 }
 FOLDERS = {
     "a folder of tables": ["export", "run.h5", "NAME"],
-    "the reference": ["reference", "NAME"],
-    "scenarios": ["inputs", "--to", "NAME"],
-    "a batch script": ["slurm", "requeue", "--to", "NAME"],
     "data": ["fetch", "emnist", "NAME"],
 }
 
@@ -102,7 +80,7 @@ def bounded():
     """In the test's body memory has a bound, and an alarm ends a command that hangs."""
 
     def late(*signal_and_frame):
-        raise TimeoutError("the command hangs")
+        raise AssertionError("the command hangs")  # no OSError, which would be reported as bad input
 
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     before = resource.getrlimit(resource.RLIMIT_AS), signal.signal(signal.SIGALRM, late)
@@ -117,10 +95,7 @@ def test_what_is_no_file_is_one_line_wherever_a_path_is_given(thing, hpctrip, ti
     before = {path: path.lstat().st_mode for path in tmp_path.glob("it*")}
     places = READ | WRITTEN | ({} if thing == "a folder" else FOLDERS)
     for place, command in places.items():
-        words = [
-            str(tiny) if word == "TINY" else word.replace("NAME", "it").replace("FEW", FEW)
-            for word in command
-        ]
+        words = [str(tiny) if word == "TINY" else word.replace("NAME", "it") for word in command]
         signal.alarm(LONGEST_S)
         ended = hpctrip(*words)
         assert ended.code == 2 and len(ended.err.splitlines()) == 1, (place, ended)

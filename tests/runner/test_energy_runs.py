@@ -103,13 +103,6 @@ def test_in_two_parts_it_ends_with_the_same_bits(run, lines, hpctrip, tiny, tmp_
     assert diff(run, open_run(half)) == []
 
 
-@pytest.mark.mpi
-def test_it_does_not_depend_on_the_number_of_ranks(run, lines, launch, tiny, tmp_path):
-    options = [part for line in lines for part in ("-o", line)]
-    assert launch(3, "run", tiny, *options, "--out", tmp_path / "three.h5").code == 0
-    assert diff(run, open_run(tmp_path / "three.h5")) == []
-
-
 def test_the_bill_is_told_at_the_end_and_by_show(hpctrip, tiny, tmp_path):
     path = tmp_path / "run.h5"
     options = ["-o", "carbon={kind='constant', per_kwh=100}", "-o", "accounts.currency=GBP"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 
 import numpy as np
 import pytest
@@ -16,11 +17,18 @@ from hpctrip.record.reader import open_run
 from hpctrip.runner.experiment import read_input
 
 
+@pytest.fixture(scope="module")
+def original(tmp_path_factory, hpctrip, tiny):
+    folder = tmp_path_factory.mktemp("run")
+    assert hpctrip("run", tiny, "-o", "stop.max_rounds=1", "--out", folder / "run.h5").code == 0
+    return folder
+
+
 @pytest.fixture
-def trained(tmp_path, hpctrip, tiny):
-    path = tmp_path / "run.h5"
-    assert hpctrip("run", tiny, "-o", "stop.max_rounds=1", "--out", path).code == 0
-    return path
+def trained(original, tmp_path):
+    """A run of one round with its checkpoint."""
+    shutil.copytree(original, tmp_path, dirs_exist_ok=True)
+    return tmp_path / "run.h5"
 
 
 def test_pytorch_loads_it_and_has_the_model_that_the_run_ended_with(trained, hpctrip, tiny, tmp_path):

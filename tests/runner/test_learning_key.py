@@ -8,10 +8,10 @@ from hpctrip.config.sources import PLUGINS, Source
 from hpctrip.learn import params
 from hpctrip.learn.params import arithmetic
 from hpctrip.ranks.serial import SerialRanks
-from hpctrip.runner.cache.learning_key import CODE, code_digest, learned_tables, learning_key
+from hpctrip.runner.cache.learning_key import CODE, code_digest, learning_key
 from hpctrip.runner.experiment import Experiment, read_input
 from hpctrip.runner.host import Host
-from hpctrip.runner.provenance import sources_of
+from hpctrip.runner.provenance import learned_tables, sources_of
 
 LEARNED = {
     *("seed", "workload", "partition", "train", "server", "compression", "engine", "ranks"),

@@ -6,20 +6,26 @@ Wherever it makes no difference to the test, a run is three rounds of ten sites;
 from __future__ import annotations
 
 import os
+import pickle
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
+import torch
 
+from hpctrip.base.errors import DivergedError, HpctripError, InputError
 from hpctrip.learn.compression import COMPRESSIONS
 from hpctrip.learn.partition import PARTITIONS
 from hpctrip.learn.server import SERVERS
+from hpctrip.ranks.placement import Assignment, cut
 from hpctrip.record.verify import verify
+from hpctrip.runner.loop import LoopDecision, Rank0
 from hpctrip.runner.replay import replay
 from hpctrip.sim.hardware import THROUGHPUT_MODELS
-from hpctrip.sim.policies import POLICIES
 from hpctrip.sim.power import POWER_MODELS
 from hpctrip.sim.sites import SITES
+from hpctrip.sim.step import State
 
 GOLDEN = Path(__file__).with_name("golden") / "tiny_powertrip.txt"
 TRACES = Path(__file__).parents[2] / "traces" / "synthetic"
@@ -226,27 +232,6 @@ def test_the_blocks_of_the_loop_engine_make_no_difference(sound, tiny_run):
 # The world
 
 
-@pytest.mark.parametrize("kind", POLICIES)
-def test_every_policy_runs(kind, sound):
-    k = ["policy.k=4"] if kind in ("random", "static") else []
-    run = sound(f"policy.kind={kind}", *k, "stop.max_rounds=2")
-    assert run.meta["policy"] == kind and len(run.rounds) == 2
-    expected = {"random": 4, "static": 4, "all": 10, "centralized": 1}.get(kind)
-    assert expected in (None, *run.rounds["num_sites"])
-
-
-@pytest.mark.parametrize("clock", ["straggler", "max-plus-max", "mean-power", "aggregate-throughput"])
-@pytest.mark.parametrize("power", ["integrated", "frozen"])
-def test_every_reading_of_the_clock_runs_over_a_trace(clock, power, sound):
-    trace = (
-        "power.kind=trace",
-        f"power.path={TRACES}",
-        "timing.seconds_per_sample=10",
-    )  # rounds cross its steps
-    run = sound(f"timing.clock={clock}", f"timing.power={power}", *trace, "stop.max_rounds=2")
-    assert run.rounds["makespan_s"].min() > 400
-
-
 @pytest.mark.parametrize(
     "lines",
     [
@@ -282,3 +267,33 @@ def test_the_profilers_view_is_recorded_beside_the_truth(sound):
     assert (exact.cohorts["power_fraction"] == exact.cohorts["seen_power_fraction"]).all()
     assert (noisy.cohorts["power_fraction"] != noisy.cohorts["seen_power_fraction"]).any()
     assert (noisy.cohorts["power_fraction"] == exact.cohorts["power_fraction"]).all()
+
+
+# Rank 0: an error after a round is raised at all ranks before the next one
+
+
+@pytest.mark.parametrize(
+    "error", [DivergedError("site 3 diverged"), InputError("power.kind = 'mine'", "gave P = 3")]
+)
+def test_a_round_without_a_result_is_raised_before_the_next_round(error):
+    site = np.zeros(1, dtype=np.int64)
+    assignment = Assignment(1, site, np.ones(1), cut(site, 1), site, evaluate=True)
+    aggregator, interruption = Mock(), Mock()
+    before = State()
+    draft = Mock(before=before)
+    aggregator.begin.return_value = draft, assignment
+    aggregator.finish.side_effect = error
+    interruption.reason.return_value = ""
+    rank0 = Rank0(aggregator, Mock(), Mock(), interruption, Mock(), Mock(), None)
+    decision = rank0.decide(before)
+    assert (decision.assignment, decision.draft) == (assignment, draft)
+    # the collectives of this round are over: raising here would leave the other ranks in the next one
+    assert rank0.finish_round(draft, torch.zeros(1), torch.ones(1), site, site) is before
+    with pytest.raises(HpctripError) as raised:
+        rank0.decide(before)
+    assert raised.value is error
+
+
+def test_the_other_ranks_receive_neither_the_draft_nor_what_writes_the_state():
+    decision = LoopDecision(None, True, draft=Mock(), savers=(Mock(),))
+    assert pickle.loads(pickle.dumps(decision)) == LoopDecision(None, True)

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
 
 import h5py
 import numpy as np
 import pytest
 
 from hpctrip import simulate
-from hpctrip.cluster.results import open_cluster
 from hpctrip.record.checkpoint import SUFFIXES
 from hpctrip.record.lock import OutputLock
 from hpctrip.record.reader import open_run
@@ -21,14 +18,21 @@ from hpctrip.record.verify import verify
 EVERY_ROUND = ("-o", "checkpoint.every_rounds=1", "-o", "watchdog.enabled=false")
 
 
-@pytest.fixture
-def runs(tmp_path, hpctrip, tiny):
-    """Two runs of other seeds, each of two rounds."""
-    paths = [tmp_path / f"{name}.h5" for name in ("a", "b")]
-    for seed, path in enumerate(paths):
-        rounds = ("-o", "stop.max_rounds=2", "-o", f"seed={seed}", "--out", path)
+@pytest.fixture(scope="module")
+def originals(tmp_path_factory, hpctrip, tiny):
+    """A folder with two runs of other seeds, each of two rounds."""
+    folder = tmp_path_factory.mktemp("runs")
+    for seed, name in enumerate("ab"):
+        rounds = ("-o", "stop.max_rounds=2", "-o", f"seed={seed}", "--out", folder / f"{name}.h5")
         assert hpctrip("run", tiny, *EVERY_ROUND, *rounds).code == 0
-    return paths
+    return folder
+
+
+@pytest.fixture
+def runs(originals, tmp_path):
+    """Copies of these two."""
+    shutil.copytree(originals, tmp_path, dirs_exist_ok=True)
+    return [tmp_path / "a.h5", tmp_path / "b.h5"]
 
 
 def content(folder):
@@ -60,38 +64,25 @@ def test_whatever_writes_a_file_of_this_name_is_refused_while_a_run_does(runs, h
     assert content(path.parent) == before
 
 
-def started_twice(*words):
-    """Start a command with the seeds 1 and 2 at once: one ends well, the other says why not. The seed of the first."""
-    command = [sys.executable, "-m", "hpctrip", *map(str, words)]
-    pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
-    jobs = [subprocess.Popen([*command, "-o", f"seed={seed}"], **pipes) for seed in (1, 2)]
+def test_the_trace_of_a_cluster_is_not_written_over(tmp_path, hpctrip):
+    trace = tmp_path / "trace.h5"
+    trace.write_text("submit_s,gpus,duration_s\n0,1,100\n")
+    lines = ("-o", "jobs.kind=csv", "-o", f"jobs.path={trace}", "-o", "scheduler.kind=fifo")
+    hpctrip("cluster", *lines, "--out", trace, "--overwrite").check_refused(["trace.h5: is an input"])
+    assert trace.read_text().startswith("submit_s")
+
+
+def test_two_that_start_together_one_runs_and_the_other_says_why_not(tmp_path, tiny, launch):
+    path = tmp_path / "run.h5"
+    jobs = [
+        launch.start(0, "run", tiny, "--out", path, *EVERY_ROUND, "-o", f"seed={seed}") for seed in (0, 1)
+    ]
     errors = [job.communicate()[1] for job in jobs]
     codes = [job.returncode for job in jobs]
     assert sorted(codes) == [0, 2], errors
     assert "is being written by" in errors[codes.index(2)] or "exists already" in errors[codes.index(2)]
-    return 1 + codes.index(0)
-
-
-def test_of_two_clusters_that_start_together_one_is_simulated(tmp_path):
-    path = tmp_path / "two.h5"
-    seed = started_twice("cluster", "-o", "jobs.num_jobs=8", "--out", path)
-    assert open_cluster(path).input["seed"] == seed
-    assert [file.name for file in tmp_path.iterdir()] == ["two.h5"]
-
-
-def test_the_trace_of_a_cluster_is_not_written_over(tmp_path, hpctrip):
-    trace = tmp_path / "trace.h5"
-    trace.write_text("submit_s,gpus,duration_s\n0,1,100\n")
-    given = ("-o", "jobs.kind=csv", "-o", f"jobs.path={trace}", "-o", "scheduler.kind=fifo")
-    hpctrip("cluster", *given, "--out", trace, "--overwrite").check_refused(["trace.h5: is an input"])
-    assert trace.read_text().startswith("submit_s")
-
-
-def test_two_that_start_together_one_runs_and_the_other_says_why_not(tmp_path, tiny):
-    path = tmp_path / "run.h5"
-    seed = started_twice("run", tiny, "--out", path, *EVERY_ROUND)
     run = open_run(path)
-    assert verify(run) == [] and run.input["seed"] == seed
+    assert verify(run) == [] and run.input["seed"] == codes.index(0)
     assert {file.name for file in tmp_path.iterdir()} == {"run.h5", "run.h5.ckpt0", "run.h5.ckpt1"}
 
 

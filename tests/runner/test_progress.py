@@ -8,47 +8,12 @@ import os
 import re
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
-
-from hpctrip.runner.progress import most_left_s
-from hpctrip.sim.rounds import History
-from hpctrip.sim.stop import Stop
 
 ROOT = Path(__file__).parents[2]
 CONTROL = re.compile(r"\x1b\[[?\d;]*[A-Za-z]|\r")
-
-
-@pytest.fixture(scope="module")
-def real(trained):
-    """A recorded row; the fixture below changes what these tests are about."""
-    return trained("stop.max_rounds=1").history().rows[0]
-
-
-@pytest.fixture
-def history(real):
-    """`history(accuracies)`: rounds of 100 simulated and 2 wall seconds; None: not evaluated."""
-
-    def build(accuracies):
-        return History(
-            tuple(
-                replace(
-                    real,
-                    round=number,
-                    clock_s=100.0 * number,
-                    makespan_s=100.0,
-                    wall_s=2.0,
-                    accuracy=np.nan if accuracy is None else accuracy,
-                    eval_seen=0 if accuracy is None else 100,
-                )
-                for number, accuracy in enumerate(accuracies, 1)
-            )
-        )
-
-    return build
 
 
 class Terminal(io.StringIO):
@@ -64,17 +29,6 @@ class Terminal(io.StringIO):
 
     def isatty(self):
         return True
-
-
-def test_the_time_left_is_that_to_the_first_limit_at_the_pace_of_the_last_rounds(history):
-    rows = history([0.1] * 10).rows  # 2 s of wall time for 100 simulated ones
-    assert most_left_s(rows, Stop(max_rounds=60)) == 100
-    assert most_left_s(rows, Stop(max_clock_s=1500.0)) == 10
-    assert most_left_s(rows, Stop(max_wall_s=24.0)) == 4
-    assert most_left_s(rows, Stop(max_rounds=60, max_clock_s=1500.0, max_wall_s=24.0)) == 4
-    assert most_left_s(rows, Stop(max_wall_s=1.0)) == 0
-    slower = [*rows, *(replace(row, round=row.round + 10, wall_s=8.0) for row in (*rows, *rows))]
-    assert most_left_s(slower, Stop(max_rounds=21)) == 8
 
 
 def screen(text):

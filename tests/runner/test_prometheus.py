@@ -156,30 +156,6 @@ def test_a_run_writes_where_it_is_told(hpctrip, tiny, tmp_path, parsed):
             assert value == pytest.approx(rounds[f"{phase}_wall_{unit}"].sum(), rel=1e-9)
 
 
-def test_a_resumed_run_goes_on_in_its_file(hpctrip, tiny, tmp_path, parsed):
-    run, lines = tmp_path / "small.h5", ("-o", "callbacks.prometheus={}", "-o")
-    assert hpctrip("run", tiny, *lines, "stop.max_rounds=2", "--out", run).code == 0
-    assert hpctrip("resume", run, *lines, "stop.max_rounds=3").code == 0
-    values, rounds = parsed(), open_run(run).rounds
-    assert values["hpctrip_rounds_total", "", ""] == 3 and values["hpctrip_running", "", ""] == 0
-    assert values["hpctrip_phase_seconds_total", "0", "train"] == pytest.approx(rounds["train_wall_s"][2])
-
-
-@pytest.mark.mpi
-def test_under_ranks_one_file_has_the_seconds_of_all_and_the_joules_of_the_machine(
-    launch, tiny, tmp_path, parsed
-):
-    lines = ("-o", "callbacks.prometheus={}", "-o", "meter.assumed_w=40")
-    ended = launch(3, "run", tiny, *lines, "--out", tmp_path / "small.h5")
-    assert ended.code == 0, ended.err
-    values, rounds = parsed(), open_run(tmp_path / "small.h5").rounds
-    seconds = [values["hpctrip_phase_seconds_total", str(rank), "train"] for rank in range(3)]
-    assert 0 <= seconds[0] < min(seconds[1:])
-    joules = [v for (name, host, _), v in values.items() if name == "hpctrip_energy_joules_total"]
-    assert sum(joules) == pytest.approx(rounds["wall_j"].sum())
-    assert [file.name for file in tmp_path.glob("*.prom")] == ["small.h5.prom"]
-
-
 def test_without_the_package_the_way_out_is_named(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"prometheus_client not installed.*\[metrics\]"):

@@ -18,10 +18,9 @@ from hpctrip.record.diff import diff
 from hpctrip.record.reader import open_run
 from hpctrip.record.verify import verify
 from hpctrip.runner import session as launching
-from hpctrip.runner import signals
 from hpctrip.runner.checkpointer import Checkpointer, Checkpointing
 from hpctrip.runner.resume import start_new, start_or_resume, start_resumed
-from hpctrip.runner.signals import Interrupt, Interruption, listening, received, stop_file
+from hpctrip.runner.signals import Interrupt, Interruption, Signals, stop_file
 from hpctrip.sim.rounds import History, RoundRow
 from hpctrip.sim.step import State
 
@@ -94,12 +93,14 @@ def test_in_two_parts_or_in_one_a_run_ends_with_the_same_bits(tmp_path, undistur
     assert half.meta["created_utc"] == open_run(tmp_path / "half.h5").meta["created_utc"]
 
 
-def test_so_does_a_run_of_every_other_workload(tmp_path, tiny_workload, tiny, trained, hpctrip):
-    half = tmp_path / "half.h5"
-    lines = (f"-o{line}" for line in (*tiny_workload, "stop.max_rounds=1"))
+def test_so_does_a_run_that_trains_a_part_of_a_model_that_was_trained_before(
+    tmp_path, tiny_workloads, tiny, trained, hpctrip
+):
+    half, llm = tmp_path / "half.h5", tiny_workloads["llm"]
+    lines = (f"-o{line}" for line in (*llm, "stop.max_rounds=1"))
     ended = hpctrip("run", tiny, *lines, "--out", half)
     assert ended.code == 0, ended.err
-    assert_same(resume(half, rounds=2), trained(*tiny_workload, "stop.max_rounds=2"))
+    assert_same(resume(half, rounds=2), trained(*llm, "stop.max_rounds=2"))
 
 
 def test_rows_before_the_checkpoint_keep_their_wall_times_and_rows_beyond_it_are_dropped(tmp_path):
@@ -123,8 +124,8 @@ def test_a_damaged_generation_is_named_and_the_one_before_it_is_used(tmp_path, u
     last = tmp_path / "run.h5.ckpt0"
     last.write_bytes(last.read_bytes()[:-100])
     assert_same(resume(out), undisturbed)
-    told = capsys.readouterr().out
-    assert "run.h5.ckpt0: is damaged" in told and "going on after round 2" in told
+    output = capsys.readouterr().out
+    assert "run.h5.ckpt0: is damaged" in output and "going on after round 2" in output
 
 
 def flip_in_its_input(path):
@@ -204,8 +205,8 @@ def test_the_same_command_without_checkpoints_begins_again_unless_it_is_finished
     assert found.meta["starts"] == open_run(out).meta["starts"]
     # the file is from before [faults] existed
     older = {name: table for name, table in found.input.items() if name != "faults"}
-    given = {"input_toml": found.input_toml, "input_json": json.dumps(older)}
-    meta = {**found.meta, **given, "status": "failed"}
+    texts = {"input_toml": found.input_toml, "input_json": json.dumps(older)}
+    meta = {**found.meta, **texts, "status": "failed"}
     writer.write_run(out, meta, {"site": (np.arange(6), "1", "site")}, History())
     assert_same(again(out, off), undisturbed)
 
@@ -245,7 +246,7 @@ def test_a_new_run_does_not_trample_on_checkpoints(tmp_path):
     assert "seed = 3" in newest(out)[0].input_toml and not (tmp_path / "run.h5.ckpt1").exists()
 
 
-@pytest.mark.parametrize("name", ["SIGUSR2", "SIGTERM", "SIGINT"])
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
 def test_a_signal_ends_the_run_after_its_round_with_a_checkpoint(tmp_path, undisturbed, monkeypatch, name):
     out = tmp_path / "run.h5"
     record = launching.Recorder.record
@@ -373,31 +374,28 @@ def test_a_run_leaves_while_the_job_still_has_time_for_a_few_rounds(tmp_path, un
     now = [0.0]
     rows = undisturbed.history()
     slowest_s = max(row.wall_s for row in rows.rows)
-    judge = Interruption(Interrupt(margin_rounds=3), tmp_path / "run.h5", ["here"], lambda: now[0])
+    judge = Interruption(Interrupt(margin_rounds=3), tmp_path / "run.h5", ["here"], Signals(), lambda: now[0])
     now[0] = 1000 - 3 * slowest_s - 20.001
     assert judge.reason([0], rows, checkpoint_s=10.0) == ""
     now[0] += 0.002
     assert judge.reason([0], rows, checkpoint_s=10.0).startswith("the job ends in 2")
-    own = Interruption(Interrupt(job_s=50), tmp_path / "run.h5", ["here"], lambda: now[0])
+    own = Interruption(Interrupt(job_s=50), tmp_path / "run.h5", ["here"], Signals(), lambda: now[0])
     assert own.reason([0], History(), 0.0) == ""
     now[0] += 51
     assert own.reason([0], History(), 0.0).startswith("the job ends in")
 
 
 def test_a_signal_at_another_rank_is_named_with_its_host(tmp_path):
-    judge = Interruption(Interrupt(), tmp_path / "run.h5", ["a", "b", "c"])
+    judge = Interruption(Interrupt(), tmp_path / "run.h5", ["a", "b", "c"], Signals())
     why = judge.reason([0, 0, signal.SIGTERM], History(), 0.0)
     assert why == "SIGTERM received by rank 2 on c"
 
 
 def test_handlers_only_set_a_flag_and_are_put_back():
     before = signal.getsignal(signal.SIGUSR2)
-    with listening(["SIGUSR2"]):
-        assert received() == 0
+    with Signals(["SIGUSR2"]) as signals:
+        assert signals.received == 0
         os.kill(os.getpid(), signal.SIGUSR2)
         time.sleep(0.01)
-        assert received() == signal.SIGUSR2
+        assert signals.received == signal.SIGUSR2
     assert signal.getsignal(signal.SIGUSR2) is before
-    with listening(["SIGUSR2"]):
-        assert received() == 0
-    assert signals.received() == 0

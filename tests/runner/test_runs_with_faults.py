@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -11,6 +13,7 @@ import torch
 from hpctrip.learn.aggregate import largest
 from hpctrip.learn.engines.sequential import Sequential
 from hpctrip.record.diff import diff
+from hpctrip.record.reader import open_run
 from hpctrip.record.verify import verify
 from hpctrip.sim.rounds import Status
 
@@ -42,13 +45,37 @@ def test_faults_are_recorded_per_site_and_only_who_arrives_is_trained(trained):
 
 
 @pytest.mark.mpi
-def test_faults_and_dropped_sites_do_not_depend_on_the_number_of_ranks(launch, tiny, tmp_path, trained):
-    from hpctrip.record.reader import open_run
+def test_a_run_with_all_of_it_does_not_depend_on_the_number_of_ranks(launch, tiny, tmp_path, trained):
+    """Faults, signals of the grid, budgets, kept optimisers; callbacks are called at rank 0 alone, once a round, with
+    the seconds of all ranks and the joules of their machine."""
+    lines = (
+        *("stop.max_rounds=6", "train.keep_optimizer=true", "train.optimizer=adamw", "train.lr=0.002"),
+        *("carbon={kind='daily', mean=100}", "accounts.site_max_energy='20 MJ'", *FAULTS),
+    )
+    alone = trained(*lines)
+    assert alone.meta["params_digest"] != trained("stop.max_rounds=6", *FAULTS).meta["params_digest"]
+    reports = ["callbacks.jsonl={}", "meter.assumed_w=40"]
+    with_prometheus = importlib.util.find_spec("prometheus_client") is not None
+    reports += ["callbacks.prometheus={}"] * with_prometheus
+    options = [part for line in (*lines, *reports) for part in ("-o", line)]
+    ended = launch(3, "run", tiny, *options, "--out", tmp_path / "three.h5")
+    assert ended.code == 0, ended.err
+    three = open_run(tmp_path / "three.h5")
+    assert diff(alone, three) == []
+    reported = [json.loads(line)["round"] for line in (tmp_path / "three.h5.jsonl").read_text().splitlines()]
+    assert reported == [1, 2, 3, 4, 5, 6]
+    if with_prometheus:
+        (file,) = tmp_path.glob("*.prom")
+        lines = [line.rpartition(" ") for line in file.read_text().splitlines()]
+        totals = {name: float(value) for name, _, value in lines if not name.startswith("#")}
+        joules = [value for name, value in totals.items() if "energy_joules_total" in name]
+        assert sum(joules) == pytest.approx(three.rounds["wall_j"].sum())
+        train_s = [v for rank in "012" for name, v in totals.items() if _is_training_of(rank, name)]
+        assert len(train_s) == 3 and 0 <= train_s[0] < min(train_s[1:])
 
-    lines = ("stop.max_rounds=6", *FAULTS)
-    options = [part for line in lines for part in ("-o", line)]
-    assert launch(3, "run", tiny, *options, "--out", tmp_path / "three.h5").code == 0
-    assert diff(trained(*lines), open_run(tmp_path / "three.h5")) == []
+
+def _is_training_of(rank, metric):
+    return "phase_seconds_total" in metric and 'phase="train"' in metric and f'rank="{rank}"' in metric
 
 
 @pytest.mark.parametrize("server", ["fedavg", "fedadam"])

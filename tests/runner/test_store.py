@@ -3,7 +3,6 @@
 Rounds are counted where hosts train them. Everything runs in this process, but for what needs two.
 """
 
-import dataclasses
 import os
 import shutil
 import signal
@@ -120,9 +119,7 @@ def test_the_same_run_again_trains_nothing(first, store, tmp_path, trained, caps
     assert (tmp_path / "again.h5.ckpt0").exists()  # the model is here too, to go on from
 
 
-@pytest.mark.parametrize(
-    "policy", ["{kind = 'goodput'}", "{kind = 'goodput', local_work = 'adaptive'}", "{kind = 'oort', k = 3}"]
-)
+@pytest.mark.parametrize("policy", ["{kind = 'goodput', local_work = 'adaptive'}", "{kind = 'oort', k = 3}"])
 def test_a_policy_that_looks_at_what_training_tells_decides_alike_over_rounds_that_are_taken(
     policy, tmp_path, trained
 ):
@@ -260,7 +257,7 @@ def test_nobody_needs_the_model_where_nothing_is_left_to_train_and_no_checkpoint
     assert trained == [1, 2, 3, 4, 5, 6] and diff(first[0], again) == []
 
 
-@pytest.mark.parametrize("damage", ["cut short", "of another round", "a folder"])
+@pytest.mark.parametrize("damage", ["cut short", "of another round"])
 def test_a_damaged_or_foreign_round_is_trained_again_and_said_once(
     first, store, tmp_path, trained, capsys, damage
 ):
@@ -268,12 +265,9 @@ def test_a_damaged_or_foreign_round_is_trained_again_and_said_once(
     file = store / key[:2] / f"{key[2:]}.round"
     if damage == "cut short":
         file.write_bytes(file.read_bytes()[:-7])
-    elif damage == "of another round":
+    else:
         other = next(path for path in rounds_in(store) if path != file)
         file.write_bytes(other.read_bytes())
-    else:
-        file.unlink()
-        file.mkdir()
     again = run(tmp_path / "again.h5", store=store)
     assert trained == [4, 5, 6] and diff(first[0], again) == []
     assert capsys.readouterr().out.count(f"warning: {file} ") == 1
@@ -322,12 +316,6 @@ def test_a_store_that_cannot_be_written_any_more_is_left_alone(first, tmp_path, 
     assert diff(first[0], run(tmp_path / "run.h5", store=tmp_path / "store")) == []
     assert len(rounds_in(tmp_path / "store")) == 2
     assert capsys.readouterr().out.count("warning: the store is not filled any more: store: cannot") == 1
-
-
-def test_a_store_that_cannot_be_written_at_all_is_bad_input(hpctrip, tiny, tmp_path):
-    (tmp_path / "file").touch()
-    ended = hpctrip("run", tiny, "--store", tmp_path / "file" / "store", "--out", tmp_path / "run.h5")
-    ended.check_refused([f"{tmp_path / 'file' / 'store' / 'locks'}: cannot be written", "Not a directory"])
 
 
 def test_a_run_that_is_killed_while_it_writes_leaves_nothing_half(first, tmp_path, trained, monkeypatch):
@@ -466,10 +454,3 @@ def test_the_store_stays_within_its_bound(first, tmp_path, trained):
         assert total <= bound
     assert len(list(store.glob("??/*.state"))) == 2
     assert len(rounds_in(store)) == 6 + 5 + 2 + 1  # of these nothing had to go
-
-
-def test_a_model_that_does_not_fit_is_passed_over(first, store, tmp_path, trained, capsys):
-    files, key = CacheFiles(store, print), key_of_round(first[0], ROUNDS)
-    files.write_model(dataclasses.replace(files.model(key), params=np.zeros(3, dtype=np.float32)))
-    run(tmp_path / "run.h5", store=store)
-    assert trained == [4, 5, 6] and "holds (3,) parameters" in capsys.readouterr().out

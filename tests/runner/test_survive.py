@@ -124,11 +124,13 @@ def assert_same(actual, expected):
     assert actual.cohorts["site"].tolist() == expected.cohorts["site"].tolist()
 
 
-def test_killed_on_3_ranks_then_on_2_then_finished_on_1(tmp_path, job, alone, undisturbed):
+def test_killed_on_3_ranks_then_on_2_then_finished_on_1(tmp_path, job, alone, undisturbed, hpctrip):
     out = tmp_path / "run.h5"
     one = job(3, "run", "--out", out, stop__max_rounds=LONG).after("round    3")
     os.kill(one.pid(0), signal.SIGKILL)
     assert one.code() != 0 and verify(open_run(out)) == []
+    assert open_run(out).meta["status"] == "running" and open_run(out).meta["params_digest"] == ""
+    assert hpctrip("show", "--status", out).out == "running\n" and hpctrip("show", out).code == 0
     two = job(2, "resume", out, stop__max_rounds=LONG).after("going on after round")
     at = newest(out)[0].round
     two.after(f"round {at + 2:4d}")
@@ -158,10 +160,9 @@ def handed_on():
         pytest.skip("this mpirun does not hand signals on: Open MPI's kills the ranks")
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_term_or_ctrl_c_to_mpirun_means_the_same(tmp_path, job, handed_on, number):
+def test_term_to_mpirun_means_the_same(tmp_path, job, handed_on):
     one = job(2, "run", "--out", tmp_path / "run.h5", stop__max_rounds=LONG).after("round    1")
-    one.process.send_signal(number)
+    one.process.send_signal(signal.SIGTERM)
     assert one.code() == 85, one.log
     assert f"resume with: python -m hpctrip resume {tmp_path / 'run.h5'}" in one.log
     assert "Traceback" not in one.log
@@ -179,18 +180,17 @@ def test_ctrl_c_twice_ends_mpirun_at_once_without_tracebacks(tmp_path, job, hand
     assert verify(open_run(tmp_path / "run.h5")) == []
 
 
-@pytest.mark.parametrize("rank", [0, 2])
-def test_a_stopped_rank_is_named_with_its_host_and_phase_and_the_job_ends(tmp_path, job, rank):
+def test_a_stopped_rank_is_named_with_its_host_and_phase_and_the_job_ends(tmp_path, job):
     one = job(3, "run", "--out", tmp_path / "run.h5", stop__max_rounds=LONG, watchdog__silent_s=3)
-    os.kill(one.after("round    2").pid(rank), signal.SIGSTOP)
+    os.kill(one.after("round    2").pid(0), signal.SIGSTOP)
     stopped = time.monotonic()
     assert one.code(limit_s=120) != 0
     assert time.monotonic() - stopped < 60  # the limit, and a busy machine's few seconds
     (line,) = [line for line in one.log.splitlines() if "stuck: rank" in line]
-    assert f"stuck: rank {rank} on {os.uname().nodename}" in line and "of round" in line
+    assert f"stuck: rank 0 on {os.uname().nodename}" in line and "of round" in line
     lines = one.log.splitlines()
     # each of the others shows where its main thread waits: in a collective of the main loop
-    for alive in {0, 1, 2} - {rank}:
+    for alive in (1, 2):
         assert one.log.count(f"hpctrip: stacks of rank {alive} on") == 1
         places = [line for line in lines if line.startswith(f"hpctrip:   rank {alive}:   File")]
         assert any("/runner/loop.py" in place and place.endswith("in train") for place in places), one.log
@@ -202,7 +202,7 @@ def test_datagrams_of_strangers_neither_end_a_job_nor_hide_that_a_rank_is_stoppe
     one.after("round    1")
     addresses = [address for rank in range(3) for address in udp_addresses(one.pid(rank))]
     assert [host for host, _ in addresses] == ["127.0.0.1"] * 3
-    for _ in range(8):
+    for _ in range(4):
         attack(STRANGE, addresses)
         time.sleep(0.5)
     assert one.process.poll() is None and "watchdog" not in one.log, one.log
@@ -223,14 +223,11 @@ def small_disk(tmp_path):
     subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
-@pytest.mark.parametrize("what", ["row", "checkpoint"])
-def test_a_full_disk_is_told_and_after_making_room_the_run_goes_on(
-    tmp_path, small_disk, job, alone, undisturbed, what
+def test_a_full_disk_is_reported_and_after_making_room_the_run_goes_on(
+    tmp_path, small_disk, job, alone, undisturbed
 ):
     out = small_disk / "run.h5"
-    every = {"checkpoint.every_rounds": 1 if what == "checkpoint" else LONG}
-    rarely = {key.replace(".", "__"): value for key, value in every.items()}
-    alone("run", "--out", out, stop__max_rounds=6, **rarely)
+    alone("run", "--out", out, stop__max_rounds=6)
     filler = small_disk / "filler"
     with open(filler, "wb", buffering=0) as file:
         try:
@@ -239,30 +236,19 @@ def test_a_full_disk_is_told_and_after_making_room_the_run_goes_on(
         except OSError:
             pass
     before = len(open_run(out).rounds)
-    two = job(2, "resume", out, stop__max_rounds=LONG, **rarely)
+    two = job(2, "resume", out, stop__max_rounds=LONG)
     assert two.code() == 1, two.log
     assert "No space left on device; free some space" in two.log and "Traceback" not in two.log
     assert verify(open_run(out)) == [] and len(open_run(out).rounds) >= before
     assert any(file.exists() for file in generations(out))
     filler.unlink()
-    alone("resume", out, stop__max_rounds=SHORT, **rarely)
+    alone("resume", out, stop__max_rounds=SHORT)
     assert_same(open_run(out), undisturbed)
 
 
 def test_a_slice_of_the_kill_test(tmp_path):
-    done = subprocess.run(
-        [
-            sys.executable,
-            REPO / "benchmarks/kill_test.py",
-            "--runs",
-            "4",
-            "--seed",
-            "9256",  # draws every state, both files and every step in writing them
-            "--folder",
-            tmp_path,
-        ],
-        capture_output=True,
-        text=True,
-    )
+    arguments = ("--runs", "2", "--seed", "9256", "--folder", tmp_path)
+    command = [sys.executable, REPO / "benchmarks/kill_test.py", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "same digest, clock, cohorts and accuracies as undisturbed: 4" in done.stdout
+    assert "same digest, clock, cohorts and accuracies as undisturbed: 2" in done.stdout

@@ -10,10 +10,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hpctrip.runner.cache import eviction
-from hpctrip.runner.cache.eviction import Bound, shrink
-from hpctrip.runner.cache.key_locks import KeyLocks
-from hpctrip.runner.cache.trajectory import CachedModel, CachedRound, CacheFiles, key_after
+from hpctrip.runner.cache import trajectory
+from hpctrip.runner.cache.trajectory import (
+    CachedModel,
+    CachedRound,
+    CacheFiles,
+    KeyLocks,
+    key_after,
+    shrink,
+)
 from hpctrip.sim.outcome import SITE_REPORTS
 
 ROOT = "00" * 16
@@ -22,17 +27,17 @@ SITES = np.array([2, 5, 7])
 
 
 @pytest.fixture
-def said():
+def warnings():
     return []
 
 
 @pytest.fixture
-def files(tmp_path, said):
-    return CacheFiles(tmp_path / "store", said.append)
+def files(tmp_path, warnings):
+    return CacheFiles(tmp_path / "store", warnings.append)
 
 
-def node(key=KEY, **changed):
-    given = dict(
+def cached_round(key=KEY, **changed):
+    fields = dict(
         key=key,
         round=4,
         site=SITES,
@@ -45,10 +50,10 @@ def node(key=KEY, **changed):
         eval_seen=20,
         eval_loss=1e-300,
     )
-    return CachedRound(**given | changed)
+    return CachedRound(**fields | changed)
 
 
-def kept(key=KEY, num_params=5):
+def cached_model(key=KEY, num_params=5):
     rows = {3: np.ones(2, dtype=np.float32), 12: np.zeros(2, dtype=np.float32)}
     params = np.arange(num_params, dtype=np.float32) / 3
     return CachedModel(key, params, np.ones((2, num_params)) / 7, rows)
@@ -71,38 +76,38 @@ def test_the_key_of_a_round_follows_from_all_that_it_is_trained_of_and_from_no_o
 
 @pytest.mark.parametrize("changed", [{}, {"eval_seen": 0, "eval_correct": 0, "eval_loss": math.nan}])
 def test_a_round_comes_back_in_every_bit(files, changed):
-    written = node(**changed)
+    written = cached_round(**changed)
     files.write_round(written)
-    found = files.round(KEY, SITES[::-1])
+    found = files.round(KEY)
     assert list(found.reports) == list(written.reports) == list(SITE_REPORTS)
     for name, value in {**vars(written), **written.reports}.items():
         back = found.reports[name] if name in written.reports else getattr(found, name)
         if not isinstance(value, dict):
             assert np.array_equal(back, value, equal_nan=not isinstance(value, str)), name
-    assert files.round("cd" * 16, SITES) is None and files.model(KEY) is None
+    assert files.round("cd" * 16) is None and files.model(KEY) is None
 
 
 def test_a_model_comes_back_with_all_that_is_needed_to_train_on(files):
-    files.write_model(kept())
+    files.write_model(cached_model())
     found = files.model(KEY)
-    assert files.has_model(KEY) and found.params.tobytes() == kept().params.tobytes()
-    assert found.slots.tobytes() == kept().slots.tobytes() and sorted(found.site_states) == [3, 12]
+    assert files.has_model(KEY) and found.params.tobytes() == cached_model().params.tobytes()
+    assert found.slots.tobytes() == cached_model().slots.tobytes() and sorted(found.site_states) == [3, 12]
 
 
-def test_what_is_under_another_key_or_of_other_sites_is_none(files, said):
-    files.write_round(node())
+def test_a_round_under_another_key_is_not_used_and_reported_once(files, warnings):
+    files.write_round(cached_round())
     path = files.folder / "cd" / f"{'cd' * 15}.round"
     path.parent.mkdir()
     path.write_bytes((files.folder / "ab" / f"{'ab' * 15}.round").read_bytes())
-    assert files.round("cd" * 16, SITES) is None and files.round(KEY, SITES[:2]) is None
-    assert files.round("cd" * 16, SITES) is None
-    assert len(said) == 2 and f"it is that of the key {KEY}" in said[0]
+    assert files.round("cd" * 16) is None
+    assert files.round("cd" * 16) is None
+    assert len(warnings) == 1 and f"it is that of the key {KEY}" in warnings[0]
 
 
 @settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_damage_is_no_more_than_a_miss(files, data):
-    files.write_round(node()), files.write_model(kept())
+    files.write_round(cached_round()), files.write_model(cached_model())
     suffix = data.draw(st.sampled_from(["round", "state"]))
     path = files.folder / "ab" / f"{'ab' * 15}.{suffix}"
     body = bytearray(path.read_bytes())
@@ -110,7 +115,7 @@ def test_damage_is_no_more_than_a_miss(files, data):
         body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
     del body[data.draw(st.integers(0, len(body))) :]
     path.write_bytes(body)
-    found = files.round(KEY, SITES) if suffix == "round" else files.model(KEY)
+    found = files.round(KEY) if suffix == "round" else files.model(KEY)
     assert found is None or found.key == KEY
 
 
@@ -144,7 +149,7 @@ def keys():
 
 def test_models_go_first_and_those_used_longest_ago_before_others(files):
     for age, key in enumerate(keys()):
-        files.write_round(node(key)), files.write_model(kept(key, 1000))
+        files.write_round(cached_round(key)), files.write_model(cached_model(key, 1000))
         for path in files.folder.glob(f"??/{key[2:]}.*"):
             os.utime(path, (1000 - age, 1000 - age))
     files.model(keys()[-1])  # used now
@@ -157,34 +162,36 @@ def test_models_go_first_and_those_used_longest_ago_before_others(files):
     assert len(list(files.folder.glob("??/*.round"))) == 8
     shrink(files.folder, 1.5 * max(path.stat().st_size for path in files.folder.glob("??/*.round")))
     assert not any(map(files.has_model, keys()))
-    assert [key for key in keys() if files.round(key, SITES)] == keys()[:1]
+    assert [key for key in keys() if files.round(key)] == keys()[:1]
 
 
 def test_only_what_is_named_as_its_own_is_ever_removed(files):
-    files.write_model(kept())
+    files.write_model(cached_model())
     (files.folder / "notes").mkdir()
     others = [files.folder / "run.h5", files.folder / "notes" / "x.round", files.folder / "ab" / "x.state"]
     tmp = files.folder / "ab" / f"{'ab' * 15}.state.{'0' * 16}.tmp"
     old = files.folder / "ab" / f"{'ab' * 15}.state.{'1' * 16}.tmp"
     for path in (*others, tmp, old):
         path.write_bytes(bytes(1000))
-    os.utime(old, (0, time.time() - eviction.LEFTOVER_S - 1))
+    os.utime(old, (0, time.time() - trajectory.LEFTOVER_S - 1))
     shrink(files.folder, 0)
     assert all(path.exists() for path in others) and tmp.exists()
     assert not old.exists() and not files.has_model(KEY)
 
 
-def test_one_process_makes_room_at_a_time_and_not_after_every_file(files, monkeypatch):
+def test_one_process_makes_room_at_a_time_and_not_after_every_file(tmp_path, warnings, monkeypatch):
     looked = []
-    monkeypatch.setattr(eviction, "shrink", lambda folder, most: looked.append(most))
-    bound, rival = Bound(files, 1e6), KeyLocks(files.folder / "locks")
-    bound.keep(), bound.keep()
+    monkeypatch.setattr(trajectory, "shrink", lambda folder, most: looked.append(most))
+    files, rival = (
+        CacheFiles(tmp_path / "store", warnings.append, 1e6),
+        KeyLocks(tmp_path / "store" / "locks"),
+    )
+    files.make_room()
+    files.make_room()
     assert looked == [1e6]
-    files.written_bytes += 20_000
     assert rival.take("f" * 32)
-    bound.keep()
+    files.write_model(cached_model(num_params=2000))
     assert looked == [1e6]
     rival.close()
-    files.written_bytes += 20_000
-    bound.keep()
+    files.write_model(cached_model(num_params=2000))
     assert looked == [1e6] * 2

@@ -201,6 +201,6 @@ def _standardised(train: np.ndarray, test: np.ndarray) -> dict[str, np.ndarray]:
 def _existing(key: str, value: str, way_out: str) -> Path:
     """The path that an input key names. Raises InputError where nothing is there."""
     path = Path(value).expanduser().resolve()
-    if not path.exists():
+    if not (path.is_file() or path.is_dir()):  # reading a pipe or a device may never end
         raise InputError(key, f"there is no file or folder {path}", way_out)
     return path

@@ -11,13 +11,12 @@ from pathlib import Path
 import numpy as np
 
 import hpctrip
-from hpctrip.config.identity import Flat, flat, identity, unlearned_keys, without
-from hpctrip.config.inputs import resolved
-from hpctrip.config.sources import PLUGINS, Source, named_files
+from hpctrip.config.identity import identity
+from hpctrip.config.sources import PLUGINS, Source
 from hpctrip.learn.params import digest
-from hpctrip.runner.experiment import Experiment, Input
+from hpctrip.runner.experiment import Input
 from hpctrip.runner.host import Host
-from hpctrip.runner.provenance import WORKLOAD
+from hpctrip.runner.provenance import WORKLOAD, learned_tables
 
 CODE = (
     "learn",
@@ -28,13 +27,6 @@ CODE = (
     "runner/loop.py",
 )
 """The files and folders of hpctrip that training consists of."""
-
-
-def learned_tables(experiment: Experiment) -> Flat:
-    """The keys that training sees. Data count by their content, which the input does not hold: the keys that name them
-    are left out."""
-    named = [file.key for file in named_files(experiment.workload, WORKLOAD)]
-    return without(flat(resolved(experiment)), [*unlearned_keys(experiment), *named])
 
 
 def learning_key(run_input: Input, host: Host, sources: Iterable[Source], arithmetic: Iterable[str]) -> str:

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
-from hpctrip.base.errors import InputError
-from hpctrip.ranks.phase import Phase
 from hpctrip.record.checkpoint import Checkpoint
 from hpctrip.record.reader import Run
 from hpctrip.runner.aggregator import Aggregator
-from hpctrip.runner.cache.trajectory import CachedModel, CachedRound, CacheFiles, arrived_mask, key_after
-from hpctrip.runner.cache.writer import CacheWriter, NoCache, round_key
+from hpctrip.runner.cache.trajectory import (
+    CachedRound,
+    CacheFiles,
+    arrived_mask,
+    key_after,
+)
+from hpctrip.runner.cache.writer import CacheWriter, round_key
 from hpctrip.runner.experiment import Experiment
-from hpctrip.runner.resume import Model, Start, checked_tensors, state_from_checkpoint
+from hpctrip.runner.resume import ResumePoint, Start
 from hpctrip.sim.rounds import History
 from hpctrip.sim.step import Draft, Simulation, State
 
@@ -27,21 +30,6 @@ POLL_S = 0.01, 0.5
 
 FindRound = Callable[[Draft, str, bool], CachedRound | None]
 """(a round that has begun, its key, whether its model is evaluated) -> the cached round; None: not found."""
-
-
-@dataclass(frozen=True, eq=False)
-class ResumePoint:
-    """The state and the model from which a run goes on."""
-
-    state: State
-    model: Model | None
-    """The model after `state`; None: the initial one, or none is needed."""
-    params_digest: str | None = None
-    """Digest of the model after `state` where the model itself is not needed; None: take that of the model."""
-    cache: NoCache = field(default_factory=NoCache)
-    """Receives the rounds that are trained from here on."""
-    notes: tuple[str, ...] = ()
-    """Lines for the user."""
 
 
 @dataclass(frozen=True)
@@ -118,17 +106,10 @@ class CacheLookup:
     def resume_point(self) -> ResumePoint:
         """Take all cached rounds of the run, and the lock on the first that is to be trained. Raises InputError where
         the cache cannot be used, and as rounds do."""
-        experiment, checkpoint, run = (
-            self.aggregator.experiment,
-            self.start.checkpoint,
-            self.start.earlier_run,
-        )
-        simulation = self.aggregator.simulation
-        state = State() if checkpoint is None else state_from_checkpoint(checkpoint, experiment)
-        state = simulation.judged(state)
-        uncached = ResumePoint(state, checkpoint)
-        if experiment.store.path is None and run is None:
-            return uncached
+        experiment, simulation = self.aggregator.experiment, self.aggregator.simulation
+        checkpoint, run = self.start.checkpoint, self.start.earlier_run
+        uncached = ResumePoint.of(self.start, simulation)
+        state = uncached.state
         if reason := self._why_not():
             return replace(uncached, notes=(f"note: {reason}",))
         rounds = KeyedRounds(state, key_chain(self.learning_key, simulation, state.history), [])
@@ -174,9 +155,8 @@ class CacheLookup:
 
         def find(draft: Draft, key: str, evaluated: bool) -> CachedRound | None:
             nonlocal has_reported
-            sites, has_lock = draft.cohort[draft.arriving], False
-            pause = _Pause(self.aggregator.ranks.phase, draft.round)
-            while (cached := usable(files.round(key, sites), evaluated)) is None:
+            has_lock, pause_s = False, POLL_S[0]
+            while (cached := usable(files.round(key), evaluated)) is None:
                 if has_lock:
                     return None
                 has_lock = files.locks.take(key)  # then look once more: it may have been written meanwhile
@@ -186,7 +166,11 @@ class CacheLookup:
                     if not has_reported:
                         self.say(f"waiting for round {draft.round}, which another run trains")
                     has_reported = True
-                    pause.sleep()
+                    # shows the watchdog that this rank is alive: the other run's round may take as long as that run's
+                    # own limits allow
+                    self.aggregator.ranks.phase.enter("store", draft.round)
+                    time.sleep(pause_s)
+                    pause_s = min(2 * pause_s, POLL_S[1])
             files.locks.give_back(key)
             return cached
 
@@ -209,7 +193,7 @@ class CacheLookup:
             files.locks.close()
             return finished
         last = rounds.state.round
-        models = ((round, self._model(files, rounds.keys[round])) for round in range(last, first, -1))
+        models = ((round, files.model(rounds.keys[round])) for round in range(last, first, -1))
         round, model = next(((round, model) for round, model in models if model), (first, checkpoint))
         retrained = dict(zip(rounds.keys[round + 1 :], rounds.digests[round - first :], strict=True))
         notes = []
@@ -218,33 +202,10 @@ class CacheLookup:
             notes.append(f"taken from {files.folder}: {_span(first, round)}{again}")
         if files.locks.trouble:
             notes.append(f"warning: {files.locks.trouble}: runs side by side may train the same rounds")
-        writer = CacheWriter(files, experiment.store, rounds.keys[: round + 1], retrained, self.say)
+        writer = CacheWriter(
+            files, experiment.store.keep_every, rounds.keys[: round + 1], retrained, self.say
+        )
         return ResumePoint(rounds.state_after(round), model, cache=writer, notes=tuple(notes))
-
-    def _model(self, files: CacheFiles, key: str) -> CachedModel | None:
-        """The model after the round of this key, where it is cached and fits this run."""
-        model = files.model(key)
-        if model is not None:
-            try:
-                checked_tensors(self.aggregator.host, model, str(files.folder))
-            except InputError as error:
-                self.say(f"warning: {error.faults[0]}")
-                return None
-        return model
-
-
-class _Pause:
-    """Growing pauses while another run trains a round."""
-
-    def __init__(self, phase: Phase, round: int):
-        self._phase, self._round, self._pause_s = phase, round, POLL_S[0]
-
-    def sleep(self) -> None:
-        """Wait until it is time to look again. The watchdog is told each time that this rank is alive: the other run's
-        round may take as long as that run's own limits allow."""
-        self._phase.enter("store", self._round)
-        time.sleep(self._pause_s)
-        self._pause_s = min(2 * self._pause_s, POLL_S[1])
 
 
 def _span(after: int, last: int) -> str:

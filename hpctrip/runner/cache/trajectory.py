@@ -6,7 +6,7 @@ key, and a model another beside it (both in the format of record/container.py):
 
     FOLDER/ab/cdef....round     a `CachedRound`
     FOLDER/ab/cdef....state     a `CachedModel`
-    FOLDER/locks                locks on the rounds that are being trained (runner/cache/key_locks.py)
+    FOLDER/locks                locks on the rounds that are being trained
 
 Every file is written to a temporary name and renamed, and may be removed at any time: a missing or damaged one is
 trained again. So any number of processes can share the folder and be killed at any moment.
@@ -14,10 +14,15 @@ trained again. So any number of processes can share the folder and be killed at 
 
 from __future__ import annotations
 
+import errno
+import fcntl
+import glob
 import hashlib
 import math
 import os
+import re
 import struct
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -25,13 +30,12 @@ from pathlib import Path
 from typing import Self
 
 import numpy as np
-from pydantic import Field
 
 from hpctrip.base.errors import InputError
-from hpctrip.base.io import read_file, replace_file
-from hpctrip.record.checkpoint import model_arrays, model_of
+from hpctrip.base.io import read_file, replace_file, unwritable
+from hpctrip.record.checkpoint import Checkpoint, model_arrays, model_of
 from hpctrip.record.container import Container, Header
-from hpctrip.runner.cache.key_locks import KeyLocks
+from hpctrip.record.lock import is_at
 from hpctrip.sim.outcome import SITE_REPORTS, Outcome, Wall
 from hpctrip.sim.rounds import RoundRow, Status
 from hpctrip.sim.step import Draft
@@ -39,6 +43,21 @@ from hpctrip.sim.step import Draft
 KEY_DIGITS = 32
 ROUND, STATE = ".round", ".state"
 LOCKS = "locks"
+LEFT = 0.875
+"""Share of the bound to which the folder is shrunk, so that not every new file has to make room."""
+LOOK_EVERY = 1 / 64
+"""Share of the bound that a process may write before it checks the size again."""
+LEFTOVER_S = 86400.0
+"""Age at which a temporary file is that of a process that was killed: others are renamed at once."""
+_ALL = "f" * KEY_DIGITS
+"""The lock on removing files; no round has this key."""
+_OWN = re.compile(
+    rf"[0-9a-f]{{{KEY_DIGITS - 2}}}({re.escape(ROUND)}|{re.escape(STATE)})(\.[0-9a-f]{{16}}\.tmp)?"
+)
+_LOCK_DIGITS = 15
+"""Number of digits of a key that number its byte in the lock file: 2^60 is within the largest size of a file."""
+_FLOCK = struct.Struct("@hhqqi4x")
+"""The kernel's struct flock: type, whence, start, length, process (0)."""
 _NOTHING_MEASURED = Wall(*[0.0] * 6)
 """Wall times and joules of a round that was taken from the cache."""
 
@@ -130,14 +149,18 @@ class CachedModel:
     site_states: Mapping[int, np.ndarray] = field(default_factory=dict)
 
 
+Model = Checkpoint | CachedModel
+"""A model with the optimiser and site states from which training can continue."""
+
+
 class _RoundHeader(Header):
     key: str
-    round: int = Field(ge=1, lt=2**63)
+    round: int
     params_digest: str
-    mean_update_norm: float = Field(ge=0)
-    update_norm: float = Field(ge=0)
-    eval_correct: int = Field(ge=0, lt=2**63)
-    eval_seen: int = Field(ge=0, lt=2**63)
+    mean_update_norm: float
+    update_norm: float
+    eval_correct: int
+    eval_seen: int
     eval_loss: float | None
 
 
@@ -150,36 +173,90 @@ _ROUND_FILE = Container(b"HPCROUN\x02", _RoundHeader, "trajectory's round", _HIN
 _STATE_FILE = Container(b"HPCSTAT\x01", _StateHeader, "trajectory's model", _HINT)
 
 
+class KeyLocks:
+    """Locks named by keys (hexadecimal digits), each held by one process at a time: single bytes of one lock file (open
+    file description locks of Linux). The kernel releases a lock when its process ends, whatever ends it."""
+
+    def __init__(self, path: str | Path):
+        """`path` is the lock file; it is made when the first lock is taken."""
+        self._path, self._number = Path(path), -1
+        self.trouble = ""
+        """The reason why locks do not exclude other processes here; empty: they do."""
+
+    def take(self, key: str) -> bool:
+        """Take a lock without waiting; returns whether it was free. On a system without such locks every lock is free,
+        and `trouble` says so. Raises as `replace_file` where the lock file cannot be made."""
+        try:
+            self._open()
+            return self._set(key, fcntl.F_WRLCK)
+        except OSError as error:
+            raise unwritable(self._path, error) from error
+
+    def give_back(self, key: str) -> None:
+        """Release a lock; nothing happens where it is not held."""
+        if self._number >= 0:
+            with suppress(OSError):
+                self._set(key, fcntl.F_UNLCK)
+
+    def close(self) -> None:
+        """Release every lock."""
+        if self._number >= 0:
+            os.close(self._number)
+            self._number = -1
+
+    def _open(self) -> None:
+        """Open the lock file that is at the path now: the folder may have been removed, and its locks with it."""
+        if self._number >= 0 and is_at(self._number, self._path):
+            return
+        self.close()
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        self._number = os.open(self._path, flags, 0o666)
+
+    def _set(self, key: str, kind: int) -> bool:
+        command = getattr(fcntl, "F_OFD_SETLK", None)
+        if command is None:
+            self.trouble = "this system has no locks on parts of a file"
+            return True
+        try:
+            fcntl.fcntl(
+                self._number, command, _FLOCK.pack(kind, os.SEEK_SET, int(key[:_LOCK_DIGITS], 16), 1, 0)
+            )
+        except OSError as error:
+            if error.errno in (errno.EACCES, errno.EAGAIN):
+                return False
+            if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL):
+                raise
+            self.trouble = f"{self._path.parent} cannot lock files ({error.strerror})"
+        return True
+
+
 class CacheFiles:
-    """The files in one folder. `say` gets a warning for each damaged file, once."""
+    """The files in one folder, whose size is kept within a bound: the least recently used models are removed first,
+    then rounds. A round spares every run on its path from training it, while a missing model costs only the rounds
+    since the model before it."""
 
-    def __init__(self, folder: str | Path, say: Callable[[str], None]):
-        self.folder, self._say = Path(folder), say
+    def __init__(self, folder: str | Path, say: Callable[[str], None], most_bytes: float = math.inf):
+        """`say` gets a warning for each damaged file, once; `most_bytes` is the bound."""
+        self.folder, self._say, self._most_bytes = Path(folder), say, most_bytes
         self._reported: set[Path] = set()
+        self._unchecked_bytes = math.inf
+        """Bytes that this process has written since it last checked the size of the folder; inf: not checked yet."""
         self.locks = KeyLocks(self.folder / LOCKS)
-        self.written_bytes = 0
-        """Bytes that this process has written so far."""
 
-    def round(self, key: str, sites: np.ndarray) -> CachedRound | None:
-        """The round of this key, in which the updates of `sites` [m] arrived; None where there is no file, or a damaged
-        one."""
+    def round(self, key: str) -> CachedRound | None:
+        """The round of this key; None where there is no file, or a damaged one."""
 
         def parse(header: _RoundHeader, arrays: dict[str, dict[str, np.ndarray]]) -> CachedRound:
-            _same_key(header.key, key)
+            _check_key(header.key, key)
             columns = arrays[""]
-            site, diverged = columns["site"], columns["diverged"]
-            reports = {name: columns[name] for name in SITE_REPORTS}
-            stored = [site, diverged, *reports.values()]
-            if (
-                [values.dtype.str for values in stored] != ["<i8", "<i8"] + ["<f8"] * len(reports)
-                or {values.shape for values in stored} != {site.shape}
-                or not np.array_equal(site, np.sort(sites))
-            ):
-                raise ValueError("its columns are not those of the round")
             numbers = header.model_dump(exclude={"arrays", "eval_loss"})
-            eval_loss = math.nan if header.eval_loss is None else header.eval_loss
             return CachedRound(
-                site=site, diverged=diverged != 0, reports=reports, eval_loss=eval_loss, **numbers
+                site=columns.pop("site"),
+                diverged=columns.pop("diverged") != 0,
+                reports={name: columns[name] for name in SITE_REPORTS},
+                eval_loss=math.nan if header.eval_loss is None else header.eval_loss,
+                **numbers,
             )
 
         return self._read(self._path(key, ROUND), _ROUND_FILE, parse)
@@ -188,7 +265,7 @@ class CacheFiles:
         """The model after the round of this key; None as for `round`."""
 
         def parse(header: _StateHeader, arrays: dict[str, dict[str, np.ndarray]]) -> CachedModel:
-            _same_key(header.key, key)
+            _check_key(header.key, key)
             return CachedModel(key, *model_of(arrays))
 
         return self._read(self._path(key, STATE), _STATE_FILE, parse)
@@ -209,21 +286,34 @@ class CacheFiles:
         arrays = model_arrays(model.params, model.slots, model.site_states)
         self._write(self._path(model.key, STATE), _STATE_FILE.pack({"key": model.key}, arrays))
 
+    def make_room(self) -> None:
+        """Remove files where the folder is too large. The size is checked at first and then after every LOOK_EVERY, by
+        one process at a time."""
+        if self._unchecked_bytes < LOOK_EVERY * self._most_bytes:
+            return
+        self._unchecked_bytes = 0
+        if self.locks.take(_ALL):
+            try:
+                shrink(self.folder, self._most_bytes)
+            finally:
+                self.locks.give_back(_ALL)
+
     def _path(self, key: str, suffix: str) -> Path:
         return self.folder / key[:2] / f"{key[2:]}{suffix}"
 
     def _write(self, path: Path, data: bytes) -> None:
         replace_file(path, data, durable=False)
-        self.written_bytes += len(data)
+        self._unchecked_bytes += len(data)
+        self.make_room()
 
     def _read(self, path: Path, kind: Container, parse: Callable) -> CachedRound | CachedModel | None:
         """The content of a file; its time of last use is now."""
-        if not os.path.lexists(path):
-            return None
         try:
             content = kind.unpack(read_file(path), str(path), parse)
         except InputError as error:
-            if path.exists() and path not in self._reported:  # else it was removed meanwhile
+            if (
+                path.exists() and path not in self._reported
+            ):  # else there is none, or it was removed meanwhile
                 self._reported.add(path)
                 self._say(f"warning: {path} {error.faults[0].problem}: what it should hold is trained again")
             return None
@@ -232,6 +322,30 @@ class CacheFiles:
         return content
 
 
-def _same_key(stored: str, key: str) -> None:
+def _check_key(stored: str, key: str) -> None:
     if stored != key:
         raise ValueError(f"it is that of the key {stored}")
+
+
+def shrink(folder: Path, most_bytes: float) -> None:
+    """Remove files until the folder is within its bound; files that hpctrip did not name stay."""
+    files = []  # (is a round, time of last use, bytes, path): in the order of removal
+    long_ago_s = time.time() - LEFTOVER_S
+    for name in glob.glob("[0-9a-f][0-9a-f]/*", root_dir=folder):
+        path = folder / name
+        if not (own := _OWN.fullmatch(path.name)):
+            continue
+        with suppress(OSError):  # removed meanwhile
+            entry = path.lstat()
+            if not own[2]:
+                files.append((own[1] == ROUND, entry.st_mtime, entry.st_size, path))
+            elif entry.st_mtime < long_ago_s:
+                path.unlink()
+    total = sum(num_bytes for _, _, num_bytes, _ in files)
+    enough = total if total <= most_bytes else LEFT * most_bytes
+    for _, _, num_bytes, path in sorted(files):
+        if total <= enough:
+            break
+        with suppress(OSError):
+            path.unlink()
+        total -= num_bytes

@@ -13,7 +13,6 @@ from hpctrip.base.io import PathName, check_writable
 from hpctrip.base.units import GB
 from hpctrip.config.component import Component
 from hpctrip.learn.params import digest
-from hpctrip.runner.cache.eviction import Bound
 from hpctrip.runner.cache.trajectory import LOCKS, CachedModel, CachedRound, CacheFiles, key_after
 from hpctrip.sim.rounds import RoundRow
 from hpctrip.sim.step import Draft, State
@@ -42,8 +41,8 @@ class CacheInput(Component):
         if self.path is None:
             return None
         self.check()
-        files = CacheFiles(Path(self.path).expanduser(), say)
-        Bound(files, self.max_gb * GB).keep()
+        files = CacheFiles(Path(self.path).expanduser(), say, self.max_gb * GB)
+        files.make_room()
         return files
 
 
@@ -53,29 +52,7 @@ def round_key(draft: Draft, before: str) -> str:
     return key_after(before, draft.round, draft.cohort[arriving], draft.weights[arriving], draft.local_work)
 
 
-class NoCache:
-    """The cache of a run that has none: every method does nothing."""
-
-    def begin(self, draft: Draft) -> None:
-        """Called before a round is trained."""
-
-    def due(self, state: State, over: bool) -> bool:
-        """Whether the model after `state` is to be written."""
-        return False
-
-    def save(
-        self, state: State, params: torch.Tensor, slots: torch.Tensor, site_states: Mapping[int, torch.Tensor]
-    ) -> None:
-        """Write the model after `state`, with the rest of what a checkpoint holds."""
-
-    def finished(self, row: RoundRow, params: torch.Tensor) -> None:
-        """Called after a round was trained; the model is now `params` [P]."""
-
-    def close(self) -> None:
-        """Called at the end of the run."""
-
-
-class CacheWriter(NoCache):
+class CacheWriter:
     """Writes the rounds of a run into the cache as they are trained. It stops after the first failure to write.
 
     This process holds the lock of a round (`CacheFiles.locks`) while it trains it, so that other runs which come to the
@@ -87,17 +64,17 @@ class CacheWriter(NoCache):
     def __init__(
         self,
         files: CacheFiles,
-        settings: CacheInput,
+        keep_every: int,
         keys: list[str],
         retrained: Mapping[str, str],
         say: Callable[[str], None],
     ):
-        """`keys` are the keys after the rounds so far, from round 0 on. `retrained` are the digests of the models after
-        the following rounds, by key: these are cached, but trained again to get to the first new round."""
-        self._files, self._settings, self._say = files, settings, say
+        """`keep_every` is the number of rounds between two models. `keys` are the keys after the rounds so far, from
+        round 0 on. `retrained` are the digests of the models after the following rounds, by key: these are cached, but
+        trained again to get to the first new round."""
+        self._files, self._keep_every, self._say = files, keep_every, say
         self._keys, self._retrained = keys, retrained
         self._last_retrained = list(retrained)[-1] if retrained else ""
-        self._bound = Bound(files, settings.max_gb * GB)
         self._works, self._differs = True, False
 
     def begin(self, draft: Draft) -> None:
@@ -110,7 +87,7 @@ class CacheWriter(NoCache):
     def due(self, state: State, over: bool) -> bool:
         """Whether the model after `state` is to be written: after every `keep_every` rounds, at the end, and before the
         first new round, because the next run may leave the cached rounds at the same place."""
-        key, regular = self._keys[state.round], state.round % self._settings.keep_every == 0
+        key, regular = self._keys[state.round], state.round % self._keep_every == 0
         wanted = state.round > 0 and (over or regular or key == self._last_retrained)
         return self._works and wanted and not self._files.has_model(key)
 
@@ -150,7 +127,6 @@ class CacheWriter(NoCache):
             return
         try:
             write()
-            self._bound.keep()
         except HpctripError as error:
             self._works = False
             self.close()

@@ -1,17 +1,26 @@
-"""The interface of a round callback."""
+"""The interface of a round callback, and the calls of a run's callbacks, each within a time limit."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, fields
 from pathlib import Path
+from threading import Thread
 from typing import Any, ClassVar
 
 import numpy as np
 
+from hpctrip.base.errors import cause
+from hpctrip.base.text import printable
 from hpctrip.config.component import Component, Registry
+from hpctrip.ranks.phase import Phase
 from hpctrip.sim.rounds import RoundRow
 
+LIMIT_S = 10.0
+"""Longest time that one call may take."""
+REASON = "callbacks."
+"""Beginning of the stop reason of a run that a callback has ended; the callback's name follows."""
 _TABLES = ("cohort", "candidates")
 """The fields of a row that are tables of their own."""
 
@@ -102,3 +111,77 @@ CALLBACKS = Registry("callback")
 def scalars(row: RoundRow) -> dict[str, int | float]:
     """The numbers of a round, {column: value} as in the table /rounds of the results file."""
     return {field.name: getattr(row, field.name) for field in fields(row) if field.name not in _TABLES}
+
+
+class Callbacks:
+    """The enabled callbacks of a run, at rank 0. One that raises or exceeds its limit is dropped with a warning."""
+
+    def __init__(
+        self,
+        callbacks: Mapping[str, Callback],
+        run: RunFacts,
+        say: Callable[[str], None],
+        limit_s: float = LIMIT_S,
+        phase: Phase | None = None,
+    ):
+        """Calls `start` of each enabled one, {name: callback}. `say` prints a line to the user; `phase` is that of this
+        rank."""
+        self._say, self._limit_s, self._phase = say, limit_s, phase or Phase()
+        self._active = {name: each for name, each in callbacks.items() if each.enabled}
+        for name, callback in list(self._active.items()):
+            self._call(name, "start", max(limit_s, callback.start_limit_s), callback.start, run)
+
+    def round(self, row: RoundRow, wall_s: np.ndarray, wall_j: np.ndarray) -> str:
+        """Report a recorded round with the totals of every rank (see `Callback.measured`). Returns why the run should
+        end, the first reason if there are several; "" if it goes on."""
+        first = ""
+        for name, callback in list(self._active.items()):
+            call = self._limit_s, _report, callback, row, wall_s, wall_j
+            if reason := self._call(name, f"round {row.round}", *call):
+                first = first or f"{REASON}{name}: {printable(' '.join(reason.split()), 200)}"
+        return first
+
+    def end(self, status: str) -> None:
+        """Report the end of the run."""
+        for name, callback in list(self._active.items()):
+            self._call(name, "end", self._limit_s, callback.end, status)
+        self._active = {}
+
+    def _call(self, name: str, when: str, limit_s: float, function: Callable, *args: Any) -> Any:
+        """Return `function(*args)`. If it fails, print a warning, drop the callback and return None."""
+        self._phase.enter("record", self._phase.round)  # the watchdog's limit is one call's
+        try:
+            return bounded(lambda: function(*args), limit_s)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # SystemExit too
+            del self._active[name]
+            self._say(f"warning: callbacks.{name}, {when}: {cause(error)}; it is not called again")
+
+
+def bounded(call: Callable[[], Any], limit_s: float) -> Any:
+    """Return `call()`, run in a daemon thread. Raises its error, and TimeoutError after `limit_s` seconds: the thread
+    is then abandoned, as Python cannot interrupt it, and the process does not wait for it at its end."""
+    future: Future[Any] = Future()
+
+    def work() -> None:
+        try:
+            future.set_result(call())
+        except BaseException as error:
+            future.set_exception(error)
+
+    Thread(target=work, daemon=True).start()
+    try:
+        return future.result(limit_s)
+    except TimeoutError:
+        if future.done():
+            raise
+        raise TimeoutError(f"not done within {limit_s:g} s") from None
+
+
+def _report(callback: Callback, row: RoundRow, wall_s: np.ndarray, wall_j: np.ndarray) -> str | None:
+    callback.measured(wall_s, wall_j)
+    reason = callback.round(row)
+    if not isinstance(reason, str | None):
+        raise TypeError(f"round() returned {type(reason).__name__}, not a text or None")
+    return reason

@@ -16,6 +16,8 @@ from hpctrip.runner.callbacks.base import CALLBACKS, Callback, RunFacts, scalars
 from hpctrip.sim.rounds import RoundRow
 
 HINT = "remove it, or name another by callbacks.jsonl.path"
+_FIRST = b'{"round":'
+"""Beginning of every line."""
 
 
 @CALLBACKS.add
@@ -34,11 +36,11 @@ class Jsonl(Callback):
         path = self._path(results)
         if os.path.realpath(path) == os.path.realpath(results):
             raise InputError(str(path), "is the results file of the run", HINT)
-        refuse_other(path, _has_rounds, "no file of a run's rounds as JSON", HINT)
+        what = "no file of a run's rounds as JSON"  # it is empty before the first round
+        refuse_other(path, lambda content: not content or content.startswith(_FIRST), what, HINT)
 
     def start(self, run: RunFacts) -> None:
         """Write the lines of the rounds so far, and open the file for more."""
-        self.check_outputs(run.path)  # again: another file may be there by now
         path = self._path(run.path)
         replace_file(path, "".join(map(_line, run.rounds)).encode())
         self._file = append_to(path)
@@ -53,17 +55,6 @@ class Jsonl(Callback):
 
     def _path(self, results: Path) -> Path:
         return Path(self.path).expanduser() if self.path else Path(f"{results}.jsonl")
-
-
-def _has_rounds(content: bytes) -> bool:
-    """Whether the content is that of such a file, which is empty before the first round."""
-    if not content:
-        return True
-    try:
-        first = json.loads(content.partition(b"\n")[0])
-    except (ValueError, RecursionError):
-        return False
-    return isinstance(first, dict) and "round" in first
 
 
 def _line(row: RoundRow) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
@@ -68,6 +67,7 @@ class Mlflow(Callback):
         """Find the run of an earlier start or create one; log the rounds that it lacks."""
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
         from mlflow import MlflowClient
+        from mlflow.entities import Param
 
         self._client = MlflowClient(self._store() or f"sqlite:///{run.path.parent}/mlflow.db")
         experiment_id = self._experiment_id(self.experiment or run.name, run.path.parent)
@@ -79,15 +79,22 @@ class Mlflow(Callback):
         else:
             run_there = self._client.create_run(experiment_id, run_name=run.path.stem, tags=tags)
             self._run_id = run_there.info.run_id
-            self._log_params(flat(run.input))
+            params = [Param(key, str(value)[:_LONGEST_PARAM]) for key, value in flat(run.input).items()]
+            self._log("params", params)
         history = self._client.get_metric_history(self._run_id, "clock_s")
         self._logged = max((point.step for point in history), default=0)
-        self._log(row for row in run.rounds if row.round > self._logged)
+        for row in run.rounds:
+            self.round(row)
 
     def round(self, row: RoundRow) -> None:
         """Log a point of every metric, unless an earlier start has logged this round: its numbers were the same."""
-        if row.round > self._logged:
-            self._log([row])
+        from mlflow.entities import Metric
+
+        if row.round <= self._logged:
+            return
+        now_ms = int(time.time() * 1000)
+        values = {name: value for name, value in scalars(row).items() if math.isfinite(value)}
+        self._log("metrics", [Metric(name, value, now_ms, row.round) for name, value in values.items()])
 
     def end(self, status: str) -> None:
         """Close the run in the store."""
@@ -105,27 +112,7 @@ class Mlflow(Callback):
         artifacts = None if self._store() else str(folder / "mlartifacts")
         return self._client.create_experiment(name, artifact_location=artifacts)
 
-    def _log_params(self, keys: Mapping[str, Any]) -> None:
-        from mlflow.entities import Param
-
-        params = [Param(key, str(value)[:_LONGEST_PARAM]) for key, value in keys.items()]
-        for batch in _batches(params):
-            self._client.log_batch(self._run_id, params=batch)
-
-    def _log(self, rows: Iterable[RoundRow]) -> None:
-        from mlflow.entities import Metric
-
-        now_ms = int(time.time() * 1000)
-        metrics = [
-            Metric(name, value, now_ms, row.round)
-            for row in rows
-            for name, value in scalars(row).items()
-            if math.isfinite(value)  # a number that was not evaluated has no point
-        ]
-        for batch in _batches(metrics):
-            self._client.log_batch(self._run_id, metrics=batch)
-
-
-def _batches(items: list[Any]) -> Iterator[list[Any]]:
-    for first in range(0, len(items), _BATCH):
-        yield items[first : first + _BATCH]
+    def _log(self, kind: str, items: list[Any]) -> None:
+        """Log parameters or metrics, in requests of a size that every store takes."""
+        for first in range(0, len(items), _BATCH):
+            self._client.log_batch(self._run_id, **{kind: items[first : first + _BATCH]})

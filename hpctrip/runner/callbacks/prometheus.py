@@ -104,27 +104,29 @@ class Metrics:
 
     def collect(self) -> Iterator[Any]:
         """Every metric."""
-        yield self._metric("counter", "rounds", "Rounds finished.", self._rounds)
+        metrics = [
+            ("counter", "rounds", "Rounds finished.", self._rounds),
+            ("counter", "samples", "Samples trained on.", self._samples),
+            ("gauge", "running", "1 until the run ends.", float(self.is_running)),
+        ]
+        if row := self._last:
+            metrics += [
+                ("gauge", "last_round_timestamp_seconds", "When the last round ended.", self._ended_at),
+                ("gauge", "simulated_seconds", "The virtual clock.", row.clock_s),
+                ("gauge", "cohort_sites", "Sites of the last cohort.", row.num_sites),
+                ("gauge", "arrived_sites", "Sites of it whose updates arrived.", row.num_arrived),
+            ]
+        if self._accuracy is not None:
+            metrics.append(("gauge", "accuracy", "Held-out accuracy, as last evaluated.", self._accuracy))
+        for kind, name, doc, value in metrics:
+            yield self._family(kind, name, doc, [({}, value)])
         rounds = self._family("summary", "round_seconds", "Wall time of a round.", ())
         rounds.add_sample(f"{rounds.name}_count", self._label, self._rounds)
         rounds.add_sample(f"{rounds.name}_sum", self._label, self._round_s)
         yield rounds
-        yield self._metric("counter", "samples", "Samples trained on.", self._samples)
-        yield self._metric("gauge", "running", "1 until the run ends.", float(self.is_running))
         yield self._family("counter", "phase_seconds", "Wall time of a rank.", self._phase_seconds())
-        joules = list(self._energy_joules())
-        if joules:
+        if joules := list(self._energy_joules()):
             yield self._family("counter", "energy_joules", "Measured energy of a machine.", joules)
-        if self._last is None:
-            return
-        ended = "When the last round ended."
-        yield self._metric("gauge", "last_round_timestamp_seconds", ended, self._ended_at)
-        yield self._metric("gauge", "simulated_seconds", "The virtual clock.", self._last.clock_s)
-        yield self._metric("gauge", "cohort_sites", "Sites of the last cohort.", self._last.num_sites)
-        arrived = "Sites of the last cohort whose updates arrived."
-        yield self._metric("gauge", "arrived_sites", arrived, self._last.num_arrived)
-        if self._accuracy is not None:
-            yield self._metric("gauge", "accuracy", "Held-out accuracy, as last evaluated.", self._accuracy)
 
     def _phase_seconds(self) -> Iterator[tuple[dict[str, str], float]]:
         for rank, (host, seconds) in enumerate(zip(self._hosts, self.wall_s.T, strict=True)):
@@ -138,10 +140,6 @@ class Metrics:
             for phase, joules in zip(PHASES, self.wall_j[:, ranks], strict=True):
                 if not np.isnan(joules).all():
                     yield {"host": host, "phase": phase}, np.nansum(joules)
-
-    def _metric(self, kind: str, name: str, doc: str, value: float) -> Any:
-        """A metric of the run, with a single sample."""
-        return self._family(kind, name, doc, [({}, value)])
 
     def _family(self, kind: str, name: str, doc: str, samples: Iterable[tuple[dict[str, str], float]]) -> Any:
         """A metric with samples of ({label: value}, value), all labelled with the run."""
