@@ -84,7 +84,7 @@ def test_an_option_of_a_figure_is_taken_as_its_command_takes_it(folder, study):
     from hpctrip.studies.file import Picture
 
     picture = Picture.model_validate({"name": "policies", "target": "0.45", "reference": 3})
-    assert picture.options == {"target": 0.45, "reference": "3"}
+    assert picture.options() == {"target": 0.45, "reference": "3"}
 
 
 @pytest.mark.parametrize("name", ["PMI_SIZE", "PMI_RANK", "SLURM_PROCID"])
