@@ -51,7 +51,7 @@ class Study:
         report = write_tables(folder, facts, lines, runs)
         return [
             *report,
-            *(self._draw(list(runs.values()), sum(line.stored.imported for line in lines)) if runs else ()),
+            *(self._draw(list(runs.values()), sum(line.imported for line in lines)) if runs else ()),
         ]
 
     def _draw(self, runs: Sequence[Run], num_imported: int) -> Iterator[str]:
