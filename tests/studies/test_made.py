@@ -31,6 +31,12 @@ def statuses(ended):
     return {next(part for part in line[1:] if part).strip(): line[0].strip() for line in lines}
 
 
+def copy_inputs(folder, to):
+    """Copy a study without its results."""
+    for name in ("base.toml", "study.toml"):
+        shutil.copy(folder / name, to)
+
+
 def test_every_run_is_made_once_and_stands_in_the_ledger_with_its_digest(made):
     assert made.ended.code == 0, made.ended.err
     ledger = ledger_of(made.folder)
@@ -163,8 +169,7 @@ def test_a_dry_run_tells_runs_wall_time_and_disk_and_makes_nothing(copied, study
 
 
 def test_runs_made_elsewhere_are_taken_up_by_identity_and_drawn(made, study, tmp_path):
-    for name in ("base.toml", "study.toml"):
-        (tmp_path / name).write_text((made.folder / name).read_text())
+    copy_inputs(made.folder, tmp_path)
     imported = study(tmp_path, "--import", made.folder / "out/two/ledger.csv")
     assert imported.code == 0, imported.err
     assert "4 finished runs taken up" in imported.out and "to make" not in imported.out
@@ -176,14 +181,12 @@ def test_runs_made_elsewhere_are_taken_up_by_identity_and_drawn(made, study, tmp
         assert (tmp_path / "out/two" / name).read_text() == (made.folder / "out/two" / name).read_text()
     onwards = tmp_path / "again"
     onwards.mkdir()
-    for name in ("base.toml", "study.toml"):
-        (onwards / name).write_text((made.folder / name).read_text())
+    copy_inputs(made.folder, onwards)
     assert study(onwards, "--import", tmp_path / "out/two/ledger.csv", "--list").code == 0
 
 
 def test_an_imported_run_counts_where_the_one_made_here_was_interrupted(made, study, tmp_path, monkeypatch):
-    for name in ("base.toml", "study.toml"):
-        (tmp_path / name).write_text((made.folder / name).read_text())
+    copy_inputs(made.folder, tmp_path)
     assert study(tmp_path, "--import", made.folder / "out/two/ledger.csv").code == 0
     entry = read_studies(str(tmp_path / "study.toml"), StudyOptions(tmp_path / "out"))[0].ledger.entries[0]
     store, whole = RunStore(tmp_path / "out"), made.folder / f"out/runs/{entry.identity}.h5"
@@ -195,8 +198,7 @@ def test_an_imported_run_counts_where_the_one_made_here_was_interrupted(made, st
 
 
 def test_rows_without_a_curve_yet_are_left_out_and_said(made, study, tmp_path):
-    for name in ("base.toml", "study.toml"):
-        (tmp_path / name).write_text((made.folder / name).read_text())
+    copy_inputs(made.folder, tmp_path)
     ledger = pd.read_csv(made.folder / "out/two/ledger.csv")
     curves = pd.read_csv(made.folder / "out/two/curves.csv")
     ledger.to_csv(tmp_path / "half.csv", index=False)
