@@ -45,7 +45,7 @@ class Point:
 
     constants: dict[str, str]
     hours: np.ndarray
-    """Of every bar, [n], the one that the others are ratios of first."""
+    """Hours of every bar, [n]; first the bar that the others are ratios of."""
     at_least: np.ndarray
     """Whether the hours are a lower bound, [n] bool."""
     paper: np.ndarray
@@ -172,7 +172,7 @@ def report(points: Sequence[Point], labels: Sequence[str]) -> tuple[list[str], p
     help="The paper's hours: columns label and hours (default: those of Fig. 9).",
 )
 def main(table: str, bars: str, hours: str | None) -> None:
-    """Fit the constants, print what was found, and write it beside the table."""
+    """Fit the constants, print the fit, and write it beside the table."""
     try:
         paper_hours = PAPER_HOURS
         if hours:

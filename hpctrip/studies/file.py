@@ -119,11 +119,11 @@ class Picture(_WithTables):
         """Options of the figure, converted as its command converts them; names have _ for -. Raises ValueError."""
         from hpctrip.figures import FIGURES
 
-        known = {option.name: option for option in FIGURES[self.name].options}
+        options = {option.name: option for option in FIGURES[self.name].options}
         values = {name.replace("-", "_"): value for name, value in self.tables.items()}
-        if unknown := next((name for name in values if name not in known), None):
-            raise ValueError(f"{self.name} has no option {unknown!r}; {unknown_name(unknown, known)}")
-        return {name: _converted(known[name], value) for name, value in values.items()}
+        if unknown := next((name for name in values if name not in options), None):
+            raise ValueError(f"{self.name} has no option {unknown!r}; {unknown_name(unknown, options)}")
+        return {name: _converted(options[name], value) for name, value in values.items()}
 
     @model_validator(mode="after")
     def _check_options(self) -> Self:

@@ -53,8 +53,8 @@ def report(lines: Sequence[RunState], num_workers: int, samples_per_second: floa
 
 
 def _measured_wall_s(lines: Sequence[RunState]) -> dict[str, float]:
-    """{variant: mean wall time} of the finished runs that trained all their rounds: those taken from the cache cost no
-    time."""
+    """{variant: mean wall time} of the finished runs that trained all their rounds, as rounds taken from the cache
+    cost no time."""
     walls: dict[str, list[float]] = {}
     for line in lines:
         run = line.run

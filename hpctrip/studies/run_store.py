@@ -49,7 +49,7 @@ class RunStatus(enum.StrEnum):
     STALE = "stale"
     """Planned, while a run of the same name finished with another input."""
     HELD = "held"
-    """Of an attempt only: another process holds the lock of the run."""
+    """The attempt failed because another process holds the lock of the run."""
 
 
 @dataclass(frozen=True)
