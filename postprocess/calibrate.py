@@ -45,7 +45,7 @@ class Point:
 
     constants: dict[str, str]
     hours: np.ndarray
-    """Of every bar, [n], the one that the others are ratios of first."""
+    """Hours of every bar, [n]; first the bar that the others are ratios of."""
     at_least: np.ndarray
     """Whether the hours are a lower bound, [n] bool."""
     paper: np.ndarray
@@ -69,6 +69,11 @@ class Point:
     def is_exact(self) -> bool:
         """Whether every bar reached its target with every seed."""
         return not self.at_least.any()
+
+    @property
+    def row(self) -> dict[str, float | str]:
+        """The error, and whether it is exact, as columns of the tables."""
+        return {"error": self.error, "is": "exact" if self.is_exact else "at least"}
 
     def __str__(self) -> str:
         return f"{'' if self.is_exact else 'at least '}{self.error:.3f}"
@@ -128,8 +133,7 @@ def profile(points: Sequence[Point], best: Point) -> pd.DataFrame:
             point = next(point for point in points if point.constants[name] == value)
             apart = "told apart" if point.misfit > region(best) else "not told apart"
             verdict = "best" if value == best.constants[name] else apart
-            error = {"error": point.error, "is": "exact" if point.is_exact else "at least"}
-            rows.append({"constant": name, "value": value, **error, "verdict": verdict})
+            rows.append({"constant": name, "value": value, **point.row, "verdict": verdict})
     return pd.DataFrame(rows)
 
 
@@ -143,18 +147,16 @@ def report(points: Sequence[Point], labels: Sequence[str]) -> tuple[list[str], p
     ]
     alike = sum(point.misfit <= region(best) for point in points if point is not best)
     constants = ", ".join(f"{name} = {value}" for name, value in best.constants.items())
-    cells = [
-        (row.constant, row.value, f"{'' if row[4] == 'exact' else 'at least '}{row.error:.3f}", row.verdict)
-        for row in by_value.itertuples()
-    ]
+    errors = by_value["is"].replace("exact", "") + by_value["error"].map(" {:.3f}".format)
+    cells = by_value.assign(error=errors.str.strip())[["constant", "value", "error", "verdict"]]
     lines = [
         *aligned(("bar", "paper h", "best h"), bars),
         f"best of {len(points)} points: error {best} with {constants}",
         f"{alike} other points fit as well, by the 95 % region of one constant",
-        *aligned(("constant", "value", "error", "verdict"), cells),
+        *aligned(list(cells), cells.to_numpy().tolist()),
     ]
     rows = [
-        {**point.constants, "error": point.error, "is": "exact" if point.is_exact else "at least"}
+        {**point.constants, **point.row}
         | {f"{label} h": hours for label, hours in zip(labels, point.hours, strict=True)}
         for point in points
     ]
@@ -170,7 +172,7 @@ def report(points: Sequence[Point], labels: Sequence[str]) -> tuple[list[str], p
     help="The paper's hours: columns label and hours (default: those of Fig. 9).",
 )
 def main(table: str, bars: str, hours: str | None) -> None:
-    """Fit the constants, print what was found, and write it beside the table."""
+    """Fit the constants, print the fit, and write it beside the table."""
     try:
         paper_hours = PAPER_HOURS
         if hours:

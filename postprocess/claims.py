@@ -128,7 +128,7 @@ def check_readings(study: Study, axis: str, of: str) -> list[str]:
         (dict(zip(axes, chosen, strict=True)), study.finished.get(row))
         for row, chosen in enumerate(zip(*labels, strict=True))
     ]
-    survey = Survey.of(of, *by_reading(axis, choices))
+    survey = Survey.of(of, by_reading(axis, choices))
     replace_file(study.folder / "readings.md", survey.markdown.encode())
     drawing = draw_survey(survey)
     return [*drawing.lines, *drawing.save(study.folder / "readings.png", overwrite=True)]

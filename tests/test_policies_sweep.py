@@ -44,9 +44,9 @@ def task(tmp_path):
             "SLURM_JOB_NODELIST": "here",
             "SLURM_NTASKS": 1,
         }
-        given = {"HPCTRIP_LAUNCHER": launchers[launcher], "HPCTRIP_VENV": "", "VIRTUAL_ENV": "", **variables}
+        chosen = {"HPCTRIP_LAUNCHER": launchers[launcher], "HPCTRIP_VENV": "", "VIRTUAL_ENV": "", **variables}
         path = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "PYTHONPATH": ROOT}
-        env = os.environ | {name: str(value) for name, value in (job | given | path).items()}
+        env = os.environ | {name: str(value) for name, value in (job | chosen | path).items()}
         command = ["bash", f"slurm/{script}.sh", *arguments]
         return subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=200)
 
@@ -77,8 +77,8 @@ def test_a_task_runs_its_policy_and_seed_and_does_nothing_the_second_time(task, 
     ],
 )
 def test_an_array_script_is_one_task_of_a_study(task, script, arguments, command):
-    said = task(7, *arguments, launcher=SAYS, script=script).stdout.splitlines()[-1]
-    assert said.endswith(f"-m hpctrip {command}")
+    printed = task(7, *arguments, launcher=SAYS, script=script).stdout.splitlines()[-1]
+    assert printed.endswith(f"-m hpctrip {command}")
 
 
 @pytest.mark.parametrize("study", [*(f"{w}_policies" for w in WORKLOADS), "fig08", "fig09"])

@@ -19,7 +19,7 @@ from hpctrip.ranks.launched import launched_size
 from hpctrip.studies import RESULTS
 
 if TYPE_CHECKING:
-    from hpctrip.studies.ledger import Line
+    from hpctrip.studies.run_store import RunState
     from hpctrip.studies.studies import Study, StudyOptions
 
 
@@ -143,14 +143,18 @@ def _study(path: str, args: dict[str, Any]) -> None:
         for line in lines:
             click.echo(printable(f"{line.status:11}  {line.entry.name}  {line.reason}".rstrip(), 300))
     elif args["planned"]:
-        runs.plan(lines, args["jobs"], args["samples_per_second"])
+        from hpctrip.studies.execute import capacity
+        from hpctrip.studies.plan import report
+
+        for text in report(lines, args["jobs"] or capacity()[0], args["samples_per_second"]):
+            click.echo(printable(text, 1000))
     elif args["submitted"]:
         _submit(path, studies, [line for line in lines if line.can_be_made], args)
     else:
         runs.run(studies, args["only"], args["jobs"], args["ranks"], _command_line())
 
 
-def _submit(path: str, studies: list[Study], todo: list[Line], args: dict[str, Any]) -> None:
+def _submit(path: str, studies: list[Study], todo: list[RunState], args: dict[str, Any]) -> None:
     from hpctrip.studies.slurm import submit
 
     if not todo:

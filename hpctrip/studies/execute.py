@@ -26,12 +26,12 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from hpctrip.base.errors import FAULT_EXIT_CODE, HpctripError, InterruptedRun
-from hpctrip.base.io import append_to
+from hpctrip.base.io import append_to, remove_file
 from hpctrip.ranks.device import visible_gpus
 from hpctrip.record.lock import is_held
 from hpctrip.runner.signals import Signals
 from hpctrip.studies.grid import Entry
-from hpctrip.studies.run_store import RunStatus, RunStore
+from hpctrip.studies.run_store import RunState, RunStatus, RunStore
 
 POLL_S = 0.2
 RETRY_S = 1.0
@@ -41,15 +41,6 @@ _LOG_END_BYTES = 2**16
 """Length of the end of a log that is searched for error messages."""
 _PRELOADED = ["torch", "pandas", "hpctrip.runner.session"]
 """Modules that the server of child processes imports."""
-
-
-@dataclass(frozen=True)
-class End:
-    """How an attempt to execute a run ended."""
-
-    status: RunStatus
-    """FINISHED, FAILED, INTERRUPTED (can be resumed) or HELD (another process holds the lock of the run)."""
-    reason: str = ""
 
 
 @dataclass(frozen=True)
@@ -71,27 +62,28 @@ class Child:
         lines = _log_end(self.log, self.log_start).splitlines()
         return lines[-1] if lines else ""
 
-    def end(self, stopping: bool, results: Path) -> End:
-        """How the run ended, from the exit code of its process and the errors in its log."""
+    def end(self, stopping: bool, results: Path) -> RunState:
+        """How the run ended: FINISHED, FAILED, INTERRUPTED (can be resumed) or HELD. Derived from the exit code of its
+        process and the errors in its log."""
         self.process.join()
         self.lifeline.close()
         code = self.process.exitcode or 0
         if code == 0:
-            return End(RunStatus.FINISHED)
+            return RunState(self.entry, RunStatus.FINISHED)
         if code == InterruptedRun.exit_code or stopping:
-            return End(RunStatus.INTERRUPTED)
+            return RunState(self.entry, RunStatus.INTERRUPTED)
         if is_held(results):
-            return End(RunStatus.HELD)
+            return RunState(self.entry, RunStatus.HELD)
         if code < 0:
-            return End(RunStatus.FAILED, f"its process died by {signal.Signals(-code).name}")
+            return RunState(self.entry, RunStatus.FAILED, f"its process died by {signal.Signals(-code).name}")
         lines = _log_end(self.log, self.log_start).splitlines()
         errors = [line.removeprefix("hpctrip: ") for line in lines if line.startswith("hpctrip: ")]
         if code == FAULT_EXIT_CODE:  # the last line of the traceback says more
             errors = [line for line in lines if line.strip() and not line.startswith("hpctrip: ")][-1:]
-        return End(RunStatus.FAILED, "\n".join(errors) or f"exit code {code}")
+        return RunState(self.entry, RunStatus.FAILED, "\n".join(errors) or f"exit code {code}")
 
 
-OnEnd = Callable[[Entry, End], None]
+OnEnd = Callable[[RunState], None]
 
 
 @dataclass
@@ -114,16 +106,16 @@ class Executor:
         Returns whether every run was executed: False if a signal, or a run that was interrupted, stopped the queue
         early. A second Ctrl-C raises KeyboardInterrupt.
         """
-        stopping = children_told = False
+        stopping = terminated = False
         try:
             with Signals(SIGNALS) as signals:
                 while self.children or (self.waiting and not stopping):
                     if not stopping:
                         self._start_next(on_end)
-                    stopping = self._collect(children_told, on_end) or stopping
-                    if signals.received and not children_told:
+                    stopping = self._collect(terminated, on_end) or stopping
+                    if signals.received and not terminated:
                         # also needed if an interrupted run has set `stopping`, as the other runs go on
-                        stopping = children_told = True
+                        stopping = terminated = True
                         for child in self.children:
                             child.process.terminate()
                     tick()
@@ -139,8 +131,8 @@ class Executor:
             if len(self.children) == self.num_children:
                 return
             entry = self.waiting.popleft()
-            if self.runs.inspect(entry).status == RunStatus.FINISHED:  # by another process, meanwhile
-                self._record(entry, End(RunStatus.FINISHED), on_end)
+            if self.runs.inspect(entry).finished:  # by another process, meanwhile
+                self._record(RunState(entry, RunStatus.FINISHED), on_end)
             elif self._not_before.get(entry.identity, 0) > time.monotonic() or is_held(
                 self.runs.results(entry.identity)
             ):
@@ -150,14 +142,14 @@ class Executor:
 
     def _start(self, entry: Entry, on_end: OnEnd) -> None:
         """Start a run, on the GPU with the fewest."""
-        self.runs.clear_failure(entry.identity)
+        remove_file(self.runs.failure(entry.identity))
         log = self.runs.log(entry.identity)
         try:
             with append_to(log) as file:
                 log_start = os.fstat(file.fileno()).st_size
             input_file = self.runs.write_input(entry)
         except HpctripError as error:
-            self._record(entry, End(RunStatus.FAILED, str(error)), on_end)
+            self._record(RunState(entry, RunStatus.FAILED, str(error)), on_end)
             return
         gpu = min(self.gpus, key=[child.gpu for child in self.children].count, default="")
         environment = {"OMP_NUM_THREADS": "1"} | os.environ | ({"CUDA_VISIBLE_DEVICES": gpu} if gpu else {})
@@ -175,7 +167,7 @@ class Executor:
         theirs.close()
         self.children.append(Child(entry, process, ours, gpu, log, log_start))
 
-    def _collect(self, told: bool, on_end: OnEnd) -> bool:
+    def _collect(self, stopping: bool, on_end: OnEnd) -> bool:
         """Process the ends of runs, waiting up to `POLL_S`. Returns whether a run was interrupted."""
         by_sentinel = {child.process.sentinel: child for child in self.children}
         if not by_sentinel:
@@ -184,21 +176,22 @@ class Executor:
         for sentinel in wait(list(by_sentinel), POLL_S) if by_sentinel else ():
             child = by_sentinel[sentinel]  # type: ignore[index]
             self.children.remove(child)
-            end = child.end(told, self.runs.results(child.entry.identity))
+            end = child.end(stopping, self.runs.results(child.entry.identity))
             interrupted |= end.status == RunStatus.INTERRUPTED
-            self._record(child.entry, end, on_end)
+            self._record(end, on_end)
         return interrupted
 
-    def _record(self, entry: Entry, end: End, on_end: OnEnd) -> None:
+    def _record(self, end: RunState, on_end: OnEnd) -> None:
+        entry = end.entry
         if end.status == RunStatus.HELD:
             self._not_before[entry.identity] = time.monotonic() + RETRY_S
             self.waiting.append(entry)
             return
         if end.status == RunStatus.FAILED:
             self.runs.record_failure(entry.identity, end.reason)
-        if end.status == RunStatus.FINISHED:
+        if end.finished:
             self.runs.remove_leftovers(entry.identity)
-        on_end(entry, end)
+        on_end(end)
 
 
 def _log_end(log: Path, start: int) -> str:
@@ -243,13 +236,13 @@ def _terminate_without(lifeline: Connection) -> None:
 
 def _run_under_launcher(words: Sequence[str]) -> int:
     """Run a command, hand SIGTERM on to it, and return its exit code."""
-    told = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: told.set())
+    terminated = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: terminated.set())
     process = subprocess.Popen(words, stdin=subprocess.DEVNULL)
     while process.poll() is None:
-        if told.is_set():
+        if terminated.is_set():
             process.terminate()
-            told.clear()
+            terminated.clear()
         with suppress(subprocess.TimeoutExpired):
             process.wait(POLL_S)
     return process.returncode if process.returncode >= 0 else 128 - process.returncode

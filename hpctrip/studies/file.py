@@ -9,10 +9,10 @@ import click
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from hpctrip.base.io import PathName
-from hpctrip.base.text import shown, unknown_name
+from hpctrip.base.text import unknown_name
 from hpctrip.config.component import Component
+from hpctrip.config.inputs import Tables
 
-Tables = dict[str, Any]
 MOST_RUNS = 10_000
 """Maximum number of runs of one grid."""
 COLUMNS = ("run", "seed", "identity", "status", "rounds", "clock_s", "accuracy", "digest", "wall_s")
@@ -45,10 +45,20 @@ def _seeds(value: Any) -> list[int]:
 Seeds = Annotated[list[int], BeforeValidator(_seeds)]
 
 
-class Variant(Component):
-    """One choice of an axis; every further key is a table, or a dotted key, of the run's input."""
+class _WithTables(Component):
+    """A table with further keys, which are no fields."""
 
     model_config = ConfigDict(extra="allow")
+
+    @property
+    def tables(self) -> Tables:
+        """The further keys."""
+        return self.model_extra or {}
+
+
+class Variant(_WithTables):
+    """One choice of an axis; every further key is a table, or a dotted key, of the run's input."""
+
     label: str = Field(min_length=1, max_length=80)
     """Name in tables and figures."""
     inputs: list[PathName] = []
@@ -58,11 +68,6 @@ class Variant(Component):
     among: list[str] = []
     """Labels of other axes. Of an axis that has one of them, it is combined with the listed labels only. Empty: with
     all."""
-
-    @property
-    def tables(self) -> Tables:
-        """Tables laid over the runs."""
-        return self.model_extra or {}
 
 
 class Axis(Component):
@@ -104,24 +109,21 @@ class Axis(Component):
         return self.name or self.key or ""
 
 
-class Picture(Component):
+class Picture(_WithTables):
     """A figure that is drawn when the study ends; every further key is an option of the figure."""
 
-    model_config = ConfigDict(extra="allow")
     name: str
     """Name of the figure in `hpctrip plot`."""
 
-    @property
     def options(self) -> Tables:
-        """Options of the figure, converted as its command converts them; names have _ for -."""
+        """Options of the figure, converted as its command converts them; names have _ for -. Raises ValueError."""
         from hpctrip.figures import FIGURES
 
         options = {option.name: option for option in FIGURES[self.name].options}
-        return {name: _converted(options[name], value) for name, value in self._raw_options.items()}
-
-    @property
-    def _raw_options(self) -> Tables:
-        return {name.replace("-", "_"): value for name, value in (self.model_extra or {}).items()}
+        values = {name.replace("-", "_"): value for name, value in self.tables.items()}
+        if unknown := next((name for name in values if name not in options), None):
+            raise ValueError(f"{self.name} has no option {unknown!r}; {unknown_name(unknown, options)}")
+        return {name: _converted(options[name], value) for name, value in values.items()}
 
     @model_validator(mode="after")
     def _check_options(self) -> Self:
@@ -129,44 +131,29 @@ class Picture(Component):
 
         if self.name not in FIGURES:
             raise ValueError(f"no figure is called {self.name!r}; {unknown_figure(self.name)}")
-        figure = FIGURES[self.name]
-        if figure.source.of_study is None:
-            raise ValueError(f"{self.name} is drawn of {figure.source.needs}, not of a study")
-        options = {option.name: option for option in figure.options}
-        for name, value in self._raw_options.items():
-            if name not in options:
-                raise ValueError(f"{self.name} has no option {name!r}; {unknown_name(name, options)}")
-            try:
-                _converted(options[name], value)
-            except click.BadParameter as error:
-                raise ValueError(f"{name}: {error.message}") from None
+        source = FIGURES[self.name].source
+        if source.of_study is None:
+            raise ValueError(f"{self.name} is drawn of {source.needs}, not of a study")
+        self.options()
         return self
 
 
-def _converted(option: click.Parameter, value: Any) -> Any:
-    """The value of an option, converted as from a command line. Raises click.BadParameter and ValueError."""
-    if getattr(option, "multiple", False) or option.nargs != 1:
-        return tuple(_converted_one(option, part) for part in (value if isinstance(value, list) else [value]))
-    return _converted_one(option, value)
+def _converted(option: click.Option, value: Any) -> Any:
+    """The value of an option, converted as from a command line. Raises ValueError."""
+    try:
+        if option.multiple or option.nargs != 1:
+            parts = value if isinstance(value, list) else [value]
+            return tuple(option.type.convert(str(part), None, None) for part in parts)
+        return option.type.convert(str(value), None, None)
+    except click.BadParameter as error:
+        raise ValueError(f"{option.name}: {error.message}") from None
 
 
-def _converted_one(option: click.Parameter, value: Any) -> Any:
-    if not isinstance(value, str | int | float):
-        raise click.BadParameter(f"{shown(value)} is no text and no number")
-    return option.type.convert(str(value), None, None)
-
-
-class Small(Component):
+class Small(_WithTables):
     """Changes of the small form; every key but `seeds` is a table, or a dotted key, laid over `common`."""
 
-    model_config = ConfigDict(extra="allow")
     seeds: Seeds | None = None
     """Seeds of the small form."""
-
-    @property
-    def tables(self) -> Tables:
-        """Tables laid over the runs."""
-        return self.model_extra or {}
 
 
 class StudyFile(Component):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 import math
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import reduce
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, reduce
 from typing import Any
 
 from hpctrip.base.errors import Fault, InputError
@@ -33,8 +34,8 @@ RULES = 1
 """Version of the rules that turn an input into results. Raise it when all inputs give other numbers than before; all
 earlier runs become stale. If only the inputs of one component do, raise the `rules` of that component. A new key needs
 neither if its default keeps the results."""
-MOST_CELLS = 10 * MOST_RUNS
-"""Maximum number of combinations of the first axes; `among` of further axes may leave out most of them."""
+_MOST_FAULTS = 5
+"""Number of faults of a grid that are reported one by one; the faults of many values are mostly alike."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ class _Choice:
     tables: Tables
     is_variant: bool
     """Whether it is a variant, not a value of a key: figures then use its label, and `-o` lines override it."""
-    among: tuple[str, ...] = ()
+    among: frozenset[str] = frozenset()
     """Labels of other axes that it is combined with; empty: all."""
 
 
@@ -94,33 +95,34 @@ def entries(
 ) -> list[Entry]:
     """The runs of the study `file` in order, seeds innermost. `place` is the path of the file, `overrides` are lines
     laid over all runs. Raises InputError with the faults of all runs, each fault once."""
-    folder = os.path.dirname(place)
-    axes = [list(_choices(axis, small)) for axis in file.axis]
+    place_shown = place or "the sweep"
     seed_list = file.small.seeds if small and file.small.seeds else file.seeds
     seeds: list[Tables] = [{}] if seed_list is None else [{"seed": seed} for seed in seed_list]
-    cells = _cells(axes, len(seeds), place)
-    above = [file.small.tables] if small else []
-    reader, faults = _Reader(folder, tuple(overrides), tuple(plugins)), _Faults(place)
+    cells = _cells([list(_choices(axis, small)) for axis in file.axis], len(seeds), place_shown)
+    reader = _Reader(file, os.path.dirname(place), overrides, plugins)
+    faults: dict[Fault, list[str]] = defaultdict(list)  # {fault: names of the runs that have it}
     grid: list[Entry] = []
     for cell in cells:
+        variants, values = ([c.tables for c in cell if c.is_variant is which] for which in (True, False))
+        labels = " ".join(choice.label for choice in cell if choice.is_variant)
+        choices = tuple((choice.axis, choice.label) for choice in cell)
+        layers = [*([file.small.tables] if small else []), *variants]
         for seed in seeds:
-            variants, values = ([c.tables for c in cell if c.is_variant is which] for which in (True, False))
-            choices = tuple((choice.axis, choice.label) for choice in cell)
-            name = ", ".join([*(label for _, label in choices), *(f"seed {s}" for s in seed.values())])
             try:
-                run_input = reader.read(file, cell, [*above, *variants], [*values, seed])
+                run_input = reader.read(cell, layers, [*values, seed])
                 if seed == seeds[0]:
                     run_input.experiment.check()
-                label = (
-                    " ".join(choice.label for choice in cell if choice.is_variant)
-                    or run_input.experiment.label
-                )
+                label = labels or run_input.experiment.label
                 grid.append(Entry(len(grid), choices, label, run_input, *reader.identify(run_input)))
             except InputError as error:
-                faults.add(name, error)
+                name = ", ".join([*(label for _, label in choices), *(f"seed {s}" for s in seed.values())])
+                for fault in error.faults:
+                    faults[fault].append(name)
                 break  # the other seeds have the same faults
-    faults.add_duplicates(grid)
-    faults.report()
+    for name, fault in _duplicates(grid):
+        faults[fault].append(name)
+    if faults:
+        raise InputError(faults=list(_reported(faults, place, place_shown)))
     return grid
 
 
@@ -129,27 +131,23 @@ def _choices(axis: Axis, small: bool) -> Iterator[_Choice]:
         if small and variant.small is False:
             continue
         tables = merge_layers(variant.tables, [variant.small] if small else [])
-        yield _Choice(axis.title, variant.label, tuple(variant.inputs), tables, True, tuple(variant.among))
+        yield _Choice(
+            axis.title, variant.label, tuple(variant.inputs), tables, True, frozenset(variant.among)
+        )
     for value in (axis.small if small and axis.small else axis.values) or ():
         table = nested(axis.key or "", value)
         yield _Choice(axis.title, f"{axis.title} = {shown(value)}", (), table, False)
 
 
 def _cells(axes: Sequence[Sequence[_Choice]], num_seeds: int, place: str) -> list[tuple[_Choice, ...]]:
-    """All combinations of one choice per axis that `among` does not exclude. They are extended axis by axis, and an
-    excluded one is not extended further. Raises InputError as soon as there are too many."""
-    labels = [{choice.label for choice in axis} for axis in axes]
-    cells: list[tuple[_Choice, ...]] = [()]
-    for axis, own in zip(axes, labels, strict=True):
-        grown = ((*cell, choice) for cell in cells for choice in axis if _fits(choice, own, cell, labels))
-        cells = list(itertools.islice(grown, MOST_CELLS + 1))
-        if len(cells) > MOST_CELLS:
-            break
-    if len(cells) > MOST_CELLS or len(cells) * num_seeds > MOST_RUNS:
+    """All combinations of one choice per axis that `among` does not exclude. Raises InputError if there are too
+    many."""
+    cells = list(itertools.islice(_combined(axes, ()), MOST_RUNS + 1))
+    if len(cells) * num_seeds > MOST_RUNS:
         number = math.prod(map(len, axes)) * num_seeds
         some_left_out = any(choice.among for axis in axes for choice in axis)
         raise InputError(
-            place or "the sweep",
+            place,
             f"is a grid of {shown_value(number)} runs{' less what `among` leaves out' if some_left_out else ''}, "
             f"{MOST_RUNS:,} are the most",
             "give fewer values or seeds, or several studies",
@@ -157,17 +155,21 @@ def _cells(axes: Sequence[Sequence[_Choice]], num_seeds: int, place: str) -> lis
     return cells
 
 
-def _fits(choice: _Choice, own: set[str], cell: Sequence[_Choice], labels: Sequence[set[str]]) -> bool:
-    """Whether a choice of the axis with the labels `own` is combined with the choices `cell` of the axes before."""
-    return all(
-        _goes_with(choice, other, others) and _goes_with(other, choice, own)
-        for other, others in zip(cell, labels, strict=False)
-    )
+def _combined(axes: Sequence[Sequence[_Choice]], cell: tuple[_Choice, ...]) -> Iterator[tuple[_Choice, ...]]:
+    """The combinations that begin with the choices `cell` of the first axes."""
+    if len(cell) == len(axes):
+        yield cell
+        return
+    own = axes[len(cell)]
+    for choice in own:
+        pairs = zip(cell, axes, strict=False)
+        if all(_lists(choice, other, others) and _lists(other, choice, own) for other, others in pairs):
+            yield from _combined(axes, (*cell, choice))
 
 
-def _goes_with(choice: _Choice, other: _Choice, labels: set[str]) -> bool:
-    """Whether `choice` lists `other`, a choice of the axis with `labels`, or lists no label of that axis."""
-    return not choice.among or other.label in choice.among or labels.isdisjoint(choice.among)
+def _lists(choice: _Choice, other: _Choice, axis: Sequence[_Choice]) -> bool:
+    """Whether `choice` lists `other`, a choice of `axis`, or lists no label of that axis."""
+    return not choice.among or other.label in choice.among or choice.among.isdisjoint(c.label for c in axis)
 
 
 def shown(value: Any) -> str:
@@ -175,47 +177,29 @@ def shown(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else str(value)
 
 
-@dataclass
 class _Reader:
     """Reads the inputs of a grid, and each file, plug-in and digest that its runs share only once."""
 
-    folder: str
-    overrides: tuple[str, ...]
-    plugins: tuple[str, ...]
-    _files: dict[tuple[tuple[str, ...], tuple[str, ...]], list[Tables]] = field(default_factory=dict)
-    _extensions: dict[tuple[str, ...], Extensions] = field(default_factory=dict)
-    _digests: dict[tuple[str, object], Source] = field(default_factory=dict)
+    def __init__(self, file: StudyFile, folder: str, overrides: Sequence[str], plugins: Sequence[str]):
+        """`folder` is that of the study file."""
+        self.file, self.folder = file, folder
+        self._layers = cache(lambda *paths: read_user_input(paths, overrides, plugins)[0])
+        self._extensions = cache(_executed)
+        self._source = cache(lambda files: files.source(digest_of_large))
 
-    def read(
-        self,
-        file: StudyFile,
-        cell: Iterable[_Choice],
-        layers: Iterable[Tables],
-        values: Iterable[Tables] = (),
-    ) -> Input:
+    def read(self, cell: Iterable[_Choice], layers: Iterable[Tables], values: Iterable[Tables]) -> Input:
         """Read the input of one run. Its layers, from below, are the files of the study and of the choices, `common`,
         the overlays, `layers`, and on top, as one layer, the `-o` lines and `values` of axes: one of these may contain
         a kind, and the other a key of that kind."""
-        input_files = [*file.inputs, *(path for choice in cell for path in choice.inputs)]
-        inputs, overlays = (
-            tuple(beside(self.folder, path) for path in paths) for paths in (input_files, file.overlays)
-        )
-        if (inputs, overlays) not in self._files:
-            self._files[inputs, overlays] = read_user_input(
-                (*inputs, *overlays), self.overrides, self.plugins
-            )[0]
-        *files, last = self._files[inputs, overlays]
-        below, over = files[: len(inputs)], files[len(inputs) :]
-        common, *tables = (self._seen_from_here(table) for table in (file.common, *layers))
-        merged = merge_layers(
-            {}, [*(below or [demonstration()]), common, *over, *tables, reduce(deep, values, last)]
-        )
+        inputs = [*self.file.inputs, *(path for choice in cell for path in choice.inputs)]
+        paths = [beside(self.folder, path) for path in [*inputs, *self.file.overlays]]
+        *files, last = self._layers(*paths)
+        below, over = files[: len(inputs)] or [demonstration()], files[len(inputs) :]
+        common, *tables = (self._seen_from_here(table) for table in (self.file.common, *layers))
+        merged = merge_layers({}, [*below, common, *over, *tables, reduce(deep, values, last)])
         plugins = merged.get(PLUGINS)
-        code = tuple(path for path in plugins if isinstance(path, str)) if isinstance(plugins, list) else ()
-        if code not in self._extensions:
-            self._extensions[code] = Extensions.of(code)
-            self._extensions[code].run()
-        return resolve(merged, self._extensions[code])
+        code = [path for path in plugins if isinstance(path, str)] if isinstance(plugins, list) else []
+        return resolve(merged, self._extensions(*code))
 
     def _seen_from_here(self, table: Tables) -> Tables:
         if PLUGINS not in table:
@@ -225,11 +209,7 @@ class _Reader:
     def identify(self, run_input: Input) -> tuple[Tables, tuple[Source, ...], str]:
         """(settings, sources, identity) of a run. The contents of files count, not their paths."""
         sources = [plugin.source for plugin in run_input.extensions.plugins]
-        for file in files_of_input(run_input):
-            at = (file.key, file.value)
-            if at not in self._digests:
-                self._digests[at] = file.source(digest_of_large)
-            sources.append(self._digests[at])
+        sources += map(self._source, files_of_input(run_input))
         experiment = run_input.experiment
         settings = without(flat(resolved(experiment)), [*neutral_keys(experiment), PLUGINS])
         settings = without(settings, [source.key for source in sources])
@@ -244,48 +224,33 @@ class _Reader:
         return settings, tuple(sources), identity(chosen_keys | besides)
 
 
-_MOST_FAULTS = 5
-"""Number of faults of a grid that are reported one by one; the faults of many values are mostly alike."""
+def _executed(*paths: str) -> Extensions:
+    """The user code of these plug-ins and of the installed packages, which is run."""
+    extensions = Extensions.of(paths)
+    extensions.run()
+    return extensions
 
 
-@dataclass
-class _Faults:
-    """Faults of a grid, each reported once, at the first run that has it."""
+def _duplicates(grid: Iterable[Entry]) -> Iterator[tuple[str, Fault]]:
+    """(name, fault) of each run that has the identity or the name of an earlier one."""
+    identities: dict[str, Entry] = {}
+    names: dict[str, Entry] = {}
+    for entry in grid:
+        same, namesake = identities.setdefault(entry.identity, entry), names.setdefault(entry.name, entry)
+        if same is not entry:
+            problem = f"is the same run as {same.variant!r}: no key that can change a result differs"
+            yield entry.name, Fault(repr(entry.variant), problem, "leave one out, or fix what was to differ")
+        elif namesake is not entry:
+            problem = "is the name of two runs"
+            yield entry.name, Fault(repr(entry.variant), problem, "give one of the labels another")
 
-    place: str
-    _names: dict[Fault, list[str]] = field(default_factory=dict)
 
-    def add(self, name: str, error: InputError) -> None:
-        """Add the faults of the run with this name."""
-        for fault in error.faults:
-            self._names.setdefault(fault, []).append(name)
-
-    def add_duplicates(self, grid: Iterable[Entry]) -> None:
-        """Add a fault for each pair of runs with the same identity or the same name."""
-        first: dict[str, Entry] = {}
-        named: dict[str, Entry] = {}
-        for entry in grid:
-            other = first.setdefault(entry.identity, entry)
-            if other is not entry:
-                problem = f"is the same run as {other.variant!r}: no key that can change a result differs"
-                fault = Fault(repr(entry.variant), problem, "leave one out, or fix what was to differ")
-                self._names.setdefault(fault, []).append(entry.name)
-            elif named.setdefault(entry.name, entry) is not entry:
-                fault = Fault(
-                    repr(entry.variant), "is the name of two runs", "give one of the labels another"
-                )
-                self._names.setdefault(fault, []).append(entry.name)
-
-    def report(self) -> None:
-        """Raise InputError if there are faults."""
-        if self._names:
-            faults = [self._placed(fault, names) for fault, names in list(self._names.items())[:_MOST_FAULTS]]
-            if left := len(self._names) - len(faults):
-                faults.append(Fault(self.place or "the sweep", f"more faults: {left:,}"))
-            raise InputError(faults=faults)
-
-    def _placed(self, fault: Fault, names: Sequence[str]) -> Fault:
+def _reported(faults: Mapping[Fault, Sequence[str]], place: str, place_shown: str) -> Iterator[Fault]:
+    """The first faults of a grid, each at the first run that has it, and the number of the others."""
+    for fault, names in itertools.islice(faults.items(), _MOST_FAULTS):
         others = f" and {len(names) - 1:,} more" if len(names) > 1 else ""
         is_named = fault.place in names[0].split(", ")  # the name of the run contains the faulty value
-        place = ": ".join(filter(None, (self.place, f"{names[0]}{others}", "" if is_named else fault.place)))
-        return Fault(place, fault.problem, fault.way_out)
+        parts = (place, f"{names[0]}{others}", "" if is_named else fault.place)
+        yield Fault(": ".join(filter(None, parts)), fault.problem, fault.way_out)
+    if len(faults) > _MOST_FAULTS:
+        yield Fault(place_shown, f"more faults: {len(faults) - _MOST_FAULTS:,}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,6 @@ from hpctrip.studies.grid import Entry
 CURVE_COLUMNS = ("round", "clock_s", "accuracy", "num_sites")
 ROW_COLUMNS = ("rounds", "clock_s", "digest", "wall_s", "synthetic", "made_with", "reason")
 """Columns of a ledger that are imported with a run."""
-_DIGEST = re.compile("[0-9a-f]{16}")
 _AS_WRITTEN = "import both files of one study as they were written"
 """Hint of errors in which a row and its curve do not agree."""
 
@@ -40,48 +38,54 @@ def curves_beside(ledger: str | Path) -> Path:
     return own if own.exists() else path.with_name("curves.csv")
 
 
-def import_runs(ledger: str, entries: Sequence[Entry], folder: Path) -> tuple[int, int, int]:
-    """Write the finished rows of a ledger that are runs of a grid as files in `folder`.
-
-    Returns the numbers of rows that were written, that belong to other inputs, and that have no curve. Raises
-    InputError if a row and its curve do not agree.
-    """
-    rows, lines = read_table(ledger), read_table(curves_beside(ledger))
+def import_runs(ledger: str, entries: Sequence[Entry], folder: Path) -> str:
+    """Write the finished rows of a ledger that are runs of a grid as files in `folder`. Returns one line of report.
+    Raises InputError if a row and its curve do not agree, or if no row is a run of the grid."""
+    rows, curves = read_table(ledger), read_table(curves_beside(ledger))
     rows.require("identity", "status", "accuracy", *ROW_COLUMNS)
-    lines.require("identity", *CURVE_COLUMNS)
+    identities, all_curves = np.array(curves.column("identity")), curve_of(curves)
     grid = {entry.identity: entry for entry in entries}
-    curve_identities = np.array(lines.columns["identity"])
-    written, others, bare = 0, 0, 0
+    imported, others, without_curve = 0, 0, 0
     for number, identity in enumerate(rows.columns["identity"]):
         if rows.columns["status"][number] != "finished":
             continue
+        curve = all_curves[identities == identity]
         if identity not in grid:
             others += 1
-            continue
-        at = np.flatnonzero(curve_identities == identity)
-        if not len(at):
-            bare += 1
-            continue
-        row, curve = {name: rows.columns[name][number] for name in ROW_COLUMNS}, _curve(lines, at)
-        place, accuracy = f"{ledger}, line {rows.lines[number]}", rows.columns["accuracy"][number]
-        _check(row, curve, grid[identity], place)
-        best = float(curve["accuracy"].max())
-        if accuracy != ("" if math.isnan(best) else str(best)):
-            problem = f"came to the accuracy {shown(accuracy)}, by its curve to {best:g}"
-            raise InputError(place, problem, _AS_WRITTEN)
-        replace_file(folder / f"{identity}.csv", f"#{json.dumps(row)}\n".encode() + csv_bytes(curve))
-        written += 1
-    return written, others, bare
+        elif curve.empty:
+            without_curve += 1
+        else:
+            row = {name: rows.columns[name][number] for name in ROW_COLUMNS}
+            place = f"{ledger}, line {rows.lines[number]}"
+            _check(row, curve, grid[identity], place)
+            accuracy, best = rows.columns["accuracy"][number], float(curve["accuracy"].max())
+            if accuracy != ("" if math.isnan(best) else str(best)):
+                problem = f"came to the accuracy {shown(accuracy)}, by its curve to {best:g}"
+                raise InputError(place, problem, _AS_WRITTEN)
+            replace_file(folder / f"{identity}.csv", f"#{json.dumps(row)}\n".encode() + csv_bytes(curve))
+            imported += 1
+    if not imported and not without_curve:
+        problem = f"none of its {others} finished rows is a run of this study: input, data or code differ"
+        raise InputError(ledger, problem, "import the ledger of the same study, made by the same hpctrip")
+    parts = [f"{ledger}: {imported} finished runs taken up"]
+    if others:
+        parts.append(f"{others} rows of other inputs were left out")
+    if without_curve:
+        hint = "start the study once more where they were made, which writes it"
+        parts.append(f"{without_curve} have no curve yet: {hint}")
+    return "; ".join(parts)
 
 
-def _curve(lines: Table, at: np.ndarray) -> pd.DataFrame:
-    """The rows `at` of a table of curves."""
-    integers = {name: lines.integers(name) for name in ("round", "num_sites")}
-    floats = {name: lines.numbers(name, may_lack=name == "accuracy") for name in ("clock_s", "accuracy")}
-    return pd.DataFrame({name: (integers | floats)[name][at] for name in CURVE_COLUMNS})
+def curve_of(table: Table) -> pd.DataFrame:
+    """The columns `CURVE_COLUMNS` of a table. Raises InputError for invalid values."""
+    table.require(*CURVE_COLUMNS)
+    columns = {name: table.integers(name) for name in ("round", "num_sites")}
+    columns |= {name: table.numbers(name, may_lack=name == "accuracy") for name in ("clock_s", "accuracy")}
+    return pd.DataFrame(columns)[list(CURVE_COLUMNS)]
 
 
 def _check(row: Row, curve: pd.DataFrame, entry: Entry, place: str) -> None:
+    """Raise InputError if a row has other rounds, or another time-to-accuracy, than its curve."""
     rounds = curve["round"].to_numpy()
     if row["rounds"] != str(len(curve)) or not len(curve) or (rounds != np.arange(1, len(curve) + 1)).any():
         problem = f"has {row['rounds']} rounds, its curve {len(curve)}"
@@ -90,16 +94,6 @@ def _check(row: Row, curve: pd.DataFrame, entry: Entry, place: str) -> None:
     if row_s != ("" if math.isnan(curve_s) else str(curve_s)):
         problem = f"reached its target at {row_s or 'no time'}, by its curve at {curve_s:g} s"
         raise InputError(place, problem, _AS_WRITTEN)
-    sites = entry.run_input.experiment.num_sites()
-    faults = {
-        "has a curve whose clock_s does not rise": (np.diff(curve["clock_s"], prepend=0.0) <= 0).any(),
-        f"has a curve of other num_sites than 1 to {sites}": not curve["num_sites"].between(1, sites).all(),
-        "has a curve of accuracies beyond 0 to 1": not curve["accuracy"].dropna().between(0, 1).all(),
-        f"has the digest {shown(row['digest'])}, which is none": not _DIGEST.fullmatch(row["digest"]),
-    }
-    for problem, applies in faults.items():
-        if applies:
-            raise InputError(place, problem, _AS_WRITTEN)
 
 
 def _time_to_accuracy(curve: pd.DataFrame, entry: Entry) -> float:
@@ -112,19 +106,14 @@ def read_imported(path: Path, entry: Entry) -> Run:
     """Read an imported run: the input comes from the study, end and curve from the file; tables of sites are empty.
     Raises InputError if the file is damaged."""
     table = read_table(path, may_comment=True)
-    table.require(*CURVE_COLUMNS)
+    curve = curve_of(table)
     try:
         row = json.loads(table.comment.removeprefix("#"))
         row = {name: str(row[name]) for name in ROW_COLUMNS}
         wall_s = float(row["wall_s"] or "nan")
     except (ValueError, KeyError, TypeError, RecursionError):
         raise InputError(str(path), "is damaged", "remove it and import again") from None
-    curve = _curve(table, np.arange(len(table.lines)))
     _check(row, curve, entry, str(path))
-    return _run(path, entry, curve, row, wall_s)
-
-
-def _run(path: Path, entry: Entry, curve: pd.DataFrame, row: Row, wall_s: float) -> Run:
     run_input, experiment = entry.run_input, entry.run_input.experiment
     target = experiment.stop.target_accuracy
     meta = {

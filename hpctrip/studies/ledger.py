@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,29 +25,7 @@ from hpctrip.record.merge import csv_bytes
 from hpctrip.record.reader import Run
 from hpctrip.studies.file import COLUMNS, LAST_COLUMNS
 from hpctrip.studies.grid import Entry
-from hpctrip.studies.run_store import RunStatus, RunStore, StoredRun
-
-
-@dataclass(frozen=True)
-class Line:
-    """Current status of one run of a study."""
-
-    entry: Entry
-    status: RunStatus
-    reason: str
-    stored: StoredRun
-    earlier: str
-    """Identity under which a run of this name was last finished; empty if none was."""
-
-    @property
-    def finished(self) -> bool:
-        """Whether the run is finished."""
-        return self.status == RunStatus.FINISHED
-
-    @property
-    def can_be_made(self) -> bool:
-        """Whether the run is unfinished and can start: no unusable file lies in the place of its results."""
-        return not self.finished and not self.stored.blocks_run
+from hpctrip.studies.run_store import RunState, RunStatus, RunStore
 
 
 class Ledger:
@@ -64,21 +42,21 @@ class Ledger:
         """Path of the table."""
         return self.folder / "ledger.csv"
 
-    def lines(self) -> list[Line]:
+    def lines(self) -> list[RunState]:
         """Current status of all runs."""
         return [self.line(entry) for entry in self.entries]
 
-    def line(self, entry: Entry) -> Line:
+    def line(self, entry: Entry) -> RunState:
         """Current status of one run."""
-        stored, earlier = self.runs.inspect(entry), self._earlier.get(entry.name, "")
-        status, reason = stored.status, stored.reason
-        if status == RunStatus.FINISHED:
-            earlier = entry.identity
-        elif status == RunStatus.PLANNED and earlier not in ("", entry.identity):
-            status, reason = RunStatus.STALE, "finished before with another input"
-        return Line(entry, status, reason, stored, earlier)
+        state, earlier = self.runs.inspect(entry), self._earlier.get(entry.name, "")
+        if state.finished:
+            return replace(state, earlier=entry.identity)
+        if state.status == RunStatus.PLANNED and earlier not in ("", entry.identity):
+            reason = "finished before with another input"
+            return replace(state, status=RunStatus.STALE, reason=reason, earlier=earlier)
+        return replace(state, earlier=earlier)
 
-    def write(self) -> list[Line]:
+    def write(self) -> list[RunState]:
         """Write the table. Returns its lines."""
         with self._lock():
             return self._write()
@@ -89,9 +67,8 @@ class Ledger:
         if entry is None:
             return
         with self._lock():
-            header, _, row = csv_bytes(pd.DataFrame([_row(self.line(entry), self.runs.folder)])).partition(
-                b"\n"
-            )
+            table = pd.DataFrame([_row(self.line(entry), self.runs.folder)])
+            header, _, row = csv_bytes(table).partition(b"\n")
             with append_to(self.path) as file:
                 file.seek(0)
                 has_header = file.readline().rstrip(b"\n") == header
@@ -113,7 +90,7 @@ class Ledger:
         with acquired:
             yield
 
-    def _write(self) -> list[Line]:
+    def _write(self) -> list[RunState]:
         self._earlier |= _earlier(self.path)  # another process may have finished runs
         lines = self.lines()
         rows = [_row(line, self.runs.folder) for line in lines]
@@ -121,8 +98,8 @@ class Ledger:
         return lines
 
 
-def _row(line: Line, folder: Path) -> dict[str, Any]:
-    entry, run = line.entry, line.stored.run
+def _row(line: RunState, folder: Path) -> dict[str, Any]:
+    entry, run = line.entry, line.run
     numbers: dict[str, Any] = {"rounds": "", "clock_s": math.nan, "accuracy": math.nan, "wall_s": math.nan}
     if run is not None and len(run.rounds):
         numbers = {
@@ -140,7 +117,7 @@ def _row(line: Line, folder: Path) -> dict[str, Any]:
         "synthetic": synthetic(run) if run else "",
         "made_with": made_with(run) if run else "",
         "reason": line.reason,
-        "file": str(line.stored.file.relative_to(folder)) if line.stored.file else "",
+        "file": str(line.file.relative_to(folder)) if line.file else "",
         "earlier": line.earlier,
     }
     axes = dict(entry.choices)

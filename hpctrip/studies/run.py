@@ -14,18 +14,17 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 from hpctrip.base.errors import HpctripError, InputError, InterruptedRun
 from hpctrip.base.text import printable
-from hpctrip.studies.execute import Child, End, Executor, capacity
+from hpctrip.studies.execute import Child, Executor, capacity
 from hpctrip.studies.grid import Entry
 from hpctrip.studies.imported import import_runs
-from hpctrip.studies.ledger import Line
-from hpctrip.studies.run_store import RunStatus
+from hpctrip.studies.run_store import RunState, RunStatus
 from hpctrip.studies.studies import Study, all_entries
 
 
-def chosen(studies: Sequence[Study], only: str | None) -> list[Line]:
+def chosen(studies: Sequence[Study], only: str | None) -> list[RunState]:
     """The current ledger lines of the runs whose names contain or match the pattern `only`, each run once. Raises
     InputError if there is none."""
-    selected: dict[str, Line] = {}
+    selected: dict[str, RunState] = {}
     for study in studies:
         for line in study.ledger.lines():
             name = line.entry.name
@@ -42,28 +41,8 @@ def chosen(studies: Sequence[Study], only: str | None) -> list[Line]:
 def import_ledgers(studies: Sequence[Study], ledgers: Sequence[str]) -> list[str]:
     """Import the finished runs of ledgers that were written on other machines. Returns one line of report per ledger.
     Raises InputError if none of a ledger's rows is a run of the studies."""
-    report, folder = [], studies[0].ledger.runs.folder / "runs"
-    for ledger in ledgers:
-        imported, others, bare = import_runs(ledger, all_entries(studies), folder)
-        if not imported and not bare:
-            problem = f"none of its {others} finished rows is a run of this study: input, data or code differ"
-            raise InputError(ledger, problem, "import the ledger of the same study, made by the same hpctrip")
-        left = f"; {others} rows of other inputs were left out" if others else ""
-        if bare:  # rows without a curve
-            left += (
-                f"; {bare} have no curve yet: start the study once more where they were made, which writes it"
-            )
-        report.append(f"{ledger}: {imported} finished runs taken up{left}")
-    return report
-
-
-def plan(lines: Sequence[Line], jobs: int | None, samples_per_second: float | None) -> None:
-    """Print the number of missing runs and the wall time and disk space that they will take."""
-    from hpctrip.studies.plan import groups, report
-
-    missing = groups(lines, samples_per_second)
-    for line in report(lines, missing, jobs or capacity()[0]):
-        click.echo(printable(line, 1000))
+    folder = studies[0].ledger.runs.folder / "runs"
+    return [import_runs(ledger, all_entries(studies), folder) for ledger in ledgers]
 
 
 def run(studies: Sequence[Study], only: str | None, jobs: int | None, ranks: int, again: str) -> None:
@@ -81,24 +60,19 @@ def run(studies: Sequence[Study], only: str | None, jobs: int | None, ranks: int
     for study in studies:
         for text in study.conclude():
             click.echo(printable(text, 1000))
-    _refuse_failures(studies, only)
-
-
-def _refuse_failures(studies: Sequence[Study], only: str | None) -> None:
     lines = chosen(studies, only)
     failed = [line for line in lines if line.status == RunStatus.FAILED]
     if failed:
-        log = studies[0].ledger.runs.log
-        logs = [log(line.entry.identity) for line in failed]
+        logs = [studies[0].ledger.runs.log(line.entry.identity) for line in failed]
         reasons = [
-            f"{line.entry.name}: {line.reason}{f' (log: {file})' if file.exists() else ''}"
-            for line, file in zip(failed, logs, strict=True)
+            f"{line.entry.name}: {line.reason}{f' (log: {log})' if log.exists() else ''}"
+            for line, log in zip(failed, logs, strict=True)
         ]
         raise HpctripError("\n".join([f"{len(failed)} of {len(lines)} runs failed:", *reasons]))
 
 
 def _execute(
-    studies: Sequence[Study], lines: Sequence[Line], todo: Sequence[Entry], jobs: int | None, ranks: int
+    studies: Sequence[Study], lines: Sequence[RunState], todo: Sequence[Entry], jobs: int | None, ranks: int
 ) -> bool:
     """Execute the runs `todo`; returns False if a signal stopped them early."""
     num_children, gpus = capacity()
@@ -113,11 +87,11 @@ def _execute(
         each = f", {ranks} ranks each" if ranks > 1 else ""
         display.print(f"{len(todo)} to make, {num_children} side by side{each}")
 
-        def on_end(entry: Entry, end: End) -> None:
-            display.ended(entry, end)
+        def on_end(end: RunState) -> None:
+            display.ended(end)
             if end.status != RunStatus.INTERRUPTED:
                 for study in studies:
-                    study.ledger.append(entry.identity)
+                    study.ledger.append(end.entry.identity)
 
         sys.stdout.flush()
         return executor.run(on_end, lambda: display.follow(executor.children))
@@ -155,12 +129,13 @@ class Display:
         """Print one line above the bar."""
         self._console.print(printable(line, 1000), markup=False)
 
-    def ended(self, entry: Entry, end: End) -> None:
+    def ended(self, end: RunState) -> None:
         """Count a run that has ended, and print its line."""
+        entry = end.entry
         self._ended[end.status] += 1
         if (task := self._tasks.pop(entry.identity, None)) is not None:
             self._bars.remove_task(task)
-        self._bars.advance(self._all, end.status == RunStatus.FINISHED)
+        self._bars.advance(self._all, end.finished)
         if end.status == RunStatus.FAILED:
             self.print(f"failed: {entry.name}: {end.reason.splitlines()[0]}")
         elif end.status == RunStatus.INTERRUPTED:

@@ -49,13 +49,14 @@ class RunStatus(enum.StrEnum):
     STALE = "stale"
     """Planned, while a run of the same name finished with another input."""
     HELD = "held"
-    """Of an attempt only: another process holds the lock of the run."""
+    """The attempt failed because another process holds the lock of the run."""
 
 
 @dataclass(frozen=True)
-class StoredRun:
-    """Status of a run and the contents of its files."""
+class RunState:
+    """Current status of a run with the contents of its files, or how an attempt to execute it ended."""
 
+    entry: Entry
     status: RunStatus
     reason: str = ""
     """Why the run stopped, or what is wrong with its file."""
@@ -67,6 +68,18 @@ class StoredRun:
     """Whether the run was imported from another machine."""
     blocks_run: bool = False
     """Whether a damaged file, or a file of another run, lies in the place of its results; it cannot start then."""
+    earlier: str = ""
+    """Identity under which a run of this name was last finished, from the ledger of its study; empty if none was."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run is finished."""
+        return self.status == RunStatus.FINISHED
+
+    @property
+    def can_be_made(self) -> bool:
+        """Whether the run is unfinished and can start."""
+        return not self.finished and not self.blocks_run
 
 
 class RunStore:
@@ -98,10 +111,6 @@ class RunStore:
         """Write the reason of a failure, in one line."""
         replace_file(self.failure(identity), f"{' | '.join(reason.splitlines())}\n".encode())
 
-    def clear_failure(self, identity: str) -> None:
-        """Remove the reason of an earlier failure."""
-        remove_file(self.failure(identity))
-
     def remove_leftovers(self, identity: str) -> None:
         """Remove log, checkpoints and written input of a finished run. It is never continued, as stop rules are part of
         its identity."""
@@ -125,44 +134,41 @@ class RunStore:
         replace_file(path, tomli_w.dumps(tables).encode())
         return path
 
-    def inspect(self, entry: Entry) -> StoredRun:
+    def inspect(self, entry: Entry) -> RunState:
         """Derive the current status of a run from its files and its lock."""
-        file = self.results(entry.identity)
+        file, elsewhere = self.results(entry.identity), self.imported(entry.identity)
+        has_checkpoint = any(path.exists() for path in generations(file))
+        failure = _text(self.failure(entry.identity))
         try:
             run = self._rounds(file)
-            wrong = differences(run, entry) if run else ""
-            wrong = f"is of another input ({wrong})" if wrong else ""
+            keys = differences(run, entry) if run else ""
+            wrong = f"is of another input ({keys})" if keys else ""
         except InputError as error:
             run, wrong = None, error.faults[0].problem
-            if any(
-                path.exists() for path in generations(file)
-            ):  # the results are written again from a checkpoint
-                failure = _text(self.failure(entry.identity))
+            if has_checkpoint:  # the results are written again from it
                 status = RunStatus.FAILED if failure else RunStatus.INTERRUPTED
-                return StoredRun(status, failure or f"{file}: {wrong}", file=file)
+                return RunState(entry, status, failure or f"{file}: {wrong}", file=file)
         if wrong:
             reason = f"{file}: {wrong}; remove it, and the run is made again"
-            return StoredRun(RunStatus.FAILED, reason, file=file, blocks_run=True)
+            return RunState(entry, RunStatus.FAILED, reason, file=file, blocks_run=True)
+        stop_reason = run.meta["stop_reason"] if run else ""
         if run and run.status == RunStatus.FINISHED:
-            return StoredRun(RunStatus.FINISHED, run.meta["stop_reason"], run, file)
-        elsewhere = self.imported(entry.identity)
+            return RunState(entry, RunStatus.FINISHED, stop_reason, run, file)
         if elsewhere.exists():
             run = read_imported(elsewhere, entry)
-            return StoredRun(RunStatus.FINISHED, run.meta["stop_reason"], run, elsewhere, imported=True)
+            return RunState(entry, RunStatus.FINISHED, run.meta["stop_reason"], run, elsewhere, imported=True)
         if is_held(file):
-            return StoredRun(RunStatus.RUNNING, "", run, file)
-        if failure := _text(self.failure(entry.identity)):
-            return StoredRun(RunStatus.FAILED, failure, run, file)
-        if run is None and not any(path.exists() for path in generations(file)):
-            return StoredRun(RunStatus.PLANNED)
-        if run and run.status == RunStatus.FAILED:
-            return StoredRun(RunStatus.FAILED, run.meta["stop_reason"], run, file)
-        return StoredRun(RunStatus.INTERRUPTED, run.meta["stop_reason"] if run else "", run, file)
+            return RunState(entry, RunStatus.RUNNING, "", run, file)
+        if failure or (run and run.status == RunStatus.FAILED):
+            return RunState(entry, RunStatus.FAILED, failure or stop_reason, run, file)
+        if run or has_checkpoint:
+            return RunState(entry, RunStatus.INTERRUPTED, stop_reason, run, file)
+        return RunState(entry, RunStatus.PLANNED)
 
     def read(self, entry: Entry) -> Run:
         """Read a finished run with all tables of its file. Raises InputError if the file cannot be read."""
-        stored = self.inspect(entry)
-        return stored.run if stored.imported and stored.run else open_run(self.results(entry.identity))
+        state = self.inspect(entry)
+        return state.run if state.imported and state.run else open_run(self.results(entry.identity))
 
     def _rounds(self, file: Path) -> Run | None:
         """Read a results file, from memory if it has not changed. None if it does not exist. Raises InputError."""

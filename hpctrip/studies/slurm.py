@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from hpctrip.base.errors import HpctripError, InputError, InterruptedRun
-from hpctrip.base.io import digest, read_text, replace_file
+from hpctrip.base.io import digest, read_text, remove_file, replace_file
 from hpctrip.base.text import printable
 from hpctrip.ranks.watchdog.guardian import Guardian
 from hpctrip.record.lock import HeldError
@@ -23,7 +23,7 @@ from hpctrip.runner.experiment import resolve
 from hpctrip.runner.resume import Start, start_or_resume_input
 from hpctrip.runner.session import launch
 from hpctrip.studies.grid import Entry
-from hpctrip.studies.ledger import Line
+from hpctrip.studies.run_store import RunState
 from hpctrip.studies.studies import Study, all_entries
 
 MAX_ARRAY_SIZE = 1001
@@ -31,7 +31,11 @@ MAX_ARRAY_SIZE = 1001
 
 
 def submit(
-    studies: Sequence[Study], todo: Sequence[Line], at_once: int | None, command: Sequence[str], **site: Any
+    studies: Sequence[Study],
+    todo: Sequence[RunState],
+    at_once: int | None,
+    command: Sequence[str],
+    **site: Any,
 ) -> list[str]:
     """Submit the runs `todo` as arrays of as many tasks as Slurm accepts; with `at_once`, one array after the other.
 
@@ -83,7 +87,7 @@ def run_task(number: int, tasks: str | None, read: Callable[[], list[Study]]) ->
         entry = _entry(number, tasks, all_entries(studies))
         on_rank0.append((studies, entry))
         runs = studies[0].ledger.runs
-        runs.clear_failure(entry.identity)
+        remove_file(runs.failure(entry.identity))
         run_input = resolve(runs.input_tables(entry), entry.run_input.extensions)
         return start_or_resume_input(run_input, str(runs.results(entry.identity)))
 

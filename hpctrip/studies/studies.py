@@ -51,7 +51,7 @@ class Study:
         report = write_tables(folder, facts, lines, runs)
         return [
             *report,
-            *(self._draw(list(runs.values()), sum(line.stored.imported for line in lines)) if runs else ()),
+            *(self._draw(list(runs.values()), sum(line.imported for line in lines)) if runs else ()),
         ]
 
     def _draw(self, runs: Sequence[Run], num_imported: int) -> Iterator[str]:
@@ -64,7 +64,7 @@ class Study:
             draw, earlier = FIGURES[picture.name], names[:number].count(picture.name)
             assert draw.source.of_study is not None  # the study file was checked
             try:
-                drawing = draw(draw.source.of_study(runs), **picture.options)
+                drawing = draw(draw.source.of_study(runs), **picture.options())
             except (HpctripError, KeyError, ValueError) as error:
                 lacks = f"{num_imported} imported runs lack what it draws"
                 reason = lacks if num_imported else str(error).splitlines()[0]

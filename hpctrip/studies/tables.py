@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from hpctrip.base.io import replace_file
@@ -26,18 +27,19 @@ from hpctrip.record.merge import csv_bytes
 from hpctrip.record.reader import Run
 from hpctrip.studies.grid import RULES
 from hpctrip.studies.imported import CURVE_COLUMNS
-from hpctrip.studies.ledger import Line, made_with, synthetic, wall_s
+from hpctrip.studies.ledger import made_with, synthetic, wall_s
+from hpctrip.studies.run_store import RunState
 
 MOST_SITES = 1_000_000
 """Maximum number of rows of sites.csv; the sites of further runs are left out."""
 
 
 def write_tables(
-    folder: Path, facts: Mapping[str, str], lines: Sequence[Line], runs: Mapping[str, Run]
+    folder: Path, facts: Mapping[str, str], lines: Sequence[RunState], runs: Mapping[str, Run]
 ) -> list[str]:
     """Write all tables of a study. `facts` are columns with the same text for all runs, its title among them; `runs`
     are the finished runs by identity. Returns the lines to print."""
-    sites, variants = _sites(runs), variant_rows(lines)
+    sites, variants = _with_sites(runs), variant_rows(lines)
     cells = [_cells(row) for row in variants]
     tables = {
         "table.csv": pd.DataFrame([_numbers(row) for row in variants]),
@@ -61,7 +63,7 @@ def write_tables(
     ]
 
 
-def _runs(facts: Mapping[str, str], lines: Sequence[Line]) -> pd.DataFrame:
+def _runs(facts: Mapping[str, str], lines: Sequence[RunState]) -> pd.DataFrame:
     """One row per run of the grid. What a run does not have is empty: results before its first round, keys of other
     kinds of a table. `clock_s` is the simulated time at the end."""
     table = pd.DataFrame([{**facts, **_row(line)} for line in lines])
@@ -69,8 +71,8 @@ def _runs(facts: Mapping[str, str], lines: Sequence[Line]) -> pd.DataFrame:
     return table.assign(**{name: table[name].fillna("") for name in texts})
 
 
-def _row(line: Line) -> dict[str, Any]:
-    entry, run, experiment = line.entry, line.stored.run, line.entry.run_input.experiment
+def _row(line: RunState) -> dict[str, Any]:
+    entry, run, experiment = line.entry, line.run, line.entry.run_input.experiment
     target, raised = experiment.stop.target_accuracy, raised_rules(experiment)
     results: dict[str, Any] = dict.fromkeys(("num_rounds", "params_digest", "synthetic", "made_with"), "")
     results |= dict.fromkeys(("clock_s", "time_to_accuracy_s", "best_accuracy", "wall_s"), math.nan)
@@ -107,17 +109,11 @@ def _text(value: Any) -> str:
     return "" if value is None else value if isinstance(value, str) else json.dumps(value)
 
 
-def _sites(runs: Mapping[str, Run]) -> dict[str, Run]:
+def _with_sites(runs: Mapping[str, Run]) -> dict[str, Run]:
     """The first runs whose sites are known (those of imported runs are not) and fit into the table."""
-    return dict(_fitting(runs))
-
-
-def _fitting(runs: Mapping[str, Run]) -> Iterator[tuple[str, Run]]:
-    total = 0
-    for identity, run in runs.items():
-        total += len(run.sites)
-        if not run.sites.empty and total <= MOST_SITES:
-            yield identity, run
+    totals = np.cumsum([len(run.sites) for run in runs.values()])
+    pairs = zip(runs.items(), totals, strict=True)
+    return {name: run for (name, run), total in pairs if not run.sites.empty and total <= MOST_SITES}
 
 
 def _concat(frames: Sequence[pd.DataFrame], names: Mapping[str, Run], columns: Sequence[str]) -> pd.DataFrame:
@@ -143,15 +139,15 @@ class VariantRow:
     """Time-to-accuracy relative to the first variant's."""
 
 
-def variant_rows(lines: Sequence[Line]) -> list[VariantRow]:
+def variant_rows(lines: Sequence[RunState]) -> list[VariantRow]:
     """One row per variant with its finished runs, in the order of the grid. The ratio is unknown if the first variant
     has another target accuracy or shares no seed."""
-    variants: dict[str, list[Line]] = {}
+    variants: dict[str, list[RunState]] = {}
     for line in lines:
         variants.setdefault(line.entry.variant, []).append(line)
     table: list[VariantRow] = []
     for name, members in variants.items():
-        finished = [line.stored.run for line in members if line.finished and line.stored.run]
+        finished = [line.run for line in members if line.finished and line.run]
         target = members[0].entry.run_input.experiment.stop.target_accuracy
         target = math.nan if target is None else target
         times = times_of(finished, target) if finished else None

@@ -26,7 +26,7 @@ def variant(evidence: Evidence, study: str, label: str) -> Sequence[Run]:
     """The runs of one variant, one per seed. Raises Missing if there are none."""
     if study not in evidence:
         raise Missing(f"study {study} was not run")
-    if label not in evidence[study]:
+    if not evidence[study].get(label):
         raise Missing(f"study {study} has no finished run of {label!r}")
     return evidence[study][label]
 
@@ -49,6 +49,15 @@ def times(*variants: Sequence[Run]) -> list[Times]:
     if not (seeds := shared_seeds(*all_times)):
         raise Missing("the variants have no seed in common")
     return [each.of_seeds(seeds) for each in all_times]
+
+
+def paired(one: Sequence[Run], other: Sequence[Run]) -> list[tuple[Run, Run]]:
+    """(run of `one`, run of `other`) for each seed that both have. Raises Missing if there is none."""
+    by_seed = {run.meta["seed"]: run for run in other}
+    pairs = [(run, by_seed[run.meta["seed"]]) for run in one if run.meta["seed"] in by_seed]
+    if not pairs:
+        raise Missing("the two variants have no seed in common")
+    return pairs
 
 
 class Verdict(enum.StrEnum):
@@ -95,10 +104,13 @@ class Claim:
     """Figure of the paper, e.g. "Fig 9"."""
     says: str
     """The statement, in one sentence."""
-    paper: str
-    """The paper's number; empty if it gives none."""
     study: str
     """Name of the study whose runs it is checked against."""
+
+    @property
+    def paper(self) -> str:
+        """The paper's number; empty if it gives none."""
+        return ""
 
     def check(self, evidence: Evidence) -> Finding:
         """Check the claim. Raises Missing if the runs it needs do not exist."""

@@ -70,7 +70,7 @@ class Page:
     @property
     def plain(self) -> list[dict[str, str | int]]:
         """One object per claim, for JSON output."""
-        names = ("figure", "claim", "paper", "ours", "ordering", "magnitude", "seeds", "study")
+        names = [name.partition(" (")[0] for name in HEAD]
         return [
             dict(zip(names, row, strict=True)) | {"seeds": finding.num_seeds}
             for row, (_, finding) in zip(self.rows, self.findings, strict=True)
@@ -91,9 +91,6 @@ class Page:
         for section in self.sections:
             lines += ["", f"### {section.title}", "", *(f"* {fact}" for fact in section.facts)]
             for name in section.pictures:
-                lines += ["", f"![{_caption(name)}]({PICTURES}/{name})"]
+                caption = name.removesuffix(".png").replace("_", " ")
+                lines += ["", f"![{caption}]({PICTURES}/{name})"]
         return "\n".join(lines) + "\n"
-
-
-def _caption(name: str) -> str:
-    return name.removesuffix(".png").replace("_", " ")

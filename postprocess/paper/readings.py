@@ -39,18 +39,17 @@ class Survey:
     """Whether data and power of the runs are synthetic."""
 
     @classmethod
-    def of(cls, study: str, readings: Mapping[str, Variants], planned: Mapping[str, Sequence[str]]) -> Survey:
-        """Check the claims about `study` against the finished runs by reading and variant.
+    def of(cls, study: str, readings: Mapping[str, Variants]) -> Survey:
+        """Check the claims about `study` against the runs by reading and variant, as from `by_reading`.
 
-        `planned` holds all variants of every reading. For variants that a reading does not have, the runs of the base,
-        the first reading, are used.
+        For variants that a reading does not have, the runs of the base, the first reading, are used.
         """
         claims = claims_of(study)
         base = next(iter(readings.values()), {})
-        findings = {}
-        for reading, own in readings.items():
-            from_base = {label: runs for label, runs in base.items() if label not in planned[reading]}
-            findings[reading] = [claim.finding({study: {**from_base, **own}}) for claim in claims]
+        findings = {
+            reading: [claim.finding({study: {**base, **own}}) for claim in claims]
+            for reading, own in readings.items()
+        }
         all_runs = [run for own in readings.values() for runs in own.values() for run in runs]
         return cls(claims, findings, provenance(all_runs))
 
@@ -61,15 +60,9 @@ class Survey:
         for number, claim in enumerate(self.claims):
             lines.append(f"{claim.figure}: {claim.says}")
             for verdict in Verdict:
-                where = [
-                    reading
-                    for reading, findings in self.findings.items()
-                    if findings[number].ordering == verdict
-                ]
-                if where:
-                    lines.append(
-                        f"  {verdict} with {len(where)} of {len(self.findings)} readings: {', '.join(where)}"
-                    )
+                where = [name for name, of in self.findings.items() if of[number].ordering == verdict]
+                share = f"{len(where)} of {len(self.findings)}"
+                lines += [f"  {verdict} with {share} readings: {', '.join(where)}"] if where else []
         return lines
 
     @property
@@ -98,19 +91,15 @@ class Survey:
 
 def by_reading(
     axis: str, choices: Sequence[tuple[Mapping[str, str], Run | None]]
-) -> tuple[dict[str, dict[str, list[Run]]], dict[str, list[str]]]:
-    """Group the runs of a grid as ({reading: {variant: its finished runs}}, {reading: all its variants}). `choices` are
-    ({axis: label}, run) of every run, with None for unfinished runs."""
+) -> dict[str, dict[str, list[Run]]]:
+    """Group the runs of a grid as {reading: {variant: its finished runs}}. `choices` are ({axis: label}, run) of every
+    run, with None for unfinished runs; a variant may have none that is finished."""
     readings: dict[str, dict[str, list[Run]]] = {}
-    planned: dict[str, list[str]] = {}
-    for chosen, run in choices:
-        reading = chosen[axis]
-        variant = ", ".join(label for name, label in chosen.items() if name != axis)
-        planned.setdefault(reading, []).append(variant)
-        finished = readings.setdefault(reading, {})
-        if run is not None:
-            finished.setdefault(variant, []).append(run)
-    return readings, planned
+    for labels, run in choices:
+        variant = ", ".join(label for name, label in labels.items() if name != axis)
+        finished = readings.setdefault(labels[axis], {}).setdefault(variant, [])
+        finished += [] if run is None else [run]
+    return readings
 
 
 COLOURS = {
@@ -151,14 +140,11 @@ def _picture(survey: Survey) -> Figure:
     letters = int(style.PAGE_INCHES / style.LETTER_INCHES)
     titles = [f"{number + 1}  {claim.figure}: {claim.says}" for number, claim in enumerate(claims)]
     axes.set_xlabel("\n".join(style.wrapped(line, letters, 1) for line in titles), ha="left", x=0, fontsize=7)
-    present = [
-        verdict
-        for verdict in Verdict
-        if any(f.ordering == verdict for row in survey.findings.values() for f in row)
-    ]
+    verdicts = {finding.ordering for row in survey.findings.values() for finding in row}
     entries = [
         (Patch(facecolor=COLOURS[v], edgecolor=style.GREY), f"{v} ({MARKS[v]})" if MARKS[v] else v)
-        for v in present
+        for v in Verdict
+        if v in verdicts
     ]
     style.legend_below(picture, entries)
     style.heading(picture, survey.provenance)

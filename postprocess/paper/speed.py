@@ -7,17 +7,7 @@ from dataclasses import dataclass
 
 from hpctrip.base.stats import UNKNOWN, Estimate, compare, in_order
 from hpctrip.record.reader import Run
-from paper.claim import (
-    Claim,
-    Evidence,
-    Finding,
-    Verdict,
-    against,
-    all_of,
-    times,
-    variant,
-    verdict_of,
-)
+from paper.claim import Claim, Evidence, Finding, Verdict, against, all_of, times, variant, verdict_of
 
 ABOUT = 0.2
 """Our reading of "about equal": the interval of the ratio of two times lies within this distance of 1."""
@@ -34,6 +24,11 @@ class Takes(Claim):
 
     label: str
     hours: float
+
+    @property
+    def paper(self) -> str:
+        """The paper's hours."""
+        return f"{self.hours:g} h"
 
     def check(self, evidence: Evidence) -> Finding:
         """Compare the mean over seeds."""
@@ -53,15 +48,23 @@ class Faster(Claim):
 
     fast: str
     slow: str
-    share: float | None = None
+    share: float
+    hours: tuple[float, float] | None = None
+    """The hours of both, if the paper states them."""
     slow_study: str = ""
     """Study of the slow variant; empty: the same study."""
+
+    @property
+    def paper(self) -> str:
+        """The paper's share, with the hours."""
+        hours = f" ({self.hours[0]} h against {self.hours[1]} h)" if self.hours else ""
+        return f"{self.share:.0%}{hours}"
 
     def check(self, evidence: Evidence) -> Finding:
         """Compare 1 minus the geometric mean of the ratios of hours, paired by seed."""
         fast = variant(evidence, self.study, self.fast)
         ratio = ratio_of(fast, variant(evidence, self.slow_study or self.study, self.slow))
-        share = "" if self.share is None else against(ratio.complement, self.share, "{:.0%}")
+        share = against(ratio.complement, self.share, "{:.0%}")
         return Finding(verdict_of(ratio.complement), in_words(ratio), share, ratio.n)
 
 
@@ -71,6 +74,11 @@ class AboutEqual(Claim):
 
     one: str
     other: str
+
+    @property
+    def paper(self) -> str:
+        """The paper's words."""
+        return "about equal"
 
     def check(self, evidence: Evidence) -> Finding:
         """Compare the geometric mean of the ratios, paired by seed."""
@@ -84,6 +92,11 @@ class Order(Claim):
     """Variants are listed in the order of their times: each is faster than the next."""
 
     labels: tuple[str, ...]
+
+    @property
+    def paper(self) -> str:
+        """The paper's order."""
+        return " < ".join(self.labels)
 
     def check(self, evidence: Evidence) -> Finding:
         """Compare every pair of neighbours over their shared seeds. `ours` orders variants by mean hours, with those

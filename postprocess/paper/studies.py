@@ -13,10 +13,9 @@ from hpctrip.base.csv import Table, read_table
 from hpctrip.base.errors import InputError
 from hpctrip.base.io import read_file
 from hpctrip.record.reader import Run
-from hpctrip.studies.imported import CURVE_COLUMNS, run_of_curve
+from hpctrip.studies.imported import curve_of, run_of_curve
 
 FINISHED = "finished"
-_PNG = b"\x89PNG\r\n\x1a\n"
 _SETTING = "input."
 
 
@@ -54,17 +53,13 @@ class Study:
 
     @property
     def pictures(self) -> dict[str, bytes]:
-        """{name, unique among all studies: PNG} of its figures, which have their numbers beside them. Raises InputError
-        for any other file of that name."""
+        """{name, unique among all studies: PNG} of its figures, which have their numbers beside them."""
         if not self.finished:
             return {}
         pictures = {}
         for file in sorted((self.folder / "figures").glob("*.png")):
             if file.with_suffix(".csv").exists():
-                png = read_file(file)
-                if not png.startswith(_PNG):
-                    raise InputError(str(file), "is not a PNG picture, as its name says", "draw it again")
-                pictures[f"{self.text('folder').replace('/', '_')}_{file.name}"] = png
+                pictures[f"{self.text('folder').replace('/', '_')}_{file.name}"] = read_file(file)
         return pictures
 
 
@@ -78,27 +73,17 @@ def read_studies(paths: Sequence[str]) -> list[Study]:
 
 
 def _study_folders(path: Path) -> Iterator[Path]:
-    folders = (
-        [path] if (path / "runs.csv").exists() else sorted(file.parent for file in path.rglob("runs.csv"))
-    )
-    if not folders:
+    tables = [path / "runs.csv"] if (path / "runs.csv").exists() else sorted(path.rglob("runs.csv"))
+    if not tables:
         problem = "no such folder" if not path.is_dir() else "holds no study that has ended (no runs.csv)"
         raise InputError(str(path), problem, "name the folder of a study, such as results/studies/fig09")
-    yield from folders
+    yield from (table.parent for table in tables)
 
 
 def read_study(folder: Path) -> Study:
     """The study in a folder. Raises InputError if its tables cannot be read."""
     table, curves = read_table(folder / "runs.csv"), read_table(folder / "curves.csv")
-    curve = pd.DataFrame(
-        {
-            "round": curves.integers("round"),
-            "clock_s": curves.numbers("clock_s"),
-            "accuracy": curves.numbers("accuracy", may_lack=True),
-            "num_sites": curves.integers("num_sites"),
-        }
-    )[list(CURVE_COLUMNS)]
-    curve_of = np.array(curves.column("identity"))
+    curve, curve_identities = curve_of(curves), np.array(curves.column("identity"))
     all_sites = read_table(folder / "sites.csv")
     sites = pd.DataFrame({name: all_sites.numbers(name, may_lack=True) for name in [*all_sites.columns][1:]})
     site_of = np.array(all_sites.column("identity"))
@@ -120,7 +105,7 @@ def read_study(folder: Path) -> Study:
                 "synthetic_power": "power" in table.column("synthetic")[row],
             }
             run = run_of_curve(
-                folder / "runs.csv", meta, curve[curve_of == identity].reset_index(drop=True), {}
+                folder / "runs.csv", meta, curve[curve_identities == identity].reset_index(drop=True), {}
             )
             finished[row] = replace(run, sites=sites[site_of == identity])
     return Study(folder, table, finished)

@@ -10,7 +10,7 @@ import numpy as np
 from hpctrip.base.stats import UNKNOWN, Estimate, Times, compare
 from hpctrip.figures import sweeps
 from hpctrip.record.reader import Run
-from paper.claim import Claim, Evidence, Finding, Missing, Verdict, all_of, times, verdict_of
+from paper.claim import Claim, Evidence, Finding, Missing, Verdict, all_of, paired, times, verdict_of
 
 
 def runs_by_k(evidence: Evidence, study: str) -> dict[int, Sequence[Run]]:
@@ -18,7 +18,7 @@ def runs_by_k(evidence: Evidence, study: str) -> dict[int, Sequence[Run]]:
     if study not in evidence:
         raise Missing(f"study {study} was not run")
     by_k: dict[int, Sequence[Run]] = {}
-    for runs in evidence[study].values():
+    for runs in filter(None, evidence[study].values()):
         k = int(runs[0].rounds["num_sites"].iloc[0])
         if k in by_k:
             raise Missing(f"study {study} has two variants of k = {k}")
@@ -38,6 +38,11 @@ class Minimum(Claim):
     """Time-to-accuracy has its minimum inside the range of the sweep, in the paper at `k`."""
 
     k: int
+
+    @property
+    def paper(self) -> str:
+        """The paper's minimum."""
+        return f"k = {self.k}"
 
     def check(self, evidence: Evidence) -> Finding:
         """Compare the best k whose seeds all reached the target with both ends of the sweep, paired by seed."""
@@ -131,14 +136,11 @@ class HigherInTheEnd(Claim):
     def check(self, evidence: Evidence) -> Finding:
         """Compare the best accuracy of every seed over the number of rounds that both runs have."""
         runs = runs_by_k(evidence, self.study)
-        small, large = ({run.meta["seed"]: run for run in runs[k]} for k in (min(runs), max(runs)))
         points = []
-        for seed in sorted(small.keys() & large.keys()):
-            both = [run.rounds["accuracy"] for run in (small[seed], large[seed])]
-            length = min(map(len, both))
-            points.append(100 * (both[1].iloc[:length].max() - both[0].iloc[:length].max()))
-        if not points:
-            raise Missing("the smallest and the largest k have no seed in common")
+        for both in paired(runs[min(runs)], runs[max(runs)]):
+            length = min(len(run.rounds) for run in both)
+            small, large = (run.rounds["accuracy"].iloc[:length].max() for run in both)
+            points.append(100 * (large - small))
         higher = Estimate.mean(points)
         ours = f"k = {max(runs)} is {higher.text('{:+.2g}')} percentage points above k = {min(runs)}"
         return Finding(verdict_of(higher), f"{ours} after as many rounds", num_seeds=higher.n)
@@ -159,8 +161,7 @@ class SmallEarlyGain(Claim):
         runs = runs_by_k(evidence, self.study)
         if self.k not in runs:
             raise Missing(f"study {self.study} has no k = {self.k}")
-        small = {run.meta["seed"]: run for run in runs[min(runs)]}
-        pairs = [(small[run.meta["seed"]], run) for run in runs[self.k] if run.meta["seed"] in small]
+        pairs = paired(runs[min(runs)], runs[self.k])
         gains = [sweeps.gain_over([base], [run])["gain_points"] for base, run in pairs]
         gains = [points for points in gains if points.index.max() > max(EARLY)]
         if not gains:

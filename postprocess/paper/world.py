@@ -10,7 +10,7 @@ from hpctrip.base.csv import read_table
 from hpctrip.base.stats import Estimate
 from hpctrip.base.units import MILE_M
 from hpctrip.figures.common.reading import counted, with_sites
-from paper.claim import Claim, Evidence, Finding, Missing, Verdict, variant, verdict_of
+from paper.claim import Claim, Evidence, Finding, Missing, Verdict, paired, variant, verdict_of
 
 NEAR_M = 1000 * MILE_M
 """Distance within which the paper calls bandwidth "relatively constant"."""
@@ -48,14 +48,11 @@ class Overhead(Claim):
     def check(self, evidence: Evidence) -> Finding:
         """Compare mean round times over the same rounds, the first quarter of the shorter run, paired by seed."""
         runs = [variant(evidence, self.study, label) for label in (self.dynamic, self.fixed)]
-        clocks = [{run.meta["seed"]: run.rounds["clock_s"].to_numpy() for run in same} for same in runs]
         more = []
-        for seed in sorted(clocks[0].keys() & clocks[1].keys()):
-            dynamic_s, fixed_s = (of_seed[seed] for of_seed in clocks)
+        for pair in paired(*runs):
+            dynamic_s, fixed_s = (run.rounds["clock_s"].to_numpy() for run in pair)
             early = max(1, min(len(dynamic_s), len(fixed_s)) // 4)
             more.append((fixed_s[early - 1] - dynamic_s[early - 1]) / early)
-        if not more:
-            raise Missing("the two variants have no seed in common")
         longer = Estimate.mean(more)
         return Finding(verdict_of(longer), f"{longer.text('{:+.3g}')} s a round", num_seeds=longer.n)
 
@@ -89,6 +86,11 @@ class SparePower(Claim):
     label: str
     low: float
     high: float
+
+    @property
+    def paper(self) -> str:
+        """The paper's range."""
+        return f"{self.low:.0%} to {self.high:.0%}"
 
     def check(self, evidence: Evidence) -> Finding:
         """Compare the mean of each cell over all domains and times (Fig 2), from the numbers of the study's figure."""

@@ -10,20 +10,13 @@ from paper.claim import Claim, Finding, Missing, Verdict, all_of, times, verdict
 from paper.claims import CLAIMS
 from paper.page import Page, Section
 from paper.speed import AboutEqual, Faster, FasterInAll, Order, SlowerThanIn, Takes
-from paper.sweeps import (
-    Convex,
-    Diminishing,
-    HigherInTheEnd,
-    Minimum,
-    MoreIsFaster,
-    SmallEarlyGain,
-)
+from paper.sweeps import Convex, Diminishing, HigherInTheEnd, Minimum, MoreIsFaster, SmallEarlyGain
 from paper.world import DelayIsNotLinear, Overhead, SparePower, StartsSmallAndGrows
 
 from hpctrip.base.stats import Estimate
 from hpctrip.record.reader import Run
 
-CLAIM_FIELDS = ("Fig", "It is so", "", "s")
+CLAIM_FIELDS = ("Fig", "It is so", "s")
 
 
 def run_of(hours, seed=0, accuracy=(0.2, 0.5), k=(10,), target=0.45, sites=None, cohorts=None):
@@ -49,7 +42,7 @@ def late(*hours):
 
 
 def found(kind, *arguments, study="s", **variants):
-    return kind("Fig", "It is so", "", study, *arguments).check({study: variants})
+    return kind("Fig", "It is so", study, *arguments).check({study: variants})
 
 
 def test_a_verdict_needs_the_whole_interval_on_one_side():
@@ -337,7 +330,7 @@ def test_claims_have_a_figure_and_a_sentence_each_of_its_own():
 
 
 def test_the_page_counts_escapes_and_carries_its_pictures():
-    claim = Claim("Fig 9", "a < b | c", "", "fig09")
+    claim = Claim("Fig 9", "a < b | c", "fig09")
     page = Page(
         [(claim, Finding(Verdict.MET, "<i>2</i>", num_seeds=3))],
         ["clock = straggler"],

@@ -35,7 +35,7 @@ def survey():
         *(({"reading": "log", "policy": FAST}, run) for run in seeds(5, 5.1)),
         ({"reading": "clock", "policy": FAST}, None),
     ]
-    return Survey.of("fig09", *by_reading("reading", choices))
+    return Survey.of("fig09", by_reading("reading", choices))
 
 
 def test_the_base_speaks_for_what_a_reading_does_not_touch_and_for_nothing_else(survey):

@@ -12,6 +12,7 @@ import pytest
 from small_study import BASE, STUDY, ledger_of
 
 from hpctrip.record.reader import open_run
+from hpctrip.studies.studies import StudyOptions, read_studies
 
 WITHOUT_FIGURE = STUDY[: STUDY.index("[[figure]]")]
 COMMAND = ("study", "study.toml", "--out", "out", "--jobs", "2")
@@ -174,3 +175,15 @@ def test_a_run_that_fails_and_one_whose_process_dies_are_told_at_the_end_and_the
     (tmp_path / "faulty.py").write_text(FAULTY.replace("self.k ==", "self.k == 10 *"))
     mended = study(tmp_path, "--list")  # other code makes other runs
     assert mended.out.count("planned") == 2 and mended.out.count("stale") == 1
+
+
+def test_only_the_end_of_a_huge_log_is_read_for_the_reason_of_a_failure(folder, study, monkeypatch):
+    (folder / "launcher.sh").write_text("yes | head -c 300000; echo hpctrip: it rained; exit 2")
+    monkeypatch.setenv("HPCTRIP_LAUNCHER", f"sh {folder}/launcher.sh {{n}} {{python}}")
+    (read,) = read_studies(str(folder / "study.toml"), StudyOptions(folder / "out"))
+    log = read.ledger.runs.log(read.ledger.entries[0].identity)
+    log.parent.mkdir(parents=True)
+    log.touch()
+    os.truncate(log, 2**40)
+    study(folder, "--only", "k = 2, seed 4", "--jobs", "1", "--ranks", "2")
+    assert read.ledger.lines()[0].reason == "it rained"

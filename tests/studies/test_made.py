@@ -31,6 +31,12 @@ def statuses(ended):
     return {next(part for part in line[1:] if part).strip(): line[0].strip() for line in lines}
 
 
+def copy_inputs(folder, to):
+    """Copy a study without its results."""
+    for name in ("base.toml", "study.toml"):
+        shutil.copy(folder / name, to)
+
+
 def test_every_run_is_made_once_and_stands_in_the_ledger_with_its_digest(made):
     assert made.ended.code == 0, made.ended.err
     ledger = ledger_of(made.folder)
@@ -163,8 +169,7 @@ def test_a_dry_run_tells_runs_wall_time_and_disk_and_makes_nothing(copied, study
 
 
 def test_runs_made_elsewhere_are_taken_up_by_identity_and_drawn(made, study, tmp_path):
-    for name in ("base.toml", "study.toml"):
-        (tmp_path / name).write_text((made.folder / name).read_text())
+    copy_inputs(made.folder, tmp_path)
     imported = study(tmp_path, "--import", made.folder / "out/two/ledger.csv")
     assert imported.code == 0, imported.err
     assert "4 finished runs taken up" in imported.out and "to make" not in imported.out
@@ -176,14 +181,12 @@ def test_runs_made_elsewhere_are_taken_up_by_identity_and_drawn(made, study, tmp
         assert (tmp_path / "out/two" / name).read_text() == (made.folder / "out/two" / name).read_text()
     onwards = tmp_path / "again"
     onwards.mkdir()
-    for name in ("base.toml", "study.toml"):
-        (onwards / name).write_text((made.folder / name).read_text())
+    copy_inputs(made.folder, onwards)
     assert study(onwards, "--import", tmp_path / "out/two/ledger.csv", "--list").code == 0
 
 
 def test_an_imported_run_counts_where_the_one_made_here_was_interrupted(made, study, tmp_path, monkeypatch):
-    for name in ("base.toml", "study.toml"):
-        (tmp_path / name).write_text((made.folder / name).read_text())
+    copy_inputs(made.folder, tmp_path)
     assert study(tmp_path, "--import", made.folder / "out/two/ledger.csv").code == 0
     entry = read_studies(str(tmp_path / "study.toml"), StudyOptions(tmp_path / "out"))[0].ledger.entries[0]
     store, whole = RunStore(tmp_path / "out"), made.folder / f"out/runs/{entry.identity}.h5"
@@ -195,8 +198,7 @@ def test_an_imported_run_counts_where_the_one_made_here_was_interrupted(made, st
 
 
 def test_rows_without_a_curve_yet_are_left_out_and_said(made, study, tmp_path):
-    for name in ("base.toml", "study.toml"):
-        (tmp_path / name).write_text((made.folder / name).read_text())
+    copy_inputs(made.folder, tmp_path)
     ledger = pd.read_csv(made.folder / "out/two/ledger.csv")
     curves = pd.read_csv(made.folder / "out/two/curves.csv")
     ledger.to_csv(tmp_path / "half.csv", index=False)
@@ -218,22 +220,11 @@ def test_rows_of_another_input_or_with_another_curve_are_refused(copied, made, s
     )
 
 
-@pytest.mark.parametrize(
-    ("file", "edit", "message"),
-    [
-        ("curves.csv", lambda row: row | {"clock_s": row["clock_s"] + 1e6}, "clock_s does not rise"),
-        ("curves.csv", lambda row: row | {"num_sites": -5}, "other num_sites than 1 to 6"),
-        ("ledger.csv", lambda row: row | {"accuracy": 0.9}, "came to the accuracy '0.9', by its curve to"),
-        ("ledger.csv", lambda row: row | {"digest": "zzz"}, "has the digest 'zzz', which is none"),
-    ],
-)
-def test_what_was_edited_by_hand_is_not_taken_up(copied, study, file, edit, message):
-    path = copied / "out/two" / file
-    table = pd.read_csv(path)
-    table.loc[0] = edit(table.loc[0].to_dict())
-    table.to_csv(path, index=False)
-    imported = study(copied, "--import", copied / "out/two/ledger.csv", "--list")
-    imported.check_refused(["ledger.csv, line 2: ", message, "import both files of one study"])
+def test_a_row_whose_accuracy_was_edited_is_refused(copied, study):
+    path = copied / "out/two/ledger.csv"
+    pd.read_csv(path).assign(accuracy=0.9).to_csv(path, index=False)
+    imported = study(copied, "--import", path, "--list")
+    imported.check_refused(["line 2: came to the accuracy '0.9', by its curve to", "import both files"])
 
 
 def test_a_damaged_file_is_left_alone_and_the_way_out_is_told(copied, study):

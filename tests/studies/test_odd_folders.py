@@ -66,10 +66,8 @@ def test_a_folder_in_place_of_why_a_run_failed(copied, study):
     failure = copied / "out/logs" / f"{path.stem}.failed"
     failure.mkdir(parents=True)
     ended = study(copied)
-    assert ended.report == [f"hpctrip: {failure}: cannot be removed: Is a directory; {WAY_OUT}"], ended.err
-
-
-WAY_OUT = "choose another name, or a file inside it"
+    way_out = "choose another name, or a file inside it"
+    assert ended.report == [f"hpctrip: {failure}: cannot be removed: Is a directory; {way_out}"], ended.err
 
 
 @pytest.mark.parametrize("target", ["[1]", "{a = 1}", "1979-05-27", f"1{'0' * 400}", "true", "nan"])
@@ -84,11 +82,12 @@ def test_an_option_of_a_figure_is_taken_as_its_command_takes_it(folder, study):
     from hpctrip.studies.file import Picture
 
     picture = Picture.model_validate({"name": "policies", "target": "0.45", "reference": 3})
-    assert picture.options == {"target": 0.45, "reference": "3"}
+    assert picture.options() == {"target": 0.45, "reference": "3"}
 
 
-@pytest.mark.parametrize("name", ["PMI_SIZE", "PMI_RANK", "SLURM_PROCID"])
-@pytest.mark.parametrize("value", ["x", "-1", "", "9" * 400])
+@pytest.mark.parametrize(
+    ("name", "value"), [("PMI_SIZE", "x"), ("PMI_RANK", "-1"), ("SLURM_PROCID", ""), ("PMI_SIZE", "9" * 400)]
+)
 def test_a_number_of_ranks_that_is_none(name, value, folder, study, monkeypatch):
     for variable in ("PMI_SIZE", "PMI_RANK", "SLURM_PROCID"):
         monkeypatch.delenv(variable, raising=False)
