@@ -53,11 +53,8 @@ class Host:
         self.experiment, self.task, self.ranks = experiment, task, ranks
         self.device, self.hosts_kind = device, hosts_kind
         self.seed = experiment.seed
-        self.wall, self.energy, self.signals = (
-            RoundTimer(ranks.phase),
-            energy or Energy(),
-            signals or Signals(),
-        )
+        self.wall, self.energy = RoundTimer(ranks.phase), energy or Energy()
+        self.signals = signals or Signals()
         self.work = experiment.train
         # models are initialised by torch's global generator, seeded from a named stream like all randomness
         torch.manual_seed(int(stream(self.seed, "init").integers(2**63)))
