@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import click
 
-from hpctrip.base.text import closest, printable
-
 
 class _Figures(click.Group):
     """One command per figure; an unambiguous prefix of its name is accepted, too."""
@@ -34,21 +32,14 @@ class _Figures(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
-            ctx.fail(f"no figure {printable(args[0], 40)!r}; {_hint(args[0], self.list_commands(ctx))}")
+        from hpctrip.figures import FIGURES, unknown_figure
+
+        name = args[0]
+        if self.get_command(ctx, name) is None and not name.startswith("-"):
+            several = [each for each in sorted(FIGURES) if each.startswith(name)]
+            hint = f"several begin so: {', '.join(several)}" if several else unknown_figure(name)
+            ctx.fail(f"no figure {name!r}; {hint}")
         return super().resolve_command(ctx, args)
-
-
-def _hint(name: str, names: list[str]) -> str:
-    """Hint for a name that no figure has, or that is a prefix of several names."""
-    from hpctrip.figures import successor
-
-    if new := successor(name):
-        return f"it is called {new!r} now: hpctrip plot {new}"
-    if several := [each for each in names if each.startswith(name)]:
-        return f"several begin so: {', '.join(several)}"
-    near = closest(name, names)
-    return f"did you mean {near!r}?" if near else f"known: {', '.join(names)}"
 
 
 @click.group(cls=_Figures, invoke_without_command=True, subcommand_metavar="NAME RUNS... [OPTIONS]")

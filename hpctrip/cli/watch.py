@@ -20,7 +20,6 @@ from hpctrip.record.lock import is_held
 from hpctrip.record.reader import Run, open_run
 from hpctrip.record.show import PHASES
 from hpctrip.runner.progress import round_line
-from hpctrip.sim.rounds import History
 
 POLL_INTERVAL_S = 1.0
 """Seconds between two checks whether the file has changed."""
@@ -69,7 +68,7 @@ def watch(
                 reason = printable(str(error).splitlines()[0], 200)
                 console.print(f"not read since {datetime.now():%H:%M:%S}: {reason}", markup=False)
             snapshot, is_readable = (), False
-    if line := recent_summary(run.history()):
+    if line := recent_summary(run):
         console.print(line)
     return run
 
@@ -80,24 +79,22 @@ def _print_rounds(run: Run, before: int, console: Console) -> None:
         console.print(round_line(row))
 
 
-def recent_summary(history: History) -> str:
+def recent_summary(run: Run) -> str:
     """Cohort sizes, shares of the phases, and rates of the last rounds in one line; empty before the first round."""
-    rows = history.rows[-RECENT:]
-    wall_s = sum(row.wall_s for row in rows)
-    if not rows or wall_s <= 0:
+    rounds = run.rounds.tail(RECENT)
+    sums, k = rounds.sum(numeric_only=True, skipna=False), rounds["num_sites"]
+    if not sums["wall_s"] > 0:
         return ""
-    shares = (f"{name} {sum(getattr(row, f'{name}_wall_s') for row in rows) / wall_s:.0%}" for name in PHASES)
-    samples = sum(row.num_samples for row in rows)
-    joules = sum(row.wall_j for row in rows)
-    energy = f"; {joules / wall_s:.1f} W, {samples / joules:.4g} samples/J" if joules > 0 else ""
-    sizes = f"{min(row.num_sites for row in rows)} to {max(row.num_sites for row in rows)} sites"
-    return f"last {len(rows)} rounds: {sizes}, {', '.join(shares)}; {samples / wall_s:,.1f} samples/s{energy}"
+    shares = ", ".join(f"{name} {sums[f'{name}_wall_s'] / sums['wall_s']:.0%}" for name in PHASES)
+    samples, joules = sums["num_samples"], sums["wall_j"]
+    energy = f"; {joules / sums['wall_s']:.1f} W, {samples / joules:.4g} samples/J" if joules > 0 else ""
+    sizes = f"{k.min()} to {k.max()} sites"
+    return f"last {len(rounds)} rounds: {sizes}, {shares}; {samples / sums['wall_s']:,.1f} samples/s{energy}"
 
 
 def _silent_s(run: Run) -> float:
     """Seconds without a change after which the run may be taken to be killed, see `SILENT_S`."""
-    rows = run.history().rows
-    return max(SILENT_S, 10 * max((row.wall_s for row in rows[-RECENT:]), default=0.0))
+    return max(SILENT_S, 10 * run.rounds["wall_s"].tail(RECENT).max())
 
 
 def _stamp(path: str | Path) -> tuple[int, ...]:

@@ -13,7 +13,7 @@ import pandas as pd
 
 from hpctrip.base.errors import Fault
 from hpctrip.base.io import replace_file
-from hpctrip.base.rows import TEXT, columns
+from hpctrip.base.rows import columns
 from hpctrip.base.units import HOUR_S, J_PER_KWH
 from hpctrip.cluster.rows import IntervalRow, JobRows, Result
 from hpctrip.record.diff import Difference, changes
@@ -21,7 +21,7 @@ from hpctrip.record.open_checked import open_checked
 from hpctrip.record.reader import common_fields, read_frame
 from hpctrip.record.results_file import Kind, ResultsFile
 from hpctrip.record.schema import ATTRIBUTES as RUN_ATTRIBUTES
-from hpctrip.record.schema import Attribute, Column
+from hpctrip.record.schema import Attribute, Column, to_columns
 from hpctrip.record.verify import RELATIVE_TOLERANCE
 from hpctrip.record.writer import Group, file_image
 
@@ -99,19 +99,12 @@ def write_cluster(path: str | Path, meta: Mapping[str, Any], result: Result) -> 
 
 def tables_of(result: Result) -> dict[str, dict[str, Column]]:
     """The rows of a simulation as columns: {table: {column: Column}}."""
-    values = {
-        "jobs": {name: getattr(result.jobs, name) for name in TABLES["jobs"]},
-        "intervals": {name: [getattr(row, name) for row in result.intervals] for name in TABLES["intervals"]},
-    }
+    jobs = {name: getattr(result.jobs, name) for name in TABLES["jobs"]}
+    intervals = {name: [getattr(row, name) for row in result.intervals] for name in TABLES["intervals"]}
     return {
-        table: {name: _column(values[table][name], spec) for name, spec in columns.items()}
-        for table, columns in TABLES.items()
+        "jobs": to_columns(TABLES["jobs"], jobs),
+        "intervals": to_columns(TABLES["intervals"], intervals),
     }
-
-
-def _column(values: Any, spec: Mapping[str, Any]) -> Column:
-    dtype = object if spec["dtype"] == TEXT else f"<{spec['dtype']}"
-    return Column(np.array(values, dtype), spec["unit"], spec["doc"])
 
 
 def open_cluster(path: str | Path) -> ClusterRun:
@@ -217,11 +210,7 @@ def contradictions(run: ClusterRun) -> Iterator[Fault]:
 def differences(a: ClusterRun, b: ClusterRun) -> Iterator[Difference]:
     """Differences between the tables of two simulated clusters."""
     for table, key in INDEX.items():
-        left, right = a.tables[table], b.tables[table]
-        if len(left) != len(right):
-            yield Difference("run", table, len(left), len(right))
-        else:
-            yield from changes(table, left, right, key)
+        yield from changes(table, a.tables[table], b.tables[table], key)
 
 
 KIND = Kind(

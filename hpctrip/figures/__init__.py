@@ -49,4 +49,4 @@ def successor(name: str) -> str:
 def unknown_figure(name: str) -> str:
     """The way out for a name that no figure has."""
     new = successor(name)
-    return f"it is called {new!r} now" if new else unknown_name(name, FIGURES)
+    return f"it is called {new!r} now: hpctrip plot {new}" if new else unknown_name(name, FIGURES)

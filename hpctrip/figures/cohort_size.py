@@ -24,16 +24,14 @@ def plot(runs: Sequence[Run]) -> Drawing:
     """The cohort size of every run."""
     groups = grouping.grouped(runs, style.MOST_PANELS)
     unlike = grouping.warn_of_differences(groups)
-    picture, axes_of = style.panels_of(groups)
-    own = len(groups) > style.ONE_PANEL
-    style.draw_behind(axes_of, [reading.cohort_steps(run.rounds) for run in runs], drawstyle="steps-post")
+    picture, places = style.places_of(groups)
+    steps = [reading.cohort_steps(run.rounds) for run in runs]
+    others = style.draw_behind(places, steps, drawstyle="steps-post")
     rows, tables = [], []
-    for i, (group, axes) in enumerate(zip(groups, axes_of, strict=True)):
-        look = style.line(0 if own else i)
+    for group, (axes, look, name) in zip(groups, places, strict=True):
         for number, run in enumerate(group.runs):
-            name = None if own or number else style.counted_name(group.label, len(group.runs), 48)
             hours, k = reading.cohort_steps(run.rounds)
-            axes.step(hours, k, where="post", label=name, **look)
+            axes.step(hours, k, where="post", label=None if number else name, **look)
             end = end_mark(run)
             axes.plot(hours[-1], k[-1], end, color=look["color"], markersize=4, clip_on=False)
             mean = np.average(k[:-1], weights=np.diff(hours))
@@ -47,15 +45,15 @@ def plot(runs: Sequence[Run]) -> Drawing:
 
     by_policy = {run.meta["policy"]: run for run in runs}
     if len(runs) == 2 and set(by_policy) == {"powertrip", "static"}:
-        area = shade_overhead(axes_of[0], by_policy["static"].rounds, by_policy["powertrip"].rounds)
+        area = shade_overhead(places[0].axes, by_policy["static"].rounds, by_policy["powertrip"].rounds)
         lines.append(f"site overhead of static over powertrip: {area:.3g} site-hours")
     ends = {"o": "end: target reached", "x": "end: target not reached"}
     for marker in sorted({end_mark(run) for run in runs}):
-        axes_of[0].plot([], [], marker, color="black", markersize=4, label=ends[marker])
-    style.whole_numbers(axes_of[0], "y")
-    style.label_panels(picture, axes_of, "Simulated time (hours)", "Sites in the cohort, k")
+        places[0].axes.plot([], [], marker, color="black", markersize=4, label=ends[marker])
+    style.whole_numbers(places[0].axes, "y")
+    style.label_panels(picture, places, "Simulated time (hours)", "Sites in the cohort, k")
     many = "; a line for every seed" if len(runs) > len(groups) else ""
-    style.heading(picture, reading.provenance(runs, unlike) + many + (style.OTHERS_IN_GREY if own else ""))
+    style.heading(picture, reading.provenance(runs, unlike) + many + others)
     style.legend_below(picture)
     return Drawing(picture, pd.concat(tables, ignore_index=True), lines)
 

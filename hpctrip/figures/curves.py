@@ -41,23 +41,21 @@ def plot(runs: Sequence[Run], target: float | None = None) -> Drawing:
     unlike = grouping.warn_of_differences(groups)
     goals = {target} if target else {float(run.meta["target_accuracy"]) for run in runs}
     goal = goals.pop() if len(goals) == 1 else np.nan  # several goals are no common line
-    picture, axes_of = style.panels_of(groups)
-    own = len(groups) > style.ONE_PANEL
-    style.draw_behind(axes_of, [evaluated(run) for run in runs])
+    picture, places = style.places_of(groups)
+    others = style.draw_behind(places, [evaluated(run) for run in runs])
     rows, tables = [], []
-    for i, (group, axes) in enumerate(zip(groups, axes_of, strict=True)):
-        look = style.line(0 if own else i)
+    for group, place in zip(groups, places, strict=True):
         mean = mean_of(group)
-        draw(axes, group, mean, None if own else style.counted_name(group.label, len(group.runs), 48), look)
+        draw(place, group, mean)
         rows.append(line_of(group, mean, goal))
         tables += table_of(group, mean)
-    for axes in dict.fromkeys(axes_of):
+    for axes in dict.fromkeys(place.axes for place in places):
         if np.isfinite(goal):
-            draw_target(axes, goal, has_name=axes is axes_of[0])
-    style.label_panels(picture, axes_of, "Simulated time (hours)", "Held-out accuracy (%)")
+            draw_target(axes, goal, has_name=axes is places[0].axes)
+    style.label_panels(picture, places, "Simulated time (hours)", "Held-out accuracy (%)")
     bands = "; thin: single seeds, thick: their mean, bands: its 95 % interval"
     many = bands if len(runs) > len(groups) else ""
-    style.heading(picture, reading.provenance(runs, unlike) + many + (style.OTHERS_IN_GREY if own else ""))
+    style.heading(picture, reading.provenance(runs, unlike) + many + others)
     style.legend_below(picture)
     head = ("configuration", "n", "all run until h", "mean accuracy there", "best", "hours to target")
     return Drawing(picture, pd.concat(tables, ignore_index=True), aligned(head, rows))
@@ -82,8 +80,9 @@ def mean_of(group: Group) -> Mean:
     return Mean(times, mean, np.maximum(mean - half, 0), np.minimum(mean + half, 100))
 
 
-def draw(axes: Axes, group: Group, mean: Mean, name: str | None, look: dict[str, object]) -> None:
+def draw(place: style.Place, group: Group, mean: Mean) -> None:
     """One configuration: its seeds thin, their mean thick in its band. One seed is its own mean."""
+    axes, look, name = place
     if len(group.runs) > 1:
         for run in group.runs:
             axes.plot(*evaluated(run), color=look["color"], linewidth=0.5, alpha=0.6)

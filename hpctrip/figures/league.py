@@ -26,7 +26,7 @@ from hpctrip.base.errors import InputError
 from hpctrip.base.stats import TIE, UNKNOWN, Estimate, Times, compare, shared_seeds
 from hpctrip.config.identity import differing, identity, without
 from hpctrip.figures.common import reading, style
-from hpctrip.figures.common.grouping import times_of
+from hpctrip.figures.common.grouping import refuse_repeated_seeds, times_of
 from hpctrip.figures.common.plot import Drawing, aligned, figure
 from hpctrip.figures.common.reading import RUNS
 from hpctrip.record.reader import Run
@@ -109,7 +109,7 @@ def entries(runs: Sequence[Run]) -> dict[str, dict[str, Times]]:
         cells[identity(scenario)][name].append(run)
     titled = [(_title([run for same in cell.values() for run in same]), cell) for cell in cells.values()]
     return {
-        f"{number}: {title}".rstrip(": "): {name: _times(same) for name, same in cell.items()}
+        f"{number}: {title}".rstrip(": "): {name: _times(name, same) for name, same in cell.items()}
         for number, (title, cell) in enumerate(titled, 1)
     }
 
@@ -137,13 +137,9 @@ def _title(runs: Sequence[Run]) -> str:
     return " ".join(words[0] for words in common)
 
 
-def _times(runs: Sequence[Run]) -> Times:
+def _times(policy: str, runs: Sequence[Run]) -> Times:
     """The times of a policy in a scenario, whose runs have one target."""
-    seeds = [int(run.meta["seed"]) for run in runs]
-    for number, run in enumerate(runs):
-        if seeds[number] in seeds[:number]:
-            problem = f"is a second run of seed {seeds[number]}"
-            raise InputError(str(run.path), problem, "give one of each seed")
+    refuse_repeated_seeds(policy, runs)
     return times_of(runs, float(runs[0].meta["target_accuracy"]))
 
 

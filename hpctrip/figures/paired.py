@@ -21,7 +21,6 @@ from matplotlib.axes import Axes
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.stats import Estimate, Times, compare, shared_seeds
-from hpctrip.base.text import printable
 from hpctrip.figures.common import grouping, reading, style
 from hpctrip.figures.common.grouping import Group
 from hpctrip.figures.common.plot import Drawing, aligned, figure
@@ -127,7 +126,7 @@ def baseline_of(groups: Sequence[Group], label: str | None) -> Group:
     for group in groups:
         if group.label == label or (label is None and group.policy == "powertrip"):
             return group
-    missing = f"nothing is labelled {printable(label)!r}" if label else "no run is of policy powertrip"
+    missing = f"nothing is labelled {label!r}" if label else "no run is of policy powertrip"
     raise InputError("--baseline", missing, f"the labels are {labels}")
 
 

@@ -17,7 +17,6 @@ from matplotlib.axes import Axes
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.stats import Estimate, on_front
-from hpctrip.base.text import printable
 from hpctrip.base.units import J_PER_KWH
 from hpctrip.figures.common import grouping, reading, style
 from hpctrip.figures.common.grouping import Group
@@ -25,7 +24,6 @@ from hpctrip.figures.common.plot import Drawing, aligned, figure
 from hpctrip.figures.common.reading import RUNS, TARGET
 from hpctrip.record.reader import Run
 
-MARKS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "h", "*")
 MOST = 40
 """Number of points that can still be told apart."""
 
@@ -43,7 +41,7 @@ class Panel(NamedTuple):
 
 def panels_of(runs: Sequence[Run]) -> list[Panel]:
     """The quantities that every round of all runs has. InputError where there are none, or the currencies differ."""
-    currencies = sorted({printable(str(run.setting("accounts.currency", "")), 10) for run in runs})
+    currencies = sorted({str(run.setting("accounts.currency", "")) for run in runs})
     panels = [
         Panel("energy_j", J_PER_KWH, "kwh", "Energy (kWh)"),
         Panel("carbon_g", 1e3, "kg", "Carbon (kg CO2)"),
@@ -112,7 +110,7 @@ def draw(axes: Axes, panel: Panel, table: pd.DataFrame) -> None:
             getattr(row, panel.name),
             row.mean_h,
             **(bars if np.isfinite(row.time_half_width) else {}),
-            fmt=MARKS[i % len(MARKS)],
+            fmt=style.MARKS[i % len(style.MARKS)],
             markersize=4.5,
             color=colour,
             markerfacecolor=colour if reached else "white",

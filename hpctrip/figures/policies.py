@@ -25,8 +25,6 @@ MOST = 100
 """Number of bars that can still be looked at."""
 SIGNS = {"": "", "at least": "> ", "at most": "< "}
 """{bound: its sign in print}."""
-MARKERS = ("o", "s", "^", "D", "v", "P", "X")
-"""Policies beside each other are told apart by colour, and without colours by these."""
 UPDATE_BYTES = "network.update_bytes"
 REFERENCE = click.Option(
     ["--reference"], metavar="LABEL", help="Policy to compare with (default: the fastest powertrip)."
@@ -89,8 +87,8 @@ def policies_by(
         for value, same in of_each_value(runs, by).items()
     }
     labels = list(dict.fromkeys(group.label for bars in by_value.values() for group, _ in bars))
-    if len(labels) > len(MARKERS):
-        raise InputError("the runs", f"are of {len(labels)} policies", f"give at most {len(MARKERS)}")
+    if len(labels) > style.MOST_LINES:
+        raise InputError("the runs", f"are of {len(labels)} policies", f"give at most {style.MOST_LINES}")
 
     rows, table = [], []
     for value, bars in by_value.items():
@@ -131,7 +129,7 @@ def reference_bar(bars: list[Bar], label: str | None) -> Bar | None:
         if bar[0].label == label:
             return bar
     labels = ", ".join(group.label for group, _ in bars)
-    raise InputError("--reference", f"no bar is labelled {printable(label)!r}", f"the labels are {labels}")
+    raise InputError("--reference", f"no bar is labelled {label!r}", f"the labels are {labels}")
 
 
 def compared(t: Times, reference: Bar | None) -> tuple[str, str]:
@@ -162,7 +160,7 @@ def of_each_value(runs: Sequence[Run], key: str) -> dict[str, list[Run]]:
     for run in runs:
         value = run.setting(key)
         if value is None or isinstance(value, list):
-            problem = f"has no single value of the key {printable(key)!r}"
+            problem = f"has no single value of the key {key!r}"
             raise InputError(str(run.path), problem, "name another --by")
         by_value.setdefault(value, []).append(run)
     numbers = all(isinstance(value, int | float) for value in by_value)
@@ -220,13 +218,8 @@ def draw_columns(axes: Axes, by_value: dict[str, list[Bar]], labels: list[str]) 
     """A column of points for every value, one place in it for every policy."""
     width = 0.7 / len(labels)
     for i, label in enumerate(labels):
-        look = {
-            "color": style.CYCLE[i],
-            "fmt": MARKERS[i],
-            "markersize": 5,
-            "elinewidth": 0.9,
-            "capsize": 2.5,
-        }
+        look = {"color": style.CYCLE[i], "fmt": style.MARKS[i], "markersize": 5}
+        look |= {"elinewidth": 0.9, "capsize": 2.5}
         name: str | None = label
         for x, bars in enumerate(by_value.values()):
             t = next((t for group, t in bars if group.label == label), None)

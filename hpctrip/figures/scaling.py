@@ -18,25 +18,17 @@ from hpctrip.figures.common import style
 from hpctrip.figures.common.plot import Drawing, aligned, figure
 from hpctrip.figures.common.reading import csv_table
 
-PHASES = {
-    "train": (style.BLUE, ""),
-    "exchange": (style.ORANGE, "////"),
-    "evaluate": (style.SKY, "...."),
-    "record": (style.VERMILLION, "xxxx"),
-}
-"""{phase: (colour, hatch)} from the bottom to the top; what no phase claims is above them."""
 COUNTS = ("hosts", "sites", "num_rounds")
-SECONDS = ("round_q1_s", "round_s", "round_q3_s", *(f"{phase}_s" for phase in PHASES))
-POSITIVE = (*COUNTS, "round_s")
+SECONDS = ("round_q1_s", "round_s", "round_q3_s", *(f"{phase}_s" for phase in style.PHASES))
 KINDS = ("strong", "weak")
-MOST = 16
-"""So many numbers of hosts fit side by side."""
 
 
-@figure(csv_table(integers=COUNTS, numbers=(*SECONDS, "efficiency")))
+@figure(csv_table(texts=("kind",), integers=COUNTS, numbers=(*SECONDS, "efficiency")))
 def plot(table: pd.DataFrame) -> Drawing:
     """Both kinds of scaling, and the phases of each."""
-    check(table)
+    if not table["kind"].isin(KINDS).all():
+        hint = "give what benchmarks/scaling.py of the source tree writes"
+        raise InputError("the table: kind", f"is neither {' nor '.join(KINDS)} everywhere", hint)
     kinds = [(kind, table[table["kind"] == kind].sort_values("hosts")) for kind in KINDS]
     kinds = [(kind, rows) for kind, rows in kinds if len(rows)]
     picture = style.figure(3.6, style.PAGE_INCHES if len(kinds) == 2 else style.COLUMN_INCHES)
@@ -56,25 +48,10 @@ def plot(table: pd.DataFrame) -> Drawing:
     for row in pd.concat([rows for _, rows in kinds]).itertuples():
         quartiles = f"{row.round_q1_s:.3g} to {row.round_q3_s:.3g}"
         times = f"{row.round_s:.3g}", quartiles, str(row.num_rounds), f"{row.efficiency:.2f}"
-        shares = (f"{getattr(row, f'{phase}_s') / row.round_s:.0%}" for phase in PHASES)
+        shares = (f"{getattr(row, f'{phase}_s') / row.round_s:.0%}" for phase in style.PHASES)
         cells.append((row.kind, str(row.hosts), str(row.sites), *times, *shares))
-    head = ("scaling", "hosts", "sites", "median round s", "quartiles", "n", "efficiency", *PHASES)
+    head = ("scaling", "hosts", "sites", "median round s", "quartiles", "n", "efficiency", *style.PHASES)
     return Drawing(picture, table, aligned(head, cells))
-
-
-def check(table: pd.DataFrame) -> None:
-    """Raise InputError where these are no measurements of the benchmark."""
-    hint = "give what benchmarks/scaling.py of the source tree writes"
-    if table.empty:
-        raise InputError("the table", "has no rows", hint)
-    if "kind" not in table or not table["kind"].isin(KINDS).all():
-        raise InputError("the table: kind", f"is neither {' nor '.join(KINDS)} everywhere", hint)
-    for name in (*COUNTS, *SECONDS, "efficiency"):
-        if (table[name] < 0).any() or (name in POSITIVE and (table[name] == 0).any()):
-            bound = "above 0" if name in POSITIVE else "0 or more"
-            raise InputError(f"the table: {name}", f"is not {bound} everywhere", hint)
-    if (table.groupby("kind").size() > MOST).any() or table.duplicated(["kind", "hosts"]).any():
-        raise InputError("the table: hosts", f"more than {MOST} numbers of hosts, or one twice", hint)
 
 
 def seconds(axes: Axes, kind: str, rows: pd.DataFrame) -> None:
@@ -97,9 +74,9 @@ def seconds(axes: Axes, kind: str, rows: pd.DataFrame) -> None:
 
 
 def phases(axes: Axes, rows: pd.DataFrame) -> None:
-    """Shares of the phases in the median round, in percent."""
+    """Shares of the phases in the median round, in percent; above them what no phase claims."""
     places, bottom = np.arange(len(rows)), np.zeros(len(rows))
-    for phase, (colour, hatch) in PHASES.items():
+    for phase, (colour, hatch) in style.PHASES.items():
         share = 100 * (rows[f"{phase}_s"] / rows["round_s"]).to_numpy()
         if phase == "record":
             share[rows["hosts"] > 1] = 0

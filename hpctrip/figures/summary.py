@@ -345,12 +345,13 @@ def wall_parts(run: Run) -> list[tuple[str, float, str, str]]:
     On several ranks rank 0 records while the hosts train, so recording is then part of the training's time.
     """
     phases = {"training": "train", "exchange": "exchange", "evaluation": "evaluate", "recording": "record"}
-    looks = [(style.BLUE, ""), (style.ORANGE, "////"), (style.SKY, "...."), (style.VERMILLION, "xxxx")]
     if run.meta["num_ranks"] > 1:
         del phases["recording"]
-    seconds = [float(run.rounds[f"{phase}_wall_s"].sum()) for phase in phases.values()]
-    other = max(0.0, float(run.rounds["wall_s"].sum()) - sum(seconds))
-    parts = [(name, s, *look) for name, s, look in zip(phases, seconds, looks, strict=False)]
+    parts = [
+        (name, float(run.rounds[f"{phase}_wall_s"].sum()), *style.PHASES[phase])
+        for name, phase in phases.items()
+    ]
+    other = max(0.0, float(run.rounds["wall_s"].sum()) - sum(seconds for _, seconds, *_ in parts))
     return [*parts, ("other", other, "#D8D8D8", "")]
 
 

@@ -12,7 +12,6 @@ from matplotlib.axes import Axes
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.stats import Times, compare, mean_interval
-from hpctrip.base.text import printable
 from hpctrip.figures import curves
 from hpctrip.figures.common import grouping, reading, style
 from hpctrip.figures.common.grouping import Group
@@ -36,7 +35,7 @@ def sweep(runs: Sequence[Run], policy: str = "static", target: float | None = No
     """
     swept, lines, unlike = fixed_cohorts(runs, policy)
     target = reading.common_target(swept, target)
-    points = times_by_k(swept, target)
+    points = {k: group.times(target) for k, group in of_each_k(swept).items()}
     low = lowest(points)
 
     lines += aligned(
@@ -51,7 +50,7 @@ def sweep(runs: Sequence[Run], policy: str = "static", target: float | None = No
     marked = mark(axes, low, points)
     axes.set_ylabel(f"Simulated hours\nto {reading.percent(target)} accuracy")
     seeds = style.seeds([t.num_seeds for t in points.values()])
-    subject = f"{printable(policy, 40)}, {seeds} a k"
+    subject = f"{policy}, {seeds} a k"
     style.heading(picture, f"{subject}; {reading.provenance(swept, unlike)}\n{marked}")
     style.legend_below(picture)
     table = pd.DataFrame([{"k": k} | t.row() | {"not_told_from_lowest": k in low} for k, t in points.items()])
@@ -152,20 +151,15 @@ def fixed_cohorts(runs: Sequence[Run], policy: str) -> tuple[list[Run], list[str
     swept, left_out = [], []
     for run in runs:
         if run.meta["policy"] != policy:
-            left_out.append(f"left out: {run.path}, policy {printable(run.meta['policy'], 80)}")
+            left_out.append(f"left out: {run.path}, policy {run.meta['policy']}")
         elif run.rounds["num_sites"].nunique() > 1:
             left_out.append(f"left out: {run.path}, its cohort size changes")
         else:
             swept.append(run)
     if not swept:
-        problem = f"neither this nor another run is of policy {printable(policy, 80)} with a fixed k"
+        problem = f"neither this nor another run is of policy {policy} with a fixed k"
         raise InputError(str(runs[0].path), problem, "name its --policy")
     return swept, left_out, grouping.warn_of_differences(grouping.grouped(swept))
-
-
-def times_by_k(runs: Sequence[Run], target: float) -> dict[int, Times]:
-    """{k: time-to-accuracy over seeds}, k ascending."""
-    return {k: group.times(target) for k, group in of_each_k(runs).items()}
 
 
 def of_each_k(runs: Sequence[Run], least: int = 1) -> dict[int, Group]:

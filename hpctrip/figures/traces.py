@@ -10,7 +10,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from hpctrip.base.errors import InputError
-from hpctrip.base.text import printable, unknown_name
+from hpctrip.base.text import unknown_name
 from hpctrip.base.units import HOUR_S
 from hpctrip.figures.common import reading, style
 from hpctrip.figures.common.plot import Drawing, aligned, figure
@@ -36,7 +36,6 @@ def power_utilisation(traces: pd.DataFrame) -> Drawing:
         min=("utilisation", "min"),
         max=("utilisation", "max"),
     )
-    cells.index = cells.index.map(lambda name: printable(name, 12))
     cells["mean_spare"] = 1 - cells["mean"]
 
     picture = style.figure(2.4, max(style.COLUMN_INCHES, 0.6 + 0.22 * len(cells)))
@@ -70,26 +69,23 @@ def power_utilisation(traces: pd.DataFrame) -> Drawing:
 
 @figure(
     TRACES,
-    click.Argument(["more"], nargs=-1, metavar="[DOMAIN]..."),
-    click.Option(["--domains"], multiple=True, metavar="DOMAIN", help="Domain to draw, as DOMAIN."),
+    click.Option(["--domains"], multiple=True, metavar="DOMAIN", help="Domain to draw; may be repeated."),
     click.Option(["--days"], type=float, default=7, show_default=True, help="Days to draw, from the start."),
 )
-def power_over_time(
-    traces: pd.DataFrame, domains: Sequence[str] = (), more: Sequence[str] = (), days: float = 7
-) -> Drawing:
+def power_over_time(traces: pd.DataFrame, domains: Sequence[str] = (), days: float = 7) -> Drawing:
     """Power of single domains over time.
 
     TRACES is a folder of cell*.csv.gz files as Google publishes them (PowerData2019), one such file, or a quoted
-    pattern. Without a DOMAIN, four are drawn, of as many cells as there are. The legend names the lines from the
+    pattern. Without --domains, four are drawn, of as many cells as there are. The legend names the lines from the
     highest mean to the lowest.
     """
     if not days > 0:
         raise InputError("--days", f"{days:g} is not above 0")
-    chosen = list(dict.fromkeys([*domains, *more])) or in_turn(traces)[:4]
+    chosen = list(dict.fromkeys(domains)) or in_turn(traces)[:4]
     available = list(traces["domain"].unique())
     for name in chosen:
         if name not in available:
-            raise InputError("--domains", f"no domain {printable(name)!r}", unknown_name(name, available))
+            raise InputError("--domains", f"no domain {name!r}", unknown_name(name, available))
     if len(chosen) > style.MOST_LINES:
         problem = f"{len(chosen)} lines cannot be told apart"
         raise InputError("--domains", problem, f"name {style.MOST_LINES} at most")
@@ -103,7 +99,7 @@ def power_over_time(
     axes = picture.subplots()
     for i, name in enumerate(numbers.index):
         used = drawn[drawn["domain"] == name]
-        look = style.line(i) | {"linewidth": 0.8, "where": "post", "label": printable(name, 40)}
+        look = style.line(i) | {"linewidth": 0.8, "where": "post", "label": name}
         axes.step(used["time_s"] / DAY_S, 100 * used["utilisation"], **look)
     axes.set_xlabel("Time (days)")
     axes.set_xlim(left=0)
@@ -111,7 +107,7 @@ def power_over_time(
     style.legend_below(picture, ncols=1)  # from the top line to the lowest one
 
     rows = [
-        (printable(name, 40), f"{row[0]:.0f}", *(f"{100 * value:.1f}" for value in row[1:]))
+        (name, f"{row[0]:.0f}", *(f"{100 * value:.1f}" for value in row[1:]))
         for name, *row in numbers.itertuples()
     ]
     head = ("domain", "samples", "mean %", "min %", "max %", "largest step %")

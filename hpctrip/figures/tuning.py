@@ -9,7 +9,6 @@ from __future__ import annotations
 import pandas as pd
 
 from hpctrip.base.errors import InputError
-from hpctrip.base.text import printable
 from hpctrip.figures.common import style
 from hpctrip.figures.common.plot import Drawing, aligned, figure
 from hpctrip.figures.common.reading import csv_table
@@ -40,5 +39,5 @@ def plot(table: pd.DataFrame) -> Drawing:
     rows = []
     for row in measured.itertuples():
         rates = f"{row.samples_per_second:,.1f}", f"{row.samples_per_joule:.4g}"
-        rows.append((f"{row.row} {printable(row.setting, 100)}", *rates, row.best_by))
+        rows.append((f"{row.row} {row.setting}", *rates, row.best_by))
     return Drawing(picture, table, aligned(head, rows))

@@ -16,7 +16,7 @@ from hpctrip.learn.data.cached import cache_dir
 from hpctrip.plan.plan import HOST_PARTS, Plan
 from hpctrip.plan.warnings import warnings
 from hpctrip.record import checkpoint as checkpoints
-from hpctrip.record.show import local_training
+from hpctrip.record.show import facts_table, local_training
 from hpctrip.runner.resume import default_path
 
 
@@ -56,35 +56,23 @@ def report(plan: Plan) -> Group:
         )
         + f"prepared data in {cache_dir()}",
     }
-    head = Table(show_header=False, box=None, pad_edge=False)
-    head.add_column(style="dim", no_wrap=True)
-    head.add_column(overflow="fold")
-    for name, text in facts.items():
-        head.add_row(name, Text(printable(text, 1000)))
     notes = [Text(printable(f"! {warning}", 1000)) for warning in warnings(plan)]
-    return Group(head, Text(), _rounds_table(plan), Text(), _hosts_table(plan), Text(), *notes)
+    return Group(
+        facts_table(facts, 1000), Text(), _rounds_table(plan), Text(), _hosts_table(plan), Text(), *notes
+    )
 
 
 def _rounds_table(plan: Plan) -> Table:
     table = Table(
         title="first rounds, no accuracy gain assumed", title_justify="left", box=None, pad_edge=False
     )
-    for name in [
-        "round",
-        "sites",
-        "arrive",
-        "blocks",
-        "duration s",
-        "clock h",
-        "busiest host",
-        "idle",
-        "wall s",
-    ]:
+    counts = ("round", "sites", "arrive", "blocks")
+    for name in (*counts, "duration s", "clock h", "busiest host", "idle", "wall s"):
         table.add_column(name, justify="right")
     for row in plan.first_rounds:
-        *counts, makespan_s, clock_s, busiest, idle, wall_s = row.values()
+        *numbers, makespan_s, clock_s, busiest, idle, wall_s = row.values()
         table.add_row(
-            *map(str, counts),
+            *map(str, numbers),
             f"{makespan_s:.1f}",
             f"{clock_s / HOUR_S:.3f}",
             f"{busiest:,} samples",

@@ -54,10 +54,13 @@ def merged(runs: list[Run]) -> dict[str, Column]:
     """The table of runs, sorted by policy, varying input keys and seed."""
     inputs = [run.settings for run in runs]
     varying = [key for key in differing(inputs) if key not in _NAMED]
-    rows = [
-        _row(run) | {f"input.{key}": settings.get(key) for key in varying}
-        for run, settings in zip(runs, inputs, strict=True)
-    ]
+    rows = []
+    for run, settings in zip(runs, inputs, strict=True):
+        facts = run.kind.facts(run)
+        facts["path"] = encodable(facts["path"])
+        facts |= {name: int(facts[name]) for name in ("synthetic_data", "synthetic_power")}
+        varied = {f"input.{key}": settings.get(key) for key in varying}
+        rows.append({name: facts[name] for name in COLUMNS} | varied)
     order = ["policy", *(f"input.{key}" for key in varying), "seed", "path"]
     values = {name: _plain([row[name] for row in rows]) for name in rows[0]}
     at = pd.DataFrame({name: values[name] for name in order}).sort_values(order, kind="stable").index
@@ -90,21 +93,6 @@ def write_merged(path: str | Path, runs: list[Run], overwrite: bool = False) -> 
         replace_file(path, buffer.getvalue())
         replace_file(csv, text)
     return [path, csv]
-
-
-def _row(run: Run) -> dict[str, Any]:
-    meta = run.meta
-    return {name: meta.get(name) for name in COLUMNS} | {
-        "path": encodable(str(run.path)),
-        "policy": str(run.setting("policy.kind", "")),
-        "num_rounds": len(run.rounds),
-        "clock_s": float(run.rounds["clock_s"].max()),
-        "time_to_accuracy_s": run.time_to_accuracy_s,
-        "best_accuracy": float(run.rounds["accuracy"].max()),
-        "wall_s": float(run.rounds["wall_s"].sum()),
-        "synthetic_data": int(meta["synthetic_data"]),
-        "synthetic_power": int(meta["synthetic_power"]),
-    }
 
 
 def _plain(values: list[Any]) -> np.ndarray:

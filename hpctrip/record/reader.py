@@ -7,7 +7,6 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -31,8 +30,6 @@ R = TypeVar("R")
 
 SUFFIXES = (".h5", ".hdf5")
 """The suffixes of results files in a folder."""
-FAULTS_TOLD = 10
-"""Largest number of structural faults of a file in one report."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +102,7 @@ class Run(ResultsFile):
     def history(self) -> History:
         """The rounds exactly as the run recorded them. Raises InputError for missing columns, and for rows that refer
         to missing rounds or sites."""
-        if faults := self.schema_faults() or [*islice(self.structure_faults(), FAULTS_TOLD)]:
+        if faults := self.schema_faults() or [*self.structure_faults()]:
             raise InputError(faults=faults)
         return schema.history_of(
             {name: {c: frame[c].to_numpy() for c in frame} for name, frame in self.tables.items()}
@@ -255,8 +252,8 @@ def read_traces(
     """Power utilisation of every domain in trace files, as a long frame: time_s, cell, domain, utilisation.
 
     The path "synthetic" means the generated month with the seed `synthetic_seed`. `time_s` counts from the first sample
-    and is the start of a sample's interval. `attrs["synthetic"]` is true if any of the traces is synthetic. Arguments
-    and errors as in `read_trace_files`.
+    and is the start of a sample's interval. `attrs["column"]` is the argument, `attrs["synthetic"]` whether any of the
+    traces is synthetic. Arguments and errors as in `read_trace_files`.
     """
     is_synthetic = path == "synthetic"
     traces = (
@@ -271,8 +268,7 @@ def read_traces(
             "utilisation": traces.util.ravel(),
         }
     )
-    frame.attrs["units"] = {"time_s": "s", "cell": "1", "domain": "1", "utilisation": "1"}
-    frame.attrs["synthetic"] = traces.synthetic
+    frame.attrs |= {"column": column, "synthetic": traces.synthetic}
     return frame
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pkgutil
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple
 
 import h5py
 import numpy as np
@@ -20,9 +20,6 @@ from hpctrip.config.identity import flat, without
 from hpctrip.config.sources import PLUGINS
 from hpctrip.record.open_checked import open_checked
 from hpctrip.record.schema import Attribute
-
-MAX_SHOWN = 10_000
-"""Largest number of characters of a text that is shown."""
 
 
 class Kind(NamedTuple):
@@ -84,10 +81,6 @@ class ResultsFile:
         """ "running", "finished", "failed" or "interrupted", as recorded (escaped); empty where it is not recorded."""
         return printable(self.meta.get("status", ""), 40)
 
-    def legible(self) -> Self:
-        """A copy with all texts of the attributes and the input escaped for display."""
-        return replace(self, meta=_legible(self.meta), input=_legible(self.input))
-
     def setting(self, key: str, default: Any = None) -> Any:
         """The value of a dotted input key; `default` where the input has no such key, or a table there."""
         return flat(self.input).get(key, default)
@@ -126,14 +119,6 @@ def open_results(path: str | Path) -> Any:
     with open_checked(path, *KINDS) as file:
         kind: Kind = pkgutil.resolve_name(KINDS[file.attrs["format"].decode()])
         return kind.read(Path(path), file)
-
-
-def _legible(value: Any) -> Any:
-    if isinstance(value, str):
-        return printable(value, MAX_SHOWN)
-    if isinstance(value, dict):
-        return {_legible(key): _legible(part) for key, part in value.items()}
-    return [_legible(part) for part in value] if isinstance(value, list) else value
 
 
 def _type(dtype: str) -> np.dtype | str:

@@ -33,19 +33,19 @@ def summary(results: ResultsFile) -> dict[str, str]:
 
 
 def show(run: ResultsFile) -> Table:
-    """The summary as a rich table of two columns that fits one screen: texts of the file are escaped and cut."""
-    table = Table(
-        title=Text(printable(str(run.path))),
-        title_justify="left",
-        title_style="bold",
-        show_header=False,
-        box=None,
-        pad_edge=False,
-    )
+    """The summary as a rich table that fits one screen: texts of the file are escaped and cut."""
+    table = facts_table(summary(run), 200)
+    table.title, table.title_justify, table.title_style = Text(printable(str(run.path))), "left", "bold"
+    return table
+
+
+def facts_table(facts: Mapping[str, str], limit: int) -> Table:
+    """A rich table of {label: text}, each text escaped and cut to about `limit` characters."""
+    table = Table(show_header=False, box=None, pad_edge=False)
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
-    for name, text in summary(run).items():
-        table.add_row(name, Text(printable(text, 200)))  # not markup: paths and names may hold brackets
+    for name, text in facts.items():
+        table.add_row(name, Text(printable(text, limit)))  # not markup: paths and names may hold brackets
     return table
 
 

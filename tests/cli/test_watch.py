@@ -119,11 +119,12 @@ def test_a_missing_file_is_refused(hpctrip, tmp_path):
 
 
 def test_the_recent_rounds_are_summarised_in_one_line(trained):
-    rows = trained("meter.assumed_w=40").history()
-    line = recent_summary(rows)
+    run = trained("meter.assumed_w=40")
+    line = recent_summary(run)
     assert line.startswith("last 3 rounds: ") and "samples/s; " in line and line.endswith(" samples/J")
-    still = History(tuple(replace(row, wall_j=0.0) for row in rows.rows))  # a counter that has not moved yet
-    assert recent_summary(still).endswith(" samples/s") and recent_summary(History()) == ""
+    still = replace(run, rounds=run.rounds.assign(wall_j=0.0))  # a counter that has not moved yet
+    assert recent_summary(still).endswith(" samples/s")
+    assert recent_summary(replace(run, rounds=run.rounds.iloc[:0])) == ""
 
 
 @pytest.mark.mpi

@@ -113,13 +113,13 @@ def test_sweep_draws_means_and_bounds_and_names_the_best_k_and_what_it_leaves_ou
 def test_sweep_measures_at_another_target_on_the_recorded_curves(make_run):
     runs = reading.read_runs([fixed(make_run, 4, 3.0)])
     # second of three rounds of one hour
-    assert sweeps.times_by_k(runs, 0.25)[4].hours == pytest.approx(2.0)
+    assert sweeps.of_each_k(runs)[4].times(0.25).hours == pytest.approx(2.0)
 
 
 def test_sweep_refuses_two_sweeps_at_once(make_run):
     runs = reading.read_runs([fixed(make_run, 4, 3.0), fixed(make_run, 4, 6.0, update_bytes=1e9)])
     with pytest.raises(InputError, match=r"k = 4 is both .* and .*; give one sweep at a time"):
-        sweeps.times_by_k(runs, 0.45)
+        sweeps.of_each_k(runs)
 
 
 def test_a_curve_is_convex_where_its_slopes_never_fall_whatever_the_spacing_of_k():

@@ -165,11 +165,6 @@ def test_a_wrong_time_to_accuracy_is_noticed_behind_a_fitting_checksum(run_file)
     ]
 
 
-def test_a_clock_that_no_run_has_is_a_fault(faults_after):
-    (message,) = faults_after(lambda row: row, input_json='{"timing": {"clock": "sundial"}}')
-    assert message.startswith("timing.clock: is none of straggler")
-
-
 def test_faults_are_looked_for_up_to_a_bound(run_file, monkeypatch):
     from hpctrip.record import verify as module
 

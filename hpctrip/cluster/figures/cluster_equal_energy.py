@@ -10,8 +10,6 @@ from __future__ import annotations
 import pandas as pd
 from matplotlib.lines import Line2D
 
-from hpctrip.base.errors import InputError
-from hpctrip.base.text import printable
 from hpctrip.base.units import HOUR_S
 from hpctrip.figures.common import style
 from hpctrip.figures.common.plot import Drawing, aligned, figure
@@ -19,15 +17,11 @@ from hpctrip.figures.common.reading import csv_table
 
 NUMBERS = ("load", "jct_s", "kwh", "powerflow_jct_s", "powerflow_kwh", "ratio")
 TEXTS = ("account", "baseline")
-MARKS = ("o", "s", "^", "D", "v", "P")
-MAX_VALUES = 6
-"""Maximum number of accounts, and of loads, that remain distinguishable."""
 
 
-@figure(csv_table(integers=(), numbers=NUMBERS))
+@figure(csv_table(texts=TEXTS, numbers=NUMBERS))
 def plot(table: pd.DataFrame) -> Drawing:
     """Draw one panel for each account. `table`: the rows of the benchmark."""
-    _check(table)
     accounts, baselines = (list(dict.fromkeys(table[name])) for name in TEXTS)
     loads = sorted({*table["load"]})
     picture = style.figure(1.5 + 0.22 * len(baselines), style.PAGE_INCHES)
@@ -37,41 +31,21 @@ def plot(table: pd.DataFrame) -> Drawing:
         for i, load in enumerate(loads):
             rows = of_account[of_account["load"] == load]
             place = [baselines.index(name) for name in rows["baseline"]]
-            look = style.line(i) | {"linestyle": ""}
-            axes.plot(rows["ratio"], place, marker=MARKS[i], markersize=4, label=f"load {load:g}", **look)
+            look = style.line(i) | {"linestyle": "", "marker": style.MARKS[i % len(style.MARKS)]}
+            axes.plot(rows["ratio"], place, markersize=4, label=f"load {load:g}", **look)
         axes.axvline(1.0, color=style.FAINT, linewidth=2, zorder=0)
         axes.set(xlabel="Average completion time\nover PowerFlow's", ylim=(len(baselines) - 0.5, -0.5))
-        axes.set_title(printable(account, 24), fontsize="small")
+        axes.set_title(account, fontsize="small")
         style.grid(axes, "x")
-    panels[0].set_yticks(range(len(baselines)), [printable(name, 30) for name in baselines])
+    panels[0].set_yticks(range(len(baselines)), baselines)
     title = "Simulated, one run a mark, at the same energy as PowerFlow; a panel for each account"
     style.heading(picture, title)
     equal = (Line2D([], [], color=style.FAINT, linewidth=2), "as fast as PowerFlow; to the right: slower")
     style.legend_below(picture, [*zip(*panels[0].get_legend_handles_labels(), strict=True), equal])
-    cells = [
-        (
-            f"{row.load:g}",
-            printable(row.account, 24),
-            printable(row.baseline, 30),
-            f"{row.jct_s / HOUR_S:.2f}",
-            f"{row.powerflow_jct_s / HOUR_S:.2f}",
-            f"{row.kwh:.1f}",
-            f"{row.powerflow_kwh:.1f}",
-            f"{row.ratio:.2f}",
-        )
-        for row in table.itertuples(index=False)
-    ]
+    cells = []
+    for row in table.itertuples(index=False):
+        hours = f"{row.jct_s / HOUR_S:.2f}", f"{row.powerflow_jct_s / HOUR_S:.2f}"
+        energies = f"{row.kwh:.1f}", f"{row.powerflow_kwh:.1f}"
+        cells.append((f"{row.load:g}", row.account, row.baseline, *hours, *energies, f"{row.ratio:.2f}"))
     head = ("load", "account", "baseline", "JCT h", "PowerFlow h", "kWh", "PowerFlow kWh", "ratio")
     return Drawing(picture, table, aligned(head, cells))
-
-
-def _check(table: pd.DataFrame) -> None:
-    """Raise InputError if the table lacks a column of texts, has no rows or too many values."""
-    hint = "give what benchmarks/cluster_claim.py of the source tree writes"
-    missing = [name for name in TEXTS if name not in table]
-    if missing or table.empty:
-        problem = f"has no column {', '.join(missing)}" if missing else "has no rows"
-        raise InputError("the table", problem, hint)
-    for name in ("account", "load"):
-        if table[name].nunique() > MAX_VALUES:
-            raise InputError(f"the table: {name}", f"has more than {MAX_VALUES} values", "draw a part of it")

@@ -9,21 +9,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import cycle
 
 import pandas as pd
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.stats import on_front
-from hpctrip.base.text import printable
 from hpctrip.base.units import HOUR_S, J_PER_KWH
 from hpctrip.cluster.results import ClusterRun, open_cluster
 from hpctrip.figures.common import style
 from hpctrip.figures.common.plot import Drawing, aligned, figure
 from hpctrip.figures.common.reading import RUNS_ARGUMENT, Source, Subject
 from hpctrip.record.reader import open_runs
-
-MARKS = ("o", "s", "^", "D", "v", "P", "X")
 
 
 def read_clusters(runs: Sequence[str]) -> list[Subject]:
@@ -42,18 +38,9 @@ def plot(runs: Sequence[ClusterRun]) -> Drawing:
     axes = picture.subplots()
     front = table[table["on_front"]].sort_values("energy_kwh")
     axes.plot(front["energy_kwh"], front["mean_jct_h"], color=style.FAINT, linewidth=3, zorder=0)
-    for i, ((name, rows), mark) in enumerate(
-        zip(table.groupby("name", sort=True), cycle(MARKS), strict=False)
-    ):
-        ordered = rows.sort_values("energy_kwh")
-        axes.plot(
-            ordered["energy_kwh"],
-            ordered["mean_jct_h"],
-            marker=mark,
-            markersize=4,
-            label=name,
-            **style.line(i),
-        )
+    for i, (name, rows) in enumerate(table.groupby("name", sort=True)):  # the table is sorted by energy
+        look = style.line(i) | {"marker": style.MARKS[i % len(style.MARKS)], "markersize": 4}
+        axes.plot(rows["energy_kwh"], rows["mean_jct_h"], label=name, **look)
     axes.set(xlabel="Energy of the cluster (kWh)", ylabel="Average job\ncompletion time (h)")
     axes.set_xlim(0, 1.05 * table["energy_kwh"].max())
     axes.set_ylim(0, 1.05 * table["mean_jct_h"].max())
@@ -77,7 +64,7 @@ def numbers(runs: Sequence[ClusterRun]) -> pd.DataFrame:
             )
     table = pd.DataFrame(
         {
-            "name": [printable(run.meta["label"] or run.meta["scheduler"], 40) for run in runs],
+            "name": [run.meta["label"] or run.meta["scheduler"] for run in runs],
             "path": [str(run.path) for run in runs],
             "mean_jct_h": [run.meta["mean_jct_s"] / HOUR_S for run in runs],
             "energy_kwh": [run.meta["energy_j"] / J_PER_KWH for run in runs],

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 import pandas as pd
 
 from hpctrip.base.errors import InputError
-from hpctrip.base.text import printable
 from hpctrip.base.units import HOUR_S, J_PER_KWH
 from hpctrip.cluster.figures.cluster_front import read_clusters
 from hpctrip.cluster.results import ClusterRun
@@ -26,7 +25,7 @@ def _one_cluster(runs: Sequence[str]) -> list[Subject]:
     ((clusters, files, _),) = read_clusters(runs)
     if len(clusters) > 1 or not len(clusters[0].intervals):
         problem = "is not one cluster with an interval"
-        raise InputError(printable(" ".join(runs)), problem, "name one results file")
+        raise InputError(" ".join(runs), problem, "name one results file")
     return [Subject(clusters[0], files)]
 
 
@@ -54,7 +53,7 @@ def plot(run: ClusterRun) -> Drawing:
         axes.set_ylim(bottom=0)
         style.grid(axes, "y")
     made_up = ", synthetic jobs" if run.meta["synthetic_jobs"] else ""
-    style.heading(picture, f"{printable(run.meta['label'] or run.meta['scheduler'], 60)}{made_up}, simulated")
+    style.heading(picture, f"{run.meta['label'] or run.meta['scheduler']}{made_up}, simulated")
     style.legend_below(picture)
     energy_kwh = run.meta["energy_j"] / J_PER_KWH
     line = f"{energy_kwh:.1f} kWh in {table['clock_h'].iloc[-1]:.2f} h, largest power {table['peak_kw'].max():.2f} kW"

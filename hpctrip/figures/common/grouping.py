@@ -58,12 +58,9 @@ def grouped(runs: Sequence[Run], most: int | None = None) -> list[Group]:
     members: dict[tuple[str, str], list[Run]] = defaultdict(list)
     for run in runs:
         name = printable(run.meta["label"] or run.meta["policy"], 80).strip("_ ") or "unnamed"
-        same = members[name, identity(configuration(run))]
-        for other in same:
-            if other.meta["seed"] == run.meta["seed"]:
-                problem = f"is {name} with seed {run.meta['seed']}, and so is {other.path}"
-                raise InputError(str(run.path), problem, "a seed counts once: leave one of them out")
-        same.append(run)
+        members[name, identity(configuration(run))].append(run)
+    for (name, _), same in members.items():
+        refuse_repeated_seeds(name, same)
     if most and len(members) > most:
         problem = f"are of {len(members)} configurations, {most} at most are drawn"
         raise InputError("the runs", problem, "give those that are to be compared")
@@ -75,6 +72,16 @@ def grouped(runs: Sequence[Run], most: int | None = None) -> list[Group]:
         Group(_label(name, same[0], telling[name]), same[0].meta["policy"], tuple(same))
         for (name, _), same in members.items()
     ]
+
+
+def refuse_repeated_seeds(name: str, runs: Sequence[Run]) -> None:
+    """Raise InputError where two runs of a configuration, called `name`, have the same seed."""
+    by_seed: dict[int, Run] = {}
+    for run in runs:
+        other = by_seed.setdefault(run.meta["seed"], run)
+        if other is not run:
+            problem = f"is {name} with seed {run.meta['seed']}, and so is {other.path}"
+            raise InputError(str(run.path), problem, "a seed counts once: leave one of them out")
 
 
 def _label(name: str, run: Run, telling: Sequence[str]) -> str:

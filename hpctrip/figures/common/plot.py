@@ -26,7 +26,6 @@ from hpctrip.base.text import printable
 from hpctrip.figures.common.reading import Source
 from hpctrip.figures.common.style import LOOK
 from hpctrip.record.merge import csv_bytes
-from hpctrip.record.results_file import ResultsFile
 
 SUFFIXES = (".png", ".pdf", ".svg")
 """Pictures that can be written."""
@@ -118,10 +117,9 @@ class Plot:
         return replace(self, name=name, help=f"{title}\n{self.help.partition(chr(10))[2]}")
 
     def __call__(self, subject: Any, **options: Any) -> Drawing:
-        """Draw it. Raises InputError where it cannot be drawn of that. Every subject and every line passes here, and
-        what a file says is escaped: for the picture before it is drawn, for the terminal after."""
+        """Draw it, with lines that a terminal can print. Raises InputError where it cannot be drawn of that."""
         with matplotlib.rc_context(LOOK):
-            drawing = self.draw(_legible(subject), **options)
+            drawing = self.draw(subject, **options)
         lines = [printable(line, 1000) for line in drawing.lines]
         return replace(drawing, figure=self.name, lines=lines)
 
@@ -176,13 +174,6 @@ def _picture(name: str) -> Path:
     """The path of a picture. Raises InputError where its suffix is that of no picture."""
     check_suffix(name, SUFFIXES)
     return Path(name)
-
-
-def _legible(subject: Any) -> Any:
-    """Runs as they are shown; anything else as it is."""
-    if isinstance(subject, list | tuple):
-        return [_legible(part) for part in subject]
-    return subject.legible() if isinstance(subject, ResultsFile) else subject
 
 
 def figure(source: Source, *options: click.Option) -> Callable[[Callable[..., Drawing]], Plot]:

@@ -6,7 +6,6 @@ import glob
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,31 +15,19 @@ import pandas as pd
 
 from hpctrip.base.csv import read_table
 from hpctrip.base.errors import InputError
-from hpctrip.base.text import printable, shown
+from hpctrip.base.text import shown
 from hpctrip.base.units import HOUR_S
-from hpctrip.record.reader import FAULTS_TOLD, Run, open_runs, read_traces, refuse_other_traces
-
-NEEDED_ATTRIBUTES = ("policy", "label", "update_bytes")
-NEEDED_SITE_COLUMNS = ("site", "distance_m", "bandwidth_bps", "comm_s", "num_samples", "power_fraction")
-"""Columns that figures use and that the reader of results files does not check."""
+from hpctrip.record.reader import Run, open_runs, read_traces, refuse_other_traces
 
 
 def read_runs(patterns: Sequence[str]) -> list[Run]:
-    """The runs that files, folders and patterns name, each with at least one round and all that figures use."""
+    """The runs that files, folders and patterns name, each with at least one round and all columns."""
     runs = open_runs(patterns)
     for run in runs:
         if faults := run.schema_faults():
             raise InputError(faults=faults)
-        missing = [name for name in NEEDED_ATTRIBUTES if name in run.added]
-        missing += [f"/sites/{name}" for name in NEEDED_SITE_COLUMNS if name not in run.sites]
-        if missing:
-            raise InputError(
-                str(run.path), f"lacks {', '.join(missing)}", "give a file that `hpctrip run` wrote"
-            )
         if run.rounds.empty:
             raise InputError(str(run.path), "holds no finished round", "let it run longer, or leave it out")
-        if faults := [*islice(run.structure_faults(), FAULTS_TOLD)]:
-            raise InputError(faults=faults)
     return runs
 
 
@@ -118,7 +105,7 @@ def _one_run(runs: Sequence[str]) -> list[Subject]:
     subjects = _each_run(runs)
     if len(subjects) > 1:
         problem = f"{len(subjects)} runs, each with sites of its own"
-        raise InputError(printable(" ".join(runs)), problem, "name one run")
+        raise InputError(" ".join(runs), problem, "name one run")
     return [subjects[0]._replace(out=None)]
 
 
@@ -127,9 +114,11 @@ def _each_run(runs: Sequence[str]) -> list[Subject]:
 
 
 def _traces(traces: str, column: str, flags: str) -> list[Subject]:
-    frame = read_traces(traces, column, flags)
-    frame.attrs["column"] = column
-    return [Subject(frame, [*map(Path, glob.glob(traces)), *Path(traces).glob("*.csv")])]
+    return [
+        Subject(
+            read_traces(traces, column, flags), [*map(Path, glob.glob(traces)), *Path(traces).glob("*.csv")]
+        )
+    ]
 
 
 def with_sites(runs: Sequence[Run]) -> Run:
@@ -146,9 +135,7 @@ def traces_of(runs: Sequence[Run]) -> pd.DataFrame:
     column, path = power["column"], power["path"]
     if path != "synthetic":
         refuse_other_traces(path, runs[0])
-    frame = read_traces(path, column, power["flags"], power["synthetic_seed"])
-    frame.attrs["column"] = column
-    return frame
+    return read_traces(path, column, power["flags"], power["synthetic_seed"])
 
 
 RUNS_ARGUMENT = (click.Argument(["runs"], nargs=-1, required=True, metavar="RUNS..."),)
@@ -184,14 +171,21 @@ TRACES = Source(
 )
 
 
-def csv_table(integers: Sequence[str], numbers: Sequence[str], may_lack: bool = False) -> Source:
-    """A CSV table that has these columns; any other is one of texts. `may_lack`: a number may be empty, it is NaN."""
+def csv_table(
+    texts: Sequence[str] = (),
+    integers: Sequence[str] = (),
+    numbers: Sequence[str] = (),
+    may_lack: bool = False,
+) -> Source:
+    """A CSV table that has rows and these columns; any other is one of texts. `may_lack`: a number may be empty, it is
+    NaN."""
 
     def read(table: str) -> list[Subject]:
         rows = read_table(table)
-        rows.require(*integers, *numbers)
-        columns = {name: [printable(text, 1000) for text in texts] for name, texts in rows.columns.items()}
-        columns |= {name: rows.integers(name) for name in integers}
+        rows.require(*texts, *integers, *numbers)
+        if not len(rows.lines):
+            raise InputError(table, "has no rows", "name another table")
+        columns = rows.columns | {name: rows.integers(name) for name in integers}
         columns |= {name: rows.numbers(name, may_lack) for name in numbers}
         return [Subject(pd.DataFrame(columns), [Path(table)])]
 
@@ -207,7 +201,7 @@ class _Fraction(click.ParamType):
         except (TypeError, ValueError, OverflowError):  # of an option in a study file: a list, 10**400
             number = math.nan
         if not 0 < number <= 1:
-            self.fail(f"{printable(shown(value))} is not a fraction in (0, 1], such as 0.45", param, ctx)
+            self.fail(f"{shown(value)} is not a fraction in (0, 1], such as 0.45", param, ctx)
         return number
 
 

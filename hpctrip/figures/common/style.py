@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import matplotlib
 import numpy as np
@@ -35,6 +35,15 @@ CYCLE = (BLUE, VERMILLION, GREEN, ORANGE, PINK, SKY, "#000000")
 LINES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 1)), (0, (8, 3)))
 MOST_LINES = len(CYCLE)
 """Number of lines that can be told apart."""
+MARKS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "h", "*")
+"""Marks of points that are told apart without colours."""
+PHASES = {
+    "train": (BLUE, ""),
+    "exchange": (ORANGE, "////"),
+    "evaluate": (SKY, "...."),
+    "record": (VERMILLION, "xxxx"),
+}
+"""{phase of a round's wall time: (colour, hatch) of its bar}, from the first to the last."""
 QUIET, FAINT = "#555555", "#D4D4D4"
 """Colours of text beside the data, and of marks that are there to compare with only."""
 HATCHED = {"facecolor": "white", "edgecolor": FAINT, "hatch": "////"}
@@ -199,17 +208,26 @@ MOST_PANELS = 60
 COLUMNS = 3
 NAME_LENGTH = 36
 """Number of letters of a line that fit over a panel."""
-OTHERS_IN_GREY = "; grey: all others"
-"""The part of a heading about the curves of `draw_behind`."""
 
 
-def panels_of(groups: Sequence[Group]) -> tuple[Figure, list[Axes]]:
-    """A figure, and the axes of every group: one and the same where there are few groups, else a panel each, all with
-    the same scales."""
-    names = [counted_name(group.label, len(group.runs), NAME_LENGTH) for group in groups]
-    if len(names) <= ONE_PANEL:
+class Place(NamedTuple):
+    """Where and how the curves of a group are drawn."""
+
+    axes: Axes
+    look: dict[str, Any]
+    name: str | None
+    """The name in the legend; None in a panel of its own, which has a title."""
+
+
+def places_of(groups: Sequence[Group]) -> tuple[Figure, list[Place]]:
+    """A figure, and the place of every group: in one panel where there are few groups, else a panel each, all with the
+    same scales."""
+    if len(groups) <= ONE_PANEL:
         picture = figure(2.6)
-        return picture, [picture.subplots()] * len(names)
+        axes = picture.subplots()
+        names = [counted_name(group.label, len(group.runs), 48) for group in groups]
+        return picture, [Place(axes, line(i), name) for i, name in enumerate(names)]
+    names = [counted_name(group.label, len(group.runs), NAME_LENGTH) for group in groups]
     num_rows = -(-len(names) // COLUMNS)
     lines = max(name.count("\n") + 1 for name in names)
     picture = figure(0.7 + (1.15 + 0.12 * lines) * num_rows, PAGE_INCHES)
@@ -220,25 +238,28 @@ def panels_of(groups: Sequence[Group]) -> tuple[Figure, list[Axes]]:
         axes.remove()
     for axes in panels[max(0, len(names) - COLUMNS) : len(names)]:
         axes.tick_params(labelbottom=True)
-    return picture, panels[: len(names)]
+    return picture, [Place(axes, line(0), None) for axes in panels[: len(names)]]
 
 
-def draw_behind(panels: Sequence[Axes], curves: Sequence[tuple[np.ndarray, np.ndarray]], **look: Any) -> None:
-    """Draw all curves (x, y) faintly into every panel, to compare with; not where the curves share one panel."""
-    if len(panels) <= ONE_PANEL:
-        return
+def draw_behind(places: Sequence[Place], curves: Sequence[tuple[np.ndarray, np.ndarray]], **look: Any) -> str:
+    """Draw all curves (x, y) faintly into every panel, to compare with, and return this in words; not where the curves
+    share one panel."""
+    if len(places) <= ONE_PANEL:
+        return ""
     x, y = (np.concatenate([np.append(curve[of], np.nan) for curve in curves]) for of in (0, 1))
-    for axes in panels:
-        axes.plot(x, y, color=FAINT, linewidth=0.5, zorder=0, **look)
+    for place in places:
+        place.axes.plot(x, y, color=FAINT, linewidth=0.5, zorder=0, **look)
+    return "; grey: all others"
 
 
-def label_panels(figure: Figure, panels: Sequence[Axes], x: str, y: str) -> None:
+def label_panels(figure: Figure, places: Sequence[Place], x: str, y: str) -> None:
     """Name the axes, y once for all panels, and let them begin at 0."""
-    panels[0].set_xlim(left=0)
-    panels[0].set_ylim(bottom=0)
-    for axes in panels[-COLUMNS:]:
-        axes.set_xlabel(x)
-    if len(panels) <= ONE_PANEL:
-        panels[0].set_ylabel(y)
+    first = places[0].axes
+    first.set_xlim(left=0)
+    first.set_ylim(bottom=0)
+    for place in places[-COLUMNS:]:
+        place.axes.set_xlabel(x)
+    if len(places) <= ONE_PANEL:
+        first.set_ylabel(y)
     else:
         figure.supylabel(y, fontsize=8)
