@@ -311,18 +311,14 @@ class BestEffortStream:
         self._try(lambda stream: stream.flush())
 
     def _try(self, act: Callable[[TextIO], Any]) -> None:
-        if self._stream is not None:
-            try:
-                act(self._stream)
-            except (OSError, ValueError) as error:
-                self._drop(error)
-
-    def _drop(self, error: Exception) -> None:
-        if isinstance(error, BlockingIOError):
-            return  # a non-blocking terminal that is behind catches up
-        stream, self._stream = self._stream, None
-        # text left in its buffer would fail again, and set the exit code, when Python flushes it at exit
-        with suppress(OSError, ValueError, AttributeError):
-            null = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(null, stream.fileno())  # type: ignore[union-attr]
-            os.close(null)
+        if (stream := self._stream) is None:
+            return
+        try:
+            act(stream)
+        except BlockingIOError:
+            pass  # a non-blocking terminal that is behind catches up
+        except (OSError, ValueError):
+            self._stream = None
+            # text left in its buffer would fail again, and set the exit code, when Python flushes it at exit
+            with suppress(OSError, ValueError), open(os.devnull, "wb") as null:
+                os.dup2(null.fileno(), stream.fileno())
