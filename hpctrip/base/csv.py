@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from hpctrip.base.errors import InputError
-from hpctrip.base.io import gunzipped, read_file
+from hpctrip.base.io import read_unpacked
 from hpctrip.base.text import shown, unknown_name
 
 _DECIMAL = re.compile(r" *[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)? *")
@@ -99,7 +99,7 @@ def read_table(path: str | Path, place: str = "", may_comment: bool = False) -> 
     `may_comment`: a line that begins with # may stand above the header.
     """
     place = place or str(path)
-    text = _text(gunzipped(read_file(path, place), place), place)
+    text = _text(read_unpacked(path, place), place)
     comment, _, body = text.partition("\n") if may_comment and text.startswith("#") else ("", "", text)
     needs_care = '"' in body or "\n\n" in body or body.startswith("\n")
     lines, widths, fields = _parsed(body, place) if needs_care else _cut(body)

@@ -93,6 +93,21 @@ def read_file(path: str | Path, place: str = "") -> bytes:
         return file.read()
 
 
+def read_unpacked(path: str | Path, place: str = "") -> bytes:
+    """The bytes of a file, decompressed where its first bytes say that it is gzipped. InputError as for `read_file`,
+    and where the gzip stream is damaged."""
+    place = place or str(path)
+    data = read_file(path, place)
+    if not data.startswith(GZIP_MAGIC):
+        return data
+    try:
+        return gzip.decompress(data)
+    except EOFError:
+        raise InputError(place, "the gzip stream ends too early: the file is truncated", GET_AGAIN) from None
+    except (gzip.BadGzipFile, zlib.error) as error:
+        raise InputError(place, f"the gzip stream is damaged ({error})", GET_AGAIN) from None
+
+
 def read_text(path: str | Path, place: str = "") -> str:
     """The text of a UTF-8 file. InputError at `place` (default: the path) where it cannot be read."""
     try:
@@ -118,18 +133,6 @@ def _opened(path: str | Path, place: str) -> Iterator[BinaryIO]:
         raise InputError(place, problem, "check the path and permissions") from None
 
 
-def gunzipped(data: bytes, place: str) -> bytes:
-    """The content of gzipped data; other data unchanged. InputError at `place` where the gzip stream is damaged."""
-    if not data.startswith(GZIP_MAGIC):
-        return data
-    try:
-        return gzip.decompress(data)
-    except EOFError:
-        raise InputError(place, "the gzip stream ends too early: the file is truncated", GET_AGAIN) from None
-    except (gzip.BadGzipFile, zlib.error) as error:
-        raise InputError(place, f"the gzip stream is damaged ({error})", GET_AGAIN) from None
-
-
 def digest(data: bytes) -> str:
     """The content digest by which files are recorded and compared: BLAKE2b of 16 bytes, in hexadecimal."""
     return hashlib.blake2b(data, digest_size=16).hexdigest()
@@ -137,11 +140,8 @@ def digest(data: bytes) -> str:
 
 def digest_of_file(path: str | Path, place: str = "") -> str:
     """The content digest of a file, read in pieces. InputError as for `read_file`."""
-    content = hashlib.blake2b(digest_size=16)
     with _opened(path, place or str(path)) as file:
-        while piece := file.read(2**20):
-            content.update(piece)
-    return content.hexdigest()
+        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
 
 
 # Writing
