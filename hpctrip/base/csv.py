@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from hpctrip.base.errors import InputError
-from hpctrip.base.io import gunzipped, read_file
+from hpctrip.base.io import read_unpacked
 from hpctrip.base.text import shown, unknown_name
 
+_DECIMAL = re.compile(r" *[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)? *")
+"""A decimal number: not nan, inf, 1_000, or digits of other scripts."""
 _FLAGS = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False}
 
 
@@ -54,7 +56,8 @@ class Table:
 
     def numbers(self, name: str, may_lack: bool = False) -> np.ndarray:
         """A column of finite decimal numbers, [R] float64; NaN where the field is empty."""
-        values = _numbers(self.column(name))
+        texts = self.column(name)
+        values = np.array([float(text) if _DECIMAL.fullmatch(text) else np.nan for text in texts], np.float64)
         self.refuse(name, ~np.isfinite(values) & self._filled(name, may_lack), "is not a finite number")
         return values
 
@@ -96,7 +99,7 @@ def read_table(path: str | Path, place: str = "", may_comment: bool = False) -> 
     `may_comment`: a line that begins with # may stand above the header.
     """
     place = place or str(path)
-    text = _text(gunzipped(read_file(path, place), place), place)
+    text = _text(read_unpacked(path, place), place)
     comment, _, body = text.partition("\n") if may_comment and text.startswith("#") else ("", "", text)
     needs_care = '"' in body or "\n\n" in body or body.startswith("\n")
     lines, widths, fields = _parsed(body, place) if needs_care else _cut(body)
@@ -163,23 +166,3 @@ def _parsed(text: str, place: str) -> tuple[np.ndarray, np.ndarray, list[str]]:
 
 def _fields(number: int) -> str:
     return f"{number:,} field{'s' if number != 1 else ''}"
-
-
-def _numbers(texts: Sequence[str]) -> np.ndarray:
-    """[R] float64; NaN for anything but a decimal number."""
-    with suppress(ValueError):
-        if _is_decimal("".join(texts)):  # all at once, which is quick
-            return np.fromiter(map(float, texts), np.float64, len(texts))
-    return np.array([_number(text) for text in texts], dtype=np.float64)
-
-
-def _number(text: str) -> float:
-    with suppress(ValueError):
-        if _is_decimal(text):
-            return float(text)
-    return np.nan
-
-
-def _is_decimal(text: str) -> bool:
-    """Whether a text has only characters of decimal numbers: not nan, inf, 1_000, or digits of other scripts."""
-    return not text.encode().translate(None, b"0123456789+-.eE ")

@@ -93,6 +93,21 @@ def read_file(path: str | Path, place: str = "") -> bytes:
         return file.read()
 
 
+def read_unpacked(path: str | Path, place: str = "") -> bytes:
+    """The bytes of a file, decompressed where its first bytes say that it is gzipped. InputError as for `read_file`,
+    and where the gzip stream is damaged."""
+    place = place or str(path)
+    data = read_file(path, place)
+    if not data.startswith(GZIP_MAGIC):
+        return data
+    try:
+        return gzip.decompress(data)
+    except EOFError:
+        raise InputError(place, "the gzip stream ends too early: the file is truncated", GET_AGAIN) from None
+    except (gzip.BadGzipFile, zlib.error) as error:
+        raise InputError(place, f"the gzip stream is damaged ({error})", GET_AGAIN) from None
+
+
 def read_text(path: str | Path, place: str = "") -> str:
     """The text of a UTF-8 file. InputError at `place` (default: the path) where it cannot be read."""
     try:
@@ -118,18 +133,6 @@ def _opened(path: str | Path, place: str) -> Iterator[BinaryIO]:
         raise InputError(place, problem, "check the path and permissions") from None
 
 
-def gunzipped(data: bytes, place: str) -> bytes:
-    """The content of gzipped data; other data unchanged. InputError at `place` where the gzip stream is damaged."""
-    if not data.startswith(GZIP_MAGIC):
-        return data
-    try:
-        return gzip.decompress(data)
-    except EOFError:
-        raise InputError(place, "the gzip stream ends too early: the file is truncated", GET_AGAIN) from None
-    except (gzip.BadGzipFile, zlib.error) as error:
-        raise InputError(place, f"the gzip stream is damaged ({error})", GET_AGAIN) from None
-
-
 def digest(data: bytes) -> str:
     """The content digest by which files are recorded and compared: BLAKE2b of 16 bytes, in hexadecimal."""
     return hashlib.blake2b(data, digest_size=16).hexdigest()
@@ -137,11 +140,8 @@ def digest(data: bytes) -> str:
 
 def digest_of_file(path: str | Path, place: str = "") -> str:
     """The content digest of a file, read in pieces. InputError as for `read_file`."""
-    content = hashlib.blake2b(digest_size=16)
     with _opened(path, place or str(path)) as file:
-        while piece := file.read(2**20):
-            content.update(piece)
-    return content.hexdigest()
+        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
 
 
 # Writing
@@ -311,18 +311,14 @@ class BestEffortStream:
         self._try(lambda stream: stream.flush())
 
     def _try(self, act: Callable[[TextIO], Any]) -> None:
-        if self._stream is not None:
-            try:
-                act(self._stream)
-            except (OSError, ValueError) as error:
-                self._drop(error)
-
-    def _drop(self, error: Exception) -> None:
-        if isinstance(error, BlockingIOError):
-            return  # a non-blocking terminal that is behind catches up
-        stream, self._stream = self._stream, None
-        # text left in its buffer would fail again, and set the exit code, when Python flushes it at exit
-        with suppress(OSError, ValueError, AttributeError):
-            null = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(null, stream.fileno())  # type: ignore[union-attr]
-            os.close(null)
+        if (stream := self._stream) is None:
+            return
+        try:
+            act(stream)
+        except BlockingIOError:
+            pass  # a non-blocking terminal that is behind catches up
+        except (OSError, ValueError):
+            self._stream = None
+            # text left in its buffer would fail again, and set the exit code, when Python flushes it at exit
+            with suppress(OSError, ValueError), open(os.devnull, "wb") as null:
+                os.dup2(null.fileno(), stream.fileno())

@@ -12,7 +12,6 @@ from itertools import pairwise
 from typing import Any
 
 import click
-from click.shell_completion import CompletionItem
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.text import printable
@@ -72,10 +71,8 @@ Speed = functools.partial(Number, 1e-6, 1e12)
 """A speed between 1e-6 and 1e12, in the unit of its option."""
 
 
-class FileName(click.ParamType):
+class FileName(click.Path):
     """Path of a file or folder, or a pattern of paths."""
-
-    name = "file"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return `value` unchanged. Raises InputError if no file can have this name."""
@@ -85,12 +82,6 @@ class FileName(click.ParamType):
             return check_name(value)
         except ValueError as error:
             raise InputError(value, str(error), "give the path of a file") from None
-
-    def shell_complete(
-        self, ctx: click.Context, param: click.Parameter, incomplete: str
-    ) -> list[CompletionItem]:
-        """Let the shell complete the names of files."""
-        return [CompletionItem(incomplete, type="file")]
 
 
 FILE = FileName()

@@ -42,15 +42,12 @@ def run(
 @input_options
 def check(**cluster_input: tuple[str, ...]) -> None:
     """Validate the input of a cluster, read its trace, and print every key with the value in force."""
-    import tomli_w
-
     from hpctrip.cluster.run import read_cluster_input
-    from hpctrip.config.inputs import resolved
-    from hpctrip.runner.experiment import without_none
+    from hpctrip.config.inputs import resolved_toml
 
     scenario = read_cluster_input(**cluster_input).scenario
     scenario.simulator()
-    click.echo(printable_toml(tomli_w.dumps(without_none(resolved(scenario)))), nl=False)
+    click.echo(printable_toml(resolved_toml(scenario)), nl=False)
 
 
 @cluster.command()

@@ -95,14 +95,15 @@ def check(**run_input: Texts) -> None:
     Files that it names are checked as far as that costs no computing: sites, outages and traces are read, data and
     packages must be there.
     """
+    from hpctrip.config.inputs import resolved_toml
     from hpctrip.runner.experiment import read_input
     from hpctrip.sim.step import State
 
-    checked = read_input(**run_input)
-    checked.experiment.check().begin(State())
-    for warning in checked.experiment.network.warnings():
+    experiment = read_input(**run_input).experiment
+    experiment.check().begin(State())
+    for warning in experiment.network.warnings():
         click.echo(f"warning: {warning}", err=True)
-    click.echo(printable_toml(checked.resolved_toml), nl=False)
+    click.echo(printable_toml(resolved_toml(experiment)), nl=False)
 
 
 @click.command()

@@ -12,13 +12,13 @@ training, never a wrong number.
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, TypeVar
 
 from pydantic.fields import FieldInfo
 
+from hpctrip.base.io import digest
 from hpctrip.config.component import Component, registry_of, walk
 
 _T = TypeVar("_T")
@@ -68,25 +68,25 @@ def _marked(component: Component, marks: set[str]) -> list[str]:
     return keys
 
 
-def chosen(component: Component) -> dict[str, Any]:
+def chosen(component: Component, prefix: str = "", default: object = None) -> dict[str, Any]:
     """{dotted key: value} of the keys that differ from their defaults, kinds included: a key that is added to hpctrip
-    later does not change the identity of an input that does not name it."""
-    return dict(_chosen(component))
+    later does not change the identity of an input that does not name it.
 
-
-def _chosen(component: Component, prefix: str = "", default: object = None) -> Iterator[tuple[str, Any]]:
-    """`default`: the component used where the whole table is absent; None: the defaults of its class."""
+    `default`: the component used where the whole table is absent; None: the defaults of its class.
+    """
+    keys: dict[str, Any] = {}
     for name, field in type(component).model_fields.items():
         value = getattr(component, name)
         registry = registry_of(field)
         same_class = type(default) is type(component)
         usual = getattr(default, name) if same_class else field.get_default(call_default_factory=True)
         if registry and value.kind != registry.default:
-            yield f"{prefix}{name}.kind", value.kind
+            keys[f"{prefix}{name}.kind"] = value.kind
         if isinstance(value, Component):
-            yield from _chosen(value, f"{prefix}{name}.", usual)
+            keys |= chosen(value, f"{prefix}{name}.", usual)
         elif value != usual:
-            yield prefix + name, value
+            keys[prefix + name] = value
+    return keys
 
 
 def raised_rules(component: Component) -> dict[str, int]:
@@ -117,4 +117,4 @@ def differing(tables: Sequence[Flat]) -> list[str]:
 def identity(table: Flat) -> str:
     """Hash of an input in 32 hexadecimal digits (BLAKE2b), independent of the order of its keys."""
     present = {key: value for key, value in table.items() if value is not None}
-    return hashlib.blake2b(json.dumps(present, sort_keys=True).encode(), digest_size=16).hexdigest()
+    return digest(json.dumps(present, sort_keys=True).encode())

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import reduce
 from pathlib import Path
@@ -52,19 +52,25 @@ def merge(below: Tables, above: Tables, root: type[Component]) -> Tables:
     another kind would not fit it. `root` gives the default kinds."""
     registries = {name: registry_of(field) for name, field in root.model_fields.items()}
     defaults = {name: registry.default for name, registry in registries.items() if registry}
-    return _merge(below, above, defaults)
+
+    def is_one_kind(key: str, old: Tables, new: Tables) -> bool:
+        kind = old.get("kind", defaults.get(key))
+        return new.get("kind", kind) == kind
+
+    return _merge(below, above, is_one_kind)
 
 
-def _merge(below: Tables, above: Tables, default_kinds: dict[str, str]) -> Tables:
+def deep(below: Tables, above: Tables) -> Tables:
+    """Deep merge of two tables without regard to kinds, as for `-o` lines, whose order does not matter."""
+    return _merge(below, above, lambda key, old, new: True)
+
+
+def _merge(below: Tables, above: Tables, may_merge: Callable[[str, Tables, Tables], bool]) -> Tables:
     merged = dict(below)
     for key, value in above.items():
         old = merged.get(key)
-        if isinstance(value, dict) and isinstance(old, dict):
-            kind = old.get("kind", default_kinds.get(key))
-            same = value.get("kind", kind) == kind
-            merged[key] = _merge(old, value, default_kinds) if same else value
-        else:
-            merged[key] = value
+        both = isinstance(value, dict) and isinstance(old, dict) and may_merge(key, old, value)
+        merged[key] = _merge(old, value, may_merge) if both else value
     return merged
 
 
@@ -94,6 +100,16 @@ def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _plain(part) for name, part in value.items()}
     return resolved(value) if isinstance(value, Component) else value
+
+
+def resolved_toml(component: Component) -> str:
+    """Every key of a component with its value, as TOML without the keys that are None: TOML has no null."""
+    return tomli_w.dumps(_without_none(resolved(component)))
+
+
+def _without_none(table: Tables) -> Tables:
+    present = {key: value for key, value in table.items() if value is not None}
+    return {key: _without_none(value) if isinstance(value, dict) else value for key, value in present.items()}
 
 
 def known_keys(owner: Any) -> list[str]:
@@ -129,15 +145,6 @@ def _read_overrides(lines: Iterable[str]) -> Tables:
             raise InputError(f"-o {line}", "not of the form key=value", "e.g. -o policy.k=50") from None
         tables = deep(tables, layer)
     return tables
-
-
-def deep(below: Tables, above: Tables) -> Tables:
-    """Deep merge of two tables without regard to kinds, as for `-o` lines, whose order does not matter."""
-    both = {**below, **above}
-    for key in below.keys() & above.keys():
-        if isinstance(below[key], dict) and isinstance(above[key], dict):
-            both[key] = deep(below[key], above[key])
-    return both
 
 
 def nested(key: str, value: Any) -> Tables:

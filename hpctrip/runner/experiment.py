@@ -218,11 +218,6 @@ class Input:
         return json.dumps(resolved(self.experiment))
 
     @property
-    def resolved_toml(self) -> str:
-        """The resolved input as TOML, without the keys that are None: TOML has no null."""
-        return tomli_w.dumps(without_none(resolved(self.experiment)))
-
-    @property
     def policy_keys(self) -> list[str]:
         """The dotted keys that the policy sets; the name of the table where the policy sets its kind."""
         return [
@@ -230,15 +225,6 @@ class Input:
             for name, table in self.set_by_policy.items()
             for key in ([name] if "kind" in table else [f"{name}.{key}" for key in table])
         ]
-
-
-def without_none(table: Tables) -> Tables:
-    """The table without the keys that are None: TOML has no null."""
-    return {
-        key: without_none(value) if isinstance(value, dict) else value
-        for key, value in table.items()
-        if value is not None
-    }
 
 
 def read_input(

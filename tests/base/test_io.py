@@ -15,10 +15,10 @@ from hpctrip.base.io import (
     append_to,
     check_suffix,
     digest_of_file,
-    gunzipped,
     named_path,
     read_file,
     read_text,
+    read_unpacked,
     refuse_inputs,
     remove_leftovers,
     replace_file,
@@ -77,13 +77,15 @@ def test_a_report_names_the_file_once(tmp_path, monkeypatch, path, place, report
     assert str(caught.value).startswith(report)
 
 
-def test_gzip_is_unpacked_or_refused_where_it_is_damaged():
-    packed = gzip.compress(b"a" * 1000) + gzip.compress(b"b")
-    assert gunzipped(packed, "f") == b"a" * 1000 + b"b"
-    assert gunzipped(b"plain", "f") == b"plain"
+def test_gzip_is_unpacked_or_refused_where_it_is_damaged(tmp_path):
+    packed, path = gzip.compress(b"a" * 1000) + gzip.compress(b"b"), tmp_path / "f"
+    for content, unpacked in ((packed, b"a" * 1000 + b"b"), (b"plain", b"plain")):
+        path.write_bytes(content)
+        assert read_unpacked(path) == unpacked
     for damaged in (packed[:-3], packed[:5] + b"x" * 20):
+        path.write_bytes(damaged)
         with pytest.raises(InputError, match="gzip stream"):
-            gunzipped(damaged, "f")
+            read_unpacked(path)
 
 
 # Writing

@@ -30,9 +30,6 @@ def test_what_a_terminal_would_obey_is_escaped(text, shown):
 
 def test_long_text_is_cut_and_says_so():
     assert printable("a" * 12_345, 10) == "a" * 10 + "... (12,335 more characters)"
-
-
-def test_escapes_count_by_their_length():
     assert printable("\x00" * 1000, 10) == r"\x00\x00... (998 more characters)"
 
 

@@ -64,22 +64,18 @@ def test_merge_never_overwrites_its_inputs(hpctrip, made, folder):
     assert made.read_bytes() == before
 
 
-def test_export_replaces_tables_only_with_overwrite(hpctrip, made, folder):
-    (folder / "sites.csv").write_text("mine")
-    hpctrip("export", made, folder).check_refused(["sites.csv: exists already", "--overwrite"])
-    assert [path.name for path in folder.iterdir()] == ["sites.csv"]
-    assert (folder / "sites.csv").read_text() == "mine"
-    assert hpctrip("export", made, folder, "--overwrite").code == 0
-    assert (folder / "sites.csv").read_text().startswith("site,")
-
-
-def test_inputs_and_slurm_replace_files_only_with_overwrite(hpctrip, folder):
-    for command in (["inputs", "smoke", "--to", "."], ["slurm", "requeue", "--to", "."]):
-        (written,) = hpctrip(*command).out.split()[:1]
-        (folder / written).write_text("mine")
-        hpctrip(*command).check_refused([f"{written}: exists already", "--overwrite"])
-        assert (folder / written).read_text() == "mine"
-        assert hpctrip(*command, "--overwrite").code == 0 and (folder / written).read_text() != "mine"
+def test_files_are_replaced_only_with_overwrite_and_otherwise_none_is_written(hpctrip, made, folder):
+    for name, *command in (
+        ("sites.csv", "export", made, "."),
+        ("smoke.toml", "inputs", "smoke", "--to", "."),
+        ("requeue.sh", "slurm", "requeue", "--to", "."),
+        ("commands.md", "reference", "."),
+    ):
+        before = set(folder.iterdir())
+        (folder / name).write_text("mine")
+        hpctrip(*command).check_refused([f"{name}: exists already", "--overwrite"])
+        assert (folder / name).read_text() == "mine" and {*folder.iterdir()} == before | {folder / name}
+        assert hpctrip(*command, "--overwrite").code == 0 and (folder / name).read_text() != "mine"
 
 
 def test_every_command_that_writes_files_has_the_option_overwrite(hpctrip):

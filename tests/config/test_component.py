@@ -3,8 +3,7 @@ import importlib
 import pytest
 from pydantic import Field, ValidationError
 
-from hpctrip.base.text import unknown_name
-from hpctrip.config.component import Component, Registry, registry_of
+from hpctrip.config.component import Component, Registry
 
 SHAPES = Registry("shape", default="disc")
 
@@ -45,15 +44,6 @@ def test_components_do_not_change():
         Disc().radius = 2
 
 
-def test_a_component_added_later_is_known_after_a_rebuild():
-    @SHAPES.add
-    class Ring(Component):
-        kind = "ring"
-
-    Drawing.model_rebuild(force=True)
-    assert Drawing.model_validate({"shape": {"kind": "ring"}}).shape == Ring()
-
-
 @pytest.mark.parametrize("name", ["Other", "Box"])
 def test_a_kind_is_not_taken_by_another_class_or_one_of_the_same_name_from_elsewhere(name):
     other = type(name, (Component,), {"kind": "box", "__module__": "hpctrip_plugin_box"})
@@ -66,17 +56,6 @@ def test_a_class_of_a_module_imported_again_takes_its_own_place():
     again = type("Box", (Component,), {"kind": "box", "__module__": Box.__module__})
     assert SHAPES.add(again) is SHAPES["box"]
     SHAPES.add(Box)
-
-
-def test_the_registry_behind_a_field_can_be_found():
-    assert registry_of(Drawing.model_fields["shape"]) is SHAPES
-    assert registry_of(Disc.model_fields["radius"]) is None
-
-
-def test_a_misspelt_name_is_answered_with_the_nearest():
-    hint = "did you mean 'powertrip'? known: powertrip, static"
-    assert unknown_name("powertripp", ["powertrip", "static"]) == hint
-    assert unknown_name("zzz", ["b", "a"]) == "known: a, b"
 
 
 def test_a_new_file_in_a_package_of_components_is_a_new_component(tmp_path, monkeypatch):

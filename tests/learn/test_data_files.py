@@ -45,8 +45,6 @@ def test_a_file_gives_its_array(file, pack, array):
         (idx(IMAGES)[:-5], "not a whole IDX file (cannot reshape array of size 19 into shape (2,3,4))"),
         (idx(IMAGES) + b"x", "not a whole IDX file (cannot reshape array of size 25"),
         (gzip.compress(idx(IMAGES))[:-9], "truncated"),
-        (gzip.compress(idx(IMAGES))[:-8] + b"\0" * 8, "damaged"),
-        (gzip.compress(idx(IMAGES))[:12] + b"\xff" * 40, "damaged"),
     ],
 )
 def test_a_damaged_file_is_named_with_its_content(file, content, complaint):

@@ -144,15 +144,6 @@ def test_other_settings_are_other_data(change, cache):
     assert len(list(cache.glob("emnist/*/settings.json"))) == 2
 
 
-def test_data_are_memory_mapped_and_prepared_only_once(monkeypatch):
-    workload = Emnist(train_samples=10, test_samples=10)
-    workload.prepare_data(0)
-    monkeypatch.setattr("hpctrip.learn.data.glyphs.Glyphs.draw", None)
-    task = workload.task(0)
-    assert isinstance(task.train.inputs.base, np.memmap)
-    assert not task.train.inputs.flags.writeable
-
-
 def prepare(result):
     Emnist(train_samples=2000, test_samples=10).prepare_data(0)
     result.put("done")

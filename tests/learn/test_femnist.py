@@ -69,16 +69,18 @@ def of_one(**samples):
     return json.dumps({"users": ["f7"], "num_samples": [1], "user_data": {"f7": samples}})
 
 
+NO_IMAGES = {  # {case: samples with the wrong number of pixels, or with pixels that are no numbers}
+    "a pixel lacks": [image(1)[1:]],
+    "a pixel is a text": [["ink"] * 784],
+    "pixels of two lengths": [image(1), [0.5]],
+    "a pixel of 400 digits": [[10**400] * 784],
+    "a sample is a number": [3],
+    "a sample is an object": [{}],
+}
 BAD = {
-    "a pixel lacks": (of_one(x=[image(1)[1:]], y=[3]), "user 'f7': a sample is not 784 numbers"),
-    "a pixel is a text": (of_one(x=[["ink"] * 784], y=[3]), "user 'f7': a sample is not 784 numbers"),
-    "pixels of two lengths": (
-        of_one(x=[image(1), [0.5]], y=[3, 4]),
-        "user 'f7': a sample is not 784 numbers",
-    ),
-    "a pixel of 400 digits": (of_one(x=[[10**400] * 784], y=[3]), "user 'f7': a sample is not 784 numbers"),
-    "a sample is a number": (of_one(x=[3], y=[3]), "user 'f7': a sample is not 784 numbers"),
-    "a sample is an object": (of_one(x=[{}], y=[3]), "user 'f7': a sample is not 784 numbers"),
+    case: (of_one(x=x, y=[3] * len(x)), "user 'f7': a sample is not 784 numbers")
+    for case, x in NO_IMAGES.items()
+} | {
     "pixels up to 255": (
         of_one(x=[image(-254)], y=[3]),
         "user 'f7': pixels below 0 (ink) or above 1 (paper)",

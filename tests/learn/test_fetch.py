@@ -74,14 +74,14 @@ def emnist(url, known_hash="md5:" + "0" * 32):
 def refused(destination, *source):
     """The report of a fetch that must fail."""
     with pytest.raises(InputError) as error:
-        fetch(emnist(*source), destination, progress=False)
+        fetch(emnist(*source), destination)
     assert error.value.faults[0].way_out
     return str(error.value)
 
 
 def test_the_files_of_the_archive_are_put_flat_into_the_directory(serve, tmp_path):
     directory = tmp_path / "new" / "emnist"
-    files = fetch(emnist(serve(OFFICIAL_LAYOUT), md5(OFFICIAL_LAYOUT)), directory, progress=False)
+    files = fetch(emnist(serve(OFFICIAL_LAYOUT), md5(OFFICIAL_LAYOUT)), directory)
     assert sorted(directory.iterdir()) == files
     assert [path.name for path in files] == [
         "emnist-byclass-train-images-idx3-ubyte.gz",
@@ -102,7 +102,7 @@ def test_a_download_that_breaks_off_leaves_nothing_and_the_next_try_starts_anew(
     report = refused(tmp_path / "emnist", url, md5(content))
     assert f"{url}: the download failed (" in report
     assert list((tmp_path / "emnist").iterdir()) == []
-    files = fetch(emnist(url, md5(content)), tmp_path / "emnist", progress=False)
+    files = fetch(emnist(url, md5(content)), tmp_path / "emnist")
     assert sorted((tmp_path / "emnist").iterdir()) == files and len(files) == 1
 
 
@@ -120,27 +120,27 @@ def speech(serve, *names):
 
 def test_an_archive_of_folders_keeps_them(serve, tmp_path):
     source = speech(serve, "./yes/a_nohash_0.wav", "./testing_list.txt")
-    files = fetch(source, tmp_path, progress=False)
+    files = fetch(source, tmp_path)
     assert files == [tmp_path / "testing_list.txt", tmp_path / "yes" / "a_nohash_0.wav"]
 
 
 @pytest.mark.skipif(not hasattr(tarfile, "data_filter"), reason="this Python's tarfile has no filters")
 def test_a_tar_archive_cannot_write_elsewhere(serve, tmp_path):
     with pytest.raises(tarfile.OutsideDestinationError):
-        fetch(speech(serve, "../../outside.txt"), tmp_path / "speech", progress=False)
+        fetch(speech(serve, "../../outside.txt"), tmp_path / "speech")
     assert [path.name for path in tmp_path.rglob("*")] == ["speech"]
 
 
 def test_a_single_file_is_stored_under_its_name(serve, tmp_path):
     source = Source("a text", serve(b"words"), md5(b"words"), 5, file_name="words.txt")
-    assert fetch(source, tmp_path, progress=False) == [tmp_path / "words.txt"]
+    assert fetch(source, tmp_path) == [tmp_path / "words.txt"]
     (path,) = tmp_path.iterdir()
     assert path.read_bytes() == b"words" and path.stat().st_mode & 0o777 == 0o666 & ~UMASK
 
 
 def test_a_zip_archive_cannot_write_elsewhere(serve, tmp_path):
     content = archive({"../emnist-evil": b"x", "emnist-good": b"x"})
-    files = fetch(emnist(serve(content), md5(content)), tmp_path / "emnist", progress=False)
+    files = fetch(emnist(serve(content), md5(content)), tmp_path / "emnist")
     assert {path.parent for path in files} == {tmp_path / "emnist"}
     assert [path.name for path in tmp_path.iterdir()] == ["emnist"]
 

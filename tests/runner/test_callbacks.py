@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from hpctrip.base.errors import InputError
+from hpctrip.config.inputs import resolved_toml
 from hpctrip.record.reader import open_run
 from hpctrip.record.verify import verify
 from hpctrip.runner.callbacks import CALLBACKS, Callback, RunFacts
@@ -287,7 +288,7 @@ def test_a_table_is_named_by_the_user_and_is_of_the_kind_of_its_name_unless_it_s
         "jsonl": ("jsonl", "a"),
         "second": ("jsonl", "b"),
     }
-    assert 'callbacks.second]\nkind = "jsonl"' in run_input.resolved_toml
+    assert 'callbacks.second]\nkind = "jsonl"' in resolved_toml(run_input.experiment)
 
 
 WRONG = {

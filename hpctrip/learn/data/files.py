@@ -18,7 +18,7 @@ import numpy as np
 from pydantic import BaseModel, ValidationError
 
 from hpctrip.base.errors import InputError
-from hpctrip.base.io import GET_AGAIN, gunzipped, read_file
+from hpctrip.base.io import GET_AGAIN, read_unpacked
 from hpctrip.base.text import shown
 
 _NOT_LEAFS = "is it a file that LEAF's scripts wrote?"
@@ -57,15 +57,10 @@ def files_of_all_parts(data: str, suffixes: tuple[str, ...], way_out: str) -> li
     return [file for files in parts.values() for file in files]
 
 
-def read_bytes(path: Path) -> bytes:
-    """The whole file, decompressed where it is gzipped. InputError where it cannot be read or is damaged."""
-    return gunzipped(read_file(path), str(path))
-
-
 def read_text(path: Path) -> str:
     """The whole file as UTF-8 text with "\\n" line ends."""
     try:
-        return read_bytes(path).decode("utf-8-sig").replace("\r\n", "\n")
+        return read_unpacked(path).decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         raise InputError(str(path), f"not a UTF-8 text (byte {error.start:,})", GET_AGAIN) from None
 
@@ -139,7 +134,7 @@ def read_idx(path: Path, num_dimensions: int) -> np.ndarray:
 
     Raises InputError naming the file, its content and the expected one.
     """
-    content = read_bytes(path)
+    content = read_unpacked(path)
     magic = bytes([0, 0, _UNSIGNED_BYTE, num_dimensions])
     if content[:4] != magic:
         raise InputError(

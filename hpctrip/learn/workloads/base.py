@@ -8,6 +8,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from hpctrip.base.errors import InputError
+from hpctrip.base.rng import stream
 from hpctrip.base.validate import instance, integers
 from hpctrip.config.component import Component, Registry, config_key
 from hpctrip.config.inputs import resolved, validate
@@ -101,6 +102,8 @@ class PreparedWorkload(Workload):
 
     embedded: ClassVar[str]
     """The value of `data` that names no files: synthetic data, made here."""
+    origins: ClassVar[tuple[str, str]]
+    """Descriptions of the synthetic data, and of data from files."""
 
     @property
     def synthetic(self) -> bool:
@@ -112,6 +115,12 @@ class PreparedWorkload(Workload):
         """The file or folder of the data."""
         return Path(self.data).expanduser().resolve()
 
+    @property
+    def origin(self) -> str:
+        """Description of the data, with the path of those from files."""
+        synthetic, from_files = self.origins
+        return synthetic if self.synthetic else f"{from_files} from {self.path}"
+
     def prepare_data(self, seed: int) -> None:
         """Fill the cache. Raises InputError that names the file that is missing or damaged."""
         self.folder(seed)
@@ -119,6 +128,21 @@ class PreparedWorkload(Workload):
     def folder(self, seed: int) -> Path:
         """The folder of the prepared arrays. Its key holds everything that they depend on."""
         raise NotImplementedError
+
+    def subset(self, part: str, num_samples: int, source: str, seed: int) -> np.ndarray:
+        """Sorted indices of a random subset of the `num_samples` that `source` has of a part: as many as the key
+        `{part}_samples` says, drawn from the run's seed; None: all. Raises InputError where there are fewer."""
+        limit = getattr(self, f"{part}_samples")
+        if limit is None:
+            return np.arange(num_samples)
+        if limit > num_samples:
+            raise InputError(
+                f"workload.{part}_samples",
+                f"{limit:,}, but {source} has {num_samples:,}",
+                "ask for fewer, or leave the key out for all",
+            )
+        drawn = stream(seed, f"{self.kind}/{part}_samples")
+        return np.sort(drawn.choice(num_samples, limit, replace=False))
 
 
 WORKLOADS = Registry("workload", default="emnist")

@@ -19,7 +19,7 @@ from hpctrip.base.errors import InputError
 from hpctrip.base.io import PathName
 from hpctrip.config.sources import Reads
 from hpctrip.learn.data import cached
-from hpctrip.learn.data.cached import PARTS, fingerprints, subset
+from hpctrip.learn.data.cached import PARTS, fingerprints
 from hpctrip.learn.data.files import read_idx
 from hpctrip.learn.data.glyphs import CHARACTERS, IMAGE_SIZE, MOST_GLYPHS, Glyphs, renderer
 from hpctrip.learn.task import Task
@@ -67,6 +67,10 @@ class Emnist(PreparedWorkload):
 
     kind: ClassVar[str] = "emnist"
     embedded: ClassVar[str] = "glyphs"
+    origins: ClassVar[tuple[str, str]] = (
+        "glyphs (synthetic characters rendered from fonts, not EMNIST)",
+        "files in EMNIST's format",
+    )
     has_owners: ClassVar[bool] = False
     lr: ClassVar[float] = 0.01
     batch_size: ClassVar[int] = 20
@@ -113,11 +117,6 @@ class Emnist(PreparedWorkload):
         folder = self.folder(seed)
         train, test = cached.datasets(folder, "images", "labels")
         num_classes = len(SPLITS[self.split])
-        origin = (
-            "glyphs (synthetic characters rendered from fonts, not EMNIST)"
-            if self.synthetic
-            else f"files in EMNIST's format from {self.path}"
-        )
         return Task(
             train=train,
             test=test,
@@ -125,49 +124,44 @@ class Emnist(PreparedWorkload):
             build_model=partial(CNN, *MODELS[self.model], num_classes=num_classes),
             prepare=normalise,
             loss=F.cross_entropy,
-            source=f"{origin}: {self.split}, {len(train):,} training and {len(test):,} test samples",
+            source=f"{self.origin}: {self.split}, {len(train):,} training and {len(test):,} test samples",
             synthetic=self.synthetic,
             digests={"data": cached.digest_of(folder)},
         )
 
     def folder(self, seed: int) -> Path:
         """The folder of the prepared arrays. Its key holds everything that they depend on."""
-        limits = self._limits()
-        settings: dict[str, Any] = {"split": self.split, "limits": list(limits.values())}
+        resolved = self.resolve()
+        limits = [resolved.train_samples, resolved.test_samples]
+        settings: dict[str, Any] = {"split": self.split, "limits": limits}
         if self.synthetic:
             settings |= {"glyphs (synthetic)": self.glyphs.model_dump(), "renderer": renderer(), "seed": seed}
             return cached.prepared("emnist", settings, lambda: self._arrays(self._drawn, seed))
         files = self._files()
         settings["files"] = fingerprints(files.values())
-        if any(limits.values()):
+        if any(limits):
             settings["seed"] = seed
         return cached.prepared("emnist", settings, lambda: self._arrays(partial(self._read, files), seed))
 
-    def _limits(self) -> dict[str, int | None]:
-        """Number of samples of each part; None: all."""
-        resolved = self.resolve()
-        return {"train": resolved.train_samples, "test": resolved.test_samples}
-
     def _arrays(
-        self, load: Callable[[str, int | None, int], tuple[np.ndarray, np.ndarray]], seed: int
+        self, load: Callable[[str, int], tuple[np.ndarray, np.ndarray]], seed: int
     ) -> dict[str, np.ndarray]:
         """`{part}_images` [num_samples, 28, 28] uint8 and `{part}_labels` [num_samples] int64 for both parts."""
         arrays = {}
-        for part, limit in self._limits().items():
-            images, labels = load(part, limit, seed)
+        for part in PARTS:
+            images, labels = load(part, seed)
             arrays |= {f"{part}_images": images, f"{part}_labels": labels.astype(np.int64)}
         return arrays
 
-    def _drawn(self, part: str, num_samples: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    def _drawn(self, part: str, seed: int) -> tuple[np.ndarray, np.ndarray]:
         """Images and labels of synthetic glyphs."""
+        num_samples = getattr(self.resolve(), f"{part}_samples")
         classes = SPLITS[self.split]
         label_of = {character: label for label, characters in enumerate(classes) for character in characters}
         images, characters = self.glyphs.draw(num_samples, seed, part, among="".join(classes))
         return images, np.array([label_of.get(character, -1) for character in CHARACTERS])[characters]
 
-    def _read(
-        self, files: dict[str, Path], part: str, limit: int | None, seed: int
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def _read(self, files: dict[str, Path], part: str, seed: int) -> tuple[np.ndarray, np.ndarray]:
         """Images, upright, and labels counted from 0, of the official files; a random subset where a limit asks so."""
         image_file, label_file = files[f"{part}-images-idx3"], files[f"{part}-labels-idx1"]
         images, labels = read_idx(image_file, 3), read_idx(label_file, 1)
@@ -186,7 +180,7 @@ class Emnist(PreparedWorkload):
                 f"{first + num_classes - 1}",
                 "are these the files of another split?",
             )
-        rows = subset(self.kind, part, limit, len(labels), str(label_file), seed)
+        rows = self.subset(part, len(labels), str(label_file), seed)
         # EMNIST stores every image transposed (it was exported column by column).
         return np.ascontiguousarray(images[rows].transpose(0, 2, 1)), labels[rows] - np.uint8(first)
 

@@ -19,7 +19,7 @@ from hpctrip.base.rng import stream
 from hpctrip.base.text import shown
 from hpctrip.config.sources import Reads
 from hpctrip.learn.data import cached
-from hpctrip.learn.data.cached import PARTS, fingerprints, subset
+from hpctrip.learn.data.cached import PARTS, fingerprints
 from hpctrip.learn.data.files import files_by_part, files_of_all_parts, json_object, leaf_users, read_text
 from hpctrip.learn.data.glyphs import CHARACTERS, IMAGE_SIZE, Writers, renderer
 from hpctrip.learn.task import Task
@@ -41,6 +41,10 @@ class Femnist(PreparedWorkload):
 
     kind: ClassVar[str] = "femnist"
     embedded: ClassVar[str] = "glyphs"
+    origins: ClassVar[tuple[str, str]] = (
+        "glyphs (synthetic characters by synthetic writers, not FEMNIST)",
+        "files in LEAF's format",
+    )
     has_owners: ClassVar[bool] = True
     lr: ClassVar[float] = 0.01
     batch_size: ClassVar[int] = 20
@@ -73,11 +77,6 @@ class Femnist(PreparedWorkload):
 
         folder = self.folder(seed)
         train, test = cached.datasets(folder, "images", "labels", "groups")
-        origin = (
-            "glyphs (synthetic characters by synthetic writers, not FEMNIST)"
-            if self.synthetic
-            else f"files in LEAF's format from {self.path}"
-        )
         num_writers = len(np.unique(train.groups))
         return Task(
             train=train,
@@ -86,7 +85,7 @@ class Femnist(PreparedWorkload):
             build_model=partial(CNN, *MODELS[self.model], num_classes=len(CHARACTERS)),
             prepare=normalise,
             loss=F.cross_entropy,
-            source=f"{origin}: {num_writers:,} writers, {len(train):,} training and {len(test):,} test samples",
+            source=f"{self.origin}: {num_writers:,} writers, {len(train):,} training and {len(test):,} test samples",
             synthetic=self.synthetic,
             digests={"data": cached.digest_of(folder)},
         )
@@ -113,11 +112,11 @@ class Femnist(PreparedWorkload):
             halves = [_split(page, stream(seed, "femnist/split", i)) for i, page in enumerate(pages)]
             by_part = {part: [half[i] for half in halves] for i, part in enumerate(PARTS)}
         arrays = {}
-        for part, limit in zip(PARTS, (self.train_samples, self.test_samples), strict=True):
+        for part in PARTS:
             if not any(len(labels) for _, labels in by_part[part]):
                 raise InputError("workload.data", f"{self.path} has no {part} samples", "give more data")
             images, labels = map(np.concatenate, zip(*by_part[part], strict=True))
-            rows = subset(self.kind, part, limit, len(labels), self.data, seed)
+            rows = self.subset(part, len(labels), self.data, seed)
             groups = np.repeat(np.arange(len(by_part[part])), [len(page[1]) for page in by_part[part]])
             arrays |= {f"{part}_images": images[rows], f"{part}_labels": labels[rows].astype(np.int64)}
             arrays[f"{part}_groups"] = groups[rows]

@@ -58,6 +58,7 @@ class Llm(PreparedWorkload):
 
     kind: ClassVar[str] = "llm"
     embedded: ClassVar[str] = "sentences"
+    origins: ClassVar[tuple[str, str]] = ("sentences (synthetic text)", "texts")
     lr: ClassVar[float] = 1e-3
     batch_size: ClassVar[int] = 8
     optimizer: ClassVar[Literal["sgd", "adamw"]] = "adamw"
@@ -132,7 +133,6 @@ class Llm(PreparedWorkload):
         causal.check_fit(base, self.block_tokens, int(cached.load(folder, "num_tokens")))
         adapters = {} if self.adapter == "full" else self.lora.model_dump()
         build_model = partial(causal.build, base, **adapters)
-        texts = "sentences (synthetic text)" if self.synthetic else f"texts from {self.path}"
         return Task(
             train=train,
             test=test,
@@ -140,8 +140,8 @@ class Llm(PreparedWorkload):
             build_model=build_model,
             prepare=torch.Tensor.long,
             loss=causal.next_token_loss,
-            source=f"{texts}: {len(train):,} training and {len(test):,} test blocks of {self.block_tokens} tokens; "
-            f"{model} ({base.num_parameters():,} parameters), {self.adapter}",
+            source=f"{self.origin}: {len(train):,} training and {len(test):,} test blocks of {self.block_tokens} "
+            f"tokens; {model} ({base.num_parameters():,} parameters), {self.adapter}",
             synthetic=self.synthetic,
             sequential_only=causal.why_not_stacked(build_model),
             digests={"data": cached.digest_of(folder), "model": model_digest},

@@ -18,7 +18,7 @@ from hpctrip.base.errors import InputError
 from hpctrip.base.io import PathName
 from hpctrip.config.sources import Reads
 from hpctrip.learn.data import cached
-from hpctrip.learn.data.cached import PARTS, fingerprints, subset
+from hpctrip.learn.data.cached import PARTS, fingerprints
 from hpctrip.learn.data.files import (
     files_by_part,
     files_of_all_parts,
@@ -52,6 +52,7 @@ class Shakespeare(PreparedWorkload):
 
     kind: ClassVar[str] = "shakespeare"
     embedded: ClassVar[str] = "sentences"
+    origins: ClassVar[tuple[str, str]] = ("sentences (synthetic text, not Shakespeare's)", "texts")
     has_owners: ClassVar[bool] = True
     lr: ClassVar[float] = 0.8
     batch_size: ClassVar[int] = 20
@@ -96,9 +97,6 @@ class Shakespeare(PreparedWorkload):
         folder = self.folder(seed)
         train, test = cached.datasets(folder, "inputs", "labels", "groups")
         num_roles, left_out = cached.load(folder, "roles").tolist()
-        origin = (
-            "sentences (synthetic text, not Shakespeare's)" if self.synthetic else f"texts from {self.path}"
-        )
         short = (
             f" ({left_out:,} with fewer than {self.min_characters} characters left out)" if left_out else ""
         )
@@ -109,7 +107,7 @@ class Shakespeare(PreparedWorkload):
             build_model=partial(CharLSTM, len(ALPHABET), every=self.predict == "every"),
             prepare=torch.Tensor.long,
             loss=next_character_loss,
-            source=f"{origin}: {num_roles:,} roles{short}, {len(train):,} training and {len(test):,} test windows",
+            source=f"{self.origin}: {num_roles:,} roles{short}, {len(train):,} training and {len(test):,} test windows",
             synthetic=self.synthetic,
             digests={"data": cached.digest_of(folder)},
         )
@@ -152,8 +150,7 @@ class Shakespeare(PreparedWorkload):
                     f"roles ({len(long_enough):,} with at least {self.min_characters} characters)",
                     "give longer texts, or lower workload.min_characters",
                 )
-            limit = self.train_samples if part == "train" else self.test_samples
-            index = subset(self.kind, part, limit, num_windows, str(self.data), seed)
+            index = self.subset(part, num_windows, self.data, seed)
             both = np.concatenate(cuts)[index]
             arrays[f"{part}_inputs"] = np.ascontiguousarray(both[:, :WINDOW])
             arrays[f"{part}_labels"] = (both[:, 1:] if self.predict == "every" else both[:, WINDOW]).astype(

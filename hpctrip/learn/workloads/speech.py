@@ -19,7 +19,6 @@ from hpctrip.base.io import PathName
 from hpctrip.base.rng import stream
 from hpctrip.config.sources import Reads
 from hpctrip.learn.data import cached
-from hpctrip.learn.data.cached import subset
 from hpctrip.learn.data.chirps import Chirps
 from hpctrip.learn.data.speech import (
     Clips,
@@ -43,6 +42,10 @@ class Speech(PreparedWorkload):
 
     kind: ClassVar[str] = "speech"
     embedded: ClassVar[str] = "chirps"
+    origins: ClassVar[tuple[str, str]] = (
+        "chirps (synthetic words of synthetic speakers, not Speech Commands)",
+        "files in Speech Commands' layout",
+    )
     has_owners: ClassVar[bool] = True
     lr: ClassVar[float] = 0.001
     batch_size: ClassVar[int] = 16
@@ -88,11 +91,6 @@ class Speech(PreparedWorkload):
         train, test = cached.datasets(folder, "inputs", "labels", "groups")
         num_classes = len(cached.load(folder, "words"))
         (note,) = cached.load(folder, "note").tolist()
-        origin = (
-            "chirps (synthetic words of synthetic speakers, not Speech Commands)"
-            if self.synthetic
-            else f"files in Speech Commands' layout from {self.path}"
-        )
         owners = f"{len(np.unique(train.groups)):,} {'clients' if self.client_map else 'speakers'}"
         return Task(
             train=train,
@@ -101,7 +99,7 @@ class Speech(PreparedWorkload):
             build_model=partial(KWT, num_classes, self.depth),
             prepare=torch.Tensor.float,
             loss=F.cross_entropy,
-            source=f"{origin}: {num_classes} words, {len(train):,} training clips of {owners}, {len(test):,} test "
+            source=f"{self.origin}: {num_classes} words, {len(train):,} training clips of {owners}, {len(test):,} test "
             f"clips of other speakers{note}",
             synthetic=self.synthetic,
             digests={"data": cached.digest_of(folder)},
@@ -166,8 +164,7 @@ class Speech(PreparedWorkload):
                 f"leaves no clip for the {part} part, of {len(names):,} in {self.data}",
                 "use the other split, or other words",
             )
-        limit = self.train_samples if part == "train" else self.test_samples
-        rows = rows[subset(self.kind, part, limit, len(rows), self.data, seed)]
+        rows = rows[self.subset(part, len(rows), self.data, seed)]
         return np.array(sorted(rows, key=lambda row: hashlib.blake2b(names[row].encode()).digest()))
 
     def _map(self) -> Path | None:

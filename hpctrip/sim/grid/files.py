@@ -21,7 +21,7 @@ from pydantic import AfterValidator, Field
 
 from hpctrip.base.csv import read_table
 from hpctrip.base.errors import InputError
-from hpctrip.base.io import PathName, gunzipped, read_file
+from hpctrip.base.io import PathName, read_unpacked
 from hpctrip.base.series import Signal
 from hpctrip.base.text import unknown_name
 from hpctrip.base.times import moment_us, moments_us, time_zone
@@ -243,7 +243,7 @@ class UkCarbonIntensity(FileSignal):
 
     def read(self, path: Path, place: str) -> pd.DataFrame:
         """Zones: GB, or the names of regions."""
-        text = gunzipped(read_file(path, place), place)
+        text = read_unpacked(path, place)
         try:
             rows = [
                 (zone, moment_us(half_hour["from"], UTC), self._intensity(**half_hour["intensity"]))

@@ -9,7 +9,6 @@ import difflib
 import glob
 import gzip
 import logging
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
@@ -84,10 +83,8 @@ def trace_files(path: str | Path) -> list[Path]:
     return sorted(paths)
 
 
-def read_trace_files(
-    paths: str | Path | Iterable[Path], column: str = "production", flags: Flags = "true-is-bad"
-) -> TraceSet:
-    """Read power traces: a folder, file or glob (see `trace_files`), or a list of files.
+def read_trace_files(path: str | Path, column: str = "production", flags: Flags = "true-is-bad") -> TraceSet:
+    """Read power traces: a folder, file or glob, see `trace_files`.
 
     `column` is "production" or "measured". Each file holds one or more domains, gzipped or not, rows in any order, with
     `time` (microseconds) or `datetime`, `cell`, `pdu`, the utilisation column, and perhaps its flag column.
@@ -105,9 +102,16 @@ def read_trace_files(
 
     Raises InputError naming file, line and value.
     """
-    paths = trace_files(paths) if isinstance(paths, str | Path) else sorted(paths)
-    rows = _read_files(paths, column, flags)
-    step_us = int(rows.step_us.iloc[0])
+    paths = trace_files(path)
+    rows = pd.concat([_read_file(file, column, flags) for file in paths])
+    first, *others = rows.drop_duplicates("step_us").itertuples()
+    if others:
+        raise InputError(
+            others[0].path,
+            f"its interval is {others[0].step_us / 1e6:g} s, but that of {first.path} is {first.step_us / 1e6:g} s",
+            "read files of one interval, e.g. by a pattern such as path = 'folder/cella_pdu?.csv.gz'",
+        )
+    step_us = int(first.step_us)
     domains = dict(iter(rows.groupby(["cell", "pdu"], sort=False)))
     keys = sorted(domains, key=lambda key: (key[0], len(key[1]), key[1]))  # pdu9 before pdu10
     start_us = int(max(domain.time_us.min() for domain in domains.values()))
@@ -175,21 +179,6 @@ def _at_times(domain: pd.DataFrame, times_us: range, column: str, flags: Flags) 
             first.path, f"{COLUMNS[column][0]} of {name} has no good sample", "leave the domain out"
         )
     return util
-
-
-def _read_files(paths: Sequence[Path], column: str, flags: Flags) -> pd.DataFrame:
-    """The rows of all files, see `_read_file`. InputError where their intervals differ."""
-    if not paths:
-        raise InputError("traces", "no file to read")
-    rows = pd.concat([_read_file(path, column, flags) for path in paths])
-    first, *others = rows.drop_duplicates("step_us").itertuples()
-    if others:
-        raise InputError(
-            others[0].path,
-            f"its interval is {others[0].step_us / 1e6:g} s, but that of {first.path} is {first.step_us / 1e6:g} s",
-            "read files of one interval, e.g. by a pattern such as path = 'folder/cella_pdu?.csv.gz'",
-        )
-    return rows
 
 
 def _read_file(path: Path, column: str, flags: Flags) -> pd.DataFrame:
