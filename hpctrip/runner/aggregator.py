@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import torch
@@ -15,9 +14,9 @@ from hpctrip.config.component import config_key
 from hpctrip.device.meter import PHASES
 from hpctrip.learn.aggregate import LARGEST_UPDATE
 from hpctrip.learn.counters import EVALUATION, TRAINING, Tally
-from hpctrip.ranks.placement import Assignment, Blocks, cut, cut_at_fixed_borders, place
+from hpctrip.ranks.placement import Assignment, cut, cut_at_fixed_borders, place
 from hpctrip.runner.host import Host
-from hpctrip.sim.outcome import SITE_REPORTS, Outcome, Wall
+from hpctrip.sim.outcome import SITE_REPORTS, Outcome
 from hpctrip.sim.rounds import History, RoundRow
 from hpctrip.sim.step import Draft, State
 
@@ -57,34 +56,32 @@ class Aggregator:
 
     def assign(self, draft: Draft) -> Assignment:
         """The assignment of a round: blocks of the sites whose updates arrive, and their hosts."""
-        arriving = draft.arriving
-        blocks, block_hosts = self._place(draft.cohort[arriving])
-        blocks = replace(blocks, positions=arriving[blocks.positions])
+        host, arriving = self.host, draft.arriving
+        sites, size = draft.cohort[arriving], host.sites_per_block(len(arriving))
+        if host.fixed_hosts is not None:
+            blocks = cut_at_fixed_borders(sites, size)
+            hosts = host.fixed_hosts[[sites[block[0]] for block in blocks]]
+        else:
+            blocks = cut(sites, size)
+            visits = host.num_visits[sites]
+            hosts = place([visits[block].sum() for block in blocks], len(self.ranks.hosts))
+        blocks = [arriving[block] for block in blocks]
         evaluated = self.evaluates(draft.round)
         return Assignment(
-            draft.round, draft.cohort, draft.weights, blocks, block_hosts, evaluated, draft.local_work
+            draft.round, draft.cohort, draft.weights, blocks, hosts, evaluated, draft.local_work
         )
 
     def evaluates(self, round: int) -> bool:
         """Whether the model is evaluated after this round."""
         return self.experiment.evaluate.due(round, self.experiment.stop.max_rounds)
 
-    def _place(self, sites: np.ndarray) -> tuple[Blocks, np.ndarray]:
-        """Blocks of the sites that train, as positions into `sites`, and the host of each."""
-        host, size = self.host, self.host.sites_per_block(len(sites))
-        if host.fixed_hosts is not None:
-            blocks = cut_at_fixed_borders(sites, size)
-            return blocks, host.fixed_hosts[sites[blocks.positions[blocks.starts[:-1]]]]
-        blocks = cut(sites, size)
-        return blocks, place(blocks.sums(host.num_visits[sites]), len(self.ranks.hosts))
-
     def finish(self, draft: Draft, change: torch.Tensor, tail: np.ndarray, counts: np.ndarray) -> State:
         """Finish a round and return the state after it. `change` [P] is the change of the global model; `tail` and
         `counts` are the counters TRAINING and EVALUATION, summed over all ranks. Raises DivergedError where the round
         has no result."""
         k = len(draft.cohort)
-        trained = TRAINING.tally(k, self.ranks.size, tail)
-        evaluated = EVALUATION.tally(k, self.ranks.size, counts)
+        trained = Tally(TRAINING, k, self.ranks.size, tail)
+        evaluated = Tally(EVALUATION, k, self.ranks.size, counts)
         self._refuse_diverged(draft, trained.integers["diverged"] > 0)
         outcome = self._outcome(change, trained, evaluated)
         if not math.isfinite(outcome.update_norm):
@@ -123,16 +120,16 @@ class Aggregator:
             eval_correct=int(evaluated.integers["correct"][0]),
             eval_seen=seen,
             eval_loss=float(evaluated.values("loss_sum")[0]) / seen if seen else math.nan,
-            wall=self._wall(trained, evaluated),
+            measured=self._measured(trained, evaluated),
         )
 
-    def _wall(self, trained: Tally, evaluated: Tally) -> Wall:
-        """Measured wall times and joules of the round. The exchange excludes rank 0's wait for the slowest host to
+    def _measured(self, trained: Tally, evaluated: Tally) -> dict[str, float]:
+        """Wall times and joules of the round (`MEASURED`). The exchange excludes rank 0's wait for the slowest host to
         train."""
         hosts, phases = self.ranks.hosts, self.host.wall.phases
         train_s = trained.values("rank_train_wall_s")[hosts.start :]
         waited_s = float(train_s.max()) if hosts.start > 0 else 0.0
-        return Wall(
+        return dict(
             wall_s=self.host.wall.end(),
             train_wall_s=float(train_s.max()),
             exchange_wall_s=max(0.0, phases["exchange"] - waited_s),
@@ -176,12 +173,12 @@ def idle_hosts(host: Host, rounds: Sequence[Assignment], when: str) -> str:
     num_hosts = len(host.ranks.hosts)
     at_work = [len(np.unique(a.block_hosts)) for a in rounds]
     busy, num_sites, fullest = max(
-        (hosts, len(a.blocks.positions), i) for i, (hosts, a) in enumerate(zip(at_work, rounds, strict=True))
+        (hosts, sum(map(len, a.blocks)), i) for i, (hosts, a) in enumerate(zip(at_work, rounds, strict=True))
     )
     if busy in (0, num_hosts):
         return ""
     blocks = rounds[fullest].blocks
-    size = int(np.diff(blocks.starts).max())
+    size = max(map(len, blocks))
     return (
         f"{num_hosts} hosts, but at most {_counted(len(blocks), 'block')} {when} ({_counted(num_sites, 'site')}, up to "
         f"{size} in one): {num_hosts - busy} hosts idle; {_idle_hint(host, size)}"

@@ -14,7 +14,7 @@ from hpctrip.base.errors import InputError
 from hpctrip.base.rng import stream
 from hpctrip.config.component import config_key
 from hpctrip.learn.aggregate import PartialSum, mean_update
-from hpctrip.learn.counters import EVALUATION, LOSSES, TRAINING
+from hpctrip.learn.counters import EVALUATION, LOSSES, TRAINING, Tally, vector_size
 from hpctrip.learn.engines import choose
 from hpctrip.learn.engines.base import SiteState, SiteUpdate, SiteWork
 from hpctrip.learn.engines.steps import state_length
@@ -87,7 +87,7 @@ class Host:
         )
         self.num_samples = np.array([len(shard) for shard in self.shards])
         self.num_visits = self.work.num_visits(self.num_samples)
-        self.partial = PartialSum(num_params, TRAINING.size(num_sites, ranks.size), device)
+        self.partial = PartialSum(num_params, vector_size(TRAINING, num_sites, ranks.size), device)
         self.fixed_hosts = (
             fixed_hosts(self.num_visits, self.block_rule.size(num_sites), len(ranks.hosts))
             if self.memory.length
@@ -103,7 +103,7 @@ class Host:
         """Train this rank's blocks from the global model [P]. Returns its partial sum of updates and counters
         `TRAINING`, int64 [P + T], which the next round overwrites."""
         round, rank, times = assignment.round, self.ranks.rank, assignment.local_work
-        tally = TRAINING.tally(len(assignment.cohort), self.ranks.size)
+        tally = Tally(TRAINING, len(assignment.cohort), self.ranks.size)
         self.partial.begin(len(tally.vector))
         self.energy.lap("record")
         with self.wall.phase("train", round):
@@ -161,11 +161,11 @@ class Host:
         is that of its `ServerStep`."""
         rank, hosts = self.ranks.rank, self.ranks.hosts
         self.energy.lap("exchange")
-        tally = EVALUATION.tally(len(assignment.cohort), self.ranks.size)
+        tally = Tally(EVALUATION, len(assignment.cohort), self.ranks.size)
         if assignment.evaluate and rank in hosts:
             began = time.perf_counter()
             hosted = self.eval_batches[hosts.index(rank) :: len(hosts)]
-            for name, count in evaluate(self.task, self.model, params, hosted)._asdict().items():
+            for name, count in evaluate(self.task, self.model, params, hosted).items():
                 tally.integers[name][0] = count
             tally.note("rank_evaluate_wall_s", time.perf_counter() - began, rank)
         tally.note("signal", self.signals.received, rank)
@@ -237,5 +237,5 @@ class ServerStep:
 
 def diverged_sites(assignment: Assignment, tail: torch.Tensor, num_ranks: int) -> np.ndarray:
     """Mask of the sites whose training diverged, bool [k], from the counters `tail` of the sum over all ranks."""
-    tally = TRAINING.tally(len(assignment.cohort), num_ranks, tail.cpu().numpy())
+    tally = Tally(TRAINING, len(assignment.cohort), num_ranks, tail.cpu().numpy())
     return tally.integers["diverged"].astype(bool)

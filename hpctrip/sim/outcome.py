@@ -7,7 +7,8 @@ replayed, and *assumed* where a round is only planned or a policy only studied.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Self
 
 import numpy as np
@@ -23,21 +24,20 @@ SITE_REPORTS = {
 """{number [k] of an outcome that every site that arrived reports: its column in `CohortRound`}."""
 
 
-@dataclass(frozen=True)
-class Wall:
-    """Measured seconds and joules of a round; the fields are columns of `RoundRow`."""
-
-    wall_s: float = math.nan
-    train_wall_s: float = math.nan
-    exchange_wall_s: float = math.nan
-    evaluate_wall_s: float = math.nan
-    record_wall_s: float = math.nan
-    idle_fraction: float = math.nan
-    wall_j: float = math.nan
-    record_wall_j: float = math.nan
-    train_wall_j: float = math.nan
-    exchange_wall_j: float = math.nan
-    evaluate_wall_j: float = math.nan
+MEASURED = (
+    "wall_s",
+    "train_wall_s",
+    "exchange_wall_s",
+    "evaluate_wall_s",
+    "record_wall_s",
+    "idle_fraction",
+    "wall_j",
+    "record_wall_j",
+    "train_wall_j",
+    "exchange_wall_j",
+    "evaluate_wall_j",
+)
+"""Columns of `RoundRow` that hold measured times and joules."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,8 @@ class Outcome:
     """Held-out samples evaluated; 0: none this round."""
     eval_loss: float
     """Mean held-out loss; NaN where nothing was evaluated."""
-    wall: Wall = field(default_factory=Wall)
+    measured: Mapping[str, float] = field(default_factory=dict)
+    """{column of MEASURED: value}; NaN where it is absent."""
 
     @classmethod
     def recorded(cls, row: RoundRow) -> Self:
@@ -80,7 +81,7 @@ class Outcome:
             eval_correct=row.eval_correct,
             eval_seen=row.eval_seen,
             eval_loss=row.eval_loss,
-            wall=Wall(**{f.name: getattr(row, f.name) for f in fields(Wall)}),
+            measured={name: getattr(row, name) for name in MEASURED},
         )
 
     @classmethod
