@@ -85,20 +85,20 @@ class Outcome:
         )
 
     @classmethod
-    def assumed(cls, train_wall_s: np.ndarray, accuracy: float = math.nan, samples: int = 1_000_000) -> Self:
-        """The outcome of a round without training: `accuracy` on `samples` held-out samples (NaN: not evaluated); the
-        rest is unknown.
+    def assumed(cls, train_wall_s: np.ndarray, accuracy: float = math.nan) -> Self:
+        """The outcome of a round without training: `accuracy` on a million held-out samples (NaN: not evaluated);
+        the rest is unknown.
 
         `train_wall_s` [k] stands in for what training would have taken.
         """
-        k, evaluated = len(train_wall_s), not math.isnan(accuracy)
+        k, samples = len(train_wall_s), 0 if math.isnan(accuracy) else 1_000_000
         return cls(
             diverged=np.zeros(k, dtype=bool),
             **{name: np.full(k, math.nan) for name in SITE_REPORTS},
             train_wall_s=train_wall_s,
             mean_update_norm=math.nan,
             update_norm=math.nan,
-            eval_correct=round(accuracy * samples) if evaluated else 0,
-            eval_seen=samples if evaluated else 0,
+            eval_correct=round(accuracy * samples) if samples else 0,
+            eval_seen=samples,
             eval_loss=math.nan,
         )
