@@ -11,6 +11,7 @@ import torch
 from hpctrip.base.errors import DivergedError
 from hpctrip.base.text import size_text
 from hpctrip.config.component import config_key
+from hpctrip.device.counters import MICRO
 from hpctrip.device.meter import PHASES
 from hpctrip.learn.aggregate import LARGEST_UPDATE
 from hpctrip.learn.counters import EVALUATION, TRAINING, Tally
@@ -24,10 +25,11 @@ from hpctrip.sim.step import Draft, State
 class Aggregator:
     """Begins and finishes rounds. Shapes: k sites of the cohort, P parameters."""
 
-    def __init__(self, host: Host):
-        """`host` holds the objects of the experiment that every rank has."""
+    def __init__(self, host: Host, num_machines: int = 0):
+        """`host` holds the objects of the experiment that every rank has; `num_machines` is the number of machines of
+        the run, 0 where none is metered."""
         e = host.experiment
-        self.host, self.experiment, self.ranks = host, e, host.ranks
+        self.host, self.experiment, self.ranks, self.num_machines = host, e, host.ranks, num_machines
         self.simulation = e.simulation(len(host.initial_params), host.num_samples)
         self.world = self.simulation.world
         self.num_rounds = 0
@@ -136,7 +138,7 @@ class Aggregator:
             evaluate_wall_s=float(evaluated.values("rank_evaluate_wall_s").max()),
             record_wall_s=phases.get("record", 0.0),
             idle_fraction=float(1 - train_s.mean() / train_s.max()) if train_s.max() else 0.0,
-            **self.host.energy.joules(evaluated),
+            **_joules(evaluated, self.num_machines),
         )
 
     def _refuse_diverged(self, draft: Draft, diverged: np.ndarray) -> None:
@@ -165,6 +167,15 @@ class Aggregator:
             phases["idle"] = max(0.0, total_s - seconds.sum())
             lines.append(f"rank {rank}: " + ", ".join(f"{name} {s:.2f} s" for name, s in phases.items()))
         return lines
+
+
+def _joules(evaluated: Tally, num_machines: int) -> dict[str, float]:
+    """{column: joules} of all machines in a round, by phase and in total; empty where a machine was not metered."""
+    if not 0 < num_machines == evaluated.integers["metered"].sum():
+        return {}
+    names = [f"{phase}_wall_j" for phase in PHASES]
+    phases = {name: float(evaluated.integers[name].sum() / MICRO) for name in names}
+    return phases | {"wall_j": sum(phases.values())}
 
 
 def idle_hosts(host: Host, rounds: Sequence[Assignment], when: str) -> str:

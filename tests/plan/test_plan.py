@@ -62,7 +62,7 @@ def test_the_planned_exchange_is_that_of_the_ranks(planned):
     exchange, num_params = plan.exchange, len(host.initial_params)
     assert exchange.up == host.train(host.initial_params, assignment).nbytes
     assert exchange.up == 8 * (num_params + 6 * 10 + 4) and exchange.down == 4 * num_params
-    assert exchange.counters == host.evaluate(host.initial_params, assignment).nbytes
+    assert exchange.counters == host.evaluate(host.initial_params, assignment, 0.0).nbytes
     assert figures(planned(1, "policy.kind=all")).exchange.up == 0
 
 
