@@ -30,7 +30,7 @@ from mpi4py import MPI
 from torch import nn
 
 from hpctrip.learn.aggregate import PartialSum
-from hpctrip.learn.counters import EVALUATION
+from hpctrip.learn.counters import EVALUATION, vector_size
 from hpctrip.learn.engines.base import SiteUpdate, SiteWork
 from hpctrip.learn.task import Dataset, Task
 from hpctrip.learn.workloads.base import WORKLOADS, Workload
@@ -125,7 +125,7 @@ def bare(comm: MPI.Comm, rounds: int, num_params: int, plan_bytes: int) -> Calla
     plan = np.zeros(plan_bytes, np.uint8)
     vector, counts = (
         np.zeros(num_params + 4 * comm.size, np.int64),
-        np.zeros(EVALUATION.size(0, comm.size), np.int64),
+        np.zeros(vector_size(EVALUATION, 0, comm.size), np.int64),
     )
     total, seen, params = np.empty_like(vector), np.empty_like(counts), np.zeros(num_params, np.float32)
 

@@ -23,7 +23,7 @@ from hpctrip.record.results_file import Kind, ResultsFile
 from hpctrip.record.schema import ATTRIBUTES as RUN_ATTRIBUTES
 from hpctrip.record.schema import Attribute, Column, to_columns
 from hpctrip.record.verify import RELATIVE_TOLERANCE
-from hpctrip.record.writer import Group, file_image
+from hpctrip.record.writer import file_image
 
 FORMAT = "hpctrip cluster"
 FORMAT_VERSION = 1
@@ -91,10 +91,10 @@ def write_cluster(path: str | Path, meta: Mapping[str, Any], result: Result) -> 
         "carbon_g": float(sum(row.carbon_g for row in result.intervals)),
     }
     texts = {"toml": meta.pop("input_toml", ""), "json": meta.pop("input_json", "{}")}
-    groups = [
-        Group(name, table, DESCRIPTIONS[name], INDEX[name]) for name, table in tables_of(result).items()
-    ]
-    replace_file(path, file_image(FORMAT, FORMAT_VERSION, meta, ATTRIBUTES, texts, groups))
+    tables = tables_of(result)
+    replace_file(
+        path, file_image(FORMAT, FORMAT_VERSION, meta, ATTRIBUTES, texts, tables, DESCRIPTIONS, INDEX)
+    )
 
 
 def tables_of(result: Result) -> dict[str, dict[str, Column]]:

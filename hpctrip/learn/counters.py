@@ -3,8 +3,8 @@ the ranks has no order. A new one is one line here and, where it is to be record
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -27,56 +27,40 @@ class Counter:
         return {"site": num_sites, "rank": num_ranks, "job": 1}[self.per]
 
 
-class Counters:
-    """Counters that travel together in one int64 vector."""
-
-    def __init__(self, *counters: Counter):
-        self.counters = counters
-        self._scales = {counter.name: counter.scale for counter in counters}
-
-    def size(self, num_sites: int, num_ranks: int) -> int:
-        """T: length of the vector for a cohort of `num_sites` sites on `num_ranks` ranks."""
-        return _layout(self, num_sites, num_ranks)[0]
-
-    def tally(self, num_sites: int, num_ranks: int, vector: np.ndarray | None = None) -> Tally:
-        """The counters of one round, all zero, or as they stand in `vector` [T] int64."""
-        size, slices = _layout(self, num_sites, num_ranks)
-        if vector is None:
-            vector = np.zeros(size, dtype=np.int64)
-        return Tally(vector, {name: vector[part] for name, part in slices.items()}, self._scales)
+def vector_size(counters: Sequence[Counter], num_sites: int, num_ranks: int) -> int:
+    """T: length of the vector of these counters for a cohort of `num_sites` sites on `num_ranks` ranks."""
+    return sum(counter.size(num_sites, num_ranks) for counter in counters)
 
 
-@lru_cache(maxsize=1024)  # every rank asks several times a round
-def _layout(counters: Counters, num_sites: int, num_ranks: int) -> tuple[int, dict[str, slice]]:
-    """Length of the vector, and each counter's part of it."""
-    slices, start = {}, 0
-    for counter in counters.counters:
-        end = start + counter.size(num_sites, num_ranks)
-        slices[counter.name], start = slice(start, end), end
-    return start, slices
-
-
-@dataclass(frozen=True)
 class Tally:
-    """The values of some counters."""
+    """The values of counters that travel together in one int64 vector."""
 
-    vector: np.ndarray
-    """[T] int64: what travels."""
-    integers: dict[str, np.ndarray]
-    """Each counter's part of the vector, a view."""
-    scales: dict[str, float]
+    def __init__(
+        self, counters: Sequence[Counter], num_sites: int, num_ranks: int, vector: np.ndarray | None = None
+    ):
+        """All zero, or as they stand in `vector` [T] int64."""
+        sizes = [counter.size(num_sites, num_ranks) for counter in counters]
+        self.vector = np.zeros(sum(sizes), dtype=np.int64) if vector is None else vector
+        """[T] int64: what travels."""
+        self.integers: dict[str, np.ndarray] = {}
+        """Each counter's part of the vector, a view."""
+        self._scales = {counter.name: counter.scale for counter in counters}
+        start = 0
+        for counter, size in zip(counters, sizes, strict=True):
+            self.integers[counter.name] = self.vector[start : start + size]
+            start += size
 
     def note(self, name: str, value: float, at: int = 0) -> None:
         """Set one entry of a counter."""
-        self.integers[name][at] = int(value * self.scales[name])
+        self.integers[name][at] = int(value * self._scales[name])
 
     def note_all(self, name: str, values: np.ndarray) -> None:
         """Set every entry of a counter."""
-        self.integers[name][:] = (values * self.scales[name]).astype(np.int64)
+        self.integers[name][:] = (values * self._scales[name]).astype(np.int64)
 
     def values(self, name: str) -> np.ndarray:
         """A counter's entries as the numbers that they stand for, float64."""
-        return self.integers[name] / self.scales[name]
+        return self.integers[name] / self._scales[name]
 
 
 _NANOSECONDS = 1e9
@@ -86,7 +70,7 @@ _NORM = 2.0**24  # entries below 2^20 (learn/aggregate.py): up to 2^38 parameter
 LOSSES = ("train_loss", "loss_before", "loss_after")
 """Numbers of a `SiteUpdate` that every site reports."""
 
-TRAINING = Counters(
+TRAINING = (
     Counter("diverged", "site"),  # 1 where the update was left out because it is not finite or too large
     Counter("train_wall_s", "site", _NANOSECONDS),
     *(Counter(name, "site", _LOSS) for name in LOSSES),
@@ -95,7 +79,7 @@ TRAINING = Counters(
 )
 """Counters of the hosts on training a cohort, in the tail of the vector that carries the summed update."""
 
-EVALUATION = Counters(
+EVALUATION = (
     Counter("correct"),
     Counter("seen"),
     Counter("loss_sum", scale=LOSS_SCALE),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from pydantic import Field
 
@@ -37,24 +37,14 @@ class Evaluate(Component):
         return round % self.every_rounds == 0 or round == last_round
 
 
-class Counts(NamedTuple):
-    """Counts over some test batches, as integers: their sum over any number of ranks is the same."""
-
-    correct: int
-    """Correct predictions."""
-    seen: int
-    """Predictions."""
-    loss_sum: int
-    """Sum of their losses in units of 1 / LOSS_SCALE."""
-
-
 def eval_batches(num_samples: int, batch_size: int = 500) -> list[slice]:
     """The test set cut at fixed boundaries: a batch gives the same counts whoever evaluates it."""
     return [slice(first, min(first + batch_size, num_samples)) for first in range(0, num_samples, batch_size)]
 
 
-def evaluate(task: Task, model: nn.Module, params: torch.Tensor, slices: Iterable[slice]) -> Counts:
-    """Counts of the model with `params` [num_params] over these batches of the test set, on the device of `params`.
+def evaluate(task: Task, model: nn.Module, params: torch.Tensor, slices: Iterable[slice]) -> dict[str, int]:
+    """Counts of the model with `params` [num_params] over these batches of the test set, on the device of `params`:
+    predictions `correct` and `seen`, and `loss_sum`, the sum of their losses in units of 1 / LOSS_SCALE.
 
     The model lends its structure (and is put into evaluation mode); its own parameters are neither read nor changed.
     Classes are the last dimension of the model's output; each label is one prediction.
@@ -75,7 +65,7 @@ def evaluate(task: Task, model: nn.Module, params: torch.Tensor, slices: Iterabl
             correct = (outputs.argmax(-1) == y).sum()
             seen = torch.full_like(correct, y.numel())
             total += torch.stack([correct, seen, _fixed_point(task.loss(outputs, y), y.numel())])
-    return Counts(*total.tolist())
+    return dict(zip(("correct", "seen", "loss_sum"), total.tolist(), strict=True))
 
 
 def _fixed_point(mean_loss: torch.Tensor, count: int) -> torch.Tensor:

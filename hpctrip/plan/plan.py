@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from hpctrip.learn.aggregate import partial_sum_bytes
-from hpctrip.learn.counters import EVALUATION, TRAINING
+from hpctrip.learn.counters import EVALUATION, TRAINING, vector_size
 from hpctrip.plan.speed import Speed
 from hpctrip.ranks.placement import Assignment, Traffic
 from hpctrip.record import checkpoint, schema
@@ -52,8 +52,8 @@ def first_rounds(aggregator: Aggregator, num_rounds: int) -> list[PlannedRound]:
         state, row = aggregator.simulation.finish(draft, outcome)
         of_blocks = {
             "num_blocks": np.ones(len(blocks)),
-            "num_sites": blocks.sums(np.ones_like(visits)),
-            "num_samples": blocks.sums(visits),
+            "num_sites": [len(block) for block in blocks],
+            "num_samples": [visits[block].sum() for block in blocks],
         }
         loads = {name: np.bincount(hosts, load, num_hosts) for name, load in of_blocks.items()}
         rounds.append(PlannedRound(assignment, row, pd.DataFrame(loads).astype(np.int64)))
@@ -102,8 +102,10 @@ class Plan:
     def _traffic(self, assignment: Assignment) -> Traffic:
         host = self.aggregator.host
         size = host.ranks.size
-        num_tail = TRAINING.size(len(assignment.cohort), size)
-        return Traffic.of(size, len(host.initial_params), num_tail, EVALUATION.size(0, size), assignment)
+        num_tail = vector_size(TRAINING, len(assignment.cohort), size)
+        return Traffic.of(
+            size, len(host.initial_params), num_tail, vector_size(EVALUATION, 0, size), assignment
+        )
 
     @cached_property
     def memory(self) -> dict[str, int]:
@@ -117,7 +119,7 @@ class Plan:
         a checkpoint is written, the state of all sites.
         """
         host, num_sites = self.aggregator.host, self.rounds[-1].row.num_sites
-        p, t = len(host.initial_params), TRAINING.size(num_sites, host.ranks.size)
+        p, t = len(host.initial_params), vector_size(TRAINING, num_sites, host.ranks.size)
         frozen = sum(q.numel() * q.element_size() for q in host.model.parameters() if not q.requires_grad)
         model = 12 * p + host.slots.nbytes + frozen
         sites_at = np.zeros(1, dtype=np.int64) if host.fixed_hosts is None else np.bincount(host.fixed_hosts)

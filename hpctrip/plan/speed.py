@@ -53,6 +53,6 @@ def probe(host: Host, sites_per_block: int) -> Speed:
     longest = math.ceil(max(map(len, orders)) / batch)
     samples, seconds = train(min(longest, 2 + int(_PROBE_S * 2 / max(seconds, 1e-6))))
     began = time.perf_counter()
-    seen = evaluate(host.task, host.model, params, first).seen
+    seen = evaluate(host.task, host.model, params, first)["seen"]
     origin = f"measured here in {seconds:.1f} s, {host.device}"
     return Speed(samples / seconds, seen / (time.perf_counter() - began), origin)

@@ -4,34 +4,11 @@ from __future__ import annotations
 
 import heapq
 import pickle
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-
-
-@dataclass(frozen=True)
-class Blocks:
-    """Positions into a cohort, grouped into blocks. Two flat arrays, because they are sent to every rank in every
-    round."""
-
-    positions: np.ndarray
-    starts: np.ndarray
-    """Index into `positions` of the start of every block, and len(positions) at the end, [num_blocks + 1]."""
-
-    def __len__(self) -> int:
-        return len(self.starts) - 1
-
-    def __getitem__(self, block: int) -> np.ndarray:
-        return self.positions[self.starts[block] : self.starts[block + 1]]
-
-    def __iter__(self) -> Iterator[np.ndarray]:
-        return (self[block] for block in range(len(self)))
-
-    def sums(self, values: np.ndarray) -> np.ndarray:
-        """Sum of `values` [cohort] over each block."""
-        return np.add.reduceat(values[self.positions], self.starts[:-1])
 
 
 @dataclass(frozen=True)
@@ -42,7 +19,7 @@ class Assignment:
     cohort: np.ndarray
     weights: np.ndarray
     """p_i (Eq. 1) over the sites whose updates arrive, sum 1; 0 for the others. All 0 where none arrives."""
-    blocks: Blocks
+    blocks: list[np.ndarray]
     """Positions into the cohort of the sites whose updates arrive: only these are trained."""
     block_hosts: np.ndarray
     """Host (index into ranks.hosts) of every block."""
@@ -52,36 +29,35 @@ class Assignment:
 
     def hosted(self, host: int) -> list[np.ndarray]:
         """The blocks of one host."""
-        return [self.blocks[i] for i in (self.block_hosts == host).nonzero()[0].tolist()]
+        return [block for block, at in zip(self.blocks, self.block_hosts, strict=True) if at == host]
 
 
-def cut(cohort: np.ndarray, sites_per_block: int) -> Blocks:
+def cut(cohort: np.ndarray, sites_per_block: int) -> list[np.ndarray]:
     """Cut a cohort into blocks of positions (not sites), sorted by site.
 
     The blocks do not depend on the number of ranks (see learn.engines.choice).
     """
-    return Blocks(
-        np.argsort(cohort, kind="stable"), np.append(np.arange(0, len(cohort), sites_per_block), len(cohort))
-    )
+    by_site = np.argsort(cohort, kind="stable")
+    return [by_site[first : first + sites_per_block] for first in range(0, len(cohort), sites_per_block)]
 
 
-def cut_at_fixed_borders(cohort: np.ndarray, sites_per_block: int) -> Blocks:
+def cut_at_fixed_borders(cohort: np.ndarray, sites_per_block: int) -> list[np.ndarray]:
     """Cut a cohort at fixed borders: block b has the sites b * S to (b + 1) * S - 1 as far as they are in the cohort.
 
     For sites with state at their host: a site belongs to the same block in every round.
     """
     by_site = np.argsort(cohort, kind="stable")
     number = cohort[by_site] // sites_per_block
-    return Blocks(by_site, np.append(np.flatnonzero(np.diff(number, prepend=-1)), len(cohort)))
+    return np.split(by_site, np.flatnonzero(np.diff(number, prepend=-1)))[1:]
 
 
 def fixed_hosts(costs: np.ndarray, sites_per_block: int, num_hosts: int) -> np.ndarray:
     """Host of every site, [N], for the whole run: `place` applied to the fixed blocks of all N sites."""
-    whole = cut(np.arange(len(costs)), sites_per_block).sums(costs)
+    whole = np.add.reduceat(costs, np.arange(0, len(costs), sites_per_block))
     return np.repeat(place(whole, num_hosts), sites_per_block)[: len(costs)]
 
 
-def place(costs: np.ndarray, num_hosts: int) -> np.ndarray:
+def place(costs: Sequence[float] | np.ndarray, num_hosts: int) -> np.ndarray:
     """Host of every block, [num_blocks], by the LPT rule: longest block first, onto the least loaded host (Graham
     1969).
 

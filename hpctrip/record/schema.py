@@ -50,6 +50,10 @@ DESCRIPTIONS = {
 }
 
 
+INDEX = {"sites": "site", "rounds": "round"}
+"""{table: its index column}, for tables with an index of one column."""
+
+
 class Attribute(NamedTuple):
     """An attribute of the file: its default value, which also defines its type, and its description."""
 

@@ -17,10 +17,10 @@ from __future__ import annotations
 import io
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import h5py
 import numpy as np
@@ -57,20 +57,17 @@ def image(meta: Mapping[str, Any], sites: Table, history: History) -> bytes:
     meta["time_to_accuracy_s"] = schema.time_to_accuracy_s(history.curve(), meta["target_accuracy"])
     meta["target_accuracy"] = float(meta["target_accuracy"])
     texts = {"toml": meta.pop("input_toml", ""), "json": meta.pop("input_json", "{}")}
-    groups = [Group("sites", sites, schema.DESCRIPTIONS["sites"], "site")]
-    for name, table in schema.tables(history).items():
-        groups.append(Group(name, table, schema.DESCRIPTIONS[name], "round" if name == "rounds" else None))
-    return file_image(schema.FORMAT, schema.FORMAT_VERSION, meta, schema.ATTRIBUTES, texts, groups)
-
-
-class Group(NamedTuple):
-    """One table of a file. `scale` names its index column, an HDF5 dimension scale; None for an index of two
-    columns."""
-
-    name: str
-    table: Table
-    doc: str
-    scale: str | None
+    tables = {"sites": sites, **schema.tables(history)}
+    return file_image(
+        schema.FORMAT,
+        schema.FORMAT_VERSION,
+        meta,
+        schema.ATTRIBUTES,
+        texts,
+        tables,
+        schema.DESCRIPTIONS,
+        schema.INDEX,
+    )
 
 
 def file_image(
@@ -79,9 +76,12 @@ def file_image(
     meta: Mapping[str, Any],
     attributes: Mapping[str, schema.Attribute],
     texts: Mapping[str, str],
-    groups: Iterable[Group],
+    tables: Mapping[str, Table],
+    docs: Mapping[str, str],
+    index: Mapping[str, str],
 ) -> bytes:
-    """The bytes of a results file from its attributes, the input as `texts` (toml, json), and its tables.
+    """The bytes of a results file from its attributes, the input as `texts` (toml, json), and its tables with their
+    descriptions and index columns, by the name of the table; a table with an index of two columns has none in `index`.
 
     Raises TypeError where a value in `meta` has another type than its default in `attributes`.
     """
@@ -97,14 +97,15 @@ def file_image(
         _annotate(group, description=schema.DESCRIPTIONS["input"])
         for name, text in texts.items():
             group.create_dataset(name, data=_utf8(text), track_times=False)
-        for name, table, doc, scale in groups:
+        for name, table in tables.items():
             columns = {column: Column(_stored(values), *rest) for column, (values, *rest) in table.items()}
-            write_table(file, name, columns, doc, scale)
+            write_table(file, name, columns, docs[name], index.get(name))
     return buffer.getvalue()
 
 
-def write_table(file: h5py.File, name: str, table: Table, doc: str, scale: str | None = None) -> None:
-    """Write one table, a group of columns of equal length, in their order. `scale` as in `Group`."""
+def write_table(file: h5py.File, name: str, table: Table, doc: str, index: str | None = None) -> None:
+    """Write one table, a group of columns of equal length, in their order. `index` names its index column, which
+    becomes an HDF5 dimension scale."""
     group = file.create_group(name, track_order=True)
     _annotate(group, description=doc, checksum=schema.table_checksum(table))
     for column, (values, unit, doc) in table.items():
@@ -116,11 +117,11 @@ def write_table(file: h5py.File, name: str, table: Table, doc: str, scale: str |
             unit=unit,
             description=doc,
         )
-    if scale:
-        group[scale].make_scale(scale)
+    if index:
+        group[index].make_scale(index)
         for column in table:
-            if column != scale:
-                group[column].dims[0].attach_scale(group[scale])
+            if column != index:
+                group[column].dims[0].attach_scale(group[index])
 
 
 def _stored(value: Any) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import torch
@@ -12,12 +11,13 @@ import torch
 from hpctrip.base.errors import DivergedError
 from hpctrip.base.text import size_text
 from hpctrip.config.component import config_key
+from hpctrip.device.counters import MICRO
 from hpctrip.device.meter import PHASES
 from hpctrip.learn.aggregate import LARGEST_UPDATE
 from hpctrip.learn.counters import EVALUATION, TRAINING, Tally
-from hpctrip.ranks.placement import Assignment, Blocks, cut, cut_at_fixed_borders, place
+from hpctrip.ranks.placement import Assignment, cut, cut_at_fixed_borders, place
 from hpctrip.runner.host import Host
-from hpctrip.sim.outcome import SITE_REPORTS, Outcome, Wall
+from hpctrip.sim.outcome import SITE_REPORTS, Outcome
 from hpctrip.sim.rounds import History, RoundRow
 from hpctrip.sim.step import Draft, State
 
@@ -25,10 +25,11 @@ from hpctrip.sim.step import Draft, State
 class Aggregator:
     """Begins and finishes rounds. Shapes: k sites of the cohort, P parameters."""
 
-    def __init__(self, host: Host):
-        """`host` holds the objects of the experiment that every rank has."""
+    def __init__(self, host: Host, num_machines: int = 0):
+        """`host` holds the objects of the experiment that every rank has; `num_machines` is the number of machines of
+        the run, 0 where none is metered."""
         e = host.experiment
-        self.host, self.experiment, self.ranks = host, e, host.ranks
+        self.host, self.experiment, self.ranks, self.num_machines = host, e, host.ranks, num_machines
         self.simulation = e.simulation(len(host.initial_params), host.num_samples)
         self.world = self.simulation.world
         self.num_rounds = 0
@@ -57,34 +58,32 @@ class Aggregator:
 
     def assign(self, draft: Draft) -> Assignment:
         """The assignment of a round: blocks of the sites whose updates arrive, and their hosts."""
-        arriving = draft.arriving
-        blocks, block_hosts = self._place(draft.cohort[arriving])
-        blocks = replace(blocks, positions=arriving[blocks.positions])
+        host, arriving = self.host, draft.arriving
+        sites, size = draft.cohort[arriving], host.sites_per_block(len(arriving))
+        if host.fixed_hosts is not None:
+            blocks = cut_at_fixed_borders(sites, size)
+            hosts = host.fixed_hosts[[sites[block[0]] for block in blocks]]
+        else:
+            blocks = cut(sites, size)
+            visits = host.num_visits[sites]
+            hosts = place([visits[block].sum() for block in blocks], len(self.ranks.hosts))
+        blocks = [arriving[block] for block in blocks]
         evaluated = self.evaluates(draft.round)
         return Assignment(
-            draft.round, draft.cohort, draft.weights, blocks, block_hosts, evaluated, draft.local_work
+            draft.round, draft.cohort, draft.weights, blocks, hosts, evaluated, draft.local_work
         )
 
     def evaluates(self, round: int) -> bool:
         """Whether the model is evaluated after this round."""
         return self.experiment.evaluate.due(round, self.experiment.stop.max_rounds)
 
-    def _place(self, sites: np.ndarray) -> tuple[Blocks, np.ndarray]:
-        """Blocks of the sites that train, as positions into `sites`, and the host of each."""
-        host, size = self.host, self.host.sites_per_block(len(sites))
-        if host.fixed_hosts is not None:
-            blocks = cut_at_fixed_borders(sites, size)
-            return blocks, host.fixed_hosts[sites[blocks.positions[blocks.starts[:-1]]]]
-        blocks = cut(sites, size)
-        return blocks, place(blocks.sums(host.num_visits[sites]), len(self.ranks.hosts))
-
     def finish(self, draft: Draft, change: torch.Tensor, tail: np.ndarray, counts: np.ndarray) -> State:
         """Finish a round and return the state after it. `change` [P] is the change of the global model; `tail` and
         `counts` are the counters TRAINING and EVALUATION, summed over all ranks. Raises DivergedError where the round
         has no result."""
         k = len(draft.cohort)
-        trained = TRAINING.tally(k, self.ranks.size, tail)
-        evaluated = EVALUATION.tally(k, self.ranks.size, counts)
+        trained = Tally(TRAINING, k, self.ranks.size, tail)
+        evaluated = Tally(EVALUATION, k, self.ranks.size, counts)
         self._refuse_diverged(draft, trained.integers["diverged"] > 0)
         outcome = self._outcome(change, trained, evaluated)
         if not math.isfinite(outcome.update_norm):
@@ -123,23 +122,23 @@ class Aggregator:
             eval_correct=int(evaluated.integers["correct"][0]),
             eval_seen=seen,
             eval_loss=float(evaluated.values("loss_sum")[0]) / seen if seen else math.nan,
-            wall=self._wall(trained, evaluated),
+            measured=self._measured(trained, evaluated),
         )
 
-    def _wall(self, trained: Tally, evaluated: Tally) -> Wall:
-        """Measured wall times and joules of the round. The exchange excludes rank 0's wait for the slowest host to
+    def _measured(self, trained: Tally, evaluated: Tally) -> dict[str, float]:
+        """Wall times and joules of the round (`MEASURED`). The exchange excludes rank 0's wait for the slowest host to
         train."""
         hosts, phases = self.ranks.hosts, self.host.wall.phases
         train_s = trained.values("rank_train_wall_s")[hosts.start :]
         waited_s = float(train_s.max()) if hosts.start > 0 else 0.0
-        return Wall(
+        return dict(
             wall_s=self.host.wall.end(),
             train_wall_s=float(train_s.max()),
             exchange_wall_s=max(0.0, phases["exchange"] - waited_s),
             evaluate_wall_s=float(evaluated.values("rank_evaluate_wall_s").max()),
             record_wall_s=phases.get("record", 0.0),
             idle_fraction=float(1 - train_s.mean() / train_s.max()) if train_s.max() else 0.0,
-            **self.host.energy.joules(evaluated),
+            **_joules(evaluated, self.num_machines),
         )
 
     def _refuse_diverged(self, draft: Draft, diverged: np.ndarray) -> None:
@@ -170,18 +169,27 @@ class Aggregator:
         return lines
 
 
+def _joules(evaluated: Tally, num_machines: int) -> dict[str, float]:
+    """{column: joules} of all machines in a round, by phase and in total; empty where a machine was not metered."""
+    if not 0 < num_machines == evaluated.integers["metered"].sum():
+        return {}
+    names = [f"{phase}_wall_j" for phase in PHASES]
+    phases = {name: float(evaluated.integers[name].sum() / MICRO) for name in names}
+    return phases | {"wall_j": sum(phases.values())}
+
+
 def idle_hosts(host: Host, rounds: Sequence[Assignment], when: str) -> str:
     """A line with the number of hosts that train no site and a hint, for the round of `rounds` with the fewest idle
     hosts. Empty where all hosts are busy, or no round trains any site. `when` names the rounds in the line."""
     num_hosts = len(host.ranks.hosts)
     at_work = [len(np.unique(a.block_hosts)) for a in rounds]
     busy, num_sites, fullest = max(
-        (hosts, len(a.blocks.positions), i) for i, (hosts, a) in enumerate(zip(at_work, rounds, strict=True))
+        (hosts, sum(map(len, a.blocks)), i) for i, (hosts, a) in enumerate(zip(at_work, rounds, strict=True))
     )
     if busy in (0, num_hosts):
         return ""
     blocks = rounds[fullest].blocks
-    size = int(np.diff(blocks.starts).max())
+    size = max(map(len, blocks))
     return (
         f"{num_hosts} hosts, but at most {_counted(len(blocks), 'block')} {when} ({_counted(num_sites, 'site')}, up to "
         f"{size} in one): {num_hosts - busy} hosts idle; {_idle_hint(host, size)}"

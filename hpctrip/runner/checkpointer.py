@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import torch
+import numpy as np
 from pydantic import Field
 
 from hpctrip.base.units import Seconds
@@ -67,7 +67,7 @@ class Checkpointer:
         return over or paced or (rules.every_rounds is not None and rounds >= rules.every_rounds)
 
     def save(
-        self, state: State, params: torch.Tensor, slots: torch.Tensor, site_states: Mapping[int, torch.Tensor]
+        self, state: State, params: np.ndarray, slots: np.ndarray, site_states: Mapping[int, np.ndarray]
     ) -> None:
         """Write a checkpoint. Raises HpctripError where it cannot be written; the previous one is then intact."""
         start = self._clock()
@@ -77,9 +77,9 @@ class Checkpointer:
                 clock_s=state.clock_s,
                 stop_reason=state.stop_reason,
                 history=state.history,
-                params=params.cpu().numpy(),
-                slots=slots.cpu().numpy(),
-                site_states={site: row.cpu().numpy() for site, row in site_states.items()},
+                params=params,
+                slots=slots,
+                site_states=site_states,
                 input_toml=self._input_toml,
                 metadata=self._metadata,
             )

@@ -13,8 +13,9 @@ import torch
 from hpctrip.base.errors import InputError
 from hpctrip.base.rng import stream
 from hpctrip.config.component import config_key
+from hpctrip.device.meter import Meter
 from hpctrip.learn.aggregate import PartialSum, mean_update
-from hpctrip.learn.counters import EVALUATION, LOSSES, TRAINING
+from hpctrip.learn.counters import EVALUATION, LOSSES, TRAINING, Tally, vector_size
 from hpctrip.learn.engines import choose
 from hpctrip.learn.engines.base import SiteState, SiteUpdate, SiteWork
 from hpctrip.learn.engines.steps import state_length
@@ -27,7 +28,6 @@ from hpctrip.ranks.phase import RoundTimer
 from hpctrip.ranks.placement import Assignment, fixed_hosts
 from hpctrip.runner.cache.trajectory import Model
 from hpctrip.runner.experiment import Experiment
-from hpctrip.runner.metering import Energy
 from hpctrip.runner.signals import Signals
 
 
@@ -43,18 +43,17 @@ class Host:
         ranks: Ranks,
         device: torch.device,
         hosts_kind: str = "cpu",
-        energy: Energy | None = None,
+        meter: Meter | None = None,
         signals: Signals | None = None,
     ):
         """`num_sites` is `experiment.num_sites()`, which only rank 0 computes; `device` is that of this rank;
-        `hosts_kind` is the device type of all hosts, by which the engine is chosen; `energy` meters this rank's machine
-        (None: not metered), `signals` are those that this process receives. Raises InputError where a component cannot
-        be built."""
+        `hosts_kind` is the device type of all hosts, by which the engine is chosen; `meter` is that of this rank's
+        machine (None: not metered), `signals` are those that this process receives. Raises InputError where a component
+        cannot be built."""
         self.experiment, self.task, self.ranks = experiment, task, ranks
         self.device, self.hosts_kind = device, hosts_kind
         self.seed = experiment.seed
-        self.wall, self.energy = RoundTimer(ranks.phase), energy or Energy()
-        self.signals = signals or Signals()
+        self.wall, self.meter, self.signals = RoundTimer(ranks.phase), meter or Meter(), signals or Signals()
         self.work = experiment.train
         # models are initialised by torch's global generator, seeded from a named stream like all randomness
         torch.manual_seed(int(stream(self.seed, "init").integers(2**63)))
@@ -84,7 +83,7 @@ class Host:
         )
         self.num_samples = np.array([len(shard) for shard in self.shards])
         self.num_visits = self.work.num_visits(self.num_samples)
-        self.partial = PartialSum(num_params, TRAINING.size(num_sites, ranks.size), device)
+        self.partial = PartialSum(num_params, vector_size(TRAINING, num_sites, ranks.size), device)
         self.fixed_hosts = (
             fixed_hosts(self.num_visits, self.block_rule.size(num_sites), len(ranks.hosts))
             if self.memory.length
@@ -100,9 +99,9 @@ class Host:
         """Train this rank's blocks from the global model [P]. Returns its partial sum of updates and counters
         `TRAINING`, int64 [P + T], which the next round overwrites."""
         round, rank, times = assignment.round, self.ranks.rank, assignment.local_work
-        tally = TRAINING.tally(len(assignment.cohort), self.ranks.size)
+        tally = Tally(TRAINING, len(assignment.cohort), self.ranks.size)
         self.partial.begin(len(tally.vector))
-        self.energy.lap("record")
+        self.meter.lap("record")
         with self.wall.phase("train", round):
             began = time.perf_counter()
             hosted = assignment.hosted(rank - self.ranks.hosts.start)
@@ -126,7 +125,7 @@ class Host:
             tally.note_all("update_norm", norms.cpu().numpy())  # a GPU is waited for once, not once a site
             tally.note("rank_train_wall_s", time.perf_counter() - began, rank)
         self.partial.tail.copy_(torch.from_numpy(tally.vector))
-        self.energy.lap("train")
+        self.meter.lap("train")
         return self.partial.vector
 
     def _add(self, update: SiteUpdate, round: int, weight: float) -> torch.Tensor | None:
@@ -151,24 +150,25 @@ class Host:
         order = visiting_order(self.shards[site], times * int(self.num_visits[site]), self.seed, site, round)
         return SiteWork(site, order, self.memory.of(site)[1])
 
-    def evaluate(
-        self, params: torch.Tensor, assignment: Assignment, mean_update_norm: float = 0.0
-    ) -> np.ndarray:
+    def evaluate(self, params: torch.Tensor, assignment: Assignment, mean_update_norm: float) -> np.ndarray:
         """Evaluate this rank's share of the held-out data; returns its counters `EVALUATION`, int64. `mean_update_norm`
-        is that of its `ServerStep`."""
+        is that of `server_step`; 0 where this rank applies none."""
         rank, hosts = self.ranks.rank, self.ranks.hosts
-        self.energy.lap("exchange")
-        tally = EVALUATION.tally(len(assignment.cohort), self.ranks.size)
+        self.meter.lap("exchange")
+        tally = Tally(EVALUATION, len(assignment.cohort), self.ranks.size)
         if assignment.evaluate and rank in hosts:
             began = time.perf_counter()
             hosted = self.eval_batches[hosts.index(rank) :: len(hosts)]
-            for name, count in evaluate(self.task, self.model, params, hosted)._asdict().items():
+            for name, count in evaluate(self.task, self.model, params, hosted).items():
                 tally.integers[name][0] = count
             tally.note("rank_evaluate_wall_s", time.perf_counter() - began, rank)
         tally.note("signal", self.signals.received, rank)
         tally.note("mean_update_norm", mean_update_norm, rank)
-        self.energy.lap("evaluate")
-        self.energy.note(tally, rank)
+        self.meter.lap("evaluate")
+        if (phases_uj := self.meter.round_uj()) is not None:
+            tally.integers["metered"][rank] = 1
+            for phase, drawn_uj in phases_uj.items():
+                tally.integers[f"{phase}_wall_j"][rank] = drawn_uj
         return tally.vector
 
 
@@ -204,35 +204,24 @@ def _check_shapes(host: Host, model: Model, place: object) -> None:
             raise InputError(str(place), f"{problem}, sites are 0 to {host.num_sites - 1}", hint)
 
 
-class ServerStep:
-    """The server step of one round (Eq. 2), called with the sum over all ranks at every rank that applies it."""
+def server_step(
+    host: Host, params: torch.Tensor, assignment: Assignment, total: torch.Tensor
+) -> tuple[torch.Tensor, float]:
+    """The server step of one round (Eq. 2), at every rank that applies it: the global model after `params` [P], and the
+    Euclidean norm of the mean update, from the sum over all ranks [P + T]. Model and optimiser stay unchanged, and the
+    norm is 0, if no update arrived.
 
-    def __init__(self, host: Host, params: torch.Tensor, assignment: Assignment):
-        """`params` [P] is the global model before the round."""
-        self._host, self._params, self._assignment = host, params, assignment
-        self.mean_update_norm = 0.0
-        """Euclidean norm of the mean update; 0 where this rank applies no step, or no update arrived."""
-
-    def __call__(self, total: torch.Tensor) -> torch.Tensor:
-        """Compute the new global model [P] from the sum [P + T]. Model and optimiser stay unchanged if no update
-        arrived.
-
-        Diverged updates are left out, and the weights of the others are normalised: p_i / sum of the remaining p_j.
-        """
-        host, params, weights = self._host, self._params, self._assignment.weights
-        update = mean_update(total[: len(params)])
-        diverged = diverged_sites(self._assignment, total[len(params) :], host.ranks.size)
-        if (left := float(weights[~diverged].sum())) == 0:
-            return params
-        if diverged.any():
-            update /= left
-        self.mean_update_norm = float(torch.linalg.vector_norm(update))
-        server = host.experiment.server
-        new_params = server.step(params, host.slots, update)
-        return check_params(new_params, params, config_key("server", server), "the new parameters")
-
-
-def diverged_sites(assignment: Assignment, tail: torch.Tensor, num_ranks: int) -> np.ndarray:
-    """Mask of the sites whose training diverged, bool [k], from the counters `tail` of the sum over all ranks."""
-    tally = TRAINING.tally(len(assignment.cohort), num_ranks, tail.cpu().numpy())
-    return tally.integers["diverged"].astype(bool)
+    Diverged updates are left out, and the weights of the others are normalised: p_i / sum of the remaining p_j.
+    """
+    tail = total[len(params) :].cpu().numpy()
+    tally = Tally(TRAINING, len(assignment.cohort), host.ranks.size, tail)
+    diverged = tally.integers["diverged"].astype(bool)
+    update = mean_update(total[: len(params)])
+    if (left := float(assignment.weights[~diverged].sum())) == 0:
+        return params, 0.0
+    if diverged.any():
+        update /= left
+    norm = float(torch.linalg.vector_norm(update))
+    server = host.experiment.server
+    new_params = server.step(params, host.slots, update)
+    return check_params(new_params, params, config_key("server", server), "the new parameters"), norm

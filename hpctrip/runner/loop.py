@@ -18,7 +18,7 @@ from hpctrip.runner.aggregator import Aggregator, idle_hosts
 from hpctrip.runner.cache.writer import CacheWriter
 from hpctrip.runner.callbacks.base import Callbacks
 from hpctrip.runner.checkpointer import Checkpointer
-from hpctrip.runner.host import Host, ServerStep
+from hpctrip.runner.host import Host, server_step
 from hpctrip.runner.progress import Progress
 from hpctrip.runner.signals import Interruption
 from hpctrip.sim.step import Draft, State
@@ -46,17 +46,32 @@ def train(host: Host, state: State, params: torch.Tensor, rank0: Rank0 | None) -
         if assignment is None:
             return state, params
         before, round = params, assignment.round
-        hosted = host.train(before, assignment)  # 2. my blocks of sites, on my device
-        step = ServerStep(host, before, assignment)
-        with host.wall.phase("exchange", round):
-            # 3. sum of p_i delta_i; the new model where it lives, then to all (Eq. 2)
-            params, tail = ranks.combine(hosted, len(before), step)
-        with host.wall.phase("evaluate", round):
-            # 4. integer counts: correct, seen
-            counts = ranks.total(host.evaluate(params, assignment, step.mean_update_norm))
+        params, tail, counts = train_round(host, before, assignment)  # 2. to 4.
         if rank0:
             # 5. the virtual clock (Eqs. 3-7), one more row
             state = rank0.finish_round(decision.draft, before, params, tail, counts)
+
+
+def train_round(
+    host: Host, params: torch.Tensor, assignment: Assignment
+) -> tuple[torch.Tensor, np.ndarray | None, np.ndarray | None]:
+    """Train one round from the global model `params` [P]. Returns the new model [P] at every rank and, at rank 0, the
+    counters TRAINING and EVALUATION of all ranks. A collective."""
+    ranks, mean_update_norm = host.ranks, 0.0
+
+    def step(total: torch.Tensor) -> torch.Tensor:
+        nonlocal mean_update_norm
+        stepped, mean_update_norm = server_step(host, params, assignment, total)
+        return stepped
+
+    hosted = host.train(params, assignment)  # 2. my blocks of sites, on my device
+    with host.wall.phase("exchange", assignment.round):
+        # 3. sum of p_i delta_i; the new model where it lives, then to all (Eq. 2)
+        new_params, tail = ranks.combine(hosted, len(params), step)
+    with host.wall.phase("evaluate", assignment.round):
+        # 4. integer counts: correct, seen
+        counts = ranks.total(host.evaluate(new_params, assignment, mean_update_norm))
+    return new_params, tail, counts
 
 
 @dataclass(frozen=True)
@@ -128,9 +143,11 @@ class Rank0:
         site_states: Mapping[int, torch.Tensor],
     ) -> None:
         """Write a checkpoint, a model of the cache, or both, as `decision` says."""
+        arrays = params.cpu().numpy(), slots.cpu().numpy()
+        rows = {site: row.cpu().numpy() for site, row in site_states.items()}
         try:
             for saver in decision.savers:
-                saver.save(state, params, slots, site_states)
+                saver.save(state, *arrays, rows)
         except HpctripError as error:
             self._fail(error)
 

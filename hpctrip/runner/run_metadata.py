@@ -50,7 +50,7 @@ class RankFacts:
             device_name(device),
             host.engine.description,
             arithmetic(device),
-            host.energy.meter.description,
+            host.meter.description,
             knobs,
             tuple(warnings),
         )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import ExitStack, closing, nullcontext
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -76,7 +76,9 @@ def launch(
         limits = run_input.experiment.watchdog
         with Watchdog(ranks, limits, ranks.abort) if limits.enabled else nullcontext():
             guardian.over()
-            with _connect(ranks, run_input.experiment) as (connected, signals):
+            rules = run_input.experiment.ranks
+            transport = build_collectively(ranks, lambda: with_transport(ranks, rules.transport))
+            with transport as connected, Signals(run_input.experiment.interrupt.signals) as signals:
                 session = Session.build(connected, signals, run_input, start, until_over, quiet)
                 point = session.find_resume_point()
                 params = session.restore(point)
@@ -108,14 +110,6 @@ def _read(
         return start, start.run_input
     extensions.run()  # the bytes that rank 0 has read and run
     return None, Input.of(tables, set_by_policy, extensions)
-
-
-@contextmanager
-def _connect(ranks: Ranks, experiment: Experiment) -> Iterator[tuple[Ranks, Signals]]:
-    """The ranks with the transport of the experiment, and the signals that this process receives meanwhile."""
-    transport = build_collectively(ranks, lambda: with_transport(ranks, experiment.ranks.transport))
-    with transport as connected, Signals(experiment.interrupt.signals) as signals:
-        yield connected, signals
 
 
 @dataclass(frozen=True)
@@ -289,8 +283,9 @@ def _parts(
     def build() -> tuple[Host, Aggregator | None, LocalMachine]:
         task = experiment.workload.checked_task(experiment.seed)
         # the meter is opened after the data are prepared: counters wrap around when they are not read for long
-        energy = machine.energy(experiment.meter)
-        host = Host(experiment, num_sites, task, ranks, device, kind, energy, signals)
-        return host, Aggregator(host) if ranks.is_aggregator else None, machine
+        meter = machine.meter(experiment.meter)
+        host = Host(experiment, num_sites, task, ranks, device, kind, meter, signals)
+        aggregator = Aggregator(host, machine.num_machines) if ranks.is_aggregator else None
+        return host, aggregator, machine
 
     return build_collectively(ranks, build)

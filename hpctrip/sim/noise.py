@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -27,43 +26,30 @@ DEPTH = 64
 """Rounds in the moving averages: SMOOTHING^64 is below 1e-6."""
 
 
-class Estimate(NamedTuple):
-    """Estimates from one round."""
-
-    num_sites: int
-    """How many updates arrived."""
-    update_signal: float
-    """|d|^2, unbiased; NaN where it cannot be estimated."""
-    update_noise: float
-    """s^2, likewise."""
-
-    def per_work(self, local_work: int) -> Estimate:
-        """The estimate for local work 1, so that rounds of different work can be averaged: an update of twice the work
-        is about twice as long."""
-        return Estimate(self.num_sites, self.update_signal / local_work**2, self.update_noise / local_work**2)
-
-
 def sampling(k: int | np.ndarray, num_sites: int) -> float | np.ndarray:
     """(N - k) / (N - 1): what is left of the variance of a mean, because k of N sites are drawn without replacement."""
     return (num_sites - k) / max(1, num_sites - 1)
 
 
-def estimate(norms: np.ndarray, weights: np.ndarray, mean_norm: float, num_sites: int) -> Estimate:
-    """The estimate of a round in which updates of `norms` [m] counted with `weights` [m], sum 1, and whose
-    weighted mean has the norm `mean_norm`. NaN where fewer than two of the N sites' updates arrived."""
+def estimate(norms: np.ndarray, weights: np.ndarray, mean_norm: float, num_sites: int) -> tuple[float, float]:
+    """(|d|^2, s^2), both unbiased, from a round in which updates of `norms` [m] counted with `weights` [m], sum 1, and
+    whose weighted mean has the norm `mean_norm`. NaN where fewer than two of the N sites' updates arrived."""
     shared = float((weights**2).sum()) * sampling(len(norms), num_sites)
     if len(norms) < 2 or shared >= 1:
-        return Estimate(len(norms), math.nan, math.nan)
+        return math.nan, math.nan
     mean_square, square_of_mean = float((weights * norms**2).sum()), mean_norm**2
     signal = (square_of_mean - shared * mean_square) / (1 - shared)
-    return Estimate(len(norms), signal, (mean_square - square_of_mean) / (1 - shared))
+    return signal, (mean_square - square_of_mean) / (1 - shared)
 
 
-def noise_ratio(rounds: Sequence[Estimate], smoothing: float = SMOOTHING) -> float:
-    """nu after `rounds`, oldest first: the moving average of the noise over that of the signal, in which a round counts
-    as much as it has sites. Rounds without an estimate are passed over; inf where no signal is left, NaN where nothing
-    is known."""
-    usable = np.array([e for e in rounds[-DEPTH:] if not math.isnan(e.update_signal)]).reshape(-1, 3)
+def noise_ratio(rounds: Sequence[tuple[int, float, float, int]], smoothing: float = SMOOTHING) -> float:
+    """nu after `rounds`, oldest first, each as (updates that arrived, |d|^2, s^2, local work): the moving average of
+    the noise over that of the signal, in which a round counts as much as it has sites. An update of twice the local
+    work is about twice as long, so both are divided by its square. Rounds without an estimate are passed over; inf
+    where no signal is left, NaN where nothing is known."""
+    usable = np.array(
+        [(sites, d2 / work**2, s2 / work**2) for sites, d2, s2, work in rounds[-DEPTH:] if not math.isnan(d2)]
+    ).reshape(-1, 3)
     if not len(usable):
         return math.nan
     weights = usable[:, 0] * smoothing ** np.arange(len(usable))[::-1]

@@ -7,7 +7,8 @@ replayed, and *assumed* where a round is only planned or a policy only studied.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Self
 
 import numpy as np
@@ -23,21 +24,20 @@ SITE_REPORTS = {
 """{number [k] of an outcome that every site that arrived reports: its column in `CohortRound`}."""
 
 
-@dataclass(frozen=True)
-class Wall:
-    """Measured seconds and joules of a round; the fields are columns of `RoundRow`."""
-
-    wall_s: float = math.nan
-    train_wall_s: float = math.nan
-    exchange_wall_s: float = math.nan
-    evaluate_wall_s: float = math.nan
-    record_wall_s: float = math.nan
-    idle_fraction: float = math.nan
-    wall_j: float = math.nan
-    record_wall_j: float = math.nan
-    train_wall_j: float = math.nan
-    exchange_wall_j: float = math.nan
-    evaluate_wall_j: float = math.nan
+MEASURED = (
+    "wall_s",
+    "train_wall_s",
+    "exchange_wall_s",
+    "evaluate_wall_s",
+    "record_wall_s",
+    "idle_fraction",
+    "wall_j",
+    "record_wall_j",
+    "train_wall_j",
+    "exchange_wall_j",
+    "evaluate_wall_j",
+)
+"""Columns of `RoundRow` that hold measured times and joules."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,8 @@ class Outcome:
     """Held-out samples evaluated; 0: none this round."""
     eval_loss: float
     """Mean held-out loss; NaN where nothing was evaluated."""
-    wall: Wall = field(default_factory=Wall)
+    measured: Mapping[str, float] = field(default_factory=dict)
+    """{column of MEASURED: value}; NaN where it is absent."""
 
     @classmethod
     def recorded(cls, row: RoundRow) -> Self:
@@ -80,24 +81,24 @@ class Outcome:
             eval_correct=row.eval_correct,
             eval_seen=row.eval_seen,
             eval_loss=row.eval_loss,
-            wall=Wall(**{f.name: getattr(row, f.name) for f in fields(Wall)}),
+            measured={name: getattr(row, name) for name in MEASURED},
         )
 
     @classmethod
-    def assumed(cls, train_wall_s: np.ndarray, accuracy: float = math.nan, samples: int = 1_000_000) -> Self:
-        """The outcome of a round without training: `accuracy` on `samples` held-out samples (NaN: not evaluated); the
-        rest is unknown.
+    def assumed(cls, train_wall_s: np.ndarray, accuracy: float = math.nan) -> Self:
+        """The outcome of a round without training: `accuracy` on a million held-out samples (NaN: not evaluated);
+        the rest is unknown.
 
         `train_wall_s` [k] stands in for what training would have taken.
         """
-        k, evaluated = len(train_wall_s), not math.isnan(accuracy)
+        k, samples = len(train_wall_s), 0 if math.isnan(accuracy) else 1_000_000
         return cls(
             diverged=np.zeros(k, dtype=bool),
             **{name: np.full(k, math.nan) for name in SITE_REPORTS},
             train_wall_s=train_wall_s,
             mean_update_norm=math.nan,
             update_norm=math.nan,
-            eval_correct=round(accuracy * samples) if evaluated else 0,
-            eval_seen=samples if evaluated else 0,
+            eval_correct=round(accuracy * samples) if samples else 0,
+            eval_seen=samples,
             eval_loss=math.nan,
         )

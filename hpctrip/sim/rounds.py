@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 from hpctrip.base.rows import column, counted, spread_defaults
-from hpctrip.sim.noise import DEPTH, Estimate
+from hpctrip.sim.noise import DEPTH
 
 
 def may_lack(doc: str, unit: str = "1") -> Any:
@@ -186,10 +186,10 @@ class History:
             total[row.cohort.site] += getattr(row.cohort, name)
         return total
 
-    def estimates(self) -> list[Estimate]:
-        """Estimates of signal and noise from the last `DEPTH` rounds, for local work 1."""
+    def estimates(self) -> list[tuple[int, float, float, int]]:
+        """(updates that arrived, signal, noise, local work) of the last `DEPTH` rounds, for `noise_ratio`."""
         return [
-            Estimate(row.num_arrived, row.update_signal, row.update_noise).per_work(row.local_work)
+            (row.num_arrived, row.update_signal, row.update_noise, row.local_work)
             for row in self.rows[-DEPTH:]
         ]
 

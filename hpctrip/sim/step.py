@@ -23,7 +23,7 @@ from hpctrip.config.component import config_key
 from hpctrip.sim.energy import SPENT
 from hpctrip.sim.forecast import Forecast
 from hpctrip.sim.noise import estimate, noise_ratio
-from hpctrip.sim.outcome import SITE_REPORTS, Outcome
+from hpctrip.sim.outcome import MEASURED, SITE_REPORTS, Outcome
 from hpctrip.sim.policies.base import MOST_VISITS, Decision, Policy
 from hpctrip.sim.profiler import Profiler
 from hpctrip.sim.rounds import Candidates, CohortRound, History, RoundRow, Status, longest_s
@@ -172,11 +172,15 @@ class Simulation:
 
     def row(self, draft: Draft, outcome: Outcome) -> RoundRow:
         """The row of the round: its decision, its times, its costs and the outcome of training."""
-        before, timing, wall, loss = draft.before, _timing(draft, outcome), outcome.wall, outcome.eval_loss
+        before, timing, loss = draft.before, _timing(draft, outcome), outcome.eval_loss
+        measured = dict.fromkeys(MEASURED, math.nan) | dict(outcome.measured)
         cohort = _cohort_round(draft, timing, outcome, self.num_visits)
         arrived, visits = cohort.status == Status.ARRIVED, cohort.num_samples
         weights = self.weights(cohort.site, arrived)[arrived]
-        noise = estimate(cohort.update_norm[arrived], weights, outcome.mean_update_norm, len(draft.world))
+        num_arrived, work = len(weights), draft.local_work
+        signal, noise = estimate(
+            cohort.update_norm[arrived], weights, outcome.mean_update_norm, len(draft.world)
+        )
         accuracy = outcome.eval_correct / outcome.eval_seen if outcome.eval_seen else math.nan
         clock_s = before.clock_s + timing.makespan_s
         return RoundRow(
@@ -185,7 +189,7 @@ class Simulation:
             clock_s=clock_s,
             makespan_s=timing.makespan_s,
             num_sites=len(cohort.site),
-            num_arrived=int(arrived.sum()),
+            num_arrived=num_arrived,
             voted_num_sites=draft.candidates.vote if draft.candidates else 0,
             straggler=int(cohort.site[timing.straggler]),
             straggler_compute_s=float(timing.compute_s[timing.straggler]),
@@ -199,16 +203,16 @@ class Simulation:
             train_loss=_weighted_mean(cohort.train_loss[arrived], visits[arrived]),
             efficiency=_efficiency(before.history, accuracy, clock_s),
             update_norm=outcome.update_norm,
-            local_work=draft.local_work,
+            local_work=work,
             mean_update_norm=outcome.mean_update_norm,
             forecast_error=_forecast_error(draft, timing),
-            update_signal=noise.update_signal,
-            update_noise=noise.update_noise,
-            noise_ratio=noise_ratio([*before.history.estimates(), noise.per_work(draft.local_work)]),
-            **vars(wall),
+            update_signal=signal,
+            update_noise=noise,
+            noise_ratio=noise_ratio([*before.history.estimates(), (num_arrived, signal, noise, work)]),
+            **measured,
             energy_j=float(cohort.energy_j.sum()),
             **{name: float(getattr(cohort, name).sum()) for name in SPENT},
-            samples_per_wall_j=visits.sum() / wall.wall_j if wall.wall_j > 0 else math.nan,
+            samples_per_wall_j=visits.sum() / measured["wall_j"] if measured["wall_j"] > 0 else math.nan,
             cohort=cohort,
             candidates=draft.candidates,
         )

@@ -20,8 +20,8 @@ from hpctrip.ranks.device import choose_device, gpu_identity
 from hpctrip.ranks.serial import SerialRanks
 from hpctrip.runner.aggregator import Aggregator
 from hpctrip.runner.experiment import Experiment, read_input
-from hpctrip.runner.host import Host, ServerStep
-from hpctrip.runner.metering import Energy
+from hpctrip.runner.host import Host
+from hpctrip.runner.loop import train_round
 from hpctrip.sim.rounds import RoundRow
 from hpctrip.sim.step import State
 
@@ -132,18 +132,13 @@ class TrialRunner:
                     raise HpctripError(applied.refused[0] if applied.refused else "no GPU trains here")
             torch.set_num_threads(experiment.ranks.threads)
             task, num_sites = experiment.workload.checked_task(experiment.seed), experiment.num_sites()
-            energy = Energy(self.meter, num_machines=1)
-            host = Host(experiment, num_sites, task, ranks, self.device, self.device.type, energy)
+            host = Host(experiment, num_sites, task, ranks, self.device, self.device.type, self.meter)
             self.meter.round_uj()  # discards the energy of what came before
-            aggregator = Aggregator(host)
+            aggregator = Aggregator(host, num_machines=1)
             state, params = State(), host.initial_params
             while True:
                 draft, assignment = aggregator.begin(state)
-                hosted = host.train(params, assignment)
-                step = ServerStep(host, params, assignment)
-                with host.wall.phase("exchange", draft.round):
-                    new, tail = ranks.combine(hosted, len(params), step)
-                counts = ranks.total(host.evaluate(new, assignment, step.mean_update_norm))
+                new, tail, counts = train_round(host, params, assignment)
                 state, params = aggregator.finish(draft, new - params, tail, counts), new
                 yield state.history.rows[-1]
 

@@ -5,23 +5,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpctrip.learn.counters import EVALUATION, TRAINING
+from hpctrip.learn.counters import EVALUATION, TRAINING, Tally, vector_size
 
 
 @pytest.mark.parametrize("counters", [TRAINING, EVALUATION])
 @given(num_sites=st.integers(0, 20), num_ranks=st.integers(1, 5), data=st.data())
 @settings(max_examples=20)
 def test_what_is_noted_comes_out_of_the_vector_again(counters, num_sites, num_ranks, data):
-    tally, noted = counters.tally(num_sites, num_ranks), {}
-    for counter in counters.counters:
+    tally, noted = Tally(counters, num_sites, num_ranks), {}
+    for counter in counters:
         numbers = st.floats(-1000, 1000) if counter.scale > 1 else st.integers(-1000, 1000)
         size = counter.size(num_sites, num_ranks)
         noted[counter.name] = data.draw(st.lists(numbers, min_size=size, max_size=size))
         for at, value in enumerate(noted[counter.name]):
             tally.note(counter.name, value, at)
-    assert tally.vector.dtype == np.int64 and len(tally.vector) == counters.size(num_sites, num_ranks)
-    received = counters.tally(num_sites, num_ranks, tally.vector.copy())
-    for counter in counters.counters:
+    assert tally.vector.dtype == np.int64 and len(tally.vector) == vector_size(counters, num_sites, num_ranks)
+    received = Tally(counters, num_sites, num_ranks, tally.vector.copy())
+    for counter in counters:
         values = received.values(counter.name)
         assert values.dtype == np.float64
         assert values == pytest.approx(noted[counter.name], abs=1 / counter.scale if counter.scale > 1 else 0)
@@ -29,7 +29,7 @@ def test_what_is_noted_comes_out_of_the_vector_again(counters, num_sites, num_ra
 
 def test_every_counter_has_its_own_place_and_shape():
     """Three sites on two ranks: the vector is cut in the order of the declaration, without gaps."""
-    tally = TRAINING.tally(3, 2)
+    tally = Tally(TRAINING, 3, 2)
     assert {name: part.shape for name, part in tally.integers.items()} == {
         "diverged": (3,),
         "train_wall_s": (3,),
@@ -42,18 +42,18 @@ def test_every_counter_has_its_own_place_and_shape():
     for number, part in enumerate(tally.integers.values()):
         part[:] = number
     assert tally.vector.tolist() == [*[0] * 3, *[1] * 3, *[2] * 3, *[3] * 3, *[4] * 3, *[5] * 3, 6, 6]
-    assert EVALUATION.tally(3, 2).integers["seen"].shape == (1,)
+    assert Tally(EVALUATION, 3, 2).integers["seen"].shape == (1,)
 
 
 def test_the_sum_over_the_ranks_holds_what_each_of_them_noted():
     """The rank that trained a site notes its numbers, all others leave 0; so a sum in any order gives all."""
-    ranks = [TRAINING.tally(4, 3) for _ in range(3)]
+    ranks = [Tally(TRAINING, 4, 3) for _ in range(3)]
     for site in range(4):
         ranks[1 + site % 2].note("train_loss", site + 0.25, site)
     for rank, tally in enumerate(ranks):
         tally.note("rank_train_wall_s", 1.5 * rank, rank)
-    total = TRAINING.tally(4, 3, sum(tally.vector for tally in ranks))
-    backwards = TRAINING.tally(4, 3, sum(tally.vector for tally in reversed(ranks)))
+    total = Tally(TRAINING, 4, 3, sum(tally.vector for tally in ranks))
+    backwards = Tally(TRAINING, 4, 3, sum(tally.vector for tally in reversed(ranks)))
     assert total.values("train_loss").tolist() == [0.25, 1.25, 2.25, 3.25]
     assert total.values("rank_train_wall_s").tolist() == [0.0, 1.5, 3.0]
     assert not total.integers["diverged"].any()
@@ -61,7 +61,7 @@ def test_the_sum_over_the_ranks_holds_what_each_of_them_noted():
 
 
 def test_a_loss_below_zero_keeps_its_sign():
-    tally = TRAINING.tally(2, 1)
+    tally = Tally(TRAINING, 2, 1)
     tally.note("train_loss", -1.75, 0)
     tally.note("train_loss", -(2.0**-30), 1)  # below the resolution
     assert tally.values("train_loss").tolist() == [-1.75, 0.0]

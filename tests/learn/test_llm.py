@@ -186,7 +186,7 @@ def test_the_base_is_the_same_for_every_seed_and_pretraining_made_it_better(work
     assert torch.equal(params, flatten(pretrained.task(1).build_model()))
     random = flatten(workload(adapter="full").task(0).build_model())
     counts = [evaluate(task, task.build_model(), p, [slice(0, 5)]) for p in (params, random)]
-    losses = [count.loss_sum / LOSS_SCALE / count.seen for count in counts]
+    losses = [count["loss_sum"] / LOSS_SCALE / count["seen"] for count in counts]
     assert losses[0] < losses[1] - 1
     assert "pretrained here for 15 steps" in task.source
 

@@ -9,8 +9,7 @@ from hpctrip.ranks.placement import cut, cut_at_fixed_borders, fixed_hosts, plac
 def test_blocks_hold_every_position_once_and_depend_on_the_set_of_sites_alone(order, size):
     cohort = np.array(order)
     blocks = cut(cohort, size)
-    assert sorted(np.concatenate(list(blocks))) == list(range(23))
-    assert blocks.sums(cohort).tolist() == [cohort[block].sum() for block in blocks]
+    assert sorted(np.concatenate(blocks)) == list(range(23))
     assert [list(cohort[block]) for block in blocks] == [
         list(range(s, min(s + size, 23))) for s in range(0, 23, size)
     ]

@@ -9,14 +9,14 @@ from torch import nn
 
 from hpctrip.base.rng import stream
 from hpctrip.learn.compression import COMPRESSIONS
-from hpctrip.learn.counters import TRAINING
+from hpctrip.learn.counters import TRAINING, Tally
 from hpctrip.learn.engines.base import SiteUpdate
 from hpctrip.learn.task import Dataset, Task
 from hpctrip.ranks.serial import SerialRanks
 from hpctrip.record.verify import verify
 from hpctrip.runner.aggregator import Aggregator
 from hpctrip.runner.experiment import read_input
-from hpctrip.runner.host import Host, ServerStep
+from hpctrip.runner.host import Host, server_step
 from hpctrip.sim.step import State
 
 
@@ -86,7 +86,7 @@ def test_an_update_that_diverged_leaves_what_the_site_keeps_alone(tiny, monkeypa
         SiteUpdate, "__init__", lambda self, *args: honest(self, *args) or vars(self).update(fault)
     )
     host.train(host.initial_params, assignment)
-    diverged = TRAINING.tally(len(draft.cohort), 1, host.partial.tail.numpy()).integers["diverged"]
+    diverged = Tally(TRAINING, len(draft.cohort), 1, host.partial.tail.numpy()).integers["diverged"]
     assert diverged.all()
     for site, row in host.memory.rows.items():
         assert torch.equal(row, before[site])
@@ -126,7 +126,7 @@ def descended(*lines, rounds=400):
     host, params = aggregator.host, torch.ones(3)
     for number in range(rounds):
         _, assignment = aggregator.begin(State(round=number))
-        params = ServerStep(host, params, assignment)(host.train(params, assignment))
+        params = server_step(host, params, assignment, host.train(params, assignment))[0]
     return float(torch.linalg.vector_norm(params))
 
 

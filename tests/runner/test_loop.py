@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import pickle
+import sys
+from dataclasses import is_dataclass
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -32,6 +34,7 @@ TRACES = Path(__file__).parents[2] / "traces" / "synthetic"
 UPDATE = "HPCTRIP_UPDATE_GOLDEN"
 FIXED = ("policy.kind=goodput", "power.kind=constant")
 ADAPTIVE = (*FIXED, "policy.local_work=adaptive")
+MOST_RECORDS = 16
 
 
 @pytest.fixture(scope="module")
@@ -103,6 +106,28 @@ def test_the_file_says_how_it_was_made(tiny_run):
     assert meta["synthetic_data"] and meta["synthetic_power"] and "synthetic" in meta["data_source"]
     assert meta["update_bytes"] == 1.5e9 and meta["num_params"] > 100_000
     assert tiny_run.sites["num_samples"].sum() == 400
+
+
+def test_a_round_passes_through_few_kinds_of_records(trained):
+    """A record that only carries values from one function to the next is better its arguments."""
+    records, rounds = set(), 0
+
+    def profile(frame, event, _):
+        nonlocal rounds
+        code = frame.f_code
+        rounds += event == "call" and code.co_qualname == "Simulation.begin"
+        if event == "call" and rounds == 2 and code.co_name in ("__init__", "__new__", "<lambda>"):
+            first = frame.f_locals.get(code.co_varnames[0]) if code.co_argcount else None
+            made = type(first) if code.co_name == "__init__" else first
+            if isinstance(made, type) and (is_dataclass(made) or hasattr(made, "_fields")):
+                records.update({made.__qualname__} if made.__module__.startswith("hpctrip.") else ())
+
+    sys.setprofile(profile)
+    try:
+        trained("stop.max_rounds=3", "seed=17")
+    finally:
+        sys.setprofile(None)
+    assert {"Draft", "Outcome", "RoundRow", "SiteView"} <= records and len(records) <= MOST_RECORDS, records
 
 
 # Stop rules

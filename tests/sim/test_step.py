@@ -14,7 +14,7 @@ from hpctrip.base.errors import InputError
 from hpctrip.sim.faults import Faults
 from hpctrip.sim.hardware import THROUGHPUT_MODELS
 from hpctrip.sim.network import Network
-from hpctrip.sim.outcome import SITE_REPORTS, Outcome, Wall
+from hpctrip.sim.outcome import MEASURED, SITE_REPORTS, Outcome
 from hpctrip.sim.policies import POLICIES, Decision, Policy
 from hpctrip.sim.power import POWER_MODELS
 from hpctrip.sim.rounds import Candidates, CohortRound, History, RoundRow, Status
@@ -265,7 +265,7 @@ def test_a_recorded_round_finished_again_is_the_same_row(
             eval_correct=int(rng.integers(seen + 1)),
             eval_seen=seen,
             eval_loss=float(rng.random()) if seen else math.nan,
-            wall=Wall(*rng.random(len(fields(Wall))).tolist()),
+            measured=dict(zip(MEASURED, rng.random(len(MEASURED)).tolist(), strict=True)),
         )
         after, row = rounds.finish(draft, result)
         again, row_again = rounds.finish(draft, Outcome.recorded(row))
@@ -306,5 +306,5 @@ def test_the_first_rule_to_fire_ends_the_run(rules, rounds, reason, simulation):
     while not state.stop_reason:
         draft = run.begin(state)
         result = Outcome.assumed(np.zeros(len(draft.cohort)), 0.15 * draft.round)
-        state, _ = run.finish(draft, replace(result, wall=Wall(wall_s=2.0)))
+        state, _ = run.finish(draft, replace(result, measured={"wall_s": 2.0}))
     assert (state.round, state.stop_reason) == (rounds, reason)

@@ -36,7 +36,7 @@ from hpctrip.base.io import read_file, replace_file, unwritable
 from hpctrip.record.checkpoint import Checkpoint, model_arrays, model_of
 from hpctrip.record.container import Container, Header
 from hpctrip.record.lock import is_at
-from hpctrip.sim.outcome import SITE_REPORTS, Outcome, Wall
+from hpctrip.sim.outcome import MEASURED, SITE_REPORTS, Outcome
 from hpctrip.sim.rounds import RoundRow, Status
 from hpctrip.sim.step import Draft
 
@@ -58,8 +58,8 @@ _LOCK_DIGITS = 15
 """Number of digits of a key that number its byte in the lock file: 2^60 is within the largest size of a file."""
 _FLOCK = struct.Struct("@hhqqi4x")
 """The kernel's struct flock: type, whence, start, length, process (0)."""
-_NOTHING_MEASURED = Wall(*[0.0] * 6)
-"""Wall times and joules of a round that was taken from the cache."""
+_NO_TIME = {name: 0.0 for name in MEASURED if not name.endswith("_j")}
+"""Wall times of a round that was taken from the cache."""
 
 
 def key_after(key: str, round: int, sites: np.ndarray, weights: np.ndarray, local_work: int = 1) -> str:
@@ -130,7 +130,7 @@ class CachedRound:
             eval_correct=self.eval_correct if evaluated else 0,
             eval_seen=self.eval_seen if evaluated else 0,
             eval_loss=self.eval_loss if evaluated else math.nan,
-            wall=_NOTHING_MEASURED,
+            measured=_NO_TIME,
         )
 
 

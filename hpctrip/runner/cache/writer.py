@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import numpy as np
 import torch
 from pydantic import Field
 
@@ -92,15 +93,10 @@ class CacheWriter:
         return self._works and wanted and not self._files.has_model(key)
 
     def save(
-        self, state: State, params: torch.Tensor, slots: torch.Tensor, site_states: Mapping[int, torch.Tensor]
+        self, state: State, params: np.ndarray, slots: np.ndarray, site_states: Mapping[int, np.ndarray]
     ) -> None:
         """Write the model."""
-        model = CachedModel(
-            self._keys[state.round],
-            params.cpu().numpy(),
-            slots.cpu().numpy(),
-            {site: row.cpu().numpy() for site, row in site_states.items()},
-        )
+        model = CachedModel(self._keys[state.round], params, slots, site_states)
         self._try(lambda: self._files.write_model(model))
 
     def finished(self, row: RoundRow, params: torch.Tensor) -> None:
