@@ -10,8 +10,8 @@
 # HPCTRIP_LAUNCHER   how to start ranks, e.g. "srun --mpi=pmix_v4" or "mpirun -np {n} --bind-to core {python}": {n} is
 #                    their number, {python} that python; where both are left out, "-n {n} {python}" follows.
 #                    Default: the first of srun --mpi=pmix, srun --mpi=pmi2 and mpirun that joins all ranks
-# HPCTRIP_MAX_REQUEUES  after so many requeues (default 100) a job gives up: a run that gets nowhere must not go round
-#                    for ever
+# HPCTRIP_MAX_REQUEUES  number of requeues (default 100) after which a job gives up, so that a run that makes no
+#                    progress ends
 
 set +u   # what others wrote may use variables that are not set
 [[ -z ${HPCTRIP_MODULES:-} ]] || module load $HPCTRIP_MODULES

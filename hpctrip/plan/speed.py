@@ -37,7 +37,7 @@ def probe(host: Host, sites_per_block: int) -> Speed:
     partial, compression = PartialSum(len(params), 0, host.device), host.experiment.compression
 
     def train(num_batches: int) -> tuple[int, float]:
-        """Train so many batches per site; returns the number of samples and the seconds taken."""
+        """Train `num_batches` batches per site; returns the number of samples and the seconds taken."""
         sites = [SiteWork(s, o[: num_batches * batch]) for s, o in zip(block, orders, strict=True)]
         began = time.perf_counter()
         for update in host.engine.train(params, sites):

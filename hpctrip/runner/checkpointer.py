@@ -27,7 +27,7 @@ class Checkpointing(Component):
     max_fraction: float = Field(0.005, gt=0, le=1)
     """Upper bound on the fraction of the wall time that writing takes; where it is reached, every_s is exceeded."""
     every_rounds: int | None = Field(None, ge=1)
-    """Also write after every so many rounds, whatever it costs."""
+    """Also write one every this number of rounds, whatever it costs."""
 
 
 class Checkpointer:

@@ -20,7 +20,7 @@ class Stop(Component):
     ] = Field(0.45, gt=0, le=1)
     """Stop at this held-out accuracy: its time is the time-to-accuracy. "none": no target."""
     max_rounds: int = Field(500, ge=1, le=10**9)
-    """Stop after so many rounds."""
+    """Stop after this number of rounds."""
     max_clock_s: Seconds | None = Field(None, gt=0)
     """Stop after so much simulated time."""
     max_wall_s: Seconds | None = Field(None, gt=0)

@@ -34,6 +34,7 @@ from hpctrip.studies.grid import Entry
 from hpctrip.studies.run_store import RunState, RunStatus, RunStore
 
 POLL_S = 0.2
+"""Wall seconds between two looks at the runs in progress."""
 RETRY_S = 1.0
 """Wall seconds before a run that another process holds is tried again."""
 SIGNALS = ("SIGINT", "SIGTERM", "SIGUSR2")
@@ -121,6 +122,8 @@ class Executor:
                     tick()
         finally:
             for child in self.children:  # only after a second Ctrl-C or an error of ours
+                with suppress(ProcessLookupError):  # it is not in a group of its own yet
+                    os.killpg(child.process.pid or 0, signal.SIGKILL)  # with the launcher of its ranks
                 child.process.kill()
                 child.process.join()
         return not stopping
@@ -152,7 +155,8 @@ class Executor:
             self._record(RunState(entry, RunStatus.FAILED, str(error)), on_end)
             return
         gpu = min(self.gpus, key=[child.gpu for child in self.children].count, default="")
-        environment = {"OMP_NUM_THREADS": "1"} | os.environ | ({"CUDA_VISIBLE_DEVICES": gpu} if gpu else {})
+        os.environ.setdefault("OMP_NUM_THREADS", "1")  # read by the server, too, when it imports torch
+        environment = dict(os.environ) | ({"CUDA_VISIBLE_DEVICES": gpu} if gpu else {})
         arguments = ["run", str(input_file), "--out", str(self.runs.results(entry.identity)), "--resume"]
         server = multiprocessing.get_context("forkserver")
         server.set_forkserver_preload(_PRELOADED)
@@ -162,7 +166,6 @@ class Executor:
             args=(arguments, launcher(self.ranks), log, environment, theirs, sys.orig_argv),
             daemon=True,
         )
-        os.environ.setdefault("OMP_NUM_THREADS", "1")  # read by the server when it imports torch
         process.start()
         theirs.close()
         self.children.append(Child(entry, process, ours, gpu, log, log_start))

@@ -67,7 +67,7 @@ class BuddyLayout(Layout):
     def __init__(self, machine: Machine):
         super().__init__(machine)
         self._ranks: dict[int, np.ndarray] = {}
-        """{GPUs: [nodes] rank of each node for a block of so many GPUs; the lowest is the best}."""
+        """{GPUs: [nodes] rank of each node for a block of that size; the lowest is the best}."""
         self._rack = np.arange(machine.num_nodes) // machine.nodes_per_rack
 
     def changed(self, node: int) -> None:

@@ -211,7 +211,7 @@ NAME_LENGTH = 36
 
 
 class Place(NamedTuple):
-    """Where and how the curves of a group are drawn."""
+    """Axes and line style in which the curves of a group are drawn."""
 
     axes: Axes
     look: dict[str, Any]

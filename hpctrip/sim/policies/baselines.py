@@ -132,8 +132,8 @@ class Centralized(Policy):
     power_fraction: float = Field(0.25, gt=0, le=1)
     """The cap: the site's power fraction at all times."""
     rounds_per_epoch: int = Field(100, ge=1)
-    """One pass over the data is cut into so many rounds, so that accuracy is read as often as with N sites (default:
-    a round visits as many samples as one of the paper's 100 sites holds)."""
+    """Number of rounds into which one pass over the data is cut, so that accuracy is read as often as with N sites
+    (default: a round visits as many samples as one of the paper's 100 sites holds)."""
 
     def select(self, sites: SiteView, history: History, rng: np.random.Generator) -> Decision:
         """The one site."""

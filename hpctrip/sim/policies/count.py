@@ -37,7 +37,7 @@ class DynamicCount(Component):
     """dA(k). scaled: g (k / k_r) ln(1 + k_r) / ln(1 + k). log: g ln(1 + k) / ln(1 + k_r), whose normaliser does not
     depend on k: it stalls at 13 to 27 of 100 sites and cannot give Fig. 10."""
     trend_rounds: int = Field(5, ge=1)
-    """g_r is the mean accuracy gain per round over so many last rounds."""
+    """Number of last rounds over which g_r is the mean accuracy gain per round."""
     min_gain: float = Field(1e-4, gt=0)
     """Floor of g_r."""
     round_time: Literal["mean-power", "clock"] = "mean-power"

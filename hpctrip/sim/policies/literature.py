@@ -84,7 +84,7 @@ class TiFL(Policy):
     """How many rounds the second tier may train, the third half of that, the next a third, ...; the fastest as many as
     it is drawn. (The paper gives slow tiers fewer, and no numbers.)"""
     interval: int = Field(20, ge=1)
-    """I: after every so many rounds the chances of the tiers change; in the beginning they are equal."""
+    """I: number of rounds after which the chances of the tiers change; in the beginning they are equal."""
 
     def select(self, sites: SiteView, history: History, rng: np.random.Generator) -> Decision:
         """k sites of one tier, as tiers are now."""
@@ -143,7 +143,7 @@ class Oort(Policy):
     pacer_step: float = Field(10.0, ge=0, le=100)
     """By how much the pacer raises that percentile."""
     pacer_rounds: int = Field(20, ge=1)
-    """W: the pacer compares so many rounds with as many before."""
+    """W: the pacer compares the last W rounds with the W rounds before them."""
     cutoff: float = Field(0.95, gt=0, le=1)
     """c: sites are drawn among those of at least this share of the utility that the cohort's last would have."""
     clip_percentile: float = Field(95.0, gt=0, le=100)
