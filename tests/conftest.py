@@ -155,7 +155,7 @@ def hpctrip():
     """`hpctrip(*args) -> Ended`: the real command line, in this process."""
 
     def run(*args: str) -> Ended:
-        from hpctrip.__main__ import main
+        from hpctrip.cli.main import run_command
 
         out, err = io.StringIO(), io.StringIO()
         with (
@@ -164,11 +164,7 @@ def hpctrip():
             contextlib.redirect_stderr(err),
         ):
             patch.setattr(sys, "argv", ["hpctrip", *map(str, args)])
-            try:
-                main()
-                code = 0
-            except SystemExit as end:
-                code = end.code
+            code = run_command()
         return Ended(code, out.getvalue(), err.getvalue())
 
     return run

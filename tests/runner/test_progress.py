@@ -53,7 +53,7 @@ def screen(text):
 @pytest.fixture
 def hpctrip_to(monkeypatch):
     """`hpctrip_to(stream, *args)`: the exit code of a command whose stdout is this stream."""
-    from hpctrip.cli.main import main
+    from hpctrip.cli.main import run_command
 
     for name, value in {"COLUMNS": "80", "LINES": "24", "TERM": "xterm"}.items():
         monkeypatch.setenv(name, value)
@@ -61,11 +61,7 @@ def hpctrip_to(monkeypatch):
     def run(stream, *args):
         monkeypatch.setattr(sys, "argv", ["hpctrip", *map(str, args)])
         with contextlib.redirect_stdout(stream):
-            try:
-                main()
-            except SystemExit as end:
-                return end.code
-        return 0
+            return run_command()
 
     return run
 

@@ -78,7 +78,7 @@ def _limit_s() -> float:
         if float(text) > 0:
             return float(text)
     if launched_rank():
-        raise SystemExit(InputError.exit_code)
+        raise InputError(faults=[])
     raise InputError(LIMIT, f"is {text[:40]!r}", "a number of seconds above 0")
 
 
