@@ -35,15 +35,14 @@ from hpctrip.learn.engines.base import SiteUpdate, SiteWork
 from hpctrip.learn.task import Dataset, Task
 from hpctrip.learn.workloads.base import WORKLOADS, Workload
 from hpctrip.ranks.mpi import MpiRanks
-from hpctrip.record.checkpoint import Generations
+from hpctrip.record.checkpoint import Checkpointer, Checkpointing, Generations
 from hpctrip.record.writer import Recorder
 from hpctrip.runner.aggregator import Aggregator
 from hpctrip.runner.callbacks import RunFacts
 from hpctrip.runner.callbacks.base import Callbacks
-from hpctrip.runner.checkpointer import Checkpointer, Checkpointing
 from hpctrip.runner.experiment import resolve
 from hpctrip.runner.host import Host
-from hpctrip.runner.loop import LoopDecision, Rank0, train
+from hpctrip.runner.loop import Rank0, train
 from hpctrip.runner.signals import Interrupt, Interruption, Signals
 from hpctrip.sim.step import State
 
@@ -116,7 +115,7 @@ def program(ranks: MpiRanks, rounds: int, folder: str) -> tuple[Callable[[], Non
     def rounds_of_the_program() -> None:
         train(host, State(), host.initial_params, rank0() if ranks.is_aggregator else None)
 
-    decision = ranks.decide_on_root(lambda: LoopDecision(Aggregator(host).begin(State())[1], save=False))
+    decision = ranks.decide_on_root(lambda: (Aggregator(host).begin(State())[1], False))
     return rounds_of_the_program, len(host.initial_params), len(pickle.dumps((0, decision)))
 
 

@@ -192,4 +192,4 @@ def _params(run: Run) -> np.ndarray:
     """The last global model [P]."""
     checkpoint, _, _ = newest(run.path)
     assert checkpoint is not None
-    return checkpoint.params
+    return checkpoint.model.params

@@ -6,18 +6,24 @@ unchanged, so at least one of them is intact at any time.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import shlex
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
+from pydantic import Field
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.io import read_file, replace_file
+from hpctrip.base.units import Seconds
+from hpctrip.config.component import Component
+from hpctrip.config.sources import PLUGINS, read_sources
 from hpctrip.record import schema
 from hpctrip.record.container import Container, Header
-from hpctrip.sim.rounds import History
+from hpctrip.sim.step import State
 
 MAGIC = b"HPCTRIP\x02"
 SUFFIXES = (".ckpt0", ".ckpt1")
@@ -28,23 +34,38 @@ _SITE_STATES = "kept"
 
 
 @dataclass(frozen=True, eq=False)
-class Checkpoint:
-    """The state of a run after a round. With the same input the run continues from it with the same bits, on any number
-    of ranks. Shapes: P parameters."""
+class Model:
+    """The model after a round, with all that training on needs. Shapes: P parameters."""
 
-    round: int
-    clock_s: float
-    stop_reason: str
-    history: History
     params: np.ndarray
     """The global model, float32 [P]."""
     slots: np.ndarray
     """State of the server optimiser, float64 [num_slots, P]."""
-    input_toml: str
-    """The merged input of the run."""
     site_states: Mapping[int, np.ndarray] = field(default_factory=dict)
     """{site: float32 state that the site keeps between rounds} (`learn.engines.base.SiteState`); empty where none
     does."""
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The arrays of a container. Inverse of `of`."""
+        rows = {f"{_SITE_STATES}/{site}": row for site, row in sorted(self.site_states.items())}
+        return {"params": self.params, "slots": self.slots, **rows}
+
+    @classmethod
+    def of(cls, arrays: dict[str, dict[str, np.ndarray]]) -> Self:
+        """Take the model out of the arrays of a container. Raises KeyError for a missing array."""
+        site_states = {int(site): row for site, row in arrays.pop(_SITE_STATES, {}).items()}
+        return cls(**arrays.pop(""), site_states=site_states)
+
+
+@dataclass(frozen=True, eq=False)
+class Checkpoint:
+    """The state of a run after a round. With the same input the run continues from it with the same bits, on any number
+    of ranks."""
+
+    state: State
+    model: Model
+    input_toml: str
+    """The merged input of the run."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
     """Attributes that the resumed results file continues (`created_utc`, `starts`), sources, versions and devices."""
 
@@ -62,35 +83,17 @@ _FILE = Container(MAGIC, _Header, "checkpoint", "give a results file or its .ckp
 
 def pack(checkpoint: Checkpoint) -> bytes:
     """The bytes of the file; equal checkpoints give equal bytes."""
-    arrays = model_arrays(checkpoint.params, checkpoint.slots, checkpoint.site_states)
-    for table, names in schema.tables(checkpoint.history).items():
+    state, arrays = checkpoint.state, checkpoint.model.arrays()
+    for table, names in schema.tables(state.history).items():
         arrays |= {f"{table}/{name}": column.values for name, column in names.items()}
     fields = {
-        "round": checkpoint.round,
-        "clock_s": checkpoint.clock_s,
-        "stop_reason": checkpoint.stop_reason,
+        "round": state.round,
+        "clock_s": state.clock_s,
+        "stop_reason": state.stop_reason,
         "about": dict(checkpoint.metadata),
         "input_toml": checkpoint.input_toml,
     }
     return _FILE.pack(fields, arrays)
-
-
-def model_arrays(
-    params: np.ndarray, slots: np.ndarray, site_states: Mapping[int, np.ndarray]
-) -> dict[str, np.ndarray]:
-    """Model, server state and site states as the arrays of a container. Inverse of `model_of`."""
-    rows = {f"{_SITE_STATES}/{site}": row for site, row in sorted(site_states.items())}
-    return {"params": params, "slots": slots, **rows}
-
-
-def model_of(
-    arrays: dict[str, dict[str, np.ndarray]],
-) -> tuple[np.ndarray, np.ndarray, dict[int, np.ndarray]]:
-    """(params [P], slots [num_slots, P], site states), taken out of the arrays of a container. Raises KeyError for a
-    missing array."""
-    site_states = {int(site): row for site, row in arrays.pop(_SITE_STATES, {}).items()}
-    state = arrays.pop("")
-    return state["params"], state["slots"], site_states
 
 
 def model_bytes(num_params: int, num_slots: int, num_site_values: int) -> int:
@@ -104,20 +107,15 @@ def unpack(data: bytes, place: str) -> Checkpoint:
 
 
 def _parse(header: _Header, arrays: dict[str, dict[str, np.ndarray]]) -> Checkpoint:
-    params, slots, site_states = model_of(arrays)
+    model = Model.of(arrays)
     for table, names in schema.TABLES.items():  # columns that are newer than the file
         num_rows = len(arrays[table]["round"])
         for name, spec in names.items():
             if "default" in spec and "is_counted" not in spec:
                 arrays[table].setdefault(name, np.full(num_rows, spec["default"], dtype=spec["dtype"]))
     return Checkpoint(
-        round=header.round,
-        clock_s=header.clock_s,
-        stop_reason=header.stop_reason,
-        history=schema.history_of(arrays),
-        params=params,
-        slots=slots,
-        site_states=site_states,
+        state=State(header.round, header.clock_s, schema.history_of(arrays), header.stop_reason),
+        model=model,
         input_toml=header.input_toml,
         metadata=header.about,
     )
@@ -150,7 +148,7 @@ def newest(results: str | Path) -> tuple[Checkpoint | None, Path | None, list[st
         if faults:
             raise InputError(faults=faults)
         return None, None, []
-    checkpoint, path = max(intact, key=lambda pair: pair[0].round)
+    checkpoint, path = max(intact, key=lambda pair: pair[0].state.round)
     return checkpoint, path, [str(fault) for fault in faults]
 
 
@@ -175,3 +173,61 @@ class Generations:
         """Remove the checkpoints of an earlier run."""
         for path in self._paths:
             path.unlink(missing_ok=True)
+
+
+class Checkpointing(Component):
+    """Intervals of the checkpoints beside the results file; nothing here changes a result."""
+
+    enabled: bool = True
+    """Write checkpoints at all."""
+    every_s: Seconds = Field(60.0, ge=0)
+    """Wall time between two checkpoints."""
+    max_fraction: float = Field(0.005, gt=0, le=1)
+    """Upper bound on the fraction of the wall time that writing takes; where it is reached, every_s is exceeded."""
+    every_rounds: int | None = Field(None, ge=1)
+    """Also write one every this number of rounds, whatever it costs."""
+
+
+class Checkpointer:
+    """Writes checkpoints when they are due, at intervals that depend on the cost of the last one."""
+
+    def __init__(
+        self,
+        rules: Checkpointing,
+        files: Generations,
+        input_toml: str,
+        metadata: Mapping[str, Any],
+        saved_round: int,
+        clock: Callable[[], float] = time.perf_counter,
+    ):
+        """`saved_round` is the round of the checkpoint on disk, 0 for none; `clock` is the wall clock in seconds."""
+        self._rules, self._files, self._clock = rules, files, clock
+        self._input_toml, self._metadata = input_toml, metadata
+        self._saved, self._end, self.cost_s, self.spent_s = saved_round, clock(), 0.0, 0.0
+
+    @property
+    def resume_hint(self) -> str:
+        """The command that resumes an interrupted run; it names the run's plug-ins again."""
+        if not self._rules.enabled:
+            return "nothing to resume from (checkpoint.enabled = false)"
+        results = str(self._files.results)
+        sources = read_sources(self._metadata.get("sources", []), results)
+        plugins = [word for source in sources if source.key == PLUGINS for word in ("--plugin", source.path)]
+        return f"resume with: {shlex.join(['python', '-m', 'hpctrip', 'resume', results, *plugins])}"
+
+    def due(self, state: State, over: bool) -> bool:
+        """Whether a checkpoint of `state` is due. At the end of the run (`over`) one always is."""
+        rules, rounds = self._rules, state.round - self._saved
+        if not rules.enabled or not state.round or (rounds == 0 and not (over and state.stop_reason)):
+            return False
+        waited_s = self._clock() - self._end
+        paced = waited_s >= max(rules.every_s, self.cost_s / rules.max_fraction)
+        return over or paced or (rules.every_rounds is not None and rounds >= rules.every_rounds)
+
+    def save(self, state: State, model: Model) -> None:
+        """Write a checkpoint. Raises HpctripError where it cannot be written; the previous one is then intact."""
+        start = self._clock()
+        self._files.write(Checkpoint(state, model, self._input_toml, self._metadata))
+        self._saved, self._end = state.round, self._clock()
+        self.cost_s = self._end - start
+        self.spent_s += self.cost_s

@@ -35,8 +35,8 @@ def export_model(source: str, out: str, overwrite: bool = False) -> Path:
     arrays = _arrays(checkpoint, str(place))
     metadata = {
         "format": "pt",
-        "round": str(checkpoint.round),
-        "clock_s": repr(checkpoint.clock_s),
+        "round": str(checkpoint.state.round),
+        "clock_s": repr(checkpoint.state.clock_s),
         "input_toml": checkpoint.input_toml,
         "made_by": f"hpctrip, {Path(source).name}",
     }
@@ -46,7 +46,7 @@ def export_model(source: str, out: str, overwrite: bool = False) -> Path:
 
 def _arrays(checkpoint: Checkpoint, place: str) -> dict[str, np.ndarray]:
     """{name: array} of the parameters of a checkpoint."""
-    texts, params = checkpoint.metadata.get("parameters"), checkpoint.params
+    texts, params = checkpoint.metadata.get("parameters"), checkpoint.model.params
     if texts is None:
         raise InputError(
             place, "does not name its parameters: an older hpctrip wrote it", "resume it for a round"

@@ -33,9 +33,9 @@ from hpctrip.learn.server import SERVERS
 from hpctrip.learn.workloads import WORKLOADS
 from hpctrip.ranks.open import RanksInput
 from hpctrip.ranks.watchdog.watchdog import Limits
+from hpctrip.record.checkpoint import Checkpointing
 from hpctrip.runner.cache.writer import CacheInput
 from hpctrip.runner.callbacks import CALLBACKS
-from hpctrip.runner.checkpointer import Checkpointing
 from hpctrip.runner.signals import Interrupt
 from hpctrip.sim.energy import Accounts
 from hpctrip.sim.faults import Faults

@@ -26,7 +26,7 @@ from hpctrip.learn.task import Task, checked_model
 from hpctrip.ranks.base import Ranks
 from hpctrip.ranks.phase import RoundTimer
 from hpctrip.ranks.placement import Assignment, fixed_hosts
-from hpctrip.runner.cache.trajectory import Model
+from hpctrip.record.checkpoint import Model
 from hpctrip.runner.experiment import Experiment
 from hpctrip.runner.signals import Signals
 

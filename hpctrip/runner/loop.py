@@ -3,25 +3,27 @@ writes files, and decides when the run ends."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 import numpy as np
 import torch
 
 from hpctrip.base.errors import HpctripError, InterruptedRun
 from hpctrip.ranks.placement import Assignment
+from hpctrip.record.checkpoint import Checkpointer, Model
 from hpctrip.record.writer import Recorder
 from hpctrip.runner.aggregator import Aggregator, idle_hosts
 from hpctrip.runner.cache.writer import CacheWriter
 from hpctrip.runner.callbacks.base import Callbacks
-from hpctrip.runner.checkpointer import Checkpointer
 from hpctrip.runner.host import Host, server_step
 from hpctrip.runner.progress import Progress
 from hpctrip.runner.signals import Interruption
 from hpctrip.sim.step import Draft, State
+
+Saver = Checkpointer | CacheWriter
+"""Writes the state and the model after a round."""
 
 
 def train(host: Host, state: State, params: torch.Tensor, rank0: Rank0 | None) -> tuple[State, torch.Tensor]:
@@ -31,25 +33,32 @@ def train(host: Host, state: State, params: torch.Tensor, rank0: Rank0 | None) -
     model [P]. A collective.
     """
     ranks, round = host.ranks, state.round
+    draft: Draft | None = None
+    savers: list[Saver] = []
+
+    def decide() -> tuple[Assignment | None, bool]:
+        """Rank 0's decision, as far as the other ranks need it: the next round's work, and whether to save."""
+        nonlocal draft, savers
+        assert rank0 is not None
+        draft, assignment, savers = rank0.decide(state)
+        return assignment, bool(savers)
+
     while True:
         ranks.phase.enter("record", round)
-        decision = ranks.decide_on_root(
-            partial(Rank0.decide, rank0, state)
-        )  # 1. who trains, or that it is over
-        if decision.save:
+        assignment, saves = ranks.decide_on_root(decide)  # 1. who trains, or that it is over
+        if saves:
             slots, site_states = ranks.collect(host.slots), ranks.gather_rows(host.memory.rows)
             if rank0:
-                rank0.save(decision, state, params, slots, site_states)
+                rank0.save(savers, state, params, slots, site_states)
         if rank0:
             rank0.record()  # 6. of the round before, while the hosts are at this one: its row on disk, its line
-        assignment = decision.assignment
         if assignment is None:
             return state, params
         before, round = params, assignment.round
         params, tail, counts = train_round(host, before, assignment)  # 2. to 4.
         if rank0:
             # 5. the virtual clock (Eqs. 3-7), one more row
-            state = rank0.finish_round(decision.draft, before, params, tail, counts)
+            state = rank0.finish_round(draft, before, params, tail, counts)
 
 
 def train_round(
@@ -74,24 +83,6 @@ def train_round(
     return new_params, tail, counts
 
 
-@dataclass(frozen=True)
-class LoopDecision:
-    """Rank 0's decision before every round. The other ranks receive only its first two fields."""
-
-    assignment: Assignment | None
-    """The next round; None: the run is over."""
-    save: bool
-    """Whether the state before that round is to be collected and saved."""
-    draft: Draft | None = None
-    """The simulation's draft of the next round; at rank 0 only."""
-    savers: tuple[Checkpointer | CacheWriter, ...] = ()
-    """The writers that save the state before that round; at rank 0 only."""
-
-    def __reduce__(self) -> tuple[type[LoopDecision], tuple[Assignment | None, bool]]:
-        """Only the fields that other ranks need are sent."""
-        return LoopDecision, (self.assignment, self.save)
-
-
 @dataclass(eq=False)
 class Rank0:
     """Rank 0's part of the main loop. If a file cannot be written, the run ends as after an interruption: rank 0 tries
@@ -113,8 +104,9 @@ class Rank0:
     _lost: HpctripError | None = None
     """The error of a last round without a result."""
 
-    def decide(self, state: State) -> LoopDecision:
-        """Decide on the next round, or end the run. Raises the error of a last round without a result."""
+    def decide(self, state: State) -> tuple[Draft | None, Assignment | None, list[Saver]]:
+        """The draft and the assignment of the next round, None where the run is over, and the writers that save the
+        state before it. Raises the error of a last round without a result."""
         if self._lost:
             raise self._lost
         if not state.stop_reason and not self._early_end:
@@ -131,23 +123,23 @@ class Rank0:
                 note = idle_hosts(self.aggregator.host, [assignment], f"in round {assignment.round}")
                 if note:
                     self.progress.say(f"note: {note}")
-        savers = tuple(saver for saver in (self.checkpointer, self.cache) if saver and saver.due(state, over))
-        return LoopDecision(assignment, bool(savers), draft, savers)
+        savers = [saver for saver in (self.checkpointer, self.cache) if saver and saver.due(state, over)]
+        return draft, assignment, savers
 
     def save(
         self,
-        decision: LoopDecision,
+        savers: Iterable[Saver],
         state: State,
         params: torch.Tensor,
         slots: torch.Tensor,
         site_states: Mapping[int, torch.Tensor],
     ) -> None:
-        """Write a checkpoint, a model of the cache, or both, as `decision` says."""
-        arrays = params.cpu().numpy(), slots.cpu().numpy()
+        """Write a checkpoint, a model of the cache, or both."""
         rows = {site: row.cpu().numpy() for site, row in site_states.items()}
+        model = Model(params.cpu().numpy(), slots.cpu().numpy(), rows)
         try:
-            for saver in decision.savers:
-                saver.save(state, *arrays, rows)
+            for saver in savers:
+                saver.save(state, model)
         except HpctripError as error:
             self._fail(error)
 

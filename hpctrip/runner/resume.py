@@ -18,11 +18,11 @@ from hpctrip.base.units import HOUR_S
 from hpctrip.config.identity import flat
 from hpctrip.config.sources import Source, named_files, refuse_changed
 from hpctrip.record import checkpoint as checkpoints
-from hpctrip.record.checkpoint import Checkpoint
+from hpctrip.record.checkpoint import Checkpoint, Model
 from hpctrip.record.lock import OutputLock
 from hpctrip.record.open_checked import DamagedError
 from hpctrip.record.reader import SUFFIXES, Run, open_run
-from hpctrip.runner.cache.trajectory import Model, arrived_mask
+from hpctrip.runner.cache.trajectory import arrived_mask
 from hpctrip.runner.cache.writer import CacheWriter
 from hpctrip.runner.callbacks.base import REASON
 from hpctrip.runner.experiment import Experiment, Input, merge_layers, read_input, read_user_input
@@ -75,10 +75,9 @@ class ResumePoint:
     @classmethod
     def of(cls, start: Start, simulation: Simulation) -> ResumePoint:
         """The first round, or the one after the checkpoint."""
-        state = State()
-        if start.checkpoint is not None:
-            state = state_from_checkpoint(start.checkpoint, start.run_input.experiment)
-        return cls(simulation.judged(state), start.checkpoint)
+        if (saved := start.checkpoint) is None:
+            return cls(simulation.judged(State()), None)
+        return cls(simulation.judged(state_from_checkpoint(saved, start.run_input.experiment)), saved.model)
 
 
 def start_new(
@@ -202,7 +201,7 @@ def state_from_checkpoint(checkpoint: Checkpoint, experiment: Experiment) -> Sta
     A run evaluates its last round even where `evaluate.every_rounds` does not ask for it. If the run now goes on beyond
     that round, the evaluation is removed from the history, so that it equals that of a run that never stopped.
     """
-    history, row = checkpoint.history, checkpoint.history.last
+    state, row = checkpoint.state, checkpoint.state.history.last
     due, last = experiment.evaluate.due, experiment.stop.max_rounds
     if row is not None and row.eval_seen and not due(row.round, last):
         not_evaluated = dict(
@@ -213,8 +212,8 @@ def state_from_checkpoint(checkpoint: Checkpoint, experiment: Experiment) -> Sta
             eval_perplexity=math.nan,
             efficiency=math.nan,
         )
-        history = History((*history.rows[:-1], replace(row, **not_evaluated)))
-    return State(checkpoint.round, checkpoint.clock_s, history)
+        state = replace(state, history=History((*state.history.rows[:-1], replace(row, **not_evaluated))))
+    return replace(state, stop_reason="")
 
 
 def _is_over(run: Run, history: History, experiment: Experiment) -> bool:
@@ -240,7 +239,7 @@ def _resumed(
         RecordedInput.from_results(replaced).refuse_other_input(start.run_input)
     notes = [
         *(f"skipped: {fault}" for fault in faults),
-        f"going on after round {checkpoint.round}, from {file}",
+        f"going on after round {checkpoint.state.round}, from {file}",
     ]
     return replace(
         start,

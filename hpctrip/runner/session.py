@@ -16,25 +16,27 @@ from hpctrip.base.text import printable
 from hpctrip.config.inputs import Tables
 from hpctrip.config.plugins import Extensions
 from hpctrip.config.sources import Source, refuse_changed
+from hpctrip.device.counters import machine
+from hpctrip.device.meter import Meter, Metering, meter_ranks, open_meter
+from hpctrip.device.recovery_log import leftovers
+from hpctrip.device.settings import Applied, GpuSettings, SettingsProcess
 from hpctrip.learn.params import digest
 from hpctrip.ranks.base import Ranks, build_collectively
-from hpctrip.ranks.device import choose_device, hosts_kind
+from hpctrip.ranks.device import choose_device, gpu_identity, hosts_kind
 from hpctrip.ranks.node import map_large_blocks
 from hpctrip.ranks.open import open_ranks, with_transport
 from hpctrip.ranks.watchdog.guardian import MEETING, READING, Guardian
 from hpctrip.ranks.watchdog.watchdog import Watchdog
-from hpctrip.record.checkpoint import Generations
+from hpctrip.record.checkpoint import Checkpointer, Generations
 from hpctrip.record.writer import Recorder
 from hpctrip.runner.aggregator import Aggregator
 from hpctrip.runner.cache.learning_key import learning_key
 from hpctrip.runner.cache.lookup import CacheLookup
 from hpctrip.runner.callbacks import RunFacts
 from hpctrip.runner.callbacks.base import Callbacks
-from hpctrip.runner.checkpointer import Checkpointer
 from hpctrip.runner.experiment import Experiment, Input
 from hpctrip.runner.host import Host, restore
 from hpctrip.runner.loop import Rank0, train
-from hpctrip.runner.metering import LocalMachine
 from hpctrip.runner.progress import Progress
 from hpctrip.runner.provenance import sources_of
 from hpctrip.runner.resume import ResumePoint, Start
@@ -222,7 +224,7 @@ class Session:
         files = Generations(start.path, start.checkpoint_file)
         if saved is None:
             files.clear()  # of the run that this one replaces
-        on_disk = saved.round if saved else 0
+        on_disk = saved.state.round if saved else 0
         checkpointer = Checkpointer(experiment.checkpoint, files, self.run_input.toml, metadata, on_disk)
         with Progress(aggregator, start.path, state.history, self.quiet, watch) as progress:
             engines = dict.fromkeys(rank.engine for rank in everyone[aggregator.ranks.hosts.start :])
@@ -289,3 +291,42 @@ def _parts(
         return host, aggregator, machine
 
     return build_collectively(ranks, build)
+
+
+@dataclass(frozen=True)
+class LocalMachine:
+    """The machine of this rank."""
+
+    num_machines: int
+    """Number of machines of the run."""
+    is_in_charge: bool
+    """Whether this rank reads the counters and applies the settings; one rank of each machine does."""
+    gpus: list[str]
+    """The GPUs that train here, by their UUIDs."""
+
+    @classmethod
+    def of(cls, ranks: Ranks, device: torch.device) -> LocalMachine:
+        """The machine of this rank, which computes on `device`. A collective."""
+        mine = machine(), gpu_identity(device)
+        gathered = ranks.gather(mine)
+        everyone = ranks.decide_on_root(lambda: gathered)
+        in_charge = meter_ranks([name for name, _ in everyone], ranks.hosts)
+        gpus = sorted({gpu for name, gpu in everyone if name == mine[0] and gpu})
+        return cls(len(in_charge), ranks.rank in in_charge, gpus)
+
+    def meter(self, rules: Metering) -> Meter:
+        """Open the meter of this rank; it reads nothing where another rank of the machine is in charge."""
+        return open_meter(rules, self.gpus) if self.is_in_charge else Meter()
+
+    def apply(self, settings: GpuSettings, until: ExitStack) -> Applied:
+        """Apply settings to the GPUs of this machine; closing `until` restores the previous ones."""
+        if not (self.is_in_charge and settings.any):
+            return Applied()
+        if not self.gpus:
+            return Applied(refused=("no GPU trains here",))
+        return until.enter_context(SettingsProcess(self.gpus)).apply(settings)
+
+    def left_behind(self) -> list[str]:
+        """Warnings about GPU settings that killed runs have left on this machine."""
+        hint = "`python -m hpctrip knobs --restore` there puts it back"
+        return [f"warning: {left}; {hint}" for left in leftovers()] if self.is_in_charge else []

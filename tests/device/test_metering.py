@@ -104,7 +104,7 @@ GPU = "GPU-aaaa-0"
 @pytest.fixture
 def on_a_gpu(fake_nvml, rapl_tree, tmp_path, monkeypatch):
     """As far as meter and knobs can tell, this process trains on the first of the played GPUs."""
-    monkeypatch.setattr("hpctrip.runner.metering.gpu_identity", lambda device: "aaaa-0")
+    monkeypatch.setattr("hpctrip.runner.session.gpu_identity", lambda device: "aaaa-0")
     monkeypatch.setenv("HPCTRIP_KNOBS", str(tmp_path / "notes"))
     return fake_nvml()
 

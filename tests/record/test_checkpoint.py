@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 from hpctrip.base.errors import InputError
 from hpctrip.record import checkpoint as checkpoints
-from hpctrip.record.checkpoint import Checkpoint, Generations, newest, pack, read, unpack
+from hpctrip.record.checkpoint import Checkpoint, Generations, Model, newest, pack, read, unpack
 from hpctrip.record.reader import open_run
 from hpctrip.sim.rounds import History
+from hpctrip.sim.step import State
 
 
 @pytest.fixture(scope="session")
@@ -24,14 +25,13 @@ def state(fake_history):
     def make(rounds=3, num_slots=1, site_states=None):
         history = fake_history(rounds, 5)
         return Checkpoint(
-            round=rounds,
-            clock_s=history.last.clock_s if history.last else 0.0,
-            stop_reason="",
-            history=history,
-            params=np.arange(7, dtype=np.float32) / 3,
-            slots=np.arange(7 * num_slots, dtype=np.float64).reshape(num_slots, 7) / 7,
+            State(rounds, history.last.clock_s if history.last else 0.0, history),
+            Model(
+                np.arange(7, dtype=np.float32) / 3,
+                np.arange(7 * num_slots, dtype=np.float64).reshape(num_slots, 7) / 7,
+                site_states or {},
+            ),
             input_toml='name = "made-up"\n',
-            site_states=site_states or {},
             metadata={"starts": ["after round 0: today, 3 ranks"]},
         )
 
@@ -48,25 +48,29 @@ def test_what_is_read_is_what_was_written(tmp_path, state, num_slots):
     written = state(num_slots=num_slots)
     actual = read(Generations(tmp_path / "run.h5").write(written))
     assert same(actual, written)
-    assert actual.params.tobytes() == written.params.tobytes() and actual.slots.shape == (num_slots, 7)
-    assert actual.history.last.cohort.site.tolist() == written.history.last.cohort.site.tolist()
-    assert actual.metadata == written.metadata and actual.clock_s == written.clock_s
+    assert actual.model.params.tobytes() == written.model.params.tobytes()
+    assert actual.model.slots.shape == (num_slots, 7)
+    last, expected = actual.state.history.last, written.state.history.last
+    assert last.cohort.site.tolist() == expected.cohort.site.tolist()
+    assert actual.metadata == written.metadata and actual.state.clock_s == written.state.clock_s
 
 
 def test_what_sites_keep_comes_back_by_their_site_and_a_checkpoint_without_is_as_it_ever_was(state):
     rows = {12: np.arange(7, dtype=np.float32), 3: -np.ones(7, dtype=np.float32)}
     written = state(site_states=rows)
     actual = unpack(pack(written), "it")
-    assert same(actual, written) and sorted(actual.site_states) == [3, 12]
-    assert all(actual.site_states[site].tobytes() == row.tobytes() for site, row in rows.items())
-    assert unpack(pack(state()), "it").site_states == {} and b"kept" not in pack(state())
+    states = actual.model.site_states
+    assert same(actual, written) and sorted(states) == [3, 12]
+    assert all(states[site].tobytes() == row.tobytes() for site, row in rows.items())
+    assert unpack(pack(state()), "it").model.site_states == {} and b"kept" not in pack(state())
 
 
 def test_a_round_without_candidates_or_evaluation_comes_back_as_it_was(state):
     one = state()
-    odd = dataclasses.replace(one.history.last, candidates=None, accuracy=float("nan"), eval_seen=0)
-    one = dataclasses.replace(one, history=History((*one.history.rows[:-1], odd)))
-    row = unpack(pack(one), "it").history.last
+    rows = one.state.history.rows
+    odd = dataclasses.replace(rows[-1], candidates=None, accuracy=float("nan"), eval_seen=0)
+    without = dataclasses.replace(one.state, history=History((*rows[:-1], odd)))
+    row = unpack(pack(dataclasses.replace(one, state=without)), "it").state.history.last
     assert row.candidates is None and np.isnan(row.accuracy) and row.eval_seen == 0
 
 
@@ -98,7 +102,7 @@ def test_generations_alternate_and_the_newest_is_found_by_its_round(tmp_path, st
     names = [files.write(state(rounds)).name for rounds in (1, 2, 3)]
     assert names == ["run.h5.ckpt0", "run.h5.ckpt1", "run.h5.ckpt0"]
     actual, path, faults = newest(out)
-    assert (actual.round, path.name, faults) == (3, "run.h5.ckpt0", [])
+    assert (actual.state.round, path.name, faults) == (3, "run.h5.ckpt0", [])
 
 
 def test_a_damaged_newest_is_named_and_the_one_before_is_used_and_kept(tmp_path, state):
@@ -108,10 +112,10 @@ def test_a_damaged_newest_is_named_and_the_one_before_is_used_and_kept(tmp_path,
     hurt = files.write(state(2))
     hurt.write_bytes(hurt.read_bytes()[:-1])
     actual, path, faults = newest(out)
-    assert actual.round == 1 and path.name == "run.h5.ckpt0"
+    assert actual.state.round == 1 and path.name == "run.h5.ckpt0"
     assert len(faults) == 1 and "run.h5.ckpt1: is damaged" in faults[0]
     assert Generations(out, newest=path).write(state(2)) == hurt  # the good one is not the one written over
-    assert newest(out)[0].round == 2
+    assert newest(out)[0].state.round == 2
 
 
 def test_two_damaged_generations_are_an_error_that_names_both_and_none_at_all_is_none(tmp_path, state):
@@ -140,7 +144,7 @@ def test_dying_while_writing_leaves_the_newest_as_it_was(tmp_path, state, monkey
     monkeypatch.setattr(os, step, die)
     with pytest.raises(Killed):
         files.write(state(3))
-    assert newest(out)[0].round == 2
+    assert newest(out)[0].state.round == 2
 
 
 def test_reading_a_file_executes_nothing(tmp_path, state, run_file):

@@ -70,9 +70,9 @@ def test_what_cannot_be_is_one_clear_line(trained, hpctrip, tmp_path):
 
 def test_a_scalar_keeps_its_shape(trained, tmp_path, hpctrip):
     checkpoint, file, _ = newest(trained)
-    params = np.arange(7, dtype=np.float32)
+    model = dataclasses.replace(checkpoint.model, params=np.arange(7, dtype=np.float32))
     metadata = {**checkpoint.metadata, "parameters": ["scale", "w 2x3"]}
-    file.write_bytes(pack(dataclasses.replace(checkpoint, params=params, metadata=metadata)))
+    file.write_bytes(pack(dataclasses.replace(checkpoint, model=model, metadata=metadata)))
     assert hpctrip("export", file, "--model", tmp_path / "m.safetensors").code == 0
     arrays = load_file(tmp_path / "m.safetensors")
     assert arrays["scale"].shape == () and torch.equal(arrays["w"], torch.arange(1.0, 7).reshape(2, 3))

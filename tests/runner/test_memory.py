@@ -14,7 +14,7 @@ from pathlib import Path
 from unittest.mock import Mock
 import torch
 from hpctrip.runner.aggregator import Aggregator
-from hpctrip.runner.checkpointer import Checkpointer, Checkpointing
+from hpctrip.record.checkpoint import Checkpointer, Checkpointing
 from hpctrip.runner.experiment import resolve
 from hpctrip.runner.host import Host
 from hpctrip.runner.loop import Rank0, train

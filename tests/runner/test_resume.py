@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import time
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -13,12 +14,11 @@ import pytest
 from hpctrip.base.errors import HpctripError, InputError, InterruptedRun
 from hpctrip.base.rows import columns
 from hpctrip.record import writer
-from hpctrip.record.checkpoint import Generations, generations, newest, pack
+from hpctrip.record.checkpoint import Checkpointer, Checkpointing, Generations, generations, newest, pack
 from hpctrip.record.diff import diff
 from hpctrip.record.reader import open_run
 from hpctrip.record.verify import verify
 from hpctrip.runner import session as launching
-from hpctrip.runner.checkpointer import Checkpointer, Checkpointing
 from hpctrip.runner.resume import start_new, start_or_resume, start_resumed
 from hpctrip.runner.signals import Interrupt, Interruption, Signals, stop_file
 from hpctrip.sim.rounds import History, RoundRow
@@ -161,8 +161,9 @@ def test_what_sites_kept_that_does_not_fit_the_run_is_refused(tmp_path):
     out = tmp_path / "run.h5"
     run(out, "compression.kind=top-k", rounds=1)
     found, path, _ = newest(out)
-    assert set(found.site_states) == set(found.history.last.cohort.site)
-    path.write_bytes(pack(dataclasses.replace(found, site_states={6: found.params})))
+    assert set(found.model.site_states) == set(found.state.history.last.cohort.site)
+    too_many = dataclasses.replace(found.model, site_states={6: found.model.params})
+    path.write_bytes(pack(dataclasses.replace(found, model=too_many)))
     with pytest.raises(InputError, match=r"numbers kept by site 6; a site keeps \d+, sites are 0 to 5"):
         resume(out)
 
@@ -261,7 +262,7 @@ def test_a_signal_ends_the_run_after_its_round_with_a_checkpoint(tmp_path, undis
         run(out, "checkpoint.every_rounds=100")
     assert caught.value.exit_code == 85
     assert f"resume with: python -m hpctrip resume {out}" in str(caught.value)
-    assert open_run(out).meta["status"] == "interrupted" and newest(out)[0].round == 2
+    assert open_run(out).meta["status"] == "interrupted" and newest(out)[0].state.round == 2
     monkeypatch.undo()
     assert_same(resume(out), undisturbed)
 
@@ -316,7 +317,7 @@ def test_a_full_disk_ends_the_run_with_one_line_and_nothing_written_before_is_lo
     replace = os.replace
 
     def full(source, target):
-        if what in str(target)[-6:] and newest(out)[0] and newest(out)[0].round == 2:
+        if what in str(target)[-6:] and newest(out)[0] and newest(out)[0].state.round == 2:
             raise OSError(errno.ENOSPC, "No space left on device")
         replace(source, target)
 
@@ -346,7 +347,7 @@ def test_checkpoints_keep_within_their_share_of_the_wall_time(tmp_path, fake_row
     for state in fake_rows(1000):
         now[0] += 1.0
         if checkpointer.due(state, over=False):
-            checkpointer.save(state, np.zeros(1, np.float32), np.zeros((0, 1)), {})
+            checkpointer.save(state, Mock())
             saved.append(state.round)
     assert saved == [10, 210, 410, 610, 810]  # the first after every_s; a cost of 2 s is 1 % of 200 s
     assert checkpointer.due(state, over=True)

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from hpctrip.record.checkpoint import Model
 from hpctrip.runner.cache import trajectory
 from hpctrip.runner.cache.trajectory import (
-    CachedModel,
     CachedRound,
     CacheFiles,
     KeyLocks,
@@ -53,10 +53,10 @@ def cached_round(key=KEY, **changed):
     return CachedRound(**fields | changed)
 
 
-def cached_model(key=KEY, num_params=5):
+def cached_model(num_params=5):
     rows = {3: np.ones(2, dtype=np.float32), 12: np.zeros(2, dtype=np.float32)}
     params = np.arange(num_params, dtype=np.float32) / 3
-    return CachedModel(key, params, np.ones((2, num_params)) / 7, rows)
+    return Model(params, np.ones((2, num_params)) / 7, rows)
 
 
 def test_the_key_of_a_round_follows_from_all_that_it_is_trained_of_and_from_no_order():
@@ -88,7 +88,7 @@ def test_a_round_comes_back_in_every_bit(files, changed):
 
 
 def test_a_model_comes_back_with_all_that_is_needed_to_train_on(files):
-    files.write_model(cached_model())
+    files.write_model(KEY, cached_model())
     found = files.model(KEY)
     assert files.has_model(KEY) and found.params.tobytes() == cached_model().params.tobytes()
     assert found.slots.tobytes() == cached_model().slots.tobytes() and sorted(found.site_states) == [3, 12]
@@ -107,7 +107,7 @@ def test_a_round_under_another_key_is_not_used_and_reported_once(files, warnings
 @settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_damage_is_no_more_than_a_miss(files, data):
-    files.write_round(cached_round()), files.write_model(cached_model())
+    files.write_round(cached_round()), files.write_model(KEY, cached_model())
     suffix = data.draw(st.sampled_from(["round", "state"]))
     path = files.folder / "ab" / f"{'ab' * 15}.{suffix}"
     body = bytearray(path.read_bytes())
@@ -149,7 +149,7 @@ def keys():
 
 def test_models_go_first_and_those_used_longest_ago_before_others(files):
     for age, key in enumerate(keys()):
-        files.write_round(cached_round(key)), files.write_model(cached_model(key, 1000))
+        files.write_round(cached_round(key)), files.write_model(key, cached_model(1000))
         for path in files.folder.glob(f"??/{key[2:]}.*"):
             os.utime(path, (1000 - age, 1000 - age))
     files.model(keys()[-1])  # used now
@@ -166,7 +166,7 @@ def test_models_go_first_and_those_used_longest_ago_before_others(files):
 
 
 def test_only_what_is_named_as_its_own_is_ever_removed(files):
-    files.write_model(cached_model())
+    files.write_model(KEY, cached_model())
     (files.folder / "notes").mkdir()
     others = [files.folder / "run.h5", files.folder / "notes" / "x.round", files.folder / "ab" / "x.state"]
     tmp = files.folder / "ab" / f"{'ab' * 15}.state.{'0' * 16}.tmp"
@@ -190,8 +190,8 @@ def test_one_process_makes_room_at_a_time_and_not_after_every_file(tmp_path, war
     files.make_room()
     assert looked == [1e6]
     assert rival.take("f" * 32)
-    files.write_model(cached_model(num_params=2000))
+    files.write_model(KEY, cached_model(num_params=2000))
     assert looked == [1e6]
     rival.close()
-    files.write_model(cached_model(num_params=2000))
+    files.write_model(KEY, cached_model(num_params=2000))
     assert looked == [1e6] * 2

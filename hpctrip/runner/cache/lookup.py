@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from hpctrip.record.checkpoint import Checkpoint
+from hpctrip.record.checkpoint import Model
 from hpctrip.record.reader import Run
 from hpctrip.runner.aggregator import Aggregator
 from hpctrip.runner.cache.trajectory import (
@@ -107,7 +107,7 @@ class CacheLookup:
         """Take all cached rounds of the run, and the lock on the first that is to be trained. Raises InputError where
         the cache cannot be used, and as rounds do."""
         experiment, simulation = self.aggregator.experiment, self.aggregator.simulation
-        checkpoint, run = self.start.checkpoint, self.start.earlier_run
+        run = self.start.earlier_run
         uncached = ResumePoint.of(self.start, simulation)
         state = uncached.state
         if reason := self._why_not():
@@ -121,7 +121,7 @@ class CacheLookup:
         if files is None:
             return uncached
         try:
-            return self._look_up(files, rounds, checkpoint)
+            return self._look_up(files, rounds, uncached.model)
         except BaseException:
             files.locks.close()
             raise
@@ -186,7 +186,7 @@ class CacheLookup:
         note = f"nothing is trained: {span} known already"
         return ResumePoint(rounds.state, None, params_digest=rounds.digests[-1], notes=(note,))
 
-    def _look_up(self, files: CacheFiles, before: KeyedRounds, checkpoint: Checkpoint | None) -> ResumePoint:
+    def _look_up(self, files: CacheFiles, before: KeyedRounds, first_model: Model | None) -> ResumePoint:
         experiment, first = self.aggregator.experiment, before.state.round
         rounds = before.extended(experiment, self.aggregator.simulation, self._find_in_cache(files))
         if finished := self._finished(rounds):
@@ -194,7 +194,7 @@ class CacheLookup:
             return finished
         last = rounds.state.round
         models = ((round, files.model(rounds.keys[round])) for round in range(last, first, -1))
-        round, model = next(((round, model) for round, model in models if model), (first, checkpoint))
+        round, model = next(((round, model) for round, model in models if model), (first, first_model))
         retrained = dict(zip(rounds.keys[round + 1 :], rounds.digests[round - first :], strict=True))
         notes = []
         if last > first:

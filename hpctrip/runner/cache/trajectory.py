@@ -5,7 +5,7 @@ Training is a pure function of its input and of the cohorts so far. So a round h
 key, and a model another beside it (both in the format of record/container.py):
 
     FOLDER/ab/cdef....round     a `CachedRound`
-    FOLDER/ab/cdef....state     a `CachedModel`
+    FOLDER/ab/cdef....state     a the `Model` after the round
     FOLDER/locks                locks on the rounds that are being trained
 
 Every file is written to a temporary name and renamed, and may be removed at any time: a missing or damaged one is
@@ -25,7 +25,7 @@ import struct
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
@@ -33,7 +33,7 @@ import numpy as np
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.io import read_file, replace_file, unwritable
-from hpctrip.record.checkpoint import Checkpoint, model_arrays, model_of
+from hpctrip.record.checkpoint import Model
 from hpctrip.record.container import Container, Header
 from hpctrip.record.lock import is_at
 from hpctrip.sim.outcome import MEASURED, SITE_REPORTS, Outcome
@@ -137,20 +137,6 @@ class CachedRound:
 def arrived_mask(status: np.ndarray) -> np.ndarray:
     """Whether each site's update arrived, [k] bool, from the status of each. A diverged update did arrive."""
     return (status == Status.ARRIVED) | (status == Status.DIVERGED)
-
-
-@dataclass(frozen=True, eq=False)
-class CachedModel:
-    """The model after a round, with the state that training on needs (see `Checkpoint`)."""
-
-    key: str
-    params: np.ndarray
-    slots: np.ndarray
-    site_states: Mapping[int, np.ndarray] = field(default_factory=dict)
-
-
-Model = Checkpoint | CachedModel
-"""A model with the optimiser and site states from which training can continue."""
 
 
 class _RoundHeader(Header):
@@ -261,12 +247,12 @@ class CacheFiles:
 
         return self._read(self._path(key, ROUND), _ROUND_FILE, parse)
 
-    def model(self, key: str) -> CachedModel | None:
+    def model(self, key: str) -> Model | None:
         """The model after the round of this key; None as for `round`."""
 
-        def parse(header: _StateHeader, arrays: dict[str, dict[str, np.ndarray]]) -> CachedModel:
+        def parse(header: _StateHeader, arrays: dict[str, dict[str, np.ndarray]]) -> Model:
             _check_key(header.key, key)
-            return CachedModel(key, *model_of(arrays))
+            return Model.of(arrays)
 
         return self._read(self._path(key, STATE), _STATE_FILE, parse)
 
@@ -281,10 +267,9 @@ class CacheFiles:
         columns = {"site": cached.site, "diverged": cached.diverged.astype(np.int64), **cached.reports}
         self._write(self._path(cached.key, ROUND), _ROUND_FILE.pack(header, columns))
 
-    def write_model(self, model: CachedModel) -> None:
-        """Write a model. Raises as `replace_file`."""
-        arrays = model_arrays(model.params, model.slots, model.site_states)
-        self._write(self._path(model.key, STATE), _STATE_FILE.pack({"key": model.key}, arrays))
+    def write_model(self, key: str, model: Model) -> None:
+        """Write the model after the round of this key. Raises as `replace_file`."""
+        self._write(self._path(key, STATE), _STATE_FILE.pack({"key": key}, model.arrays()))
 
     def make_room(self) -> None:
         """Remove files where the folder is too large. The size is checked at first and then after every LOOK_EVERY, by
@@ -306,7 +291,7 @@ class CacheFiles:
         self._unchecked_bytes += len(data)
         self.make_room()
 
-    def _read(self, path: Path, kind: Container, parse: Callable) -> CachedRound | CachedModel | None:
+    def _read(self, path: Path, kind: Container, parse: Callable) -> CachedRound | Model | None:
         """The content of a file; its time of last use is now."""
         try:
             content = kind.unpack(read_file(path), str(path), parse)

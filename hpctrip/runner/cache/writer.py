@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-import numpy as np
 import torch
 from pydantic import Field
 
@@ -14,7 +13,8 @@ from hpctrip.base.io import PathName, check_writable
 from hpctrip.base.units import GB
 from hpctrip.config.component import Component
 from hpctrip.learn.params import digest
-from hpctrip.runner.cache.trajectory import LOCKS, CachedModel, CachedRound, CacheFiles, key_after
+from hpctrip.record.checkpoint import Model
+from hpctrip.runner.cache.trajectory import LOCKS, CachedRound, CacheFiles, key_after
 from hpctrip.sim.rounds import RoundRow
 from hpctrip.sim.step import Draft, State
 
@@ -92,12 +92,9 @@ class CacheWriter:
         wanted = state.round > 0 and (over or regular or key == self._last_retrained)
         return self._works and wanted and not self._files.has_model(key)
 
-    def save(
-        self, state: State, params: np.ndarray, slots: np.ndarray, site_states: Mapping[int, np.ndarray]
-    ) -> None:
+    def save(self, state: State, model: Model) -> None:
         """Write the model."""
-        model = CachedModel(self._keys[state.round], params, slots, site_states)
-        self._try(lambda: self._files.write_model(model))
+        self._try(lambda: self._files.write_model(self._keys[state.round], model))
 
     def finished(self, row: RoundRow, params: torch.Tensor) -> None:
         """Write the round and release its lock."""
