@@ -90,7 +90,7 @@ def test_machines_compute_the_bits_of_one_and_go_on_without_one_that_is_cut_off(
     machines.wait_until_idle()  # also m3, which finds rank 0 silent
     run = open_run(out)
     assert verify(run) == [] and "4 rank(s) on m1, m2, m3" in run.meta["starts"][0]
-    rounds = newest(out)[0].round + 3
+    rounds = newest(out)[0].state.round + 3
     again = start({"m2": 1, "m1": 2}, rounds, "resume", out, *["-o", "callbacks.prometheus={}"] * IS_WATCHED)
     assert again.code() == 0, again.log
     assert not IS_WATCHED or machines_of_ranks(tmp_path) == {"0": "m2", "1": "m1", "2": "m1"}

@@ -337,7 +337,7 @@ def test_training_that_diverges_on_one_host_ends_all_with_one_line_and_the_last_
     assert "hpctrip: site " in line and "(and 1 more), round 2: the training loss or an entry" in line
     run = open_run(out)
     assert run.meta["status"] == "failed" and run.meta["stop_reason"].startswith("DivergedError: site ")
-    assert len(run.rounds) == 1 and newest(out)[0].round == 1
+    assert len(run.rounds) == 1 and newest(out)[0].state.round == 1
 
 
 def test_diverged_training_in_one_process_is_one_line_too(hpctrip, tiny, tmp_path):

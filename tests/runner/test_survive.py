@@ -132,11 +132,11 @@ def test_killed_on_3_ranks_then_on_2_then_finished_on_1(tmp_path, job, alone, un
     assert open_run(out).meta["status"] == "running" and open_run(out).meta["params_digest"] == ""
     assert hpctrip("show", "--status", out).out == "running\n" and hpctrip("show", out).code == 0
     two = job(2, "resume", out, stop__max_rounds=LONG).after("going on after round")
-    at = newest(out)[0].round
+    at = newest(out)[0].state.round
     two.after(f"round {at + 2:4d}")
     os.kill(two.pid(1), signal.SIGKILL)
     assert two.code() != 0
-    if newest(out)[0].round < SHORT:
+    if newest(out)[0].state.round < SHORT:
         alone("resume", out, stop__max_rounds=SHORT)
         assert_same(open_run(out), undisturbed)
 
@@ -148,7 +148,7 @@ def test_a_signal_to_any_rank_ends_the_run_with_code_85_and_it_goes_on_elsewhere
     assert one.code() == 85, one.log
     assert "SIGUSR2 received by rank 2 on" in one.log and "Traceback" not in one.log
     assert open_run(out).meta["status"] == "interrupted"
-    if newest(out)[0].round < SHORT:
+    if newest(out)[0].state.round < SHORT:
         two = job(2, "resume", out, stop__max_rounds=SHORT)
         assert two.code() == 0, two.log
         assert_same(open_run(out), undisturbed)
