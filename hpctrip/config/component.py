@@ -25,6 +25,7 @@ class Component(BaseModel):
         strict=True,
         allow_inf_nan=False,
         ser_json_inf_nan="constants",
+        defer_build=True,  # together with the class of the input that is read, not one by one
     )
     kind: ClassVar[str] = ""
     rules: ClassVar[int] = 1
