@@ -23,6 +23,7 @@ from hpctrip.config.component import Component
 from hpctrip.config.sources import PLUGINS, read_sources
 from hpctrip.record import schema
 from hpctrip.record.container import Container, Header
+from hpctrip.sim.rounds import History
 from hpctrip.sim.step import State
 
 MAGIC = b"HPCTRIP\x02"
@@ -83,9 +84,8 @@ _FILE = Container(MAGIC, _Header, "checkpoint", "give a results file or its .ckp
 
 def pack(checkpoint: Checkpoint) -> bytes:
     """The bytes of the file; equal checkpoints give equal bytes."""
-    state, arrays = checkpoint.state, checkpoint.model.arrays()
-    for table, names in schema.tables(state.history).items():
-        arrays |= {f"{table}/{name}": column.values for name, column in names.items()}
+    state = checkpoint.state
+    arrays = checkpoint.model.arrays() | history_arrays(state.history)
     fields = {
         "round": state.round,
         "clock_s": state.clock_s,
@@ -94,6 +94,23 @@ def pack(checkpoint: Checkpoint) -> bytes:
         "input_toml": checkpoint.input_toml,
     }
     return _FILE.pack(fields, arrays)
+
+
+def history_arrays(history: History) -> dict[str, np.ndarray]:
+    """The columns of a history as the arrays of a container. Inverse of `history_of`."""
+    tables = schema.tables(history).items()
+    return {f"{table}/{name}": column.values for table, names in tables for name, column in names.items()}
+
+
+def history_of(arrays: dict[str, dict[str, np.ndarray]]) -> History:
+    """The history in the arrays of a container, with the defaults of columns that are newer than the file. Raises
+    KeyError for a missing array."""
+    for table, names in schema.TABLES.items():
+        num_rows = len(arrays[table]["round"])
+        for name, spec in names.items():
+            if "default" in spec and "is_counted" not in spec:
+                arrays[table].setdefault(name, np.full(num_rows, spec["default"], dtype=spec["dtype"]))
+    return schema.history_of(arrays)
 
 
 def model_bytes(num_params: int, num_slots: int, num_site_values: int) -> int:
@@ -108,13 +125,8 @@ def unpack(data: bytes, place: str) -> Checkpoint:
 
 def _parse(header: _Header, arrays: dict[str, dict[str, np.ndarray]]) -> Checkpoint:
     model = Model.of(arrays)
-    for table, names in schema.TABLES.items():  # columns that are newer than the file
-        num_rows = len(arrays[table]["round"])
-        for name, spec in names.items():
-            if "default" in spec and "is_counted" not in spec:
-                arrays[table].setdefault(name, np.full(num_rows, spec["default"], dtype=spec["dtype"]))
     return Checkpoint(
-        state=State(header.round, header.clock_s, schema.history_of(arrays), header.stop_reason),
+        state=State(header.round, header.clock_s, history_of(arrays), header.stop_reason),
         model=model,
         input_toml=header.input_toml,
         metadata=header.about,

@@ -307,10 +307,10 @@ def test_a_store_may_vanish_while_it_is_used(first, store, tmp_path, trained, mo
 def test_a_store_that_cannot_be_written_any_more_is_left_alone(first, tmp_path, trained, monkeypatch, capsys):
     write_round = CacheFiles.write_round
 
-    def full(files, cached):
-        if cached.round == 3:
+    def full(files, key, cached):
+        if cached.row.round == 3:
             raise InputError("store", "cannot be written: No space left on device")
-        write_round(files, cached)
+        write_round(files, key, cached)
 
     monkeypatch.setattr(CacheFiles, "write_round", full)
     assert diff(first[0], run(tmp_path / "run.h5", store=tmp_path / "store")) == []

@@ -4,13 +4,15 @@ import hashlib
 import math
 import os
 import time
+from dataclasses import replace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hpctrip.record.checkpoint import Model
+from hpctrip.record.checkpoint import Model, history_arrays
 from hpctrip.runner.cache import trajectory
 from hpctrip.runner.cache.trajectory import (
     CachedRound,
@@ -19,11 +21,10 @@ from hpctrip.runner.cache.trajectory import (
     key_after,
     shrink,
 )
-from hpctrip.sim.outcome import SITE_REPORTS
+from hpctrip.sim.rounds import History, Status
 
 ROOT = "00" * 16
 KEY = "ab" * 16
-SITES = np.array([2, 5, 7])
 
 
 @pytest.fixture
@@ -36,21 +37,11 @@ def files(tmp_path, warnings):
     return CacheFiles(tmp_path / "store", warnings.append)
 
 
-def cached_round(key=KEY, **changed):
-    fields = dict(
-        key=key,
-        round=4,
-        site=SITES,
-        diverged=np.array([False, True, False]),
-        reports={name: np.array([1 / 3, math.nan, 2.5 + i]) for i, name in enumerate(SITE_REPORTS)},
-        mean_update_norm=0.7,
-        update_norm=0.1 + 0.2,
-        params_digest="0123456789abcdef",
-        eval_correct=7,
-        eval_seen=20,
-        eval_loss=1e-300,
-    )
-    return CachedRound(**fields | changed)
+@pytest.fixture(scope="module")
+def cached_round(trained):
+    """The first round of a run, some of whose updates were lost."""
+    run = trained("faults.lost_fraction=0.4", "faults.deadline_s=1e6", "policy.kind=all", "stop.max_rounds=1")
+    return CachedRound(run.history().rows[0], "0123456789abcdef")
 
 
 def cached_model(num_params=5):
@@ -75,16 +66,28 @@ def test_the_key_of_a_round_follows_from_all_that_it_is_trained_of_and_from_no_o
 
 
 @pytest.mark.parametrize("changed", [{}, {"eval_seen": 0, "eval_correct": 0, "eval_loss": math.nan}])
-def test_a_round_comes_back_in_every_bit(files, changed):
-    written = cached_round(**changed)
-    files.write_round(written)
+def test_a_round_comes_back_in_every_bit(files, cached_round, changed):
+    written = replace(cached_round, row=replace(cached_round.row, **changed))
+    files.write_round(KEY, written)
     found = files.round(KEY)
-    assert list(found.reports) == list(written.reports) == list(SITE_REPORTS)
-    for name, value in {**vars(written), **written.reports}.items():
-        back = found.reports[name] if name in written.reports else getattr(found, name)
-        if not isinstance(value, dict):
-            assert np.array_equal(back, value, equal_nan=not isinstance(value, str)), name
+    assert found.params_digest == written.params_digest
+    expected = history_arrays(History((replace(written.row, candidates=None),)))
+    actual = history_arrays(History((found.row,)))
+    assert actual.keys() == expected.keys()
+    assert all(actual[name].tobytes() == expected[name].tobytes() for name in expected)
     assert files.round("cd" * 16) is None and files.model(KEY) is None
+
+
+def test_the_outcome_of_a_cached_round_follows_the_order_of_the_cohort(cached_round):
+    cohort = cached_round.row.cohort
+    order = np.argsort(-cohort.site)
+    arriving = np.flatnonzero(cohort.status[order] == Status.ARRIVED)
+    draft = Mock(cohort=cohort.site[order], arriving=arriving)
+    outcome = cached_round.outcome(draft, evaluated=False)
+    assert 0 < len(arriving) < len(order) and outcome.eval_seen == 0
+    assert outcome.train_loss[arriving].tolist() == cohort.train_loss[order][arriving].tolist()
+    assert np.isnan(outcome.train_loss).sum() == len(order) - len(arriving)
+    assert cached_round.outcome(draft, evaluated=True).eval_seen == cached_round.row.eval_seen > 0
 
 
 def test_a_model_comes_back_with_all_that_is_needed_to_train_on(files):
@@ -94,8 +97,8 @@ def test_a_model_comes_back_with_all_that_is_needed_to_train_on(files):
     assert found.slots.tobytes() == cached_model().slots.tobytes() and sorted(found.site_states) == [3, 12]
 
 
-def test_a_round_under_another_key_is_not_used_and_reported_once(files, warnings):
-    files.write_round(cached_round())
+def test_a_round_under_another_key_is_not_used_and_reported_once(files, warnings, cached_round):
+    files.write_round(KEY, cached_round)
     path = files.folder / "cd" / f"{'cd' * 15}.round"
     path.parent.mkdir()
     path.write_bytes((files.folder / "ab" / f"{'ab' * 15}.round").read_bytes())
@@ -106,17 +109,18 @@ def test_a_round_under_another_key_is_not_used_and_reported_once(files, warnings
 
 @settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_damage_is_no_more_than_a_miss(files, data):
-    files.write_round(cached_round()), files.write_model(KEY, cached_model())
+def test_damage_is_no_more_than_a_miss(files, cached_round, data):
+    files.write_round(KEY, cached_round), files.write_model(KEY, cached_model())
     suffix = data.draw(st.sampled_from(["round", "state"]))
     path = files.folder / "ab" / f"{'ab' * 15}.{suffix}"
-    body = bytearray(path.read_bytes())
+    whole = path.read_bytes()
+    body = bytearray(whole)
     for _ in range(data.draw(st.integers(1, 3))):
         body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
     del body[data.draw(st.integers(0, len(body))) :]
     path.write_bytes(body)
     found = files.round(KEY) if suffix == "round" else files.model(KEY)
-    assert found is None or found.key == KEY
+    assert (found is None) == (body != whole)
 
 
 def test_a_right_belongs_to_one_process_at_a_time_and_ends_with_it(tmp_path):
@@ -147,9 +151,9 @@ def keys():
     return [hashlib.blake2b(bytes([i]), digest_size=16).hexdigest() for i in range(8)]
 
 
-def test_models_go_first_and_those_used_longest_ago_before_others(files):
+def test_models_go_first_and_those_used_longest_ago_before_others(files, cached_round):
     for age, key in enumerate(keys()):
-        files.write_round(cached_round(key)), files.write_model(key, cached_model(1000))
+        files.write_round(key, cached_round), files.write_model(key, cached_model(20_000))
         for path in files.folder.glob(f"??/{key[2:]}.*"):
             os.utime(path, (1000 - age, 1000 - age))
     files.model(keys()[-1])  # used now

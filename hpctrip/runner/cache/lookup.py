@@ -80,7 +80,7 @@ def rounds_of(key: str, simulation: Simulation, run: Run) -> dict[str, CachedRou
     """{key: round} of a results file whose training begins at `key`, in order; it has the last model's digest only."""
     history = run.history()
     keys = key_chain(key, simulation, history)[1:]
-    rounds = {key: CachedRound.of(key, row, "") for key, row in zip(keys, history.rows, strict=True)}
+    rounds = {key: CachedRound(row, "") for key, row in zip(keys, history.rows, strict=True)}
     if keys:
         rounds[keys[-1]] = replace(rounds[keys[-1]], params_digest=run.meta["params_digest"])
     return rounds
@@ -88,7 +88,7 @@ def rounds_of(key: str, simulation: Simulation, run: Run) -> dict[str, CachedRou
 
 def usable(cached: CachedRound | None, evaluated: bool) -> CachedRound | None:
     """The cached round, unless its model was not evaluated and has to be."""
-    return cached if cached is not None and (cached.eval_seen or not evaluated) else None
+    return cached if cached is not None and (cached.row.eval_seen or not evaluated) else None
 
 
 @dataclass(frozen=True)

@@ -23,21 +23,20 @@ import os
 import re
 import struct
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Self
 
 import numpy as np
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.io import read_file, replace_file, unwritable
-from hpctrip.record.checkpoint import Model
+from hpctrip.record.checkpoint import Model, history_arrays, history_of
 from hpctrip.record.container import Container, Header
 from hpctrip.record.lock import is_at
 from hpctrip.sim.outcome import MEASURED, SITE_REPORTS, Outcome
-from hpctrip.sim.rounds import RoundRow, Status
+from hpctrip.sim.rounds import History, RoundRow, Status
 from hpctrip.sim.step import Draft
 
 KEY_DIGITS = 32
@@ -75,62 +74,27 @@ def key_after(key: str, round: int, sites: np.ndarray, weights: np.ndarray, loca
 
 @dataclass(frozen=True, eq=False)
 class CachedRound:
-    """The results of training one round, without those of the simulated world. Arrays [m] are over the sites whose
-    updates arrived, sorted by site."""
+    """A round that was trained, with its row, of which only the results of training are used."""
 
-    key: str
-    round: int
-    site: np.ndarray
-    diverged: np.ndarray
-    reports: Mapping[str, np.ndarray]
-    """Numbers that training reports for every site: `SITE_REPORTS`, by name."""
-    mean_update_norm: float
-    update_norm: float
+    row: RoundRow
     params_digest: str
     """Digest of the model after the round; empty: not known."""
-    eval_correct: int = 0
-    eval_seen: int = 0
-    """0: the model was not evaluated."""
-    eval_loss: float = math.nan
-
-    @classmethod
-    def of(cls, key: str, row: RoundRow, params_digest: str) -> Self:
-        """The cached form of a finished round."""
-        cohort = row.cohort
-        arrived = np.flatnonzero(arrived_mask(cohort.status))
-        arrived = arrived[np.argsort(cohort.site[arrived])]
-        return cls(
-            key,
-            row.round,
-            cohort.site[arrived],
-            cohort.status[arrived] == Status.DIVERGED,
-            {name: getattr(cohort, column)[arrived] for name, column in SITE_REPORTS.items()},
-            row.mean_update_norm,
-            row.update_norm,
-            params_digest,
-            row.eval_correct,
-            row.eval_seen,
-            row.eval_loss,
-        )
 
     def outcome(self, draft: Draft, evaluated: bool) -> Outcome:
-        """The outcome of a round with this key; `evaluated` says whether its model is evaluated in it."""
-        k, arriving = len(draft.cohort), draft.arriving
-        at = np.searchsorted(self.site, draft.cohort[arriving])
-        diverged, reports = np.zeros(k, dtype=bool), {name: np.full(k, math.nan) for name in self.reports}
-        diverged[arriving] = self.diverged[at]
-        for name, values in self.reports.items():
-            reports[name][arriving] = values[at]
-        return Outcome(
-            diverged=diverged,
-            **reports,
-            train_wall_s=np.zeros(k),
-            mean_update_norm=self.mean_update_norm,
-            update_norm=self.update_norm,
-            eval_correct=self.eval_correct if evaluated else 0,
-            eval_seen=self.eval_seen if evaluated else 0,
-            eval_loss=self.eval_loss if evaluated else math.nan,
-            measured=_NO_TIME,
+        """The outcome of a round with the same key, in the order of its cohort; `evaluated` says whether its model is
+        evaluated in it."""
+        cohort, k, arriving = self.row.cohort, len(draft.cohort), draft.arriving
+        arrived = np.flatnonzero(arrived_mask(cohort.status))
+        arrived = arrived[np.argsort(cohort.site[arrived])]
+        at = arrived[np.searchsorted(cohort.site[arrived], draft.cohort[arriving])]
+        recorded, diverged = Outcome.recorded(self.row), np.zeros(k, dtype=bool)
+        reports = {name: np.full(k, math.nan) for name in SITE_REPORTS}
+        diverged[arriving] = recorded.diverged[at]
+        for name, values in reports.items():
+            values[arriving] = getattr(recorded, name)[at]
+        evaluation = {} if evaluated else {"eval_correct": 0, "eval_seen": 0, "eval_loss": math.nan}
+        return replace(
+            recorded, diverged=diverged, **reports, train_wall_s=np.zeros(k), measured=_NO_TIME, **evaluation
         )
 
 
@@ -139,24 +103,17 @@ def arrived_mask(status: np.ndarray) -> np.ndarray:
     return (status == Status.ARRIVED) | (status == Status.DIVERGED)
 
 
-class _RoundHeader(Header):
+class _ModelHeader(Header):
     key: str
-    round: int
+
+
+class _RoundHeader(_ModelHeader):
     params_digest: str
-    mean_update_norm: float
-    update_norm: float
-    eval_correct: int
-    eval_seen: int
-    eval_loss: float | None
-
-
-class _StateHeader(Header):
-    key: str
 
 
 _HINT = "remove it: it will be made again"
-_ROUND_FILE = Container(b"HPCROUN\x02", _RoundHeader, "trajectory's round", _HINT)
-_STATE_FILE = Container(b"HPCSTAT\x01", _StateHeader, "trajectory's model", _HINT)
+_ROUND_FILE = Container(b"HPCROUN\x03", _RoundHeader, "trajectory's round", _HINT)
+_STATE_FILE = Container(b"HPCSTAT\x01", _ModelHeader, "trajectory's model", _HINT)
 
 
 class KeyLocks:
@@ -235,22 +192,15 @@ class CacheFiles:
 
         def parse(header: _RoundHeader, arrays: dict[str, dict[str, np.ndarray]]) -> CachedRound:
             _check_key(header.key, key)
-            columns = arrays[""]
-            numbers = header.model_dump(exclude={"arrays", "eval_loss"})
-            return CachedRound(
-                site=columns.pop("site"),
-                diverged=columns.pop("diverged") != 0,
-                reports={name: columns[name] for name in SITE_REPORTS},
-                eval_loss=math.nan if header.eval_loss is None else header.eval_loss,
-                **numbers,
-            )
+            (row,) = history_of(arrays).rows
+            return CachedRound(row, header.params_digest)
 
         return self._read(self._path(key, ROUND), _ROUND_FILE, parse)
 
     def model(self, key: str) -> Model | None:
         """The model after the round of this key; None as for `round`."""
 
-        def parse(header: _StateHeader, arrays: dict[str, dict[str, np.ndarray]]) -> Model:
+        def parse(header: _ModelHeader, arrays: dict[str, dict[str, np.ndarray]]) -> Model:
             _check_key(header.key, key)
             return Model.of(arrays)
 
@@ -260,12 +210,11 @@ class CacheFiles:
         """Whether there is a file for the model after the round of this key."""
         return self._path(key, STATE).exists()
 
-    def write_round(self, cached: CachedRound) -> None:
+    def write_round(self, key: str, cached: CachedRound) -> None:
         """Write a round. Raises as `replace_file`."""
-        header = {name: getattr(cached, name) for name in _RoundHeader.model_fields if name != "arrays"}
-        header["eval_loss"] = None if math.isnan(cached.eval_loss) else cached.eval_loss
-        columns = {"site": cached.site, "diverged": cached.diverged.astype(np.int64), **cached.reports}
-        self._write(self._path(cached.key, ROUND), _ROUND_FILE.pack(header, columns))
+        arrays = history_arrays(History((replace(cached.row, candidates=None),)))
+        header = {"key": key, "params_digest": cached.params_digest}
+        self._write(self._path(key, ROUND), _ROUND_FILE.pack(header, arrays))
 
     def write_model(self, key: str, model: Model) -> None:
         """Write the model after the round of this key. Raises as `replace_file`."""

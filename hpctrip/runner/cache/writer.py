@@ -101,7 +101,7 @@ class CacheWriter:
         key, params_digest = self._keys[row.round], digest(params)
         before = self._retrained.get(key)
         if before is None:
-            self._try(lambda: self._files.write_round(CachedRound.of(key, row, params_digest)))
+            self._try(lambda: self._files.write_round(key, CachedRound(row, params_digest)))
             self._files.locks.give_back(key)
         elif before != params_digest and not self._differs:
             self._differs = True
