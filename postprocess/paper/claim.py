@@ -1,11 +1,12 @@
-"""The base class of the paper's claims, the runs that they are checked against, and the verdicts on them."""
+"""A claim of the paper, the runs that it is checked against, and the verdict on it."""
 
 from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from hpctrip.base.stats import UNKNOWN, Estimate, Times, shared_seeds
 from hpctrip.figures.common.grouping import times_of
@@ -98,28 +99,24 @@ class Finding:
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim of the paper. Each kind of claim is a subclass that implements `check`."""
+    """A claim of the paper."""
 
     figure: str
     """Figure of the paper, e.g. "Fig 9"."""
-    says: str
-    """The statement, in one sentence."""
     study: str
     """Name of the study whose runs it is checked against."""
-
-    @property
-    def paper(self) -> str:
-        """The paper's number; empty if it gives none."""
-        return ""
-
-    def check(self, evidence: Evidence) -> Finding:
-        """Check the claim. Raises Missing if the runs it needs do not exist."""
-        raise NotImplementedError
+    says: str
+    """The statement, in one sentence."""
+    check: Callable[..., Finding]
+    """A function of `paper.checks`: `check(evidence, study, *arguments)`."""
+    arguments: tuple[Any, ...] = ()
+    paper: str = ""
+    """The paper's number; empty if it gives none."""
 
     def finding(self, evidence: Evidence) -> Finding:
         """Check the claim; the verdict is NOT_RUN if the runs it needs do not exist."""
         try:
-            return self.check(evidence)
+            return self.check(evidence, self.study, *self.arguments)
         except Missing as missing:
             return Finding(Verdict.NOT_RUN, str(missing))
 

@@ -206,10 +206,10 @@ def test_summary_tells_the_run_on_one_page(drawn, make_run):
     ) in lines
 
 
-def test_summary_goes_beside_its_file_and_takes_runs_without_target_or_evaluation(make_run, capsys):
+def test_summary_goes_beside_its_file_and_takes_runs_without_target_or_evaluation(make_run, hpctrip):
     path = Path(make_run("bare", target=float("nan"), k=(1,), accuracy=(float("nan"),)))
-    assert summary.plot.main([str(path)]) == 0
-    assert "best accuracy none in 1 simulated hours" in capsys.readouterr().out
+    ended = hpctrip("plot", "summary", path)
+    assert ended.code == 0 and "best accuracy none in 1 simulated hours" in ended.out
     assert path.with_suffix(".png").stat().st_size > 10_000
 
 

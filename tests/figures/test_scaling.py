@@ -6,8 +6,6 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from hpctrip.figures import FIGURES
-
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "scaling.py"
 
 
@@ -49,9 +47,7 @@ def change_table(**columns):
         (change_table(round_s="long"), "measured.csv, line 2: round_s = 'long' is not a finite number"),
     ],
 )
-def test_a_table_means_what_it_says_or_is_refused_in_one_line(table, change, problem, tmp_path, capsys):
+def test_a_table_means_what_it_says_or_is_refused_in_one_line(table, change, problem, tmp_path, hpctrip):
     path = tmp_path / "measured.csv"
     path.write_text(change(table))
-    assert FIGURES["scaling"].main([str(path), "--out", str(tmp_path / "x.png")]) == 2
-    error = capsys.readouterr().err
-    assert problem in error and error.count("\n") == 1
+    hpctrip("plot", "scaling", path).check_refused([problem])
