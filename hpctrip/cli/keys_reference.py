@@ -33,13 +33,10 @@ class Key:
 
     path: tuple[str, ...]
     """Path within its table: ("k",), or ("glyphs", "noise") for a key of an inner table."""
-    choices: tuple[str, ...]
-    """Alternatives: types ("integer") or literal values."""
+    facts: str
+    """Type, bounds, and whether it must be given if it has no default."""
     default: str
-    """Default value; empty: the key is required or, where `may_be_absent`, has none."""
-    may_be_absent: bool
-    bounds: str
-    """Bounds of its values; empty: none."""
+    """Default value; empty: the key has none."""
     dimension: str
     """Dimension of a quantity, one of `units.units()`; empty: a plain value."""
     neutral: bool
@@ -160,8 +157,8 @@ def _keys(fields: dict[str, FieldInfo], defaults: Component | None) -> Iterator[
 def _keys_by_kind(field: FieldInfo, registry: Registry) -> Iterator[Key]:
     """The keys of an inner table with kinds: its kind, then every key once, with the kinds that have it."""
     kinds = sorted(registry)
-    choices, default = tuple(map(toml_value, kinds)), toml_value(registry.default)
-    yield Key(("kind",), choices, default, True, "", "", False, _meaning(field))
+    choices = _alternatives(map(toml_value, kinds))
+    yield Key(("kind",), choices, toml_value(registry.default), "", False, _meaning(field))
     keys: dict[tuple[str, ...], dict[str, Key]] = {}
     for kind in kinds:
         for key in keys_of(registry[kind]):
@@ -177,16 +174,11 @@ def _key(name: str, field: FieldInfo, default: Any) -> Key:
     schema = TypeAdapter(field.rebuild_annotation()).json_schema()
     parts = [part for part in schema.get("anyOf", [schema]) if part.get("type") != "null"]
     dimension = next((part["dimension"] for part in parts if "dimension" in part), "")
-    return Key(
-        path=(name,),
-        choices=tuple(text for part in parts for text in _choices(part)),
-        default="" if field.is_required() or default is None else toml_value(default, dimension),
-        may_be_absent=not field.is_required(),
-        bounds=_joined(_bounds(part) for part in parts),
-        dimension=dimension,
-        neutral=is_neutral(field),
-        meaning=_meaning(field),
-    )
+    value = "" if field.is_required() or default is None else toml_value(default, dimension)
+    absent = "" if value else "must be given" if field.is_required() else "may be absent"
+    choices = _alternatives(text for part in parts for text in _choices(part))
+    facts = _joined([choices, _joined(map(_bounds, parts)), absent], "; ")
+    return Key((name,), facts, value, dimension, is_neutral(field), _meaning(field))
 
 
 def described_fields(cls: type[Component]) -> dict[str, FieldInfo]:
@@ -236,6 +228,12 @@ def toml_value(value: Any, dimension: str = "") -> str:
 _NAMES = {"string": "text", "integer": "integer", "number": "number", "boolean": "true or false"}
 
 
+def _alternatives(texts: Iterable[str]) -> str:
+    """`a`, `a or b`, `a, b or c`."""
+    *first, last = texts
+    return f"{', '.join(first)} or {last}" if first else last
+
+
 def _choices(schema: Schema) -> list[str]:
     if "const" in schema:
         return [toml_value(schema["const"])]
@@ -243,7 +241,8 @@ def _choices(schema: Schema) -> list[str]:
         return [toml_value(value) for value in schema["enum"]]
     if schema.get("type") == "array":
         return [f"list of {', '.join(_choices(schema.get('items', {})))}"]
-    return [_NAMES.get(schema.get("type", ""), "value")]
+    name = _NAMES.get(schema.get("type", ""), "value")
+    return [f"{name} of {schema['dimension']}" if "dimension" in schema else name]
 
 
 _BOUNDS = {  # text: keywords of JSON schema, or pydantic's own where it emits those
@@ -253,7 +252,7 @@ _BOUNDS = {  # text: keywords of JSON schema, or pydantic's own where it emits t
     "at most {}": ("maximum", "le"),
     "length at least {}": ("minLength", "minItems"),
     "length at most {}": ("maxLength", "maxItems"),
-    "matching {}": ("pattern",),
+    "matching `{}`": ("pattern",),
 }
 
 
@@ -277,5 +276,5 @@ def _bound(value: Any, dimension: str) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:g}"
 
 
-def _joined(texts: Iterable[str]) -> str:
-    return ", ".join(filter(None, texts))
+def _joined(texts: Iterable[str], separator: str = ", ") -> str:
+    return separator.join(filter(None, texts))
