@@ -8,7 +8,7 @@ import matplotlib
 import pandas as pd
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
-from matplotlib.patches import Patch
+from matplotlib.patches import Rectangle
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.text import markdown_table, unknown_name
@@ -133,11 +133,9 @@ def _picture(table: pd.DataFrame) -> Figure:
     letters = int(style.PAGE_INCHES / style.LETTER_INCHES)
     titles = [style.wrapped(f"{number}  {title}", letters, 1) for number, title in enumerate(verdicts, 1)]
     axes.set_xlabel("\n".join(titles), ha="left", x=0, fontsize=7)
-    entries = [
-        (Patch(facecolor=colour, edgecolor=style.GREY), f"{verdict} ({mark})" if mark else str(verdict))
-        for verdict, (colour, mark) in LOOK.items()
-        if (verdicts == verdict).any(axis=None)
-    ]
-    style.legend_below(picture, entries)
-    style.heading(picture, table.attrs["provenance"])
+    for verdict, (colour, mark) in LOOK.items():
+        if (verdicts == verdict).any(axis=None):
+            name = f"{verdict} ({mark})" if mark else str(verdict)
+            axes.add_patch(Rectangle((0, 0), 0, 0, facecolor=colour, edgecolor=style.GREY, label=name))
+    style.finish(picture, table.attrs["provenance"])
     return picture

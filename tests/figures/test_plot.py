@@ -18,7 +18,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 from PIL import Image
 
-from hpctrip.figures import FIGURES, scaling, successor
+from hpctrip.figures import FIGURES, measured, successor
 from hpctrip.figures.common import grouping, reading, style
 from hpctrip.figures.common.plot import SUFFIXES
 
@@ -157,7 +157,7 @@ def test_a_png_has_a_palette_and_looks_as_it_was_drawn(make_run):
 
 def test_numbers_are_never_written_over_what_they_were_read_from(tmp_path, hpctrip):
     table = tmp_path / "scaling.csv"
-    columns = ("kind", *scaling.COUNTS, *scaling.SECONDS, "efficiency")
+    columns = ("kind", *measured.COUNTS, *measured.SECONDS, "efficiency")
     content = f"{','.join(columns)}\nstrong{',1' * (len(columns) - 1)}\n"
     table.write_text(content)
     refused = hpctrip("plot", "scaling", table, "--out", tmp_path / "scaling.png")

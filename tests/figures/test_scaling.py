@@ -1,21 +1,17 @@
 """The figure of benchmarks/scaling.py's table."""
 
-import importlib.util
+import importlib
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
-BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "scaling.py"
-
 
 @pytest.fixture
 def table(monkeypatch, tmp_path):
     """What the benchmark makes of rounds that take a second on one host, and half of it and a tenth on two."""
-    monkeypatch.syspath_prepend(str(BENCHMARK.parent))
-    spec = importlib.util.spec_from_file_location("benchmark_scaling", BENCHMARK)
-    benchmark = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(benchmark)
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
+    benchmark = importlib.import_module("scaling")
 
     def launch(folder, num_hosts, num_sites, **size):
         whole = 1.0 if num_hosts == 1 or num_sites == 32 else 0.6

@@ -24,10 +24,9 @@ from paper.checks import (
     starts_small_and_grows,
     takes,
 )
-from paper.claim import Missing, Verdict, all_of, times, verdict_of
+from paper.claim import Missing, Verdict, all_of, times
 from paper.claims import CLAIMS
 
-from hpctrip.base.stats import Estimate
 from hpctrip.record.reader import Run
 
 
@@ -55,25 +54,6 @@ def late(*hours):
 
 def found(check, *arguments, **variants):
     return check({"s": variants}, "s", *arguments)
-
-
-def test_a_verdict_needs_the_whole_interval_on_one_side():
-    assert verdict_of(Estimate.mean([0.9, 1, 1.1])) is Verdict.MET
-    assert verdict_of(Estimate.mean([-0.9, -1, -1.1])) is Verdict.NOT_MET
-    assert verdict_of(Estimate.mean([0, 1, 2])) is Verdict.UNDECIDED
-    assert verdict_of(Estimate.mean([5.0])) is Verdict.UNDECIDED  # one seed has no interval
-    assert verdict_of(Estimate.mean([0.9, 1, 1.1]), above=2) is Verdict.NOT_MET
-
-
-def test_a_bound_decides_in_its_own_direction_only():
-    ones, yes, no = np.ones(6), [True] * 6, [False] * 6
-    assert verdict_of(Estimate.mean(ones, yes, no)) is Verdict.MET
-    assert verdict_of(Estimate.mean(ones, no, yes)) is Verdict.UNDECIDED
-    assert verdict_of(Estimate.mean(-ones, no, yes)) is Verdict.NOT_MET
-    assert verdict_of(Estimate.mean(-ones, yes, no)) is Verdict.UNDECIDED
-    assert (
-        verdict_of(Estimate.mean(ones[:3], yes[:3], no[:3])) is Verdict.UNDECIDED
-    )  # three seeds are too few
 
 
 def test_several_statements_are_met_where_all_are():
