@@ -31,8 +31,8 @@ Schema = dict[str, Any]
 class Key:
     """Description of one input key. Values are written as in TOML."""
 
-    path: tuple[str, ...]
-    """Path within its table: ("k",), or ("glyphs", "noise") for a key of an inner table."""
+    name: str
+    """Dotted name within its table: "k", or "glyphs.noise" for a key of an inner table."""
     facts: str
     """Type, bounds, and whether it must be given if it has no default."""
     default: str
@@ -42,11 +42,6 @@ class Key:
     neutral: bool
     """Whether it affects no result."""
     meaning: str
-
-    @property
-    def name(self) -> str:
-        """Its dotted name within the table."""
-        return ".".join(self.path)
 
 
 @dataclass(frozen=True)
@@ -91,10 +86,10 @@ def sections(root: type[Component]) -> list[Section]:
     return [Section("", "", "", True, about(root), tuple(_keys(fields, None))), *tables]
 
 
-def _within(table: FieldInfo, keys: Iterable[Key], *path: str) -> Iterator[Key]:
-    """The keys of a table; they are neutral if the table as a whole is. `path`: the table's within another one."""
+def _within(table: FieldInfo, keys: Iterable[Key], prefix: str = "") -> Iterator[Key]:
+    """The keys of a table; they are neutral if the table as a whole is. `prefix`: "NAME." of a table within another."""
     for key in keys:
-        yield replace(key, path=(*path, *key.path), neutral=key.neutral or is_neutral(table))
+        yield replace(key, name=prefix + key.name, neutral=key.neutral or is_neutral(table))
 
 
 def _meaning(field: FieldInfo) -> str:
@@ -109,7 +104,7 @@ def select(all_sections: Iterable[Section], name: str) -> list[Section]:
         candidates = [section for section in candidates if section.table == parts[0]]
     selected = []
     for section in candidates:
-        keys = tuple(key for key in section.keys if _in_order(parts, (*section.path, *key.path)))
+        keys = tuple(key for key in section.keys if _in_order(parts, (*section.path, *key.name.split("."))))
         if _in_order(parts, section.path):
             selected.append(section)
         elif keys:
@@ -147,9 +142,9 @@ def _keys(fields: dict[str, FieldInfo], defaults: Component | None) -> Iterator[
         own = field.get_default(call_default_factory=True) if defaults is None else getattr(defaults, name)
         table, registry = component_of(field), registry_of(field)
         if registry is not None:
-            yield from _within(field, _keys_by_kind(field, registry), name)
+            yield from _within(field, _keys_by_kind(field, registry), f"{name}.")
         elif table is not None:
-            yield from _within(field, keys_of(table, own if isinstance(own, Component) else None), name)
+            yield from _within(field, keys_of(table, own if isinstance(own, Component) else None), f"{name}.")
         else:
             yield _key(name, field, own)
 
@@ -158,11 +153,11 @@ def _keys_by_kind(field: FieldInfo, registry: Registry) -> Iterator[Key]:
     """The keys of an inner table with kinds: its kind, then every key once, with the kinds that have it."""
     kinds = sorted(registry)
     choices = _alternatives(map(toml_value, kinds))
-    yield Key(("kind",), choices, toml_value(registry.default), "", False, _meaning(field))
-    keys: dict[tuple[str, ...], dict[str, Key]] = {}
+    yield Key("kind", choices, toml_value(registry.default), "", False, _meaning(field))
+    keys: dict[str, dict[str, Key]] = {}
     for kind in kinds:
         for key in keys_of(registry[kind]):
-            keys.setdefault(key.path, {})[kind] = key
+            keys.setdefault(key.name, {})[kind] = key
     for by_kind in keys.values():
         key = by_kind.get(registry.default, next(iter(by_kind.values())))
         others = [f"{other}: {k.default}" for other, k in by_kind.items() if k.default != key.default]
@@ -178,7 +173,7 @@ def _key(name: str, field: FieldInfo, default: Any) -> Key:
     absent = "" if value else "must be given" if field.is_required() else "may be absent"
     choices = _alternatives(text for part in parts for text in _choices(part))
     facts = _joined([choices, _joined(map(_bounds, parts)), absent], "; ")
-    return Key((name,), facts, value, dimension, is_neutral(field), _meaning(field))
+    return Key(name, facts, value, dimension, is_neutral(field), _meaning(field))
 
 
 def described_fields(cls: type[Component]) -> dict[str, FieldInfo]:

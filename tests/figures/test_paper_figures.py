@@ -10,11 +10,10 @@ import pandas as pd
 import pytest
 from matplotlib.text import Text
 
-from hpctrip.base.stats import Estimate, Times
-from hpctrip.figures import over_time, policies, sites, summary, sweeps
+from hpctrip.base.stats import Estimate
+from hpctrip.figures import over_time, policies, sites, summary
 from hpctrip.figures.common import grouping, reading, style
 from hpctrip.figures.traces import power_over_time, power_utilisation
-from hpctrip.record.reader import InputError
 
 
 @pytest.fixture
@@ -33,18 +32,6 @@ def traces(tmp_path):
         return folder
 
     return write
-
-
-def fixed(make_run, k, hours, **settings):
-    """A static run of k sites that reaches 45 % in the third of three rounds, after `hours` hours."""
-    return make_run(
-        f"static-{k}-{hours}", "static", k=(k, k, k), hours=hours / 3, policy_keys={"k": k}, **settings
-    )
-
-
-def reached(*hours):
-    """Times of seeds 0, 1, ..., all of which reached the target."""
-    return Times.of((seed, h, True, 0.5) for seed, h in enumerate(hours))
 
 
 def read(folder):
@@ -88,32 +75,6 @@ def test_network_prints_the_delay_of_equation_3(drawn, make_run):
     lines = drawn("network", make_run("a"))
     assert "10000 0.1 120" in lines  # 16,093 km / 200,000 km/s + 12 Gbit / 0.1 Gbit/s
     assert "sites within 1000 miles: 4 of 8; update of 1.5 GB" in lines
-
-
-def test_sweep_draws_means_and_bounds_and_names_the_best_k_and_what_it_leaves_out(drawn, make_run):
-    paths = [fixed(make_run, 4, hours, seed=seed) for seed, hours in enumerate((1.0, 2.0, 3.0))]
-    paths += [
-        fixed(make_run, 6, 6.0),
-        make_run("low", "static", k=(2, 2), accuracy=(0.2, 0.3), policy_keys={"k": 2}),
-    ]
-    dynamic = make_run("dynamic")
-    lines = drawn("sweep", *paths, dynamic)
-    assert lines[:5] == [
-        f"left out: {dynamic}, policy powertrip",
-        "k TTA h (95 % interval) seeds reached best accuracy",
-        "2 > 2 1 0 0.3000",  # never arrived: the time it spent, and never the best
-        "4 2 (0 to 4.48) 3 3 0.5000",  # 4.3027 / sqrt(3), standard deviation 1; no time is below 0
-        "6 6 1 1 0.5000",
-    ]
-    assert lines[5].startswith(
-        "best k (Eq. 9): 4 has the lowest mean, 2 (0 to 4.48) h; not told apart from k = 6"
-    )
-
-
-def test_sweep_refuses_two_sweeps_at_once(make_run):
-    runs = reading.read_runs([fixed(make_run, 4, 3.0), fixed(make_run, 4, 6.0, update_bytes=1e9)])
-    with pytest.raises(InputError, match=r"k = 4 is both .* and .*; give one sweep at a time"):
-        sweeps.of_each_k(runs)
 
 
 def test_policies_orders_the_policies_and_compares_them_with_powertrip(drawn, make_run):
@@ -276,25 +237,6 @@ def test_network_draws_no_law_for_sites_that_do_not_follow_it(make_run):
     (run,) = reading.read_runs([make_run("a", tables={"network": {"bandwidth_law": "inverse"}})])
     assert sites.law(run) is None
     assert "its law" not in texts(sites.network(run))
-
-
-def test_sweep_calls_no_k_best_from_which_others_are_not_told_apart():
-    apart = {2: reached(3, 3.1, 3.2), 4: reached(1, 1.1, 1.2), 6: reached(1.1, 1.2, 1.1)}
-    assert sweeps.lowest(apart) == [4, 6]
-    assert sweeps.lowest({k: apart[k] for k in (2, 4)}) == [4]
-    words = sweeps.best_in_words([4, 6], {k: apart[k] for k in (4, 6)})
-    assert words.endswith("; not told apart from k = 6, that is all")
-
-
-def test_sweep_says_in_the_picture_when_no_k_is_best_and_how_many_seeds_there_are(make_run):
-    paths = [fixed(make_run, k, 3 + k + seed, seed=seed) for k in (2, 3) for seed in (0, 1)]
-    runs = reading.read_runs(paths)
-    for some, reason, seeds in (
-        (runs, "not told apart from k = 3, that is all", "n = 2 seeds a k"),
-        (runs[::2], "one seed has no interval, so nothing says that it is best", "n = 1 seed a k"),
-    ):
-        written = " ".join(" ".join(texts(sweeps.sweep(some))).split())
-        assert reason in written and seeds in written
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,13 @@
-"""Figs 6, 7, 11, 13, 14: what is drawn of sweeps over k and over other keys."""
+"""Figs 6, 7, 8, 11, 13, 14: what is drawn of sweeps over k and over other keys."""
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from hpctrip.base.stats import Times
 from hpctrip.figures.common import reading, style
 from hpctrip.figures.policies import policies_by
-from hpctrip.figures.sweeps import equal_power, gain
+from hpctrip.figures.sweeps import best_in_words, equal_power, gain, lowest, of_each_k, sweep
 from hpctrip.record.reader import InputError
 
 
@@ -20,6 +21,53 @@ def fixed(make_run):
         return make_run(name, "static", k=(k,) * len(accuracy), **keys)
 
     return make
+
+
+def reached(*hours):
+    """Times of seeds 0, 1, ..., all of which reached the target."""
+    return Times.of((seed, h, True, 0.5) for seed, h in enumerate(hours))
+
+
+def test_sweep_draws_means_and_bounds_and_names_the_best_k_and_what_it_leaves_out(drawn, fixed, make_run):
+    paths = [fixed(4, seed=seed, hours=hours / 3) for seed, hours in enumerate((1.0, 2.0, 3.0))]
+    paths += [fixed(6, hours=2.0), fixed(2, accuracy=(0.2, 0.3))]
+    dynamic = make_run("dynamic")
+    lines = drawn("sweep", *paths, dynamic)
+    assert lines[:5] == [
+        f"left out: {dynamic}, policy powertrip",
+        "k TTA h (95 % interval) seeds reached best accuracy",
+        "2 > 2 1 0 0.3000",  # never arrived: the time it spent, and never the best
+        "4 2 (0 to 4.48) 3 3 0.5000",  # 4.3027 / sqrt(3), standard deviation 1; no time is below 0
+        "6 6 1 1 0.5000",
+    ]
+    assert lines[5].startswith(
+        "best k (Eq. 9): 4 has the lowest mean, 2 (0 to 4.48) h; not told apart from k = 6"
+    )
+
+
+def test_sweep_refuses_two_sweeps_at_once(fixed):
+    runs = reading.read_runs([fixed(4), fixed(4, hours=2.0, update_bytes=1e9)])
+    with pytest.raises(InputError, match=r"k = 4 is both .* and .*; give one sweep at a time"):
+        of_each_k(runs)
+
+
+def test_sweep_calls_no_k_best_from_which_others_are_not_told_apart():
+    apart = {2: reached(3, 3.1, 3.2), 4: reached(1, 1.1, 1.2), 6: reached(1.1, 1.2, 1.1)}
+    assert lowest(apart) == [4, 6]
+    assert lowest({k: apart[k] for k in (2, 4)}) == [4]
+    words = best_in_words([4, 6], {k: apart[k] for k in (4, 6)})
+    assert words.endswith("; not told apart from k = 6, that is all")
+
+
+def test_sweep_says_in_the_picture_when_no_k_is_best_and_how_many_seeds_there_are(fixed):
+    paths = [fixed(k, hours=1 + (k + seed) / 3, seed=seed) for k in (2, 3) for seed in (0, 1)]
+    runs = reading.read_runs(paths)
+    for some, reason, seeds in (
+        (runs, "not told apart from k = 3, that is all", "n = 2 seeds a k"),
+        (runs[::2], "one seed has no interval, so nothing says that it is best", "n = 1 seed a k"),
+    ):
+        heading = " ".join(sweep(some).picture.get_suptitle().split())
+        assert reason in heading and seeds in heading
 
 
 def test_the_speed_up_is_the_geometric_mean_over_seeds_of_how_many_times_sooner(fixed, drawn, tmp_path):

@@ -28,7 +28,7 @@ FEW_LINES = 6
 
 # Okabe and Ito's palette, which is distinct with every common colour blindness. Grey comes with lines or hatches.
 BLUE, ORANGE, GREEN, VERMILLION = "#0072B2", "#E69F00", "#009E73", "#D55E00"
-SKY, PINK, YELLOW, GREY = "#56B4E9", "#CC79A7", "#F0E442", "#8A8A8A"
+SKY, PINK, GREY = "#56B4E9", "#CC79A7", "#8A8A8A"
 CYCLE = (BLUE, VERMILLION, GREEN, ORANGE, PINK, SKY, "#000000")
 LINES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 1)), (0, (8, 3)))
 MOST_LINES = len(CYCLE)
