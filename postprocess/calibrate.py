@@ -18,7 +18,6 @@ Writes points.csv and profile.csv beside the table.
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,9 +26,10 @@ import click
 import numpy as np
 import pandas as pd
 from paper.claims import CENTRAL_50, FIG09_HOURS, POWERTRIP
+from paper.script import run_script
 
 from hpctrip.base.csv import read_table
-from hpctrip.base.errors import HpctripError, InputError
+from hpctrip.base.errors import InputError
 from hpctrip.base.io import replace_file
 from hpctrip.base.stats import student_t
 from hpctrip.figures.common.plot import aligned
@@ -173,21 +173,17 @@ def report(points: Sequence[Point], labels: Sequence[str]) -> tuple[list[str], p
 )
 def main(table: str, bars: str, hours: str | None) -> None:
     """Fit the constants, print the fit, and write it beside the table."""
-    try:
-        paper_hours = PAPER_HOURS
-        if hours:
-            rows = read_table(hours)
-            rows.require("label", "hours")
-            paper_hours = dict(zip(rows.columns["label"], rows.numbers("hours").tolist(), strict=True))
-        lines, points, by_value = report(read_points(table, bars, paper_hours), list(paper_hours))
-        for name, frame in (("points.csv", points), ("profile.csv", by_value)):
-            replace_file(Path(table).with_name(name), csv_bytes(frame))
-    except HpctripError as error:
-        print(f"calibrate.py: {' | '.join(str(error).splitlines())}", file=sys.stderr)
-        sys.exit(error.exit_code)
+    paper_hours = PAPER_HOURS
+    if hours:
+        rows = read_table(hours)
+        rows.require("label", "hours")
+        paper_hours = dict(zip(rows.columns["label"], rows.numbers("hours").tolist(), strict=True))
+    lines, points, by_value = report(read_points(table, bars, paper_hours), list(paper_hours))
+    for name, frame in (("points.csv", points), ("profile.csv", by_value)):
+        replace_file(Path(table).with_name(name), csv_bytes(frame))
     for line in lines:
         click.echo(line)
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

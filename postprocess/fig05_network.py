@@ -1,7 +1,5 @@
 """Fig 5: bandwidth and delay against distance."""
 
-import sys
+from paper.script import run_figure
 
-from hpctrip.figures.network import plot
-
-sys.exit(plot.numbered("fig05_network", __doc__).main())
+run_figure("network", __doc__)

@@ -1,7 +1,5 @@
 """Fig 8: time-to-accuracy against the static k."""
 
-import sys
+from paper.script import run_figure
 
-from hpctrip.figures.sweeps import sweep
-
-sys.exit(sweep.numbered("fig08_static_sweep", __doc__).main())
+run_figure("sweep", __doc__)

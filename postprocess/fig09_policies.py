@@ -1,7 +1,5 @@
 """Figs 9, 12: time-to-accuracy by policy."""
 
-import sys
+from paper.script import run_figure
 
-from hpctrip.figures.policies import policies
-
-sys.exit(policies.numbered("fig09_policies", __doc__).main())
+run_figure("policies", __doc__)

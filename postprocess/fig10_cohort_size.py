@@ -1,7 +1,5 @@
 """Fig 10: cohort size against simulated time."""
 
-import sys
+from paper.script import run_figure
 
-from hpctrip.figures.cohort_size import plot
-
-sys.exit(plot.numbered("fig10_cohort_size", __doc__).main())
+run_figure("cohort_size", __doc__)

@@ -1,7 +1,5 @@
 """Fig 11: accuracy of larger fixed cohorts over the smallest, round by round."""
 
-import sys
+from paper.script import run_figure
 
-from hpctrip.figures.sweeps import gain
-
-sys.exit(gain.numbered("fig11_gain", __doc__).main())
+run_figure("gain", __doc__)

@@ -1,7 +1,5 @@
 """Figs 13, 14: time-to-accuracy by policy, for each value of one input key."""
 
-import sys
+from paper.script import run_figure
 
-from hpctrip.figures.policies import policies_by
-
-sys.exit(policies_by.numbered("fig13_policies_by", __doc__).main())
+run_figure("policies_by", __doc__)

@@ -1,7 +1,5 @@
-"""One run on one page. `--help` says more."""
+"""One run on one page."""
 
-import sys
+from paper.script import run_figure
 
-from hpctrip.figures.summary import plot
-
-sys.exit(plot.main())
+run_figure("summary", __doc__)

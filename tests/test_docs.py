@@ -13,14 +13,8 @@ import hpctrip
 from hpctrip.base.errors import EXIT_CODES
 from hpctrip.cluster.run import read_cluster_input
 from hpctrip.cluster.scenario import ClusterScenario
-from hpctrip.cluster.schedulers import SCHEDULERS
 from hpctrip.config.component import registry_of
-from hpctrip.learn.partition import PARTITIONS
-from hpctrip.learn.workloads import WORKLOADS
-from hpctrip.runner.callbacks import CALLBACKS
 from hpctrip.runner.experiment import Experiment, read_input
-from hpctrip.sim.policies import POLICIES
-from hpctrip.sim.power import POWER_MODELS
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -68,22 +62,12 @@ def test_readme_is_a_page_and_not_a_manual():
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
+def folder(folder):
     """A working folder with the files that readers write, and the scenarios."""
-    for registry in (
-        POLICIES,
-        POWER_MODELS,
-        WORKLOADS,
-        CALLBACKS,
-        PARTITIONS,
-        SCHEDULERS,
-    ):  # what plug-ins register is forgotten
-        monkeypatch.setattr(registry, "_classes", dict(registry._classes))
     for name, text in FILES.items():
-        (tmp_path / name).write_text(text)
-    (tmp_path / "inputs").symlink_to(ROOT / "inputs")
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+        (folder / name).write_text(text)
+    (folder / "inputs").symlink_to(ROOT / "inputs")
+    return folder
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)

@@ -1,7 +1,7 @@
 """Reference made from the program while the site is built, so that none of it can be out of date.
 
-Input keys and commands are pages of their own (`hpctrip.cli.reference`). In other pages `<!-- generated: NAME -->`
-stands for one of the `PARTS`.
+Input keys and commands are pages of their own (`hpctrip.cli.reference`), and so are documents that lie outside of
+docs/. In other pages `<!-- generated: NAME -->` stands for one of the `PARTS`.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
@@ -21,13 +22,23 @@ from hpctrip.cli.reference import pages
 from hpctrip.cluster import results
 from hpctrip.record.schema import ATTRIBUTES, DESCRIPTIONS, TABLES
 
+DOCUMENTS = {
+    "project/security.md": "SECURITY.md",
+    "project/contributing.md": "CONTRIBUTING.md",
+    "project/changelog.md": "CHANGELOG.md",
+    "project/design.md": "hpctrip/DESIGN.md",
+}
+"""{page: its file, in the repository's root or beside the code}"""
 Tables = Mapping[str, Mapping[str, Mapping[str, Any]]]
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages of keys and commands."""
-    for name, text in pages(cli).items():
-        files.append(File.generated(config, f"reference/{name}", content=text))
+    """Add the pages of keys and commands, and the documents."""
+    root = Path(config.config_file_path).parent
+    texts = {page: (root / source).read_text(encoding="utf-8") for page, source in DOCUMENTS.items()}
+    texts |= {f"reference/{name}": text for name, text in pages(cli).items()}
+    for page, text in texts.items():
+        files.append(File.generated(config, page, content=text))
     return files
 
 
@@ -37,7 +48,7 @@ def on_page_markdown(markdown: str, **_: object) -> str:
 
 
 def columns(tables: Tables = TABLES, descriptions: Mapping[str, str] = DESCRIPTIONS) -> Iterator[str]:
-    """The tables of a results file that are made of rows, column by column."""
+    """The columns of each table of a results file."""
     for table, names in tables.items():
         text = descriptions[table]
         yield f"\n### /{table}\n\n{text[0].upper()}{text[1:]}.\n"

@@ -7,13 +7,12 @@ import functools
 import json
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import Any
 
 import click
 
-from hpctrip.base.errors import InputError
 from hpctrip.base.text import printable
 
 MOVED = {
@@ -27,6 +26,13 @@ def echo(*lines: object) -> None:
     """Print lines, each with escapes for unprintable characters and of at most some 1,000 characters."""
     for line in lines:
         click.echo(printable(str(line), 1000))
+
+
+def echo_list(descriptions: Mapping[str, str]) -> None:
+    """Print one line for each name with its description."""
+    width = max(map(len, descriptions), default=0)
+    for name, text in descriptions.items():
+        click.echo(f"{name:{width}}  {text}")
 
 
 class DefaultsToRun(click.Group):
@@ -76,12 +82,10 @@ class FileName(click.Path):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return `value` unchanged. Raises InputError if no file can have this name."""
-        from hpctrip.base.io import check_name
+        from hpctrip.base.io import named_path
 
-        try:
-            return check_name(value)
-        except ValueError as error:
-            raise InputError(value, str(error), "give the path of a file") from None
+        named_path(value, value)
+        return value
 
 
 FILE = FileName()
@@ -98,6 +102,10 @@ format_option = click.option(
     callback=lambda ctx, param, value: value == "json",
     help="json: one document and nothing else on stdout, for other programs: units in the names (clock_s), null for "
     "an unknown value.",
+)
+
+out_option = click.option(
+    "--out", type=FILE, metavar="FILE.h5", help="Results file (default: results/NAME-TIME.h5)."
 )
 
 overwrite_option = click.option("--overwrite", is_flag=True, help="Replace files that are there.")

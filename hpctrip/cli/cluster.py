@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from hpctrip.base.text import printable, printable_toml
-from hpctrip.cli.arguments import FILE, DefaultsToRun, input_options, overwrite_option
+from hpctrip.cli.arguments import FILE, DefaultsToRun, input_options, out_option, overwrite_option
 
 
 @click.group(cls=DefaultsToRun, invoke_without_command=True)
@@ -18,15 +18,9 @@ def cluster() -> None:
 
 @cluster.command()
 @input_options
-@click.option("--out", type=FILE, metavar="FILE.h5", help="Results file (default: results/NAME-TIME.h5).")
+@out_option
 @overwrite_option
-def run(
-    out: str | None,
-    overwrite: bool,
-    paths: tuple[str, ...],
-    overrides: tuple[str, ...],
-    plugins: tuple[str, ...],
-) -> None:
+def run(out: str | None, overwrite: bool, **cluster_input: tuple[str, ...]) -> None:
     """Simulate one cluster: TOML files merged left to right; none: synthetic jobs on 128 GPUs."""
     from rich.console import Console
 
@@ -34,7 +28,7 @@ def run(
     from hpctrip.cluster.run import simulate
     from hpctrip.record.show import show
 
-    path = simulate(paths, overrides, out, overwrite, plugins)
+    path = simulate(**cluster_input, out=out, overwrite=overwrite)
     Console(highlight=False).print(show(open_cluster(path)))
 
 

@@ -1,4 +1,4 @@
-"""Commands that take an input: `run`, `resume`, `retime`, `check`, `plan`, `prepare`."""
+"""Commands that take an input: `resume`, `retime`, `check`, `plan`, `prepare`. `run` is in `cli/studies.py`."""
 
 from __future__ import annotations
 
@@ -13,36 +13,13 @@ from hpctrip.cli.arguments import (
     echo,
     format_option,
     input_options,
+    out_option,
     overwrite_option,
     store_option,
 )
 from hpctrip.ranks.watchdog.guardian import Guardian
 
 Texts = tuple[str, ...]
-out_option = click.option(
-    "--out", type=FILE, metavar="FILE.h5", help="Results file (default: results/NAME-TIME.h5)."
-)
-
-
-@click.command()
-@input_options
-@out_option
-@overwrite_option
-@click.option("--resume", is_flag=True, help="Go on from the checkpoint beside --out, if there is one.")
-@store_option
-def run(out: str | None, overwrite: bool, resume: bool, **run_input: Texts) -> None:
-    """Train one scenario: TOML files merged left to right; none: a demonstration on embedded data.
-
-    Under mpirun or srun rank 0 is the aggregator and every other rank hosts a share of the sites.
-    """
-    with Guardian() as guardian:
-        from hpctrip.runner.resume import start_new, start_or_resume
-        from hpctrip.runner.session import launch
-
-        if resume:
-            launch(lambda: start_or_resume(out=out, **run_input), guardian)
-        else:
-            launch(lambda: start_new(out=out, overwrite=overwrite, **run_input), guardian)
 
 
 @click.command()

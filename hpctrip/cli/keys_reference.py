@@ -31,25 +31,17 @@ Schema = dict[str, Any]
 class Key:
     """Description of one input key. Values are written as in TOML."""
 
-    path: tuple[str, ...]
-    """Path within its table: ("k",), or ("glyphs", "noise") for a key of an inner table."""
-    choices: tuple[str, ...]
-    """Alternatives: types ("integer") or literal values."""
+    name: str
+    """Dotted name within its table: "k", or "glyphs.noise" for a key of an inner table."""
+    facts: str
+    """Type, bounds, and whether it must be given if it has no default."""
     default: str
-    """Default value; empty: the key is required or, where `may_be_absent`, has none."""
-    may_be_absent: bool
-    bounds: str
-    """Bounds of its values; empty: none."""
+    """Default value; empty: the key has none."""
     dimension: str
     """Dimension of a quantity, one of `units.units()`; empty: a plain value."""
     neutral: bool
     """Whether it affects no result."""
     meaning: str
-
-    @property
-    def name(self) -> str:
-        """Its dotted name within the table."""
-        return ".".join(self.path)
 
 
 @dataclass(frozen=True)
@@ -94,10 +86,10 @@ def sections(root: type[Component]) -> list[Section]:
     return [Section("", "", "", True, about(root), tuple(_keys(fields, None))), *tables]
 
 
-def _within(table: FieldInfo, keys: Iterable[Key], *path: str) -> Iterator[Key]:
-    """The keys of a table; they are neutral if the table as a whole is. `path`: the table's within another one."""
+def _within(table: FieldInfo, keys: Iterable[Key], prefix: str = "") -> Iterator[Key]:
+    """The keys of a table; they are neutral if the table as a whole is. `prefix`: "NAME." of a table within another."""
     for key in keys:
-        yield replace(key, path=(*path, *key.path), neutral=key.neutral or is_neutral(table))
+        yield replace(key, name=prefix + key.name, neutral=key.neutral or is_neutral(table))
 
 
 def _meaning(field: FieldInfo) -> str:
@@ -112,7 +104,7 @@ def select(all_sections: Iterable[Section], name: str) -> list[Section]:
         candidates = [section for section in candidates if section.table == parts[0]]
     selected = []
     for section in candidates:
-        keys = tuple(key for key in section.keys if _in_order(parts, (*section.path, *key.path)))
+        keys = tuple(key for key in section.keys if _in_order(parts, (*section.path, *key.name.split("."))))
         if _in_order(parts, section.path):
             selected.append(section)
         elif keys:
@@ -150,9 +142,9 @@ def _keys(fields: dict[str, FieldInfo], defaults: Component | None) -> Iterator[
         own = field.get_default(call_default_factory=True) if defaults is None else getattr(defaults, name)
         table, registry = component_of(field), registry_of(field)
         if registry is not None:
-            yield from _within(field, _keys_by_kind(field, registry), name)
+            yield from _within(field, _keys_by_kind(field, registry), f"{name}.")
         elif table is not None:
-            yield from _within(field, keys_of(table, own if isinstance(own, Component) else None), name)
+            yield from _within(field, keys_of(table, own if isinstance(own, Component) else None), f"{name}.")
         else:
             yield _key(name, field, own)
 
@@ -160,12 +152,12 @@ def _keys(fields: dict[str, FieldInfo], defaults: Component | None) -> Iterator[
 def _keys_by_kind(field: FieldInfo, registry: Registry) -> Iterator[Key]:
     """The keys of an inner table with kinds: its kind, then every key once, with the kinds that have it."""
     kinds = sorted(registry)
-    choices, default = tuple(map(toml_value, kinds)), toml_value(registry.default)
-    yield Key(("kind",), choices, default, True, "", "", False, _meaning(field))
-    keys: dict[tuple[str, ...], dict[str, Key]] = {}
+    choices = _alternatives(map(toml_value, kinds))
+    yield Key("kind", choices, toml_value(registry.default), "", False, _meaning(field))
+    keys: dict[str, dict[str, Key]] = {}
     for kind in kinds:
         for key in keys_of(registry[kind]):
-            keys.setdefault(key.path, {})[kind] = key
+            keys.setdefault(key.name, {})[kind] = key
     for by_kind in keys.values():
         key = by_kind.get(registry.default, next(iter(by_kind.values())))
         others = [f"{other}: {k.default}" for other, k in by_kind.items() if k.default != key.default]
@@ -177,16 +169,11 @@ def _key(name: str, field: FieldInfo, default: Any) -> Key:
     schema = TypeAdapter(field.rebuild_annotation()).json_schema()
     parts = [part for part in schema.get("anyOf", [schema]) if part.get("type") != "null"]
     dimension = next((part["dimension"] for part in parts if "dimension" in part), "")
-    return Key(
-        path=(name,),
-        choices=tuple(text for part in parts for text in _choices(part)),
-        default="" if field.is_required() or default is None else toml_value(default, dimension),
-        may_be_absent=not field.is_required(),
-        bounds=_joined(_bounds(part) for part in parts),
-        dimension=dimension,
-        neutral=is_neutral(field),
-        meaning=_meaning(field),
-    )
+    value = "" if field.is_required() or default is None else toml_value(default, dimension)
+    absent = "" if value else "must be given" if field.is_required() else "may be absent"
+    choices = _alternatives(text for part in parts for text in _choices(part))
+    facts = _joined([choices, _joined(map(_bounds, parts)), absent], "; ")
+    return Key(name, facts, value, dimension, is_neutral(field), _meaning(field))
 
 
 def described_fields(cls: type[Component]) -> dict[str, FieldInfo]:
@@ -236,6 +223,12 @@ def toml_value(value: Any, dimension: str = "") -> str:
 _NAMES = {"string": "text", "integer": "integer", "number": "number", "boolean": "true or false"}
 
 
+def _alternatives(texts: Iterable[str]) -> str:
+    """`a`, `a or b`, `a, b or c`."""
+    *first, last = texts
+    return f"{', '.join(first)} or {last}" if first else last
+
+
 def _choices(schema: Schema) -> list[str]:
     if "const" in schema:
         return [toml_value(schema["const"])]
@@ -243,7 +236,8 @@ def _choices(schema: Schema) -> list[str]:
         return [toml_value(value) for value in schema["enum"]]
     if schema.get("type") == "array":
         return [f"list of {', '.join(_choices(schema.get('items', {})))}"]
-    return [_NAMES.get(schema.get("type", ""), "value")]
+    name = _NAMES.get(schema.get("type", ""), "value")
+    return [f"{name} of {schema['dimension']}" if "dimension" in schema else name]
 
 
 _BOUNDS = {  # text: keywords of JSON schema, or pydantic's own where it emits those
@@ -253,7 +247,7 @@ _BOUNDS = {  # text: keywords of JSON schema, or pydantic's own where it emits t
     "at most {}": ("maximum", "le"),
     "length at least {}": ("minLength", "minItems"),
     "length at most {}": ("maxLength", "maxItems"),
-    "matching {}": ("pattern",),
+    "matching `{}`": ("pattern",),
 }
 
 
@@ -277,5 +271,5 @@ def _bound(value: Any, dimension: str) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:g}"
 
 
-def _joined(texts: Iterable[str]) -> str:
-    return ", ".join(filter(None, texts))
+def _joined(texts: Iterable[str], separator: str = ", ") -> str:
+    return separator.join(filter(None, texts))

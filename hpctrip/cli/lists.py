@@ -1,10 +1,16 @@
-"""Commands that describe the input or fetch data: `policies`, `workloads`, `keys`, `reference`, `fetch`."""
+"""Commands that describe the input, print files of this package, or fetch data: `policies`, `workloads`, `keys`,
+`reference`, `inputs`, `slurm`, `fetch`."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
 import click
 
-from hpctrip.cli.arguments import FILE, echo, overwrite_option
+from hpctrip.cli.arguments import FILE, echo, echo_list, overwrite_option
 
 
 @click.command()
@@ -46,8 +52,6 @@ def reference(ctx: click.Context, folder: str, overwrite: bool) -> None:
     A page for each table of the input (keys/TABLE.md) and of that of a cluster (cluster/TABLE.md), an index.md beside
     each, and commands.md.
     """
-    from pathlib import Path
-
     from hpctrip.base.io import write_new
     from hpctrip.cli.reference import pages
 
@@ -66,3 +70,86 @@ def fetch(data: str, folder: str) -> None:
     paths = download(SOURCES[data], folder)
     echo(f"{len(paths):,} file(s) in {folder}")
     echo(f"train on them with: -o workload.kind={data} -o workload.data={folder}")
+
+
+_to = click.option("--to", "folder", type=FILE, metavar="DIR", help="Write there.")
+
+
+@click.command()
+@click.argument("name", required=False)
+@_to
+@overwrite_option
+def inputs(name: str | None, folder: str | None, overwrite: bool) -> None:
+    """List the scenarios that come with hpctrip; print the one called NAME; or copy it, or all, to DIR.
+
+    `hpctrip cluster` takes those called cluster/NAME; those called real/NAME are laid over a scenario.
+    """
+    from hpctrip.base.errors import InputError
+    from hpctrip.base.io import write_new
+    from hpctrip.base.text import unknown_name
+    from hpctrip.config.package_data import CLUSTERS, OVERLAYS, SCENARIOS, described, shipped
+
+    groups = {"": SCENARIOS, "cluster/": CLUSTERS, "real/": OVERLAYS}
+    files = {f"{group}{stem}": file for group, kind in groups.items() for stem, file in shipped(kind).items()}
+    if name is not None and name not in files:
+        raise InputError(f"inputs {name}", "no such scenario", unknown_name(name, files))
+    if folder is not None:
+        chosen = [name] if name else list(files)
+        texts = {Path(folder, f"{name}.toml"): files[name].read_bytes() for name in chosen}
+        echo(*write_new(texts, overwrite))
+    elif name is not None:
+        click.echo(files[name].read_text(encoding="utf-8"), nl=False)
+    else:
+        echo_list({name: described(file) for name, file in files.items()})
+
+
+_SETTINGS = (
+    click.option("--modules", metavar="M...", help="Modules to load, in one word: 'openmpi cuda'."),
+    click.option("--setup", metavar="FILE", help="A file of the site's to source."),
+    click.option("--venv", metavar="DIR", help="Virtual environment of hpctrip."),
+    click.option(
+        "--container", metavar="WORDS", help="What runs a command in it: 'apptainer exec --nv x.sif'."
+    ),
+    click.option("--launcher", metavar="PATTERN", help="How to start ranks: 'mpirun -np {n} {python}'."),
+)
+_OPTIONS = (
+    click.option("--account", metavar="A", help="Account to charge."),
+    click.option("--partition", metavar="P", help="Partition, or several: p,q."),
+    click.option(
+        "--sbatch", "options", multiple=True, metavar="--OPTION=VALUE", help="Any other option of sbatch."
+    ),
+)
+SITE_OPTIONS = ("account", "partition", "options", "modules", "setup", "venv", "container", "launcher")
+"""Parameters that `site_options` adds."""
+
+
+def site_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options of sbatch and the settings of a site that a batch script takes."""
+    return reduce(lambda decorated, option: option(decorated), reversed((*_OPTIONS, *_SETTINGS)), command)
+
+
+@click.command()
+@click.argument("name", required=False)
+@_to
+@overwrite_option
+@site_options
+def slurm(name: str | None, folder: str | None, overwrite: bool, **site: Any) -> None:
+    """List the batch scripts for Slurm; print the one called NAME with a site's settings in it; or write it to DIR.
+
+    The script itself says what it is for and how it is submitted. A variable of sbatch's environment, HPCTRIP_MODULES
+    and so on, wins over the setting.
+    """
+    from hpctrip.base.io import write_new
+    from hpctrip.runner.batch_script import scripts, site_script
+
+    if name is None:
+        echo_list(scripts())
+        return
+    path = Path(folder or ".", f"{name}.sh")
+    text = site_script(name, str(path), **site)
+    if folder is None:
+        click.echo(text, nl=False)
+        return
+    echo(*write_new({path: text.encode()}, overwrite))
+    if not Path("inputs").is_dir():
+        click.echo("it reads inputs/, which is not here: `hpctrip inputs --to inputs` copies it")

@@ -15,7 +15,7 @@ import click
 import hpctrip
 from hpctrip.base.errors import FAULT_EXIT_CODE, REPORT_FAULT, HpctripError
 from hpctrip.base.text import printable
-from hpctrip.cli import inputs, lists, package_data, results, studies
+from hpctrip.cli import inputs, lists, results, studies
 from hpctrip.cli.arguments import DefaultsToRun
 from hpctrip.cli.cluster import cluster
 from hpctrip.cli.device import knobs, tune
@@ -37,7 +37,7 @@ for command in (
     *(results.show, results.watch, results.export, results.verify, results.diff, results.merge),
     *(studies.study, plot, cluster),
     *(lists.policies, lists.workloads, lists.keys, lists.reference, lists.fetch),
-    *(tune, package_data.inputs, package_data.slurm, knobs),
+    *(tune, lists.inputs, lists.slurm, knobs),
 ):
     cli.add_command(command)
 

@@ -1,12 +1,13 @@
-"""The reference of input keys, printed to the terminal, and that of keys and commands as Markdown. It is generated from
-the component classes and the commands."""
+"""The reference of input keys and commands as Markdown, generated from the component classes and the commands.
+
+`hpctrip keys` prints parts of it; `hpctrip reference` and the site hold all of it.
+"""
 
 from __future__ import annotations
 
 import inspect
-import shutil
 import textwrap
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
 import click
@@ -19,15 +20,15 @@ from hpctrip.config.component import Component
 from hpctrip.config.plugins import Extensions
 from hpctrip.runner.experiment import Experiment
 
+WIDTH = 79
+"""Letters in a line of what describes a key."""
+
 
 def input_sections(root: type[Component] = Experiment) -> list[Section]:
     """Sections of the whole input with root class `root`, including the kinds that installed packages register. Raises
     InputError if such a package cannot be imported."""
     Extensions.of(()).run()
     return sections(root)
-
-
-# Terminal
 
 
 def show_keys(name: str | None = None, root: type[Component] = Experiment) -> None:
@@ -39,56 +40,10 @@ def show_keys(name: str | None = None, root: type[Component] = Experiment) -> No
         tables = dict.fromkeys(section.table for section in everything if section.table)
         hint = did_you_mean(name, names(everything)) or f"tables: {', '.join(tables)}"
         raise click.BadParameter(f"{printable(name, 100)!r} is no table, kind or key; {hint}")
-    for table, group in groupby(selected, key=lambda section: section.table):
-        of_table = list(group)
-        if table:
-            default = "".join(f", default {s.kind}" for s in of_table if s.is_default and s.kind)
-            kinds = ", ".join(filter(None, (section.kind for section in of_table)))
-            click.secho(f"\n[{table}]{f'  kind: {kinds}{default}' if kinds else ''}", bold=True)
-            if of_table[0].purpose:
-                click.echo(of_table[0].purpose)
-        for section in of_table:
-            _show(section)
-    _show_units({key.dimension for section in selected for key in section.keys} - {""})
-
-
-def _show(section: Section) -> None:
-    if section.kind:
-        click.secho(section.kind, bold=True, nl=False)
-        click.echo(f": {section.about}" if section.about else ":")
-    elif section.table and section.about:
-        click.echo(section.about)
-    for key in section.keys:
-        click.echo(f"    {key.name}{f' = {key.default}' if key.default else ''}: {facts(key)}")
-        if key.meaning:
-            click.echo(textwrap.indent("\n".join(_wrapped(key.meaning, 8)), " " * 8))
-
-
-def facts(key: Key) -> str:
-    """Type, bounds and other properties of a key, except its default and its meaning, as text."""
-    choices = [
-        f"{text} of {key.dimension}" if text == "number" and key.dimension else text for text in key.choices
-    ]
-    what = choices[0] if len(choices) == 1 else f"{', '.join(choices[:-1])} or {choices[-1]}"
-    absent = "" if key.default else "may be absent" if key.may_be_absent else "must be given"
-    return "; ".join(filter(None, (what, key.bounds, absent, "changes no result" if key.neutral else "")))
-
-
-def _show_units(dimensions: Collection[str]) -> None:
-    if dimensions:
-        click.secho("\nUnits", bold=True)
-        click.echo('A plain number is in the SI unit; a text may have any of these units, as in "1.5 GB".')
-    for dimension in sorted(dimensions):
-        own, others = units()[dimension]
-        lines = _wrapped(f"{dimension}: {', '.join(own)}; also {', '.join(others)}", 4)
-        click.echo(textwrap.indent("\n".join(lines), " " * 4))
-
-
-def _wrapped(text: str, indent: int) -> list[str]:
-    return textwrap.wrap(text, min(shutil.get_terminal_size().columns, 120) - indent, break_long_words=False)
-
-
-# Markdown
+    for table, kinds in groupby(selected, key=lambda section: section.table):
+        click.echo(_text(_table(table, list(kinds))))
+    if dimensions := {key.dimension for section in selected for key in section.keys} - {""}:
+        click.echo(_text(_units(sorted(dimensions))), nl=False)
 
 
 def pages(cli: click.Command) -> dict[str, str]:
@@ -108,10 +63,10 @@ def _key_pages(folder: str, title: str, root: type[Component]) -> dict[str, str]
     """The pages, {path: Markdown}, of the input with root class `root`."""
     groups = groupby(input_sections(root), key=lambda section: section.table)
     tables = {table: list(kinds) for table, kinds in groups}
-    top = tables.pop("")
+    index = _text(_index(title, tables.pop(""), tables))
     return {
-        f"{folder}/index.md": _text(_index(title, top[0], tables)),
-        **{f"{folder}/{table}.md": _text(_table_page(table, kinds)) for table, kinds in tables.items()},
+        f"{folder}/index.md": index,
+        **{f"{folder}/{table}.md": _text(_table(table, kinds)) for table, kinds in tables.items()},
     }
 
 
@@ -120,13 +75,13 @@ def _text(parts: Iterable[str]) -> str:
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
-def _index(title: str, top: Section, tables: dict[str, list[Section]]) -> Iterator[str]:
+def _index(title: str, top: Sequence[Section], tables: dict[str, list[Section]]) -> Iterator[str]:
     yield f"# {title}"
     yield (
         "An input is one TOML file or several, merged left to right, with `-o KEY=VALUE` lines on top. These keys "
         "stand above all tables:"
     )
-    yield _keys_table(top.keys)
+    yield from _table("", top)
     yield "## Tables"
     rows = []
     for table, of_table in tables.items():
@@ -139,38 +94,42 @@ def _index(title: str, top: Section, tables: dict[str, list[Section]]) -> Iterat
         "An absent key has its default. A key that *changes no result* may differ between runs that are compared and "
         "between the parts of one run."
     )
+    yield from _units(units())
+
+
+def _table(table: str, kinds: Sequence[Section]) -> Iterator[str]:
+    """A table of the input, or some of its kinds; without a name: the keys above all tables."""
+    if table:
+        yield f"# `[{table}]`"
+        yield kinds[0].purpose
+    yield from (f"The default of `kind` is `{s.kind}`." for s in kinds if s.kind and s.is_default)
+    for section in kinds:
+        if section.kind:
+            yield f"## `{section.kind}`"
+        if table:
+            yield section.about
+        yield "\n".join(map(_key, section.keys)) or "It has no keys."
+
+
+def _key(key: Key) -> str:
+    """An item of a list: name, default, type, bounds, other properties and meaning of a key."""
+    default = f" = `{key.default}`" if key.default else ""
+    meaning = textwrap.wrap(key.meaning, WIDTH - 2, break_long_words=False, break_on_hyphens=False)
+    neutral = "; changes no result" if key.neutral else ""
+    return "\n  ".join([f"* `{key.name}`{default}: {key.facts}{neutral}.", *meaning])
+
+
+def _units(dimensions: Iterable[str]) -> Iterator[str]:
     yield "## Units"
     yield (
         'A key with a unit takes a number in the SI unit, or a text with any of these units: `"1.5 GB"`, `"20 ms"`, '
         '`"100 miles"`, `"1 Gbps"`.'
     )
-    rows = [(dimension, *map(_codes, spellings)) for dimension, spellings in units().items()]
+    rows = [
+        (dimension, *(", ".join(f"`{name}`" for name in spellings) for spellings in units()[dimension]))
+        for dimension in dimensions
+    ]
     yield markdown_table(("of", "units", "other names"), rows)
-
-
-def _table_page(table: str, kinds: list[Section]) -> Iterator[str]:
-    yield f"# `[{table}]`"
-    if kinds[0].kind:
-        yield kinds[0].purpose
-        defaults = [f'`"{section.kind}"`' for section in kinds if section.is_default]
-        default = defaults[0] if defaults else "the table's own name"
-        yield f"`kind` chooses one of these; where it is absent, {default}."
-    for section in kinds:
-        if section.kind:
-            yield f"## `{section.kind}`"
-        yield section.about
-        yield _keys_table(section.keys) if section.keys else "It has no keys."
-
-
-def _keys_table(keys: Iterable[Key]) -> str:
-    rows = []
-    for key in keys:
-        choices = ", ".join(f"`{text}`" if text.startswith('"') else text for text in key.choices)
-        default = f"`{key.default}`" if key.default else "absent" if key.may_be_absent else "must be given"
-        bounds = f"`{key.bounds}`" if "^" in key.bounds else key.bounds
-        meaning = key.meaning + (" *Changes no result.*" if key.neutral else "")
-        rows.append((f"`{key.name}`", choices, default, bounds, key.dimension, meaning))
-    return markdown_table(("key", "value", "default", "bounds", "unit", "meaning"), rows)
 
 
 def _commands_page(cli: click.Command) -> Iterator[str]:
@@ -194,7 +153,3 @@ def _command(command: click.Command, path: str, parent: click.Context | None = N
         for name in command.list_commands(context):
             if subcommand := command.get_command(context, name):
                 yield from _command(subcommand, f"{path} {name}", context)
-
-
-def _codes(texts: Iterable[str]) -> str:
-    return ", ".join(f"`{text}`" for text in texts)

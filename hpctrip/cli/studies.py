@@ -12,10 +12,19 @@ import click
 
 from hpctrip.base.errors import Fault, InputError
 from hpctrip.base.text import printable
-from hpctrip.cli import inputs
-from hpctrip.cli.arguments import FILE, Speed, plugins_option
-from hpctrip.cli.package_data import SITE_OPTIONS, site_options
+from hpctrip.cli.arguments import (
+    FILE,
+    Speed,
+    echo_list,
+    input_options,
+    out_option,
+    overwrite_option,
+    plugins_option,
+    store_option,
+)
+from hpctrip.cli.lists import SITE_OPTIONS, site_options
 from hpctrip.ranks.launched import launched_size
+from hpctrip.ranks.watchdog.guardian import Guardian
 from hpctrip.studies import RESULTS
 
 if TYPE_CHECKING:
@@ -106,11 +115,13 @@ sweep_option = click.option(
 def study(path: str | None, **args: Any) -> None:
     """Make all runs of a study that are not finished, then its table and figures; without FILE: list what there is.
 
-    Each run is made once and kept by what it is made of (input, data, code of your own), so studies share runs,
+    Each run is made once and stored under its identity (input, data, code of your own), so studies share runs,
     and a study that is started again, after a kill or with another input, does only what is missing.
     """
     if path is None:
-        _list_studies()
+        from hpctrip.config.package_data import STUDIES, described, shipped
+
+        echo_list({name: described(file) for name, file in shipped(STUDIES).items()})
     elif args["task"] is not None:
         from hpctrip.studies.slurm import run_task
 
@@ -172,42 +183,65 @@ def _command_line() -> str:
     return f"python -m hpctrip {shlex.join(sys.argv[1:])}"
 
 
-_SWEEP = """
-
-With --sweep policy.k=10,20,40 --sweep seed=0..9 all combinations are run, side by side, as a study is: --out then names
-its folder, and the same command goes on with what is missing.
-"""
-
-
-@click.command(help=f"{inputs.run.help}{_SWEEP}", short_help=inputs.run.get_short_help_str(100))
+@click.command()
+@input_options
 @sweep_option
 @jobs_option
-def run(sweeps: tuple[str, ...], jobs: int | None, **args: Any) -> None:
-    """See `help`."""
-    run_one = inputs.run.callback
-    assert run_one is not None
-    if not sweeps:
-        try:
-            run_one(**args)
-        except InputError as error:
-            raise InputError(
-                faults=[_with_sweep(fault, args["overrides"]) for fault in error.faults]
-            ) from None
+@out_option
+@overwrite_option
+@click.option("--resume", is_flag=True, help="Go on from the checkpoint beside --out, if there is one.")
+@store_option
+def run(
+    sweeps: tuple[str, ...],
+    jobs: int | None,
+    out: str | None,
+    overwrite: bool,
+    resume: bool,
+    **run_input: tuple[str, ...],
+) -> None:
+    """Train one scenario: TOML files merged left to right; none: a demonstration on embedded data.
+
+    Under mpirun or srun rank 0 is the aggregator and every other rank hosts a share of the sites.
+
+    With --sweep policy.k=10,20,40 --sweep seed=0..9 all combinations are run, side by side, as a study is: --out then
+    names its folder, and the same command goes on with what is missing.
+    """
+    if sweeps:
+        _sweep(sweeps, jobs, out or RESULTS, overwrite, **run_input)
         return
-    from hpctrip.studies.run import run as make
+    try:
+        with Guardian() as guardian:
+            from hpctrip.runner.resume import start_new, start_or_resume
+            from hpctrip.runner.session import launch
+
+            if resume:
+                launch(lambda: start_or_resume(out=out, **run_input), guardian)
+            else:
+                launch(lambda: start_new(out=out, overwrite=overwrite, **run_input), guardian)
+    except InputError as error:
+        faults = [_with_sweep(fault, run_input["overrides"]) for fault in error.faults]
+        raise InputError(faults=faults) from None
+
+
+def _sweep(
+    sweeps: tuple[str, ...],
+    jobs: int | None,
+    folder: str,
+    overwrite: bool,
+    paths: tuple[str, ...],
+    overrides: tuple[str, ...],
+    plugins: tuple[str, ...],
+) -> None:
+    from hpctrip.studies.run import run
     from hpctrip.studies.studies import StudyOptions, sweep_study
 
     _require_single_process("run --sweep")
-    folder = args["out"] or RESULTS
     if folder.endswith((".h5", ".hdf5")):
         raise InputError(f"--out {folder}", "is one file, and a sweep makes several", "name a folder")
-    if args["overwrite"]:
+    if overwrite:
         raise InputError("--overwrite", "a sweep keeps each run by its input: there is nothing to overwrite")
-    options = StudyOptions(Path(folder), args["overrides"], sweeps, args["plugins"])
-    make([sweep_study(args["paths"], options)], None, jobs, 1, _command_line())
-
-
-run.params[2:2] = inputs.run.params
+    options = StudyOptions(Path(folder), overrides, sweeps, plugins)
+    run([sweep_study(paths, options)], None, jobs, 1, _command_line())
 
 
 def _with_sweep(fault: Fault, overrides: tuple[str, ...]) -> Fault:
@@ -217,15 +251,6 @@ def _with_sweep(fault: Fault, overrides: tuple[str, ...]) -> Fault:
         if fault.place.startswith(f"{key.strip()} = ") and ("," in value or ".." in value):
             return replace(fault, way_out=f"for several values: --sweep {line}")
     return fault
-
-
-def _list_studies() -> None:
-    from hpctrip.config.package_data import STUDIES, described, shipped
-
-    files = shipped(STUDIES)
-    width = max(map(len, files), default=0)
-    for name, file in files.items():
-        click.echo(f"{name:{width}}  {described(file)}")
 
 
 def _require_single_process(command: str) -> None:

@@ -98,7 +98,7 @@ def _silent_s(run: Run) -> float:
 
 
 def _stamp(path: str | Path) -> tuple[int, ...]:
-    """Modification time (ns), size and inode of the file, to tell its versions apart; empty if there is no file."""
+    """Modification time (ns), size and inode, which identify a version of the file; empty if there is no file."""
     try:
         status = Path(path).stat()
     except OSError:

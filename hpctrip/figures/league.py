@@ -44,12 +44,6 @@ SPLIT = click.Option(
     metavar="PREFIX",
     help="Tell the scenarios whose name begins with this apart from the others, too.",
 )
-COLUMNS = [
-    *("scenario", "policy", "num_seeds"),
-    *("ratio", "ratio_low", "ratio_high", "is"),
-    *("ratio_to_best_fixed", "ratio_to_best_fixed_low", "ratio_to_best_fixed_high", "is_to_best_fixed"),
-    *("best_fixed", "is_win"),
-]
 
 
 @figure(RUNS, BASELINE, SPLIT)
@@ -57,10 +51,10 @@ def plot(runs: Sequence[Run], baseline: str = "powertrip", split: str | None = N
     """Every policy over all scenarios in which it and the baseline ran."""
     scenarios = entries(runs)
     rows = [row for name, by_policy in scenarios.items() for row in ratios(name, by_policy, baseline)]
-    table = pd.DataFrame(rows, columns=COLUMNS)
-    if table.empty:
+    if not rows:
         problem = f"have no scenario in which {baseline} ran"
         raise InputError("the runs", problem, "give them, or name another --baseline")
+    table = pd.DataFrame(rows)
     order = table.groupby("policy")["ratio"].median().sort_values(kind="stable").index.tolist()
     names = [style.counted_name(policy, int((table["policy"] == policy).sum()), 22) for policy in order]
     picture, axes = style.rows(names, 1.3)
@@ -75,7 +69,7 @@ def plot(runs: Sequence[Run], baseline: str = "powertrip", split: str | None = N
     axes.set_xlabel(style.wrapped(f"Time-to-accuracy over that of {baseline}", 36))
     _number(axes)
     style.grid(axes, "x")
-    style.heading(picture, reading.provenance(runs))
+    style.finish(picture, reading.provenance(runs))
     lines = [*summaries(table, order), *(f"scenario {name}" for name in scenarios)]
     if split is not None:
         begins = table["scenario"].str.partition(": ")[2].str.startswith(split)
@@ -143,7 +137,7 @@ def _times(policy: str, runs: Sequence[Run]) -> Times:
     return times_of(runs, float(runs[0].meta["target_accuracy"]))
 
 
-def ratios(scenario: str, by_policy: dict[str, Times], baseline: str) -> list[tuple]:
+def ratios(scenario: str, by_policy: dict[str, Times], baseline: str) -> list[dict[str, object]]:
     """The rows of one scenario; none where the baseline did not run."""
     if baseline not in by_policy:
         return []
@@ -154,22 +148,16 @@ def ratios(scenario: str, by_policy: dict[str, Times], baseline: str) -> list[tu
     winners = _fastest(shown, base)
     if best:
         shown[HINDSIGHT] = fixed[best]
-    return [
-        (
-            scenario,
-            name,
-            len(shared_seeds(times, base)),
-            *_numbers(compare(times, base)),
-            *(_numbers(compare(times, fixed[best])) if best else (math.nan, math.nan, math.nan, "")),
-            best,
-            name in winners,
-        )
-        for name, times in shown.items()
-    ]
-
-
-def _numbers(ratio: Estimate) -> tuple[float, float, float, str]:
-    return ratio.value, ratio.low, ratio.high, ratio.bound or "exact"
+    rows = []
+    for name, times in shown.items():
+        row = {"scenario": scenario, "policy": name, "num_seeds": len(shared_seeds(times, base))}
+        for suffix, other in (("", base), ("_to_best_fixed", fixed.get(best))):
+            ratio = compare(times, other) if other else Estimate.mean([])
+            ends = {f"ratio{suffix}_low": ratio.low, f"ratio{suffix}_high": ratio.high}
+            is_ = (ratio.bound or "exact") if other else ""
+            row |= {f"ratio{suffix}": ratio.value} | ends | {f"is{suffix}": is_}
+        rows.append(row | {"best_fixed": best, "is_win": name in winners})
+    return rows
 
 
 def _fastest(by_policy: dict[str, Times], base: Times) -> list[str]:

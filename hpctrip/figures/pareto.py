@@ -25,7 +25,7 @@ from hpctrip.figures.common.reading import RUNS, TARGET
 from hpctrip.record.reader import Run
 
 MOST = 40
-"""Number of points that can still be told apart."""
+"""Largest number of points in a legible figure."""
 
 
 class Panel(NamedTuple):
@@ -60,16 +60,14 @@ def panels_of(runs: Sequence[Run]) -> list[Panel]:
 def plot(runs: Sequence[Run], target: float | None = None) -> Drawing:
     """A panel for each quantity that the runs have, a point for each configuration."""
     target = reading.common_target(runs, target)
-    groups = grouping.grouped(runs, MOST)
-    unlike = grouping.warn_of_differences(groups)
+    groups, caption = grouping.compared(runs, MOST)
     panels = panels_of(runs)
     table = numbers(groups, panels, target)
     picture = style.figure(3.0, style.COLUMN_INCHES if len(panels) == 1 else style.PAGE_INCHES)
     for axes, panel in zip(picture.subplots(1, len(panels), squeeze=False).flat, panels, strict=True):
         draw(axes, panel, table)
     picture.axes[0].set_ylabel(f"Simulated hours\nto {reading.percent(target)} accuracy")
-    style.heading(picture, reading.provenance(runs, unlike) + _notes(runs, panels, table))
-    style.legend_below(picture, _key(table))
+    style.finish(picture, caption + _notes(runs, panels, table))
     return Drawing(picture, table, _lines(table, panels))
 
 
@@ -101,7 +99,8 @@ def spent(run: Run, panel: Panel, target: float) -> float:
 def draw(axes: Axes, panel: Panel, table: pd.DataFrame) -> None:
     """The points of one panel, and the front behind them."""
     front = table[table[f"{panel.name}_on_front"]].sort_values(panel.name)
-    axes.plot(front[panel.name], front["mean_h"], color=style.FAINT, linewidth=3, zorder=0)
+    look = {"color": style.FAINT, "linewidth": 3, "label": "front: no other is better in both"}
+    axes.plot(front[panel.name], front["mean_h"], zorder=0, **look)
     for i, row in enumerate(table.itertuples()):
         colour = style.CYCLE[i % len(style.CYCLE)]
         reached = row.num_reached == row.num_seeds
@@ -125,21 +124,15 @@ def draw(axes: Axes, panel: Panel, table: pd.DataFrame) -> None:
 
 
 def _notes(runs: Sequence[Run], panels: Sequence[Panel], table: pd.DataFrame) -> str:
-    """The part of the heading about synthetic signals and open points."""
+    """The part of the heading about synthetic signals, intervals and open points."""
     signals = {"carbon_g": "carbon", "cost": "price"}
     named = [signals[panel.column] for panel in panels if panel.column in signals]
     made_up = [name for name in named if any(name in run.meta["synthetic_signals"] for run in runs)]
     synthetic = f"; synthetic {' and '.join(made_up)}" if made_up else ""
     missed = (table["num_reached"] < table["num_seeds"]).any()
+    if table["time_half_width"].notna().any():
+        synthetic += "; bars: 95 % intervals of the means"
     return synthetic + ("; *: open, the target was not reached by every seed" if missed else "")
-
-
-def _key(table: pd.DataFrame) -> style.Legend:
-    """The legend of the marks that are no configuration's."""
-    return style.used(
-        (True, {"color": style.FAINT, "linewidth": 3}, "front: nobody is better in both"),
-        (table["time_half_width"].notna().any(), style.INTERVAL, "95 % interval of the mean"),
-    )
 
 
 def _lines(table: pd.DataFrame, panels: Sequence[Panel]) -> list[str]:

@@ -1,17 +1,17 @@
-"""Figures of policies: time-to-accuracy by policy, and for each value of one input key."""
+"""Figures of policies: time-to-accuracy by policy, for each value of one input key, and seed by seed."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import click
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.patches import Patch
 
 from hpctrip.base.errors import InputError
-from hpctrip.base.stats import Estimate, Times, compare, in_order
+from hpctrip.base.stats import UNKNOWN, Estimate, Times, compare, in_order, shared_seeds
 from hpctrip.base.text import printable
 from hpctrip.base.units import GB
 from hpctrip.figures.common import grouping, reading, style
@@ -22,15 +22,22 @@ from hpctrip.record.reader import Run
 
 Bar = tuple[Group, Times]
 MOST = 100
-"""Number of bars that can still be looked at."""
-SIGNS = {"": "", "at least": "> ", "at most": "< "}
-"""{bound: its sign in print}."""
+"""Largest number of bars or rows in a legible figure."""
 UPDATE_BYTES = "network.update_bytes"
+MARKS = {
+    "exact": ("o", "one seed"),
+    "at least": (">", "one seed, not reached: at least"),
+    "at most": ("<", "one seed, baseline not reached: at most"),
+}
+"""{bound of a difference: its mark, and the name of the mark}."""
 REFERENCE = click.Option(
     ["--reference"], metavar="LABEL", help="Policy to compare with (default: the fastest powertrip)."
 )
 BY = click.Option(
     ["--by"], metavar="KEY", default=UPDATE_BYTES, show_default=True, help="The input key that was varied."
+)
+BASELINE = click.Option(
+    ["--baseline"], metavar="LABEL", help="What to compare with (default: the first powertrip)."
 )
 
 
@@ -42,19 +49,22 @@ def policies(runs: Sequence[Run], reference: str | None = None, target: float | 
     alike in what is no part of their policy (data, timing, network, ...), a warning and the picture say in what.
 
     Bars are means over n seeds with 95 % confidence intervals (Student t; no time is below 0), dots single seeds. Where
-    a seed did not reach the target, nobody knows how long the bar is: it is hatched, without an end, and stands below
+    a seed did not reach the target, the length of the bar is unknown: it is hatched, without an end, and stands below
     all that did; a mark shows the mean time that was spent. The ratio to the reference is the geometric mean over the
     seeds that both have, as in the tables of studies: a bound where one of the two did not reach the target with some
     seed.
     """
     target = reading.common_target(runs, target)
-    groups = grouping.grouped(runs, MOST)
-    unlike = grouping.warn_of_differences(groups)
+    groups, caption = grouping.compared(runs, MOST)
     bars = bars_of(groups, target)
     bar = reference_bar(bars, reference)
 
-    rows = [(group.label, *grouping.cells_of(t), *compared(t, bar)) for group, t in bars]
-    lines = aligned(("policy", *grouping.TIMES_HEAD, "ratio", "reference takes"), rows)
+    ratios = [compare(t, bar[1]) if bar else Estimate.mean([]) for _, t in bars]
+    rows = [
+        (group.label, *grouping.cells_of(t), ratio.text(), words(ratio))
+        for (group, t), ratio in zip(bars, ratios, strict=True)
+    ]
+    lines = aligned(("policy", *grouping.TIMES_HEAD, "ratio (95 %)", "reference takes"), rows)
     if bar:
         lines.append(f"ratio: hours over those of {bar[0].label}, the reference")
     order = in_order((group.label, t) for group, t in bars if t.reached)
@@ -63,8 +73,7 @@ def policies(runs: Sequence[Run], reference: str | None = None, target: float | 
     picture, axes = style.rows([style.counted_name(g.label, t.num_seeds, 22) for g, t in bars], 1.15)
     draw_bars(axes, bars)
     axes.set_xlabel(f"Simulated hours to {reading.percent(target)} accuracy")
-    style.heading(picture, reading.provenance(runs, unlike))
-    style.legend_below(picture, key_of_bars([t for _, t in bars]))
+    style.finish(picture, caption)
     table = pd.DataFrame([{"label": g.label, "policy": g.policy} | t.row() for g, t in bars])
     return Drawing(picture, table, lines)
 
@@ -94,11 +103,11 @@ def policies_by(
     for value, bars in by_value.items():
         base = reference_bar(bars, reference)
         for group, t in bars:
-            ratio = compare(t, base[1]).value if base else np.nan
-            instead = compared(t, base)[1] if base and group is not base[0] else "-"
+            ratio = compare(t, base[1]) if base else Estimate.mean([])
+            instead = words(ratio) if base and group is not base[0] else "-"
             rows.append((value, group.label, *grouping.cells_of(t)[:3], instead))
             named = {by: value, "label": group.label, "policy": group.policy}
-            table.append(named | t.row() | {"ratio": ratio})
+            table.append(named | t.row() | {"ratio": ratio.value})
     lines = aligned((by, "policy", *grouping.TIMES_HEAD[:3], "reference takes"), rows)
 
     is_wide = len(by_value) * len(labels) > 12
@@ -110,8 +119,10 @@ def policies_by(
     goals = sorted({target} if target else {float(run.meta["target_accuracy"]) for run in runs})
     measured = f"target {' or '.join(reading.percent(goal) for goal in goals)}; {reading.provenance(runs)}"
     times = [t for bars in by_value.values() for _, t in bars]
-    style.heading(picture, f"{measured}; {style.seeds([t.num_seeds for t in times])} a point")
-    style.legend_below(picture, key_of_columns(times))
+    points = f"{style.seeds([t.num_seeds for t in times])} a point"
+    intervals = ", means with 95 % intervals" if any(t.has_interval for t in times) else ""
+    open_marks = "" if all(t.reached for t in times) else "; open: at least"
+    style.finish(picture, f"{measured}; {points}{intervals}{open_marks}")
     return Drawing(picture, pd.DataFrame(table), lines)
 
 
@@ -132,26 +143,17 @@ def reference_bar(bars: list[Bar], label: str | None) -> Bar | None:
     raise InputError("--reference", f"no bar is labelled {label!r}", f"the labels are {labels}")
 
 
-def compared(t: Times, reference: Bar | None) -> tuple[str, str]:
-    """(its hours over the reference's, how much time the reference takes instead); "-" where there is no ratio."""
-    if reference is None:
-        return "-", "-"
-    ratio = compare(t, reference[1])
-    if ratio.bound not in SIGNS or not ratio.n:
-        return ratio.text(), "-"
-    return f"{SIGNS[ratio.bound]}{ratio.value:.2f}", words(ratio)
-
-
 def words(ratio: Estimate) -> str:
     """The time of the reference, in words, compared with that of a policy that takes `ratio` times as long."""
-    value = ratio.value
-    if not ratio.bound and round(value, 2) == 1:
+    value, bound = ratio.value, ratio.bound
+    if not ratio.n or bound == UNKNOWN:
+        return "-"
+    if not bound and round(value, 2) == 1:
         return "the same time"
-    if value >= 1 and ratio.bound != "at most":
-        return f"{SIGNS[ratio.bound]}{100 * (1 - 1 / value):.0f} % less time"
-    if value < 1 and ratio.bound != "at least":
-        return f"{'> ' if ratio.bound else ''}{1 / value:.3g} times as long"
-    return "not known"
+    sign = "> " if bound else ""
+    if value >= 1:
+        return "not known" if bound == "at most" else f"{sign}{100 * (1 - 1 / value):.0f} % less time"
+    return "not known" if bound == "at least" else f"{sign}{1 / value:.3g} times as long"
 
 
 def of_each_value(runs: Sequence[Run], key: str) -> dict[str, list[Run]]:
@@ -185,13 +187,15 @@ def draw_bars(axes: Axes, bars: list[Bar]) -> None:
             axes.barh(y, t.hours, height=0.66, color=colour)
             text = f"{t.hours:.3g}"
         else:
-            axes.barh(y, right, height=0.66, linewidth=0, **style.HATCHED)
-            axes.plot([t.hours] * 2, [y - 0.33, y + 0.33], color="black", linewidth=1)
+            name = "target not reached by every seed"
+            axes.barh(y, right, height=0.66, linewidth=0, label=name, **style.HATCHED)
+            look = {"color": "black", "linewidth": 1, "label": "mean time spent"}
+            axes.plot([t.hours] * 2, [y - 0.33, y + 0.33], **look)
             some = f"{t.num_reached}/{t.num_seeds} reached" if t.num_reached else ""
             text = f"> {t.hours:.3g}, {some or f'best {reading.percent(t.best_accuracy)}'}"
         if t.has_interval:
             look = {"fmt": "none", "color": "black", "capsize": 2.5, "elinewidth": 0.9}
-            axes.errorbar(t.hours, y, xerr=t.bars[:, None], **look)
+            axes.errorbar(t.hours, y, xerr=t.bars[:, None], label="95 % interval of the mean", **look)
         if t.num_seeds > 1:
             places = y + np.linspace(-0.2, 0.2, t.num_seeds)
             for hours, place, arrived in zip(t.spent_h, places, t.arrived, strict=True):
@@ -202,50 +206,121 @@ def draw_bars(axes: Axes, bars: list[Bar]) -> None:
     axes.set_xlim(0, right)
 
 
-def key_of_bars(times: list[Times]) -> style.Legend:
-    """The legend of the marks that these bars have."""
-    many, missed = any(t.num_seeds > 1 for t in times), not all(t.reached for t in times)
-    return style.used(
-        (any(t.has_interval for t in times), style.INTERVAL, "95 % interval of the mean"),
-        (many, style.one_seed(True), "one seed"),
-        (missed, Patch(**style.HATCHED), "target not reached by every seed"),
-        (missed, {"color": "black", "linewidth": 1}, "mean time spent"),
-        (many and missed, style.one_seed(False), "one seed, not reached"),
-    )
-
-
 def draw_columns(axes: Axes, by_value: dict[str, list[Bar]], labels: list[str]) -> None:
     """A column of points for every value, one place in it for every policy."""
     width = 0.7 / len(labels)
     for i, label in enumerate(labels):
         look = {"color": style.CYCLE[i], "fmt": style.MARKS[i], "markersize": 5}
         look |= {"elinewidth": 0.9, "capsize": 2.5}
-        name: str | None = label
         for x, bars in enumerate(by_value.values()):
             t = next((t for group, t in bars if group.label == label), None)
             if t is None:
                 continue
             at = x + (i - (len(labels) - 1) / 2) * width
             face = style.CYCLE[i] if t.reached else "white"
-            axes.errorbar(at, t.hours, yerr=t.bars[:, None], label=name, markerfacecolor=face, **look)
+            axes.errorbar(at, t.hours, yerr=t.bars[:, None], label=label, markerfacecolor=face, **look)
             if t.num_seeds > 1:
                 places = at + width * np.linspace(-0.3, 0.3, t.num_seeds)
                 for place, hours, arrived in zip(places, t.spent_h, t.arrived, strict=True):
                     axes.plot(place, hours, **style.one_seed(arrived, "^"))
-            name = None  # one entry in the legend
     axes.set_xticks(range(len(by_value)), list(by_value))
     axes.set_xlim(-0.6, len(by_value) - 0.4)
     axes.set_ylim(bottom=0)
     style.grid(axes, "y")
 
 
-def key_of_columns(times: list[Times]) -> style.Legend:
-    """The legend of the marks that are no policy's."""
-    many, missed = any(t.num_seeds > 1 for t in times), not all(t.reached for t in times)
-    look = {"marker": "o", "markersize": 5, "markerfacecolor": "white", "color": "black", "linestyle": "none"}
-    return style.used(
-        (many, style.one_seed(True), "one seed"),
-        (many, style.INTERVAL, "mean, 95 % interval"),
-        (missed, look, "open: at least"),
-        (many and missed, style.one_seed(False, "^"), "seed, not reached"),
+class Pairs(NamedTuple):
+    """A configuration against the baseline, over the n seeds that both have and at least one brought to the target."""
+
+    label: str
+    seeds: list[int]
+    num_left_out: int
+    """The number of the other seeds."""
+    hours: np.ndarray
+    """[n] its hours less the baseline's."""
+    bounds: list[str]
+    """[n] "exact", "at least" where it did not reach the target, or "at most" where the baseline did not."""
+    ratio: Estimate
+    """Its time over the baseline's."""
+    mean: Estimate
+    """The mean difference in hours; NaN where one is not known."""
+
+
+def pairs_of(label: str, own: Times, base: Times) -> Pairs:
+    """Compare the times of a configuration with those of the baseline."""
+    shared = shared_seeds(own, base)
+    both = own.of_seeds(shared).arrived | base.of_seeds(shared).arrived
+    seeds = [seed for seed, arrived in zip(shared, both, strict=True) if arrived]
+    num_left_out, ratio = len({*own.seeds, *base.seeds}) - len(seeds), compare(own, base)
+    own, base = own.of_seeds(seeds), base.of_seeds(seeds)
+    hours = own.spent_h - base.spent_h
+    bounds = np.where(~own.arrived, "at least", np.where(base.arrived, "exact", "at most")).tolist()
+    return Pairs(
+        label, seeds, num_left_out, hours, bounds, ratio, Estimate.mean([] if ratio.bound else hours)
     )
+
+
+@figure(RUNS, BASELINE, TARGET)
+def paired(runs: Sequence[Run], baseline: str | None = None, target: float | None = None) -> Drawing:
+    """Time-to-accuracy less a baseline's, seed by seed.
+
+    Two configurations that share a seed share its sites, power and data, so their difference says more than two
+    intervals that overlap. Dots are seeds, the bar is the mean of the n differences with its 95 % confidence interval
+    (Student t). Whether one of the two is faster is decided by the ratio of their times, as in all tables and figures:
+    by the interval of its geometric mean over the seeds. Where one of a pair did not reach the target, the difference
+    is at least (arrow to the right) or at most (arrow to the left) what is drawn, and there is no mean. Seeds that only
+    one of the two has are left out and counted, and so are seeds that neither brought to the target: they leave the
+    ratio unknown.
+    """
+    target = reading.common_target(runs, target)
+    groups, caption = grouping.compared(runs, MOST)
+    base = baseline_of(groups, baseline)
+    base_times = base.times(target)
+    rows = [pairs_of(group.label, group.times(target), base_times) for group in groups if group is not base]
+    rows.sort(key=lambda p: (not p.seeds, np.median(p.hours) if p.seeds else 0.0, p.label))
+
+    cells, table = [], []
+    for p in rows:
+        mean, n = p.mean, len(p.seeds)
+        hours = f"{mean.value:+.3g}" if np.isfinite(mean.value) else "-"
+        interval = f"{mean.low:+.3g} to {mean.high:+.3g}" if np.isfinite(mean.low) else "-"
+        ratio = p.ratio.text(), p.ratio.verdict
+        cells.append((p.label, str(n), hours, interval, *ratio, str(p.num_left_out)))
+        shown = {"mean_h": mean.value, "low_h": mean.low, "high_h": mean.high, "n": n}
+        for seed, difference, bound in zip(p.seeds, p.hours, p.bounds, strict=True):
+            table.append({"label": p.label, "seed": seed, "difference_h": difference, "is": bound} | shown)
+    means = "mean difference h", "95 % interval", "ratio (95 %)"
+    head = ("configuration", "n", *means, f"than {base.label}", "seeds left out")
+
+    picture, axes = style.rows([style.counted_name(p.label, len(p.seeds), 22) for p in rows], 1.3)
+    draw_differences(axes, rows)
+    label = f"Simulated hours to {reading.percent(target)}, less those of {base.label} with the same seed"
+    axes.set_xlabel(style.wrapped(label, 36))
+    style.finish(picture, caption)
+    columns = ["label", "seed", "difference_h", "is", "mean_h", "low_h", "high_h", "n"]
+    return Drawing(picture, pd.DataFrame(table, columns=columns), aligned(head, cells))
+
+
+def baseline_of(groups: Sequence[Group], label: str | None) -> Group:
+    """The configuration named, else the first powertrip. InputError where there is none, or nothing to compare."""
+    labels = ", ".join(group.label for group in groups)
+    if len(groups) < 2:
+        raise InputError("the runs", f"are of one configuration, {labels}", "give others to compare it with")
+    for group in groups:
+        if group.label == label or (label is None and group.policy == "powertrip"):
+            return group
+    missing = f"nothing is labelled {label!r}" if label else "no run is of policy powertrip"
+    raise InputError("--baseline", missing, f"the labels are {labels}")
+
+
+def draw_differences(axes: Axes, rows: Sequence[Pairs]) -> None:
+    """One row for each configuration."""
+    axes.axvline(0, color="black", linewidth=0.8)
+    for y, p in enumerate(rows):
+        style.mean_bar(axes, y, p.mean)
+        places = y + np.linspace(-0.16, 0.16, len(p.seeds)) if len(p.seeds) > 1 else [y]
+        for hours, place, bound in zip(p.hours, places, p.bounds, strict=False):
+            mark, name = MARKS[bound]
+            axes.plot(hours, place, **style.one_seed(bound == "exact", mark) | {"label": name})
+    axes.margins(x=0.08)
+    style.grid(axes, "x")

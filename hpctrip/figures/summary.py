@@ -230,7 +230,7 @@ def loss(axes: Axes, run: Run) -> None:
 
 def cohort(axes: Axes, run: Run) -> None:
     """Cohort size against simulated time, with what the efficiency search voted for."""
-    hours, k = reading.cohort_steps(run.rounds)
+    hours, k = reading.cohort_steps(run)
     axes.step(hours, k, where="post", color=style.BLUE, label="cohort size k")
     voted = run.rounds[run.rounds["voted_num_sites"] > 0]
     if len(voted):

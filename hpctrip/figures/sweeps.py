@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.stats import Times, compare, mean_interval
-from hpctrip.figures import curves
+from hpctrip.figures import over_time
 from hpctrip.figures.common import grouping, reading, style
 from hpctrip.figures.common.grouping import Group
 from hpctrip.figures.common.plot import Drawing, aligned, figure
@@ -33,7 +33,7 @@ def sweep(runs: Sequence[Run], policy: str = "static", target: float | None = No
     best one (Eq. 9). The k with the lowest mean is marked together with all k that are not told apart from it: those
     whose ratio to it, paired by seed, has an interval that holds 1. Where that are all of them, none is marked.
     """
-    swept, lines, unlike = fixed_cohorts(runs, policy)
+    swept, lines, caption = fixed_cohorts(runs, policy)
     target = reading.common_target(swept, target)
     points = {k: group.times(target) for k, group in of_each_k(swept).items()}
     low = lowest(points)
@@ -41,18 +41,17 @@ def sweep(runs: Sequence[Run], policy: str = "static", target: float | None = No
     lines += aligned(
         ("k", *grouping.TIMES_HEAD), [(str(k), *grouping.cells_of(t)) for k, t in points.items()]
     )
-    lines.append(f"best k (Eq. 9): {best_in_words(low, points, target)}")
-    lines.append(f"convex: {convexity({k: point for k, point in points.items() if point.reached})}")
+    best = best_in_words(low, points)
+    lines.append(f"best k (Eq. 9): {best}")
 
     picture = style.figure(2.8)
     axes = picture.subplots()
     draw(axes, points)
-    marked = mark(axes, low, points)
+    mark(axes, low, points)
     axes.set_ylabel(f"Simulated hours\nto {reading.percent(target)} accuracy")
     seeds = style.seeds([t.num_seeds for t in points.values()])
     subject = f"{policy}, {seeds} a k"
-    style.heading(picture, f"{subject}; {reading.provenance(swept, unlike)}\n{marked}")
-    style.legend_below(picture)
+    style.finish(picture, f"{subject}; {caption}\nbest k: {best}")
     table = pd.DataFrame([{"k": k} | t.row() | {"not_told_from_lowest": k in low} for k, t in points.items()])
     return Drawing(picture, table, lines)
 
@@ -66,10 +65,9 @@ def equal_power(runs: Sequence[Run], policy: str = "static", target: float | Non
     that both have; the dotted line would be a speed-up as large as the growth of k. All intervals are 95 % (Student t;
     of speed-ups over logarithms). A k that did not reach the target with every seed has no time and no speed-up; the
     printed table says what it reached.
-    Where there are more curves than can be told apart, those of the largest k and of about half, a quarter, ... are
-    drawn.
+    Where there are more than seven curves, those of the largest k and of about half, a quarter, ... are drawn.
     """
-    swept, lines, unlike = fixed_cohorts(runs, policy)
+    swept, lines, caption = fixed_cohorts(runs, policy)
     target = reading.common_target(swept, target)
     groups = of_each_k(swept, least=2)
     points = {k: group.times(target) for k, group in groups.items()}
@@ -87,7 +85,12 @@ def equal_power(runs: Sequence[Run], policy: str = "static", target: float | Non
 
     picture = style.figure(2.9, style.PAGE_INCHES)
     accuracy, hours, speed = picture.subplots(1, 3)
-    draw_curves(accuracy, groups, target)
+    for i, k in enumerate(style.sizes_to_draw(list(groups))):
+        over_time.draw_mean(accuracy, style.line(i), f"k = {k}", over_time.mean_of(groups[k]))
+    over_time.draw_target(accuracy, target)
+    accuracy.set(xlabel="Simulated time (hours)", ylabel="Held-out accuracy (%)")
+    accuracy.set_xlim(left=0)
+    accuracy.set_ylim(bottom=0)
     draw_means(hours, {k: t for k, t in points.items() if t.reached})
     hours.set_ylabel(f"Simulated hours to {reading.percent(target)}")
     shown = pd.DataFrame(table).set_index("k").dropna(subset="speed_up")
@@ -99,10 +102,9 @@ def equal_power(runs: Sequence[Run], policy: str = "static", target: float | Non
     speed.set_ylabel(f"Speed-up over k = {first}")
     for axes, letter in zip((accuracy, hours, speed), "abc", strict=True):
         axes.set_title(letter, color="black", fontweight="bold")
-    style.legend_below(picture)
     bands = "; bars and bands: 95 % intervals of means over seeds" if len(swept) > len(groups) else ""
     seeds = style.seeds([t.num_seeds for t in points.values()])
-    style.heading(picture, f"{seeds} a k; {reading.provenance(swept, unlike)}{bands}")
+    style.finish(picture, f"{seeds} a k; {caption}{bands}")
     return Drawing(picture, pd.DataFrame(table), lines)
 
 
@@ -112,13 +114,13 @@ def gain(runs: Sequence[Run], policy: str = "static") -> Drawing:
 
     Lines are means over seeds of the accuracy of k sites less that of the smallest k with the same seed, round by
     round; bands are 95 % confidence intervals (Student t). A line ends with the first of its seeds that ended: those
-    that are left are not the same draw. Rounds without an evaluation of both are left out. Where there are more lines
-    than can be told apart, those of the largest k and of about half, a quarter, ... of it are drawn; the numbers are of
+    that are left are not the same draw. Rounds without an evaluation of both are left out. Where there are more than
+    seven lines, those of the largest k and of about half, a quarter, ... of it are drawn; the numbers are of
     all.
     """
-    swept, lines, unlike = fixed_cohorts(runs, policy)
+    swept, lines, caption = fixed_cohorts(runs, policy)
     (first, base), *others = of_each_k(swept, least=2).items()
-    shown = style.told_apart([k for k, _ in others])
+    shown = style.sizes_to_draw([k for k, _ in others])
 
     picture = style.figure(2.8)
     axes = picture.subplots()
@@ -139,15 +141,14 @@ def gain(runs: Sequence[Run], policy: str = "static") -> Drawing:
     style.whole_numbers(axes, "x")
     style.grid(axes, "y")
     note = "bands: 95 % intervals of means over n seeds"
-    style.heading(picture, f"{reading.provenance(swept, unlike)}; {note}")
-    style.legend_below(picture)
+    style.finish(picture, f"{caption}; {note}")
     head = ("k", "n", "rounds", f"mean gain, rounds 1 to {EARLY}", "mean gain later")
     return Drawing(picture, pd.concat(tables, ignore_index=True), [*lines, *aligned(head, rows)])
 
 
 def fixed_cohorts(runs: Sequence[Run], policy: str) -> tuple[list[Run], list[str], str]:
-    """The runs of `policy` with one cohort size throughout, lines that name the others, and the settings in which the
-    runs are not alike, which are warned of."""
+    """The runs of `policy` with one cohort size throughout, lines that name the others, and the caption of
+    `grouping.compared`."""
     swept, left_out = [], []
     for run in runs:
         if run.meta["policy"] != policy:
@@ -159,7 +160,7 @@ def fixed_cohorts(runs: Sequence[Run], policy: str) -> tuple[list[Run], list[str
     if not swept:
         problem = f"neither this nor another run is of policy {policy} with a fixed k"
         raise InputError(str(runs[0].path), problem, "name its --policy")
-    return swept, left_out, grouping.warn_of_differences(grouping.grouped(swept))
+    return swept, left_out, grouping.compared(swept)[1]
 
 
 def of_each_k(runs: Sequence[Run], least: int = 1) -> dict[int, Group]:
@@ -181,7 +182,7 @@ def of_each_k(runs: Sequence[Run], least: int = 1) -> dict[int, Group]:
 
 def lowest(points: dict[int, Times]) -> list[int]:
     """The k with the lowest mean among those that reached the target with every seed, and after it all that are not
-    slower, seed by seed. One seed in common tells nothing apart."""
+    slower, seed by seed. One seed in common decides nothing."""
     reached = {k: t for k, t in points.items() if t.reached}
     if not reached:
         return []
@@ -190,12 +191,12 @@ def lowest(points: dict[int, Times]) -> list[int]:
     return [best, *tied]
 
 
-def best_in_words(low: list[int], points: dict[int, Times], target: float) -> str:
-    """The lowest mean, and what is not told apart from it."""
+def best_in_words(low: list[int], points: dict[int, Times]) -> str:
+    """The k with the lowest mean, and those that are not told apart from it."""
     if not low:
-        return f"none, no k reached {reading.percent(target)} with every seed"
+        return "none, no k reached the target with every seed"
     best, *tied = low
-    lowest_mean = f"{best} has the lowest mean, {points[best]} h to {reading.percent(target)}"
+    lowest_mean = f"{best} has the lowest mean, {points[best]} h"
     if not tied:
         return lowest_mean
     if not points[best].has_interval:
@@ -204,29 +205,16 @@ def best_in_words(low: list[int], points: dict[int, Times], target: float) -> st
     return f"{lowest_mean}; not told apart from k = {', '.join(map(str, tied))}{of_all}"
 
 
-def convexity(points: dict[int, Times]) -> str:
-    """Whether the curve of means is convex, by its second (divided) differences."""
-    k = np.array(list(points))
-    if len(k) < 3:
-        return f"not decidable from {len(k)} k that reached the target, three are needed"
-    slopes = np.diff([t.hours for t in points.values()]) / np.diff(k)
-    bends_down = k[1:-1][np.diff(slopes) < 0]
-    if len(bends_down):
-        return f"no, the second difference is negative at k = {', '.join(map(str, bends_down))}"
-    return f"yes, no second difference of these {len(k)} means is negative"
-
-
 def gain_over(base: Sequence[Run], runs: Sequence[Run]) -> pd.DataFrame:
     """Percentage points over the same seed of `base`, by round: gain_points, low, high; attribute `n`: the seeds that
     both have. The bounds are NaN for one seed. Raises InputError where no seed is common."""
-    of_base = {run.meta["seed"]: run for run in base}
-    both = [(of_base[run.meta["seed"]], run) for run in runs if run.meta["seed"] in of_base]
+    both = grouping.pairs(runs, base)
     if not both:
         problem = "has no seed in common with the smallest k"
         raise InputError(str(runs[0].path), problem, "give the same seeds")
     gains = [
         100 * (run.rounds.set_index("round")["accuracy"] - other.rounds.set_index("round")["accuracy"])
-        for other, run in both
+        for run, other in both
     ]
     points = pd.concat(gains, axis=1, join="inner").dropna()
     mean, half = mean_interval(points.to_numpy().T)
@@ -255,33 +243,16 @@ def draw(axes: Axes, points: dict[int, Times]) -> None:
     axes.set_ylim(bottom=0)
 
 
-def mark(axes: Axes, low: list[int], points: dict[int, Times]) -> str:
-    """Draw a line at the lowest mean and a ring around each k that is not told apart from it, where these are not all.
-    Returns the same in words."""
-    if not low:
-        return "no k reached the target with every seed"
-    best, *tied = low
-    if tied and len(low) == sum(t.reached for t in points.values()):
-        reason = "no two are told apart" if points[best].has_interval else "one seed, no interval"
-        return f"no best k: {reason}"
+def mark(axes: Axes, low: list[int], points: dict[int, Times]) -> None:
+    """Draw a line at the lowest mean and a ring around each k that is not told apart from it, where these are not
+    all."""
+    best, *tied = low or [None]
+    if best is None or (tied and len(low) == sum(t.reached for t in points.values())):
+        return
     axes.axvline(best, color=style.GREY, linestyle="--", linewidth=0.8, zorder=0)
-    if not tied:
-        return f"lowest at k = {best}"
-    ring = {"markersize": 9, "markerfacecolor": "none", "color": style.VERMILLION}
-    axes.plot(low, [points[k].hours for k in low], "o", label="not told apart from the lowest", **ring)
-    return f"lowest at k = {best}, not told apart from {', '.join(map(str, tied))}"
-
-
-def draw_curves(axes: Axes, groups: dict[int, Group], target: float) -> None:
-    """The mean accuracy of as many k as can be told apart."""
-    for i, k in enumerate(style.told_apart(list(groups))):
-        mean, look = curves.mean_of(groups[k]), style.line(i)
-        style.band(axes, mean.hours, mean.low, mean.high, look)
-        axes.plot(mean.hours, mean.mean, label=f"k = {k}", **look)
-    curves.draw_target(axes, target)
-    axes.set(xlabel="Simulated time (hours)", ylabel="Held-out accuracy (%)")
-    axes.set_xlim(left=0)
-    axes.set_ylim(bottom=0)
+    if tied:
+        ring = {"markersize": 9, "markerfacecolor": "none", "color": style.VERMILLION}
+        axes.plot(low, [points[k].hours for k in low], "o", label="not told apart from the lowest", **ring)
 
 
 def draw_means(axes: Axes, points: dict[int, Times], name: str | None = None) -> None:

@@ -43,17 +43,16 @@ def power_utilisation(traces: pd.DataFrame) -> Drawing:
     reach = np.array([cells["mean"] - cells["min"], cells["max"] - cells["mean"]])
     reach = 100 * reach.clip(min=0)  # the mean of equal values may miss them by one rounding
     places = np.arange(len(cells))
-    bars = axes.bar(places, 100 * cells["mean"], 0.65, color=style.SKY)
+    axes.bar(places, 100 * cells["mean"], 0.65, color=style.SKY, label="mean")
+    minutes = np.median(np.diff(np.unique(traces["time_s"]))) / 60
     look = {"fmt": "none", "color": "black", "capsize": 2, "elinewidth": 0.8}
-    whiskers = axes.errorbar(places, 100 * cells["mean"], yerr=reach, **look)
+    name = f"lowest to highest {minutes:.3g}-minute sample"
+    axes.errorbar(places, 100 * cells["mean"], yerr=reach, label=name, **look)
     axes.set_xticks(places, [f"{name}\n{size}" for name, size in cells["num_domains"].items()])
     axes.margins(x=max(0.02, 0.5 / len(cells)))
     axes.set_ylim(0, 100)
     axes.set_xlabel("Cell, and its number of power domains")
-    label_utilisation(axes, traces, traces)
-    minutes = np.median(np.diff(np.unique(traces["time_s"]))) / 60
-    legend = [(bars, "mean"), (whiskers, f"lowest to highest {minutes:.3g}-minute sample")]
-    style.legend_below(picture, legend)
+    finish(axes, traces, traces)
 
     rows = [
         (str(cell), str(domains), *(f"{value:.3f}" for value in row))
@@ -87,7 +86,7 @@ def power_over_time(traces: pd.DataFrame, domains: Sequence[str] = (), days: flo
         if name not in available:
             raise InputError("--domains", f"no domain {name!r}", unknown_name(name, available))
     if len(chosen) > style.MOST_LINES:
-        problem = f"{len(chosen)} lines cannot be told apart"
+        problem = f"{len(chosen)} lines cannot be distinguished"
         raise InputError("--domains", problem, f"name {style.MOST_LINES} at most")
     drawn = traces[traces["domain"].isin(chosen) & (traces["time_s"] < days * DAY_S)]
     numbers = drawn.groupby("domain")["utilisation"].agg(
@@ -103,8 +102,7 @@ def power_over_time(traces: pd.DataFrame, domains: Sequence[str] = (), days: flo
         axes.step(used["time_s"] / DAY_S, 100 * used["utilisation"], **look)
     axes.set_xlabel("Time (days)")
     axes.set_xlim(left=0)
-    label_utilisation(axes, traces, drawn)
-    style.legend_below(picture, ncols=1)  # from the top line to the lowest one
+    finish(axes, traces, drawn, ncols=1)  # from the top line to the lowest one
 
     rows = [
         (name, f"{row[0]:.0f}", *(f"{100 * value:.1f}" for value in row[1:]))
@@ -114,14 +112,14 @@ def power_over_time(traces: pd.DataFrame, domains: Sequence[str] = (), days: flo
     return Drawing(picture, drawn.reset_index(drop=True), aligned(head, rows))
 
 
-def label_utilisation(axes: Axes, traces: pd.DataFrame, drawn: pd.DataFrame) -> None:
-    """Name the axis of utilisation, and describe the traces drawn above the figure; synthetic ones are called so."""
+def finish(axes: Axes, traces: pd.DataFrame, drawn: pd.DataFrame, ncols: int = 0) -> None:
+    """Name the axis of utilisation, and describe the traces drawn; synthetic ones are called so."""
     axes.set_ylabel(f"{traces.attrs['column'].capitalize()} power\nutilisation (%)")
     style.grid(axes, "y")
     days = (drawn["time_s"].max() - drawn["time_s"].min()) / DAY_S
     size = ", ".join(reading.counted(drawn[name].nunique(), name) for name in ("cell", "domain"))
     kind = "Synthetic" if drawn.attrs["synthetic"] else "Recorded"
-    style.heading(axes.figure, f"{kind} traces: {size}, {days:.3g} days")
+    style.finish(axes.figure, f"{kind} traces: {size}, {days:.3g} days", ncols)
 
 
 def in_turn(traces: pd.DataFrame) -> list[str]:

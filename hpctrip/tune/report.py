@@ -37,9 +37,9 @@ def write(result: TuneResult, folder: Path, device: str, overwrite: bool) -> lis
     for name, trial in result.best.items():
         files[folder / f"best_{name}.toml"] = overlay(name, trial, result.trials[0], device).encode()
     if trials["samples_per_joule"].notna().any():
-        from hpctrip.figures.tuning import plot
+        from hpctrip.figures.measured import tuning
 
-        files[folder / PICTURE] = plot(trials).image()
+        files[folder / PICTURE] = tuning(trials).image()
     if result.curve:
         files[folder / CURVE] = csv_bytes(curve(result.curve))
     return write_new(files, overwrite)

@@ -1,14 +1,17 @@
-"""The base class of the paper's claims, the runs that they are checked against, and the verdicts on them."""
+"""A claim of the paper, the runs that it is checked against, and the verdict on it."""
 
 from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from hpctrip.base.errors import InputError
 from hpctrip.base.stats import UNKNOWN, Estimate, Times, shared_seeds
-from hpctrip.figures.common.grouping import times_of
+from hpctrip.figures.common.grouping import pairs, times_of
+from hpctrip.figures.common.reading import common_target
 from hpctrip.record.reader import Run
 
 
@@ -31,20 +34,15 @@ def variant(evidence: Evidence, study: str, label: str) -> Sequence[Run]:
     return evidence[study][label]
 
 
-def target_of(runs: Sequence[Run]) -> float:
-    """The target accuracy of the runs. Raises Missing if they have different targets or none."""
-    targets = {float(run.meta["target_accuracy"]) for run in runs}
-    if len(targets) != 1 or not min(targets) > 0:
-        raise Missing(f"no common target accuracy ({', '.join(f'{t:g}' for t in sorted(targets))})")
-    return targets.pop()
-
-
 def times(*variants: Sequence[Run]) -> list[Times]:
     """Times-to-accuracy of several variants, restricted to the seeds that all of them have.
 
     Raises Missing if no seed is shared, or if the runs have no common target accuracy.
     """
-    target = target_of([run for runs in variants for run in runs])
+    try:
+        target = common_target([run for runs in variants for run in runs], None)
+    except InputError as error:
+        raise Missing(error.faults[0].problem) from None
     all_times = [times_of(runs, target) for runs in variants]
     if not (seeds := shared_seeds(*all_times)):
         raise Missing("the variants have no seed in common")
@@ -53,11 +51,9 @@ def times(*variants: Sequence[Run]) -> list[Times]:
 
 def paired(one: Sequence[Run], other: Sequence[Run]) -> list[tuple[Run, Run]]:
     """(run of `one`, run of `other`) for each seed that both have. Raises Missing if there is none."""
-    by_seed = {run.meta["seed"]: run for run in other}
-    pairs = [(run, by_seed[run.meta["seed"]]) for run in one if run.meta["seed"] in by_seed]
-    if not pairs:
+    if not (both := pairs(one, other)):
         raise Missing("the two variants have no seed in common")
-    return pairs
+    return both
 
 
 class Verdict(enum.StrEnum):
@@ -98,28 +94,24 @@ class Finding:
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim of the paper. Each kind of claim is a subclass that implements `check`."""
+    """A claim of the paper."""
 
     figure: str
     """Figure of the paper, e.g. "Fig 9"."""
-    says: str
-    """The statement, in one sentence."""
     study: str
     """Name of the study whose runs it is checked against."""
-
-    @property
-    def paper(self) -> str:
-        """The paper's number; empty if it gives none."""
-        return ""
-
-    def check(self, evidence: Evidence) -> Finding:
-        """Check the claim. Raises Missing if the runs it needs do not exist."""
-        raise NotImplementedError
+    says: str
+    """The statement, in one sentence."""
+    check: Callable[..., Finding]
+    """A function of `paper.checks`: `check(evidence, study, *arguments)`."""
+    arguments: tuple[Any, ...] = ()
+    paper: str = ""
+    """The paper's number; empty if it gives none."""
 
     def finding(self, evidence: Evidence) -> Finding:
         """Check the claim; the verdict is NOT_RUN if the runs it needs do not exist."""
         try:
-            return self.check(evidence)
+            return self.check(evidence, self.study, *self.arguments)
         except Missing as missing:
             return Finding(Verdict.NOT_RUN, str(missing))
 

@@ -1,13 +1,18 @@
-"""Renders the checked claims as text, Markdown and JSON."""
+"""The page of checked claims, as Markdown and as lines for a terminal."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
 
+from hpctrip.base.errors import InputError
 from hpctrip.base.text import markdown_table
 from paper.claim import Claim, Finding, Verdict
+from paper.claims import CLAIMS
+from paper.studies import Study
+
+Findings = Sequence[tuple[Claim, Finding]]
+"""Claims in the paper's order, each with its finding."""
 
 HEAD = ("figure", "claim", "paper", "ours (95 % interval)", "ordering", "magnitude", "seeds", "study")
 METHOD = (
@@ -18,79 +23,120 @@ METHOD = (
 )
 PICTURES = "claims"
 """Name of the folder of pictures, beside the page."""
+CONSTANTS = (
+    "timing.clock",
+    "timing.seconds_per_sample",
+    "network.near_bandwidth_bps",
+    "network.bandwidth_law",
+    "workload.data",
+    "workload.train_samples",
+    "partition.kind",
+    "partition.alpha",
+    "train.lr",
+    "train.local_epochs",
+    "power.path",
+    "policy.gain",
+    "policy.score",
+    "policy.search",
+    "stop.target_accuracy",
+)
+"""Keys that the paper does not state, or states in words only; the page shows their values."""
+MOST_VALUES = 3
+"""Maximum number of values of a constant within a study that the page lists one by one."""
 
 
-@dataclass(frozen=True)
-class Section:
-    """Facts and pictures of one study."""
+def check_claims(studies: Sequence[Study]) -> Findings:
+    """Check all claims. Raises InputError if none is about any of the studies."""
+    claimed = sorted({claim.study for claim in CLAIMS})
+    if not {study.name for study in studies} & set(claimed):
+        folders = ", ".join(str(study.folder) for study in studies)
+        raise InputError(folders, "no claim is about such a study", f"name some of {', '.join(claimed)}")
+    evidence = {study.name: study.variants for study in studies}
+    return [(claim, claim.finding(evidence)) for claim in CLAIMS]
 
-    title: str
-    facts: Sequence[str]
-    """One line each: number of finished runs, synthetic inputs, constants that not all studies share."""
-    pictures: Mapping[str, bytes] = field(default_factory=dict)
-    """{file name in `PICTURES`: PNG}."""
+
+def summary(findings: Findings) -> str:
+    """Number of claims by verdict, as text."""
+    counts = Counter(finding.ordering for _, finding in findings)
+    text = ", ".join(f"{counts[verdict]} {verdict}" for verdict in Verdict if counts[verdict])
+    return f"{len(findings)} claims: {text}"
 
 
-@dataclass(frozen=True)
-class Page:
-    """All claims with their findings, and the facts about the studies behind them."""
+def lines_of(findings: Findings) -> list[str]:
+    """The findings as lines for a terminal."""
+    lines = []
+    for claim, finding in findings:
+        paper = f" (paper: {claim.paper})" if claim.paper else ""
+        lines += [f"{finding.ordering:9}  {claim.figure}: {claim.says}{paper}", f"{'':11}{finding.ours}"]
+        lines += [f"{'':11}{finding.magnitude}"] if finding.magnitude else []
+    return [*lines, summary(findings)]
 
-    findings: Sequence[tuple[Claim, Finding]]
-    facts: Sequence[str]
-    """Facts about all studies, one line each: shared constants, commands."""
-    sections: Sequence[Section] = ()
-    preface: str = ""
-    """Markdown text of the user, below the title."""
 
-    @property
-    def rows(self) -> list[tuple[str, ...]]:
-        """One row per claim, with the columns of `HEAD`."""
-        return [
-            (c.figure, c.says, c.paper, f.ours, str(f.ordering), f.magnitude, str(f.num_seeds or ""), c.study)
-            for c, f in self.findings
+def rows_of(findings: Findings) -> list[dict[str, str | int]]:
+    """One row per claim, {column of `HEAD` without its unit: value}."""
+    names = [name.partition(" (")[0] for name in HEAD]
+    cells = (
+        (c.figure, c.says, c.paper, f.ours, str(f.ordering), f.magnitude, f.num_seeds, c.study)
+        for c, f in findings
+    )
+    return [dict(zip(names, row, strict=True)) for row in cells]
+
+
+def markdown(findings: Findings, studies: Sequence[Study], command: str, preface: str = "") -> str:
+    """The page, with links to the studies' pictures. `command` repeats it; `preface` is put below the title."""
+    rows = [[str(cell or "") for cell in row.values()] for row in rows_of(findings)]
+    constants = {study.name: _constants(study) for study in studies}
+    known = [of_study.items() for of_study in constants.values() if of_study]
+    shared = dict(known[0]) if known else {}
+    shared = {key: value for key, value in shared.items() if all((key, value) in each for each in known)}
+    lines = ["# The paper's claims, checked", "", *([preface, ""] if preface else [])]
+    lines += ["## Claim by claim", "", f"{summary(findings)}. {METHOD}", "", markdown_table(HEAD, rows)]
+    lines += ["", "## What was run", ""]
+    lines += [f"* in all studies: {_settings(shared)}"] if shared else []
+    lines += [f"* repeat this page: {command}"]
+    for study in studies:
+        own = dict(constants[study.name].items() - shared.items())
+        lines += ["", f"### {study.text('title')} (study {study.name})", ""]
+        lines += [f"* {fact}" for fact in _facts(study, own)]
+        for name in study.pictures:
+            caption = name.removesuffix(".png").replace("_", " ")
+            lines += ["", f"![{caption}]({PICTURES}/{name})"]
+    return "\n".join(lines) + "\n"
+
+
+def _constants(study: Study) -> dict[str, str]:
+    """{key: value} of the finished runs of one study; keys that no run has are absent."""
+    values = {key: study.settings(key) for key in CONSTANTS}
+    return {
+        key: " or ".join(each) if len(each) <= MOST_VALUES else "varied"
+        for key, each in values.items()
+        if each
+    }
+
+
+def _settings(constants: Mapping[str, str]) -> str:
+    return ", ".join(f"{key} = {constants[key]}" for key in CONSTANTS if key in constants)
+
+
+def _facts(study: Study, own: Mapping[str, str]) -> Iterator[str]:
+    """Facts about one study; `own` are the constants that not all studies share."""
+    yield f"{len(study.finished)} of {len(study.table.lines)} runs finished"
+    if overlays := study.text("overlays"):
+        yield f"laid over its inputs: {overlays}"
+    if study.finished:
+        yield "; ".join(_synthetic(study)) or "real data and power"
+    if own:
+        yield _settings(own)
+
+
+def _synthetic(study: Study) -> Iterator[str]:
+    """The synthetic inputs of a study, each with its variants unless all have it."""
+    for part in ("data", "power"):
+        synthetic = [
+            label
+            for label, runs in study.variants.items()
+            if any(run.meta[f"synthetic_{part}"] for run in runs)
         ]
-
-    @property
-    def summary(self) -> str:
-        """Number of claims by verdict, as text."""
-        counts = Counter(finding.ordering for _, finding in self.findings)
-        text = ", ".join(f"{counts[verdict]} {verdict}" for verdict in Verdict if counts[verdict])
-        return f"{len(self.findings)} claims: {text}"
-
-    @property
-    def lines(self) -> list[str]:
-        """The findings as lines for a terminal."""
-        lines = []
-        for claim, finding in self.findings:
-            paper = f" (paper: {claim.paper})" if claim.paper else ""
-            lines += [f"{finding.ordering:9}  {claim.figure}: {claim.says}{paper}", f"{'':11}{finding.ours}"]
-            lines += [f"{'':11}{finding.magnitude}"] if finding.magnitude else []
-        return [*lines, self.summary]
-
-    @property
-    def plain(self) -> list[dict[str, str | int]]:
-        """One object per claim, for JSON output."""
-        names = [name.partition(" (")[0] for name in HEAD]
-        return [
-            dict(zip(names, row, strict=True)) | {"seeds": finding.num_seeds}
-            for row, (_, finding) in zip(self.rows, self.findings, strict=True)
-        ]
-
-    @property
-    def pictures(self) -> dict[str, bytes]:
-        """{file name in `PICTURES`: PNG} of all studies."""
-        return {name: png for section in self.sections for name, png in section.pictures.items()}
-
-    @property
-    def markdown(self) -> str:
-        """The page as Markdown, with links to the pictures."""
-        lines = ["# The paper's claims, checked", "", *([self.preface, ""] if self.preface else [])]
-        lines += ["## Claim by claim", "", f"{self.summary}. {METHOD}", ""]
-        lines += [markdown_table(HEAD, self.rows)]
-        lines += ["", "## What was run", "", *(f"* {fact}" for fact in self.facts)]
-        for section in self.sections:
-            lines += ["", f"### {section.title}", "", *(f"* {fact}" for fact in section.facts)]
-            for name in section.pictures:
-                caption = name.removesuffix(".png").replace("_", " ")
-                lines += ["", f"![{caption}]({PICTURES}/{name})"]
-        return "\n".join(lines) + "\n"
+        if synthetic:
+            some = "" if len(synthetic) == len(study.variants) else f" ({', '.join(synthetic)})"
+            yield f"synthetic {part}{some}"

@@ -2,150 +2,140 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 
 import matplotlib
 import pandas as pd
+from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
-from matplotlib.patches import Patch
+from matplotlib.patches import Rectangle
 
-from hpctrip.base.text import markdown_table
+from hpctrip.base.errors import InputError
+from hpctrip.base.text import markdown_table, unknown_name
 from hpctrip.figures.common import style
 from hpctrip.figures.common.plot import Drawing
 from hpctrip.figures.common.reading import provenance
 from hpctrip.record.reader import Run
-from paper.claim import Claim, Finding, Variants, Verdict
+from paper.checks import takes
+from paper.claim import Claim, Variants, Verdict
 from paper.claims import CLAIMS
-from paper.speed import Takes
+from paper.studies import Study
 
-MARKS = {Verdict.MET: "+", Verdict.NOT_MET: "-", Verdict.UNDECIDED: "?", Verdict.NOT_RUN: ""}
-"""One character per verdict."""
+LOOK = {
+    Verdict.MET: (style.SKY, "+"),
+    Verdict.NOT_MET: (style.VERMILLION, "-"),
+    Verdict.UNDECIDED: (style.FAINT, "?"),
+    Verdict.NOT_RUN: ("white", ""),
+}
+"""{verdict: (fill colour, mark that distinguishes it without colour)}"""
 
 
 def claims_of(study: str) -> list[Claim]:
-    """Claims about a study, except for those about a magnitude alone."""
-    return [claim for claim in CLAIMS if claim.study == study and not isinstance(claim, Takes)]
+    """Claims about a study, except for those about a magnitude alone. Raises InputError if there are none."""
+    claims = [claim for claim in CLAIMS if claim.study == study and claim.check is not takes]
+    if not claims:
+        known = {claim.study for claim in CLAIMS}
+        raise InputError(f"--of {study}", "no claim is about it", unknown_name(study, known))
+    return claims
 
 
-@dataclass(frozen=True)
-class Survey:
-    """Findings about the claims of one study under every reading."""
-
-    claims: Sequence[Claim]
-    findings: Mapping[str, Sequence[Finding]]
-    """{reading: one finding per claim}; the first reading is the base."""
-    provenance: str
-    """Whether data and power of the runs are synthetic."""
-
-    @classmethod
-    def of(cls, study: str, readings: Mapping[str, Variants]) -> Survey:
-        """Check the claims about `study` against the runs by reading and variant, as from `by_reading`.
-
-        For variants that a reading does not have, the runs of the base, the first reading, are used.
-        """
-        claims = claims_of(study)
-        base = next(iter(readings.values()), {})
-        findings = {
-            reading: [claim.finding({study: {**base, **own}}) for claim in claims]
-            for reading, own in readings.items()
-        }
-        all_runs = [run for own in readings.values() for runs in own.values() for run in runs]
-        return cls(claims, findings, provenance(all_runs))
-
-    @property
-    def lines(self) -> list[str]:
-        """Lines to print: for every claim, the readings with each verdict."""
-        lines = []
-        for number, claim in enumerate(self.claims):
-            lines.append(f"{claim.figure}: {claim.says}")
-            for verdict in Verdict:
-                where = [name for name, of in self.findings.items() if of[number].ordering == verdict]
-                share = f"{len(where)} of {len(self.findings)}"
-                lines += [f"  {verdict} with {share} readings: {', '.join(where)}"] if where else []
-        return lines
-
-    @property
-    def markdown(self) -> str:
-        """Provenance of the runs, and a table with one row per reading and one column per claim."""
-        head = ["reading", *(f"{claim.figure}: {claim.says}" for claim in self.claims)]
-        rows = [[reading, *(f.ordering for f in findings)] for reading, findings in self.findings.items()]
-        return f"{self.provenance}\n\n{markdown_table(head, rows)}\n"
-
-    @property
-    def table(self) -> pd.DataFrame:
-        """Table with one row per reading and claim."""
-        return pd.DataFrame(
-            {
-                "reading": reading,
-                "figure": claim.figure,
-                "claim": claim.says,
-                "ordering": str(finding.ordering),
-                "ours": finding.ours,
-                "seeds": finding.num_seeds,
-            }
-            for reading, findings in self.findings.items()
-            for claim, finding in zip(self.claims, findings, strict=True)
-        )
-
-
-def by_reading(
-    axis: str, choices: Sequence[tuple[Mapping[str, str], Run | None]]
-) -> dict[str, dict[str, list[Run]]]:
-    """Group the runs of a grid as {reading: {variant: its finished runs}}. `choices` are ({axis: label}, run) of every
-    run, with None for unfinished runs; a variant may have none that is finished."""
+def by_reading(study: Study, axis: str) -> dict[str, dict[str, list[Run]]]:
+    """The runs of a study as {reading: {variant: its finished runs}}, where the readings are the labels of an axis and
+    a variant may have no finished run. Raises InputError if there is no such axis."""
+    axes = [name.removeprefix("axis.") for name in study.table.columns if name.startswith("axis.")]
+    if axis not in axes:
+        raise InputError(f"--readings {axis}", "the study has no such axis", unknown_name(axis, axes))
+    labels = {name: study.table.columns[f"axis.{name}"] for name in axes}
     readings: dict[str, dict[str, list[Run]]] = {}
-    for labels, run in choices:
-        variant = ", ".join(label for name, label in labels.items() if name != axis)
-        finished = readings.setdefault(labels[axis], {}).setdefault(variant, [])
-        finished += [] if run is None else [run]
+    for row, reading in enumerate(labels.pop(axis)):
+        variant = ", ".join(of_axis[row] for of_axis in labels.values())
+        finished = readings.setdefault(reading, {}).setdefault(variant, [])
+        finished += [study.finished[row]] if row in study.finished else []
     return readings
 
 
-COLOURS = {
-    Verdict.MET: style.SKY,
-    Verdict.NOT_MET: style.VERMILLION,
-    Verdict.UNDECIDED: style.FAINT,
-    Verdict.NOT_RUN: "white",
-}
-"""Fill colour of each verdict; `MARKS` distinguish the verdicts without colour."""
+def survey(study: str, readings: Mapping[str, Variants]) -> pd.DataFrame:
+    """Findings on the claims about `study` under every reading, one row for each reading and claim; attribute
+    `provenance`: whether data and power of the runs are synthetic.
+
+    For variants that a reading does not have, the runs of the base, the first reading, are used.
+    """
+    base = next(iter(readings.values()), {})
+    findings = [
+        (reading, claim, claim.finding({study: {**base, **own}}))
+        for reading, own in readings.items()
+        for claim in claims_of(study)
+    ]
+    table = pd.DataFrame(
+        {
+            "reading": reading,
+            "figure": claim.figure,
+            "claim": claim.says,
+            "ordering": str(finding.ordering),
+            "ours": finding.ours,
+            "seeds": finding.num_seeds,
+        }
+        for reading, claim, finding in findings
+    )
+    all_runs = [run for own in readings.values() for runs in own.values() for run in runs]
+    table.attrs["provenance"] = provenance(all_runs)
+    return table
 
 
-def draw_survey(survey: Survey) -> Drawing:
+def lines_of(table: pd.DataFrame) -> list[str]:
+    """Lines to print: for every claim, the readings with each verdict."""
+    lines = []
+    for (figure, claim), own in table.groupby(["figure", "claim"], sort=False):
+        lines.append(f"{figure}: {claim}")
+        for verdict in Verdict:
+            where = own["reading"][own["ordering"] == verdict]
+            share = f"{len(where)} of {len(own)}"
+            lines += [f"  {verdict} with {share} readings: {', '.join(where)}"] if len(where) else []
+    return lines
+
+
+def grid(table: pd.DataFrame) -> pd.DataFrame:
+    """The verdicts with one row per reading and one column per claim."""
+    titles = table["figure"] + ": " + table["claim"]
+    verdicts = table.assign(title=titles).pivot(index="reading", columns="title", values="ordering")
+    return verdicts.loc[table["reading"].unique(), titles.unique()]
+
+
+def markdown(table: pd.DataFrame) -> str:
+    """Provenance of the runs, and the grid of verdicts."""
+    verdicts = grid(table)
+    rows = [[reading, *row] for reading, *row in verdicts.itertuples()]
+    return f"{table.attrs['provenance']}\n\n{markdown_table(['reading', *verdicts], rows)}\n"
+
+
+def draw(table: pd.DataFrame) -> Drawing:
     """Draw a survey, with its numbers and the lines to print."""
     with matplotlib.rc_context(style.LOOK):
-        return Drawing(_picture(survey), survey.table, survey.lines)
+        return Drawing(_picture(table), table, lines_of(table))
 
 
-def _picture(survey: Survey) -> Figure:
-    readings, claims = list(survey.findings), survey.claims
-    picture = style.figure(1.4 + 0.2 * len(readings) + 0.13 * len(claims), style.PAGE_INCHES)
+def _picture(table: pd.DataFrame) -> Figure:
+    verdicts = grid(table)
+    num_readings, num_claims = verdicts.shape
+    picture = style.figure(1.4 + 0.2 * num_readings + 0.13 * num_claims, style.PAGE_INCHES)
     axes = picture.subplots()
-    for y, reading in enumerate(readings):
-        for x, finding in enumerate(survey.findings[reading]):
-            verdict = finding.ordering
-            axes.fill(
-                [x - 0.5, x + 0.5, x + 0.5, x - 0.5], [y - 0.5, y - 0.5, y + 0.5, y + 0.5], COLOURS[verdict]
-            )
-            axes.text(x, y, MARKS[verdict], ha="center", va="center")
-    axes.hlines([y + 0.5 for y in range(len(readings) - 1)], -0.5, len(claims) - 0.5, "white", linewidth=1)
-    axes.vlines([x + 0.5 for x in range(len(claims) - 1)], -0.5, len(readings) - 0.5, "white", linewidth=1)
-    axes.set_xlim(-0.5, len(claims) - 0.5)
-    axes.set_ylim(len(readings) - 0.5, -0.5)
-    axes.set_xticks(range(len(claims)), [str(number + 1) for number in range(len(claims))])
-    axes.set_yticks(range(len(readings)), readings)
+    colours = ListedColormap([colour for colour, _ in LOOK.values()])
+    codes = verdicts.replace({verdict: code for code, verdict in enumerate(LOOK)}).astype(int)
+    axes.pcolormesh(codes, cmap=colours, vmin=0, vmax=len(LOOK) - 1, edgecolors="white", linewidth=1)
+    for y, row in enumerate(verdicts.to_numpy()):
+        for x, verdict in enumerate(row):
+            axes.text(x + 0.5, y + 0.5, LOOK[verdict][1], ha="center", va="center")
+    axes.invert_yaxis()
+    axes.set_xticks([x + 0.5 for x in range(num_claims)], [str(x + 1) for x in range(num_claims)])
+    axes.set_yticks([y + 0.5 for y in range(num_readings)], verdicts.index)
     axes.tick_params(length=0)
-    for spine in axes.spines.values():
-        spine.set_visible(False)
+    axes.spines[:].set_visible(False)
     letters = int(style.PAGE_INCHES / style.LETTER_INCHES)
-    titles = [f"{number + 1}  {claim.figure}: {claim.says}" for number, claim in enumerate(claims)]
-    axes.set_xlabel("\n".join(style.wrapped(line, letters, 1) for line in titles), ha="left", x=0, fontsize=7)
-    verdicts = {finding.ordering for row in survey.findings.values() for finding in row}
-    entries = [
-        (Patch(facecolor=COLOURS[v], edgecolor=style.GREY), f"{v} ({MARKS[v]})" if MARKS[v] else v)
-        for v in Verdict
-        if v in verdicts
-    ]
-    style.legend_below(picture, entries)
-    style.heading(picture, survey.provenance)
+    titles = [style.wrapped(f"{number}  {title}", letters, 1) for number, title in enumerate(verdicts, 1)]
+    axes.set_xlabel("\n".join(titles), ha="left", x=0, fontsize=7)
+    for verdict, (colour, mark) in LOOK.items():
+        if (verdicts == verdict).any(axis=None):
+            name = f"{verdict} ({mark})" if mark else str(verdict)
+            axes.add_patch(Rectangle((0, 0), 0, 0, facecolor=colour, edgecolor=style.GREY, label=name))
+    style.finish(picture, table.attrs["provenance"])
     return picture

@@ -11,7 +11,6 @@ import pandas as pd
 
 from hpctrip.base.csv import Table, read_table
 from hpctrip.base.errors import InputError
-from hpctrip.base.io import read_file
 from hpctrip.record.reader import Run
 from hpctrip.studies.imported import curve_of, run_of_curve
 
@@ -52,15 +51,11 @@ class Study:
         return [value for value in dict.fromkeys(column[row] for row in self.finished if column) if value]
 
     @property
-    def pictures(self) -> dict[str, bytes]:
-        """{name, unique among all studies: PNG} of its figures, which have their numbers beside them."""
-        if not self.finished:
-            return {}
-        pictures = {}
-        for file in sorted((self.folder / "figures").glob("*.png")):
-            if file.with_suffix(".csv").exists():
-                pictures[f"{self.text('folder').replace('/', '_')}_{file.name}"] = read_file(file)
-        return pictures
+    def pictures(self) -> dict[str, Path]:
+        """{name, unique among all studies: PNG file} of its figures, which have their numbers beside them."""
+        files = sorted((self.folder / "figures").glob("*.png")) if self.finished else []
+        prefix = self.text("folder").replace("/", "_")
+        return {f"{prefix}_{file.name}": file for file in files if file.with_suffix(".csv").exists()}
 
 
 def read_studies(paths: Sequence[str]) -> list[Study]:

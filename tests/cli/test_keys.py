@@ -25,31 +25,34 @@ def rows(page):
     return {first: rest for first, *rest in lines}
 
 
-def test_a_key_is_described_for_every_kind_that_has_it(hpctrip):
-    ended = hpctrip("keys", "policy.k")
+@pytest.mark.parametrize(
+    ("name", "described", "absent"),
+    [
+        (  # every kind that has the key, and no other
+            "policy.k",
+            (
+                *("## `random`\n", "## `static`\n", "* `k` = `70`: integer; at least 1.\n  Cohort size."),
+                "* `k`: integer; at least 1; may be absent.\n",
+            ),
+            ("fixed-radius", "## Units"),
+        ),
+        ("powertrip", ("Algorithm 1 (Sec. 3)", '"power-law" or "difference"'), ("static", "num_sites")),
+        (  # a quantity: its dimension, its spelling and its units
+            "network.update_bytes",
+            (
+                '* `update_bytes` = `"1.5 GB"`: number of bytes or "auto"; at most 1000 TB.\n',
+                "| bytes | `B`, `kB`, `MB`, `GB`",
+            ),
+            ("metres",),
+        ),
+        ("ranks.device", ("changes no result",), ()),
+        ("ranks.threads", (), ("; changes no result",)),
+    ],
+)
+def test_a_name_prints_what_it_denotes_and_nothing_else(hpctrip, name, described, absent):
+    ended = hpctrip("keys", name)
     assert ended.code == 0
-    assert "random: " in ended.out and "static: " in ended.out and "fixed-radius" not in ended.out
-    assert "    k = 70: integer; at least 1\n        Cohort size." in ended.out
-    assert "    k: integer; at least 1; may be absent\n" in ended.out
-
-
-def test_a_kind_is_described_without_the_others(hpctrip):
-    ended = hpctrip("keys", "powertrip")
-    assert "Algorithm 1 (Sec. 3)" in ended.out and '"power-law" or "difference"' in ended.out
-    assert "static" not in ended.out and "num_sites" not in ended.out
-
-
-def test_a_quantity_says_its_dimension_its_spelling_and_the_units(hpctrip):
-    ended = hpctrip("keys", "network.update_bytes")
-    assert '    update_bytes = "1.5 GB": number of bytes or "auto"; at most 1000 TB\n' in ended.out
-    assert "bytes: B, kB, MB, GB" in ended.out and "metres" not in ended.out
-
-
-def test_a_neutral_key_is_marked_as_such(hpctrip):
-    assert "changes no result" in hpctrip("keys", "ranks.device").out
-    assert "changes no result" not in hpctrip("keys", "ranks.threads").out.replace(
-        "Only `threads` can change a result", ""
-    )
+    assert all(text in ended.out for text in described) and not any(text in ended.out for text in absent)
 
 
 @pytest.mark.parametrize(
@@ -69,16 +72,18 @@ def test_the_reference_has_a_page_for_every_table_and_a_row_for_every_key(writte
         own = page.split(f"\n## `{section.kind}`\n")[1].split("\n## ")[0] if section.kind else page
         assert section.about in own or not section.table
         for key in section.keys:
-            if key.dimension and key.default.startswith('"') and key.default not in key.choices:
+            if key.dimension and key.default.startswith('"') and key.default not in key.facts:
                 assert parse(key.default.strip('"'), key.dimension) > 0, key
-            assert key.meaning and key.meaning in rows(own)[f"`{key.name}`"][-1].replace(r"\|", "|")
+            (item,) = re.findall(rf"^\* `{re.escape(key.name)}`(?: =|:).*(?:\n  .*)*", own, re.MULTILINE)
+            assert key.meaning and " ".join(item.split()).endswith(f". {key.meaning}")
+            assert not re.search(r"^  ([*+-]|\d+\.) ", item, re.MULTILINE), f"a list in the list: {item}"
 
 
-def test_a_row_has_value_default_bounds_unit_and_meaning(written):
-    row = ["number", '`"1 h"`', "at least 1 s, at most 3650 d", "seconds"]
-    assert rows(written["keys/faults.md"])["`mttr_s`"][:4] == row
-    assert rows(written["keys/ranks.md"])["`device`"][0] == '`"auto"`, `"cpu"`, `"cuda"`'
-    assert rows(written["keys/sites.md"])["`path`"][1] == "must be given"
+def test_a_key_has_default_type_bounds_and_whether_it_must_be_given(written):
+    mttr = '* `mttr_s` = `"1 h"`: number of seconds; at least 1 s, at most 3650 d.\n'
+    assert mttr in written["keys/faults.md"]
+    assert '* `device` = `"auto"`: "auto", "cpu" or "cuda"; changes no result.\n' in written["keys/ranks.md"]
+    assert "* `path`: text; must be given.\n" in written["keys/sites.md"]
     assert all(dimension in rows(written["keys/index.md"]) for dimension in units())
 
 

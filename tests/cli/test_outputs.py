@@ -11,13 +11,6 @@ from hpctrip.record.reader import open_runs
 ROUND = ("-o", "stop.max_rounds=1", "-o", "checkpoint.enabled=false")
 
 
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    """The working folder."""
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 @pytest.fixture(scope="module")
 def made(trained):
     return trained("stop.max_rounds=1").path

@@ -9,7 +9,6 @@ import pytest
 from PIL import Image
 
 from hpctrip.base.units import HOUR_S, MILE_M
-from hpctrip.figures import FIGURES
 from hpctrip.figures.common import style
 from hpctrip.record.schema import Column
 from hpctrip.record.writer import write_run
@@ -150,13 +149,14 @@ def make_run(tmp_path):
 
 
 @pytest.fixture
-def drawn(tmp_path, capsys):
+def drawn(hpctrip, tmp_path):
     """Draw a figure on arguments; returns the printed lines and checks that picture and numbers are left."""
 
     def run(name, *arguments, out="out.png"):
         out = tmp_path / out
-        assert FIGURES[name].main([*map(str, arguments), "--out", str(out)]) == 0
-        *lines, picture, numbers = capsys.readouterr().out.splitlines()
+        ended = hpctrip("plot", name, *arguments, "--out", out)
+        assert ended.code == 0, ended.err
+        *lines, picture, numbers = ended.out.splitlines()
         assert picture == f"picture: {out}"
         assert numbers == f"numbers: {out.with_suffix('.csv')}"
         assert len(pd.read_csv(out.with_suffix(".csv"))) > 0

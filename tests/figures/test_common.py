@@ -1,10 +1,8 @@
 """Time-to-accuracy of runs, and which runs belong together."""
 
-import numpy as np
 import pytest
 
 from hpctrip.base.errors import InputError
-from hpctrip.base.units import HOUR_S
 from hpctrip.figures.common import grouping, reading, style
 
 
@@ -17,13 +15,6 @@ def groups(make_run):
         return grouping.grouped(reading.read_runs(paths))
 
     return group
-
-
-def test_time_to_accuracy_is_the_end_of_the_first_evaluated_round_at_the_target(make_run):
-    (run,) = reading.read_runs([make_run("a", k=(1, 1, 1, 1), accuracy=(0.1, np.nan, 0.5, 0.4))])
-    assert run.time_to(0.5) == 3 * HOUR_S
-    assert run.time_to(0.1) == 1 * HOUR_S
-    assert np.isnan(run.time_to(0.51))
 
 
 def test_the_times_of_runs_are_in_hours_and_in_the_order_of_their_seeds(make_run):

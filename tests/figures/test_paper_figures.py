@@ -1,4 +1,4 @@
-"""Figures of networks, power, sweeps, policies and cohorts, and the summary: the numbers that they print and draw."""
+"""Figures of sites, power, sweeps, policies and over time, and the summary: the numbers that they print and draw."""
 
 import dataclasses
 import gzip
@@ -6,14 +6,14 @@ from pathlib import Path
 
 import matplotlib
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib.text import Text
 
-from hpctrip.base.stats import Estimate, Times
-from hpctrip.figures import cohort_size, network, policies, summary, sweeps
+from hpctrip.base.stats import Estimate
+from hpctrip.figures import over_time, policies, sites, summary
 from hpctrip.figures.common import grouping, reading, style
 from hpctrip.figures.traces import power_over_time, power_utilisation
-from hpctrip.record.reader import InputError
 
 
 @pytest.fixture
@@ -32,18 +32,6 @@ def traces(tmp_path):
         return folder
 
     return write
-
-
-def fixed(make_run, k, hours, **settings):
-    """A static run of k sites that reaches 45 % in the third of three rounds, after `hours` hours."""
-    return make_run(
-        f"static-{k}-{hours}", "static", k=(k, k, k), hours=hours / 3, policy_keys={"k": k}, **settings
-    )
-
-
-def reached(*hours):
-    """Times of seeds 0, 1, ..., all of which reached the target."""
-    return Times.of((seed, h, True, 0.5) for seed, h in enumerate(hours))
 
 
 def read(folder):
@@ -89,47 +77,6 @@ def test_network_prints_the_delay_of_equation_3(drawn, make_run):
     assert "sites within 1000 miles: 4 of 8; update of 1.5 GB" in lines
 
 
-def test_sweep_draws_means_and_bounds_and_names_the_best_k_and_what_it_leaves_out(drawn, make_run):
-    paths = [fixed(make_run, 4, hours, seed=seed) for seed, hours in enumerate((1.0, 2.0, 3.0))]
-    paths += [
-        fixed(make_run, 6, 6.0),
-        make_run("low", "static", k=(2, 2), accuracy=(0.2, 0.3), policy_keys={"k": 2}),
-    ]
-    dynamic = make_run("dynamic")
-    lines = drawn("sweep", *paths, dynamic)
-    assert lines[:5] == [
-        f"left out: {dynamic}, policy powertrip",
-        "k TTA h (95 % interval) seeds reached best accuracy",
-        "2 > 2 1 0 0.3000",  # never arrived: the time it spent, and never the best
-        "4 2 (0 to 4.48) 3 3 0.5000",  # 4.3027 / sqrt(3), standard deviation 1; no time is below 0
-        "6 6 1 1 0.5000",
-    ]
-    assert lines[5].startswith(
-        "best k (Eq. 9): 4 has the lowest mean, 2 (0 to 4.48) h to 45 %; not told apart from k = 6"
-    )
-    assert lines[6].startswith("convex: not decidable from 2 k")
-
-
-def test_sweep_measures_at_another_target_on_the_recorded_curves(make_run):
-    runs = reading.read_runs([fixed(make_run, 4, 3.0)])
-    # second of three rounds of one hour
-    assert sweeps.of_each_k(runs)[4].times(0.25).hours == pytest.approx(2.0)
-
-
-def test_sweep_refuses_two_sweeps_at_once(make_run):
-    runs = reading.read_runs([fixed(make_run, 4, 3.0), fixed(make_run, 4, 6.0, update_bytes=1e9)])
-    with pytest.raises(InputError, match=r"k = 4 is both .* and .*; give one sweep at a time"):
-        sweeps.of_each_k(runs)
-
-
-def test_a_curve_is_convex_where_its_slopes_never_fall_whatever_the_spacing_of_k():
-    convex = sweeps.convexity({2: reached(6.0), 4: reached(3.0), 8: reached(4.5)})
-    assert convex == "yes, no second difference of these 3 means is negative"
-    # slopes -1, -0.25, -1.75
-    bent = sweeps.convexity({1: reached(9.0), 2: reached(8.0), 4: reached(7.5), 6: reached(4.0)})
-    assert bent == "no, the second difference is negative at k = 4"
-
-
 def test_policies_orders_the_policies_and_compares_them_with_powertrip(drawn, make_run):
     paths = [
         make_run("random", "random", hours=2.0),
@@ -141,9 +88,9 @@ def test_policies_orders_the_policies_and_compares_them_with_powertrip(drawn, ma
         ),
     ]
     lines = drawn("policies", *paths)
-    assert "powertrip 3 1 1 0.5000 1.00 the same time" in lines
-    assert "random 6 1 1 0.5000 2.00 50 % less time" in lines
-    assert "fixed-radius > 12 1 0 0.2500 > 4.00 > 75 % less time" in lines
+    assert "powertrip 3 1 1 0.5000 1 the same time" in lines
+    assert "random 6 1 1 0.5000 2 50 % less time" in lines
+    assert "fixed-radius > 12 1 0 0.2500 at least 4 > 75 % less time" in lines
     order = "powertrip < centralized power_fraction = 0.5 < centralized power_fraction = 0.25 < random"
     assert f"order at 45 %: {order}" in lines
 
@@ -172,9 +119,12 @@ def test_policies_compares_with_the_bar_named_else_with_the_fastest_powertrip_th
     runs = reading.read_runs([make_run("r", "random", hours=2.0), make_run("p")])
     bars = policies.bars_of(grouping.grouped(runs), 0.45)
     assert policies.reference_bar(bars, None) is bars[0]
-    random = policies.reference_bar(bars, "random")
-    assert policies.compared(bars[0][1], random) == ("0.50", "2 times as long")
-    assert policies.compared(bars[0][1], policies.reference_bar(bars[1:], None)) == ("-", "-")
+    assert policies.reference_bar(bars, "random") is bars[1]
+    assert policies.reference_bar(bars[1:], None) is None
+    lines = policies.policies(runs, reference="random").lines
+    assert lines[1].split()[-5:] == ["0.5", "2", "times", "as", "long"]
+    lines = policies.policies(runs[:1]).lines
+    assert lines[1].split()[-2:] == ["-", "-"]
 
 
 def test_the_ratio_to_the_reference_is_the_geometric_mean_over_the_seeds_as_in_tables(drawn, make_run):
@@ -182,7 +132,48 @@ def test_the_ratio_to_the_reference_is_the_geometric_mean_over_the_seeds_as_in_t
     paths = [make_run(f"{p}{s}", p, hours=h, seed=s) for p, each in hours.items() for s, h in enumerate(each)]
     ratio = (0.8 / 0.2 * 0.9 / 0.4 * 0.7 / 0.5) ** (1 / 3)  # 2.33; the ratio of the means is 2.18
     (line,) = (line for line in drawn("policies", *paths) if line.startswith("random "))
-    assert line.endswith(f" {ratio:.2f} {100 * (1 - 1 / ratio):.0f} % less time")
+    assert f" {ratio:.3g} (" in line and line.endswith(f") {100 * (1 - 1 / ratio):.0f} % less time")
+
+
+def group_of(paths):
+    (group,) = grouping.grouped(reading.read_runs(paths))
+    return group
+
+
+def test_the_mean_stands_where_every_seed_is_running_and_has_been_evaluated(make_run):
+    slow = make_run("slow", k=(1, 1, 1), accuracy=(0.1, 0.2, 0.3), hours=2.0)
+    fast = make_run("fast", k=(1, 1, 1), accuracy=(0.2, 0.4, 0.5), hours=1.0, seed=1)
+    mean = over_time.mean_of(group_of([slow, fast]))
+    assert mean["hours"].tolist() == [2, 3]  # from the slow one's first evaluation to the fast one's last
+    assert mean["accuracy_percent"].tolist() == pytest.approx([(10 + 40) / 2, (15 + 50) / 2])
+    half = 12.7062 * np.std([10, 40], ddof=1) / np.sqrt(2)
+    assert mean["low"][0] == 0  # no accuracy is below it
+    assert mean["high"][0] == min(100, 25 + half)
+
+
+def test_one_seed_is_its_own_mean_without_a_band(make_run):
+    mean = over_time.mean_of(group_of([make_run("a", accuracy=(0.2, float("nan"), 0.5))]))
+    assert mean["hours"].tolist() == [1, 3]
+    assert mean["accuracy_percent"].tolist() == pytest.approx([20, 50]) and mean["low"].isna().all()
+
+
+def test_it_prints_n_and_the_mean_and_writes_every_point(make_run, drawn, tmp_path):
+    paths = [make_run(f"p{s}", seed=s, accuracy=(0.2, 0.3, 0.5 + s / 10)) for s in range(2)]
+    lines = drawn("curves", *paths, make_run("r", "random"))
+    assert "powertrip 2 3 55 % (0 % to 100 %) 55 % 3 (3 to 3)" in lines
+    assert "random 1 3 50 % 50 % 3" in lines
+    assert (tmp_path / "out.csv").read_text().splitlines()[:2] == [
+        "label,seed,hours,accuracy_percent,low,high,n",
+        "powertrip,0,1.0,20.0,,,1",
+    ]
+
+
+def test_a_seed_that_was_never_evaluated_leaves_no_mean(make_run):
+    blind = make_run("blind", accuracy=(float("nan"),) * 3, seed=1)
+    group = group_of([make_run("a"), blind])
+    assert over_time.mean_of(group).empty
+    (_, line) = over_time.curves(reading.read_runs([blind])).lines
+    assert line.split()[1:] == ["1", "-", "none", "none", ">", "3"]
 
 
 def test_cohort_size_prints_how_the_cohort_grows_and_the_overhead_of_the_static_one(drawn, make_run):
@@ -194,8 +185,11 @@ def test_cohort_size_prints_how_the_cohort_grows_and_the_overhead_of_the_static_
     assert "site overhead of static over powertrip: 4 site-hours" in lines
 
 
-def test_summary_tells_the_run_on_one_page(drawn, make_run):
-    lines = drawn("summary", make_run("demo", votes=(0, 5, 7)))
+def test_summary_tells_the_run_on_one_page(make_run):
+    (run,) = reading.read_runs([make_run("demo", votes=(0, 5, 7), accuracy=(0.2, 0.3, 0.452))])
+    run.meta.update(hpctrip_version="1.2.3", git_commit="c" * 40, git_dirty=True)
+    drawing = summary.plot(run)
+    lines = [" ".join(line.split()) for line in drawing.lines]
     assert "outcome 45 % accuracy after 3 simulated hours" in lines
     assert "data synthetic data: glyphs rendered from fonts" in lines
     assert "cohort 2 sites first, 6 largest, 6 last, of 8" in lines
@@ -204,21 +198,30 @@ def test_summary_tells_the_run_on_one_page(drawn, make_run):
         "wall time training 6 s, exchange 1.5 s, evaluation 1.5 s, recording 0 s, other 3 s; "
         "hosts waited 25 % of their training phase"
     ) in lines
+    footer = "hpctrip 1.2.3, commit cccccccccccc with changes · model digest 0123456789abcdef · demo.h5"
+    assert {"Loss", "samples:", "80", "800", footer} <= set(texts(drawing))
+    # how sure the accuracy is
+    band = drawing.table[drawing.table["panel"] == "accuracy"].iloc[-1]
+    assert (band["low"], band["high"], band["n"]) == pytest.approx((0.4214, 0.4830, 1000), abs=1e-4)
+    assert (
+        "first evaluation at or above it: 45.2 % after round 3 (n = 1,000 test samples, 95 % interval 42.1 % to "
+        "48.3 %; the interval holds the target)" in texts(drawing)
+    )
 
 
-def test_summary_goes_beside_its_file_and_takes_runs_without_target_or_evaluation(make_run, capsys):
+def test_summary_goes_beside_its_file_and_takes_runs_without_target_or_evaluation(make_run, hpctrip):
     path = Path(make_run("bare", target=float("nan"), k=(1,), accuracy=(float("nan"),)))
-    assert summary.plot.main([str(path)]) == 0
-    assert "best accuracy none in 1 simulated hours" in capsys.readouterr().out
+    ended = hpctrip("plot", "summary", path)
+    assert ended.code == 0 and "best accuracy none in 1 simulated hours" in ended.out
     assert path.with_suffix(".png").stat().st_size > 10_000
 
 
 def test_network_draws_the_law_and_1000_miles_and_says_that_both_are_simulated(make_run):
     (run,) = reading.read_runs([make_run("a")])
-    written = texts(network.plot(run))
+    written = texts(sites.network(run))
     assert {"its law", "Eq. 3", "1,000 miles"} <= set(written)
     assert sum("imulated" in text for text in written) == 3  # heading and both axes
-    miles, gbit_s, delay_s = network.law(run)
+    miles, gbit_s, delay_s = sites.law(run)
     assert (miles[-1], gbit_s[-1]) == pytest.approx((10_000, 0.1))
     assert delay_s[-1] == pytest.approx(10_000 * 1609.344 / 2e8 + 120)
 
@@ -232,27 +235,8 @@ def test_network_draws_the_first_run_of_a_study_that_has_its_sites(make_run):
 
 def test_network_draws_no_law_for_sites_that_do_not_follow_it(make_run):
     (run,) = reading.read_runs([make_run("a", tables={"network": {"bandwidth_law": "inverse"}})])
-    assert network.law(run) is None
-    assert "its law" not in texts(network.plot(run))
-
-
-def test_sweep_calls_no_k_best_from_which_others_are_not_told_apart():
-    apart = {2: reached(3, 3.1, 3.2), 4: reached(1, 1.1, 1.2), 6: reached(1.1, 1.2, 1.1)}
-    assert sweeps.lowest(apart) == [4, 6]
-    assert sweeps.lowest({k: apart[k] for k in (2, 4)}) == [4]
-    words = sweeps.best_in_words([4, 6], {k: apart[k] for k in (4, 6)}, 0.45)
-    assert words.endswith("; not told apart from k = 6, that is all")
-
-
-def test_sweep_says_in_the_picture_when_no_k_is_best_and_how_many_seeds_there_are(make_run):
-    paths = [fixed(make_run, k, 3 + k + seed, seed=seed) for k in (2, 3) for seed in (0, 1)]
-    runs = reading.read_runs(paths)
-    for some, reason, seeds in (
-        (runs, "no two are told apart", "n = 2 seeds a k"),
-        (runs[::2], "one seed, no interval", "n = 1 seed a k"),
-    ):
-        written = "\n".join(texts(sweeps.sweep(some)))
-        assert f"no best k: {reason}" in written and seeds in written
+    assert sites.law(run) is None
+    assert "its law" not in texts(sites.network(run))
 
 
 @pytest.mark.parametrize(
@@ -294,29 +278,11 @@ def test_policies_has_a_dot_a_seed_and_a_key_for_every_mark(make_run):
 def test_cohort_size_gives_many_configurations_a_panel_each_and_tells_few_apart_without_colours(make_run):
     paths = [make_run(f"s{k}", "static", k=(k,) * 3, policy_keys={"k": k}) for k in range(1, 8)]
     runs = reading.read_runs(paths)
-    titles = [axes.get_title(loc="left") for axes in cohort_size.plot(runs).picture.axes]
+    titles = [axes.get_title(loc="left") for axes in over_time.cohort_size(runs).picture.axes]
     assert titles == [f"static k = {k} (n = 1)" for k in range(1, 8)]
-    (axes,) = cohort_size.plot(runs[:4]).picture.axes
+    (axes,) = over_time.cohort_size(runs[:4]).picture.axes
     looks = [line.get_linestyle() for line in axes.lines if line.get_label().startswith("static")]
     assert len(looks) == len(set(looks)) == 4
-
-
-def test_summary_says_how_sure_its_accuracy_is(make_run):
-    (run,) = reading.read_runs([make_run("a", accuracy=(0.2, 0.3, 0.452))])
-    drawing = summary.plot(run)
-    band = drawing.table[(drawing.table["panel"] == "accuracy")].iloc[-1]
-    assert (band["low"], band["high"], band["n"]) == pytest.approx((0.4214, 0.4830, 1000), abs=1e-4)
-    assert (
-        "first evaluation at or above it: 45.2 % after round 3 (n = 1,000 test samples, 95 % interval 42.1 % to "
-        "48.3 %; the interval holds the target)" in texts(drawing)
-    )
-
-
-def test_summary_has_loss_and_the_key_of_areas_and_says_what_made_it(make_run):
-    (run,) = reading.read_runs([make_run("a")])
-    run.meta.update(hpctrip_version="1.2.3", git_commit="c" * 40, git_dirty=True)
-    footer = "hpctrip 1.2.3, commit cccccccccccc with changes · model digest 0123456789abcdef · a.h5"
-    assert {"Loss", "samples:", "80", "800", footer} <= set(texts(summary.plot(run)))
 
 
 def test_summary_draws_power_over_time_where_it_changes_and_only_there(make_run):
@@ -346,3 +312,16 @@ def test_the_axis_of_distances_of_one_site_begins_at_0(make_run):
     page = summary.plot(dataclasses.replace(run, sites=run.sites.iloc[:1])).picture
     (axes,) = [axes for axes in page.axes if axes.get_xlabel().startswith("Distance")]
     assert axes.get_xlim() == (0, 1)
+
+
+def test_stragglers_counts_rounds_and_hours_of_every_site(make_run, drawn, tmp_path):
+    lines = drawn("stragglers", make_run("a", k=(2, 4, 4, 6), accuracy=(0.1, 0.2, 0.3, 0.5)))
+    # site k - 1 is the straggler of a round of one hour, two thirds of it computing
+    assert lines[1:] == [
+        "3 1000 3 2 50% 1.33 0.667",
+        "1 100 4 1 25% 0.667 0.333",
+        "5 4000 1 1 25% 0.667 0.333",
+        "5 of 8 sites were never the straggler",
+    ]
+    table = pd.read_csv(tmp_path / "out.csv")  # has all sites and all rounds
+    assert len(table) == 8 and table["rounds_straggler"].sum() == 4 and table["hours"].sum() == 4

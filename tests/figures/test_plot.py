@@ -13,14 +13,12 @@ import matplotlib
 import numpy as np
 import pandas as pd
 import pytest
-from click.testing import CliRunner
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 from PIL import Image
 
-from hpctrip.cli.main import cli
-from hpctrip.figures import FIGURES, scaling, successor
+from hpctrip.figures import FIGURES, measured, successor
 from hpctrip.figures.common import grouping, reading, style
 from hpctrip.figures.common.plot import SUFFIXES
 
@@ -38,20 +36,16 @@ def subject(name, paths):
     return runs[0] if FIGURES[name].source is reading.ONE_RUN else runs
 
 
-def test_plot_alone_lists_the_figures_a_line_each():
-    ended = CliRunner().invoke(cli, ["plot"])
-    assert ended.exit_code == 0
+def test_plot_alone_lists_the_figures_a_line_each(hpctrip):
+    ended = hpctrip("plot")
+    assert ended.code == 0
+    lines = [line.split() for line in ended.out.splitlines()]
     for name, plot in FIGURES.items():
-        assert any(
-            line.split() == [name, *plot.command.short_help.split()] for line in ended.output.splitlines()
-        )
+        assert [name, *plot.command.short_help.split()] in lines
 
 
-def test_any_beginning_that_is_no_other_figures_will_do(make_run, tmp_path):
-    out = tmp_path / "picture.svg"
-    ended = CliRunner().invoke(cli, ["plot", "cohort", make_run("a"), "--out", str(out)])
-    assert ended.exit_code == 0, ended.output
-    assert out.exists() and len(pd.read_csv(tmp_path / "picture.csv")) == 3
+def test_any_beginning_that_is_no_other_figures_will_do(drawn, make_run):
+    drawn("cohort", make_run("a"))
 
 
 TODAY = "it is called 'policies' now: hpctrip plot policies"
@@ -66,9 +60,9 @@ TODAY = "it is called 'policies' now: hpctrip plot policies"
         *((name, TODAY) for name in ("fig09", "fig9", "fig12", "fig09_policies")),
     ],
 )
-def test_another_name_is_answered_with_those_that_it_may_mean(name, hint):
-    ended = CliRunner().invoke(cli, ["plot", name, "x.h5"])
-    assert ended.exit_code == 2 and f"no figure {name!r}; {hint}" in ended.output
+def test_another_name_is_answered_with_those_that_it_may_mean(name, hint, hpctrip):
+    ended = hpctrip("plot", name, "x.h5")
+    assert ended.code == 2 and f"no figure {name!r}; {hint}" in ended.err
 
 
 def overlapping(picture):
@@ -161,23 +155,21 @@ def test_a_png_has_a_palette_and_looks_as_it_was_drawn(make_run):
     assert difference.mean() < 0.5
 
 
-def test_numbers_are_never_written_over_what_they_were_read_from(tmp_path, capsys):
+def test_numbers_are_never_written_over_what_they_were_read_from(tmp_path, hpctrip):
     table = tmp_path / "scaling.csv"
-    columns = ("kind", *scaling.COUNTS, *scaling.SECONDS, "efficiency")
+    columns = ("kind", *measured.COUNTS, *measured.SECONDS, "efficiency")
     content = f"{','.join(columns)}\nstrong{',1' * (len(columns) - 1)}\n"
     table.write_text(content)
-    assert FIGURES["scaling"].main([str(table), "--out", str(tmp_path / "scaling.png")]) == 2
-    assert (
-        "scaling.csv: is an input, which is never overwritten; choose another name" in capsys.readouterr().err
-    )
+    refused = hpctrip("plot", "scaling", table, "--out", tmp_path / "scaling.png")
+    refused.check_refused(["scaling.csv: is an input, which is never overwritten; choose another name"])
     assert table.read_text() == content
 
 
 @pytest.mark.parametrize(
     ("command", "problem"),
     [
-        ("power_utilisation nowhere", "power_utilisation.py: nowhere: no such file or folder"),
-        ("power_over_time nowhere", "power_over_time.py: nowhere: no such file or folder"),
+        ("power_utilisation nowhere", "nowhere: no such file or folder"),
+        ("power_over_time nowhere", "nowhere: no such file or folder"),
         ("network nowhere.h5", "nowhere.h5: no such file"),
         ("network run.h5 other.h5", "2 runs, each with sites of its own; name one run"),
         ("sweep run.h5", "of policy static with a fixed k; name its --policy"),
@@ -188,31 +180,37 @@ def test_numbers_are_never_written_over_what_they_were_read_from(tmp_path, capsy
         ("network run.h5 --out text.h5/x.png", "text.h5/x.png: cannot be written: Not a directory"),
         ("scaling text.h5", "text.h5: has no column 'kind'"),
         ("policies run.h5 --out x.gif", "x.gif: does not end in .png or .pdf or .svg"),
-        ("policies run.h5 --target 45", "'45' is not a fraction in (0, 1]"),
-        ("policies run.h5 --frobnicate", "No such option"),
     ],
 )
-def test_bad_input_is_one_line_and_code_2(make_run, tmp_path, monkeypatch, capsys, command, problem):
+def test_bad_input_is_one_line_and_code_2(make_run, tmp_path, monkeypatch, hpctrip, command, problem):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "text.h5").write_text("no results")
     make_run("run"), make_run("other", "random"), make_run("empty", k=(), accuracy=())
-    name, *arguments = command.split()
-    assert FIGURES[name].main(arguments) == 2
-    error = capsys.readouterr().err
-    assert problem in error and error.count("\n") == 1
+    hpctrip("plot", *command.split()).check_refused([problem])
     assert not list(tmp_path.rglob("*.png"))
 
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)
 def test_a_script_is_its_figure_under_the_number_and_the_title_of_the_paper(path, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", [str(path), "--help"])
-    with pytest.raises(SystemExit) as ended:
-        runpy.run_path(str(path), run_name="__main__")
-    name, shown = successor(path.stem) or path.stem, " ".join(capsys.readouterr().out.split())
+    def run(*words):
+        monkeypatch.setattr(sys, "argv", [str(path), *words])
+        with pytest.raises(SystemExit) as ended:
+            runpy.run_path(str(path), run_name="__main__")
+        return ended.value.code, *capsys.readouterr()
+
+    code, shown, _ = run("--help")
+    shown, name = " ".join(shown.split()), successor(path.stem) or path.stem
     details = " ".join(FIGURES[name].help.partition("\n")[2].split())
-    title = "One run on one page." if name == path.stem else path.read_text().splitlines()[0].strip('"')
-    assert ended.value.code == 0 and f"Usage: {path.name} [OPTIONS]" in shown
-    assert f"{title} {details[:60]}" in shown
+    title = path.read_text().splitlines()[0].strip('"')
+    assert not code and f"Usage: {path.name} [OPTIONS]" in shown and f"{title} {details[:60]}" in shown
+    for words, problem in ((["nowhere"], "nowhere: no such file"), (["x", "--frobnicate"], "No such option")):
+        code, _, error = run(*words)
+        assert code == 2 and error.startswith(f"{path.name}: {problem}") and error.count("\n") == 1
+
+
+def test_a_target_is_a_fraction(make_run, hpctrip):
+    ended = hpctrip("plot", "policies", make_run("a"), "--target", "45")
+    assert ended.code == 2 and "'45' is not a fraction in (0, 1]" in ended.err
 
 
 def test_scripts_run_from_the_shell(make_run, tmp_path):
@@ -222,34 +220,30 @@ def test_scripts_run_from_the_shell(make_run, tmp_path):
     assert done.stdout.splitlines()[-2:] == ["picture: fig09_policies.png", "numbers: fig09_policies.csv"]
 
 
-@pytest.mark.parametrize("suffix", SUFFIXES)
-def test_a_figure_is_drawn_again_without_asking_also_of_more_runs(make_run, tmp_path, suffix):
-    out, one, more = tmp_path / f"out{suffix}", make_run("a"), make_run("b", "random", seed=1)
-    for runs in ([one], [one], [one, more], [one]):
-        assert FIGURES["curves"].main([*runs, "--out", str(out)]) == 0
-    for other in SUFFIXES:  # the same numbers in another form
-        assert FIGURES["curves"].main([one, "--out", str(out.with_suffix(other))]) == 0
+def test_a_figure_is_drawn_again_without_asking_also_of_more_runs_and_in_another_format(make_run, drawn):
+    one, more = make_run("a"), make_run("b", "random", seed=1)
+    for suffix in SUFFIXES:
+        for runs in ([one], [one, more], [one]):
+            drawn("curves", *runs, out=f"out{suffix}")
 
 
 @pytest.mark.parametrize("name", ["notes.csv", "notes.png"])
-def test_a_file_that_no_figure_made_is_kept_unless_overwriting_is_asked(make_run, tmp_path, capsys, name):
+def test_a_file_that_no_figure_made_is_kept_unless_overwriting_is_asked(make_run, tmp_path, hpctrip, name):
     (tmp_path / name).write_text("my own, notes\n")
-    arguments = [make_run("a"), "--out", str(tmp_path / "notes.png")]
-    assert FIGURES["curves"].main(arguments) == 2
-    error = capsys.readouterr().err
-    assert f"{name}: exists and is " in error and "--overwrite" in error
+    command = "plot", "curves", make_run("a"), "--out", tmp_path / "notes.png"
+    hpctrip(*command).check_refused([f"{name}: exists and is ", "--overwrite"])
     left = {path.name for path in tmp_path.iterdir()} - {"a.h5"}
     assert left == {name} and (tmp_path / name).read_text() == "my own, notes\n"
-    assert FIGURES["curves"].main([*arguments, "--overwrite"]) == 0
+    assert hpctrip(*command, "--overwrite").code == 0
     assert len(pd.read_csv(tmp_path / "notes.csv")) > 0
 
 
-def test_numbers_that_somebody_edited_and_pictures_of_other_figures_are_kept(make_run, tmp_path, capsys):
+def test_edited_numbers_and_pictures_of_other_figures_are_kept(make_run, tmp_path, drawn, hpctrip):
     out, run = tmp_path / "out.png", make_run("a")
-    assert FIGURES["curves"].main([run, "--out", str(out)]) == 0
-    assert FIGURES["summary"].main([run, "--out", str(out)]) == 2
-    assert "out.png: exists and is no picture of the figure summary" in capsys.readouterr().err
+    drawn("curves", run)
+    refused = hpctrip("plot", "summary", run, "--out", out)
+    refused.check_refused(["out.png: exists and is no picture of the figure summary"])
     with open(tmp_path / "out.csv", "a") as table:
         table.write("a note of mine\n")
-    assert FIGURES["curves"].main([run, "--out", str(out)]) == 2
+    hpctrip("plot", "curves", run, "--out", out).check_refused(["out.csv: exists and is not the table"])
     assert "a note of mine" in (tmp_path / "out.csv").read_text()

@@ -1,12 +1,13 @@
-"""Figs 6, 7, 11, 13, 14: what is drawn of sweeps over k and over other keys."""
+"""Figs 6, 7, 8, 11, 13, 14: what is drawn of sweeps over k and over other keys."""
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from hpctrip.base.stats import Times
 from hpctrip.figures.common import reading, style
 from hpctrip.figures.policies import policies_by
-from hpctrip.figures.sweeps import equal_power, gain
+from hpctrip.figures.sweeps import best_in_words, equal_power, gain, lowest, of_each_k, sweep
 from hpctrip.record.reader import InputError
 
 
@@ -20,6 +21,53 @@ def fixed(make_run):
         return make_run(name, "static", k=(k,) * len(accuracy), **keys)
 
     return make
+
+
+def reached(*hours):
+    """Times of seeds 0, 1, ..., all of which reached the target."""
+    return Times.of((seed, h, True, 0.5) for seed, h in enumerate(hours))
+
+
+def test_sweep_draws_means_and_bounds_and_names_the_best_k_and_what_it_leaves_out(drawn, fixed, make_run):
+    paths = [fixed(4, seed=seed, hours=hours / 3) for seed, hours in enumerate((1.0, 2.0, 3.0))]
+    paths += [fixed(6, hours=2.0), fixed(2, accuracy=(0.2, 0.3))]
+    dynamic = make_run("dynamic")
+    lines = drawn("sweep", *paths, dynamic)
+    assert lines[:5] == [
+        f"left out: {dynamic}, policy powertrip",
+        "k TTA h (95 % interval) seeds reached best accuracy",
+        "2 > 2 1 0 0.3000",  # never arrived: the time it spent, and never the best
+        "4 2 (0 to 4.48) 3 3 0.5000",  # 4.3027 / sqrt(3), standard deviation 1; no time is below 0
+        "6 6 1 1 0.5000",
+    ]
+    assert lines[5].startswith(
+        "best k (Eq. 9): 4 has the lowest mean, 2 (0 to 4.48) h; not told apart from k = 6"
+    )
+
+
+def test_sweep_refuses_two_sweeps_at_once(fixed):
+    runs = reading.read_runs([fixed(4), fixed(4, hours=2.0, update_bytes=1e9)])
+    with pytest.raises(InputError, match=r"k = 4 is both .* and .*; give one sweep at a time"):
+        of_each_k(runs)
+
+
+def test_sweep_calls_no_k_best_from_which_others_are_not_told_apart():
+    apart = {2: reached(3, 3.1, 3.2), 4: reached(1, 1.1, 1.2), 6: reached(1.1, 1.2, 1.1)}
+    assert lowest(apart) == [4, 6]
+    assert lowest({k: apart[k] for k in (2, 4)}) == [4]
+    words = best_in_words([4, 6], {k: apart[k] for k in (4, 6)})
+    assert words.endswith("; not told apart from k = 6, that is all")
+
+
+def test_sweep_says_in_the_picture_when_no_k_is_best_and_how_many_seeds_there_are(fixed):
+    paths = [fixed(k, hours=1 + (k + seed) / 3, seed=seed) for k in (2, 3) for seed in (0, 1)]
+    runs = reading.read_runs(paths)
+    for some, reason, seeds in (
+        (runs, "not told apart from k = 3, that is all", "n = 2 seeds a k"),
+        (runs[::2], "one seed has no interval, so nothing says that it is best", "n = 1 seed a k"),
+    ):
+        heading = " ".join(sweep(some).picture.get_suptitle().split())
+        assert reason in heading and seeds in heading
 
 
 def test_the_speed_up_is_the_geometric_mean_over_seeds_of_how_many_times_sooner(fixed, drawn, tmp_path):
@@ -68,13 +116,15 @@ def test_the_gain_is_taken_round_by_round_from_the_same_seed(fixed, drawn, tmp_p
     assert table["n"].tolist() == [2, 2] and table["round"].tolist() == [1, 2]
 
 
-def test_of_many_sizes_the_largest_and_about_half_and_a_quarter_of_it_are_drawn(fixed, monkeypatch):
-    assert style.told_apart([20, 30, 40, 50, 60, 70, 80, 90, 100]) == [20, 50, 100]
-    monkeypatch.setattr(style, "MOST_LINES", 3)
-    found = gain(reading.read_runs([fixed(k) for k in (1, 2, 3, 4, 6, 8)]))
-    lines = found.picture.axes[0].get_lines()[1:]
-    assert [str(line.get_label()).partition(" (")[0] for line in lines] == ["k = 2", "k = 4", "k = 8"]
-    assert sorted(set(found.table["k"])) == [2, 3, 4, 6, 8]
+def test_of_many_sizes_the_largest_and_about_half_and_a_quarter_of_it_are_drawn(fixed):
+    assert style.sizes_to_draw([20, 30, 40, 50, 60, 70, 80, 90, 100]) == [20, 50, 100]
+    runs = reading.read_runs([fixed(k) for k in range(1, 10)])
+    drawn = gain(runs)
+    assert sorted(set(drawn.table["k"])) == [2, 3, 4, 5, 6, 7, 8, 9]
+    for picture, sizes in ((drawn.picture, (2, 4, 9)), (equal_power(runs).picture, (1, 2, 4, 9))):
+        lines = [line for line in picture.axes[0].get_lines() if str(line.get_label()).startswith("k = ")]
+        assert [line.get_label().partition(" (")[0] for line in lines] == [f"k = {k}" for k in sizes]
+        assert len({line.get_linestyle() for line in lines}) == len(lines)  # not by colours alone
 
 
 def test_seeds_that_differ_have_no_gain(fixed):
@@ -111,14 +161,10 @@ def test_a_seed_that_missed_the_target_is_no_dot_and_the_key_says_so(make_run):
     marks = [line.get_marker() for line in picture.axes[0].get_lines() if line.get_color() == "black"]
     assert sorted(marks) == ["^", "o", "o", "o"]
     (legend,) = picture.legends
-    names = [text.get_text() for text in legend.get_texts()]
-    assert names[2:] == [
-        "one seed",
-        "mean, 95 % interval",
-        "open: at least",
-        "seed, not reached",
-    ]
-    assert "n = 2 seeds a point" in picture.get_suptitle().replace("\n", " ")
+    names = {text.get_text() for text in legend.get_texts()}
+    assert names == {"powertrip", "random", "one seed", "one seed, not reached"}
+    heading = picture.get_suptitle().replace("\n", " ")
+    assert heading.endswith("n = 2 seeds a point, means with 95 % intervals; open: at least")
 
 
 def test_a_policy_that_arrives_with_more_of_its_seeds_stands_before_a_faster_one(make_run, drawn):
@@ -128,13 +174,6 @@ def test_a_policy_that_arrives_with_more_of_its_seeds_stands_before_a_faster_one
     paths = [*often, make_run("a2", hours=3.0, seed=2, accuracy=missed), make_run("b0", "random"), *seldom]
     lines = drawn("policies_by", *paths)
     assert [line.split()[2] for line in lines[1:]] == ["powertrip", "random"]
-
-
-def test_the_curves_of_a_sweep_are_told_apart_without_colours(fixed):
-    picture = equal_power(reading.read_runs([fixed(k) for k in range(1, 9)])).picture
-    drawn = [line for line in picture.axes[0].get_lines() if str(line.get_label()).startswith("k = ")]
-    assert [line.get_label() for line in drawn] == ["k = 1", "k = 2", "k = 4", "k = 8"]
-    assert len({line.get_linestyle() for line in drawn}) == len(drawn)
 
 
 def test_runs_with_targets_of_their_own_are_compared_within_a_value(make_run, drawn):

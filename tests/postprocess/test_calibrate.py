@@ -1,19 +1,11 @@
 """The script that fits constants to the bars of a figure, on tables made by hand."""
 
-import importlib.util
 import math
-import sys
-from pathlib import Path
 
+import calibrate
 import numpy as np
 import pandas as pd
 import pytest
-from click.testing import CliRunner
-
-SCRIPT = Path(__file__).parents[2] / "postprocess" / "calibrate.py"
-spec = importlib.util.spec_from_file_location("calibrate", SCRIPT)
-calibrate = sys.modules["calibrate"] = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(calibrate)
 
 BARS = {"PowerTrip": 1.0, "static": 2.0, "random": 3.0}
 
@@ -43,18 +35,6 @@ def test_the_region_of_a_constant_is_that_of_its_profile():
     assert calibrate.region(best) == pytest.approx(best.misfit * (1 + 3.1824**2 / 3), rel=1e-4)
 
 
-@pytest.fixture
-def table(tmp_path):
-    """A study's table of two constants and three bars; with speed = fast the bars are those of the paper."""
-
-    def write(rows):
-        path = tmp_path / "table.csv"
-        pd.DataFrame(rows).to_csv(path, index=False)
-        return str(path)
-
-    return write
-
-
 def rows_of(speed, clock, factor, num_reached=2):
     for label, hours in BARS.items():
         yield {
@@ -65,17 +45,25 @@ def rows_of(speed, clock, factor, num_reached=2):
         }
 
 
-def run(path, tmp_path, *options):
-    hours = tmp_path / "hours.csv"
-    pd.DataFrame({"label": BARS.keys(), "hours": BARS.values()}).to_csv(hours, index=False)
-    return CliRunner().invoke(calibrate.main, [path, "--hours", str(hours), *options])
+@pytest.fixture
+def fit(script, tmp_path):
+    """`fit(rows, *options)`: run the script on a study's table of two constants and three bars; with speed = fast the
+    bars are those of the paper."""
+
+    def run(rows, *options):
+        table, hours = tmp_path / "table.csv", tmp_path / "hours.csv"
+        pd.DataFrame(rows).to_csv(table, index=False)
+        pd.DataFrame({"label": BARS.keys(), "hours": BARS.values()}).to_csv(hours, index=False)
+        return script(calibrate.main, table, "--hours", hours, *options)
+
+    return run
 
 
-def test_the_best_point_and_what_is_told_apart_are_printed_and_written(table, tmp_path):
+def test_the_best_point_and_what_is_told_apart_are_printed_and_written(fit, tmp_path):
     rows = [*rows_of("fast", "a", 1.05), *rows_of("fast", "b", 1.1), *rows_of("slow", "a", 30.0)]
-    ended = run(table(rows), tmp_path)
-    assert ended.exit_code == 0, ended.output
-    assert "best of 3 points: error 0.049 with speed = fast, clock = a" in ended.output
+    ended = fit(rows)
+    assert ended.code == 0, ended.err
+    assert "best of 3 points: error 0.049 with speed = fast, clock = a" in ended.out
     verdicts = pd.read_csv(tmp_path / "profile.csv").set_index(["constant", "value"])["verdict"]
     assert verdicts.to_dict() == {
         ("speed", "fast"): "best",
@@ -87,17 +75,15 @@ def test_the_best_point_and_what_is_told_apart_are_printed_and_written(table, tm
     assert points["PowerTrip h"].tolist() == [1.05, 1.1, 30] and list(points["is"]) == ["exact"] * 3
 
 
-def test_a_point_that_did_not_reach_a_bar_is_not_the_best_one(table, tmp_path):
+def test_a_point_that_did_not_reach_a_bar_is_not_the_best_one(fit):
     rows = [*rows_of("fast", "a", 1.0, num_reached=1), *rows_of("slow", "a", 1.2)]
-    ended = run(table(rows), tmp_path)
-    assert "best of 2 points: error 0.182 with speed = slow, clock = a" in ended.output.replace(
-        "0.183", "0.182"
-    )
+    ended = fit(rows)
+    assert "best of 2 points: error 0.182 with speed = slow, clock = a" in ended.out.replace("0.183", "0.182")
 
 
-def test_points_without_all_bars_are_left_out_and_none_is_refused(table, tmp_path):
+def test_points_without_all_bars_are_left_out_and_none_is_refused(fit):
     rows = [*rows_of("fast", "a", 1.0)][:2]
-    ended = run(table(rows), tmp_path)
-    assert ended.exit_code == 2 and "has no point with a finished run of every bar" in ended.output
-    ended = run(table(rows), tmp_path, "--bars", "nothing")
-    assert ended.exit_code == 2 and "nothing" in ended.output and len(ended.output.splitlines()) == 1
+    ended = fit(rows)
+    assert ended.code == 2 and "has no point with a finished run of every bar" in ended.err
+    ended = fit(rows, "--bars", "nothing")
+    assert ended.code == 2 and "nothing" in ended.err and len(ended.err.splitlines()) == 1

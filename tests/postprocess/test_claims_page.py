@@ -5,8 +5,8 @@ import shutil
 
 import claims
 import pytest
-from click.testing import CliRunner
 from paper.claims import CLAIMS
+from paper.page import CONSTANTS
 from test_claims import seeds
 
 from hpctrip.cli.keys_reference import sections
@@ -45,14 +45,19 @@ def folder(concluded, tmp_path):
     return shutil.copytree(concluded, tmp_path / "copy")
 
 
-def page(*words):
+@pytest.fixture
+def page(script):
     """Run the script; returns what it prints."""
-    ended = CliRunner().invoke(claims.main, [*map(str, words)])
-    assert ended.exit_code == 0, ended.output
-    return ended.stdout
+
+    def run(*words):
+        ended = script(claims.main, *words)
+        assert ended.code == 0, ended.err
+        return ended.out
+
+    return run
 
 
-def test_every_claim_has_a_row_and_what_was_not_run_says_so(folder):
+def test_every_claim_has_a_row_and_what_was_not_run_says_so(page, folder):
     printed = page(folder / "fig09-small").splitlines()
     assert {line.split("  ")[0] for line in printed if "Fig" in line} == {"met", "not run"}
     assert any(
@@ -62,10 +67,11 @@ def test_every_claim_has_a_row_and_what_was_not_run_says_so(folder):
     assert "           67% less time: 0.333 (0.333 to 0.333) times as long" in printed
     assert any(line.startswith("met        Fig 10: PowerTrip starts with few sites") for line in printed)
     assert "study fig08 was not run" in " ".join(printed)
+    assert printed[-2].startswith(f"{len(CLAIMS)} claims: 5 met") and printed[-2].endswith(" not run")
     assert printed[-1] == f"page: {folder}/fig09-small/claims.md"
 
 
-def test_a_preface_stands_under_the_title_as_it_was_written(folder):
+def test_a_preface_stands_under_the_title_as_it_was_written(page, folder):
     (folder / "mine.md").write_text("Made on *real* images, <1 GB.\n\nTwo paragraphs.\n\n")
     page(folder, "--preface", folder / "mine.md", "--to", folder)
     before, _, after = (
@@ -74,7 +80,7 @@ def test_a_preface_stands_under_the_title_as_it_was_written(folder):
     assert before == "# The paper's claims, checked" and "\n\n## Claim by claim\n" in after
 
 
-def test_the_pages_say_what_was_in_force_and_how_to_repeat_it_and_carry_the_figures(folder):
+def test_the_pages_say_what_was_in_force_and_how_to_repeat_it_and_carry_the_figures(page, folder):
     (folder / "fig09-small/figures/mine.png").write_bytes(b"\x89PNG of another program")
     page(folder, "--to", folder / "page")
     text = (folder / "page/claims.md").read_text()
@@ -88,7 +94,7 @@ def test_the_pages_say_what_was_in_force_and_how_to_repeat_it_and_carry_the_figu
     assert (folder / "page/claims/fig09-small_policies.png").read_bytes() == policies
 
 
-def test_what_all_studies_share_is_said_once_and_what_one_has_of_its_own_there(tmp_path):
+def test_what_all_studies_share_is_said_once_and_what_one_has_of_its_own_there(page, tmp_path):
     (tmp_path / "slow.toml").write_text("train.lr = 0.02\n")
     included = [str(study_file(name)) for name in ("fig09", "fig12")]
     (tmp_path / "two.toml").write_text(f'name = "two"\nstudies = {included}\noverlays = ["slow.toml"]\n')
@@ -105,7 +111,7 @@ def test_what_all_studies_share_is_said_once_and_what_one_has_of_its_own_there(t
     assert facts in fig09 and facts in fig12
 
 
-def test_other_programs_get_one_object_a_claim(folder):
+def test_other_programs_get_one_object_a_claim(page, folder):
     objects = json.loads(page(folder, "--format", "json"))
     (random,) = [claim for claim in objects if claim["claim"] == "PowerTrip takes less time than random"]
     assert random["ordering"] == "met" and random["seeds"] == 3 and random["study"] == "fig09"
@@ -122,7 +128,7 @@ def test_other_programs_get_one_object_a_claim(folder):
         (["fig09-small", "--to", "a_file"], "a_file: is no folder"),
     ],
 )
-def test_what_cannot_be_is_one_line_and_no_page(words, message, folder, monkeypatch):
+def test_what_cannot_be_is_one_line_and_no_page(words, message, script, folder, monkeypatch):
     monkeypatch.chdir(folder)
     (folder / "empty").mkdir()
     (folder / "a_file").touch()
@@ -130,15 +136,15 @@ def test_what_cannot_be_is_one_line_and_no_page(words, message, folder, monkeypa
     shutil.copytree(folder / "fig09-small", folder / "other")
     table = folder / "other/runs.csv"
     table.write_text(table.read_text().replace("\nfig09,", "\nmine,"))
-    ended = CliRunner().invoke(claims.main, words)
-    assert ended.exit_code == 2 and message in ended.stderr and len(ended.stderr.splitlines()) == 1
+    ended = script(claims.main, *words)
+    assert ended.code == 2 and message in ended.err and len(ended.err.splitlines()) == 1
     assert not list(folder.rglob("claims.md"))
 
 
 def test_the_constants_that_are_told_are_keys_of_the_input():
     keys = {f"{section.table}.{key.name}" for section in sections(Experiment) for key in section.keys}
     kinds = {f"{section.table}.kind" for section in sections(Experiment) if section.kind}
-    assert set(claims.CONSTANTS) <= keys | kinds
+    assert set(CONSTANTS) <= keys | kinds
 
 
 @pytest.mark.parametrize("small", [False, True], ids=["in full", "small"])

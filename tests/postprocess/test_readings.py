@@ -5,9 +5,8 @@ import shutil
 import claims
 import pandas as pd
 import pytest
-from click.testing import CliRunner
+from paper import readings
 from paper.claim import Verdict
-from paper.readings import Survey, by_reading, claims_of, draw_survey
 from test_claims import seeds
 from test_claims_page import HOURS, finish
 
@@ -29,21 +28,21 @@ variants = [{label = "defaults"}, {label = "log", policy.gain = "log", among = [
 @pytest.fixture(scope="module")
 def survey():
     """Survey of the base, a reading of PowerTrip alone that reverses the order, and a reading that was not run."""
-    choices = [
-        *(({"reading": "defaults", "policy": FAST}, run) for run in seeds(1, 1.1)),
-        *(({"reading": "defaults", "policy": SLOW}, run) for run in seeds(2, 2.1)),
-        *(({"reading": "log", "policy": FAST}, run) for run in seeds(5, 5.1)),
-        ({"reading": "clock", "policy": FAST}, None),
-    ]
-    return Survey.of("fig09", by_reading("reading", choices))
+    of_readings = {
+        "defaults": {FAST: seeds(1, 1.1), SLOW: seeds(2, 2.1)},
+        "log": {FAST: seeds(5, 5.1)},
+        "clock": {FAST: []},
+    }
+    return readings.survey("fig09", of_readings)
 
 
 def test_the_base_speaks_for_what_a_reading_does_not_touch_and_for_nothing_else(survey):
-    number = [claim.says for claim in survey.claims].index("PowerTrip takes less time than static optimal")
-    verdicts = {reading: findings[number].ordering for reading, findings in survey.findings.items()}
-    assert verdicts == {"defaults": Verdict.MET, "log": Verdict.NOT_MET, "clock": Verdict.NOT_RUN}
-    lines = survey.lines[survey.lines.index(f"Fig 9: {survey.claims[number].says}") :][1:4]
-    assert lines == [
+    own = survey[survey["claim"] == "PowerTrip takes less time than static optimal"].set_index("reading")
+    verdicts = {"defaults": Verdict.MET, "log": Verdict.NOT_MET, "clock": Verdict.NOT_RUN}
+    assert own["ordering"].to_dict() == verdicts
+    lines = readings.lines_of(survey)
+    first = lines.index("Fig 9: PowerTrip takes less time than static optimal")
+    assert lines[first + 1 : first + 4] == [
         "  met with 1 of 3 readings: defaults",
         "  not met with 1 of 3 readings: log",
         "  not run with 1 of 3 readings: clock",
@@ -51,15 +50,15 @@ def test_the_base_speaks_for_what_a_reading_does_not_touch_and_for_nothing_else(
 
 
 def test_table_page_and_picture_have_every_claim_under_every_reading(survey):
-    assert len(survey.table) == 3 * len(claims_of("fig09"))
-    lines = survey.markdown.splitlines()
+    assert len(survey) == 3 * len(readings.claims_of("fig09"))
+    lines = readings.markdown(survey).splitlines()
     assert lines[0] == "synthetic data, synthetic power; simulated time"
     assert [line.split(" | ")[0] for line in lines[4:]] == ["| defaults", "| log", "| clock"]
-    drawing = draw_survey(survey)
+    drawing = readings.draw(survey)
     assert drawing.picture.get_suptitle() == lines[0] and drawing.image().startswith(b"\x89PNG")
 
 
-def test_the_script_writes_table_and_picture_beside_the_tables_of_a_study(tmp_path):
+def test_the_script_writes_table_and_picture_beside_the_tables_of_a_study(script, tmp_path):
     (tmp_path / "some.toml").write_text(STUDY)
     (study,) = read_studies(str(tmp_path / "some.toml"), StudyOptions(tmp_path))
     for entry in study.ledger.entries:
@@ -67,12 +66,12 @@ def test_the_script_writes_table_and_picture_beside_the_tables_of_a_study(tmp_pa
         finish(entry, tmp_path, 5 if reading == "log" else HOURS[policy])
     study.conclude()
     shutil.rmtree(tmp_path / "runs")  # the tables are enough
-    ended = CliRunner().invoke(claims.main, [str(tmp_path / "some"), "--readings", "reading"])
-    assert ended.exit_code == 0, ended.output
+    ended = script(claims.main, tmp_path / "some", "--readings", "reading")
+    assert ended.code == 0, ended.err
     table = pd.read_csv(tmp_path / "some/readings.csv")
     of_static = table[table["claim"] == "PowerTrip takes less time than static optimal"]
     assert of_static["ordering"].tolist() == ["met", "not met"]
     assert (tmp_path / "some/readings.png").read_bytes().startswith(b"\x89PNG")
     assert "| defaults |" in (tmp_path / "some/readings.md").read_text()
-    wrong = CliRunner().invoke(claims.main, [str(tmp_path / "some"), "--readings", "readings"])
-    assert wrong.exit_code == 2 and "no such axis; did you mean 'reading'?" in wrong.stderr
+    wrong = script(claims.main, tmp_path / "some", "--readings", "readings")
+    assert wrong.code == 2 and "no such axis; did you mean 'reading'?" in wrong.err

@@ -8,7 +8,6 @@ time divided by that of PowerFlow, which needs no more energy. To the right of t
 from __future__ import annotations
 
 import pandas as pd
-from matplotlib.lines import Line2D
 
 from hpctrip.base.units import HOUR_S
 from hpctrip.figures.common import style
@@ -33,15 +32,14 @@ def plot(table: pd.DataFrame) -> Drawing:
             place = [baselines.index(name) for name in rows["baseline"]]
             look = style.line(i) | {"linestyle": "", "marker": style.MARKS[i % len(style.MARKS)]}
             axes.plot(rows["ratio"], place, markersize=4, label=f"load {load:g}", **look)
-        axes.axvline(1.0, color=style.FAINT, linewidth=2, zorder=0)
+        line = {"color": style.FAINT, "linewidth": 2, "label": "as fast as PowerFlow; to the right: slower"}
+        axes.axvline(1.0, zorder=0, **line)
         axes.set(xlabel="Average completion time\nover PowerFlow's", ylim=(len(baselines) - 0.5, -0.5))
         axes.set_title(account, fontsize="small")
         style.grid(axes, "x")
     panels[0].set_yticks(range(len(baselines)), baselines)
     title = "Simulated, one run a mark, at the same energy as PowerFlow; a panel for each account"
-    style.heading(picture, title)
-    equal = (Line2D([], [], color=style.FAINT, linewidth=2), "as fast as PowerFlow; to the right: slower")
-    style.legend_below(picture, [*zip(*panels[0].get_legend_handles_labels(), strict=True), equal])
+    style.finish(picture, title)
     cells = []
     for row in table.itertuples(index=False):
         hours = f"{row.jct_s / HOUR_S:.2f}", f"{row.powerflow_jct_s / HOUR_S:.2f}"

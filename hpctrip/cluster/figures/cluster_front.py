@@ -46,8 +46,7 @@ def plot(runs: Sequence[ClusterRun]) -> Drawing:
     axes.set_ylim(0, 1.05 * table["mean_jct_h"].max())
     style.grid(axes, "both")
     made_up = ", synthetic jobs" if any(run.meta["synthetic_jobs"] for run in runs) else ""
-    style.heading(picture, f"Simulated{made_up}; faint: no other run is better in both")
-    style.legend_below(picture)
+    style.finish(picture, f"Simulated{made_up}; faint: no other run is better in both")
     cells = [
         (row.name, f"{row.mean_jct_h:.3f}", f"{row.energy_kwh:.1f}", "yes" if row.on_front else "no")
         for row in table.itertuples(index=False)

@@ -53,8 +53,7 @@ def plot(run: ClusterRun) -> Drawing:
         axes.set_ylim(bottom=0)
         style.grid(axes, "y")
     made_up = ", synthetic jobs" if run.meta["synthetic_jobs"] else ""
-    style.heading(picture, f"{run.meta['label'] or run.meta['scheduler']}{made_up}, simulated")
-    style.legend_below(picture)
+    style.finish(picture, f"{run.meta['label'] or run.meta['scheduler']}{made_up}, simulated")
     energy_kwh = run.meta["energy_j"] / J_PER_KWH
     line = f"{energy_kwh:.1f} kWh in {table['clock_h'].iloc[-1]:.2f} h, largest power {table['peak_kw'].max():.2f} kW"
     return Drawing(picture, table, [line])

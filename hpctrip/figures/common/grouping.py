@@ -11,6 +11,7 @@ from hpctrip.base import stats
 from hpctrip.base.text import printable
 from hpctrip.base.units import HOUR_S
 from hpctrip.config.identity import differing, identity, without
+from hpctrip.figures.common.reading import provenance
 from hpctrip.record.reader import InputError, Run
 
 APART = ("seed", "stop")
@@ -40,6 +41,12 @@ def times_of(runs: Sequence[Run], target: float) -> stats.Times:
     return stats.Times.of(by_seed)
 
 
+def pairs(one: Sequence[Run], other: Sequence[Run]) -> list[tuple[Run, Run]]:
+    """(run of `one`, run of `other`) for each seed that both have."""
+    by_seed = {run.meta["seed"]: run for run in other}
+    return [(run, by_seed[run.meta["seed"]]) for run in one if run.meta["seed"] in by_seed]
+
+
 TIMES_HEAD = ("TTA h (95 % interval)", "seeds", "reached", "best accuracy")
 
 
@@ -52,7 +59,7 @@ def grouped(runs: Sequence[Run], most: int | None = None) -> list[Group]:
     """Runs by configuration, in the order of first appearance.
 
     A group is called what its runs are labelled (input key `label`), else by its policy with its k; where that is the
-    name of several, the input keys that tell them apart follow. Raises InputError where a group has a seed twice: a
+    name of several, the input keys in which they differ follow. Raises InputError where a group has a seed twice: a
     mean over it would be no mean over seeds; and where there are more groups than the `most` that anyone can look at.
     """
     members: dict[tuple[str, str], list[Run]] = defaultdict(list)
@@ -72,6 +79,14 @@ def grouped(runs: Sequence[Run], most: int | None = None) -> list[Group]:
         Group(_label(name, same[0], telling[name]), same[0].meta["policy"], tuple(same))
         for (name, _), same in members.items()
     ]
+
+
+def compared(runs: Sequence[Run], most: int | None = None) -> tuple[list[Group], str]:
+    """The groups of `grouped`, and a caption for their picture: whether data and power are synthetic, and the settings
+    in which the groups differ, of which it warns."""
+    groups = grouped(runs, most)
+    unlike = warn_of_differences(groups)
+    return groups, provenance(runs) + (f"\n{unlike}" if unlike else "")
 
 
 def refuse_repeated_seeds(name: str, runs: Sequence[Run]) -> None:

@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
-from hpctrip.base.errors import HpctripError, InputError
+from hpctrip.base.errors import InputError
 from hpctrip.base.io import check_suffix, check_writable, digest, refuse_inputs, refuse_other, replace_file
 from hpctrip.base.text import printable
 from hpctrip.figures.common.reading import Source
@@ -112,10 +112,6 @@ class Plot:
     help: str
     """Its title in one line, then details."""
 
-    def numbered(self, name: str, title: str) -> Plot:
-        """The same figure under the name and title that it has in a paper."""
-        return replace(self, name=name, help=f"{title}\n{self.help.partition(chr(10))[2]}")
-
     def __call__(self, subject: Any, **options: Any) -> Drawing:
         """Draw it, with lines that a terminal can print. Raises InputError where it cannot be drawn of that."""
         with matplotlib.rc_context(LOOK):
@@ -152,22 +148,6 @@ class Plot:
                 click.echo(line)
             for line in drawing.save(path, overwrite):
                 click.echo(printable(line, 1000))
-
-    def main(self, argv: Sequence[str] | None = None) -> int:
-        """Run it as a script and return the exit code; an error is one line on stderr."""
-        program = f"{self.name}.py"
-        try:
-            self.command.main(argv, prog_name=program, standalone_mode=False)
-        except HpctripError as error:
-            problem, code = " | ".join(str(error).splitlines()), error.exit_code
-        except click.ClickException as error:
-            problem, code = f"{error.format_message()} (--help says more)", error.exit_code
-        except click.Abort:
-            return 130
-        else:
-            return 0
-        click.echo(printable(f"{program}: {problem}", 4000), err=True)
-        return code
 
 
 def _picture(name: str) -> Path:

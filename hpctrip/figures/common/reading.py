@@ -41,15 +41,15 @@ def percent(fraction: float) -> str:
     return "none" if np.isnan(fraction) else f"{100 * fraction:.3g} %"
 
 
-def provenance(runs: Sequence[Run], unlike: str = "") -> str:
-    """Whether data and power are synthetic or real, in a few words; below it the differences that `warn_of_differences`
-    names. The time of every run is simulated, whatever its data."""
+def provenance(runs: Sequence[Run]) -> str:
+    """Whether data and power are synthetic or real, in a few words. The time of every run is simulated, whatever its
+    data."""
     parts = []
     for what in ("data", "power"):
         made_up = sum(bool(run.meta[f"synthetic_{what}"]) for run in runs)
         some = "" if made_up in (0, len(runs)) else f" in {made_up} of {len(runs)} runs"
         parts.append(("synthetic " if made_up else "real ") + what + some)
-    return f"{', '.join(parts)}; simulated time" + (f"\n{unlike}" if unlike else "")
+    return f"{', '.join(parts)}; simulated time"
 
 
 def common_target(runs: Sequence[Run], target: float | None) -> float:
@@ -63,8 +63,9 @@ def common_target(runs: Sequence[Run], target: float | None) -> float:
     raise InputError("runs", f"no common target accuracy ({listed})", "name one with --target")
 
 
-def cohort_steps(rounds: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+def cohort_steps(run: Run) -> tuple[np.ndarray, np.ndarray]:
     """Cohort size as a step curve: (hours [rounds + 1], sites [rounds + 1]) for `where="post"`."""
+    rounds = run.rounds
     hours = np.append(rounds["clock_start_s"], rounds["clock_s"].iloc[-1]) / HOUR_S
     return hours, np.append(rounds["num_sites"], rounds["num_sites"].iloc[-1])
 

@@ -1,22 +1,20 @@
-"""The look of pictures: colours that everyone can tell apart, figures of a column's width, panels, legends."""
+"""The look of pictures: colours for every kind of colour vision, figures of a column's width, legends."""
 
 from __future__ import annotations
 
 import re
 import textwrap
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import matplotlib
 import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from hpctrip.base.stats import Estimate
-from hpctrip.figures.common.grouping import Group
 
 COLUMN_INCHES = 3.35
 """Width of one column of a two-column paper."""
@@ -28,15 +26,15 @@ LETTER_INCHES = 0.055
 FEW_LINES = 6
 """For longer legends a figure grows, so that they take nothing from the data."""
 
-# Okabe and Ito's palette: told apart with every common colour blindness. Grey is told apart by lines and hatches.
+# Okabe and Ito's palette, which is distinct with every common colour blindness. Grey comes with lines or hatches.
 BLUE, ORANGE, GREEN, VERMILLION = "#0072B2", "#E69F00", "#009E73", "#D55E00"
-SKY, PINK, YELLOW, GREY = "#56B4E9", "#CC79A7", "#F0E442", "#8A8A8A"
+SKY, PINK, GREY = "#56B4E9", "#CC79A7", "#8A8A8A"
 CYCLE = (BLUE, VERMILLION, GREEN, ORANGE, PINK, SKY, "#000000")
 LINES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 1)), (0, (8, 3)))
 MOST_LINES = len(CYCLE)
-"""Number of lines that can be told apart."""
+"""Largest number of distinct lines."""
 MARKS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "h", "*")
-"""Marks of points that are told apart without colours."""
+"""Marks of points, distinct without colours."""
 PHASES = {
     "train": (BLUE, ""),
     "exchange": (ORANGE, "////"),
@@ -48,10 +46,6 @@ QUIET, FAINT = "#555555", "#D4D4D4"
 """Colours of text beside the data, and of marks that are there to compare with only."""
 HATCHED = {"facecolor": "white", "edgecolor": FAINT, "hatch": "////"}
 """The look of a bar whose end is unknown."""
-INTERVAL = {"color": "black", "marker": "|", "linewidth": 0.9}
-"""The look of an interval in a legend."""
-Legend = list[tuple[Artist, str]]
-
 LOOK = {
     "font.size": 8,
     "axes.titlesize": 7,
@@ -76,7 +70,7 @@ LOOK = {
     "pdf.fonttype": 42,  # text stays text in a PDF
     "svg.fonttype": "none",
 }
-"""matplotlib's settings while a figure is drawn and saved; nobody else's are touched."""
+"""matplotlib's settings while a figure is drawn and saved; they are restored afterwards."""
 
 
 def figure(height_inches: float, width_inches: float = COLUMN_INCHES) -> Figure:
@@ -85,12 +79,13 @@ def figure(height_inches: float, width_inches: float = COLUMN_INCHES) -> Figure:
 
 
 def line(i: int) -> dict[str, Any]:
-    """The look of the i-th line: its colour, and dashes that tell it apart without colours."""
+    """The look of the i-th line: its colour, and dashes that distinguish it without colours."""
     return {"color": CYCLE[i % len(CYCLE)], "linestyle": LINES[i % len(LINES)]}
 
 
-def told_apart(sizes: Sequence[int]) -> list[int]:
-    """The k of a rising sequence to draw: all, or the largest and those nearest to half, a quarter, ... of it."""
+def sizes_to_draw(sizes: Sequence[int]) -> list[int]:
+    """Cohort sizes to draw, of a rising sequence: all, or the largest and those nearest to half, a quarter, ... of
+    it where there are more than MOST_LINES."""
     if len(sizes) <= MOST_LINES:
         return list(sizes)
     wanted = [sizes[-1] / 2**i for i in range(MOST_LINES) if sizes[-1] / 2**i >= sizes[0]]
@@ -98,11 +93,13 @@ def told_apart(sizes: Sequence[int]) -> list[int]:
 
 
 def one_seed(arrived: bool, beyond: str = ">") -> dict[str, Any]:
-    """The look of one seed's time: a dot, or an open arrow head, that way, where the target was not reached."""
+    """The look of one seed's time, with its label in the legend: a dot, or an open arrow head, that way, where the
+    target was not reached."""
     look = {"linestyle": "none", "color": "black", "markeredgewidth": 0.6, "zorder": 4}
     if arrived:
-        return look | {"marker": "o", "markersize": 2.2}
-    return look | {"marker": beyond, "markersize": 3.5, "markerfacecolor": "white"}
+        return look | {"marker": "o", "markersize": 2.2, "label": "one seed"}
+    missed = {"marker": beyond, "markersize": 3.5, "markerfacecolor": "white"}
+    return look | missed | {"label": "one seed, not reached"}
 
 
 def band(axes: Axes, x: Any, low: Any, high: Any, look: dict[str, Any]) -> None:
@@ -116,7 +113,8 @@ def mean_bar(axes: Axes, y: float, mean: Estimate) -> None:
         axes.plot([mean.value] * 2, [y - 0.28, y + 0.28], color=BLUE, linewidth=2)
     if np.isfinite(mean.low):
         ends = [[mean.value - mean.low], [mean.high - mean.value]]
-        axes.errorbar(mean.value, y, xerr=ends, fmt="none", color=BLUE, capsize=3, elinewidth=1.2)
+        look = {"fmt": "none", "color": BLUE, "capsize": 3, "elinewidth": 1.2}
+        axes.errorbar(mean.value, y, xerr=ends, label="mean, 95 % interval", **look)
 
 
 def wrapped(name: str, letters: int, lines: int = 4) -> str:
@@ -141,42 +139,26 @@ def seeds(numbers: Sequence[int]) -> str:
     return f"n = {least if least == most else f'{least} to {most}'} {'seed' if most == 1 else 'seeds'}"
 
 
-def used(*marks: tuple[bool, dict[str, Any] | Artist, str]) -> Legend:
-    """The legend of the marks that a figure uses: whether it does, the look of a line or an artist, and its name."""
-    return [
-        (Line2D([], [], **look) if isinstance(look, dict) else look, name)
-        for is_used, look, name in marks
-        if is_used
-    ]
-
-
-def legend_below(figure: Figure, entries: Sequence[tuple[Artist, str]] = (), ncols: int = 0) -> None:
-    """A legend below everything, in as many columns as fit the figure's width: of all that has a label, once for all
-    panels, and further entries."""
-    labelled: Legend = []
+def finish(figure: Figure, heading: str, ncols: int = 0) -> None:
+    """Write a description of the data above the whole figure, small, in as many lines as it takes, and below it a
+    legend of all that has a label in any panel, every label once; `ncols`: its columns (0: as many as fit)."""
+    letters = int(figure.get_figwidth() / LETTER_INCHES)
+    lines = "\n".join(wrapped(line, letters) for line in heading.splitlines())
+    figure.suptitle(lines, x=0.01, ha="left", fontsize=7, color=QUIET)
+    entries: dict[str, Artist] = {}
     for axes in figure.axes:
-        names = {name for _, name in labelled}
-        own = zip(*axes.get_legend_handles_labels(), strict=True)
-        labelled += [(handle, name) for handle, name in own if name not in names]
-    entries = [*labelled, *entries]
+        for handle, name in zip(*axes.get_legend_handles_labels(), strict=True):
+            entries.setdefault(name, handle)
     if not entries:
         return
     width = figure.get_figwidth() - 0.5  # handle and gaps
-    handles = [handle for handle, _ in entries]
-    labels = [label if "\n" in label else wrapped(label, int(width / LETTER_INCHES)) for _, label in entries]
+    labels = [label if "\n" in label else wrapped(label, int(width / LETTER_INCHES)) for label in entries]
     longest = max(len(line) for label in labels for line in label.splitlines())
     column_inches = LETTER_INCHES * longest + 0.5
     ncols = ncols or min(len(labels), max(1, int(figure.get_figwidth() / column_inches)))
-    lines = sum(label.count("\n") + 1 for label in labels) // ncols
-    figure.set_figheight(figure.get_figheight() + 0.13 * max(0, lines - FEW_LINES))
-    figure.legend(handles, labels, loc="outside lower center", ncols=ncols)
-
-
-def heading(figure: Figure, text: str) -> None:
-    """Write a description of the data above the whole figure, small, in as many lines as it takes."""
-    letters = int(figure.get_figwidth() / LETTER_INCHES)
-    lines = "\n".join(wrapped(line, letters) for line in text.splitlines())
-    figure.suptitle(lines, x=0.01, ha="left", fontsize=7, color=QUIET)
+    num_lines = sum(label.count("\n") + 1 for label in labels) // ncols
+    figure.set_figheight(figure.get_figheight() + 0.13 * max(0, num_lines - FEW_LINES))
+    figure.legend(list(entries.values()), labels, loc="outside lower center", ncols=ncols)
 
 
 def grid(axes: Axes, axis: str) -> None:
@@ -199,67 +181,3 @@ def rows(names: Sequence[str], margin_inches: float) -> tuple[Figure, Axes]:
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.tick_params(axis="y", length=0)
     return picture, axes
-
-
-ONE_PANEL = 4
-"""Number of curves that share one panel at most."""
-MOST_PANELS = 60
-"""Number of panels that can still be looked at."""
-COLUMNS = 3
-NAME_LENGTH = 36
-"""Number of letters of a line that fit over a panel."""
-
-
-class Place(NamedTuple):
-    """Axes and line style in which the curves of a group are drawn."""
-
-    axes: Axes
-    look: dict[str, Any]
-    name: str | None
-    """The name in the legend; None in a panel of its own, which has a title."""
-
-
-def places_of(groups: Sequence[Group]) -> tuple[Figure, list[Place]]:
-    """A figure, and the place of every group: in one panel where there are few groups, else a panel each, all with the
-    same scales."""
-    if len(groups) <= ONE_PANEL:
-        picture = figure(2.6)
-        axes = picture.subplots()
-        names = [counted_name(group.label, len(group.runs), 48) for group in groups]
-        return picture, [Place(axes, line(i), name) for i, name in enumerate(names)]
-    names = [counted_name(group.label, len(group.runs), NAME_LENGTH) for group in groups]
-    num_rows = -(-len(names) // COLUMNS)
-    lines = max(name.count("\n") + 1 for name in names)
-    picture = figure(0.7 + (1.15 + 0.12 * lines) * num_rows, PAGE_INCHES)
-    panels = list(picture.subplots(num_rows, COLUMNS, sharex=True, sharey=True, squeeze=False).flat)
-    for axes, name in zip(panels, names, strict=False):
-        axes.set_title(name, color="black")
-    for axes in panels[len(names) :]:
-        axes.remove()
-    for axes in panels[max(0, len(names) - COLUMNS) : len(names)]:
-        axes.tick_params(labelbottom=True)
-    return picture, [Place(axes, line(0), None) for axes in panels[: len(names)]]
-
-
-def draw_behind(places: Sequence[Place], curves: Sequence[tuple[np.ndarray, np.ndarray]], **look: Any) -> str:
-    """Draw all curves (x, y) faintly into every panel, to compare with, and return this in words; not where the curves
-    share one panel."""
-    if len(places) <= ONE_PANEL:
-        return ""
-    x, y = (np.concatenate([np.append(curve[of], np.nan) for curve in curves]) for of in (0, 1))
-    for place in places:
-        place.axes.plot(x, y, color=FAINT, linewidth=0.5, zorder=0, **look)
-    return "; grey: all others"
-
-
-def label_panels(figure: Figure, places: Sequence[Place], x: str, y: str) -> None:
-    """Name the axes, y once for all panels, and let them begin at 0."""
-    first = places[0].axes
-    first.set_xlim(left=0)
-    first.set_ylim(bottom=0)
-    for place in places[-COLUMNS:]:
-        place.axes.set_xlabel(x)
-    if len(places) <= ONE_PANEL:
-        first.set_ylabel(y)
-    else:
-        figure.supylabel(y, fontsize=8)

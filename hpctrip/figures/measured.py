@@ -1,10 +1,4 @@
-"""Strong and weak scaling over hosts.
-
-TABLE.csv is what `benchmarks/scaling.py` of the source tree writes. Points are medians over n rounds, whiskers their
-quartiles; wall time is measured, on the machine where the benchmark ran. Dashed: what it would be if hosts cost
-nothing. Strong scaling: the same sites on more hosts; weak: so many sites on every host. On several hosts recording has
-no share of its own: rank 0 records while they train.
-"""
+"""Figures of tables of measurements: scaling over hosts, and the settings that `tune` has tried."""
 
 from __future__ import annotations
 
@@ -24,8 +18,14 @@ KINDS = ("strong", "weak")
 
 
 @figure(csv_table(texts=("kind",), integers=COUNTS, numbers=(*SECONDS, "efficiency")))
-def plot(table: pd.DataFrame) -> Drawing:
-    """Both kinds of scaling, and the phases of each."""
+def scaling(table: pd.DataFrame) -> Drawing:
+    """Strong and weak scaling over hosts.
+
+    TABLE.csv is what `benchmarks/scaling.py` of the source tree writes. Points are medians over n rounds, whiskers
+    their quartiles; wall time is measured, on the machine where the benchmark ran. Dashed: what it would be if hosts
+    cost nothing. Strong scaling: the same sites on more hosts; weak: so many sites on every host. On several hosts
+    recording has no share of its own: rank 0 records while they train.
+    """
     if not table["kind"].isin(KINDS).all():
         hint = "give what benchmarks/scaling.py of the source tree writes"
         raise InputError("the table: kind", f"is neither {' nor '.join(KINDS)} everywhere", hint)
@@ -41,8 +41,7 @@ def plot(table: pd.DataFrame) -> Drawing:
     n = sorted({*table["num_rounds"]})
     counts = f"n = {' to '.join(map(str, dict.fromkeys((n[0], n[-1]))))} rounds a point"
     measured = f"Measured wall time; medians and quartiles, {counts}"
-    style.heading(picture, f"{measured}; percentages: parallel efficiency")
-    style.legend_below(picture)
+    style.finish(picture, f"{measured}; percentages: parallel efficiency")
 
     cells = []
     for row in pd.concat([rows for _, rows in kinds]).itertuples():
@@ -88,3 +87,37 @@ def phases(axes: Axes, rows: pd.DataFrame) -> None:
     axes.set_xticks(places, [f"{row.hosts}\n{row.sites}" for row in rows.itertuples()])
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set_xlabel("Hosts, and sites in all")
+
+
+RATES = ("samples_per_second", "samples_per_joule")
+
+
+@figure(csv_table(integers=("rounds",), numbers=RATES, may_lack=True))
+def tuning(table: pd.DataFrame) -> Drawing:
+    """Throughput against energy of what `tune` has tried.
+
+    TABLE.csv is its `trials.csv`. A point is a setting; up and right is better. The line is the front: of its settings
+    no other is better in both. Filled are those that were chosen; numbers stand for the rows of the table.
+    """
+    measured = table.assign(row=range(1, len(table) + 1)).dropna(subset=[*RATES])
+    if measured.empty:
+        raise InputError("tuning", "no trial has joules", "see trials.csv for the throughputs")
+    picture = style.figure(2.6)
+    axes = picture.subplots()
+    on_front = measured[measured["on_front"] == "true"].sort_values(RATES[0])
+    axes.plot(on_front[RATES[1]], on_front[RATES[0]], color=style.FAINT, linewidth=3, zorder=0)
+    for row in measured.itertuples():
+        place = row.samples_per_joule, row.samples_per_second
+        axes.plot(*place, "o", color=style.BLUE, fillstyle="full" if row.best_by else "none", markersize=4)
+        axes.annotate(str(row.row), place, (3, 3), textcoords="offset points", fontsize=6, color=style.QUIET)
+    axes.set(xlabel="Samples per joule", ylabel="Samples per second")
+    axes.set_xlim(left=0)
+    axes.set_ylim(bottom=0)
+    style.grid(axes, "both")
+    style.finish(picture, "Measured; line: no other is better in both")
+    head = ("setting", "samples/s", "samples/J", "best by")
+    rows = []
+    for row in measured.itertuples():
+        rates = f"{row.samples_per_second:,.1f}", f"{row.samples_per_joule:.4g}"
+        rows.append((f"{row.row} {row.setting}", *rates, row.best_by))
+    return Drawing(picture, table, aligned(head, rows))

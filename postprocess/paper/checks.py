@@ -1,0 +1,319 @@
+"""Checks of the paper's claims against the runs of a study.
+
+A check is a function of the evidence, the name of the study and arguments of its own, such as the labels of variants.
+Its docstring begins with the statement that the verdict is about. It raises Missing if the runs it needs do not exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from hpctrip.base.csv import read_table
+from hpctrip.base.stats import UNKNOWN, Estimate, Times, compare, in_order
+from hpctrip.base.units import MILE_M
+from hpctrip.figures import sweeps
+from hpctrip.figures.common.reading import counted, with_sites
+from hpctrip.record.reader import Run
+from paper.claim import (
+    Evidence,
+    Finding,
+    Missing,
+    Verdict,
+    against,
+    all_of,
+    paired,
+    times,
+    variant,
+    verdict_of,
+)
+
+ABOUT = 0.2
+"""Our reading of "about equal": the interval of the ratio of two times lies within this distance of 1."""
+EARLY = (10, 20)
+"""Fig 11 refers to "the first 10-20 rounds": the claim has to hold for both numbers."""
+NEAR_M = 1000 * MILE_M
+"""Distance within which the paper calls bandwidth "relatively constant"."""
+
+
+# Which variant is faster, and by how much
+
+
+def ratio_of(one: Sequence[Run], other: Sequence[Run]) -> Estimate:
+    """Ratio of the times-to-accuracy of `one` to those of `other`, paired by seed. Raises Missing as `times` does."""
+    return compare(*times(one, other))
+
+
+def takes(evidence: Evidence, study: str, label: str, hours: float) -> Finding:
+    """A variant reaches the target with every seed; its mean time is compared with the paper's hours."""
+    (took,) = times(variant(evidence, study, label))
+    reached = "" if took.reached else f"{took.num_reached} of {took.num_seeds} seeds reached the target, "
+    return Finding(
+        Verdict.MET if took.reached else Verdict.NOT_MET,
+        f"{reached}{took.estimate.text()} h",
+        against(took.estimate, hours),
+        took.num_seeds,
+    )
+
+
+def faster(
+    evidence: Evidence, study: str, fast: str, slow: str, share: float, slow_study: str = ""
+) -> Finding:
+    """A variant takes less time than another, in the paper by the fraction `share`: 1 minus the geometric mean of the
+    ratios of hours, paired by seed. `slow_study`: the study of the slow variant; empty: the same study."""
+    ratio = ratio_of(variant(evidence, study, fast), variant(evidence, slow_study or study, slow))
+    magnitude = against(ratio.complement, share, "{:.0%}")
+    return Finding(verdict_of(ratio.complement), in_words(ratio), magnitude, ratio.n)
+
+
+def about_equal(evidence: Evidence, study: str, one: str, other: str) -> Finding:
+    """Two variants take about the same time: the interval of the ratio of their hours lies within `ABOUT` of 1."""
+    ratio = ratio_of(*(variant(evidence, study, label) for label in (one, other)))
+    inside = [verdict_of(ratio, 1 - ABOUT), verdict_of(ratio.complement, -ABOUT)]
+    return Finding(all_of(inside), f"{ratio.text()} times as long", against(ratio, 1.0), ratio.n)
+
+
+def in_this_order(evidence: Evidence, study: str, labels: Sequence[str]) -> Finding:
+    """Each variant is faster than the next, over the seeds that both have. `ours` orders the variants by mean hours,
+    with those last that reach the target with fewer of their seeds."""
+    runs = {label: variant(evidence, study, label) for label in labels}
+    pairs = [ratio_of(runs[fast], runs[slow]) for fast, slow in pairwise(labels)]
+    took = {label: times(same)[0] for label, same in runs.items()}
+    ours = in_order(
+        (f"{label}{'' if each.reached else ' (not with every seed)'}", each) for label, each in took.items()
+    )
+    verdict = all_of([verdict_of(pair.complement) for pair in pairs])
+    return Finding(verdict, ours, num_seeds=min(pair.n for pair in pairs))
+
+
+def fastest_at_every_value(
+    evidence: Evidence,
+    study: str,
+    fast: str,
+    slow: Sequence[str],
+    values: Sequence[str],
+    elsewhere: Sequence[tuple[str, str]] = (),
+) -> Finding:
+    """A variant is faster than each other policy at every value of another axis, paired by seed: labels are "value,
+    policy". `elsewhere`: (study, label) of variants without this axis, which are compared at every value."""
+    lines, ratios = [], []
+    all_fast = {value: variant(evidence, study, f"{value}, {fast}") for value in values}
+    others = {label: variant(evidence, other_study, label) for other_study, label in elsewhere}
+    for value, runs_of_fast in all_fast.items():
+        to_compare = {label: variant(evidence, study, f"{value}, {label}") for label in slow} | others
+        to_each = {label: ratio_of(runs_of_fast, runs) for label, runs in to_compare.items()}
+        texts = [f"{ratio.text()} times {label}" for label, ratio in to_each.items()]
+        lines.append(f"{value}: {', '.join(texts)}")
+        ratios += to_each.values()
+    verdict = all_of([verdict_of(ratio.complement) for ratio in ratios])
+    return Finding(verdict, "; ".join(lines), num_seeds=min(ratio.n for ratio in ratios))
+
+
+def slower_than_in(evidence: Evidence, study: str, label: str, other_study: str) -> Finding:
+    """A variant takes longer in this study than in another, paired by seed."""
+    ratio = ratio_of(*(variant(evidence, each, label) for each in (study, other_study)))
+    return Finding(verdict_of(ratio, 1.0), f"{ratio.text()} times as long", num_seeds=ratio.n)
+
+
+def in_words(ratio: Estimate) -> str:
+    """A ratio of times as text, e.g. `44% less time: 0.56 (0.4 to 0.8) times as long`."""
+    if ratio.bound == UNKNOWN:
+        return "unknown: neither reached the target with every seed"
+    saved = ratio.complement
+    less = f"{saved.bound} {saved.value:.0%} less" if ratio.value <= 1 else ""
+    more = f"{ratio.bound} {ratio.value - 1:.0%} more"
+    return f"{less or more} time: {ratio.text()} times as long".strip()
+
+
+# Fixed cohorts of k sites
+
+
+def runs_by_k(evidence: Evidence, study: str) -> dict[int, Sequence[Run]]:
+    """{k: its runs} of a study over fixed cohorts, k ascending. Raises Missing if there are fewer than three k."""
+    if study not in evidence:
+        raise Missing(f"study {study} was not run")
+    by_k: dict[int, Sequence[Run]] = {}
+    for runs in filter(None, evidence[study].values()):
+        k = int(runs[0].rounds["num_sites"].iloc[0])
+        if k in by_k:
+            raise Missing(f"study {study} has two variants of k = {k}")
+        by_k[k] = runs
+    if len(by_k) < 3:
+        raise Missing(f"study {study} has {len(by_k)} finished k, three are needed")
+    return dict(sorted(by_k.items()))
+
+
+def times_by_k(evidence: Evidence, study: str) -> dict[int, Times]:
+    """{k: its times} over the seeds that all k have."""
+    runs = runs_by_k(evidence, study)
+    return dict(zip(runs, times(*runs.values()), strict=True))
+
+
+def minimum_inside(evidence: Evidence, study: str, paper_k: int) -> Finding:
+    """Time-to-accuracy has its minimum inside the range of the sweep: the best k whose seeds all reached the target
+    beats both ends, paired by seed."""
+    points = times_by_k(evidence, study)
+    reached = {k: t for k, t in points.items() if t.reached}
+    if not reached:
+        raise Missing("no k reached the target with every seed")
+    best = min(reached, key=lambda k: reached[k].hours)
+    over_best = {k: verdict_of(compare(t, reached[best]), 1.0) for k, t in points.items() if k != best}
+    low, high = min(points), max(points)
+    verdicts = [over_best[end] for end in (low, high) if end != best]
+    inner = len(verdicts) == 2
+    tied = [k for k, verdict in over_best.items() if verdict is not Verdict.MET]
+    may_be_inner = any(low < k < high for k in tied)
+    others = f", seed by seed not told apart from {', '.join(map(str, tied))}" if tied else ""
+    # if an end has the least mean, the claim is undecided if an inner k may be better, else not met
+    verdict = all_of(verdicts) if inner else Verdict.UNDECIDED if may_be_inner else Verdict.NOT_MET
+    place = "is among" if paper_k in (best, *tied) else "is not among"
+    magnitude = f"the paper's {paper_k} {place} the k not told from our best"
+    return Finding(verdict, f"k = {best}{others}", magnitude, points[best].num_seeds)
+
+
+def convex(evidence: Evidence, study: str) -> Finding:
+    """Time-to-accuracy is convex in k: every second (divided) difference is positive. Not met if the interval of one
+    lies below 0."""
+    points = list(times_by_k(evidence, study).items())
+    k = [at for at, _ in points[1:-1]]
+    bends = [_bend(*three) for three in zip(points, points[1:], points[2:], strict=False)]
+    down = [str(at) for at, bend in zip(k, bends, strict=True) if bend.value < 0]
+    unknown = [str(at) for at, bend in zip(k, bends, strict=True) if bend.bound == UNKNOWN]
+    parts = [f"bends down at k = {', '.join(down)}"] if down else []
+    if unknown:
+        parts.append(f"unknown at k = {', '.join(unknown)}, where runs did not reach the target")
+    ours = "; ".join(parts) or "all means bend up"
+    return Finding(all_of([verdict_of(bend) for bend in bends]), ours, num_seeds=bends[0].n)
+
+
+def _bend(*points: tuple[int, Times]) -> Estimate:
+    """Second divided difference of hours at three ascending k: an upper bound for seeds whose middle run did not reach
+    the target, a lower bound for those whose outer runs did not."""
+    k, (left, middle, right) = zip(*points, strict=True)
+    slopes = np.diff([t.spent_h for t in (left, middle, right)], axis=0) / np.diff(k)[:, None]
+    return Estimate.mean(slopes[1] - slopes[0], ~(left.arrived & right.arrived), ~middle.arrived)
+
+
+def more_is_faster(evidence: Evidence, study: str) -> Finding:
+    """Each k reaches the target sooner than the next smaller one, paired by seed."""
+    points = times_by_k(evidence, study)
+    speed_ups = [compare(less, more) for less, more in pairwise(points.values())]
+    first, last = min(points), max(points)
+    whole = compare(points[first], points[last])
+    ours = f"k = {last} is {whole.text()} times as fast as k = {first}"
+    return Finding(all_of([verdict_of(each, 1.0) for each in speed_ups]), ours, num_seeds=whole.n)
+
+
+def diminishing(evidence: Evidence, study: str) -> Finding:
+    """The speed-up over the smallest k per added site is larger in the first half of the sweep than in the second,
+    paired by seed."""
+    points = times_by_k(evidence, study)
+    if not all(t.reached for t in points.values()):
+        raise Missing("not every k reached the target with every seed")
+    k = list(points)
+    low, middle, high = k[0], k[len(k) // 2], k[-1]
+    speed = {at: points[low].spent_h / points[at].spent_h for at in (low, middle, high)}
+    early = (speed[middle] - speed[low]) / (middle - low)
+    late = (speed[high] - speed[middle]) / (high - middle)
+    less = Estimate.mean(early - late)
+    rates = [f"{100 * per_site.mean():.2g}" for per_site in (early, late)]
+    where = f"{rates[0]} per 100 sites up to k = {middle}, then {rates[1]}"
+    return Finding(verdict_of(less), f"speed-up grows by {where}", num_seeds=less.n)
+
+
+def higher_in_the_end(evidence: Evidence, study: str) -> Finding:
+    """The largest k has a higher best accuracy than the smallest k over the number of rounds that both runs of a seed
+    have. Final accuracies cannot be compared, as runs stop at the target."""
+    runs = runs_by_k(evidence, study)
+    points = []
+    for both in paired(runs[min(runs)], runs[max(runs)]):
+        length = min(len(run.rounds) for run in both)
+        small, large = (run.rounds["accuracy"].iloc[:length].max() for run in both)
+        points.append(100 * (large - small))
+    higher = Estimate.mean(points)
+    ours = f"k = {max(runs)} is {higher.text('{:+.2g}')} percentage points above k = {min(runs)}"
+    return Finding(verdict_of(higher), f"{ours} after as many rounds", num_seeds=higher.n)
+
+
+def small_early_gain(evidence: Evidence, study: str, k: int) -> Finding:
+    """The mean gain in accuracy over the smallest k is smaller in the first rounds than later, paired by seed."""
+    runs = runs_by_k(evidence, study)
+    if k not in runs:
+        raise Missing(f"study {study} has no k = {k}")
+    pairs = paired(runs[min(runs)], runs[k])
+    gains = [sweeps.gain_over([base], [run])["gain_points"] for base, run in pairs]
+    gains = [points for points in gains if points.index.max() > max(EARLY)]
+    if not gains:
+        raise Missing(f"no seed has more than {max(EARLY)} rounds of both k")
+    verdicts, parts = [], []
+    for rounds in EARLY:
+        early, late = np.transpose([(g.loc[:rounds].mean(), g.loc[rounds + 1 :].mean()) for g in gains])
+        verdicts.append(verdict_of(Estimate.mean(late - early)))
+        parts.append(f"{early.mean():.2g} points in the first {rounds} rounds, {late.mean():.2g} later")
+    return Finding(all_of(verdicts), "; ".join(parts), num_seeds=len(gains))
+
+
+# Sites, power, networks and cohorts
+
+
+def starts_small_and_grows(evidence: Evidence, study: str, label: str) -> Finding:
+    """The mean cohort of a variant is larger in the last quarter of its simulated time than in the first, paired by
+    seed."""
+    growth, ends = [], []
+    for run in variant(evidence, study, label):
+        clock_s, sites = run.rounds["clock_s"].to_numpy(), run.rounds["num_sites"].to_numpy(dtype=float)
+        took_s = np.diff(clock_s, prepend=0.0)
+        first, last = clock_s - took_s < clock_s[-1] / 4, clock_s > clock_s[-1] * 3 / 4
+        early, late = (np.average(sites[part], weights=took_s[part]) for part in (first, last))
+        growth.append(late - early)
+        ends.append((sites[0], early, late, sites.max()))
+    start, early, late, most = np.mean(ends, axis=0)
+    ours = f"{start:.0f} sites in round 1, {early:.0f} over the first quarter, {late:.0f} over the last"
+    grown = Estimate.mean(growth)
+    return Finding(verdict_of(grown), f"{ours} (at most {most:.0f})", num_seeds=grown.n)
+
+
+def slower_early_rounds(evidence: Evidence, study: str, dynamic: str, fixed: str) -> Finding:
+    """Rounds of a fixed cohort take longer than those of a dynamic one: means over the same rounds, the first quarter
+    of the shorter run, paired by seed."""
+    more = []
+    for pair in paired(*(variant(evidence, study, label) for label in (dynamic, fixed))):
+        dynamic_s, fixed_s = (run.rounds["clock_s"].to_numpy() for run in pair)
+        early = max(1, min(len(dynamic_s), len(fixed_s)) // 4)
+        more.append((fixed_s[early - 1] - dynamic_s[early - 1]) / early)
+    longer = Estimate.mean(more)
+    return Finding(verdict_of(longer), f"{longer.text('{:+.3g}')} s a round", num_seeds=longer.n)
+
+
+def delay_is_not_linear(evidence: Evidence, study: str, label: str) -> Finding:
+    """Delay grows faster than in proportion to distance: its least-squares slope is steeper beyond 1000 miles than
+    within. Delays have no noise, so the sites of one run suffice."""
+    sites = with_sites(variant(evidence, study, label)).sites
+    if sites.empty:
+        raise Missing("the runs were imported without their sites")
+    near = sites["distance_m"] <= NEAR_M
+    if near.sum() < 2 or (~near).sum() < 2:
+        raise Missing("too few sites on one side of 1000 miles")
+    slopes = [
+        np.polyfit(sites["distance_m"][part] / MILE_M, sites["comm_s"][part], 1)[0] * 1000
+        for part in (near, ~near)
+    ]
+    ours = f"{slopes[0]:.3g} s per 1000 miles inside 1000 miles, {slopes[1]:.3g} s beyond"
+    return Finding(Verdict.MET if slopes[1] > slopes[0] else Verdict.NOT_MET, ours)
+
+
+def spare_power(evidence: Evidence, study: str, label: str, low: float, high: float) -> Finding:
+    """The mean spare power of every cell lies between two fractions of its capacity: means over all domains and times
+    (Fig 2), from the numbers of the study's figure."""
+    runs = variant(evidence, study, label)
+    path = runs[0].path.with_name("figures") / "power_utilisation.csv"
+    if not path.exists():
+        raise Missing(f"study {study} has no table {path.name}, which is drawn from its power traces")
+    means = 1 - read_table(path).numbers("mean")
+    inside = low <= means.min() and means.max() <= high
+    made_up = " (synthetic traces)" if any(run.meta["synthetic_power"] for run in runs) else ""
+    span = " to ".join(f"{mean:.1%}" for mean in sorted({means.min(), means.max()}))
+    ours = f"{span}, mean of {counted(len(means), 'cell')}{made_up}"
+    return Finding(Verdict.MET if inside else Verdict.NOT_MET, ours)
