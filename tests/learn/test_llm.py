@@ -13,7 +13,6 @@ import torch
 
 from hpctrip.base.errors import InputError
 from hpctrip.learn.engines import choose, engines
-from hpctrip.learn.engines.base import SiteWork
 from hpctrip.learn.evaluate import LOSS_SCALE, evaluate
 from hpctrip.learn.local_work import LocalWork
 from hpctrip.learn.params import flatten
@@ -213,7 +212,7 @@ def test_a_saved_model_is_loaded_and_its_dropout_never_acts(workload, directory,
 
 
 WORK = LocalWork(lr=0.01, batch_size=4, optimizer="adamw")
-SITES = [SiteWork(site, np.random.default_rng(site).integers(50, size=3 + 4 * site)) for site in range(3)]
+SITES = [np.random.default_rng(site).integers(50, size=3 + 4 * site) for site in range(3)]
 
 
 @pytest.mark.parametrize("adapter", ["lora", "full"])

@@ -17,8 +17,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from hpctrip.learn.engines.base import Precision, SiteUpdate, SiteWork
+from hpctrip.learn.engines.base import Precision, SiteUpdate
 from hpctrip.learn.local_work import LocalWork
+from hpctrip.learn.params import num_params
 from hpctrip.learn.task import Task
 
 
@@ -87,15 +88,25 @@ class Engine:
         self.model = task.build_model().to(device).train()
         allow_tf32(precision)
 
-    def train(self, params: torch.Tensor, sites: list[SiteWork]) -> Iterator[SiteUpdate]:
+    def train(
+        self, params: torch.Tensor, orders: list[np.ndarray], optimizers: list[torch.Tensor] | None = None
+    ) -> Iterator[SiteUpdate]:
         """Train every site of the block from the global model, one flat float32 vector `params` [num_params] (see
-        learn.params), which is never modified. Yields one update per site, in the order of `sites`; a site without
-        visits has delta 0 and loss 0."""
+        learn.params), which is never modified. Yields one update per site, in their order; a site without visits has
+        delta 0 and loss 0.
+
+        An order, [num_visits] int64, holds indices into the training set as a site visits them, epochs one after
+        another; it is cut into consecutive batches, of which the last may be smaller. `optimizers` are the states of
+        the sites' optimisers, float32 [state_length], read at the start and overwritten at the end; None: an optimiser
+        starts anew.
+        """
         raise NotImplementedError
 
-    def memory_bytes(self, sites_per_block: int) -> int:
-        """Bytes of the vectors that training a block of `sites_per_block` sites needs, without activations and data."""
-        raise NotImplementedError
+    def memory_bytes(self, num_sites: int) -> int:
+        """Bytes of the vectors with which so many sites train at once: weights, gradients, update, and the state of
+        the optimiser, in float32; without activations and data."""
+        num_slots = RULES[self.work.optimizer].num_slots(self.work)
+        return 4 * num_params(self.model) * (3 + num_slots) * num_sites
 
 
 class Rule:
@@ -197,11 +208,6 @@ def state_length(num_params: int, work: LocalWork) -> int:
     """Length of a site's optimiser state from round to round; 0 where there is none, or the optimiser starts anew."""
     num_slots = RULES[work.optimizer].num_slots(work)
     return num_slots * num_params + 1 if work.keep_optimizer and num_slots else 0
-
-
-def site_bytes(num_params: int, work: LocalWork) -> int:
-    """Memory of one site in training: float32 weights, gradients, update, and the optimiser's state."""
-    return 4 * num_params * (3 + RULES[work.optimizer].num_slots(work))
 
 
 class Step:
