@@ -69,7 +69,7 @@ class Profiler(Component):
             power = forecast.power_fraction(past, span_s)
             power = numbers(power, shape, 0.0, 1.0, config_key("forecast", forecast), "the power fractions")
         # the aggregator keeps the accounts, so it knows exactly who has spent a budget
-        power = np.where(world.faults.spent, 0.0, power)
+        power = np.where(world.spent, 0.0, power)
         comm_s = numbers(comm_s / weights, shape, 0.0, _LARGEST, place, "the delays that it sees")
         busy_w, waiting_w = world.throughput.checked_draw_w(power)
         return SiteView(
@@ -81,13 +81,13 @@ class Profiler(Component):
             update_bytes=world.update_bytes,
             link_s=world.link_s,
             clock=world.timing.clock,
-            deadline_s=world.faults.deadline_s,
+            deadline_s=world.deadline_s,
             busy_w=busy_w,
             waiting_w=waiting_w,
-            released=world.meter.accounts.waiting == "released",
-            comm_energy_j=world.meter.comm_energy_j,
-            g_per_kwh=world.meter.signals["carbon"].at(clock_s),
-            cost_per_kwh=world.meter.signals["price"].at(clock_s),
+            released=world.accounts.waiting == "released",
+            comm_energy_j=world.comm_energy_j,
+            g_per_kwh=world.signals["carbon"].at(clock_s),
+            cost_per_kwh=world.signals["price"].at(clock_s),
             full_power_w=world.throughput.full_power_w(),
             clock_s=clock_s,
             target_accuracy=target_accuracy,

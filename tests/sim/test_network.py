@@ -9,6 +9,7 @@ from worlds import world as build_world
 
 from hpctrip.base.units import MILE_M
 from hpctrip.sim.network import Network
+from hpctrip.sim.world import round_times
 
 
 @pytest.mark.parametrize(
@@ -40,7 +41,7 @@ def timed(network, alone_s, up_bytes):
     alone_s = np.array(alone_s)
     world = build_world(len(alone_s), network=network, sent_fraction=up_bytes / 1.5e9)
     world = dataclasses.replace(world, comm_s=alone_s)
-    return world.round_timing(1, 0.0, np.arange(len(alone_s)), np.ones(len(alone_s))).comm_s.tolist()
+    return round_times(world, 1, 0.0, np.arange(len(alone_s)), np.ones(len(alone_s)))["comm_s"].tolist()
 
 
 def test_the_aggregators_link_is_shared_by_the_cohort():

@@ -84,13 +84,13 @@ def test_updates_weigh_by_samples_or_the_same(unequal):
     assert draft.round == 1 and draft.cohort.tolist() == [0, 1, 2] and draft.arriving.tolist() == [0, 1, 2]
     assert draft.weights.tolist() == [0.1, 0.3, 0.6]
     assert unequal(world(), shares=np.ones(3)).begin(State()).weights.tolist() == [1 / 3] * 3
-    assert draft.timing.makespan_s == 1201
+    assert draft.makespan_s == 1201
 
 
 def test_only_those_that_arrive_have_weight(unequal):
     """600 samples take 1200 s, but only 700 s are waited: the others share the round 1 to 3."""
     draft = unequal(world(deadline_s=700.0)).begin(State())
-    assert draft.timing.status.tolist() == [Status.ARRIVED, Status.ARRIVED, Status.LATE]
+    assert draft.status.tolist() == [Status.ARRIVED, Status.ARRIVED, Status.LATE]
     assert draft.weights.tolist() == [0.25, 0.75, 0.0] and draft.arriving.tolist() == [0, 1]
 
 
@@ -195,7 +195,7 @@ def test_measured_compute_is_what_training_took(unequal):
     """At half power 3, 2 and 1 s of training are 6, 4 and 2 s; what the draft expected does not count."""
     rounds = unequal(world(timing=Timing(seconds_per_sample=1.0, compute="measured")))
     draft = rounds.begin(State())
-    assert draft.timing.makespan_s == 1201
+    assert draft.makespan_s == 1201
     state, row = rounds.finish(draft, outcome(3, train_wall_s=np.array([3.0, 2.0, 1.0])))
     assert row.cohort.compute_s.tolist() == [6, 4, 2]
     assert (row.makespan_s, row.straggler, state.clock_s) == (7.0, 0, 7.0)
@@ -257,7 +257,7 @@ def test_a_recorded_round_finished_again_is_the_same_row(
         draft = rounds.begin(state)
         k, seen = len(draft.cohort), int(rng.integers(2)) * 100
         result = Outcome(
-            diverged=(rng.random(k) < 0.2) & (draft.timing.status == Status.ARRIVED),
+            diverged=(rng.random(k) < 0.2) & (draft.status == Status.ARRIVED),
             **{name: rng.uniform(0, 5, k) for name in SITE_REPORTS},
             mean_update_norm=float(rng.random()),
             train_wall_s=rng.uniform(0.1, 9, k),

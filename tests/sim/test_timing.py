@@ -19,6 +19,7 @@ from hpctrip.sim.profiler import Profiler
 from hpctrip.sim.rounds import History, Status
 from hpctrip.sim.sites import SITES
 from hpctrip.sim.timing import Timing, elapsed_s, prefix_round_s
+from hpctrip.sim.world import round_times
 
 STEP_S = 300.0
 CHANGES = partial(next_step_s, step_s=STEP_S)
@@ -149,7 +150,7 @@ def test_without_surprises_the_clock_charges_what_was_predicted(steady, clock, l
     order = np.array(data.draw(st.permutations(range(num_sites))))
     sites = world(steady(power), clock, seed, **link)
     predicted = prefix_round_s(seen(sites, work_s), order, clock)
-    charged = [sites.round_timing(1, 0.0, order[:k], work_s).makespan_s for k in range(1, num_sites + 1)]
+    charged = [round_times(sites, 1, 0.0, order[:k], work_s)["makespan_s"] for k in range(1, num_sites + 1)]
     assert predicted == pytest.approx(charged, rel=1e-12, abs=0)
 
 
@@ -160,7 +161,7 @@ def test_algorithm_1_may_predict_as_the_clock_charges(steady, clock):
     sites = world(steady(rng.uniform(0.1, 1, 20)), clock, aggregator_bandwidth_bps=1e10)
     work_s, order = rng.uniform(1, 100, 20), rng.permutation(20)
     candidates = PowerTrip(round_time="clock").candidates(order, seen(sites, work_s), 5, 0.1, History())
-    charged = [sites.round_timing(1, 0.0, order[:k], work_s).makespan_s for k in candidates.k]
+    charged = [round_times(sites, 1, 0.0, order[:k], work_s)["makespan_s"] for k in candidates.k]
     assert len(charged) == 20 and candidates.round_s == pytest.approx(charged, rel=1e-12, abs=0)
 
 
