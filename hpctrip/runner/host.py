@@ -125,7 +125,9 @@ class Host:
                         for name in LOSSES:
                             tally.note(name, getattr(update, name), position)
                     tally.note("train_wall_s", update.wall_s, position)
-            tally.note_all("update_norm", norms.cpu().numpy())  # a GPU is waited for once, not once a site
+            tally.note(
+                "update_norm", norms.cpu().numpy(), np.s_[:]
+            )  # a GPU is waited for once, not once a site
             tally.note("rank_train_wall_s", time.perf_counter() - began, rank)
         self.partial.tail.copy_(torch.from_numpy(tally.vector))
         self.meter.lap("train")

@@ -200,7 +200,7 @@ def test_every_table_that_comes_with_hpctrip_says_where_it_is_from():
     for gpu in TABLES:
         with open(f"hpctrip/sim/hardware/curves/{gpu}.csv") as file:
             assert "ml-energy/zeus" in file.readline()
-        assert Curve(gpu=gpu).points().rate.max() == 1
+        assert Curve(gpu=gpu).points()[1].max() == 1
 
 
 @pytest.mark.parametrize(
