@@ -105,19 +105,15 @@ class Engine:
     def memory_bytes(self, num_sites: int) -> int:
         """Bytes of the vectors with which so many sites train at once: weights, gradients, update, and the state of
         the optimiser, in float32; without activations and data."""
-        num_slots = RULES[self.work.optimizer].num_slots(self.work)
-        return 4 * num_params(self.model) * (3 + num_slots) * num_sites
+        return 4 * num_params(self.model) * (3 + num_slots(self.work)) * num_sites
 
 
 class Rule:
     """Base of local optimisers: their state from step to step, and how it is saved from round to round."""
 
-    num_slots: ClassVar[Callable[[LocalWork], int]]
-    """Tensors of state that the rule keeps for every weight."""
-
     def __init__(self, weights: list[torch.Tensor], work: LocalWork):
         self.work = work
-        slots = range(type(self).num_slots(work))
+        slots = range(num_slots(work))
         self.state = [[torch.zeros_like(w, requires_grad=False) for w in weights] for _ in slots]
 
     def start(self, saved: torch.Tensor | None = None) -> None:
@@ -148,11 +144,6 @@ class Rule:
 class SGD(Rule):
     """torch.optim.SGD's rule with dampening 0: weight decay is an L2 penalty, the velocity starts at rest."""
 
-    @staticmethod
-    def num_slots(work: LocalWork) -> int:
-        """The velocity, where there is momentum."""
-        return 1 if work.momentum else 0
-
     def direction(self, i: int, weight: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
         """The gradient with its L2 penalty, or the velocity that it drives."""
         if self.work.weight_decay:
@@ -164,11 +155,6 @@ class SGD(Rule):
 
 class AdamW(Rule):
     """torch.optim.AdamW's rule (Loshchilov & Hutter 2019): decoupled weight decay, bias-corrected moments."""
-
-    @staticmethod
-    def num_slots(work: LocalWork) -> int:
-        """First and second moment."""
-        return 2
 
     def __init__(self, weights: list[torch.Tensor], work: LocalWork):
         super().__init__(weights, work)
@@ -204,10 +190,16 @@ class AdamW(Rule):
 RULES: dict[str, type[Rule]] = {"sgd": SGD, "adamw": AdamW}
 
 
+def num_slots(work: LocalWork) -> int:
+    """Tensors of state that the optimiser keeps for every weight: AdamW's two moments, SGD's velocity if it has
+    momentum."""
+    return 2 if work.optimizer == "adamw" else int(work.momentum > 0)
+
+
 def state_length(num_params: int, work: LocalWork) -> int:
     """Length of a site's optimiser state from round to round; 0 where there is none, or the optimiser starts anew."""
-    num_slots = RULES[work.optimizer].num_slots(work)
-    return num_slots * num_params + 1 if work.keep_optimizer and num_slots else 0
+    slots = num_slots(work)
+    return slots * num_params + 1 if work.keep_optimizer and slots else 0
 
 
 class Step:

@@ -7,7 +7,6 @@ characters rendered on the spot, so that a first run needs no download.
 from __future__ import annotations
 
 import string
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
@@ -19,7 +18,6 @@ from hpctrip.base.errors import InputError
 from hpctrip.base.io import PathName
 from hpctrip.config.sources import Reads
 from hpctrip.learn.data import cached
-from hpctrip.learn.data.cached import PARTS, fingerprints
 from hpctrip.learn.data.files import read_idx
 from hpctrip.learn.data.glyphs import CHARACTERS, IMAGE_SIZE, MOST_GLYPHS, Glyphs, renderer
 from hpctrip.learn.task import Task
@@ -135,21 +133,20 @@ class Emnist(PreparedWorkload):
         limits = [resolved.train_samples, resolved.test_samples]
         settings: dict[str, Any] = {"split": self.split, "limits": limits}
         if self.synthetic:
-            settings |= {"glyphs (synthetic)": self.glyphs.model_dump(), "renderer": renderer(), "seed": seed}
-            return cached.prepared("emnist", settings, lambda: self._arrays(self._drawn, seed))
-        files = self._files()
-        settings["files"] = fingerprints(files.values())
-        if any(limits):
+            settings |= {"glyphs (synthetic)": self.glyphs.model_dump(), "renderer": renderer()}
+            files = None
+        else:
+            files = self._files()
+            settings["files"] = cached.fingerprints(files.values())
+        if self.synthetic or any(limits):
             settings["seed"] = seed
-        return cached.prepared("emnist", settings, lambda: self._arrays(partial(self._read, files), seed))
+        return cached.prepared("emnist", settings, lambda: self._arrays(files, seed))
 
-    def _arrays(
-        self, load: Callable[[str, int], tuple[np.ndarray, np.ndarray]], seed: int
-    ) -> dict[str, np.ndarray]:
+    def _arrays(self, files: dict[str, Path] | None, seed: int) -> dict[str, np.ndarray]:
         """`{part}_images` [num_samples, 28, 28] uint8 and `{part}_labels` [num_samples] int64 for both parts."""
         arrays = {}
-        for part in PARTS:
-            images, labels = load(part, seed)
+        for part in cached.PARTS:
+            images, labels = self._read(files, part, seed) if files else self._drawn(part, seed)
             arrays |= {f"{part}_images": images, f"{part}_labels": labels.astype(np.int64)}
         return arrays
 
@@ -192,7 +189,7 @@ class Emnist(PreparedWorkload):
         if not self.path.is_dir():
             raise InputError("workload.data", f"there is no directory {self.path}", way_out)
         files, missing = {}, []
-        for key in (f"{part}-{array}" for part in PARTS for array in ("images-idx3", "labels-idx1")):
+        for key in (f"{part}-{array}" for part in cached.PARTS for array in ("images-idx3", "labels-idx1")):
             name = f"emnist-{self.split}-{key}-ubyte"
             paths = [path for path in (self.path / name, self.path / f"{name}.gz") if path.is_file()]
             if paths:

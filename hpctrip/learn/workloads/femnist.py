@@ -19,8 +19,14 @@ from hpctrip.base.rng import stream
 from hpctrip.base.text import shown
 from hpctrip.config.sources import Reads
 from hpctrip.learn.data import cached
-from hpctrip.learn.data.cached import PARTS, fingerprints
-from hpctrip.learn.data.files import files_by_part, files_of_all_parts, json_object, leaf_users, read_text
+from hpctrip.learn.data.files import (
+    files_by_part,
+    files_of_all_parts,
+    json_object,
+    leaf_fault,
+    leaf_users,
+    read_text,
+)
 from hpctrip.learn.data.glyphs import CHARACTERS, IMAGE_SIZE, Writers, renderer
 from hpctrip.learn.task import Task
 from hpctrip.learn.workloads.base import WORKLOADS, PreparedWorkload
@@ -98,7 +104,7 @@ class Femnist(PreparedWorkload):
             settings |= {"glyphs (synthetic)": self.glyphs.model_dump(), "renderer": renderer()}
         else:
             files = files_by_part(self.path, **_FILES)
-            settings["files"] = {part: fingerprints(paths) for part, paths in files.items()}
+            settings["files"] = {part: cached.fingerprints(paths) for part, paths in files.items()}
         if "train" not in files or settings["limits"] != [None, None]:
             settings["seed"] = seed
         return cached.prepared("femnist", settings, lambda: self._arrays(files, seed))
@@ -106,13 +112,13 @@ class Femnist(PreparedWorkload):
     def _arrays(self, files: dict[str, list[Path]], seed: int) -> dict[str, np.ndarray]:
         """`{part}_images` [num_samples, 28, 28] uint8, `{part}_labels` and `{part}_groups` [num_samples] int64."""
         if "train" in files:
-            by_part = {part: list(_read(files[part])) for part in PARTS}
+            by_part = {part: list(_read(files[part])) for part in cached.PARTS}
         else:
             pages = _read(files["all"]) if files else self.glyphs.pages(seed)
             halves = [_split(page, stream(seed, "femnist/split", i)) for i, page in enumerate(pages)]
-            by_part = {part: [half[i] for half in halves] for i, part in enumerate(PARTS)}
+            by_part = {part: [half[i] for half in halves] for i, part in enumerate(cached.PARTS)}
         arrays = {}
-        for part in PARTS:
+        for part in cached.PARTS:
             if not any(len(labels) for _, labels in by_part[part]):
                 raise InputError("workload.data", f"{self.path} has no {part} samples", "give more data")
             images, labels = map(np.concatenate, zip(*by_part[part], strict=True))
@@ -135,16 +141,16 @@ def _split(page: _Page, rng: np.random.Generator) -> tuple[_Page, _Page]:
 def _read(paths: Iterable[Path]) -> Iterator[_Page]:
     """The writers of LEAF's files. LEAF's pixels go from 0 (ink) to 1 (paper), EMNIST's from 0 (paper) to 255."""
     for path in paths:
-        for user in leaf_users(path, json_object(path, read_text(path))):
+        for name, user in leaf_users(path, json_object(path, read_text(path))):
             try:
                 with np.errstate(over="ignore"):  # refused below
                     paper = np.array(user.x, np.float32).reshape(len(user.x), IMAGE_SIZE**2)
             except (ValueError, TypeError, OverflowError):
-                raise user.fault(f"a sample is not {IMAGE_SIZE**2} numbers") from None
+                raise leaf_fault(path, name, f"a sample is not {IMAGE_SIZE**2} numbers") from None
             if not ((paper >= 0) & (paper <= 1)).all():
-                raise user.fault("pixels below 0 (ink) or above 1 (paper)")
+                raise leaf_fault(path, name, "pixels below 0 (ink) or above 1 (paper)")
             for label in user.y:
                 if type(label) is not int or not 0 <= label < len(CHARACTERS):
-                    raise user.fault(f"label {shown(label)}, expected 0 to {len(CHARACTERS) - 1}")
+                    raise leaf_fault(path, name, f"label {shown(label)}, expected 0 to {len(CHARACTERS) - 1}")
             images = np.rint(255 * (1 - paper)).astype(np.uint8).reshape(-1, IMAGE_SIZE, IMAGE_SIZE)
             yield images, np.array(user.y, np.int64)

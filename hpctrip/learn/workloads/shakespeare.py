@@ -18,12 +18,12 @@ from hpctrip.base.errors import InputError
 from hpctrip.base.io import PathName
 from hpctrip.config.sources import Reads
 from hpctrip.learn.data import cached
-from hpctrip.learn.data.cached import PARTS, fingerprints
 from hpctrip.learn.data.files import (
     files_by_part,
     files_of_all_parts,
     is_leaf,
     json_object,
+    leaf_fault,
     leaf_users,
     read_text,
 )
@@ -120,7 +120,7 @@ class Shakespeare(PreparedWorkload):
             settings |= {"sentences (synthetic)": self.sentences.model_dump(), "version": VERSION}
         else:
             files = files_by_part(self.path, **_FILES)
-            settings["files"] = {part: fingerprints(paths) for part, paths in files.items()}
+            settings["files"] = {part: cached.fingerprints(paths) for part, paths in files.items()}
         if self.synthetic or self.train_samples or self.test_samples:
             settings["seed"] = seed
         return cached.prepared("shakespeare", settings, lambda: self._arrays(files, seed))
@@ -135,12 +135,12 @@ class Shakespeare(PreparedWorkload):
         long_enough = {role: cut for role, cut in whole.items() if len(cut) + WINDOW >= self.min_characters}
         if "all" in spoken:
             halves = [split_by_time(cut) for cut in long_enough.values()]
-            by_part = {part: [half[i] for half in halves] for i, part in enumerate(PARTS)}
+            by_part = {part: [half[i] for half in halves] for i, part in enumerate(cached.PARTS)}
         else:
             by_part = {"train": list(long_enough.values()), "test": list(spoken["test"].values())}
         arrays = {"roles": np.array([len(long_enough), len(whole) - len(long_enough)])}
         stride = self.resolve().stride
-        for part in PARTS:
+        for part in cached.PARTS:
             cuts = [cut[::stride] for cut in by_part[part]]
             num_windows = sum(map(len, cuts))
             if not num_windows:
@@ -199,11 +199,10 @@ def _read(path: Path) -> Iterator[tuple[str, np.ndarray]]:
         for role, speech in roles.items():
             yield f"{plays}{role}", windows(encode(speech))
         return
-    for user in leaf_users(path, content):
+    for name, user in leaf_users(path, content):
         for i, (x, y) in enumerate(zip(user.x, user.y, strict=True)):
             if not (isinstance(x, str) and isinstance(y, str) and (len(x), len(y)) == (WINDOW, 1)):
-                raise user.fault(
-                    f"sample {i:,} is not a text of {WINDOW} characters and the one that follows it"
-                )
+                problem = f"sample {i:,} is not a text of {WINDOW} characters and the one that follows it"
+                raise leaf_fault(path, name, problem)
         together = "".join(x + y for x, y in zip(user.x, user.y, strict=True))
-        yield user.name, encode(together).reshape(-1, WINDOW + 1)
+        yield name, encode(together).reshape(-1, WINDOW + 1)

@@ -78,7 +78,12 @@ class Speech(PreparedWorkload):
 
     def check_data(self) -> None:
         """The folder or archive, and the client map, where they are named."""
-        self._source(), self._map()
+        if not self.synthetic:
+            way_out = 'fetch it with `python -m hpctrip fetch speech DIR`, or set workload.data = "chirps"'
+            _require("workload.data", self.path, way_out)
+        if self.client_map is not None:
+            way_out = "give a CSV file with the columns file and client"
+            _require("workload.client_map", Path(self.client_map).expanduser().resolve(), way_out)
 
     def task(self, seed: int) -> Task:
         """The memory-mapped features and KWT-1; prepares the data first where nobody has."""
@@ -107,19 +112,20 @@ class Speech(PreparedWorkload):
 
     def folder(self, seed: int) -> Path:
         """The folder of the prepared arrays. Its key holds everything that they depend on."""
+        self.check_data()
         settings: dict[str, Any] = {
             "version": _VERSION,
             "words": self.words,
             "limits": [self.train_samples, self.test_samples],
         }
-        if (source := self._source()) is None:
+        if self.synthetic:
             settings |= {"chirps (synthetic)": self.chirps.model_dump()}
         else:
-            settings |= {"source": str(source), "files": fingerprint(source), "split": self.split}
+            settings |= {"source": str(self.path), "files": fingerprint(self.path), "split": self.split}
         if self._by_speaker:
             settings["test_fraction"] = self.test_fraction
-        if (client_map := self._map()) is not None:
-            settings["client_map"] = fingerprint(client_map)
+        if self.client_map is not None:
+            settings["client_map"] = fingerprint(Path(self.client_map).expanduser().resolve())
         if self._by_speaker or settings["limits"] != [None, None]:
             settings["seed"] = seed
         return cached.prepared("speech", settings, lambda: self._arrays(seed))
@@ -167,16 +173,6 @@ class Speech(PreparedWorkload):
         rows = rows[self.subset(part, len(rows), self.data, seed)]
         return np.array(sorted(rows, key=lambda row: hashlib.blake2b(names[row].encode()).digest()))
 
-    def _map(self) -> Path | None:
-        """The client map, if one is named. Raises InputError where there is none."""
-        way_out = "give a CSV file with the columns file and client"
-        return self.client_map and _existing("workload.client_map", self.client_map, way_out)
-
-    def _source(self) -> Path | None:
-        """The folder or archive; None: synthetic. Raises InputError where there is none."""
-        way_out = 'fetch it with `python -m hpctrip fetch speech DIR`, or set workload.data = "chirps"'
-        return None if self.synthetic else _existing("workload.data", self.data, way_out)
-
 
 def _standardised(train: np.ndarray, test: np.ndarray) -> dict[str, np.ndarray]:
     """The inputs [n, 98, 40] of both parts, float32 and changed in place, as float16, and the `mean` and `deviation`
@@ -195,9 +191,7 @@ def _standardised(train: np.ndarray, test: np.ndarray) -> dict[str, np.ndarray]:
     return arrays
 
 
-def _existing(key: str, value: str, way_out: str) -> Path:
-    """The path that an input key names. Raises InputError where nothing is there."""
-    path = Path(value).expanduser().resolve()
+def _require(key: str, path: Path, way_out: str) -> None:
+    """Raises InputError where there is nothing at the path that an input key names."""
     if not (path.is_file() or path.is_dir()):  # reading a pipe or a device may never end
         raise InputError(key, f"there is no file or folder {path}", way_out)
-    return path
