@@ -58,10 +58,3 @@ def test_the_sum_over_the_ranks_holds_what_each_of_them_noted():
     assert total.values("rank_train_wall_s").tolist() == [0.0, 1.5, 3.0]
     assert not total.integers["diverged"].any()
     assert np.array_equal(total.vector, backwards.vector)
-
-
-def test_a_loss_below_zero_keeps_its_sign():
-    tally = Tally(TRAINING, 2, 1)
-    tally.note("train_loss", -1.75, 0)
-    tally.note("train_loss", -(2.0**-30), 1)  # below the resolution
-    assert tally.values("train_loss").tolist() == [-1.75, 0.0]

@@ -6,11 +6,6 @@ import pytest
 from hpctrip.learn.data.glyphs import CHARACTERS, Glyphs, _distance_fields
 
 
-def test_there_are_the_62_classes_of_emnist_in_its_order():
-    assert len(CHARACTERS) == 62
-    assert CHARACTERS[0] + CHARACTERS[9] + CHARACTERS[10] + CHARACTERS[36] + CHARACTERS[61] == "09Aaz"
-
-
 def test_a_sample_is_the_same_picture_however_many_are_drawn():
     few, few_characters = Glyphs().draw(7, seed=3, part="train")
     many, many_characters = Glyphs().draw(600, seed=3, part="train")

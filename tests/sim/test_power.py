@@ -119,8 +119,3 @@ def test_domains_and_offsets_are_spread_evenly_over_many_sites(path):
     domain, offset = indices(supply), supply.describe()["trace_offset"]
     counts = np.bincount(domain * 4 + offset, minlength=8)
     assert counts == pytest.approx(1000, abs=150)  # five standard deviations
-
-
-def test_a_missing_path_is_an_input_error():
-    with pytest.raises(InputError, match="no such file or folder"):
-        Trace(path="no/such/folder").supply(num_sites=1, seed=1)
