@@ -21,7 +21,7 @@ from hpctrip.base.rng import stream
 from hpctrip.base.validate import instance
 from hpctrip.config.component import config_key
 from hpctrip.sim.energy import SPENT
-from hpctrip.sim.forecast import Forecast
+from hpctrip.sim.forecast import PERSISTENCE, Forecast
 from hpctrip.sim.noise import estimate, noise_ratio
 from hpctrip.sim.outcome import MEASURED, SITE_REPORTS, Outcome
 from hpctrip.sim.policies.base import MOST_VISITS, Decision, Policy
@@ -104,8 +104,8 @@ class Simulation:
     shares: np.ndarray
     """Weight of each site's update before it is normalised over those that arrive: its samples n_i (Eq. 1), or 1."""
     seed: int
-    forecast: Forecast | None = None
-    """Forecast of the sites' power over the coming round; None: power stays as the profiler sees it."""
+    forecast: Forecast = PERSISTENCE
+    """Forecast of the sites' power over the coming round."""
 
     def begin(self, state: State) -> Draft:
         """The round after `state`. InputError where a component returns an invalid value."""

@@ -21,7 +21,7 @@ from hpctrip.learn.data import cached
 from hpctrip.learn.data.files import read_idx
 from hpctrip.learn.data.glyphs import CHARACTERS, IMAGE_SIZE, MOST_GLYPHS, Glyphs, renderer
 from hpctrip.learn.task import Task
-from hpctrip.learn.workloads.base import WORKLOADS, PreparedWorkload
+from hpctrip.learn.workloads.base import WORKLOADS, SampledWorkload
 
 if TYPE_CHECKING:
     import torch
@@ -60,7 +60,7 @@ def _all_files(data: str) -> list[Path]:
 
 
 @WORKLOADS.add
-class Emnist(PreparedWorkload):
+class Emnist(SampledWorkload):
     """Handwritten characters (EMNIST), or synthetic glyphs in the same layout, and a small CNN."""
 
     kind: ClassVar[str] = "emnist"
@@ -79,16 +79,12 @@ class Emnist(PreparedWorkload):
     split: Literal["byclass", "bymerge", "balanced", "letters", "digits", "mnist"] = "byclass"
     """EMNIST's official split: 62, 47, 47, 26, 10, 10 classes. With glyphs it chooses the characters and merges cases
     alike, with the frequencies that `glyphs.frequencies` says."""
-    train_samples: int | None = Field(None, ge=1, le=100_000_000)
-    """Number of training samples: a random subset drawn from the run's seed. None: all (of glyphs, 60,000; at most 10
-    million are drawn)."""
-    test_samples: int | None = Field(None, ge=1, le=100_000_000)
-    """Number of test samples, likewise. None: all (of glyphs, 10,000)."""
     model: Literal["light", "leaf"] = "light"
     """`light`: 3x3 convolutions with 16 and 32 channels, 128 hidden units (0.21 M parameters with 62 classes);
     `leaf`: 5x5, 32 and 64 channels, 512 hidden units (1.69 M), the model of LEAF (Caldas et al. 2018) on 28x28."""
     glyphs: Glyphs = Glyphs()
-    """Drawing of the synthetic glyphs; ignored with data from a directory."""
+    """Drawing of the synthetic glyphs, by default 60,000 to train on and 10,000 to test on, at most 10 million; ignored
+    with data from a directory."""
 
     @model_validator(mode="after")
     def _fits(self) -> Self:

@@ -29,7 +29,7 @@ from hpctrip.learn.data.files import (
 )
 from hpctrip.learn.data.glyphs import CHARACTERS, IMAGE_SIZE, Writers, renderer
 from hpctrip.learn.task import Task
-from hpctrip.learn.workloads.base import WORKLOADS, PreparedWorkload
+from hpctrip.learn.workloads.base import WORKLOADS, SampledWorkload
 from hpctrip.learn.workloads.emnist import MODELS, normalise
 
 TRAIN_FRACTION = 0.9  # of each writer's samples, the default of LEAF's scripts
@@ -42,7 +42,7 @@ _Page = tuple[np.ndarray, np.ndarray]
 
 
 @WORKLOADS.add
-class Femnist(PreparedWorkload):
+class Femnist(SampledWorkload):
     """Handwritten characters by writer (LEAF's FEMNIST files), or synthetic writers, and the CNN of emnist."""
 
     kind: ClassVar[str] = "femnist"
@@ -61,10 +61,6 @@ class Femnist(PreparedWorkload):
     """`"glyphs"`: synthetic characters by made-up writers, no download; else a JSON file of LEAF's, gzipped or not, or
     a folder of them. Its folders `train` and `test` are used as they are; where there are none, nine tenths of each
     writer's samples, drawn at random from the run's seed, are to train on."""
-    train_samples: int | None = Field(None, ge=1, le=100_000_000)
-    """Number of training samples: a random subset drawn from the run's seed. None: all."""
-    test_samples: int | None = Field(None, ge=1, le=100_000_000)
-    """Number of test samples, likewise. None: all."""
     model: Literal["light", "leaf"] = "light"
     """As for emnist: `light`, 0.21 M parameters; `leaf`, 1.69 M, LEAF's."""
     glyphs: Writers = Writers()

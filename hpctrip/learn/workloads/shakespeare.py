@@ -29,7 +29,7 @@ from hpctrip.learn.data.files import (
 )
 from hpctrip.learn.data.texts import VERSION, Sentences, roles_from_json, roles_from_text
 from hpctrip.learn.task import Task
-from hpctrip.learn.workloads.base import WORKLOADS, PreparedWorkload
+from hpctrip.learn.workloads.base import WORKLOADS, SampledWorkload
 
 WINDOW = 80
 """Characters that the model sees before the one that it predicts."""
@@ -47,7 +47,7 @@ _FILES = {
 
 
 @WORKLOADS.add
-class Shakespeare(PreparedWorkload):
+class Shakespeare(SampledWorkload):
     """Next character of plays by speaking role (LEAF's files or texts), or synthetic sentences, and LEAF's LSTM."""
 
     kind: ClassVar[str] = "shakespeare"
@@ -72,10 +72,6 @@ class Shakespeare(PreparedWorkload):
     character is then predicted once."""
     min_characters: int = Field(WINDOW + 1, ge=WINDOW + 1)
     """Roles that speak fewer are left out. 81: those without a single window."""
-    train_samples: int | None = Field(None, ge=1, le=100_000_000)
-    """Number of training windows: a random subset drawn from the run's seed. None: all."""
-    test_samples: int | None = Field(None, ge=1, le=100_000_000)
-    """Number of test windows, likewise. None: all."""
     sentences: Sentences = Sentences()
     """Amount of synthetic text; ignored with data from files."""
 

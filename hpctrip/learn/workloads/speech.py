@@ -31,13 +31,13 @@ from hpctrip.learn.data.speech import (
     word_of,
 )
 from hpctrip.learn.task import Task
-from hpctrip.learn.workloads.base import WORKLOADS, PreparedWorkload
+from hpctrip.learn.workloads.base import WORKLOADS, SampledWorkload
 
 _VERSION = 1  # of the prepared data: raise it with any change that alters them
 
 
 @WORKLOADS.add
-class Speech(PreparedWorkload):
+class Speech(SampledWorkload):
     """Spoken words (Speech Commands v2), or synthetic chirps, as MFCCs, and the Keyword Transformer KWT-1."""
 
     kind: ClassVar[str] = "speech"
@@ -67,10 +67,6 @@ class Speech(PreparedWorkload):
     client_map: Annotated[PathName | None, Reads()] = Field(None, min_length=1)
     """A CSV file with the columns `file` (word_speaker_nohash_n.wav) and `client`, gzipped or not: the natural owner of
     a training clip is then its client; clips without one are not trained on. None: the owner is the speaker."""
-    train_samples: int | None = Field(None, ge=1, le=100_000_000)
-    """Number of training clips: a random subset drawn from the run's seed. None: all."""
-    test_samples: int | None = Field(None, ge=1, le=100_000_000)
-    """Number of test clips, likewise. None: all."""
     depth: int = Field(12, ge=1, le=24)
     """Transformer blocks: 12 is KWT-1; fewer train faster and are no longer that model."""
     chirps: Chirps = Chirps()
