@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from worlds import faults, sites_at
+from worlds import Steps, faults, sites_at
 from worlds import world as build_world
 
 from hpctrip.base.errors import InputError
@@ -19,7 +19,6 @@ from hpctrip.sim.grid import SIGNALS, GridSignal, SignalModel
 from hpctrip.sim.hardware import THROUGHPUT_MODELS
 from hpctrip.sim.network import Network
 from hpctrip.sim.outcome import Outcome
-from hpctrip.sim.power import PowerModel, PowerSupply
 from hpctrip.sim.rounds import CohortRound, Status
 from hpctrip.sim.step import State
 from hpctrip.sim.timing import Timing
@@ -29,24 +28,7 @@ SITE = {"num_gpus": 10, "gpu_power_w": 100.0, "idle_w": 20.0, "pue": 2.0}
 """2 kW at full power, of which 400 W stay while all GPUs wait."""
 
 
-class Steps(PowerModel):
-    """Power fractions [site][step] over steps of so many seconds; the last step goes on."""
-
-    fractions: list[list[float]]
-    step_s: float
-
-    def supply(self, num_sites, seed):
-        table, step_s = np.array(self.fractions), self.step_s
-
-        class Supply(PowerSupply):
-            def at(self, clock_s):
-                return table[:, min(int(clock_s // step_s), table.shape[1] - 1)].copy()
-
-        Supply.step_s = step_s
-        return Supply()
-
-
-ONE = Steps(fractions=[[1]], step_s=1e6)
+ONE = Steps(fractions=[[1]])
 """One site at full power."""
 
 
@@ -103,7 +85,7 @@ def test_a_site_computes_and_then_waits_for_the_straggler():
 
 
 def test_half_the_power_computes_twice_as_long_and_half_the_gpus_wait():
-    half = Steps(fractions=[[0.5], [0.5]], step_s=1e6)
+    half = Steps(fractions=[[0.5], [0.5]])
     spent = billed(world(half), [10, 40])
     assert spent.compute_energy_j.tolist() == [20_000, 80_000]
     assert spent.wait_energy_j.tolist() == [61 * 200, 200]
@@ -149,7 +131,7 @@ def test_the_networks_energy_counts_when_the_transfer_begins():
 
 
 def test_who_was_out_draws_nothing_and_who_is_late_draws_until_the_deadline(tmp_path):
-    three = Steps(fractions=[[1], [1], [1]], step_s=1e6)
+    three = Steps(fractions=[[1], [1], [1]])
     late = world(three, tmp_path=tmp_path, outages="0,0,1000\n", faults={"deadline_s": 30.0})
     spent = billed(late, [10, 100, 10])
     assert spent.status.tolist() == [Status.OUT, Status.LATE, Status.ARRIVED]

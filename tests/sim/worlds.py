@@ -6,11 +6,24 @@ from hpctrip.sim.faults import Faults
 from hpctrip.sim.hardware import THROUGHPUT_MODELS
 from hpctrip.sim.network import Network
 from hpctrip.sim.outcome import Outcome
-from hpctrip.sim.power import POWER_MODELS
+from hpctrip.sim.power import POWER_MODELS, PowerModel, PowerSupply
 from hpctrip.sim.sites import SITES
 from hpctrip.sim.step import State
 from hpctrip.sim.timing import Timing
 from hpctrip.sim.world import World
+
+
+class Steps(PowerModel):
+    """Power fractions [site][step] over steps of so many seconds; the last step goes on."""
+
+    fractions: list[list[float]]
+    step_s: float = 1e6
+
+    def supply(self, num_sites, seed):
+        supply, table = PowerSupply(), np.array(self.fractions)
+        supply.step_s = self.step_s
+        supply.at = lambda clock_s: table[:, min(int(clock_s // self.step_s), table.shape[1] - 1)].copy()
+        return supply
 
 
 def sites_at(num_sites, *distances_m):
