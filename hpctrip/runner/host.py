@@ -114,8 +114,7 @@ class Host:
             for block, of_sites in zip(hosted, orders, strict=True):
                 self.ranks.phase.enter("train", round)  # the watchdog's limit is one block's
                 sites = assignment.cohort[block].tolist()
-                optimizers = [self.memory.of(s)[1] for s in sites] if self.memory.keeps_optimizer else None
-                updates = self.engine.train(params, of_sites, optimizers)
+                updates = self.engine.train(params, of_sites, [self.memory.of(site)[1] for site in sites])
                 for position, site, update in zip(block, sites, updates, strict=True):
                     norm = self._add(site, update, round, float(assignment.weights[position]))
                     if norm is None:
@@ -125,9 +124,8 @@ class Host:
                         for name in LOSSES:
                             tally.note(name, getattr(update, name), position)
                     tally.note("train_wall_s", update.wall_s, position)
-            tally.note(
-                "update_norm", norms.cpu().numpy(), np.s_[:]
-            )  # a GPU is waited for once, not once a site
+            # a GPU is waited for once, not once a site
+            tally.note("update_norm", norms.cpu().numpy(), np.s_[:])
             tally.note("rank_train_wall_s", time.perf_counter() - began, rank)
         self.partial.tail.copy_(torch.from_numpy(tally.vector))
         self.meter.lap("train")

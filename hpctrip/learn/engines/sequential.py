@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,7 +35,7 @@ class Sequential(Engine):
         self.delta = torch.empty(num_params(self.model), device=self.device)
 
     def train(
-        self, params: torch.Tensor, orders: list[np.ndarray], optimizers: list[torch.Tensor] | None = None
+        self, params: torch.Tensor, orders: list[np.ndarray], optimizers: Sequence[torch.Tensor | None] = ()
     ) -> Iterator[SiteUpdate]:
         """Train one site after another."""
         for order, optimizer in zip(orders, optimizers or [None] * len(orders), strict=True):

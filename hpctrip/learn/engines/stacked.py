@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -62,7 +62,7 @@ class Stacked(Engine):
         self.description = "the sites of a block at once"
 
     def train(
-        self, params: torch.Tensor, orders: list[np.ndarray], optimizers: list[torch.Tensor] | None = None
+        self, params: torch.Tensor, orders: list[np.ndarray], optimizers: Sequence[torch.Tensor | None] = ()
     ) -> Iterator[SiteUpdate]:
         """Train as many sites at once as memory holds. Optimisers always start anew."""
         first = 0

@@ -10,7 +10,7 @@ of S sites [S, ...], and every operation is elementwise.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -89,7 +89,7 @@ class Engine:
         allow_tf32(precision)
 
     def train(
-        self, params: torch.Tensor, orders: list[np.ndarray], optimizers: list[torch.Tensor] | None = None
+        self, params: torch.Tensor, orders: list[np.ndarray], optimizers: Sequence[torch.Tensor | None] = ()
     ) -> Iterator[SiteUpdate]:
         """Train every site of the block from the global model, one flat float32 vector `params` [num_params] (see
         learn.params), which is never modified. Yields one update per site, in their order; a site without visits has
@@ -97,8 +97,8 @@ class Engine:
 
         An order, [num_visits] int64, holds indices into the training set as a site visits them, epochs one after
         another; it is cut into consecutive batches, of which the last may be smaller. `optimizers` are the states of
-        the sites' optimisers, float32 [state_length], read at the start and overwritten at the end; None: an optimiser
-        starts anew.
+        the sites' optimisers, float32 [state_length], read at the start and overwritten at the end; where they are
+        None, or none are given, optimisers start anew.
         """
         raise NotImplementedError
 
