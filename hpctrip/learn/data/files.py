@@ -24,7 +24,7 @@ _NOT_LEAFS = "is it a file that LEAF's scripts wrote?"
 _UNSIGNED_BYTE = 8
 
 
-def files_of(data: Path, suffixes: tuple[str, ...], way_out: str) -> list[Path]:
+def in_folder(data: Path, suffixes: tuple[str, ...], way_out: str) -> list[Path]:
     """The file itself, or the files of a folder that end in one of `suffixes`, or that and `.gz`, sorted.
 
     Raises InputError where there are none; `way_out` says how to get some.
@@ -40,19 +40,19 @@ def files_of(data: Path, suffixes: tuple[str, ...], way_out: str) -> list[Path]:
     return files
 
 
-def files_by_part(data: Path, suffixes: tuple[str, ...], way_out: str) -> dict[str, list[Path]]:
+def by_part(data: Path, suffixes: tuple[str, ...], way_out: str) -> dict[str, list[Path]]:
     """The files of a data set in LEAF's layout: under "train" and "test" where it has such folders, else all, under
     "all". `data` is a file, a folder of files, or the folder that holds `train` and `test`, or `all_data`."""
     train_test = [data / part for part in ("train", "test")]
     if any(folder.is_dir() for folder in train_test):
-        return {folder.name: files_of(folder, suffixes, way_out) for folder in train_test}
+        return {folder.name: in_folder(folder, suffixes, way_out) for folder in train_test}
     folder = data / "all_data" if (data / "all_data").is_dir() else data
-    return {"all": files_of(folder, suffixes, way_out)}
+    return {"all": in_folder(folder, suffixes, way_out)}
 
 
-def files_of_all_parts(data: str, suffixes: tuple[str, ...], way_out: str) -> list[Path]:
+def all_parts(data: str, suffixes: tuple[str, ...], way_out: str) -> list[Path]:
     """The files of all parts of the data set at a path that the user wrote."""
-    parts = files_by_part(Path(data).expanduser(), suffixes, way_out)
+    parts = by_part(Path(data).expanduser(), suffixes, way_out)
     return [file for files in parts.values() for file in files]
 
 

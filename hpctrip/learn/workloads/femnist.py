@@ -18,15 +18,7 @@ from hpctrip.base.io import PathName
 from hpctrip.base.rng import stream
 from hpctrip.base.text import shown
 from hpctrip.config.sources import Reads
-from hpctrip.learn.data import cached
-from hpctrip.learn.data.files import (
-    files_by_part,
-    files_of_all_parts,
-    json_object,
-    leaf_fault,
-    leaf_users,
-    read_text,
-)
+from hpctrip.learn.data import cached, files
 from hpctrip.learn.data.glyphs import CHARACTERS, IMAGE_SIZE, Writers, renderer
 from hpctrip.learn.task import Task
 from hpctrip.learn.workloads.base import WORKLOADS, SampledWorkload
@@ -55,7 +47,7 @@ class Femnist(SampledWorkload):
     lr: ClassVar[float] = 0.01
     batch_size: ClassVar[int] = 20
 
-    data: Annotated[PathName, Reads(unless="glyphs", find=partial(files_of_all_parts, **_FILES))] = Field(
+    data: Annotated[PathName, Reads(unless="glyphs", find=partial(files.all_parts, **_FILES))] = Field(
         "glyphs", min_length=1
     )
     """`"glyphs"`: synthetic characters by made-up writers, no download; else a JSON file of LEAF's, gzipped or not, or
@@ -69,7 +61,7 @@ class Femnist(SampledWorkload):
     def check_data(self) -> None:
         """The files, where the data are files."""
         if not self.synthetic:
-            files_by_part(self.path, **_FILES)
+            files.by_part(self.path, **_FILES)
 
     def task(self, seed: int) -> Task:
         """The memory-mapped data and the CNN; prepares the data first where nobody has."""
@@ -95,22 +87,22 @@ class Femnist(SampledWorkload):
     def folder(self, seed: int) -> Path:
         """The folder of the prepared arrays. Its key holds everything that they depend on."""
         settings: dict[str, Any] = {"limits": [self.train_samples, self.test_samples]}
-        files: dict[str, list[Path]] = {}
+        paths: dict[str, list[Path]] = {}
         if self.synthetic:
             settings |= {"glyphs (synthetic)": self.glyphs.model_dump(), "renderer": renderer()}
         else:
-            files = files_by_part(self.path, **_FILES)
-            settings["files"] = {part: cached.fingerprints(paths) for part, paths in files.items()}
-        if "train" not in files or settings["limits"] != [None, None]:
+            paths = files.by_part(self.path, **_FILES)
+            settings["files"] = {part: cached.fingerprints(of_part) for part, of_part in paths.items()}
+        if "train" not in paths or settings["limits"] != [None, None]:
             settings["seed"] = seed
-        return cached.prepared("femnist", settings, lambda: self._arrays(files, seed))
+        return cached.prepared("femnist", settings, lambda: self._arrays(paths, seed))
 
-    def _arrays(self, files: dict[str, list[Path]], seed: int) -> dict[str, np.ndarray]:
+    def _arrays(self, paths: dict[str, list[Path]], seed: int) -> dict[str, np.ndarray]:
         """`{part}_images` [num_samples, 28, 28] uint8, `{part}_labels` and `{part}_groups` [num_samples] int64."""
-        if "train" in files:
-            by_part = {part: list(_read(files[part])) for part in cached.PARTS}
+        if "train" in paths:
+            by_part = {part: list(_read(paths[part])) for part in cached.PARTS}
         else:
-            pages = _read(files["all"]) if files else self.glyphs.pages(seed)
+            pages = _read(paths["all"]) if paths else self.glyphs.pages(seed)
             halves = [_split(page, stream(seed, "femnist/split", i)) for i, page in enumerate(pages)]
             by_part = {part: [half[i] for half in halves] for i, part in enumerate(cached.PARTS)}
         arrays = {}
@@ -137,16 +129,17 @@ def _split(page: _Page, rng: np.random.Generator) -> tuple[_Page, _Page]:
 def _read(paths: Iterable[Path]) -> Iterator[_Page]:
     """The writers of LEAF's files. LEAF's pixels go from 0 (ink) to 1 (paper), EMNIST's from 0 (paper) to 255."""
     for path in paths:
-        for name, user in leaf_users(path, json_object(path, read_text(path))):
+        for name, user in files.leaf_users(path, files.json_object(path, files.read_text(path))):
             try:
                 with np.errstate(over="ignore"):  # refused below
                     paper = np.array(user.x, np.float32).reshape(len(user.x), IMAGE_SIZE**2)
             except (ValueError, TypeError, OverflowError):
-                raise leaf_fault(path, name, f"a sample is not {IMAGE_SIZE**2} numbers") from None
+                raise files.leaf_fault(path, name, f"a sample is not {IMAGE_SIZE**2} numbers") from None
             if not ((paper >= 0) & (paper <= 1)).all():
-                raise leaf_fault(path, name, "pixels below 0 (ink) or above 1 (paper)")
+                raise files.leaf_fault(path, name, "pixels below 0 (ink) or above 1 (paper)")
             for label in user.y:
                 if type(label) is not int or not 0 <= label < len(CHARACTERS):
-                    raise leaf_fault(path, name, f"label {shown(label)}, expected 0 to {len(CHARACTERS) - 1}")
+                    problem = f"label {shown(label)}, expected 0 to {len(CHARACTERS) - 1}"
+                    raise files.leaf_fault(path, name, problem)
             images = np.rint(255 * (1 - paper)).astype(np.uint8).reshape(-1, IMAGE_SIZE, IMAGE_SIZE)
             yield images, np.array(user.y, np.int64)

@@ -21,8 +21,7 @@ from hpctrip.base.io import PathName
 from hpctrip.base.rng import stream
 from hpctrip.config.component import Component
 from hpctrip.config.sources import Reads
-from hpctrip.learn.data import cached
-from hpctrip.learn.data.files import files_of
+from hpctrip.learn.data import cached, files
 from hpctrip.learn.data.texts import VERSION, Sentences, read_texts
 from hpctrip.learn.params import digest
 from hpctrip.learn.task import Dataset, Task
@@ -48,7 +47,7 @@ class Lora(Component):
 def _text_files(data: str) -> list[Path]:
     """The file at this path, or the texts of the folder."""
     way_out = 'give a text file or a folder of them, or set workload.data = "sentences"'
-    return files_of(Path(data).expanduser().resolve(), (".txt", ".json"), way_out)
+    return files.in_folder(Path(data).expanduser().resolve(), (".txt", ".json"), way_out)
 
 
 @WORKLOADS.add

@@ -17,16 +17,7 @@ from pydantic import Field
 from hpctrip.base.errors import InputError
 from hpctrip.base.io import PathName
 from hpctrip.config.sources import Reads
-from hpctrip.learn.data import cached
-from hpctrip.learn.data.files import (
-    files_by_part,
-    files_of_all_parts,
-    is_leaf,
-    json_object,
-    leaf_fault,
-    leaf_users,
-    read_text,
-)
+from hpctrip.learn.data import cached, files
 from hpctrip.learn.data.texts import VERSION, Sentences, roles_from_json, roles_from_text
 from hpctrip.learn.task import Task
 from hpctrip.learn.workloads.base import WORKLOADS, SampledWorkload
@@ -57,7 +48,7 @@ class Shakespeare(SampledWorkload):
     lr: ClassVar[float] = 0.8
     batch_size: ClassVar[int] = 20
 
-    data: Annotated[PathName, Reads(unless="sentences", find=partial(files_of_all_parts, **_FILES))] = Field(
+    data: Annotated[PathName, Reads(unless="sentences", find=partial(files.all_parts, **_FILES))] = Field(
         "sentences", min_length=1
     )
     """`"sentences"`: synthetic text by made-up roles, no download; else a file, or a folder of files: LEAF's JSON (its
@@ -82,7 +73,7 @@ class Shakespeare(SampledWorkload):
     def check_data(self) -> None:
         """The files, where the data are files."""
         if not self.synthetic:
-            files_by_part(self.path, **_FILES)
+            files.by_part(self.path, **_FILES)
 
     def task(self, seed: int) -> Task:
         """The memory-mapped windows and the LSTM; prepares the data first where nobody has."""
@@ -111,20 +102,20 @@ class Shakespeare(SampledWorkload):
     def folder(self, seed: int) -> Path:
         """The folder of the prepared arrays. Its key holds everything that they depend on."""
         settings: dict[str, Any] = self.resolve().model_dump(exclude={"data", "sentences"})
-        files: dict[str, list[Path]] = {}
+        paths: dict[str, list[Path]] = {}
         if self.synthetic:
             settings |= {"sentences (synthetic)": self.sentences.model_dump(), "version": VERSION}
         else:
-            files = files_by_part(self.path, **_FILES)
-            settings["files"] = {part: cached.fingerprints(paths) for part, paths in files.items()}
+            paths = files.by_part(self.path, **_FILES)
+            settings["files"] = {part: cached.fingerprints(of_part) for part, of_part in paths.items()}
         if self.synthetic or self.train_samples or self.test_samples:
             settings["seed"] = seed
-        return cached.prepared("shakespeare", settings, lambda: self._arrays(files, seed))
+        return cached.prepared("shakespeare", settings, lambda: self._arrays(paths, seed))
 
-    def _arrays(self, files: dict[str, list[Path]], seed: int) -> dict[str, np.ndarray]:
+    def _arrays(self, paths: dict[str, list[Path]], seed: int) -> dict[str, np.ndarray]:
         """`{part}_inputs` [num_windows, 80] uint8 and `{part}_labels` [num_windows] or [num_windows, 80] int64 of both
         parts, `{part}_groups` [num_windows] int64, and `roles`: how many there are, and how many were left out."""
-        spoken = {part: read_windows(paths) for part, paths in files.items()} or {
+        spoken = {part: read_windows(of_part) for part, of_part in paths.items()} or {
             "all": {role: windows(encode(text)) for role, text in self.sentences.write(seed).items()}
         }
         whole = spoken["all"] if "all" in spoken else spoken["train"]
@@ -187,18 +178,18 @@ def read_windows(paths: list[Path]) -> dict[str, np.ndarray]:
 
 def _read(path: Path) -> Iterator[tuple[str, np.ndarray]]:
     """Role and windows [n, 81], from a file in any of the three formats: its content tells which."""
-    text = read_text(path)
-    content = json_object(path, text) if text.lstrip().startswith("{") else None
-    if content is None or not is_leaf(content):
+    text = files.read_text(path)
+    content = files.json_object(path, text) if text.lstrip().startswith("{") else None
+    if content is None or not files.is_leaf(content):
         plays = f"{path.stem}/" if content is None else ""
         roles = roles_from_text(path, text) if content is None else roles_from_json(path, content)
         for role, speech in roles.items():
             yield f"{plays}{role}", windows(encode(speech))
         return
-    for name, user in leaf_users(path, content):
+    for name, user in files.leaf_users(path, content):
         for i, (x, y) in enumerate(zip(user.x, user.y, strict=True)):
             if not (isinstance(x, str) and isinstance(y, str) and (len(x), len(y)) == (WINDOW, 1)):
                 problem = f"sample {i:,} is not a text of {WINDOW} characters and the one that follows it"
-                raise leaf_fault(path, name, problem)
+                raise files.leaf_fault(path, name, problem)
         together = "".join(x + y for x, y in zip(user.x, user.y, strict=True))
         yield name, encode(together).reshape(-1, WINDOW + 1)

@@ -18,18 +18,8 @@ from hpctrip.base.errors import InputError
 from hpctrip.base.io import PathName
 from hpctrip.base.rng import stream
 from hpctrip.config.sources import Reads
-from hpctrip.learn.data import cached
+from hpctrip.learn.data import cached, speech
 from hpctrip.learn.data.chirps import Chirps
-from hpctrip.learn.data.speech import (
-    Clips,
-    clip_files,
-    fingerprint,
-    official_parts,
-    owners_of,
-    read_clips,
-    speaker_of,
-    word_of,
-)
 from hpctrip.learn.task import Task
 from hpctrip.learn.workloads.base import WORKLOADS, SampledWorkload
 
@@ -52,7 +42,7 @@ class Speech(SampledWorkload):
     optimizer: ClassVar[Literal["adamw"]] = "adamw"
     weight_decay: ClassVar[float] = 0.1  # of KWT; the paper's Table 2 states none
 
-    data: Annotated[PathName, Reads(unless="chirps", find=clip_files)] = Field("chirps", min_length=1)
+    data: Annotated[PathName, Reads(unless="chirps", find=speech.clip_files)] = Field("chirps", min_length=1)
     """`"chirps"`: synthetic words of synthetic speakers, no download; else a folder of `word/speaker_nohash_n.wav` (or
     .flac), or a tar archive of one, compressed or not."""
     words: list[str] | None = Field(None, min_length=2)
@@ -117,11 +107,12 @@ class Speech(SampledWorkload):
         if self.synthetic:
             settings |= {"chirps (synthetic)": self.chirps.model_dump()}
         else:
-            settings |= {"source": str(self.path), "files": fingerprint(self.path), "split": self.split}
+            settings |= {"source": str(self.path), "split": self.split}
+            settings["files"] = speech.fingerprint(self.path)
         if self._by_speaker:
             settings["test_fraction"] = self.test_fraction
         if self.client_map is not None:
-            settings["client_map"] = fingerprint(Path(self.client_map).expanduser().resolve())
+            settings["client_map"] = speech.fingerprint(Path(self.client_map).expanduser().resolve())
         if self._by_speaker or settings["limits"] != [None, None]:
             settings["seed"] = seed
         return cached.prepared("speech", settings, lambda: self._arrays(seed))
@@ -129,10 +120,12 @@ class Speech(SampledWorkload):
     def _arrays(self, seed: int) -> dict[str, np.ndarray]:
         """For both parts `{part}_inputs` [num_samples, 98, 40] float16, `{part}_labels` and `{part}_groups`
         [num_samples] int64; then `words`, `note`, and what `_standardised` adds."""
-        clips = self.chirps.draw(self.words, seed) if self.synthetic else read_clips(self.path, self.words)
-        words = self.words or sorted({word_of(name) for name in clips.names})
-        labels = np.array([words.index(word_of(name)) for name in clips.names])
-        owners, unowned = owners_of(clips.names, self.client_map)
+        clips = (
+            self.chirps.draw(self.words, seed) if self.synthetic else speech.read_clips(self.path, self.words)
+        )
+        words = self.words or sorted({speech.word_of(name) for name in clips.names})
+        labels = np.array([words.index(speech.word_of(name)) for name in clips.names])
+        owners, unowned = speech.owners_of(clips.names, self.client_map)
         parts, absent = self._parts(clips, seed)
         parts["train"] &= owners >= 0
         arrays = {"words": np.array(words), "note": np.array([unowned + absent])}
@@ -146,15 +139,15 @@ class Speech(SampledWorkload):
     def _by_speaker(self) -> bool:
         return self.synthetic or self.split == "speaker"
 
-    def _parts(self, clips: Clips, seed: int) -> tuple[dict[str, np.ndarray], str]:
+    def _parts(self, clips: speech.Clips, seed: int) -> tuple[dict[str, np.ndarray], str]:
         """For both parts [num_clips] bool, which clips are in it, and a note on listed clips that are absent."""
         if self._by_speaker:
-            speakers = np.unique([speaker_of(name) for name in clips.names])
+            speakers = np.unique([speech.speaker_of(name) for name in clips.names])
             num_held = max(1, round(self.test_fraction * len(speakers)))
             held = set(stream(seed, "speech/held_out").permutation(speakers)[:num_held].tolist())
-            is_test = np.array([speaker_of(name) in held for name in clips.names])
+            is_test = np.array([speech.speaker_of(name) in held for name in clips.names])
             return {"train": ~is_test, "test": is_test}, ""
-        return official_parts(clips, str(self.path))
+        return speech.official_parts(clips, str(self.path))
 
     def _rows(self, part: str, mask: np.ndarray, names: list[str], seed: int) -> np.ndarray:
         """The clips of a part in an order that mixes words and depends on the names alone, a random subset where a
