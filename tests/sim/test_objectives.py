@@ -204,24 +204,18 @@ def test_nobody_waits_for_a_site_without_power_whatever_is_aimed_at(view, kind, 
 
 
 @pytest.mark.parametrize(
-    ("kind", "keys", "table"),
+    ("kind", "keys", "seen", "problem"),
     [
-        ("deadline", {}, "carbon"),
-        ("deadline", {"least": "cost"}, "price"),
-        ("budget", {"carbon": 1.0}, "carbon"),
+        ("deadline", {}, {"target_accuracy": 0.5}, r"needs the signal \[carbon\]"),
+        ("deadline", {"least": "cost"}, {"target_accuracy": 0.5}, r"needs the signal \[price\]"),
+        ("budget", {"carbon": 1.0}, {"target_accuracy": 0.5}, r"needs the signal \[carbon\]"),
+        ("budget", {}, {"g_per_kwh": np.ones(1)}, r"needs a target; set stop\.target_accuracy"),
+        ("deadline", {}, {"g_per_kwh": np.ones(1)}, r"needs a target; set stop\.target_accuracy"),
     ],
 )
-def test_what_is_not_known_cannot_be_aimed_at(view, kind, keys, table):
-    blind = view([1.0], [1], target_accuracy=0.5)
-    with pytest.raises(InputError, match=rf"needs the signal \[{table}\]"):
-        objective(kind, **keys).preference(blind, History())
-
-
-@pytest.mark.parametrize("kind", ["budget", "deadline"])
-def test_without_a_target_nothing_can_last_or_be_late(view, kind):
-    sites = view([1.0], [1], g_per_kwh=np.ones(1))
-    with pytest.raises(InputError, match=r"needs a target; set stop\.target_accuracy"):
-        objective(kind).preference(sites, History())
+def test_an_objective_without_its_signal_or_without_a_target_is_refused(view, kind, keys, seen, problem):
+    with pytest.raises(InputError, match=problem):
+        objective(kind, **keys).preference(view([1.0], [1], **seen), History())
 
 
 def test_a_budget_of_nothing_in_particular_is_refused():

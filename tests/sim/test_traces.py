@@ -82,11 +82,6 @@ def test_flags_of_measured_samples_do_not_touch_production(tmp_path):
     assert read_trace_files(file, column="measured").num_filled.tolist() == [1]
 
 
-def test_a_domain_without_any_good_sample_is_refused(tmp_path):
-    lines = [f"{line.split(',0.')[0]},0.9,,false,false" for line in rows(0.1, 0.2)]
-    assert "no good sample" in fault(write(tmp_path / "cella_pdu6.csv", lines))
-
-
 def test_a_domain_flagged_bad_by_more_than_half_is_refused_with_the_other_meaning_as_the_way_out(tmp_path):
     lines = rows(0.1, 0.2, 0.3, 0.4)
     half = [line.replace("false,false", "false,true") for line in lines[:2]]
@@ -125,7 +120,9 @@ def test_domains_of_different_length_are_cut_to_the_time_that_all_have(tmp_path)
     assert (traces.num_cut.tolist(), traces.start_us) == ([1, 0], 900_000_000)
 
 
-def test_domains_that_share_no_time_are_refused(tmp_path):
+def test_a_domain_without_a_good_sample_and_domains_that_share_no_time_are_refused(tmp_path):
+    lines = [f"{line.split(',0.')[0]},0.9,,false,false" for line in rows(0.1, 0.2)]
+    assert "no good sample" in fault(write(tmp_path / "cella_pdu6.csv", lines))
     write(tmp_path / "cella_pdu6.csv", rows(0.1, 0.2))
     write(tmp_path / "cella_pdu7.csv", rows(0.1, 0.2, start=90_000, pdu="pdu7"))
     assert "no time in common" in fault(tmp_path)
