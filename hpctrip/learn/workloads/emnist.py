@@ -20,7 +20,7 @@ from hpctrip.config.sources import Reads
 from hpctrip.learn.data import cached
 from hpctrip.learn.data.files import read_idx
 from hpctrip.learn.data.glyphs import CHARACTERS, IMAGE_SIZE, MOST_GLYPHS, Glyphs, renderer
-from hpctrip.learn.task import Task
+from hpctrip.learn.task import Dataset, Task
 from hpctrip.learn.workloads.base import WORKLOADS, SampledWorkload
 
 if TYPE_CHECKING:
@@ -59,8 +59,37 @@ def _all_files(data: str) -> list[Path]:
     return sorted(Path(data).expanduser().glob("emnist-*-*-ubyte*"))
 
 
+class CharacterImages(SampledWorkload):
+    """Base of the workloads of 28x28 images of characters, which a small CNN classifies."""
+
+    lr: ClassVar[float] = 0.01
+    batch_size: ClassVar[int] = 20
+
+    model: Literal["light", "leaf"] = "light"
+    """`light`: 3x3 convolutions with 16 and 32 channels, 128 hidden units (0.21 M parameters with 62 classes);
+    `leaf`: 5x5, 32 and 64 channels, 512 hidden units (1.69 M), the model of LEAF (Caldas et al. 2018) on 28x28."""
+
+    def cnn_task(self, folder: Path, train: Dataset, test: Dataset, num_classes: int, about: str) -> Task:
+        """The task of the CNN on these sets of a prepared folder; `about` describes them, besides their sizes."""
+        import torch.nn.functional as F
+
+        from hpctrip.learn.models.cnn import CNN
+
+        return Task(
+            train=train,
+            test=test,
+            num_classes=num_classes,
+            build_model=partial(CNN, *MODELS[self.model], num_classes=num_classes),
+            prepare=normalise,
+            loss=F.cross_entropy,
+            source=f"{self.origin}: {about}, {len(train):,} training and {len(test):,} test samples",
+            synthetic=self.synthetic,
+            digests={"data": cached.digest_of(folder)},
+        )
+
+
 @WORKLOADS.add
-class Emnist(SampledWorkload):
+class Emnist(CharacterImages):
     """Handwritten characters (EMNIST), or synthetic glyphs in the same layout, and a small CNN."""
 
     kind: ClassVar[str] = "emnist"
@@ -70,8 +99,6 @@ class Emnist(SampledWorkload):
         "files in EMNIST's format",
     )
     has_owners: ClassVar[bool] = False
-    lr: ClassVar[float] = 0.01
-    batch_size: ClassVar[int] = 20
 
     data: Annotated[PathName, Reads(unless="glyphs", find=_all_files)] = Field("glyphs", min_length=1)
     """`"glyphs"`: synthetic characters, rendered from fonts, no download; else the directory with the official files
@@ -79,9 +106,6 @@ class Emnist(SampledWorkload):
     split: Literal["byclass", "bymerge", "balanced", "letters", "digits", "mnist"] = "byclass"
     """EMNIST's official split: 62, 47, 47, 26, 10, 10 classes. With glyphs it chooses the characters and merges cases
     alike, with the frequencies that `glyphs.frequencies` says."""
-    model: Literal["light", "leaf"] = "light"
-    """`light`: 3x3 convolutions with 16 and 32 channels, 128 hidden units (0.21 M parameters with 62 classes);
-    `leaf`: 5x5, 32 and 64 channels, 512 hidden units (1.69 M), the model of LEAF (Caldas et al. 2018) on 28x28."""
     glyphs: Glyphs = Glyphs()
     """Drawing of the synthetic glyphs, by default 60,000 to train on and 10,000 to test on, at most 10 million; ignored
     with data from a directory."""
@@ -104,24 +128,9 @@ class Emnist(SampledWorkload):
 
     def task(self, seed: int) -> Task:
         """The memory-mapped data and the CNN; prepares the data first where nobody has."""
-        import torch.nn.functional as F
-
-        from hpctrip.learn.models.cnn import CNN
-
         folder = self.folder(seed)
         train, test = cached.datasets(folder, "images", "labels")
-        num_classes = len(SPLITS[self.split])
-        return Task(
-            train=train,
-            test=test,
-            num_classes=num_classes,
-            build_model=partial(CNN, *MODELS[self.model], num_classes=num_classes),
-            prepare=normalise,
-            loss=F.cross_entropy,
-            source=f"{self.origin}: {self.split}, {len(train):,} training and {len(test):,} test samples",
-            synthetic=self.synthetic,
-            digests={"data": cached.digest_of(folder)},
-        )
+        return self.cnn_task(folder, train, test, len(SPLITS[self.split]), self.split)
 
     def folder(self, seed: int) -> Path:
         """The folder of the prepared arrays. Its key holds everything that they depend on."""

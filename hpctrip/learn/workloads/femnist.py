@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -21,8 +21,8 @@ from hpctrip.config.sources import Reads
 from hpctrip.learn.data import cached, files
 from hpctrip.learn.data.glyphs import CHARACTERS, IMAGE_SIZE, Writers, renderer
 from hpctrip.learn.task import Task
-from hpctrip.learn.workloads.base import WORKLOADS, SampledWorkload
-from hpctrip.learn.workloads.emnist import MODELS, normalise
+from hpctrip.learn.workloads.base import WORKLOADS
+from hpctrip.learn.workloads.emnist import CharacterImages
 
 TRAIN_FRACTION = 0.9  # of each writer's samples, the default of LEAF's scripts
 _FILES = {
@@ -34,7 +34,7 @@ _Page = tuple[np.ndarray, np.ndarray]
 
 
 @WORKLOADS.add
-class Femnist(SampledWorkload):
+class Femnist(CharacterImages):
     """Handwritten characters by writer (LEAF's FEMNIST files), or synthetic writers, and the CNN of emnist."""
 
     kind: ClassVar[str] = "femnist"
@@ -44,8 +44,6 @@ class Femnist(SampledWorkload):
         "files in LEAF's format",
     )
     has_owners: ClassVar[bool] = True
-    lr: ClassVar[float] = 0.01
-    batch_size: ClassVar[int] = 20
 
     data: Annotated[PathName, Reads(unless="glyphs", find=partial(files.all_parts, **_FILES))] = Field(
         "glyphs", min_length=1
@@ -53,8 +51,6 @@ class Femnist(SampledWorkload):
     """`"glyphs"`: synthetic characters by made-up writers, no download; else a JSON file of LEAF's, gzipped or not, or
     a folder of them. Its folders `train` and `test` are used as they are; where there are none, nine tenths of each
     writer's samples, drawn at random from the run's seed, are to train on."""
-    model: Literal["light", "leaf"] = "light"
-    """As for emnist: `light`, 0.21 M parameters; `leaf`, 1.69 M, LEAF's."""
     glyphs: Writers = Writers()
     """Writers of the synthetic glyphs; ignored with data from files."""
 
@@ -65,24 +61,10 @@ class Femnist(SampledWorkload):
 
     def task(self, seed: int) -> Task:
         """The memory-mapped data and the CNN; prepares the data first where nobody has."""
-        import torch.nn.functional as F
-
-        from hpctrip.learn.models.cnn import CNN
-
         folder = self.folder(seed)
         train, test = cached.datasets(folder, "images", "labels", "groups")
-        num_writers = len(np.unique(train.groups))
-        return Task(
-            train=train,
-            test=test,
-            num_classes=len(CHARACTERS),
-            build_model=partial(CNN, *MODELS[self.model], num_classes=len(CHARACTERS)),
-            prepare=normalise,
-            loss=F.cross_entropy,
-            source=f"{self.origin}: {num_writers:,} writers, {len(train):,} training and {len(test):,} test samples",
-            synthetic=self.synthetic,
-            digests={"data": cached.digest_of(folder)},
-        )
+        writers = f"{len(np.unique(train.groups)):,} writers"
+        return self.cnn_task(folder, train, test, len(CHARACTERS), writers)
 
     def folder(self, seed: int) -> Path:
         """The folder of the prepared arrays. Its key holds everything that they depend on."""
