@@ -56,11 +56,6 @@ class PartialSum:
         return True
 
 
-def partial_sum_bytes(num_params: int, num_tail: int) -> int:
-    """Memory of a PartialSum: the vector that travels and two scratch vectors of 8 bytes a parameter."""
-    return 8 * (num_params + num_tail) + 16 * num_params
-
-
 def largest(deltas: torch.Tensor) -> torch.Tensor:
     """Largest magnitude in every update, [..., P] -> [...]; NaN where there is one."""
     # aminmax over a dimension takes ten times as long

@@ -65,11 +65,11 @@ class Host:
         num_params = len(self.initial_params)
         if trains:
             experiment.compression.check(num_params, self.seed)
-        self.memory = SiteState(
-            num_params * experiment.compression.keeps_residual, state_length(num_params, self.work), device
-        )
+        optimizer_length = state_length(num_params, self.work)
+        residual_length = num_params * experiment.compression.keeps_residual
+        self.memory = SiteState(residual_length, optimizer_length, device)
         alone = task.sequential_only
-        if self.memory.keeps_optimizer and not alone:
+        if optimizer_length and not alone:
             alone = "sites keep their optimisers (train.keep_optimizer), each at a step of its own"
         engine, why = choose(experiment.engine.name, hosts_kind, alone)
         self.engine = engine(task, self.work, device, experiment.engine.precision)

@@ -111,8 +111,8 @@ class Faults(Component):
 
     deadline_s: Seconds | None = Field(None, gt=0, le=LONGEST_ROUND_S)
     """The aggregator proceeds this long after a round's start without the updates that have not come. A round in which
-    nobody can be reached costs the deadline too and leaves the model unchanged. At most ten years. Absent: it waits for
-    all."""
+    no site can be reached costs the deadline too and leaves the model unchanged. At most ten years. Absent: it waits
+    for all."""
     mtbf_s: Seconds | None = Field(None, ge=60, le=LONGEST_ROUND_S)
     """Mean time between a site's return and its next outage (exponential), at most ten years; absent: no random
     outages. A deadline may span at most 1,000 times mtbf_s + mttr_s, and a run at most 20 million outages."""

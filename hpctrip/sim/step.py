@@ -87,7 +87,7 @@ class Draft:
 
     @property
     def arriving(self) -> np.ndarray:
-        """Positions in the cohort of the sites whose updates will arrive: nobody else need be trained."""
+        """Positions in the cohort of the sites whose updates will arrive: the others need not be trained."""
         return np.flatnonzero(self.status == Status.ARRIVED)
 
 

@@ -71,8 +71,8 @@ class Timing(Component):
     def makespan_s(
         self, compute_s: np.ndarray, comm_s: np.ndarray, status: np.ndarray, deadline_s: float = np.inf
     ) -> float:
-        """Length of a round whose sites took so long, arrays [k]: Eq. 7, or the deadline where somebody who was asked
-        is missing or nobody could be asked."""
+        """Length of a round whose sites took so long, arrays [k]: Eq. 7, or the deadline where a site that was asked
+        is missing or no site could be asked."""
         asked = status != Status.OUT
         if not asked.any() or ((status == Status.LATE) | (status == Status.LOST)).any():
             return deadline_s

@@ -53,11 +53,6 @@ class SiteState:
         """[length] by site."""
 
     @property
-    def keeps_optimizer(self) -> bool:
-        """Whether optimisers go on from round to round."""
-        return self._lengths[1] > 0
-
-    @property
     def length(self) -> int:
         """Length of a row."""
         return sum(self._lengths)

@@ -127,7 +127,7 @@ class Emnist(CharacterImages):
             self._files()
 
     def task(self, seed: int) -> Task:
-        """The memory-mapped data and the CNN; prepares the data first where nobody has."""
+        """The memory-mapped data and the CNN; prepares the data first where the cache lacks it."""
         folder = self.folder(seed)
         train, test = cached.datasets(folder, "images", "labels")
         return self.cnn_task(folder, train, test, len(SPLITS[self.split]), self.split)

@@ -60,7 +60,7 @@ class Femnist(CharacterImages):
             files.by_part(self.path, **_FILES)
 
     def task(self, seed: int) -> Task:
-        """The memory-mapped data and the CNN; prepares the data first where nobody has."""
+        """The memory-mapped data and the CNN; prepares the data first where the cache lacks it."""
         folder = self.folder(seed)
         train, test = cached.datasets(folder, "images", "labels", "groups")
         writers = f"{len(np.unique(train.groups)):,} writers"

@@ -110,7 +110,7 @@ class Llm(PreparedWorkload):
             self._model_digest()
 
     def task(self, seed: int) -> Task:
-        """The memory-mapped blocks and the model; prepares them first where nobody has."""
+        """The memory-mapped blocks and the model; prepares them first where the cache lacks them."""
         folder = self.folder(seed)
         import torch
 

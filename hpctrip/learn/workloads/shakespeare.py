@@ -76,7 +76,7 @@ class Shakespeare(SampledWorkload):
             files.by_part(self.path, **_FILES)
 
     def task(self, seed: int) -> Task:
-        """The memory-mapped windows and the LSTM; prepares the data first where nobody has."""
+        """The memory-mapped windows and the LSTM; prepares the data first where the cache lacks it."""
         import torch
 
         from hpctrip.learn.models.lstm import CharLSTM, next_character_loss

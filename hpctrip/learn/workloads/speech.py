@@ -46,7 +46,7 @@ class Speech(SampledWorkload):
     """`"chirps"`: synthetic words of synthetic speakers, no download; else a folder of `word/speaker_nohash_n.wav` (or
     .flac), or a tar archive of one, compressed or not."""
     words: list[str] | None = Field(None, min_length=2)
-    """The words to tell apart, which are the classes in this order. None: all that there are, sorted (35 in the whole
+    """The words to recognise, which are the classes in this order. None: all that there are, sorted (35 in the whole
     set). The others' clips are left out."""
     split: Literal["official", "speaker"] = "official"
     """`official`: tested on the clips in testing_list.txt, trained on those in neither list; `speaker`: all clips are
@@ -72,7 +72,7 @@ class Speech(SampledWorkload):
             _require("workload.client_map", Path(self.client_map).expanduser().resolve(), way_out)
 
     def task(self, seed: int) -> Task:
-        """The memory-mapped features and KWT-1; prepares the data first where nobody has."""
+        """The memory-mapped features and KWT-1; prepares the data first where the cache lacks it."""
         import torch
         import torch.nn.functional as F
 
