@@ -66,19 +66,6 @@ def test_gates_start_open_where_they_forget_and_have_one_bias_each():
 
 
 @pytest.mark.parametrize("every", [False, True], ids=["last", "every"])
-def test_the_stacked_forward_is_the_forward_site_by_site(every):
-    models = [CharLSTM(9, every, embedding=4, hidden=6) for _ in range(3)]
-    x = torch.randint(9, (3, 2, 7))
-    weights = {
-        name: torch.stack([m.get_parameter(name) for m in models])
-        for name, p in models[0].named_parameters()
-        if p.requires_grad
-    }
-    expected = torch.stack([m(site) for m, site in zip(models, x, strict=True)])
-    torch.testing.assert_close(models[0].stacked_forward(weights, x), expected, rtol=1e-4, atol=1e-6)
-
-
-@pytest.mark.parametrize("every", [False, True], ids=["last", "every"])
 def test_both_engines_train_what_a_plain_loop_trains(every, reference):
     torch.manual_seed(1)
     one, work = task(every), LocalWork(lr=0.8, batch_size=4, optimizer="sgd")

@@ -19,7 +19,7 @@ from hpctrip.sim.grid import SIGNALS, GridSignal, SignalModel
 from hpctrip.sim.hardware import THROUGHPUT_MODELS
 from hpctrip.sim.network import Network
 from hpctrip.sim.outcome import Outcome
-from hpctrip.sim.rounds import CohortRound, Status
+from hpctrip.sim.rounds import Status
 from hpctrip.sim.step import State
 from hpctrip.sim.timing import Timing
 from hpctrip.sim.world import bill, round_times
@@ -198,12 +198,6 @@ def test_the_row_holds_the_bill_of_every_site_and_their_sums(simulation):
     assert row.cohort.compute_energy_j.tolist() == [20_000, 80_000]
     state, _ = rounds.finish(rounds.begin(state), Outcome.assumed(np.zeros(2)))
     assert state.history.total("energy_j") == 225_600
-
-
-def test_rows_of_older_files_know_of_no_energy():
-    ones = np.ones(2)
-    cohort = CohortRound(np.arange(2), *[ones] * 8, np.zeros(2, dtype=np.int64))
-    assert np.isnan(cohort.carbon_g).tolist() == [True, True]
 
 
 @pytest.mark.parametrize(("text", "joules"), [("500 kWh", 1.8e9), ("1 MWh", 3.6e9), ("3 GJ", 3e9)])

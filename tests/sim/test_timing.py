@@ -108,15 +108,6 @@ def test_frozen_power_ignores_what_happens_inside_the_round():
     assert makespan_s(Timing(power="integrated"), *args) == pytest.approx(421)
 
 
-def test_more_sites_shorten_the_compute_part_under_the_aggregate_reading():
-    shared = Timing(clock="aggregate-throughput")
-    lengths_s = [
-        makespan_s(shared, lambda _, k=k: np.ones(k), never, 0.0, np.full(k, 5.0), 100.0, np.zeros(k))
-        for k in (1, 2, 10)
-    ]
-    assert lengths_s == pytest.approx([100, 50, 10])
-
-
 CLOCKS = ("straggler", "max-plus-max", "mean-power", "aggregate-throughput")
 
 
