@@ -36,17 +36,3 @@ def test_the_workload_decides_whether_an_option_fits():
     with pytest.raises(InputError, match="the optimiser is adamw, which has none"):
         SPEECH.local_work(LocalWork(momentum=0.9))
     assert SPEECH.local_work(LocalWork(momentum=0.9, optimizer="sgd")).momentum == 0.9
-
-
-TABLE_2 = {
-    "emnist": (0.01, 20, 1, "sgd", 0.0),
-    "femnist": (0.01, 20, 1, "sgd", 0.0),
-    "shakespeare": (0.8, 20, 1, "sgd", 0.0),
-    "speech": (0.001, 16, 1, "adamw", 0.1),
-}
-
-
-@pytest.mark.parametrize(("kind", "values"), TABLE_2.items(), ids=TABLE_2)
-def test_the_workloads_own_values_are_those_of_table_2(kind, values):
-    names = ("lr", "batch_size", "local_epochs", "optimizer", "weight_decay")
-    assert tuple(getattr(WORKLOADS[kind], name) for name in names) == values

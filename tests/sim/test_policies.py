@@ -92,13 +92,6 @@ def test_static_keeps_its_first_cohort_whatever_the_power_does_later(view, histo
     assert later.cohort.tolist() == [0, 1]  # that of the recorded first round, not of the new power
 
 
-def test_centralized_is_a_world_of_one_site_without_a_wan():
-    tables = POLICIES["centralized"](power_fraction=0.5).replaces(lambda: 40)
-    assert tables["power"] == {"kind": "constant", "fraction": 0.5}
-    assert tables["sites"]["num_sites"] == 1 and tables["network"]["update_bytes"] == 0
-    assert tables["partition"] == {"pooled_sites": 40}
-
-
 # the ranking
 
 

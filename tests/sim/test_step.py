@@ -96,18 +96,6 @@ def test_only_those_that_arrive_have_weight(unequal):
     assert draft.weights.tolist() == [0.25, 0.75, 0.0] and draft.arriving.tolist() == [0, 1]
 
 
-@pytest.mark.parametrize("kind", sorted(POLICIES))
-def test_the_same_state_gives_the_same_draft(kind, unequal):
-    policy = POLICIES[kind]
-    rounds = unequal(world(), policy=policy(k=2) if "k" in policy.model_fields else policy())
-    state, _ = rounds.finish(rounds.begin(State()), outcome(len(rounds.begin(State()).cohort)))
-    one, other = rounds.begin(state), rounds.begin(state)
-    assert one.cohort.tolist() == other.cohort.tolist() and one.weights.tolist() == other.weights.tolist()
-    k = len(one.cohort)
-    assert same(rounds.row(one, outcome(k)), rounds.row(other, outcome(k)))
-    assert len(state.history) == 1 and state.clock_s == state.history.last.clock_s
-
-
 def test_a_policy_that_chooses_what_is_no_cohort_is_refused(unequal):
     class Twice(Policy):
         kind = "twice"
