@@ -1,9 +1,7 @@
 """Local training in a round: the keys of the input, and for absent ones the values of the workload in the paper."""
 
 import numpy as np
-import pytest
 
-from hpctrip.base.errors import InputError
 from hpctrip.learn.local_work import LocalWork
 from hpctrip.learn.workloads import WORKLOADS
 
@@ -30,9 +28,3 @@ def test_steps_stand_for_epochs():
     assert tenth.num_visits(np.array([0, 2, 901])).tolist() == [0, 2, 96]
     twice = SPEECH.local_work(LocalWork(local_epochs=2))
     assert twice.num_visits(np.array([0, 2, 901])).tolist() == [0, 4, 1802]
-
-
-def test_the_workload_decides_whether_an_option_fits():
-    with pytest.raises(InputError, match="the optimiser is adamw, which has none"):
-        SPEECH.local_work(LocalWork(momentum=0.9))
-    assert SPEECH.local_work(LocalWork(momentum=0.9, optimizer="sgd")).momentum == 0.9

@@ -78,8 +78,3 @@ def test_an_update_of_no_bytes_at_distance_0_takes_no_time():
 def test_impossible_networks_are_refused(wrong):
     with pytest.raises(ValidationError):
         Network(**wrong)
-
-
-def test_an_update_size_may_be_text_or_auto():
-    assert Network(update_bytes="2 GB").update_bytes == 2e9
-    assert Network(update_bytes="auto").update_bytes == "auto"

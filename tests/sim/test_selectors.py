@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from worlds import played
 
-from hpctrip.base.errors import InputError
 from hpctrip.base.rng import stream
 from hpctrip.sim.outcome import Outcome
 from hpctrip.sim.policies import POLICIES
@@ -227,8 +226,6 @@ def test_fedzero_counts_clean_power_alone(view):
     power = [0.1, 0.2, 1.0, 1.0]
     assert sorted(fedzero(view, power, max_g_per_kwh=1.0)) == [0, 1]
     assert sorted(fedzero(view, power, max_g_per_kwh=0.0)) == [0, 2]
-    with pytest.raises(InputError, match=r"needs the signal \[carbon\]"):
-        select("fedzero", view([1.0, 1.0], [1, 1]), k=1, max_g_per_kwh=5.0)
 
 
 def test_fedzero_lets_those_rest_who_trained(simulation):

@@ -10,12 +10,11 @@ from hypothesis import strategies as st
 from worlds import faults, sites_at
 from worlds import world as build_world
 
-from hpctrip.base.errors import InputError
 from hpctrip.sim.faults import Faults
 from hpctrip.sim.hardware import THROUGHPUT_MODELS
 from hpctrip.sim.network import Network
 from hpctrip.sim.outcome import MEASURED, SITE_REPORTS, Outcome
-from hpctrip.sim.policies import POLICIES, Decision, Policy
+from hpctrip.sim.policies import POLICIES, Decision
 from hpctrip.sim.power import POWER_MODELS
 from hpctrip.sim.rounds import Candidates, CohortRound, RoundRow, Status
 from hpctrip.sim.sites import SITES
@@ -94,17 +93,6 @@ def test_only_those_that_arrive_have_weight(unequal):
     draft = unequal(world(deadline_s=700.0)).begin(State())
     assert draft.status.tolist() == [Status.ARRIVED, Status.ARRIVED, Status.LATE]
     assert draft.weights.tolist() == [0.25, 0.75, 0.0] and draft.arriving.tolist() == [0, 1]
-
-
-def test_a_policy_that_chooses_what_is_no_cohort_is_refused(unequal):
-    class Twice(Policy):
-        kind = "twice"
-
-        def select(self, sites, history, rng):
-            return Decision(np.array([1, 1]))
-
-    with pytest.raises(InputError, match=r"policy.kind = 'twice' \(.*test_step.py\): chose \[1 1\] in round"):
-        unequal(world(), policy=Twice()).begin(State())
 
 
 # The row

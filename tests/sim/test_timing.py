@@ -50,8 +50,6 @@ def test_work_is_integrated_over_the_power_as_it_changes(powers, start_s, work_s
 
 def test_a_site_that_never_has_power_again_is_an_error_and_not_a_hang():
     with pytest.raises(InputError, match="no power"):
-        elapsed_s(lambda t: np.array([1.0, 0.0]), never, 0.0, np.array([1.0, 1.0]))
-    with pytest.raises(InputError, match="no power"):
         elapsed_s(stepped(0.0), partial(next_step_s, step_s=86400.0), 0.0, np.array([1.0]))
 
 
