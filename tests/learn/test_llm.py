@@ -257,15 +257,6 @@ def test_a_run_carries_the_adapters_alone_and_records_the_perplexity(trained):
 # Refusals
 
 
-def test_without_the_extra_one_line_says_how_to_install_it(monkeypatch, hpctrip, tmp_path):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    ended = hpctrip("-o", "workload.kind=llm", "-o", "partition.kind=natural", "--out", tmp_path / "run.h5")
-    assert ended.code == 2 and len(ended.err.splitlines()) == len(ended.report) == 1
-    assert ended.report[0].endswith("pip install -e '.[llm]'")
-    assert "transformers and peft not installed" in ended.err
-    assert not list(tmp_path.iterdir())
-
-
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
 def test_four_bits_need_a_gpu(workload, directory):
     report = refusal(lambda: workload(model=str(directory), adapter="qlora").prepare_data(0))

@@ -180,5 +180,3 @@ def test_who_would_wait_forever_is_told_so():
             Faults(**keys)
     with pytest.raises(ValidationError, match="exclude each other"):
         Faults(deadline_s=1.0, mtbf_s=600.0, outages="x.csv")
-    with pytest.raises(InputError, match="before the training"):
-        Faults(deadline_s=1.0).check(Timing(compute="measured"))
