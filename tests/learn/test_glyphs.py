@@ -56,11 +56,6 @@ def test_uniform_frequencies_draw_every_character_alike():
     assert counts.min() > 60 and counts.max() < 140  # 100 expected, standard deviation 10
 
 
-def test_only_the_characters_asked_for_are_drawn():
-    _, characters = Glyphs().draw(300, seed=0, part="train", among="0Zz")
-    assert set(characters) == {0, 35, 61}
-
-
 def test_a_font_that_matplotlib_lacks_is_named_and_the_disk_is_not_blamed(
     hpctrip, tiny, tmp_path, monkeypatch
 ):
