@@ -33,14 +33,12 @@ class PartialSum:
         self._sum = self._memory[:num_params]
         self._scaled = torch.empty(num_params, dtype=torch.float64, device=device)
         self._integer = torch.empty(num_params, dtype=torch.int64, device=device)
-        self.vector, self.tail = self._memory, self._memory[num_params:]
-        self.vector.zero_()
+        self.begin(most_tail)
 
     def begin(self, num_tail: int) -> None:
         """A new round: all zero, with so many counters."""
-        if num_tail != len(self.tail):
-            self.vector = self._memory[: len(self._sum) + num_tail]
-            self.tail = self.vector[len(self._sum) :]
+        self.vector = self._memory[: len(self._sum) + num_tail]
+        self.tail = self.vector[len(self._sum) :]
         self.vector.zero_()
 
     def add(self, delta: torch.Tensor, weight: float, magnitude: float | None = None) -> bool:

@@ -102,7 +102,3 @@ class Accounts(Component):
                     f"costs are in {self.currency} (accounts.currency)",
                     f"give the budget in that currency, or accounts.currency = {budget.currency!r} with prices in it",
                 )
-
-
-DEFAULT_ACCOUNTS = Accounts()
-"""Default rules."""

@@ -145,7 +145,7 @@ class Faults(Component):
 
     def check(self, timing: Timing) -> None:
         """InputError where it is not known in advance which sites miss the deadline."""
-        if timing.compute == "measured" and self != NO_FAULTS:
+        if timing.compute == "measured" and self != Faults():
             raise InputError(
                 'timing.compute = "measured"',
                 "who misses a deadline must be known before the training that would be measured",
@@ -169,9 +169,6 @@ class Faults(Component):
         lost, late = rng.uniform(size=(2, num_sites))
         extra_s = rng.exponential(self.late_s, num_sites)
         return lost < self.lost_fraction, np.where(late < self.late_fraction, extra_s, 0.0)
-
-
-NO_FAULTS = Faults()
 
 
 def _read_outages(path: str, num_sites: int) -> ListedOutages:

@@ -13,9 +13,9 @@ from hpctrip.base.series import mean, spans
 from hpctrip.base.units import GB, J_PER_KWH
 from hpctrip.base.validate import numbers
 from hpctrip.config.component import config_key
-from hpctrip.sim.energy import DEFAULT_ACCOUNTS, SPENT, Accounts
-from hpctrip.sim.faults import NO_FAULTS, Faults, ListedOutages, RandomOutages
-from hpctrip.sim.grid.signals import NO_SIGNAL, GridSignal, SignalModel
+from hpctrip.sim.energy import SPENT, Accounts
+from hpctrip.sim.faults import Faults, ListedOutages, RandomOutages
+from hpctrip.sim.grid.signals import GridSignal, SignalModel
 from hpctrip.sim.hardware import Throughput
 from hpctrip.sim.network import Network
 from hpctrip.sim.power import PowerModel, PowerSupply
@@ -63,11 +63,11 @@ class World:
         timing: Timing,
         payload_bytes: float,
         seed: int,
-        faults: Faults = NO_FAULTS,
-        sent_fraction: float = 1.0,
-        accounts: Accounts = DEFAULT_ACCOUNTS,
-        carbon: SignalModel = NO_SIGNAL,
-        price: SignalModel = NO_SIGNAL,
+        faults: Faults,
+        sent_fraction: float,
+        accounts: Accounts,
+        carbon: SignalModel,
+        price: SignalModel,
     ) -> World:
         """The world of one seed. `payload_bytes` is M where the network says "auto"; `sent_fraction` is the share of M
         that compression leaves for the way up. InputError where a component returns an invalid value."""

@@ -2,7 +2,9 @@
 
 import numpy as np
 
+from hpctrip.sim.energy import Accounts
 from hpctrip.sim.faults import Faults
+from hpctrip.sim.grid import SIGNALS
 from hpctrip.sim.hardware import THROUGHPUT_MODELS
 from hpctrip.sim.network import Network
 from hpctrip.sim.outcome import Outcome
@@ -35,6 +37,7 @@ def sites_at(num_sites, *distances_m):
 
 def world(sites=3, distance_m=0.0, network=None, power=None, throughput=None, timing=None, seed=0, **others):
     """Fully powered sites, or the number of them, that send nothing; a second of work a sample."""
+    parts = {"faults": Faults(), "sent_fraction": 1.0, "accounts": Accounts()}
     return World.build(
         sites_at(sites, distance_m) if isinstance(sites, int) else sites,
         network or Network(update_bytes=0.0),
@@ -43,7 +46,7 @@ def world(sites=3, distance_m=0.0, network=None, power=None, throughput=None, ti
         timing or Timing(seconds_per_sample=1.0),
         0.0,
         seed,
-        **others,
+        **parts | {"carbon": SIGNALS["none"](), "price": SIGNALS["none"]()} | others,
     )
 
 

@@ -112,9 +112,6 @@ class NoSignal(SignalModel):
         return self.signal(table, sites, num_sites, seed)
 
 
-NO_SIGNAL = NoSignal()
-
-
 @SIGNALS.add
 class Constant(SignalModel):
     """One number at every site and every time."""
