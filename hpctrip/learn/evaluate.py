@@ -38,7 +38,7 @@ class Evaluate(Component):
 
 
 def eval_batches(num_samples: int, batch_size: int = 500) -> list[slice]:
-    """The test set cut at fixed boundaries: a batch gives the same counts whoever evaluates it."""
+    """The test set cut at fixed boundaries: a batch gives the same counts whichever rank evaluates it."""
     return [slice(first, min(first + batch_size, num_samples)) for first in range(0, num_samples, batch_size)]
 
 

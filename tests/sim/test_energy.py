@@ -1,4 +1,4 @@
-"""What a round costs: hand-checkable bills, and energy as the integral of the power that was drawn."""
+"""Energy, carbon and cost of a round: bills checked by hand, and energy as the integral of the power drawn."""
 
 import math
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""What becomes of a site's power, as far as one can tell."""
+"""Forecasts of the power of sites over the coming round."""
 
 import numpy as np
 import pytest

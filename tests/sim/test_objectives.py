@@ -1,4 +1,4 @@
-"""What policies aim at: time, energy, carbon or money, by hand-checkable candidates and whole simulated runs."""
+"""Objectives: time, energy, carbon or money, on candidates checked by hand and in whole simulated runs."""
 
 import math
 from itertools import product
@@ -24,7 +24,7 @@ from hpctrip.sim.stop import Stop
 from hpctrip.sim.timing import Timing, prefix_spending
 
 KEYS = {"deadline": {"deadline_s": 3600.0}, "budget": {"energy": 1e9}}
-"""What an objective needs."""
+"""Keys that an objective requires."""
 
 
 def objective(kind, **keys):

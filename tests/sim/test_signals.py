@@ -1,4 +1,4 @@
-"""What a kilowatt-hour carries and costs: profiles, files in several layouts, time zones, and the zones of sites."""
+"""Signals of the grid: profiles, files in several layouts, time zones, and the zones of sites."""
 
 import csv
 import gzip

@@ -47,7 +47,7 @@ def unequal(simulation):
 
 
 def outcome(k, **others):
-    """What training contributed: every site lost 2.0 a step in half a second, 30 of 100 samples were right."""
+    """An outcome of training: every site lost 2.0 a step in half a second, 30 of 100 samples were right."""
     result = {
         "diverged": np.zeros(k, dtype=bool),
         "train_loss": np.full(k, 2.0),

@@ -73,7 +73,7 @@ def test_the_integral_of_power_over_the_elapsed_time_is_the_work(table, start_s,
 
 
 def makespan_s(timing, throughput, next_change_s, start_s, work_s, total_work_s, comm_s):
-    """Of a round in which everyone arrives."""
+    """Length of a round in which every update arrives."""
     compute_s = timing.elapsed_compute_s(throughput, next_change_s, start_s, work_s, total_work_s)
     return timing.makespan_s(compute_s, comm_s, np.full(len(comm_s), Status.ARRIVED))
 
@@ -122,7 +122,7 @@ def world(power, clock, seed=0, **network):
 
 
 def seen(world, work_s):
-    """What an exact profiler sees."""
+    """The view of an exact profiler."""
     return Profiler().view(world, 0.0, History(), work_s, 0)
 
 
