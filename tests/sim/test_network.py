@@ -25,15 +25,14 @@ def test_the_bandwidth_follows_its_law(law, miles, expected_bps):
     assert bandwidth_bps == pytest.approx(expected_bps)
 
 
-def test_delay_is_propagation_plus_transfer():
-    """Eq. 3: 2000 km at 2e8 m/s is 10 ms; 1.5 GB at 1 Gbit/s is 12 s."""
-    assert Network().comm_s(np.array([2e6]), np.array([1e9]), 1.5e9, 0.0) == pytest.approx([12.01])
-
-
-def test_a_round_trip_costs_twice_and_only_the_way_up_is_compressed():
-    network, site = Network(round_trip=True), (np.array([2e6]), np.array([1e9]))
-    assert network.comm_s(*site, 1.5e9, 1.5e9) == pytest.approx([24.02])
-    assert network.comm_s(*site, 0.375e9, 1.5e9) == pytest.approx([3.01 + 12.01])
+@pytest.mark.parametrize(
+    ("round_trip", "up_bytes", "expected_s"),
+    [(False, 1.5e9, 12.01), (True, 1.5e9, 24.02), (True, 0.375e9, 3.01 + 12.01)],
+)
+def test_delay_is_propagation_plus_transfer_and_twice_that_for_a_round_trip(round_trip, up_bytes, expected_s):
+    """Eq. 3: 2000 km at 2e8 m/s is 10 ms; 1.5 GB at 1 Gbit/s is 12 s. Only the way up is compressed."""
+    delay_s = Network(round_trip=round_trip).comm_s(np.array([2e6]), np.array([1e9]), up_bytes, 1.5e9)
+    assert delay_s == pytest.approx([expected_s])
 
 
 def timed(network, alone_s, up_bytes):

@@ -31,17 +31,13 @@ def test_power_is_a_fraction_of_every_site_that_depends_on_seed_and_time_alone(m
     assert np.array_equal(forward, [again.at(clock_s).copy() for clock_s in reversed(TIMES_S)][::-1])
 
 
-def test_power_holds_within_a_step(model):
+def test_power_holds_within_a_step_and_facts_are_one_number_per_site(model):
     supply = model.supply(num_sites=7, seed=3)
     step_s = supply.step_s if math.isfinite(supply.step_s) else 1e9
     assert step_s > 0
     for step in (0, 1, 1000):
         start, end = step * step_s, math.nextafter((step + 1) * step_s, 0)
         assert np.array_equal(supply.at(start), supply.at(end))
-
-
-def test_facts_are_one_number_per_site_and_say_whether_the_power_was_made_up(model):
-    supply = model.supply(num_sites=7, seed=3)
     assert all(np.asarray(facts).shape == (7,) for facts in supply.describe().values())
     assert supply.synthetic is True  # every default needs no file: all are synthetic
 

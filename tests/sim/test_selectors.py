@@ -134,17 +134,13 @@ def test_power_of_choice_takes_the_largest_losses_of_those_it_draws_and_the_unkn
     assert set(picked) == {4, 1, 2, 0}  # site 3 is never the larger of two
 
 
-def test_tifl_draws_a_tier_of_one_speed_and_no_slow_one_without_credits(view, past_rounds):
+def test_tifl_draws_a_tier_of_one_speed_as_long_as_its_credits_last(view, past_rounds):
     sites = view(np.ones(6), [1, 2, 30, 31, 90, 91])
     drawn = [tuple(sorted(select("tifl", sites, seed=s, k=2, tiers=3).cohort)) for s in range(60)]
     assert set(drawn) == {(0, 1), (2, 3), (4, 5)}
     past = past_rounds(({2: 9.0, 3: 9.0}, 1.0, 1.0), ({4: 9.0, 5: 9.0}, 1.0, 1.0))
     spent = [sorted(select("tifl", sites, past, s, k=2, tiers=3, credits=1).cohort) for s in range(20)]
     assert all(cohort == [0, 1] for cohort in spent)
-
-
-def test_tifl_gives_slower_tiers_fewer_credits(view, past_rounds):
-    sites = view(np.ones(6), [1, 2, 30, 31, 90, 91])
     past = past_rounds(*[({4: 9.0, 5: 9.0}, 1.0, 1.0)] * 2, ({2: 9.0, 3: 9.0}, 1.0, 1.0))
     drawn = [tuple(sorted(select("tifl", sites, past, s, k=2, tiers=3, credits=4).cohort)) for s in range(60)]
     assert set(drawn) == {(0, 1), (2, 3)}  # four rounds for the second tier, two for the third

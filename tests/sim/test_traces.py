@@ -72,12 +72,8 @@ def test_bad_missing_and_absent_samples_hold_the_previous_good_value_and_are_cou
     traces = read_trace_files(write(tmp_path / "cella_pdu6.csv", lines))
     assert traces.util.tolist() == [[0.2, 0.2, 0.2, 0.2, 0.2, 0.6]]
     assert traces.num_filled.tolist() == [4]
-
-
-def test_flags_of_measured_samples_do_not_touch_production(tmp_path):
-    lines = rows(0.1, 0.2)
-    lines[1] = lines[1].replace("false,false", "true,false")
-    file = write(tmp_path / "cella_pdu6.csv", lines)
+    of_measured = [rows(0.1, 0.2)[0], rows(0.1, 0.2)[1].replace("false,false", "true,false")]
+    file = write(tmp_path / "cella_pdu7.csv", of_measured)
     assert read_trace_files(file).num_filled.tolist() == [0]
     assert read_trace_files(file, column="measured").num_filled.tolist() == [1]
 
