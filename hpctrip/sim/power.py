@@ -142,10 +142,9 @@ class TraceSupply(PowerSupply):
         """P_i of every site, [N]. Past the end of the trace: wraps, or raises InputError (`at_end`)."""
         step = int(clock_s // self.step_s)
         if step >= self._num_steps and self._at_end == "raise":
-            length_s = self._num_steps * self.step_s
             raise InputError(
                 "power.at_end",
-                f"simulated time {clock_s:g} s is past the end of the power trace, {length_s:g} s long",
+                f"simulated time {clock_s:g} s is past the end of the power trace, {self.traces.duration_s:g} s long",
                 'set at_end = "wrap" to start it again, or give longer traces',
             )
         return self._spare.take(self._first + step % self._num_steps)

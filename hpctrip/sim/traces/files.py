@@ -61,6 +61,11 @@ class TraceSet:
     num_cut: np.ndarray
     """[D], samples cut off because not all domains have them."""
 
+    @property
+    def duration_s(self) -> float:
+        """Length of the traces, in seconds."""
+        return self.util.shape[1] * self.step_s
+
 
 def trace_files(path: str | Path) -> list[Path]:
     """The files that `path` means: one file, a glob, or a folder (its `cell*.csv` and `cell*.csv.gz`), sorted."""
