@@ -1,4 +1,5 @@
-"""The true world: sites, WAN and power. Policies never see it; they see the profiler's view."""
+"""The true world: sites, WAN and power; the times of a round in it, and its bill. Policies never see it; they see the
+profiler's view."""
 
 from __future__ import annotations
 

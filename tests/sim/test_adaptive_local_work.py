@@ -36,12 +36,8 @@ def past_rounds(history):
     ("compute_s", "comm_s", "expected"),
     [
         *[(10.0, 5.0, 1), (10.0, 10.0, 1), (10.0, 11.0, 2), (10.0, 160.0, 4), (10.0, 1e6, 8), (10.0, 0.0, 1)],
-        *[
-            (np.inf, 9.0, 1),
-            (0.0, 9.0, 1),
-            (np.nan, 9.0, 1),
-            (1.0, np.nan, 1),
-        ],  # the straggler was late, or unknown
+        # the straggler was late, or unknown
+        *[(np.inf, 9.0, 1), (0.0, 9.0, 1), (np.nan, 9.0, 1), (1.0, np.nan, 1)],
     ],
 )
 def test_it_is_the_root_of_communication_over_compute_rounded_up_and_bounded(

@@ -108,9 +108,8 @@ def test_the_clock_moves_by_the_makespan_and_the_row_says_all_about_it(unequal):
     assert (row.accuracy, row.eval_correct, row.eval_seen, row.update_norm) == (0.3, 30, 100, 1.5)
     assert row.efficiency == 0.3 / 1201 and row.eval_perplexity == math.e
     assert row.cohort.compute_s.tolist() == [200, 600, 1200] and row.cohort.comm_s.tolist() == [1, 1, 1]
-    assert (
-        row.cohort.train_wall_s.tolist() == [0.5] * 3
-    )  # measured, and of no account where compute is modelled
+    # measured, and of no account where compute is modelled
+    assert row.cohort.train_wall_s.tolist() == [0.5] * 3
     assert row.cohort.power_fraction.tolist() == row.cohort.seen_power_fraction.tolist() == [0.5] * 3
     state, row = rounds.finish(rounds.begin(state), outcome(3, eval_correct=40))
     assert (state.round, row.clock_start_s, row.clock_s) == (2, 1201.0, 2402.0)

@@ -47,10 +47,8 @@ SPLITS: dict[str, tuple[str, ...]] = {
 """The official splits: the characters that each label stands for."""
 
 _FIRST_LABEL = {"letters": 1}  # the files of this split count from 1, all others from 0
-_GLYPHS_SAMPLES = {
-    "train_samples": 60_000,
-    "test_samples": 10_000,
-}  # where no limit is given: as many as MNIST
+# where no limit is given: as many as MNIST
+_GLYPHS_SAMPLES = {"train_samples": 60_000, "test_samples": 10_000}
 MODELS = {"light": (3, (16, 32), 128), "leaf": (5, (32, 64), 512)}
 
 
