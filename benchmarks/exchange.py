@@ -31,7 +31,7 @@ from torch import nn
 
 from hpctrip.learn.aggregate import PartialSum
 from hpctrip.learn.counters import EVALUATION, vector_size
-from hpctrip.learn.engines.base import SiteUpdate, SiteWork
+from hpctrip.learn.engines.base import SiteUpdate
 from hpctrip.learn.task import Dataset, Task
 from hpctrip.learn.workloads.base import WORKLOADS, Workload
 from hpctrip.ranks.mpi import MpiRanks
@@ -74,10 +74,12 @@ class NoTraining:
 
     name = "sequential"
 
-    def train(self, params: torch.Tensor, sites: list[SiteWork]) -> Iterator[SiteUpdate]:
+    def train(
+        self, params: torch.Tensor, orders: list[np.ndarray], optimizers: None = None
+    ) -> Iterator[SiteUpdate]:
         """Zero updates."""
-        for site in sites:
-            yield SiteUpdate(site.site, torch.zeros_like(params), *[0.0] * 5)
+        for _ in orders:
+            yield SiteUpdate(torch.zeros_like(params), *[0.0] * 5)
 
 
 class Silent:

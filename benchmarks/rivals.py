@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 
-from hpctrip.learn.engines.base import SiteWork
 from hpctrip.learn.local_work import LocalWork
 from hpctrip.learn.params import flatten
 from hpctrip.learn.task import Task
@@ -21,14 +21,14 @@ class PlainLoop:
         self.inputs = torch.from_numpy(task.train.inputs).to(device)
         self.labels = torch.from_numpy(task.train.labels).to(device)
 
-    def train(self, params: torch.Tensor, sites: list[SiteWork]) -> list[torch.Tensor]:
+    def train(self, params: torch.Tensor, orders: list[np.ndarray]) -> list[torch.Tensor]:
         """The deltas [num_params] of the sites."""
         deltas = []
-        for site in sites:
+        for order in orders:
             for p, start in zip(self.trained, params.split([p.numel() for p in self.trained]), strict=True):
                 p.data.copy_(start.view(p.shape))  # in place: cuDNN wants an LSTM's weights where they were
             optimizer = self._optimizer()
-            for batch in torch.from_numpy(site.order).to(self.device).split(self.work.batch_size):
+            for batch in torch.from_numpy(order).to(self.device).split(self.work.batch_size):
                 optimizer.zero_grad()
                 outputs = self.model(self.task.prepare(self.inputs[batch]))
                 self.task.loss(outputs, self.labels[batch]).backward()

@@ -17,7 +17,6 @@ import torch.nn.functional as F
 from peers.common import FemnistCNN, prepare
 from torch import nn
 
-from hpctrip.learn.engines.base import SiteWork
 from hpctrip.learn.local_work import LocalWork
 from hpctrip.learn.models.cnn import CNN
 from hpctrip.learn.models.kwt import KWT
@@ -69,10 +68,9 @@ class Shape:
         return Task(data, data, *about, "random samples", synthetic=True)
 
 
-def sites_of(num_sites: int, samples: int, draw: np.random.Generator) -> list[SiteWork]:
-    """So many sites, each of which visits samples of its own once."""
-    orders = draw.permutation(num_sites * samples).reshape(num_sites, samples)
-    return [SiteWork(site, order) for site, order in enumerate(orders)]
+def sites_of(num_sites: int, samples: int, draw: np.random.Generator) -> list[np.ndarray]:
+    """The visiting orders of so many sites, each of which visits samples of its own once."""
+    return list(draw.permutation(num_sites * samples).reshape(num_sites, samples))
 
 
 def lora() -> nn.Module:

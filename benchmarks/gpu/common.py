@@ -13,7 +13,6 @@ from shapes import SHAPES, Shape, sites_of
 
 from gpu.conductor import Setting
 from hpctrip.learn.aggregate import PartialSum
-from hpctrip.learn.engines.base import SiteWork
 from hpctrip.learn.engines.steps import Engine, allow_tf32
 from hpctrip.learn.local_work import LocalWork
 from hpctrip.learn.params import flatten
@@ -22,12 +21,13 @@ from hpctrip.learn.task import Task
 
 @dataclass(frozen=True)
 class Case:
-    """A shape with its data, its first model [P] on the device, and the sites of a cohort."""
+    """A shape with its data, its first model [P] on the device, and the visiting orders of the sites
+    of a cohort."""
 
     shape: Shape
     task: Task
     params: torch.Tensor
-    sites: list[SiteWork]
+    sites: list[np.ndarray]
 
     @classmethod
     def of(cls, name: str, num_sites: int, setting: Setting) -> Case:
@@ -49,7 +49,7 @@ class Case:
     @property
     def num_samples(self) -> int:
         """That are visited in a round."""
-        return sum(len(site.order) for site in self.sites)
+        return sum(map(len, self.sites))
 
     def round(self, engine: Engine, block: int) -> Callable[[], float]:
         """A round of training and summing, in blocks, as hosts do it; it ends when the device is through."""
@@ -66,7 +66,7 @@ class Case:
         return train
 
 
-def deltas(engine: Engine, params: torch.Tensor, sites: list[SiteWork]) -> torch.Tensor:
+def deltas(engine: Engine, params: torch.Tensor, sites: list[np.ndarray]) -> torch.Tensor:
     """The updates [S, P] of a block, on the CPU."""
     return torch.stack([update.delta.to("cpu", copy=True) for update in engine.train(params, sites)])
 

@@ -61,11 +61,11 @@ def precisions(setting: Setting, report: Report, shapes: tuple[str, ...]) -> Non
 
 
 def memory(setting: Setting, report: Report, shape: str, num_sites: int) -> None:
-    """The memory runs out for real: the engine has planned for an empty GPU, then something else fills it."""
+    """The memory runs out for real: something else has filled the GPU."""
     case = Case.of("W1s", 5, setting) if setting.small else Case.of(shape, num_sites, setting)
     about = report.of(sites=len(case.sites), device=setting.device, contender="stacked")
-    needed, expected, plan = _unhindered(case, setting)
-    about.row("peak_mb", needed / 1e6, note=plan)
+    needed, expected = _unhindered(case, setting)
+    about.row("peak_mb", needed / 1e6)
     for share in (0.6, 0.25):
         engine = Stacked(case.task, case.work, setting.device)
         with Scarcity(engine, share * needed, most_sites=int(share * len(case.sites))):
@@ -75,9 +75,8 @@ def memory(setting: Setting, report: Report, shape: str, num_sites: int) -> None
         told.at_most("relative_error", relative_error(found, expected), TOLERANCE)
 
 
-def _unhindered(case: Case, setting: Setting) -> tuple[float, torch.Tensor, str]:
-    """With the whole GPU: the bytes that training adds at its peak (0 where there is no GPU), the updates [S, P], and
-    how many sites the engine planned for."""
+def _unhindered(case: Case, setting: Setting) -> tuple[float, torch.Tensor]:
+    """With the whole GPU: the bytes that training adds at its peak (0 where there is no GPU); the updates [S, P]."""
     on_gpu = setting.device == "cuda"
     engine = Stacked(case.task, case.work, setting.device)
     if on_gpu:
@@ -85,7 +84,7 @@ def _unhindered(case: Case, setting: Setting) -> tuple[float, torch.Tensor, str]
         before = torch.cuda.memory_allocated()
     expected = deltas(engine, case.params, case.sites)
     needed = torch.cuda.max_memory_allocated() - before if on_gpu else 0
-    return float(needed), expected, engine.description
+    return float(needed), expected
 
 
 class Scarcity:
@@ -114,12 +113,11 @@ class Scarcity:
     def __exit__(self, *error: object) -> None:
         self.ballast = None
         if self.engine.device.type == "cuda":
-            torch.cuda.empty_cache()  # else it stays with torch, and the next engine plans without it
+            torch.cuda.empty_cache()  # else it stays with torch
 
 
 def ragged(case: Case) -> Case:
     """The same four sites with unequal work: all of it, to the middle of a batch, half, a single sample."""
-    length, batch = len(case.sites[0].order), case.work.batch_size
+    length, batch = len(case.sites[0]), case.work.batch_size
     lengths = (length, length - batch // 2, length // 2, 1)
-    sites = [replace(site, order=site.order[:n]) for site, n in zip(case.sites, lengths, strict=True)]
-    return replace(case, sites=sites)
+    return replace(case, sites=[order[:n] for order, n in zip(case.sites, lengths, strict=True)])

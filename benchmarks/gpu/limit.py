@@ -10,9 +10,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 
-import numpy as np
 import torch
 from ceilings import gemm_flops
 from torch.autograd import DeviceType
@@ -64,11 +62,13 @@ def round_of(setting: Setting, report: Report, shape: str, num_sites: int, block
 def flop_per_sample(case: Case, engine: Stacked) -> float:
     """Floating-point operations of products and convolutions, forward and backward, that one sample costs."""
     sites, batch = case.sites[:1], case.work.batch_size
-    brief = [SimpleNamespace(order=np.array(site.order[:batch])) for site in sites]
-    stack = Stack(engine, 1, called)
+    brief = [order[:batch] for order in sites]
+    engine.runner, runner = called, engine.runner
+    stack = Stack(engine, 1)
+    engine.runner = runner
     with FlopCounterMode(display=False) as counter:
         stack.train(case.params, *schedule(brief, 1, batch, engine.device))
-    return counter.get_total_flops() / len(brief[0].order)
+    return counter.get_total_flops() / len(brief[0])
 
 
 def host_waits(train: Callable[[], object]) -> float:

@@ -31,9 +31,10 @@ def member(rank: int, num_members: int, address: str, backend: str, setting: Set
         torch.cuda.set_device(rank)
     case = Case.of("W1s", 4, setting)
     mine, everyone = (PartialSum(len(case.params), 0, case.params.device) for _ in range(2))
-    for update in Sequential(case.task, case.work, setting.device).train(case.params, case.sites):
+    engine = Sequential(case.task, case.work, setting.device)
+    for site, update in enumerate(engine.train(case.params, case.sites)):
         everyone.add(update.delta, 0.25)
-        if update.site % num_members == rank:
+        if site % num_members == rank:
             mine.add(update.delta, 0.25)
     dist.init_process_group(backend, init_method=address, rank=rank, world_size=num_members)
     dist.all_reduce(mine.vector)

@@ -33,14 +33,12 @@ class PartialSum:
         self._sum = self._memory[:num_params]
         self._scaled = torch.empty(num_params, dtype=torch.float64, device=device)
         self._integer = torch.empty(num_params, dtype=torch.int64, device=device)
-        self.vector, self.tail = self._memory, self._memory[num_params:]
-        self.vector.zero_()
+        self.begin(most_tail)
 
     def begin(self, num_tail: int) -> None:
         """A new round: all zero, with so many counters."""
-        if num_tail != len(self.tail):
-            self.vector = self._memory[: len(self._sum) + num_tail]
-            self.tail = self.vector[len(self._sum) :]
+        self.vector = self._memory[: len(self._sum) + num_tail]
+        self.tail = self.vector[len(self._sum) :]
         self.vector.zero_()
 
     def add(self, delta: torch.Tensor, weight: float, magnitude: float | None = None) -> bool:
@@ -54,11 +52,6 @@ class PartialSum:
             return False
         self._sum += self._integer.copy_(self._scaled.copy_(delta).mul_(weight * FIXED_POINT).round_())
         return True
-
-
-def partial_sum_bytes(num_params: int, num_tail: int) -> int:
-    """Memory of a PartialSum: the vector that travels and two scratch vectors of 8 bytes a parameter."""
-    return 8 * (num_params + num_tail) + 16 * num_params
 
 
 def largest(deltas: torch.Tensor) -> torch.Tensor:

@@ -50,13 +50,9 @@ class Tally:
             self.integers[counter.name] = self.vector[start : start + size]
             start += size
 
-    def note(self, name: str, value: float, at: int = 0) -> None:
-        """Set one entry of a counter."""
-        self.integers[name][at] = int(value * self._scales[name])
-
-    def note_all(self, name: str, values: np.ndarray) -> None:
-        """Set every entry of a counter."""
-        self.integers[name][:] = (values * self._scales[name]).astype(np.int64)
+    def note(self, name: str, value: float | np.ndarray, at: int | slice = 0) -> None:
+        """Set one entry of a counter, or a slice of them."""
+        self.integers[name][at] = np.asarray(value * self._scales[name]).astype(np.int64)
 
     def values(self, name: str) -> np.ndarray:
         """A counter's entries as the numbers that they stand for, float64."""

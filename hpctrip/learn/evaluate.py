@@ -38,7 +38,7 @@ class Evaluate(Component):
 
 
 def eval_batches(num_samples: int, batch_size: int = 500) -> list[slice]:
-    """The test set cut at fixed boundaries: a batch gives the same counts whoever evaluates it."""
+    """The test set cut at fixed boundaries: a batch gives the same counts whichever rank evaluates it."""
     return [slice(first, min(first + batch_size, num_samples)) for first in range(0, num_samples, batch_size)]
 
 
@@ -64,11 +64,8 @@ def evaluate(task: Task, model: nn.Module, params: torch.Tensor, slices: Iterabl
             outputs = functional_call(model, weights, (task.prepare(x),))
             correct = (outputs.argmax(-1) == y).sum()
             seen = torch.full_like(correct, y.numel())
-            total += torch.stack([correct, seen, _fixed_point(task.loss(outputs, y), y.numel())])
+            # bounded before the cast: a NaN cast to int64 is some number
+            loss = task.loss(outputs, y).double().nan_to_num(nan=LOSS_CEILING)
+            loss_sum = loss.clamp(-LOSS_CEILING, LOSS_CEILING) * y.numel() * LOSS_SCALE
+            total += torch.stack([correct, seen, loss_sum.round().long()])
     return dict(zip(("correct", "seen", "loss_sum"), total.tolist(), strict=True))
-
-
-def _fixed_point(mean_loss: torch.Tensor, count: int) -> torch.Tensor:
-    """The batch's loss sum in units of 1 / LOSS_SCALE. Bounded before the cast: a NaN cast to int64 is some number."""
-    bounded = mean_loss.double().nan_to_num(nan=LOSS_CEILING).clamp(-LOSS_CEILING, LOSS_CEILING)
-    return (bounded * count * LOSS_SCALE).round().long()

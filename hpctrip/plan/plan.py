@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from hpctrip.learn.aggregate import partial_sum_bytes
 from hpctrip.learn.counters import EVALUATION, TRAINING, vector_size
 from hpctrip.plan.speed import Speed
 from hpctrip.ranks.placement import Assignment, Traffic
@@ -113,6 +112,7 @@ class Plan:
 
         model: 4 P each for the local copy, the old and the new global parameters; the server's slots; frozen parameters
         once, as all models of a rank share them.
+        sum: the vector that travels, and two scratch vectors of 8 bytes a parameter.
         data: training set; each GPU has a copy, the CPUs of a node share a memory-mapped one.
         kept: state of the sites between rounds, on the host with most sites.
         aggregator: the model, the received sum and its own, two float64 vectors of 8 P in the server's step and, while
@@ -125,7 +125,7 @@ class Plan:
         sites_at = np.zeros(1, dtype=np.int64) if host.fixed_hosts is None else np.bincount(host.fixed_hosts)
         return {
             "model": model,
-            "sum": partial_sum_bytes(p, t),
+            "sum": 8 * (p + t) + 16 * p,
             "engine": host.engine.memory_bytes(host.sites_per_block(num_sites)),
             "data": host.task.train.nbytes,
             "kept": 4 * host.memory.length * int(sites_at.max()),

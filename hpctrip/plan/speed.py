@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from hpctrip.learn.aggregate import PartialSum
-from hpctrip.learn.engines.base import SiteWork
 from hpctrip.learn.evaluate import evaluate
 from hpctrip.runner.host import Host
 
@@ -33,19 +32,19 @@ def probe(host: Host, sites_per_block: int) -> Speed:
     evaluate one batch. The first of each only warms up."""
     params, batch = host.initial_params, host.work.batch_size
     block = [int(site) for site in np.argsort(-host.num_visits, kind="stable")[:sites_per_block]]
-    orders = [host.site_work(site, 1).order for site in block]
+    orders = [host.order(site, 1) for site in block]
     partial, compression = PartialSum(len(params), 0, host.device), host.experiment.compression
 
     def train(num_batches: int) -> tuple[int, float]:
         """Train `num_batches` batches per site; returns the number of samples and the seconds taken."""
-        sites = [SiteWork(s, o[: num_batches * batch]) for s, o in zip(block, orders, strict=True)]
+        visited = [order[: num_batches * batch] for order in orders]
         began = time.perf_counter()
-        for update in host.engine.train(params, sites):
+        for site, update in zip(block, host.engine.train(params, visited), strict=True):
             # compression and sum cost what they cost in a run; the values do not matter, so diverged ones are replaced
             usable = update.delta.nan_to_num(0, 0, 0).clamp(-1, 1)
-            residual = host.memory.of(update.site)[0]
-            partial.add(compression.send(usable, 0, 0, update.site, residual), 0.0)
-        return sum(len(site.order) for site in sites), time.perf_counter() - began
+            residual = host.memory.of(site)[0]
+            partial.add(compression.send(usable, 0, 0, site, residual), 0.0)
+        return sum(map(len, visited)), time.perf_counter() - began
 
     first = host.eval_batches[:1]
     train(1), evaluate(host.task, host.model, params, first)

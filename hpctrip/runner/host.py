@@ -17,7 +17,7 @@ from hpctrip.device.meter import Meter
 from hpctrip.learn.aggregate import PartialSum, mean_update
 from hpctrip.learn.counters import EVALUATION, LOSSES, TRAINING, Tally, vector_size
 from hpctrip.learn.engines import choose
-from hpctrip.learn.engines.base import SiteState, SiteUpdate, SiteWork
+from hpctrip.learn.engines.base import SiteState, SiteUpdate
 from hpctrip.learn.engines.steps import state_length
 from hpctrip.learn.evaluate import eval_batches, evaluate
 from hpctrip.learn.local_work import visiting_order
@@ -65,11 +65,11 @@ class Host:
         num_params = len(self.initial_params)
         if trains:
             experiment.compression.check(num_params, self.seed)
-        self.memory = SiteState(
-            num_params * experiment.compression.keeps_residual, state_length(num_params, self.work), device
-        )
+        optimizer_length = state_length(num_params, self.work)
+        residual_length = num_params * experiment.compression.keeps_residual
+        self.memory = SiteState(residual_length, optimizer_length, device)
         alone = task.sequential_only
-        if self.memory.keeps_optimizer and not alone:
+        if optimizer_length and not alone:
             alone = "sites keep their optimisers (train.keep_optimizer), each at a step of its own"
         engine, why = choose(experiment.engine.name, hosts_kind, alone)
         self.engine = engine(task, self.work, device, experiment.engine.precision)
@@ -106,15 +106,17 @@ class Host:
             began = time.perf_counter()
             hosted = assignment.hosted(rank - self.ranks.hosts.start)
             # All visiting orders first: computed between two small sites, with cold caches, each takes much longer.
-            work = [
-                [self.site_work(site, round, times) for site in assignment.cohort[block].tolist()]
+            orders = [
+                [self.order(site, round, times) for site in assignment.cohort[block].tolist()]
                 for block in hosted
             ]
             norms = torch.zeros(len(assignment.cohort), dtype=torch.float64, device=self.device)
-            for block, sites in zip(hosted, work, strict=True):
+            for block, of_sites in zip(hosted, orders, strict=True):
                 self.ranks.phase.enter("train", round)  # the watchdog's limit is one block's
-                for position, update in zip(block, self.engine.train(params, sites), strict=True):
-                    norm = self._add(update, round, float(assignment.weights[position]))
+                sites = assignment.cohort[block].tolist()
+                updates = self.engine.train(params, of_sites, [self.memory.of(site)[1] for site in sites])
+                for position, site, update in zip(block, sites, updates, strict=True):
+                    norm = self._add(site, update, round, float(assignment.weights[position]))
                     if norm is None:
                         tally.note("diverged", 1, position)
                     else:
@@ -122,19 +124,20 @@ class Host:
                         for name in LOSSES:
                             tally.note(name, getattr(update, name), position)
                     tally.note("train_wall_s", update.wall_s, position)
-            tally.note_all("update_norm", norms.cpu().numpy())  # a GPU is waited for once, not once a site
+            # a GPU is waited for once, not once a site
+            tally.note("update_norm", norms.cpu().numpy(), np.s_[:])
             tally.note("rank_train_wall_s", time.perf_counter() - began, rank)
         self.partial.tail.copy_(torch.from_numpy(tally.vector))
         self.meter.lap("train")
         return self.partial.vector
 
-    def _add(self, update: SiteUpdate, round: int, weight: float) -> torch.Tensor | None:
+    def _add(self, site: int, update: SiteUpdate, round: int, weight: float) -> torch.Tensor | None:
         """Add the update of a site, compressed as it arrives, to the partial sum. Returns its Euclidean norm, a scalar
         on the device; None where training diverged."""
         if not update.usable:
             return None
-        compression, residual = self.experiment.compression, self.memory.of(update.site)[0]
-        arriving = compression.send(update.delta, self.seed, round, update.site, residual)
+        compression, residual = self.experiment.compression, self.memory.of(site)[0]
+        arriving = compression.send(update.delta, self.seed, round, site, residual)
         # with lossless compression the arriving update has the magnitude that the engine computed
         magnitude = update.magnitude if compression.lossless else None
         if not self.partial.add(arriving, weight, magnitude):
@@ -145,10 +148,9 @@ class Host:
         """Sites per block in a round that trains `num_sites` sites. Fixed blocks are cut once, from all N sites."""
         return self.block_rule.size(num_sites if self.fixed_hosts is None else self.num_sites)
 
-    def site_work(self, site: int, round: int, times: int = 1) -> SiteWork:
-        """The work of a site in a round: `times` as much as [train] says."""
-        order = visiting_order(self.shards[site], times * int(self.num_visits[site]), self.seed, site, round)
-        return SiteWork(site, order, self.memory.of(site)[1])
+    def order(self, site: int, round: int, times: int = 1) -> np.ndarray:
+        """The samples that a site visits in a round, in their order: `times` as many as [train] says."""
+        return visiting_order(self.shards[site], times * int(self.num_visits[site]), self.seed, site, round)
 
     def evaluate(self, params: torch.Tensor, assignment: Assignment, mean_update_norm: float) -> np.ndarray:
         """Evaluate this rank's share of the held-out data; returns its counters `EVALUATION`, int64. `mean_update_norm`

@@ -111,7 +111,7 @@ class Progress:
             )
         spent = {
             "currency": self.aggregator.experiment.accounts.currency,
-            "synthetic_signals": self.aggregator.world.meter.synthetic_signals,
+            "synthetic_signals": self.aggregator.world.synthetic_signals,
             **{name: state.history.total(name) for name in SPENT},
         }
         for line in energy(spent).values():

@@ -109,7 +109,7 @@ def _attributes(aggregator: Aggregator, run_input: Input, everyone: Sequence[Ran
         "data_source": host.task.source,
         "synthetic_data": host.task.synthetic,
         "synthetic_power": world.supply.synthetic,
-        "synthetic_signals": world.meter.synthetic_signals,
+        "synthetic_signals": world.synthetic_signals,
         "update_bytes": world.update_bytes,
         "compression": experiment.compression.kind,
         "payload_bytes": float(experiment.compression.payload_bytes(len(host.initial_params))),
@@ -155,7 +155,7 @@ def site_columns(aggregator: Aggregator) -> dict[str, tuple[np.ndarray, str, str
         "power_fraction": (world.power_fraction(0.0), "1", "power fraction P_i at time 0"),
         "throughput_fraction": (world.throughput_fraction(0.0), "1", "what that power is worth"),
     }
-    for table, signal in world.meter.signals.items():
+    for table, signal in world.signals.items():
         if signal.is_known:
             zones = np.array(signal.names)[signal.zone]
             columns[f"{table}_zone"] = (zones, "1", f"zone of the grid whose {table} the site has")

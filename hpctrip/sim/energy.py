@@ -1,26 +1,18 @@
-"""Energy, carbon and cost of a round at every site, and budgets of a whole run ([stop]) and of its sites ([accounts]).
-
-A round's power is integrated over the same changes as the clock's (base/series.py). Shapes: N sites, k sites of the
-cohort.
-"""
+"""How energy, carbon and cost are counted, and budgets of a whole run ([stop]) and of its sites ([accounts])."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from itertools import islice
+from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field
 
 from hpctrip.base.errors import InputError
-from hpctrip.base.series import spans
-from hpctrip.base.units import GB, J_PER_KWH, Grams, Joules, spelled
+from hpctrip.base.units import Grams, Joules, spelled
 from hpctrip.config.component import Component
-from hpctrip.sim.grid import GridSignal, SignalModel
-from hpctrip.sim.rounds import History, Status
-from hpctrip.sim.timing import MOST_STEPS, RoundTiming
+from hpctrip.sim.grid import SignalModel
+from hpctrip.sim.rounds import History
 
 MONEY = r"^\d{1,15}(\.\d{1,6})? [A-Z]{3}$"
 """A sum with its currency: "100 EUR"."""
@@ -110,83 +102,3 @@ class Accounts(Component):
                     f"costs are in {self.currency} (accounts.currency)",
                     f"give the budget in that currency, or accounts.currency = {budget.currency!r} with prices in it",
                 )
-
-
-@dataclass(frozen=True)
-class Meter:
-    """Signals and rules from which a round's bill follows, given its power and timing."""
-
-    accounts: Accounts
-    signals: dict[str, GridSignal]
-    """{input table: signal}: grams per kilowatt-hour of "carbon", money per kilowatt-hour of "price"."""
-    sent_bytes: float
-    """Bytes that one site sends and is sent in a round on the simulated WAN."""
-
-    @property
-    def comm_energy_j(self) -> float:
-        """Joules of the network for one site and round."""
-        return self.accounts.network_j_per_gb * self.sent_bytes / GB
-
-    @property
-    def synthetic_signals(self) -> list[str]:
-        """The input tables whose signals are synthetic."""
-        return [table for table, signal in self.signals.items() if signal.synthetic]
-
-    def bill(
-        self,
-        draw_w: Callable[[float], tuple[np.ndarray, np.ndarray]],
-        next_change_s: Callable[[float], float],
-        start_s: float,
-        cohort: np.ndarray,
-        timing: RoundTiming,
-    ) -> dict[str, np.ndarray]:
-        """Energy, carbon and cost of a round from `start_s`: {column of `SPENT`: [k]}; NaN where the grid signal is not
-        set. `draw_w(t)` gives the watts of the cohort [k] while it computes and while it waits; `next_change_s(t)` is
-        the next time at which they may change.
-
-        A site computes until it is done or the round ends; then its update travels. All of the network's energy counts
-        when the transfer begins, with the site's intensity and price at that time.
-        """
-        end_s = start_s + timing.makespan_s
-        asked = timing.status != Status.OUT
-        computed_s = np.where(asked, np.minimum(start_s + timing.compute_s, end_s), start_s)
-        sends = asked & (timing.compute_s <= timing.makespan_s)
-        sent_s = np.where(sends, np.minimum(computed_s + timing.comm_s, end_s), end_s)
-        until_s = np.where(asked, end_s if self.accounts.waiting == "idle" else sent_s, start_s)
-        sums = {name: np.zeros(len(cohort)) for name in SPENT}
-
-        def change_s(clock_s: float) -> float:
-            signals_s = (signal.next_change_s(clock_s) for signal in self.signals.values())
-            return min(next_change_s(clock_s), *signals_s)
-
-        for begin_s, span_end_s, asked_s in islice(spans(start_s, change_s), MOST_STEPS):
-            last = span_end_s >= end_s
-            until = end_s if last else span_end_s
-            busy_w, waiting_w = draw_w(asked_s)
-            begins = sends & (computed_s >= begin_s) & (last | (computed_s < until))
-            joules = {
-                "compute_energy_j": busy_w * _overlap_s(begin_s, until, start_s, computed_s),
-                "wait_energy_j": waiting_w * _overlap_s(begin_s, until, computed_s, until_s),
-                "comm_energy_j": np.where(begins, self.comm_energy_j, 0.0),
-            }
-            kwh = sum(joules.values()) / J_PER_KWH
-            joules["carbon_g"] = kwh * self.signals["carbon"].at(asked_s)[cohort]
-            joules["cost"] = kwh * self.signals["price"].at(asked_s)[cohort]
-            for name, amount in joules.items():
-                sums[name] += amount
-            if last:
-                return sums
-        raise InputError(
-            "carbon and price",
-            f"change more than {MOST_STEPS:,} times in the round that starts at {start_s:g} s",
-            "use signals of longer steps",
-        )
-
-
-DEFAULT_ACCOUNTS = Accounts()
-"""Default rules."""
-
-
-def _overlap_s(begin_s: float, end_s: float, from_s: np.ndarray | float, until_s: np.ndarray) -> np.ndarray:
-    """Length of the intersection of [begin_s, end_s] and [from_s, until_s], [k] s."""
-    return np.maximum(np.minimum(end_s, until_s) - np.maximum(begin_s, from_s), 0.0)

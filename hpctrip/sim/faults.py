@@ -6,7 +6,6 @@ Shapes: N sites, M outages. Everything is a function of the seed, the simulated 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, Self
 
 import numpy as np
@@ -60,9 +59,6 @@ class RandomOutages:
         self.num_sites, self.mtbf_s, self.mttr_s, self.seed = num_sites, mtbf_s, mttr_s, seed
         self._start_s = self._end_s = np.zeros((num_sites, 0))
         """[N, outages drawn], rising."""
-        self._current = np.zeros(num_sites), np.zeros(num_sites)
-        self._from_s = self._until_s = 0.0
-        """The times between which `_current` is the answer of `_next`."""
 
     def at(self, clock_s: float) -> np.ndarray:
         """Whether each site is out at that time, [N] bool."""
@@ -75,13 +71,10 @@ class RandomOutages:
 
     def _next(self, clock_s: float) -> tuple[np.ndarray, np.ndarray]:
         """Start and end [N] of every site's first outage that ends after `clock_s`."""
-        if not self._from_s <= clock_s < self._until_s:
-            while not self._end_s.size or self._end_s[:, -1].min() <= clock_s:
-                self._draw(clock_s)
-            first = np.arange(self.num_sites), (self._end_s <= clock_s).sum(axis=1)
-            self._current = self._start_s[first], self._end_s[first]
-            self._from_s, self._until_s = clock_s, float(self._current[1].min())
-        return self._current
+        while not self._end_s.size or self._end_s[:, -1].min() <= clock_s:
+            self._draw(clock_s)
+        first = np.arange(self.num_sites), (self._end_s <= clock_s).sum(axis=1)
+        return self._start_s[first], self._end_s[first]
 
     def _draw(self, clock_s: float) -> None:
         """Twice as many chunks as before. InputError where more than MOST_OUTAGES would be drawn."""
@@ -118,8 +111,8 @@ class Faults(Component):
 
     deadline_s: Seconds | None = Field(None, gt=0, le=LONGEST_ROUND_S)
     """The aggregator proceeds this long after a round's start without the updates that have not come. A round in which
-    nobody can be reached costs the deadline too and leaves the model unchanged. At most ten years. Absent: it waits for
-    all."""
+    no site can be reached costs the deadline too and leaves the model unchanged. At most ten years. Absent: it waits
+    for all."""
     mtbf_s: Seconds | None = Field(None, ge=60, le=LONGEST_ROUND_S)
     """Mean time between a site's return and its next outage (exponential), at most ten years; absent: no random
     outages. A deadline may span at most 1,000 times mtbf_s + mttr_s, and a run at most 20 million outages."""
@@ -152,57 +145,30 @@ class Faults(Component):
 
     def check(self, timing: Timing) -> None:
         """InputError where it is not known in advance which sites miss the deadline."""
-        if timing.compute == "measured" and self != NO_FAULTS:
+        if timing.compute == "measured" and self != Faults():
             raise InputError(
                 'timing.compute = "measured"',
                 "who misses a deadline must be known before the training that would be measured",
                 'use compute = "modelled", or leave the table [faults] out',
             )
 
-    def schedule(self, num_sites: int, seed: int) -> FaultSchedule:
-        """The faults of `num_sites` sites. InputError names the line of the CSV file that is wrong."""
+    def outages_of(self, num_sites: int, seed: int) -> ListedOutages | RandomOutages:
+        """The outages of `num_sites` sites. InputError names the line of the CSV file that is wrong."""
         if self.outages is not None:
-            outages: ListedOutages | RandomOutages = _read_outages(self.outages, num_sites)
-        elif self.mtbf_s is not None:
-            outages = RandomOutages(num_sites, self.mtbf_s, self.mttr_s, seed)
-        else:
-            outages = ListedOutages(num_sites, np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros(0))
-        return FaultSchedule(self, outages, num_sites, seed)
+            return _read_outages(self.outages, num_sites)
+        if self.mtbf_s is not None:
+            return RandomOutages(num_sites, self.mtbf_s, self.mttr_s, seed)
+        return ListedOutages(num_sites, np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros(0))
 
-
-NO_FAULTS = Faults()
-
-
-@dataclass(frozen=True)
-class FaultSchedule:
-    """The faults of one seed."""
-
-    faults: Faults
-    outages: ListedOutages | RandomOutages
-    num_sites: int
-    seed: int
-    spent: np.ndarray = np.False_
-    """Sites that have spent one of their budgets (accounts.site_max_*), [N] bool: out for good."""
-
-    def down(self, clock_s: float) -> np.ndarray:
-        """Which sites are out at that time, [N] bool."""
-        return self.outages.at(clock_s) | self.spent
-
-    @property
-    def deadline_s(self) -> float:
-        """Seconds from a round's start until the aggregator proceeds; inf: it waits for all."""
-        return float("inf") if self.faults.deadline_s is None else self.faults.deadline_s
-
-    def wan(self, round: int) -> tuple[np.ndarray, np.ndarray]:
+    def wan(self, round: int, num_sites: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
         """(lost [N] bool, extra delay [N] s) of the updates of a round on the WAN. Drawn for all sites from the stream
         (seed, "wan", round), so that those of a site do not depend on the cohort."""
-        faults = self.faults
-        if not (faults.lost_fraction or faults.late_fraction):
-            return np.zeros(self.num_sites, dtype=bool), np.zeros(self.num_sites)
-        rng = stream(self.seed, "wan", round)
-        lost, late = rng.uniform(size=(2, self.num_sites))
-        extra_s = rng.exponential(faults.late_s, self.num_sites)
-        return lost < faults.lost_fraction, np.where(late < faults.late_fraction, extra_s, 0.0)
+        if not (self.lost_fraction or self.late_fraction):
+            return np.zeros(num_sites, dtype=bool), np.zeros(num_sites)
+        rng = stream(seed, "wan", round)
+        lost, late = rng.uniform(size=(2, num_sites))
+        extra_s = rng.exponential(self.late_s, num_sites)
+        return lost < self.lost_fraction, np.where(late < self.late_fraction, extra_s, 0.0)
 
 
 def _read_outages(path: str, num_sites: int) -> ListedOutages:

@@ -125,3 +125,6 @@ class Persistence(Forecast):
     def power_fraction(self, past: Observations, span_s: float) -> np.ndarray:
         """The present power."""
         return past.power
+
+
+PERSISTENCE = Persistence()

@@ -22,6 +22,8 @@ from hpctrip.sim.view import SiteView
 OBJECTIVES = Registry("objective", default="time")
 _TREND_ROUNDS = 5
 """Evaluations over which an objective takes the recent gain."""
+_COLUMNS = {"energy": "energy_j", "carbon": "carbon_g", "cost": "cost"}
+"""{quantity in the input: its column in the results, and in `Candidates`}."""
 _MAX_COST_RATIO = 1e3
 """A site's cost counts as at most this multiple of the median site's, and as at least its inverse."""
 
@@ -149,8 +151,8 @@ class Budget(CostAware):
 
     @property
     def _budgets(self) -> dict[str, float]:
-        budgets = {"energy_j": self.energy, "carbon_g": self.carbon, "cost": self.cost}
-        return {name: budget for name, budget in budgets.items() if budget is not None}
+        budgets = {column: getattr(self, quantity) for quantity, column in _COLUMNS.items()}
+        return {column: budget for column, budget in budgets.items() if budget is not None}
 
     def merit(self, weighed: Candidates, sites: SiteView, history: History) -> np.ndarray:
         """dA(k) / T(k) where the budgets last, -inf where they do not; dA(k) over the scarcest where they never do."""
@@ -176,9 +178,6 @@ class Budget(CostAware):
         gain = _needed_gain(sites, history)
         left = {name: budget - history.total(name) for name, budget in self._budgets.items()}
         return {name: gain / max(rest, 1e-9 * self._budgets[name]) for name, rest in left.items()}
-
-
-_COLUMNS = {"carbon": "carbon_g", "energy": "energy_j", "cost": "cost"}
 
 
 @OBJECTIVES.add

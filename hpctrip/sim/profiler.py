@@ -11,7 +11,7 @@ from hpctrip.base.rng import stream
 from hpctrip.base.units import Seconds
 from hpctrip.base.validate import numbers
 from hpctrip.config.component import Component, config_key
-from hpctrip.sim.forecast import Forecast, Observations, newest_apart
+from hpctrip.sim.forecast import PERSISTENCE, Forecast, Observations, newest_apart
 from hpctrip.sim.rounds import History, longest_s
 from hpctrip.sim.view import SiteView
 from hpctrip.sim.world import World
@@ -44,11 +44,10 @@ class Profiler(Component):
         work_s: np.ndarray,
         seed: int,
         target_accuracy: float = math.nan,
-        forecast: Forecast | None = None,
+        forecast: Forecast = PERSISTENCE,
     ) -> SiteView:
         """The view at `clock_s`; `work_s` is c_i of all sites [N]. `forecast` predicts the mean power over as long as
-        the last round computed; None: power stays as it is observed. Signals of the grid are published, so they are
-        seen as they are."""
+        the last round computed. Signals of the grid are published, so they are seen as they are."""
         depth = 1 if self.smoothing == 0 else 1 + int(np.log(_NEGLIGIBLE) / np.log(self.smoothing))
         power, comm_s, weights = 0.0, 0.0, 0.0
         for age, (index, time_s) in enumerate(self._observations(clock_s, history)[-depth:][::-1]):
@@ -58,18 +57,17 @@ class Profiler(Component):
             weights += weight
         place, shape = config_key("profiler", self), (len(world),)
         power = numbers(power / weights, shape, 0.0, 1.0, place, "the power fractions that it sees")
-        if forecast is not None:
-            past = Observations(
-                clock_s,
-                power,
-                lambda span_s, apart_s: self._observed(world, clock_s, history, seed, span_s, apart_s),
-                world.mean_power_fraction,
-            )
-            span_s = longest_s(history.last.cohort.compute_s) if history.last else 0.0
-            power = forecast.power_fraction(past, span_s)
-            power = numbers(power, shape, 0.0, 1.0, config_key("forecast", forecast), "the power fractions")
+        past = Observations(
+            clock_s,
+            power,
+            lambda span_s, apart_s: self._observed(world, clock_s, history, seed, span_s, apart_s),
+            world.mean_power_fraction,
+        )
+        span_s = longest_s(history.last.cohort.compute_s) if history.last else 0.0
+        power = forecast.power_fraction(past, span_s)
+        power = numbers(power, shape, 0.0, 1.0, config_key("forecast", forecast), "the power fractions")
         # the aggregator keeps the accounts, so it knows exactly who has spent a budget
-        power = np.where(world.faults.spent, 0.0, power)
+        power = np.where(world.spent, 0.0, power)
         comm_s = numbers(comm_s / weights, shape, 0.0, _LARGEST, place, "the delays that it sees")
         busy_w, waiting_w = world.throughput.checked_draw_w(power)
         return SiteView(
@@ -81,13 +79,13 @@ class Profiler(Component):
             update_bytes=world.update_bytes,
             link_s=world.link_s,
             clock=world.timing.clock,
-            deadline_s=world.faults.deadline_s,
+            deadline_s=world.deadline_s,
             busy_w=busy_w,
             waiting_w=waiting_w,
-            released=world.meter.accounts.waiting == "released",
-            comm_energy_j=world.meter.comm_energy_j,
-            g_per_kwh=world.meter.signals["carbon"].at(clock_s),
-            cost_per_kwh=world.meter.signals["price"].at(clock_s),
+            released=world.accounts.waiting == "released",
+            comm_energy_j=world.comm_energy_j,
+            g_per_kwh=world.signals["carbon"].at(clock_s),
+            cost_per_kwh=world.signals["price"].at(clock_s),
             full_power_w=world.throughput.full_power_w(),
             clock_s=clock_s,
             target_accuracy=target_accuracy,

@@ -21,16 +21,15 @@ from hpctrip.base.rng import stream
 from hpctrip.base.validate import instance
 from hpctrip.config.component import config_key
 from hpctrip.sim.energy import SPENT
-from hpctrip.sim.forecast import Forecast
+from hpctrip.sim.forecast import PERSISTENCE, Forecast
 from hpctrip.sim.noise import estimate, noise_ratio
 from hpctrip.sim.outcome import MEASURED, SITE_REPORTS, Outcome
 from hpctrip.sim.policies.base import MOST_VISITS, Decision, Policy
 from hpctrip.sim.profiler import Profiler
 from hpctrip.sim.rounds import Candidates, CohortRound, History, RoundRow, Status, longest_s
 from hpctrip.sim.stop import Stop
-from hpctrip.sim.timing import RoundTiming
 from hpctrip.sim.view import SiteView
-from hpctrip.sim.world import World
+from hpctrip.sim.world import World, bill, round_times
 
 NOBODY_LEFT = "nobody left to ask"
 """Stop reason of a run whose sites have spent their budgets; the budgets follow it."""
@@ -60,11 +59,15 @@ class Draft:
     view: SiteView
     cohort: np.ndarray
     candidates: Candidates | None
-    timing: RoundTiming
     weights: np.ndarray
     """p_i (Eq. 1) over the sites whose updates arrive, sum 1; 0 for the others. All 0 where none arrives."""
-    local_work: int = 1
+    local_work: int
     """Training of each site, as a multiple of that of [train]."""
+    compute_s: np.ndarray
+    comm_s: np.ndarray
+    status: np.ndarray
+    """Fate of each site's update: a `Status`."""
+    makespan_s: float
 
     @property
     def work_s(self) -> np.ndarray:
@@ -77,9 +80,15 @@ class Draft:
         return self.before.round + 1
 
     @property
+    def straggler(self) -> int:
+        """Position in the cohort of the site that finished last."""
+        finish_s = self.compute_s + self.comm_s
+        return int(np.where(self.status == Status.OUT, -np.inf, finish_s).argmax())
+
+    @property
     def arriving(self) -> np.ndarray:
-        """Positions in the cohort of the sites whose updates will arrive: nobody else need be trained."""
-        return np.flatnonzero(self.timing.status == Status.ARRIVED)
+        """Positions in the cohort of the sites whose updates will arrive: the others need not be trained."""
+        return np.flatnonzero(self.status == Status.ARRIVED)
 
 
 @dataclass(frozen=True)
@@ -95,8 +104,8 @@ class Simulation:
     shares: np.ndarray
     """Weight of each site's update before it is normalised over those that arrive: its samples n_i (Eq. 1), or 1."""
     seed: int
-    forecast: Forecast | None = None
-    """Forecast of the sites' power over the coming round; None: power stays as the profiler sees it."""
+    forecast: Forecast = PERSISTENCE
+    """Forecast of the sites' power over the coming round."""
 
     def begin(self, state: State) -> Draft:
         """The round after `state`. InputError where a component returns an invalid value."""
@@ -139,11 +148,10 @@ class Simulation:
 
     def draft(self, state: State, view: SiteView, decision: Decision) -> Draft:
         """The round after `state` with this cohort."""
-        cohort, world = decision.cohort, self.world.after(state.history)
-        work_s = decision.local_work * view.work_s
-        timing = world.round_timing(state.round + 1, state.clock_s, cohort, work_s)
-        weights = self.weights(cohort, timing.status == Status.ARRIVED)
-        return Draft(state, world, view, cohort, decision.candidates, timing, weights, decision.local_work)
+        cohort, work, world = decision.cohort, decision.local_work, self.world.after(state.history)
+        times = round_times(world, state.round + 1, state.clock_s, cohort, work * view.work_s)
+        weights = self.weights(cohort, times["status"] == Status.ARRIVED)
+        return Draft(state, world, view, cohort, decision.candidates, weights, work, **times)
 
     def weights(self, cohort: np.ndarray, arriving: np.ndarray) -> np.ndarray:
         """p_i [k] (Eq. 1) of a cohort [k] of which those `arriving` [k] bool count: sum 1; all 0 where none does."""
@@ -162,7 +170,7 @@ class Simulation:
         return replace(state, stop_reason=self.stop.reason(state.history) or self._nobody_left(state))
 
     def _nobody_left(self, state: State) -> str:
-        accounts = self.world.meter.accounts
+        accounts = self.world.accounts
         spent = accounts.spent(state.history, len(self.world))
         if not spent.any():
             return ""
@@ -172,9 +180,11 @@ class Simulation:
 
     def row(self, draft: Draft, outcome: Outcome) -> RoundRow:
         """The row of the round: its decision, its times, its costs and the outcome of training."""
-        before, timing, loss = draft.before, _timing(draft, outcome), outcome.eval_loss
+        if draft.world.timing.compute == "measured":
+            draft = _of_measured_work(draft, outcome.train_wall_s)
+        before, loss, straggler = draft.before, outcome.eval_loss, draft.straggler
         measured = dict.fromkeys(MEASURED, math.nan) | dict(outcome.measured)
-        cohort = _cohort_round(draft, timing, outcome, self.num_visits)
+        cohort = _cohort_round(draft, outcome, self.num_visits)
         arrived, visits = cohort.status == Status.ARRIVED, cohort.num_samples
         weights = self.weights(cohort.site, arrived)[arrived]
         num_arrived, work = len(weights), draft.local_work
@@ -182,18 +192,18 @@ class Simulation:
             cohort.update_norm[arrived], weights, outcome.mean_update_norm, len(draft.world)
         )
         accuracy = outcome.eval_correct / outcome.eval_seen if outcome.eval_seen else math.nan
-        clock_s = before.clock_s + timing.makespan_s
+        clock_s = before.clock_s + draft.makespan_s
         return RoundRow(
             round=draft.round,
             clock_start_s=before.clock_s,
             clock_s=clock_s,
-            makespan_s=timing.makespan_s,
+            makespan_s=draft.makespan_s,
             num_sites=len(cohort.site),
             num_arrived=num_arrived,
             voted_num_sites=draft.candidates.vote if draft.candidates else 0,
-            straggler=int(cohort.site[timing.straggler]),
-            straggler_compute_s=float(timing.compute_s[timing.straggler]),
-            straggler_comm_s=float(timing.comm_s[timing.straggler]),
+            straggler=int(cohort.site[straggler]),
+            straggler_compute_s=float(draft.compute_s[straggler]),
+            straggler_comm_s=float(draft.comm_s[straggler]),
             num_samples=int(visits.sum()),
             accuracy=accuracy,
             eval_correct=outcome.eval_correct,
@@ -205,7 +215,7 @@ class Simulation:
             update_norm=outcome.update_norm,
             local_work=work,
             mean_update_norm=outcome.mean_update_norm,
-            forecast_error=_forecast_error(draft, timing),
+            forecast_error=_forecast_error(draft),
             update_signal=signal,
             update_noise=noise,
             noise_ratio=noise_ratio([*before.history.estimates(), (num_arrived, signal, noise, work)]),
@@ -218,11 +228,11 @@ class Simulation:
         )
 
 
-def _cohort_round(draft: Draft, timing: RoundTiming, outcome: Outcome, num_visits: np.ndarray) -> CohortRound:
+def _cohort_round(draft: Draft, outcome: Outcome, num_visits: np.ndarray) -> CohortRound:
     """The part of the row with an entry for each site of the cohort."""
     world, cohort, start_s = draft.world, draft.cohort, draft.before.clock_s
-    status = np.where(outcome.diverged, Status.DIVERGED, timing.status)
-    trained, arrived = timing.status == Status.ARRIVED, status == Status.ARRIVED
+    status = np.where(outcome.diverged, Status.DIVERGED, draft.status)
+    trained, arrived = draft.status == Status.ARRIVED, status == Status.ARRIVED
     power_fraction = world.power_fraction(start_s)
     return CohortRound(
         site=cohort,
@@ -230,11 +240,11 @@ def _cohort_round(draft: Draft, timing: RoundTiming, outcome: Outcome, num_visit
         power_fraction=power_fraction[cohort],
         throughput_fraction=world.throughput_of(power_fraction)[cohort],
         seen_power_fraction=draft.view.power_fraction[cohort],
-        compute_s=timing.compute_s,
-        comm_s=timing.comm_s,
+        compute_s=draft.compute_s,
+        comm_s=draft.comm_s,
         train_wall_s=outcome.train_wall_s,
         status=status,
-        **world.bill(start_s, cohort, timing),
+        **bill(world, start_s, cohort, draft.compute_s, draft.comm_s, draft.status, draft.makespan_s),
         **{
             column: np.where(arrived, getattr(outcome, name), math.nan)
             for name, column in SITE_REPORTS.items()
@@ -242,19 +252,18 @@ def _cohort_round(draft: Draft, timing: RoundTiming, outcome: Outcome, num_visit
     )
 
 
-def _timing(draft: Draft, outcome: Outcome) -> RoundTiming:
-    """The draft's timing, or where compute is measured, that of the measured work."""
-    if draft.world.timing.compute != "measured":
-        return draft.timing
+def _of_measured_work(draft: Draft, train_wall_s: np.ndarray) -> Draft:
+    """The draft with the times of a cohort whose work took so long at full power, [k]."""
     work_s = draft.work_s.copy()
-    work_s[draft.cohort] = outcome.train_wall_s
-    return draft.world.round_timing(draft.round, draft.before.clock_s, draft.cohort, work_s)
+    work_s[draft.cohort] = train_wall_s
+    times = round_times(draft.world, draft.round, draft.before.clock_s, draft.cohort, work_s)
+    return replace(draft, **times)
 
 
-def _forecast_error(draft: Draft, timing: RoundTiming) -> float:
+def _forecast_error(draft: Draft) -> float:
     """Mean over the sites of |believed power - true mean power| while the cohort computed."""
     start_s, frozen = draft.before.clock_s, draft.world.timing.power == "frozen"
-    span_s = 0.0 if frozen else longest_s(timing.compute_s)
+    span_s = 0.0 if frozen else longest_s(draft.compute_s)
     true = draft.world.mean_power_fraction(start_s, start_s + span_s)
     return float(np.abs(draft.view.power_fraction - true).mean())
 

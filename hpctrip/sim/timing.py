@@ -8,7 +8,6 @@ aggregator's view, in which power stays as it is. Shapes: N sites, k sites in th
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import islice
 from typing import Literal
 
@@ -26,19 +25,6 @@ LONGEST_ROUND_S = 10 * 365 * 86400.0
 """Ten simulated years: a round that takes longer has no power or a wrong unit. Below, the clock's steps stay exact."""
 MOST_STEPS = 100_000
 """Changes of power within one round: a year of five-minute steps, which take some seconds to add up."""
-
-
-@dataclass(frozen=True)
-class RoundTiming:
-    """How long one round took, and why. Arrays [k] in the cohort's order."""
-
-    compute_s: np.ndarray
-    comm_s: np.ndarray
-    makespan_s: float
-    straggler: int
-    """Position in the cohort of the site that finished last."""
-    status: np.ndarray
-    """Fate of each site's update: a `Status`."""
 
 
 class Timing(Component):
@@ -85,8 +71,8 @@ class Timing(Component):
     def makespan_s(
         self, compute_s: np.ndarray, comm_s: np.ndarray, status: np.ndarray, deadline_s: float = np.inf
     ) -> float:
-        """Length of a round whose sites took so long, arrays [k]: Eq. 7, or the deadline where somebody who was asked
-        is missing or nobody could be asked."""
+        """Length of a round whose sites took so long, arrays [k]: Eq. 7, or the deadline where a site that was asked
+        is missing or no site could be asked."""
         asked = status != Status.OUT
         if not asked.any() or ((status == Status.LATE) | (status == Status.LOST)).any():
             return deadline_s

@@ -1,25 +1,28 @@
-"""The true world: sites, WAN and power. Policies never see it; they see the profiler's view."""
+"""The true world: sites, WAN and power; the times of a round in it, and its bill. Policies never see it; they see the
+profiler's view."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Self
+from itertools import islice
+from typing import Any, Self
 
 import numpy as np
 
 from hpctrip.base.errors import InputError
-from hpctrip.base.series import mean, never
+from hpctrip.base.series import mean, spans
+from hpctrip.base.units import GB, J_PER_KWH
 from hpctrip.base.validate import numbers
 from hpctrip.config.component import config_key
-from hpctrip.sim.energy import DEFAULT_ACCOUNTS, Accounts, Meter
-from hpctrip.sim.faults import NO_FAULTS, Faults, FaultSchedule
-from hpctrip.sim.grid.signals import NO_SIGNAL, SignalModel
+from hpctrip.sim.energy import SPENT, Accounts
+from hpctrip.sim.faults import Faults, ListedOutages, RandomOutages
+from hpctrip.sim.grid.signals import GridSignal, SignalModel
 from hpctrip.sim.hardware import Throughput
 from hpctrip.sim.network import Network
 from hpctrip.sim.power import PowerModel, PowerSupply
 from hpctrip.sim.rounds import History, Status
 from hpctrip.sim.sites import SitePlacement
-from hpctrip.sim.timing import LONGEST_ROUND_S, RoundTiming, Timing
+from hpctrip.sim.timing import LONGEST_ROUND_S, MOST_STEPS, Timing
 
 
 @dataclass(frozen=True)
@@ -40,8 +43,16 @@ class World:
     supply: PowerSupply
     throughput: Throughput
     timing: Timing
-    faults: FaultSchedule
-    meter: Meter
+    faults: Faults
+    outages: ListedOutages | RandomOutages
+    accounts: Accounts
+    signals: dict[str, GridSignal]
+    """{input table: signal}: grams per kilowatt-hour of "carbon", money per kilowatt-hour of "price"."""
+    comm_energy_j: float
+    """Joules of the network for one site and round."""
+    seed: int
+    spent: np.ndarray = np.False_
+    """Sites that have spent one of their budgets (accounts.site_max_*), [N] bool: out for good."""
 
     @classmethod
     def build(
@@ -53,11 +64,11 @@ class World:
         timing: Timing,
         payload_bytes: float,
         seed: int,
-        faults: Faults = NO_FAULTS,
-        sent_fraction: float = 1.0,
-        accounts: Accounts = DEFAULT_ACCOUNTS,
-        carbon: SignalModel = NO_SIGNAL,
-        price: SignalModel = NO_SIGNAL,
+        faults: Faults,
+        sent_fraction: float,
+        accounts: Accounts,
+        carbon: SignalModel,
+        price: SignalModel,
     ) -> World:
         """The world of one seed. `payload_bytes` is M where the network says "auto"; `sent_fraction` is the share of M
         that compression leaves for the way up. InputError where a component returns an invalid value."""
@@ -85,8 +96,12 @@ class World:
             supply,
             throughput,
             timing,
-            faults.schedule(len(distance_m), seed),
-            Meter(accounts, signals, sent_bytes),
+            faults,
+            faults.outages_of(len(distance_m), seed),
+            accounts,
+            signals,
+            accounts.network_j_per_gb * sent_bytes / GB,
+            seed,
         )
         # so that an invalid model is reported before ranks wait for a round
         world.throughput_fraction(0.0)
@@ -98,14 +113,28 @@ class World:
 
     def after(self, history: History) -> Self:
         """The world of the round after `history`, in which sites that have spent a budget are out."""
-        spent = self.meter.accounts.spent(history, len(self))
-        return replace(self, faults=replace(self.faults, spent=spent)) if spent.any() else self
+        spent = self.accounts.spent(history, len(self))
+        return replace(self, spent=spent) if spent.any() else self
+
+    @property
+    def deadline_s(self) -> float:
+        """Seconds from a round's start until the aggregator proceeds; inf: it waits for all."""
+        return np.inf if self.faults.deadline_s is None else self.faults.deadline_s
+
+    @property
+    def synthetic_signals(self) -> list[str]:
+        """The input tables whose signals are synthetic."""
+        return [table for table, signal in self.signals.items() if signal.synthetic]
+
+    def down(self, clock_s: float) -> np.ndarray:
+        """Which sites are out at that time, [N] bool."""
+        return self.outages.at(clock_s) | self.spent
 
     def power_fraction(self, clock_s: float) -> np.ndarray:
         """P_i(t), [N]; 0 where a site is out."""
         place, what = config_key("power", self.power), f"the power fractions at {clock_s:g} s"
         power = numbers(self.supply.at(clock_s), (len(self),), 0.0, 1.0, place, what)
-        return np.where(self.faults.down(clock_s), 0.0, power)
+        return np.where(self.down(clock_s), 0.0, power)
 
     def mean_power_fraction(self, start_s: float, end_s: float) -> np.ndarray:
         """The mean of P_i(t) between two times, [N]; that at `start_s` where they are one. Outages count as they are
@@ -114,7 +143,7 @@ class World:
 
     def next_change_s(self, clock_s: float, sites: np.ndarray) -> float:
         """The first time after `clock_s` at which the power of one of these sites may change; inf: never."""
-        return min(self.supply.next_change_s(clock_s), self.faults.outages.next_change_s(clock_s, sites))
+        return min(self.supply.next_change_s(clock_s), self.outages.next_change_s(clock_s, sites))
 
     def throughput_of(self, power_fraction: np.ndarray) -> np.ndarray:
         """Throughput fraction of each site at this power, [N], relative to full power; 0 without power."""
@@ -126,49 +155,101 @@ class World:
         """Throughput fraction of each site at that time, [N]."""
         return self.throughput_of(self.power_fraction(clock_s))
 
-    def bill(self, start_s: float, cohort: np.ndarray, timing: RoundTiming) -> dict[str, np.ndarray]:
-        """Energy, carbon and money of a round from `start_s` at the sites of the cohort [k]: the integral of the power
-        that they draw, which changes at the same times as for the clock. {column of the results: [k]}."""
-        frozen = self.timing.power == "frozen"
-        return self.meter.bill(
-            lambda t: self.throughput.checked_draw_w(self.power_fraction(start_s if frozen else t)[cohort]),
-            never if frozen else lambda t: self.next_change_s(t, cohort),
-            start_s,
-            cohort,
-            timing,
-        )
 
-    def round_timing(self, round: int, start_s: float, cohort: np.ndarray, work_s: np.ndarray) -> RoundTiming:
-        """Simulated timing of round number `round` with `cohort` [k]; `work_s` is c_i of all sites [N].
+def round_times(
+    world: World, round: int, start_s: float, cohort: np.ndarray, work_s: np.ndarray
+) -> dict[str, Any]:
+    """Simulated times of round number `round` with `cohort` [k], as in `Draft`: `compute_s`, `comm_s` and `status`
+    [k], and `makespan_s`. `work_s` is c_i of all sites [N].
 
-        Sites that are out at the start are not asked, those that are not back by the deadline are late. Where a site
-        that was asked is missing then, or no site could be asked, the round lasts until the deadline.
-        """
-        k, deadline_s = len(cohort), self.faults.deadline_s
-        asked = np.flatnonzero(~self.faults.down(start_s)[cohort])
-        compute_s, comm_s = np.full(k, np.inf), self.comm_s[cohort].copy()
-        status = np.full(k, int(Status.OUT))
-        if len(asked) == 0:
-            return RoundTiming(compute_s, comm_s, deadline_s, 0, status)
-        sites = cohort[asked]
-        lost, extra_s = self.faults.wan(round)
-        comm_s[asked] = np.maximum(self.comm_s[sites], len(sites) * self.link_s) + extra_s[sites]
-        compute_s[asked] = self.timing.elapsed_compute_s(
-            lambda t: self.throughput_fraction(t)[sites],
-            lambda t: self.next_change_s(t, sites),
-            start_s,
-            work_s[sites],
-            float(work_s.sum()),
-            deadline_s,
+    Sites that are out at the start are not asked, those that are not back by the deadline are late. Where a site
+    that was asked is missing then, or no site could be asked, the round lasts until the deadline.
+    """
+    k, deadline_s = len(cohort), world.deadline_s
+    asked = np.flatnonzero(~world.down(start_s)[cohort])
+    compute_s, comm_s = np.full(k, np.inf), world.comm_s[cohort].copy()
+    status = np.full(k, int(Status.OUT))
+    times = {"compute_s": compute_s, "comm_s": comm_s, "status": status}
+    if len(asked) == 0:
+        return times | {"makespan_s": deadline_s}
+    sites = cohort[asked]
+    lost, extra_s = world.faults.wan(round, len(world), world.seed)
+    comm_s[asked] = np.maximum(world.comm_s[sites], len(sites) * world.link_s) + extra_s[sites]
+    compute_s[asked] = world.timing.elapsed_compute_s(
+        lambda t: world.throughput_fraction(t)[sites],
+        lambda t: world.next_change_s(t, sites),
+        start_s,
+        work_s[sites],
+        float(work_s.sum()),
+        deadline_s,
+    )
+    finish_s = compute_s[asked] + comm_s[asked]
+    in_time = np.where(lost[sites], Status.LOST, Status.ARRIVED)
+    status[asked] = np.where(finish_s > deadline_s, Status.LATE, in_time)
+    makespan_s = world.timing.makespan_s(compute_s, comm_s, status, deadline_s)
+    if makespan_s > LONGEST_ROUND_S:
+        raise InputError(
+            "timing",
+            f"round {round} would last {makespan_s:g} s, more than ten simulated years",
+            "lower timing.seconds_per_sample, a round's work or network.update_bytes, or set faults.deadline_s",
         )
-        finish_s = compute_s[asked] + comm_s[asked]
-        in_time = np.where(lost[sites], Status.LOST, Status.ARRIVED)
-        status[asked] = np.where(finish_s > deadline_s, Status.LATE, in_time)
-        makespan_s = self.timing.makespan_s(compute_s, comm_s, status, deadline_s)
-        if makespan_s > LONGEST_ROUND_S:
-            raise InputError(
-                "timing",
-                f"round {round} would last {makespan_s:g} s, more than ten simulated years",
-                "lower timing.seconds_per_sample, a round's work or network.update_bytes, or set faults.deadline_s",
-            )
-        return RoundTiming(compute_s, comm_s, makespan_s, int(asked[finish_s.argmax()]), status)
+    return times | {"makespan_s": makespan_s}
+
+
+def bill(
+    world: World,
+    start_s: float,
+    cohort: np.ndarray,
+    compute_s: np.ndarray,
+    comm_s: np.ndarray,
+    status: np.ndarray,
+    makespan_s: float,
+) -> dict[str, np.ndarray]:
+    """Energy, carbon and cost of a round from `start_s` with these times (see `Draft`) at the sites of the cohort [k]:
+    {column of `SPENT`: [k]}; NaN where the grid signal is not set. The power that they draw is integrated over the same
+    changes as the clock's.
+
+    A site computes until it is done or the round ends; then its update travels. All of the network's energy counts
+    when the transfer begins, with the site's intensity and price at that time.
+    """
+    end_s = start_s + makespan_s
+    asked = status != Status.OUT
+    computed_s = np.where(asked, np.minimum(start_s + compute_s, end_s), start_s)
+    sends = asked & (compute_s <= makespan_s)
+    sent_s = np.where(sends, np.minimum(computed_s + comm_s, end_s), end_s)
+    until_s = np.where(asked, end_s if world.accounts.waiting == "idle" else sent_s, start_s)
+    sums = {name: np.zeros(len(cohort)) for name in SPENT}
+    frozen = world.timing.power == "frozen"
+
+    def change_s(clock_s: float) -> float:
+        power_s = np.inf if frozen else world.next_change_s(clock_s, cohort)
+        return min(power_s, *(signal.next_change_s(clock_s) for signal in world.signals.values()))
+
+    for begin_s, span_end_s, asked_s in islice(spans(start_s, change_s), MOST_STEPS):
+        last = span_end_s >= end_s
+        until = end_s if last else span_end_s
+        power = world.power_fraction(start_s if frozen else asked_s)[cohort]
+        busy_w, waiting_w = world.throughput.checked_draw_w(power)
+        begins = sends & (computed_s >= begin_s) & (last | (computed_s < until))
+        joules = {
+            "compute_energy_j": busy_w * _overlap_s(begin_s, until, start_s, computed_s),
+            "wait_energy_j": waiting_w * _overlap_s(begin_s, until, computed_s, until_s),
+            "comm_energy_j": np.where(begins, world.comm_energy_j, 0.0),
+        }
+        kwh = sum(joules.values()) / J_PER_KWH
+        joules["carbon_g"] = kwh * world.signals["carbon"].at(asked_s)[cohort]
+        joules["cost"] = kwh * world.signals["price"].at(asked_s)[cohort]
+        for name, amount in joules.items():
+            sums[name] += amount
+        if last:
+            return sums
+    raise InputError(
+        "carbon and price",
+        f"change more than {MOST_STEPS:,} times in the round that starts at {start_s:g} s",
+        "use signals of longer steps",
+    )
+
+
+def _overlap_s(begin_s: float, end_s: float, from_s: np.ndarray | float, until_s: np.ndarray) -> np.ndarray:
+    """Length of the intersection of [begin_s, end_s] and [from_s, until_s], [k] s."""
+    return np.maximum(np.minimum(end_s, until_s) - np.maximum(begin_s, from_s), 0.0)

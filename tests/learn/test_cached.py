@@ -46,10 +46,8 @@ def test_prepared_data_that_are_damaged_are_made_again(caplog, name, damage):
     digest = cached.digest_of(folder)
     damage(folder / name)
     assert values(prepared()) == WHOLE and cached.digest_of(folder) == digest
-    assert "made again" in caplog.text or (name, damage) == (
-        "manifest.json",
-        flip,
-    )  # a state that nothing has
+    # a flipped bit of the manifest is a state that no file has
+    assert "made again" in caplog.text or (name, damage) == ("manifest.json", flip)
     assert [path.name for path in folder.parent.iterdir() if path.is_dir()] == [folder.name]
 
 

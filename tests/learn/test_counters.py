@@ -43,25 +43,3 @@ def test_every_counter_has_its_own_place_and_shape():
         part[:] = number
     assert tally.vector.tolist() == [*[0] * 3, *[1] * 3, *[2] * 3, *[3] * 3, *[4] * 3, *[5] * 3, 6, 6]
     assert Tally(EVALUATION, 3, 2).integers["seen"].shape == (1,)
-
-
-def test_the_sum_over_the_ranks_holds_what_each_of_them_noted():
-    """The rank that trained a site notes its numbers, all others leave 0; so a sum in any order gives all."""
-    ranks = [Tally(TRAINING, 4, 3) for _ in range(3)]
-    for site in range(4):
-        ranks[1 + site % 2].note("train_loss", site + 0.25, site)
-    for rank, tally in enumerate(ranks):
-        tally.note("rank_train_wall_s", 1.5 * rank, rank)
-    total = Tally(TRAINING, 4, 3, sum(tally.vector for tally in ranks))
-    backwards = Tally(TRAINING, 4, 3, sum(tally.vector for tally in reversed(ranks)))
-    assert total.values("train_loss").tolist() == [0.25, 1.25, 2.25, 3.25]
-    assert total.values("rank_train_wall_s").tolist() == [0.0, 1.5, 3.0]
-    assert not total.integers["diverged"].any()
-    assert np.array_equal(total.vector, backwards.vector)
-
-
-def test_a_loss_below_zero_keeps_its_sign():
-    tally = Tally(TRAINING, 2, 1)
-    tally.note("train_loss", -1.75, 0)
-    tally.note("train_loss", -(2.0**-30), 1)  # below the resolution
-    assert tally.values("train_loss").tolist() == [-1.75, 0.0]

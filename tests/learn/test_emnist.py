@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from hpctrip.base.errors import InputError
+from hpctrip.learn.data.files import read_idx
 from hpctrip.learn.params import num_params
 from hpctrip.learn.workloads.emnist import SPLITS, Emnist
 
@@ -18,8 +19,9 @@ SHARED = Path(__file__).parents[2].parent / "shared/data/emnist"
 pytestmark = pytest.mark.usefixtures("cache")
 
 
-def idx(array):
-    return bytes([0, 0, 8, array.ndim]) + struct.pack(f">{array.ndim}I", *array.shape) + array.tobytes()
+def idx(array, magic=None):
+    magic = magic or bytes([0, 0, 8, array.ndim])
+    return magic + struct.pack(f">{array.ndim}I", *array.shape) + array.tobytes()
 
 
 @pytest.fixture
@@ -42,6 +44,41 @@ def official(tmp_path):
         return directory
 
     return write
+
+
+# IDX files
+
+IMAGES = np.arange(2 * 3 * 4, dtype=np.uint8).reshape(2, 3, 4)
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzipped, by its content"])
+@pytest.mark.parametrize("array", [IMAGES, np.zeros((0, 28, 28), np.uint8)], ids=["images", "none"])
+def test_an_idx_file_gives_its_array(tmp_path, pack, array):
+    (tmp_path / "images").write_bytes(pack(idx(array)))
+    assert np.array_equal(read_idx(tmp_path / "images", 3), array)
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        (idx(IMAGES[0, 0]), "magic number is 0x00000801, expected 0x00000803"),
+        (idx(IMAGES, magic=b"\0\0\x0d\x03"), "magic number is 0x00000d03, expected 0x00000803"),
+        (b"", "magic number is 0x, expected 0x00000803"),
+        (idx(IMAGES)[:9], "not a whole IDX file ("),
+        (idx(IMAGES)[:-5], "not a whole IDX file (cannot reshape array of size 19 into shape (2,3,4))"),
+        (idx(IMAGES) + b"x", "not a whole IDX file (cannot reshape array of size 25"),
+    ],
+)
+def test_a_damaged_idx_file_is_named_with_its_content(tmp_path, content, complaint):
+    path = tmp_path / "images"
+    path.write_bytes(content)
+    with pytest.raises(InputError) as error:
+        read_idx(path, 3)
+    assert complaint in str(error.value) and str(path) in str(error.value)
+    assert error.value.faults[0].way_out
+
+
+# The workload
 
 
 def test_the_splits_have_the_official_numbers_of_classes():

@@ -10,10 +10,8 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from hpctrip.learn.engines import engines
-from hpctrip.learn.engines.base import SiteWork
-from hpctrip.learn.engines.steps import AutogradStep
 from hpctrip.learn.local_work import LocalWork
-from hpctrip.learn.models.cnn import CNN, CNNStep
+from hpctrip.learn.models.cnn import CNN
 from hpctrip.learn.params import flatten
 
 ENGINES = engines()
@@ -45,7 +43,7 @@ WORKS = {
 
 
 def visits(site, num_visits, num_samples=60):
-    return SiteWork(site, np.random.default_rng(site).integers(num_samples, size=num_visits))
+    return np.random.default_rng(site).integers(num_samples, size=num_visits)
 
 
 def trained(engine, params, sites):
@@ -72,14 +70,13 @@ def test_an_engine_agrees_with_the_plain_loop_for_unequal_sites_and_ragged_batch
     task, work = synthetic_task(MODELS[model]), WORKS[work]
     params = flatten(task.build_model())
     updates = trained(build(name, task, work), params, UNEQUAL)
-    assert [update.site for update in updates] == [7, 2, 5, 4, 9]
-    for update, site in zip(updates, UNEQUAL, strict=True):
-        delta, mean_loss, ends = reference(task, work, params, site.order)
+    for update, order in zip(updates, UNEQUAL, strict=True):
+        delta, mean_loss, ends = reference(task, work, params, order)
         torch.testing.assert_close(update.delta, delta, rtol=1e-3, atol=2e-5)
         assert update.train_loss == pytest.approx(mean_loss, rel=1e-4)
         # the first batch's loss is the global model's own; a site of one batch has one loss, one without samples none
         assert (update.loss_before, update.loss_after) == pytest.approx(ends, rel=1e-4)
-        assert len(site.order) > 8 or update.loss_before == update.loss_after
+        assert len(order) > 8 or update.loss_before == update.loss_after
         assert update.wall_s >= 0
 
 
@@ -105,22 +102,13 @@ def test_the_loop_gives_a_site_the_same_bits_in_every_block(task, work):
         assert torch.equal(update.delta, alone.delta) and update.train_loss == alone.train_loss
 
 
-def test_a_stacked_site_does_not_notice_longer_neighbours(task):
-    params = flatten(task.build_model())
-    work = WORKS["all"]
-    (alone,) = trained(build("stacked", task, work), params, [visits(2, 11)])
-    _, together = trained(build("stacked", task, work), params, [visits(1, 50), visits(2, 11)])
-    torch.testing.assert_close(together.delta, alone.delta, rtol=1e-4, atol=1e-6)
-    assert together.train_loss == pytest.approx(alone.train_loss, rel=1e-5)
-
-
 @pytest.mark.parametrize("name", ENGINES)
 def test_the_parameters_may_require_grad_or_be_a_view(reference, name, task):
     params = flatten(task.build_model())
     padded = torch.cat([torch.zeros(3), params])[3:].requires_grad_()
     (update,) = trained(build(name, task), padded, [visits(1, 9)])
     assert not update.delta.requires_grad
-    expected, *_ = reference(task, WORKS["plain"], params, visits(1, 9).order)
+    expected, *_ = reference(task, WORKS["plain"], params, visits(1, 9))
     torch.testing.assert_close(update.delta, expected, rtol=1e-3, atol=2e-5)
 
 
@@ -141,7 +129,7 @@ def test_a_site_that_diverges_harms_no_other(reference, name, task):
         build(name, task, hot), params, [visits(1, 8), visits(2, 30), visits(3, 0)]
     )
     assert not diverged.delta.isfinite().all() and not empty.delta.any()
-    expected, *_ = reference(task, hot, params, visits(1, 8).order)
+    expected, *_ = reference(task, hot, params, visits(1, 8))
     torch.testing.assert_close(short.delta, expected, rtol=1e-3, atol=0)
 
 
@@ -169,44 +157,11 @@ def test_a_stacked_round_runs_as_many_operators_for_nine_sites_as_for_two_and_ne
     assert torch.ops.aten.nonzero.default not in calls[0]
 
 
-@pytest.mark.parametrize("kernel", [3, 5])
-def test_the_hand_written_step_of_the_cnn_follows_autograd(kernel, synthetic_task):
-    torch.manual_seed(2)
-    work = LocalWork(lr=0.1, batch_size=20, optimizer="sgd")
-    task = synthetic_task(lambda: CNN(kernel, (16, 32), 24, num_classes=5))
-    model = task.build_model()
-    by_hand, by_autograd = model.fused_step(F.cross_entropy, work), AutogradStep(model, F.cross_entropy, work)
-    assert isinstance(by_hand, CNNStep)
-    params = flatten(model)
-    deltas = []
-    for step in (by_hand, by_autograd):
-        step.start(params)
-        losses = [
-            step(task.prepare(torch.from_numpy(task.train.inputs[b])), torch.from_numpy(task.train.labels[b]))
-            for b in (slice(0, 20), slice(20, 40), slice(40, 47))
-        ]
-        deltas.append(torch.empty_like(params))
-        step.finish(params, deltas[-1])
-        assert losses[-1].requires_grad is False
-    torch.testing.assert_close(*deltas, rtol=1e-3, atol=1e-5)
-
-
 def test_the_cnn_offers_its_step_only_for_what_it_computes():
     model = CNN(3, (4, 6), 16)
     assert model.fused_step(F.cross_entropy, WORKS["plain"]) is not None
     assert model.fused_step(F.nll_loss, WORKS["plain"]) is None
     assert all(model.fused_step(F.cross_entropy, WORKS[w]) is None for w in WORKS if w != "plain")
-
-
-def test_the_stacked_forward_of_the_cnn_is_its_forward_site_by_site():
-    models = [CNN(5, (3, 4), 6, num_classes=5) for _ in range(3)]
-    x = torch.randn(3, 2, 1, 28, 28)
-    weights = {
-        name: torch.stack([dict(m.named_parameters())[name] for m in models])
-        for name, _ in models[0].named_parameters()
-    }
-    expected = torch.stack([m(site) for m, site in zip(models, x, strict=True)])
-    torch.testing.assert_close(models[0].stacked_forward(weights, x), expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ENGINES)
@@ -222,7 +177,7 @@ def test_frozen_parameters_stay_and_do_not_travel(reference, name, synthetic_tas
     params = flatten(build_model())
     (update,) = trained(build(name, task), params, [visits(1, 13)])
     assert update.delta.shape == (30,)
-    expected, *_ = reference(task, WORKS["plain"], params, visits(1, 13).order)
+    expected, *_ = reference(task, WORKS["plain"], params, visits(1, 13))
     torch.testing.assert_close(update.delta, expected, rtol=1e-3, atol=1e-5)
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from hpctrip.learn.evaluate import LOSS_CEILING, LOSS_SCALE, Evaluate, eval_batches, evaluate
+from hpctrip.learn.evaluate import LOSS_CEILING, LOSS_SCALE, eval_batches, evaluate
 from hpctrip.learn.params import flatten
 
 
@@ -52,8 +52,3 @@ def test_a_loss_that_is_not_finite_counts_as_the_ceiling(bad, task):
     counts = evaluate(task, model, params, eval_batches(60, 16))
     assert (counts["seen"], counts["loss_sum"]) == (60, 60 * LOSS_CEILING * LOSS_SCALE)
     assert 0 <= counts["correct"] <= 60
-
-
-def test_the_model_is_evaluated_after_every_so_many_rounds_and_after_the_last():
-    assert [round for round in range(1, 9) if Evaluate(every_rounds=3).due(round, last_round=8)] == [3, 6, 8]
-    assert all(Evaluate().due(round, last_round=8) for round in range(1, 9))

@@ -5,8 +5,6 @@ import pytest
 
 from hpctrip.base.errors import InputError
 from hpctrip.learn.data.glyphs import CHARACTERS, Glyphs, Writers
-from hpctrip.learn.params import num_params
-from hpctrip.learn.workloads.emnist import Emnist
 from hpctrip.learn.workloads.femnist import Femnist
 
 pytestmark = pytest.mark.usefixtures("cache")
@@ -29,14 +27,6 @@ def written(path, content):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(content))
     return path
-
-
-def test_the_model_is_that_of_emnist():
-    small = {"glyphs": {"writers": 2, "samples": 20}, "model": "leaf"}
-    other = Emnist(train_samples=10, test_samples=10, model="leaf").task(0)
-    task = Femnist(**small).task(0)
-    assert num_params(task.build_model()) == num_params(other.build_model()) == 1_690_046
-    assert task.prepare is other.prepare
 
 
 def test_leafs_white_paper_becomes_the_black_of_emnist_and_writers_keep_their_samples(tmp_path):

@@ -6,11 +6,6 @@ import pytest
 from hpctrip.learn.data.glyphs import CHARACTERS, Glyphs, _distance_fields
 
 
-def test_there_are_the_62_classes_of_emnist_in_its_order():
-    assert len(CHARACTERS) == 62
-    assert CHARACTERS[0] + CHARACTERS[9] + CHARACTERS[10] + CHARACTERS[36] + CHARACTERS[61] == "09Aaz"
-
-
 def test_a_sample_is_the_same_picture_however_many_are_drawn():
     few, few_characters = Glyphs().draw(7, seed=3, part="train")
     many, many_characters = Glyphs().draw(600, seed=3, part="train")
@@ -59,11 +54,6 @@ def test_uniform_frequencies_draw_every_character_alike():
     _, characters = Glyphs(frequencies="uniform").draw(6200, seed=0, part="train")
     counts = np.bincount(characters, minlength=62)
     assert counts.min() > 60 and counts.max() < 140  # 100 expected, standard deviation 10
-
-
-def test_only_the_characters_asked_for_are_drawn():
-    _, characters = Glyphs().draw(300, seed=0, part="train", among="0Zz")
-    assert set(characters) == {0, 35, 61}
 
 
 def test_a_font_that_matplotlib_lacks_is_named_and_the_disk_is_not_blamed(

@@ -7,7 +7,6 @@ import torch.nn.functional as F
 from torch import nn
 
 from hpctrip.learn.engines import engines
-from hpctrip.learn.engines.base import SiteWork
 from hpctrip.learn.local_work import LocalWork
 from hpctrip.learn.models.kwt import KWT, Block
 from hpctrip.learn.params import flatten, num_params
@@ -86,11 +85,8 @@ def test_both_engines_train_it_with_adamw_as_torch_does(task, reference):
     torch.manual_seed(1)
     work = LocalWork(lr=1e-3, batch_size=4, optimizer="adamw", weight_decay=0.1)
     params = flatten(task.build_model())
-    sites = [
-        SiteWork(0, np.arange(12)),
-        SiteWork(1, np.arange(12, 17)),
-    ]  # three steps; two, the last with one clip
-    expected = [reference(task, work, params, site.order)[0] for site in sites]
+    sites = [np.arange(12), np.arange(12, 17)]  # three steps; two, the last with one clip
+    expected = [reference(task, work, params, site)[0] for site in sites]
     for engine in engines().values():
         deltas = [update.delta.clone() for update in engine(task, work).train(params, sites)]
         for delta, right in zip(deltas, expected, strict=True):

@@ -1,9 +1,7 @@
 """Local training in a round: the keys of the input, and for absent ones the values of the workload in the paper."""
 
 import numpy as np
-import pytest
 
-from hpctrip.base.errors import InputError
 from hpctrip.learn.local_work import LocalWork
 from hpctrip.learn.workloads import WORKLOADS
 
@@ -30,23 +28,3 @@ def test_steps_stand_for_epochs():
     assert tenth.num_visits(np.array([0, 2, 901])).tolist() == [0, 2, 96]
     twice = SPEECH.local_work(LocalWork(local_epochs=2))
     assert twice.num_visits(np.array([0, 2, 901])).tolist() == [0, 4, 1802]
-
-
-def test_the_workload_decides_whether_an_option_fits():
-    with pytest.raises(InputError, match="the optimiser is adamw, which has none"):
-        SPEECH.local_work(LocalWork(momentum=0.9))
-    assert SPEECH.local_work(LocalWork(momentum=0.9, optimizer="sgd")).momentum == 0.9
-
-
-TABLE_2 = {
-    "emnist": (0.01, 20, 1, "sgd", 0.0),
-    "femnist": (0.01, 20, 1, "sgd", 0.0),
-    "shakespeare": (0.8, 20, 1, "sgd", 0.0),
-    "speech": (0.001, 16, 1, "adamw", 0.1),
-}
-
-
-@pytest.mark.parametrize(("kind", "values"), TABLE_2.items(), ids=TABLE_2)
-def test_the_workloads_own_values_are_those_of_table_2(kind, values):
-    names = ("lr", "batch_size", "local_epochs", "optimizer", "weight_decay")
-    assert tuple(getattr(WORKLOADS[kind], name) for name in names) == values

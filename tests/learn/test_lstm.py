@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 
-from hpctrip.learn.engines.base import SiteWork
 from hpctrip.learn.engines.sequential import Sequential
 from hpctrip.learn.engines.stacked import Stacked
 from hpctrip.learn.local_work import LocalWork
@@ -12,7 +11,7 @@ from hpctrip.learn.models.lstm import CharLSTM, next_character_loss
 from hpctrip.learn.params import flatten, num_params
 from hpctrip.learn.task import Dataset, Task
 
-SITES = [SiteWork(site, np.arange(site, site + visits)) for site, visits in ((3, 11), (5, 0), (1, 20))]
+SITES = [np.arange(first, first + visits) for first, visits in ((3, 11), (5, 0), (1, 20))]
 
 
 def task(every):
@@ -67,26 +66,13 @@ def test_gates_start_open_where_they_forget_and_have_one_bias_each():
 
 
 @pytest.mark.parametrize("every", [False, True], ids=["last", "every"])
-def test_the_stacked_forward_is_the_forward_site_by_site(every):
-    models = [CharLSTM(9, every, embedding=4, hidden=6) for _ in range(3)]
-    x = torch.randint(9, (3, 2, 7))
-    weights = {
-        name: torch.stack([m.get_parameter(name) for m in models])
-        for name, p in models[0].named_parameters()
-        if p.requires_grad
-    }
-    expected = torch.stack([m(site) for m, site in zip(models, x, strict=True)])
-    torch.testing.assert_close(models[0].stacked_forward(weights, x), expected, rtol=1e-4, atol=1e-6)
-
-
-@pytest.mark.parametrize("every", [False, True], ids=["last", "every"])
 def test_both_engines_train_what_a_plain_loop_trains(every, reference):
     torch.manual_seed(1)
     one, work = task(every), LocalWork(lr=0.8, batch_size=4, optimizer="sgd")
     params = flatten(one.build_model())
     for engine in (Sequential, Stacked):
         for site, update in zip(SITES, engine(one, work).train(params, SITES), strict=True):
-            delta, *_ = reference(one, work, params, site.order)
+            delta, *_ = reference(one, work, params, site)
             torch.testing.assert_close(update.delta, delta, rtol=1e-3, atol=1e-5)
 
 

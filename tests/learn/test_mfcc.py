@@ -9,10 +9,8 @@ from hpctrip.learn.data.mfcc import mfcc
 @pytest.fixture
 def clip():
     """A second of a gliding tone with noise."""
-    t = np.arange(16_000) / 16_000
-    return 0.5 * np.sin(2 * np.pi * (200 * t + 900 * t**2)) + 0.05 * np.random.default_rng(0).standard_normal(
-        16_000
-    )
+    t, noise = np.arange(16_000) / 16_000, np.random.default_rng(0).standard_normal(16_000)
+    return 0.5 * np.sin(2 * np.pi * (200 * t + 900 * t**2)) + 0.05 * noise
 
 
 def by_definition(frame):

@@ -192,7 +192,6 @@ def test_samples_per_site_caps_natural_sites():
         ),
         (Dirichlet(balanced=False, min_samples=11), 200, None, 20, "x 11 are more than the 200.*at most 10"),
         (Shards(shards_per_site=3), 10, None, 5, "5 sites x 3 shards are more than the 10.*at most 2"),
-        (Natural(), 10, None, 2, "this data has none"),
         (Natural(), 10, GROUPS, 5, "5 sites need 5 natural owners, but the data has 4"),
         (Natural(owners_per_site=2), 10, GROUPS, 3, "3 sites need 6 natural owners, but the data has 4"),
     ],

@@ -8,7 +8,7 @@ import torch
 
 from hpctrip.base.errors import InputError
 from hpctrip.learn.data.texts import Sentences
-from hpctrip.learn.workloads.shakespeare import ALPHABET, Shakespeare, encode, split_by_time, windows
+from hpctrip.learn.workloads.shakespeare import ALPHABET, Shakespeare, encode
 
 SHARED = Path(__file__).parents[2].parent / "shared/data/shakespeare"
 TEXT = "".join(f"{i:03} bottles of beer, " for i in range(64))[:1280]
@@ -50,20 +50,6 @@ def test_the_alphabet_has_leafs_80_symbols_and_the_last_stands_for_all_others():
     assert len(set(ALPHABET)) == len(ALPHABET) == 80
     assert encode("\nAz}").tolist() == [0, 25, 78, 79]
     assert encode("|\t$\u00e9\u20ac\U0001f600\udc80").tolist() == [79] * 7
-
-
-def test_a_text_is_cut_into_every_window_and_its_next_character():
-    cut = windows(encode(TEXT[:83]))
-    assert [decode(row) for row in cut] == [TEXT[:81], TEXT[1:82], TEXT[2:83]]
-    assert len(windows(encode(TEXT[:80]))) == len(windows(encode(""))) == 0
-
-
-def test_a_role_is_split_by_time_and_no_character_is_on_both_sides():
-    train, test = split_by_time(windows(np.arange(180)))  # 100 windows
-    assert len(train) == 80 and len(test) == 0
-    train, test = split_by_time(windows(np.arange(1080)))  # 1,000 windows
-    assert (len(train), train.max()) == (800, 879)
-    assert (len(test), test.min(), test.max()) == (120, 880, 1079)
 
 
 FORMATS = {

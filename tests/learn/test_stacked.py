@@ -6,14 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from hpctrip.learn.engines.base import SiteWork
 from hpctrip.learn.engines.sequential import Sequential
-from hpctrip.learn.engines.stacked import Stacked, called, sites_that_fit
+from hpctrip.learn.engines.stacked import Stacked, called
 from hpctrip.learn.local_work import LocalWork
 from hpctrip.learn.params import flatten
 
 WORK = LocalWork(lr=0.1, batch_size=8, optimizer="sgd", momentum=0.5)
-SITES = [SiteWork(site, np.random.default_rng(site).integers(60, size=3 + 7 * site)) for site in range(5)]
+SITES = [np.random.default_rng(site).integers(60, size=3 + 7 * site) for site in range(5)]
 
 
 def deltas(engine, params):
@@ -73,15 +72,8 @@ def test_a_step_is_prepared_once_for_each_rounded_number_of_sites_and_then_repla
         torch.testing.assert_close(deltas(engine, params), expected, rtol=1e-3, atol=1e-5)
     list(engine.train(params, SITES[:4])), list(engine.train(params, SITES[:3]))
     assert prepared == [8, 4]
-    longest = [-(-len(sites[-1].order) // 8) for sites in (SITES, SITES, SITES[:4], SITES[:3])]
+    longest = [-(-len(sites[-1]) // 8) for sites in (SITES, SITES, SITES[:4], SITES[:3])]
     assert len(replayed) == sum(longest)
-
-
-def test_memory_is_planned_from_two_measured_steps():
-    # 10 for all sites, 5 for each: 0.8 * 200 = 160 holds 10 + 30 * 5
-    assert sites_that_fit([15, 20], 200) == 30
-    assert sites_that_fit([15, 20], 0) == 1
-    assert sites_that_fit([15, 15], 10**12) == 2**16
 
 
 @pytest.mark.parametrize("engine", [Sequential, Stacked])

@@ -47,9 +47,9 @@ def host(*lines):
 
 def test_one_pass_visits_every_sample_once():
     one = host("sites.num_sites=4", "policy.kind=centralized", "policy.rounds_per_epoch=10")
-    visited = np.concatenate([one.site_work(0, round).order for round in range(1, 11)])
+    visited = np.concatenate([one.order(0, round) for round in range(1, 11)])
     assert sorted(visited.tolist()) == one.shards[0].tolist() == list(range(400))
-    again = np.concatenate([one.site_work(0, round).order for round in range(11, 21)])
+    again = np.concatenate([one.order(0, round) for round in range(11, 21)])
     assert sorted(again.tolist()) == list(range(400)) and again.tolist() != visited.tolist()
 
 

@@ -190,12 +190,12 @@ def test_half_epochs_visit_every_sample_once_in_two_rounds():
 
     half, double = run(0.5), run(2)
     shard = half.shards[2].tolist()
-    first, second = half.site_work(2, 1).order.tolist(), half.site_work(2, 2).order.tolist()
+    first, second = half.order(2, 1).tolist(), half.order(2, 2).tolist()
     # 50 of 100 samples in whole batches of 20: 60, and the rest in the next round, which begins another pass
     assert len(first) == len(second) == 60 and sorted([*first, *second[:40]]) == shard
     assert len(set(second)) < 60 or set(second[40:]) < set(shard)
-    both = double.site_work(2, 1).order.tolist()
-    assert run(1).site_work(2, 1, times=2).order.tolist() == both  # a policy may ask for more of one epoch
+    both = double.order(2, 1).tolist()
+    assert run(1).order(2, 1, times=2).tolist() == both  # a policy may ask for more of one epoch
     assert sorted(both[:100]) == sorted(both[100:]) == shard and both[:100] != both[100:]
 
 

@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from hpctrip.learn.aggregate import largest
-from hpctrip.learn.engines.sequential import Sequential
 from hpctrip.record.diff import diff
 from hpctrip.record.reader import open_run
 from hpctrip.record.verify import verify
+from hpctrip.runner.host import Host
 from hpctrip.sim.rounds import Status
 
 FAULTS = ("faults.deadline_s=18", "faults.mtbf_s=90", "faults.mttr_s=40", "faults.lost_fraction=0.25")
@@ -110,17 +110,16 @@ def test_fedadam_starts_from_tau_also_where_nobody_arrived_in_the_first_round(tr
 @pytest.fixture
 def diverging(monkeypatch):
     """`diverging(sites)`: those sites send back updates that are not numbers."""
-    honest = Sequential.train
+    honest = Host._add
 
     def install(sites):
-        def train(self, params, work):
-            for update in honest(self, params, work):
-                if update.site in sites:
-                    update.delta[0] = torch.nan
-                    update = replace(update, magnitude=float(largest(update.delta)))
-                yield update
+        def add(self, site, update, round, weight):
+            if site in sites:
+                update.delta[0] = torch.nan
+                update = replace(update, magnitude=float(largest(update.delta)))
+            return honest(self, site, update, round, weight)
 
-        monkeypatch.setattr(Sequential, "train", train)
+        monkeypatch.setattr(Host, "_add", add)
 
     return install
 

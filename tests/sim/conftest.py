@@ -4,11 +4,11 @@ import math
 
 import numpy as np
 import pytest
+from worlds import Steps
 from worlds import world as build_world
 
 from hpctrip.sim.outcome import Outcome
 from hpctrip.sim.policies import POLICIES, Decision
-from hpctrip.sim.power import PowerModel, SteadySupply
 from hpctrip.sim.profiler import Profiler
 from hpctrip.sim.rounds import Candidates
 from hpctrip.sim.step import Simulation, State
@@ -36,19 +36,10 @@ def view():
     return build
 
 
-class _Steady(PowerModel):
-    """Sites with these power fractions for ever."""
-
-    fractions: list[float]
-
-    def supply(self, num_sites, seed):
-        return SteadySupply(self.fractions)
-
-
 @pytest.fixture(scope="session")
 def steady():
     """`steady(fractions)`: the power model of sites with so much power for ever."""
-    return lambda fractions: _Steady(fractions=list(fractions))
+    return lambda fractions: Steps(fractions=[[fraction] for fraction in fractions])
 
 
 @pytest.fixture(scope="session")

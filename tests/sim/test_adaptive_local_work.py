@@ -36,12 +36,8 @@ def past_rounds(history):
     ("compute_s", "comm_s", "expected"),
     [
         *[(10.0, 5.0, 1), (10.0, 10.0, 1), (10.0, 11.0, 2), (10.0, 160.0, 4), (10.0, 1e6, 8), (10.0, 0.0, 1)],
-        *[
-            (np.inf, 9.0, 1),
-            (0.0, 9.0, 1),
-            (np.nan, 9.0, 1),
-            (1.0, np.nan, 1),
-        ],  # the straggler was late, or unknown
+        # the straggler was late, or unknown
+        *[(np.inf, 9.0, 1), (0.0, 9.0, 1), (np.nan, 9.0, 1), (1.0, np.nan, 1)],
     ],
 )
 def test_it_is_the_root_of_communication_over_compute_rounded_up_and_bounded(
@@ -98,7 +94,7 @@ def test_the_clock_charges_the_work_and_the_samples_are_as_many(simulation):
     """200 sites of 100 s of work; a round of three times that takes 300 s, and the view stays that of one time."""
     rounds, state = simulation(), State()
     draft = rounds.draft(state, rounds.view(state), Decision(np.arange(4), local_work=3))
-    assert draft.timing.makespan_s == 300 and draft.work_s.tolist() == [300.0] * 200
+    assert draft.makespan_s == 300 and draft.work_s.tolist() == [300.0] * 200
     state, row = rounds.finish(draft, Outcome.assumed(np.zeros(4)))
     assert (row.local_work, row.num_samples, state.clock_s) == (3, 1200, 300)
     assert row.cohort.num_samples.tolist() == [300] * 4 and row.cohort.compute_s.tolist() == [300.0] * 4

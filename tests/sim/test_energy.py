@@ -1,4 +1,4 @@
-"""What a round costs: hand-checkable bills, and energy as the integral of the power that was drawn."""
+"""Energy, carbon and cost of a round: bills checked by hand, and energy as the integral of the power drawn."""
 
 import math
 from itertools import pairwise
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from worlds import faults, sites_at
+from worlds import Steps, faults, sites_at
 from worlds import world as build_world
 
 from hpctrip.base.errors import InputError
@@ -19,33 +19,16 @@ from hpctrip.sim.grid import SIGNALS, GridSignal, SignalModel
 from hpctrip.sim.hardware import THROUGHPUT_MODELS
 from hpctrip.sim.network import Network
 from hpctrip.sim.outcome import Outcome
-from hpctrip.sim.power import PowerModel, PowerSupply
-from hpctrip.sim.rounds import CohortRound, Status
+from hpctrip.sim.rounds import Status
 from hpctrip.sim.step import State
 from hpctrip.sim.timing import Timing
+from hpctrip.sim.world import bill, round_times
 
 SITE = {"num_gpus": 10, "gpu_power_w": 100.0, "idle_w": 20.0, "pue": 2.0}
 """2 kW at full power, of which 400 W stay while all GPUs wait."""
 
 
-class Steps(PowerModel):
-    """Power fractions [site][step] over steps of so many seconds; the last step goes on."""
-
-    fractions: list[list[float]]
-    step_s: float
-
-    def supply(self, num_sites, seed):
-        table, step_s = np.array(self.fractions), self.step_s
-
-        class Supply(PowerSupply):
-            def at(self, clock_s):
-                return table[:, min(int(clock_s // step_s), table.shape[1] - 1)].copy()
-
-        Supply.step_s = step_s
-        return Supply()
-
-
-ONE = Steps(fractions=[[1]], step_s=1e6)
+ONE = Steps(fractions=[[1]])
 """One site at full power."""
 
 
@@ -82,93 +65,93 @@ def world(power=None, throughput="linear", timing=None, accounts=None, tmp_path=
     )
 
 
-def billed(simulation, world, samples, start_s=0.0, cohort=None):
-    """(bill, timing) of a round in which the sites have so many samples."""
-    cohort = np.arange(len(world)) if cohort is None else cohort
-    timing = world.round_timing(1, start_s, cohort, np.array(samples, dtype=float))
-    bill = SimpleNamespace(**world.bill(start_s, cohort, timing))
-    bill.energy_j = bill.compute_energy_j + bill.wait_energy_j + bill.comm_energy_j
-    return bill, timing
+def billed(world, samples, start_s=0.0):
+    """The times and the bill of a round of all sites, which have so many samples."""
+    cohort = np.arange(len(world))
+    times = round_times(world, 1, start_s, cohort, np.array(samples, dtype=float))
+    costs = bill(world, start_s, cohort, **times)
+    energy_j = sum(costs[name] for name in ("compute_energy_j", "wait_energy_j", "comm_energy_j"))
+    return SimpleNamespace(**times, **costs, energy_j=energy_j)
 
 
-def test_a_site_computes_and_then_waits_for_the_straggler(simulation):
+def test_a_site_computes_and_then_waits_for_the_straggler():
     """10 s at 2 kW, then 30 s + 1 s of the other's transfer at 400 W; the straggler waits for its transfer alone."""
-    bill, timing = billed(simulation, world(), [10, 40])
-    assert timing.makespan_s == 41
-    assert bill.compute_energy_j.tolist() == [20_000, 80_000]
-    assert bill.wait_energy_j.tolist() == [31 * 400, 400]
-    assert bill.energy_j.tolist() == [32_400, 80_400]
-    assert np.isnan(bill.carbon_g).all() and np.isnan(bill.cost).all()
+    spent = billed(world(), [10, 40])
+    assert spent.makespan_s == 41
+    assert spent.compute_energy_j.tolist() == [20_000, 80_000]
+    assert spent.wait_energy_j.tolist() == [31 * 400, 400]
+    assert spent.energy_j.tolist() == [32_400, 80_400]
+    assert np.isnan(spent.carbon_g).all() and np.isnan(spent.cost).all()
 
 
-def test_half_the_power_computes_twice_as_long_and_half_the_gpus_wait(simulation):
-    half = Steps(fractions=[[0.5], [0.5]], step_s=1e6)
-    bill, _ = billed(simulation, world(half), [10, 40])
-    assert bill.compute_energy_j.tolist() == [20_000, 80_000]
-    assert bill.wait_energy_j.tolist() == [61 * 200, 200]
+def test_half_the_power_computes_twice_as_long_and_half_the_gpus_wait():
+    half = Steps(fractions=[[0.5], [0.5]])
+    spent = billed(world(half), [10, 40])
+    assert spent.compute_energy_j.tolist() == [20_000, 80_000]
+    assert spent.wait_energy_j.tolist() == [61 * 200, 200]
 
 
-def test_a_released_site_waits_for_its_own_transfer_alone(simulation):
+def test_a_released_site_waits_for_its_own_transfer_alone():
     released = Accounts(waiting="released", network_j_per_gb=0.0)
-    bill, _ = billed(simulation, world(accounts=released), [10, 40])
-    assert bill.wait_energy_j.tolist() == [400, 400]
+    spent = billed(world(accounts=released), [10, 40])
+    assert spent.wait_energy_j.tolist() == [400, 400]
 
 
-def test_the_network_takes_its_joules_by_the_gigabyte(simulation):
-    bill, _ = billed(simulation, world(accounts=Accounts(network_j_per_gb=100.0)), [10, 40])
-    assert bill.comm_energy_j.tolist() == [200, 200]
-    assert bill.energy_j.tolist() == [32_600, 80_600]
+def test_the_network_takes_its_joules_by_the_gigabyte():
+    spent = billed(world(accounts=Accounts(network_j_per_gb=100.0)), [10, 40])
+    assert spent.comm_energy_j.tolist() == [200, 200]
+    assert spent.energy_j.tolist() == [32_600, 80_600]
 
 
-def test_power_that_changes_inside_the_round_changes_what_is_drawn(simulation):
+def test_power_that_changes_inside_the_round_changes_what_is_drawn():
     """15 s of work: 10 s at full power, 10 s at half, and then full again after the end."""
-    bill, timing = billed(simulation, world(Steps(fractions=[[1, 0.5, 1]], step_s=10.0)), [15])
-    assert timing.makespan_s == 21
-    assert bill.compute_energy_j.tolist() == [10 * 2000 + 10 * 1000]
-    assert bill.wait_energy_j.tolist() == [400]  # in the third step, whose power is full again
+    spent = billed(world(Steps(fractions=[[1, 0.5, 1]], step_s=10.0)), [15])
+    assert spent.makespan_s == 21
+    assert spent.compute_energy_j.tolist() == [10 * 2000 + 10 * 1000]
+    assert spent.wait_energy_j.tolist() == [400]  # in the third step, whose power is full again
 
 
-def test_carbon_and_price_follow_the_signal_at_the_site(simulation):
+def test_carbon_and_price_follow_the_signal_at_the_site():
     """3.6 kJ are a watt-hour. The first site computes 10 s at 100 g and 10 s at 200 g, and waits one at 100 g again."""
     signal = Zones(values=[[100, 200], [0, 0]], step_s=10.0)
-    bill, _ = billed(simulation, world(carbon=signal, price=signal), [20, 20])
+    spent = billed(world(carbon=signal, price=signal), [20, 20])
     wh = np.array([10 * 2000, 10 * 2000, 400]) / 3600
-    assert bill.carbon_g == pytest.approx([wh @ [0.1, 0.2, 0.1], 0])
-    assert bill.cost == pytest.approx(bill.carbon_g)
+    assert spent.carbon_g == pytest.approx([wh @ [0.1, 0.2, 0.1], 0])
+    assert spent.cost == pytest.approx(spent.carbon_g)
 
 
-def test_the_networks_energy_counts_when_the_transfer_begins(simulation):
+def test_the_networks_energy_counts_when_the_transfer_begins():
     signal = Zones(values=[[100, 200, 1000]], step_s=10.0)
     sends = Accounts(network_j_per_gb=1.8e6)
     quiet = world(ONE, carbon=signal)
     loud = world(ONE, carbon=signal, accounts=sends)
     for samples, intensity in ((5, 100), (10, 200), (19.5, 200), (20, 1000)):
-        (before, _), (after, _) = billed(simulation, quiet, [samples]), billed(simulation, loud, [samples])
+        before, after = billed(quiet, [samples]), billed(loud, [samples])
         assert (after.carbon_g - before.carbon_g).tolist() == pytest.approx([intensity])  # 3.6 MJ
 
 
-def test_who_was_out_draws_nothing_and_who_is_late_draws_until_the_deadline(simulation, tmp_path):
-    three = Steps(fractions=[[1], [1], [1]], step_s=1e6)
+def test_who_was_out_draws_nothing_and_who_is_late_draws_until_the_deadline(tmp_path):
+    three = Steps(fractions=[[1], [1], [1]])
     late = world(three, tmp_path=tmp_path, outages="0,0,1000\n", faults={"deadline_s": 30.0})
-    bill, timing = billed(simulation, late, [10, 100, 10])
-    assert timing.status.tolist() == [Status.OUT, Status.LATE, Status.ARRIVED]
-    assert bill.compute_energy_j.tolist() == [0, 60_000, 20_000]
-    assert bill.wait_energy_j.tolist() == [0, 0, 20 * 400]
-    assert bill.comm_energy_j.tolist() == [0, 0, 0]
+    spent = billed(late, [10, 100, 10])
+    assert spent.status.tolist() == [Status.OUT, Status.LATE, Status.ARRIVED]
+    assert spent.compute_energy_j.tolist() == [0, 60_000, 20_000]
+    assert spent.wait_energy_j.tolist() == [0, 0, 20 * 400]
+    assert spent.comm_energy_j.tolist() == [0, 0, 0]
 
 
-def test_a_site_that_goes_out_while_it_computes_draws_nothing_until_it_returns(simulation, tmp_path):
-    bill, timing = billed(simulation, world(ONE, tmp_path=tmp_path, outages="0,4,14\n"), [10])
-    assert timing.compute_s.tolist() == [20]
-    assert bill.compute_energy_j.tolist() == [20_000]
+def test_a_site_that_goes_out_while_it_computes_draws_nothing_until_it_returns(tmp_path):
+    spent = billed(world(ONE, tmp_path=tmp_path, outages="0,4,14\n"), [10])
+    assert spent.compute_s.tolist() == [20]
+    assert spent.compute_energy_j.tolist() == [20_000]
 
 
-def test_a_round_that_is_timed_by_the_power_at_its_start_is_billed_by_it(simulation):
+def test_a_round_that_is_timed_by_the_power_at_its_start_is_billed_by_it():
     falling = Steps(fractions=[[1, 0.1]], step_s=5.0)
     frozen = Timing(seconds_per_sample=1.0, power="frozen")
-    bill, timing = billed(simulation, world(falling, timing=frozen), [10])
-    assert timing.makespan_s == 11
-    assert (bill.compute_energy_j.tolist(), bill.wait_energy_j.tolist()) == ([20_000], [400])
+    spent = billed(world(falling, timing=frozen), [10])
+    assert spent.makespan_s == 11
+    assert (spent.compute_energy_j.tolist(), spent.wait_energy_j.tolist()) == ([20_000], [400])
 
 
 @settings(max_examples=30, deadline=None)
@@ -189,22 +172,20 @@ def test_the_energy_of_a_round_is_the_integral_of_the_power_drawn(fractions, kin
         throughput=THROUGHPUT_MODELS[kind](**keys).resolve(),
         timing=Timing(seconds_per_sample=1.0, clock=clock),
     )
-    cohort = np.arange(len(sites))
-    timing = sites.round_timing(1, start_s, cohort, np.linspace(10, 60, len(sites)))
-    bill = sites.bill(start_s, cohort, timing)
-    end_s = start_s + timing.makespan_s
+    spent = billed(sites, np.linspace(10, 60, len(sites)), start_s)
+    end_s = start_s + spent.makespan_s
     changes_s = np.arange(start_s // step_s, end_s // step_s + 2) * step_s
-    edges = np.concatenate([[start_s, end_s], start_s + timing.compute_s, changes_s])
+    edges = np.concatenate([[start_s, end_s], start_s + spent.compute_s, changes_s])
     edges = np.unique(np.clip(edges, start_s, end_s))
     joules = np.zeros((2, len(sites)))
     for left_s, right_s in pairwise(edges):
         middle_s = (left_s + right_s) / 2
         power = sites.power_fraction(middle_s)
-        computing = middle_s < start_s + timing.compute_s
+        computing = middle_s < start_s + spent.compute_s
         joules[0] += np.where(computing, sites.throughput.busy_w(power), 0) * (right_s - left_s)
         joules[1] += np.where(computing, 0, sites.throughput.waiting_w(power)) * (right_s - left_s)
-    assert bill["compute_energy_j"] == pytest.approx(joules[0], rel=1e-9)
-    assert bill["wait_energy_j"] == pytest.approx(joules[1], rel=1e-9, abs=1e-6)
+    assert spent.compute_energy_j == pytest.approx(joules[0], rel=1e-9)
+    assert spent.wait_energy_j == pytest.approx(joules[1], rel=1e-9, abs=1e-6)
 
 
 def test_the_row_holds_the_bill_of_every_site_and_their_sums(simulation):
@@ -219,23 +200,15 @@ def test_the_row_holds_the_bill_of_every_site_and_their_sums(simulation):
     assert state.history.total("energy_j") == 225_600
 
 
-def test_rows_of_older_files_know_of_no_energy():
-    ones = np.ones(2)
-    cohort = CohortRound(np.arange(2), *[ones] * 8, np.zeros(2, dtype=np.int64))
-    assert np.isnan(cohort.carbon_g).tolist() == [True, True]
-
-
 @pytest.mark.parametrize(("text", "joules"), [("500 kWh", 1.8e9), ("1 MWh", 3.6e9), ("3 GJ", 3e9)])
 def test_energy_may_be_given_in_the_units_of_a_bill(text, joules):
     assert parse(text, "joules") == joules
     assert parse("20 kg", "grams") == 20_000
-    with pytest.raises(ValueError, match="kWh"):
-        parse("2 kilowatts", "joules")
 
 
-def test_signals_that_change_too_often_for_a_round_are_refused(simulation, monkeypatch):
-    monkeypatch.setattr("hpctrip.sim.energy.MOST_STEPS", 1000)
+def test_signals_that_change_too_often_for_a_round_are_refused(monkeypatch):
+    monkeypatch.setattr("hpctrip.sim.world.MOST_STEPS", 1000)
     slow = world(ONE, carbon=Zones(values=[[1, 2]], step_s=1e-2))
     with pytest.raises(InputError, match="change more than 1,000 times in the round"):
-        billed(simulation, slow, [100])
-    assert math.isfinite(billed(simulation, slow, [1])[0].energy_j[0])
+        billed(slow, [100])
+    assert math.isfinite(billed(slow, [1]).energy_j[0])

@@ -1,4 +1,4 @@
-"""What becomes of a site's power, as far as one can tell."""
+"""Forecasts of the power of sites over the coming round."""
 
 import numpy as np
 import pytest
@@ -86,9 +86,8 @@ def test_a_policy_sees_the_forecast_and_its_error_is_recorded(traced):
         kind: [row.forecast_error for row in played(traced(kind), 6).history.rows] for kind in FORECASTS
     }
     assert len({tuple(of_kind) for of_kind in errors.values()}) >= 3
-    assert (
-        errors["oracle"][0] == errors["persistence"][0]
-    )  # how long a round takes is not known before the first
+    # how long a round takes is not known before the first
+    assert errors["oracle"][0] == errors["persistence"][0]
     assert np.mean(errors["oracle"][1:]) < 0.5 * np.mean(errors["persistence"][1:])
 
 

@@ -15,9 +15,8 @@ from hpctrip.sim.hardware.operating_points import Clocks, Curve
 from hpctrip.sim.network import Network
 from hpctrip.sim.outcome import Outcome
 from hpctrip.sim.policies import POLICIES
-from hpctrip.sim.policies.powertrip import PowerToCost, PowerTrip
+from hpctrip.sim.policies.powertrip import PowerToCost
 from hpctrip.sim.power import POWER_MODELS
-from hpctrip.sim.rounds import History
 from hpctrip.sim.step import State
 
 KINDS = sorted(THROUGHPUT_MODELS)
@@ -144,8 +143,6 @@ def test_a_power_limit_of_the_gpu_takes_its_fast_points_away(tmp_path):
     site = curve(tmp_path, [(100, 4), (200, 5)], gpu_power_w=150.0)
     assert site.full_power_w() == 200
     assert site.fraction(np.array([0.5, 1])).tolist() == [0.5, 1]
-    with pytest.raises(InputError, match="the GPU draws at least 100 W"):
-        curve(tmp_path, [(100, 4)], gpu_power_w=99.0).fraction(POWER)
 
 
 def test_one_point_is_eq_6(tmp_path):
@@ -200,7 +197,7 @@ def test_every_table_that_comes_with_hpctrip_says_where_it_is_from():
     for gpu in TABLES:
         with open(f"hpctrip/sim/hardware/curves/{gpu}.csv") as file:
             assert "ml-energy/zeus" in file.readline()
-        assert Curve(gpu=gpu).points().rate.max() == 1
+        assert Curve(gpu=gpu).points()[1].max() == 1
 
 
 @pytest.mark.parametrize(
@@ -210,7 +207,6 @@ def test_every_table_that_comes_with_hpctrip_says_where_it_is_from():
         ("watts,samples_per_second\n", "holds 0 rows"),
         ("watts,samples_per_second\n1,1\n0,1\n", "line 3: watts = '0' is not above 0"),
         ("watts,samples_per_second\n1,-1\n", "line 2: samples_per_second = '-1' is not above 0"),
-        ("watts,samples_per_second\n1,fast\n", "samples_per_second = 'fast' is not a finite number"),
     ],
 )
 def test_a_table_that_is_none_is_refused(tmp_path, text, problem):
@@ -218,11 +214,6 @@ def test_a_table_that_is_none_is_refused(tmp_path, text, problem):
     path.write_text(text)
     with pytest.raises(InputError, match=problem):
         Curve(path=str(path)).fraction(POWER)
-
-
-def test_more_levels_than_can_be_sorted_are_refused(tmp_path):
-    with pytest.raises(InputError, match="operating points is more than 10,000,000"):
-        curve(tmp_path, [(100, 1), (200, 2)], num_gpus=5_000_001).fraction(POWER)
 
 
 # Policies rank by power, time follows throughput
@@ -253,7 +244,7 @@ def test_the_highest_power_is_not_the_highest_throughput(with_gpus):
     draft = rounds.begin(State())
     assert draft.cohort.tolist() == [1, 0, 2]  # by throughput 0 and 1 would tie, and 0 come first
     assert draft.view.throughput_fraction.tolist() == [0.5, 0.5, 0.25]
-    assert draft.timing.compute_s.tolist() == [200, 200, 400]
+    assert draft.compute_s.tolist() == [200, 200, 400]
 
 
 def test_the_score_weighs_power(with_gpus):
@@ -263,13 +254,6 @@ def test_the_score_weighs_power(with_gpus):
     assert np.exp(scores) == pytest.approx(sites.power_fraction)
     differences = PowerToCost(power_weight=1.0, score="difference").scores(sites)
     assert differences == pytest.approx([0.3 / 0.45, 1, 0])
-
-
-def test_the_estimated_round_time_follows_throughput(with_gpus):
-    """100 s of work: two GPUs of four take 200 s, and with the site of one GPU the mean is 5 of 12."""
-    sites = with_gpus().view(State())
-    predicted = PowerTrip().candidates(np.array([1, 0, 2]), sites, 3, 0.1, History()).round_s
-    assert predicted == pytest.approx([200 + 1, 200 + 1, 240 + 1])
 
 
 def test_a_site_without_power_is_worth_nothing_whatever_the_curve_says(simulation, steady):

@@ -11,7 +11,7 @@ from hpctrip.sim.rounds import History
 
 RNG = np.random.default_rng(7)
 UPDATES = RNG.normal(0.3, 1.0, (12, 40))
-"""Of 12 sites, 40 parameters each."""
+"""Updates of 12 sites, 40 parameters each."""
 MEAN = UPDATES.mean(0)
 SIGNAL = float(MEAN @ MEAN)
 NOISE = float(((UPDATES - MEAN) ** 2).sum(1).mean())

@@ -1,34 +1,19 @@
 import numpy as np
 import pytest
-from worlds import sites_at
+from worlds import Steps, sites_at
 from worlds import world as build_world
 
 from hpctrip.base.errors import InputError
 from hpctrip.sim.network import Network
-from hpctrip.sim.power import PowerModel, PowerSupply
 from hpctrip.sim.profiler import Profiler
 from hpctrip.sim.rounds import History
 
 
-class Ramp(PowerSupply):
-    """Two sites whose power changes every 100 s: site 0 by the step's number, site 1 not at all."""
-
-    step_s = 100.0
-
-    def at(self, clock_s):
-        return np.array([min(1.0, 0.1 * (1 + clock_s // 100)), 0.5])
-
-
-class Ramping(PowerModel):
-    """Power that ramps up at one of two sites."""
-
-    def supply(self, num_sites, seed):
-        return Ramp()
-
-
 @pytest.fixture
 def world():
-    return build_world(sites_at(2, 1e6, 5e6), network=Network(), power=Ramping())
+    """Two sites whose power changes every 100 s: that of the first rises by a tenth, that of the second stays."""
+    power = Steps(fractions=[[tenth / 10 for tenth in range(1, 11)], [0.5] * 10], step_s=100.0)
+    return build_world(sites_at(2, 1e6, 5e6), network=Network(), power=power)
 
 
 def power_seen(profiler, world, clock_s, history=None, seed=0):

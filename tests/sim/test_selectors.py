@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from worlds import played
 
-from hpctrip.base.errors import InputError
 from hpctrip.base.rng import stream
 from hpctrip.sim.outcome import Outcome
 from hpctrip.sim.policies import POLICIES
@@ -75,10 +74,8 @@ def test_goodput_takes_more_sites_the_noisier_their_updates_are(view, past_round
 
 
 def test_goodput_grows_no_faster_than_it_may_and_all_at_once_where_no_signal_is_left(view, past_rounds):
-    sites, past = (
-        view(np.ones(40), np.linspace(5, 60, 40)),
-        past_rounds(({0: 1.0, 1: 1.0, 2: 1.0}, -1.0, 4.0)),
-    )
+    sites = view(np.ones(40), np.linspace(5, 60, 40))
+    past = past_rounds(({0: 1.0, 1: 1.0, 2: 1.0}, -1.0, 4.0))
     assert len(select("goodput", sites, past).cohort) == 6
     assert len(select("goodput", sites, past, growth=100.0, coverage=0.0).cohort) == 40
 
@@ -119,9 +116,8 @@ def test_fedcs_takes_as_many_as_keep_the_deadline_and_never_nobody(view):
     sites = view(np.ones(4), [30, 10, 50, 20], work_s=np.full(4, 5.0))
     assert select("fedcs", sites, deadline_s=36.0).cohort.tolist() == [1, 3, 0]
     assert select("fedcs", sites, deadline_s=1.0).cohort.tolist() == [1]
-    shared = replace(
-        sites, link_s=12.0
-    )  # three transfers take 36 s of the link, and the last has 5 s of work before
+    # three transfers take 36 s of the link, and the last has 5 s of work before
+    shared = replace(sites, link_s=12.0)
     assert select("fedcs", shared, deadline_s=36.0).cohort.tolist() == [1, 3]
     assert len(select("fedcs", sites, deadline_s=900.0, fraction=0.5).cohort) == 2
 
@@ -135,17 +131,13 @@ def test_power_of_choice_takes_the_largest_losses_of_those_it_draws_and_the_unkn
     assert set(picked) == {4, 1, 2, 0}  # site 3 is never the larger of two
 
 
-def test_tifl_draws_a_tier_of_one_speed_and_no_slow_one_without_credits(view, past_rounds):
+def test_tifl_draws_a_tier_of_one_speed_as_long_as_its_credits_last(view, past_rounds):
     sites = view(np.ones(6), [1, 2, 30, 31, 90, 91])
     drawn = [tuple(sorted(select("tifl", sites, seed=s, k=2, tiers=3).cohort)) for s in range(60)]
     assert set(drawn) == {(0, 1), (2, 3), (4, 5)}
     past = past_rounds(({2: 9.0, 3: 9.0}, 1.0, 1.0), ({4: 9.0, 5: 9.0}, 1.0, 1.0))
     spent = [sorted(select("tifl", sites, past, s, k=2, tiers=3, credits=1).cohort) for s in range(20)]
     assert all(cohort == [0, 1] for cohort in spent)
-
-
-def test_tifl_gives_slower_tiers_fewer_credits(view, past_rounds):
-    sites = view(np.ones(6), [1, 2, 30, 31, 90, 91])
     past = past_rounds(*[({4: 9.0, 5: 9.0}, 1.0, 1.0)] * 2, ({2: 9.0, 3: 9.0}, 1.0, 1.0))
     drawn = [tuple(sorted(select("tifl", sites, past, s, k=2, tiers=3, credits=4).cohort)) for s in range(60)]
     assert set(drawn) == {(0, 1), (2, 3)}  # four rounds for the second tier, two for the third
@@ -153,10 +145,8 @@ def test_tifl_gives_slower_tiers_fewer_credits(view, past_rounds):
 
 @pytest.mark.parametrize(("interval", "share"), [(1, 2 / 3), (2, 1 / 2)])
 def test_tifl_prefers_the_tier_that_does_worst_once_an_interval_is_over(view, past_rounds, interval, share):
-    sites, past = (
-        view(np.ones(4), [1, 2, 30, 31]),
-        past_rounds((dict(enumerate([1.0, 1.0, 7.0, 7.0])), 1.0, 1.0)),
-    )
+    sites = view(np.ones(4), [1, 2, 30, 31])
+    past = past_rounds((dict(enumerate([1.0, 1.0, 7.0, 7.0])), 1.0, 1.0))
     slow = [3 in select("tifl", sites, past, s, k=2, tiers=2, interval=interval).cohort for s in range(300)]
     assert np.mean(slow) == pytest.approx(share, abs=0.1)
 
@@ -227,8 +217,6 @@ def test_fedzero_counts_clean_power_alone(view):
     power = [0.1, 0.2, 1.0, 1.0]
     assert sorted(fedzero(view, power, max_g_per_kwh=1.0)) == [0, 1]
     assert sorted(fedzero(view, power, max_g_per_kwh=0.0)) == [0, 2]
-    with pytest.raises(InputError, match=r"needs the signal \[carbon\]"):
-        select("fedzero", view([1.0, 1.0], [1, 1]), k=1, max_g_per_kwh=5.0)
 
 
 def test_fedzero_lets_those_rest_who_trained(simulation):

@@ -72,19 +72,10 @@ def test_bad_missing_and_absent_samples_hold_the_previous_good_value_and_are_cou
     traces = read_trace_files(write(tmp_path / "cella_pdu6.csv", lines))
     assert traces.util.tolist() == [[0.2, 0.2, 0.2, 0.2, 0.2, 0.6]]
     assert traces.num_filled.tolist() == [4]
-
-
-def test_flags_of_measured_samples_do_not_touch_production(tmp_path):
-    lines = rows(0.1, 0.2)
-    lines[1] = lines[1].replace("false,false", "true,false")
-    file = write(tmp_path / "cella_pdu6.csv", lines)
+    of_measured = [rows(0.1, 0.2)[0], rows(0.1, 0.2)[1].replace("false,false", "true,false")]
+    file = write(tmp_path / "cella_pdu7.csv", of_measured)
     assert read_trace_files(file).num_filled.tolist() == [0]
     assert read_trace_files(file, column="measured").num_filled.tolist() == [1]
-
-
-def test_a_domain_without_any_good_sample_is_refused(tmp_path):
-    lines = [f"{line.split(',0.')[0]},0.9,,false,false" for line in rows(0.1, 0.2)]
-    assert "no good sample" in fault(write(tmp_path / "cella_pdu6.csv", lines))
 
 
 def test_a_domain_flagged_bad_by_more_than_half_is_refused_with_the_other_meaning_as_the_way_out(tmp_path):
@@ -125,7 +116,9 @@ def test_domains_of_different_length_are_cut_to_the_time_that_all_have(tmp_path)
     assert (traces.num_cut.tolist(), traces.start_us) == ([1, 0], 900_000_000)
 
 
-def test_domains_that_share_no_time_are_refused(tmp_path):
+def test_a_domain_without_a_good_sample_and_domains_that_share_no_time_are_refused(tmp_path):
+    lines = [f"{line.split(',0.')[0]},0.9,,false,false" for line in rows(0.1, 0.2)]
+    assert "no good sample" in fault(write(tmp_path / "cella_pdu6.csv", lines))
     write(tmp_path / "cella_pdu6.csv", rows(0.1, 0.2))
     write(tmp_path / "cella_pdu7.csv", rows(0.1, 0.2, start=90_000, pdu="pdu7"))
     assert "no time in common" in fault(tmp_path)
@@ -164,9 +157,7 @@ def test_several_domains_and_calendar_times_fit_in_one_file(tmp_path):
     ("line", "problem"),
     [
         ("1200000000,a,pdu6,0.9,1.3,false,false", "production_power_util = '1.3' is outside 0..1"),
-        ("1200000000,a,pdu6,0.9,half,false,false", "production_power_util = 'half' is not a finite number"),
         ("1200000000,a,pdu6,0.9,0.5,false,maybe", "bad_production_power_data = 'maybe' is neither"),
-        ("noon,a,pdu6,0.9,0.5,false,false", "time = 'noon' is not a finite number"),
         ("1200000000,,pdu6,0.9,0.5,false,false", "cell = '' is missing"),
         ("1200000000.5,a,pdu6,0.9,0.5,false,false", "time = '1200000000.5' is not a whole number"),
     ],
@@ -180,12 +171,9 @@ def test_a_wrong_value_is_reported_with_file_line_and_value(tmp_path, line, prob
 
 def test_files_that_are_no_traces_say_what_is_wrong_with_them(tmp_path):
     file = tmp_path / "cella_pdu6.csv.gz"
-    whole = gzip.compress("\n".join([HEADER, *rows(*np.linspace(0, 1, 200))]).encode())
     for content, problem in {
-        whole[:-200]: "the gzip stream ends too early: the file is truncated",
         HEADER.encode(): "no rows",
         "\n".join([HEADER, *rows(0.5)]).encode(): "all rows have the same time",
-        b"\xff\xfe\x00\x81": "not a CSV file",
     }.items():
         file.write_bytes(content)
         assert problem in fault(file)

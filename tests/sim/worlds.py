@@ -2,15 +2,30 @@
 
 import numpy as np
 
+from hpctrip.sim.energy import Accounts
 from hpctrip.sim.faults import Faults
+from hpctrip.sim.grid import SIGNALS
 from hpctrip.sim.hardware import THROUGHPUT_MODELS
 from hpctrip.sim.network import Network
 from hpctrip.sim.outcome import Outcome
-from hpctrip.sim.power import POWER_MODELS
+from hpctrip.sim.power import POWER_MODELS, PowerModel, PowerSupply
 from hpctrip.sim.sites import SITES
 from hpctrip.sim.step import State
 from hpctrip.sim.timing import Timing
 from hpctrip.sim.world import World
+
+
+class Steps(PowerModel):
+    """Power fractions [site][step] over steps of so many seconds; the last step goes on."""
+
+    fractions: list[list[float]]
+    step_s: float = 1e6
+
+    def supply(self, num_sites, seed):
+        supply, table = PowerSupply(), np.array(self.fractions)
+        supply.step_s = self.step_s
+        supply.at = lambda clock_s: table[:, min(int(clock_s // self.step_s), table.shape[1] - 1)].copy()
+        return supply
 
 
 def sites_at(num_sites, *distances_m):
@@ -22,6 +37,7 @@ def sites_at(num_sites, *distances_m):
 
 def world(sites=3, distance_m=0.0, network=None, power=None, throughput=None, timing=None, seed=0, **others):
     """Fully powered sites, or the number of them, that send nothing; a second of work a sample."""
+    parts = {"faults": Faults(), "sent_fraction": 1.0, "accounts": Accounts()}
     return World.build(
         sites_at(sites, distance_m) if isinstance(sites, int) else sites,
         network or Network(update_bytes=0.0),
@@ -30,7 +46,7 @@ def world(sites=3, distance_m=0.0, network=None, power=None, throughput=None, ti
         timing or Timing(seconds_per_sample=1.0),
         0.0,
         seed,
-        **others,
+        **parts | {"carbon": SIGNALS["none"](), "price": SIGNALS["none"]()} | others,
     )
 
 

@@ -104,9 +104,8 @@ def _download(source: Source, folder: str) -> Path:
             f"the download was damaged or the server's file has changed: try again, or {by_hand}",
         ) from None
     except OSError as error:
-        if (
-            error.errno is not None
-        ):  # the disk's; errors of the network, which come from requests, have no number
+        # errors of the disk have a number, those of the network, which come from requests, have none
+        if error.errno is not None:
             raise
         raise InputError(
             source.url,

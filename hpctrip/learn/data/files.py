@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ _NOT_LEAFS = "is it a file that LEAF's scripts wrote?"
 _UNSIGNED_BYTE = 8
 
 
-def files_of(data: Path, suffixes: tuple[str, ...], way_out: str) -> list[Path]:
+def in_folder(data: Path, suffixes: tuple[str, ...], way_out: str) -> list[Path]:
     """The file itself, or the files of a folder that end in one of `suffixes`, or that and `.gz`, sorted.
 
     Raises InputError where there are none; `way_out` says how to get some.
@@ -41,19 +40,19 @@ def files_of(data: Path, suffixes: tuple[str, ...], way_out: str) -> list[Path]:
     return files
 
 
-def files_by_part(data: Path, suffixes: tuple[str, ...], way_out: str) -> dict[str, list[Path]]:
+def by_part(data: Path, suffixes: tuple[str, ...], way_out: str) -> dict[str, list[Path]]:
     """The files of a data set in LEAF's layout: under "train" and "test" where it has such folders, else all, under
     "all". `data` is a file, a folder of files, or the folder that holds `train` and `test`, or `all_data`."""
     train_test = [data / part for part in ("train", "test")]
     if any(folder.is_dir() for folder in train_test):
-        return {folder.name: files_of(folder, suffixes, way_out) for folder in train_test}
+        return {folder.name: in_folder(folder, suffixes, way_out) for folder in train_test}
     folder = data / "all_data" if (data / "all_data").is_dir() else data
-    return {"all": files_of(folder, suffixes, way_out)}
+    return {"all": in_folder(folder, suffixes, way_out)}
 
 
-def files_of_all_parts(data: str, suffixes: tuple[str, ...], way_out: str) -> list[Path]:
+def all_parts(data: str, suffixes: tuple[str, ...], way_out: str) -> list[Path]:
     """The files of all parts of the data set at a path that the user wrote."""
-    parts = files_by_part(Path(data).expanduser(), suffixes, way_out)
+    parts = by_part(Path(data).expanduser(), suffixes, way_out)
     return [file for files in parts.values() for file in files]
 
 
@@ -76,7 +75,7 @@ def json_object(path: Path, text: str) -> dict[str, Any]:
     return content
 
 
-class _Samples(BaseModel):
+class LeafUser(BaseModel):
     """The samples of a user, as LEAF writes them."""
 
     x: list[Any]
@@ -87,21 +86,12 @@ class _LeafFile(BaseModel):
     """The content of a file of LEAF's, without `num_samples`, which repeats the lengths."""
 
     users: list[str]
-    user_data: dict[str, _Samples]
+    user_data: dict[str, LeafUser]
 
 
-@dataclass(frozen=True)
-class LeafUser:
-    """One user's samples as they stand in a file of LEAF's."""
-
-    path: Path
-    name: str
-    x: list[Any]
-    y: list[Any]
-
-    def fault(self, problem: str) -> InputError:
-        """The error to raise about this user's samples."""
-        return InputError(str(self.path), f"user {shown(self.name)}: {problem}", _NOT_LEAFS)
+def leaf_fault(path: Path, name: str, problem: str) -> InputError:
+    """The error to raise about the samples of a user in a file of LEAF's."""
+    return InputError(str(path), f"user {shown(name)}: {problem}", _NOT_LEAFS)
 
 
 def is_leaf(content: dict[str, Any]) -> bool:
@@ -109,8 +99,8 @@ def is_leaf(content: dict[str, Any]) -> bool:
     return any(key in content for key in ("users", "num_samples", "user_data"))
 
 
-def leaf_users(path: Path, content: dict[str, Any]) -> Iterator[LeafUser]:
-    """The users of a file of LEAF's, whose JSON object is `content`, in its order.
+def leaf_users(path: Path, content: dict[str, Any]) -> Iterator[tuple[str, LeafUser]]:
+    """The users of a file of LEAF's, whose JSON object is `content`, by name, in its order.
 
     Raises InputError that names the file and what is wrong with it.
     """
@@ -123,10 +113,10 @@ def leaf_users(path: Path, content: dict[str, Any]) -> Iterator[LeafUser]:
     for name in file.users:
         if name not in file.user_data:
             raise InputError(str(path), f"user {shown(name)} is not in 'user_data'", _NOT_LEAFS)
-        user = LeafUser(path, name, file.user_data[name].x, file.user_data[name].y)
+        user = file.user_data[name]
         if len(user.x) != len(user.y):
-            raise user.fault(f"{len(user.x):,} x, but {len(user.y):,} y")
-        yield user
+            raise leaf_fault(path, name, f"{len(user.x):,} x, but {len(user.y):,} y")
+        yield name, user
 
 
 def read_idx(path: Path, num_dimensions: int) -> np.ndarray:

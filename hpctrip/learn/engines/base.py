@@ -1,11 +1,9 @@
-"""Input and output of an engine: the work of a site, its update, and its state from round to round."""
+"""The update of a site, and its state from round to round."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
-
-import numpy as np
 
 from hpctrip.learn.aggregate import LARGEST_UPDATE
 
@@ -17,23 +15,9 @@ Precision = Literal["float32", "tf32", "bfloat16"]
 
 
 @dataclass(frozen=True)
-class SiteWork:
-    """One site's work in one round."""
-
-    site: int
-    order: np.ndarray
-    """[num_visits] int64: indices into the training set in visiting order, epochs one after another.
-    Cut into consecutive batches of `batch_size`; the last may be smaller."""
-    optimizer: torch.Tensor | None = None
-    """State of the site's optimiser, float32 [rules.state_length]: read at the start and overwritten at the end. None:
-    the optimiser starts anew."""
-
-
-@dataclass(frozen=True)
 class SiteUpdate:
     """Result of a site's local training."""
 
-    site: int
     delta: torch.Tensor
     """[num_params] float32 on the engine's device: local minus global parameters. Valid until the next iteration."""
     magnitude: float
@@ -67,11 +51,6 @@ class SiteState:
         self._device = device
         self.rows: dict[int, torch.Tensor] = {}
         """[length] by site."""
-
-    @property
-    def keeps_optimizer(self) -> bool:
-        """Whether optimisers go on from round to round."""
-        return self._lengths[1] > 0
 
     @property
     def length(self) -> int:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 
 from hpctrip.learn.aggregate import largest
-from hpctrip.learn.engines.base import SiteUpdate, SiteWork
-from hpctrip.learn.engines.steps import AutogradStep, Engine, Step, site_bytes
+from hpctrip.learn.engines.base import SiteUpdate
+from hpctrip.learn.engines.steps import AutogradStep, Engine, Step
 from hpctrip.learn.params import num_params
 
 
@@ -33,27 +34,28 @@ class Sequential(Engine):
         self.description = f"one site after another, by {type(self.step).__name__}"
         self.delta = torch.empty(num_params(self.model), device=self.device)
 
-    def train(self, params: torch.Tensor, sites: list[SiteWork]) -> Iterator[SiteUpdate]:
+    def train(
+        self, params: torch.Tensor, orders: list[np.ndarray], optimizers: Sequence[torch.Tensor | None] = ()
+    ) -> Iterator[SiteUpdate]:
         """Train one site after another."""
-        for site in sites:
+        for order, optimizer in zip(orders, optimizers or [None] * len(orders), strict=True):
             began = time.perf_counter()
-            self.step.start(params, site.optimizer)
-            losses = self._epochs(site)
+            self.step.start(params, optimizer)
+            losses = self._epochs(torch.tensor(order, dtype=torch.int64, device=self.device))
             self.step.finish(params, self.delta)
             magnitude = largest(self.delta).item()
-            update = SiteUpdate(site.site, self.delta, magnitude, *losses, time.perf_counter() - began)
-            if site.optimizer is not None and update.usable:  # a diverged site keeps its former state
-                self.step.save(site.optimizer)
+            update = SiteUpdate(self.delta, magnitude, *losses, time.perf_counter() - began)
+            if optimizer is not None and update.usable:  # a diverged site keeps its former state
+                self.step.save(optimizer)
             yield update
 
-    def memory_bytes(self, sites_per_block: int) -> int:
+    def memory_bytes(self, num_sites: int) -> int:
         """Bytes of one site, whatever the block."""
-        return site_bytes(len(self.delta), self.work)
+        return super().memory_bytes(1)
 
-    def _epochs(self, site: SiteWork) -> list[float]:
-        """Visit the site's samples in order, in batches; the mean loss at the time of the visit, and those of the first
-        and the last batch."""
-        order = torch.tensor(site.order, dtype=torch.int64, device=self.device)
+    def _epochs(self, order: torch.Tensor) -> list[float]:
+        """Visit samples in this order, in batches; the mean loss at the time of the visit, and those of the first and
+        the last batch."""
         losses = torch.zeros(3, dtype=torch.float64, device=self.device)
         for first in range(0, len(order), self.work.batch_size):
             batch = order[first : first + self.work.batch_size]

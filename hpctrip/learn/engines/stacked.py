@@ -7,8 +7,9 @@ stacked weights leave the cache). Shapes: S sites of the block, T steps of the l
 from __future__ import annotations
 
 import logging
+import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -18,14 +19,12 @@ from torch import nn
 from torch.func import functional_call, vmap
 
 from hpctrip.learn.aggregate import largest
-from hpctrip.learn.engines.base import SiteUpdate, SiteWork
-from hpctrip.learn.engines.steps import RULES, Engine, autocast, site_bytes, views
+from hpctrip.learn.engines.base import SiteUpdate
+from hpctrip.learn.engines.steps import RULES, Engine, autocast, views
 from hpctrip.learn.params import num_params
 
 log = logging.getLogger(__name__)
 
-_MOST = 1 << 16
-"""Sites that train at once where memory sets no bound."""
 WARM_UP_STEPS = 3
 """Before a capture, as PyTorch's notes on CUDA graphs ask: libraries allocate and choose their kernels then."""
 
@@ -43,8 +42,8 @@ class Stacked(Engine):
     of sites, and replayed. Numbers of sites are rounded up to powers of two there, with sites that visit nothing, so
     that cohorts of any size need few graphs.
 
-    `width` is how many sites train at once; where a GPU's memory turns out too small for that, it is halved for good
-    and the sites are trained again: what has run out is memory, not the job.
+    `width` is the most sites that train at once. It starts without a bound; where a GPU's memory turns out too small
+    for a block, it is halved for good and the sites are trained again: what has run out is memory, not the job.
     """
 
     name = "stacked"
@@ -59,13 +58,16 @@ class Stacked(Engine):
         self.runner: Callable = captured if on_gpu else called
         self.round_up = on_gpu
         self.stacks: dict[int, Stack] = {}
-        self.width, self.description = self._plan() if on_gpu else (_MOST, "the sites of a block at once")
+        self.width = sys.maxsize
+        self.description = "the sites of a block at once"
 
-    def train(self, params: torch.Tensor, sites: list[SiteWork]) -> Iterator[SiteUpdate]:
-        """Train as many sites at once as memory holds."""
+    def train(
+        self, params: torch.Tensor, orders: list[np.ndarray], optimizers: Sequence[torch.Tensor | None] = ()
+    ) -> Iterator[SiteUpdate]:
+        """Train as many sites at once as memory holds. Optimisers always start anew."""
         first = 0
-        while first < len(sites):
-            chunk = sites[first : first + self.width]
+        while first < len(orders):
+            chunk = orders[first : first + self.width]
             try:
                 updates = self._train_together(params, chunk)
             except RuntimeError as error:
@@ -83,56 +85,23 @@ class Stacked(Engine):
             yield from updates
             first += len(chunk)
 
-    def memory_bytes(self, sites_per_block: int) -> int:
-        """Bytes of all sites of the block."""
-        return sites_per_block * site_bytes(num_params(self.model), self.work)
-
-    def _train_together(self, params: torch.Tensor, sites: list[SiteWork]) -> list[SiteUpdate]:
+    def _train_together(self, params: torch.Tensor, orders: list[np.ndarray]) -> list[SiteUpdate]:
         began = time.perf_counter()
-        num_sites = 1 << (len(sites) - 1).bit_length() if self.round_up else len(sites)
+        num_sites = 1 << (len(orders) - 1).bit_length() if self.round_up else len(orders)
         if num_sites not in self.stacks:
             self.stacks[num_sites] = Stack(self, num_sites)
         stack = self.stacks[num_sites]
-        deltas = stack.train(params.detach(), *schedule(sites, num_sites, self.work.batch_size, self.device))
+        deltas = stack.train(params.detach(), *schedule(orders, num_sites, self.work.batch_size, self.device))
         # The host waits here for the device: once for all that it wants to know, not once a site.
         numbers = torch.stack([largest(deltas).double(), stack.loss_sum, *stack.ends]).tolist()
-        num_visits = [len(site.order) for site in sites]
+        num_visits = [len(order) for order in orders]
         wall_s = (time.perf_counter() - began) / max(1, sum(num_visits))
         return [
-            SiteUpdate(site.site, delta, magnitude, total / max(1, visits), before, after, wall_s * visits)
-            for site, delta, visits, magnitude, total, before, after in zip(
-                sites, deltas, num_visits, *numbers, strict=False
+            SiteUpdate(delta, magnitude, total / max(1, visits), before, after, wall_s * visits)
+            for visits, delta, magnitude, total, before, after in zip(
+                num_visits, deltas, *numbers, strict=False
             )
         ]
-
-    def _plan(self) -> tuple[int, str]:
-        """Number of sites that the GPU's free memory holds, measured with two steps, and a line that says so."""
-        peaks, params = [], torch.zeros(num_params(self.model), device=self.device)
-        order = np.zeros(self.work.batch_size, dtype=np.int64)
-        for num_sites in (1, 2):
-            torch.cuda.reset_peak_memory_stats(self.device)
-            before = torch.cuda.memory_allocated(self.device)
-            brief = [SiteWork(0, order)] * num_sites
-            stack = Stack(self, num_sites, called)
-            stack.train(params, *schedule(brief, num_sites, self.work.batch_size, self.device))
-            peaks.append(torch.cuda.max_memory_allocated(self.device) - before)
-            del stack
-        free, _ = torch.cuda.mem_get_info(self.device)
-        width = sites_that_fit(peaks, free)
-        return width, (
-            f"up to {width:,} sites at once "
-            f"({(peaks[1] - peaks[0]) / 1e6:.1f} MB each, {free / 1e9:.0f} GB of the GPU free)"
-        )
-
-
-def sites_that_fit(peak_bytes: list[int], free_bytes: int) -> int:
-    """Number of sites that train at once in `free_bytes`, from the peaks measured with one and with two sites.
-
-    A fifth stays free: allocators fragment, and a graph's memory pool rounds up. At least 1, at most 2^16.
-    """
-    per_site = max(1, peak_bytes[1] - peak_bytes[0])
-    common = max(0, peak_bytes[0] - per_site)
-    return min(max(1, int((0.8 * free_bytes - common) // per_site)), _MOST)
 
 
 def out_of_memory(error: BaseException | None) -> bool:
@@ -146,7 +115,7 @@ def out_of_memory(error: BaseException | None) -> bool:
 class Stack:
     """The tensors of S sites that train together, and the step that advances all of them; made once, used often."""
 
-    def __init__(self, engine: Stacked, num_sites: int, runner: Callable | None = None):
+    def __init__(self, engine: Stacked, num_sites: int):
         self.engine, work, device = engine, engine.work, engine.device
         self.flat = torch.zeros(num_params(engine.model), device=device)
         """The global model; `anchor` are its views."""
@@ -162,7 +131,7 @@ class Stack:
         self.begun = torch.zeros(num_sites, dtype=torch.bool, device=device)
         self.index = torch.zeros(num_sites, work.batch_size, dtype=torch.int64, device=device)
         self.weight = torch.zeros(num_sites, work.batch_size, device=device)
-        self.run = (runner or engine.runner)(self._step)
+        self.run = engine.runner(self._step)
 
     @torch.no_grad()
     def train(self, params: torch.Tensor, index: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
@@ -219,7 +188,7 @@ class Stack:
 
 
 def schedule(
-    sites: list[SiteWork], num_sites: int, batch_size: int, device: torch.device | str
+    orders: list[np.ndarray], num_sites: int, batch_size: int, device: torch.device | str
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The samples that every site of a block visits in every step, padded to one shape, on the device.
 
@@ -227,10 +196,10 @@ def schedule(
     float32: 1 / (number of real samples in the batch), 0 for padding, so that sums are means. Up to `num_sites` there
     follow sites that visit nothing.
     """
-    num_steps = max(-(-len(site.order) // batch_size) for site in sites)
+    num_steps = max(-(-len(order) // batch_size) for order in orders)
     index = np.zeros((num_sites, num_steps * batch_size), dtype=np.int64)
     weight = np.zeros(index.shape, dtype=np.float32)
-    for row, order in enumerate(site.order for site in sites):
+    for row, order in enumerate(orders):
         visits, ragged = len(order), len(order) % batch_size
         index[row, :visits] = order
         index[row, visits:] = order[-1] if visits else 0

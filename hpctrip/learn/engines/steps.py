@@ -10,15 +10,16 @@ of S sites [S, ...], and every operation is elementwise.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import nn
 
-from hpctrip.learn.engines.base import Precision, SiteUpdate, SiteWork
+from hpctrip.learn.engines.base import Precision, SiteUpdate
 from hpctrip.learn.local_work import LocalWork
+from hpctrip.learn.params import num_params
 from hpctrip.learn.task import Task
 
 
@@ -87,26 +88,32 @@ class Engine:
         self.model = task.build_model().to(device).train()
         allow_tf32(precision)
 
-    def train(self, params: torch.Tensor, sites: list[SiteWork]) -> Iterator[SiteUpdate]:
+    def train(
+        self, params: torch.Tensor, orders: list[np.ndarray], optimizers: Sequence[torch.Tensor | None] = ()
+    ) -> Iterator[SiteUpdate]:
         """Train every site of the block from the global model, one flat float32 vector `params` [num_params] (see
-        learn.params), which is never modified. Yields one update per site, in the order of `sites`; a site without
-        visits has delta 0 and loss 0."""
+        learn.params), which is never modified. Yields one update per site, in their order; a site without visits has
+        delta 0 and loss 0.
+
+        An order, [num_visits] int64, holds indices into the training set as a site visits them, epochs one after
+        another; it is cut into consecutive batches, of which the last may be smaller. `optimizers` are the states of
+        the sites' optimisers, float32 [state_length], read at the start and overwritten at the end; where they are
+        None, or none are given, optimisers start anew.
+        """
         raise NotImplementedError
 
-    def memory_bytes(self, sites_per_block: int) -> int:
-        """Bytes of the vectors that training a block of `sites_per_block` sites needs, without activations and data."""
-        raise NotImplementedError
+    def memory_bytes(self, num_sites: int) -> int:
+        """Bytes of the vectors with which so many sites train at once: weights, gradients, update, and the state of
+        the optimiser, in float32; without activations and data."""
+        return 4 * num_params(self.model) * (3 + num_slots(self.work)) * num_sites
 
 
 class Rule:
     """Base of local optimisers: their state from step to step, and how it is saved from round to round."""
 
-    num_slots: ClassVar[Callable[[LocalWork], int]]
-    """Tensors of state that the rule keeps for every weight."""
-
     def __init__(self, weights: list[torch.Tensor], work: LocalWork):
         self.work = work
-        slots = range(type(self).num_slots(work))
+        slots = range(num_slots(work))
         self.state = [[torch.zeros_like(w, requires_grad=False) for w in weights] for _ in slots]
 
     def start(self, saved: torch.Tensor | None = None) -> None:
@@ -137,11 +144,6 @@ class Rule:
 class SGD(Rule):
     """torch.optim.SGD's rule with dampening 0: weight decay is an L2 penalty, the velocity starts at rest."""
 
-    @staticmethod
-    def num_slots(work: LocalWork) -> int:
-        """The velocity, where there is momentum."""
-        return 1 if work.momentum else 0
-
     def direction(self, i: int, weight: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
         """The gradient with its L2 penalty, or the velocity that it drives."""
         if self.work.weight_decay:
@@ -153,11 +155,6 @@ class SGD(Rule):
 
 class AdamW(Rule):
     """torch.optim.AdamW's rule (Loshchilov & Hutter 2019): decoupled weight decay, bias-corrected moments."""
-
-    @staticmethod
-    def num_slots(work: LocalWork) -> int:
-        """First and second moment."""
-        return 2
 
     def __init__(self, weights: list[torch.Tensor], work: LocalWork):
         super().__init__(weights, work)
@@ -193,15 +190,16 @@ class AdamW(Rule):
 RULES: dict[str, type[Rule]] = {"sgd": SGD, "adamw": AdamW}
 
 
+def num_slots(work: LocalWork) -> int:
+    """Tensors of state that the optimiser keeps for every weight: AdamW's two moments, SGD's velocity if it has
+    momentum."""
+    return 2 if work.optimizer == "adamw" else int(work.momentum > 0)
+
+
 def state_length(num_params: int, work: LocalWork) -> int:
     """Length of a site's optimiser state from round to round; 0 where there is none, or the optimiser starts anew."""
-    num_slots = RULES[work.optimizer].num_slots(work)
-    return num_slots * num_params + 1 if work.keep_optimizer and num_slots else 0
-
-
-def site_bytes(num_params: int, work: LocalWork) -> int:
-    """Memory of one site in training: float32 weights, gradients, update, and the optimiser's state."""
-    return 4 * num_params * (3 + RULES[work.optimizer].num_slots(work))
+    slots = num_slots(work)
+    return slots * num_params + 1 if work.keep_optimizer and slots else 0
 
 
 class Step:

@@ -156,7 +156,6 @@ def load(directory: Path, quantised: bool) -> PreTrainedModel:
 
     Reads safetensors only and runs no code of the directory's. Raises InputError where the model is not whole.
     """
-    check_directory(directory)
     options: dict[str, Any] = {"dtype": torch.float32, "attn_implementation": _ATTENTION}
     if quantised:
         # QLoRA (Dettmers et al. 2023): NF4 with quantised constants, computing in bfloat16

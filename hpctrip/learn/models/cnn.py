@@ -96,14 +96,8 @@ class CNNStep(Step):
         self.conv2, self.bias2 = channels_last(new(c2, c1, k, k)), new(c2)
         self.fc1, self.bias3 = new(model.fc1.out_features, 7, 7, c2), new(model.fc1.out_features)
         self.fc2, self.bias4 = new(model.fc2.weight.shape), new(model.fc2.out_features)
-        weight3 = self.fc1.permute(0, 3, 1, 2)
-        layers = (
-            (self.conv1, self.bias1),
-            (self.conv2, self.bias2),
-            (weight3, self.bias3),
-            (self.fc2, self.bias4),
-        )
-        super().__init__([tensor for layer in layers for tensor in layer])
+        convolutions = [self.conv1, self.bias1, self.conv2, self.bias2]
+        super().__init__([*convolutions, self.fc1.permute(0, 3, 1, 2), self.bias3, self.fc2, self.bias4])
 
     @torch.no_grad()
     def __call__(self, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 import numpy as np
+from pydantic import Field
 
 from hpctrip.base.errors import InputError
 from hpctrip.base.rng import stream
@@ -128,6 +129,15 @@ class PreparedWorkload(Workload):
     def folder(self, seed: int) -> Path:
         """The folder of the prepared arrays. Its key holds everything that they depend on."""
         raise NotImplementedError
+
+
+class SampledWorkload(PreparedWorkload):
+    """Base of the prepared workloads of whose data a run may take a random subset."""
+
+    train_samples: int | None = Field(None, ge=1, le=100_000_000)
+    """Number of training samples: a random subset drawn from the run's seed. None: all."""
+    test_samples: int | None = Field(None, ge=1, le=100_000_000)
+    """Number of test samples, likewise. None: all."""
 
     def subset(self, part: str, num_samples: int, source: str, seed: int) -> np.ndarray:
         """Sorted indices of a random subset of the `num_samples` that `source` has of a part: as many as the key

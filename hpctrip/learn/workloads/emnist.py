@@ -7,7 +7,6 @@ characters rendered on the spot, so that a first run needs no download.
 from __future__ import annotations
 
 import string
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
@@ -19,11 +18,10 @@ from hpctrip.base.errors import InputError
 from hpctrip.base.io import PathName
 from hpctrip.config.sources import Reads
 from hpctrip.learn.data import cached
-from hpctrip.learn.data.cached import PARTS, fingerprints
 from hpctrip.learn.data.files import read_idx
 from hpctrip.learn.data.glyphs import CHARACTERS, IMAGE_SIZE, MOST_GLYPHS, Glyphs, renderer
-from hpctrip.learn.task import Task
-from hpctrip.learn.workloads.base import WORKLOADS, PreparedWorkload
+from hpctrip.learn.task import Dataset, Task
+from hpctrip.learn.workloads.base import WORKLOADS, SampledWorkload
 
 if TYPE_CHECKING:
     import torch
@@ -49,10 +47,8 @@ SPLITS: dict[str, tuple[str, ...]] = {
 """The official splits: the characters that each label stands for."""
 
 _FIRST_LABEL = {"letters": 1}  # the files of this split count from 1, all others from 0
-_GLYPHS_SAMPLES = {
-    "train_samples": 60_000,
-    "test_samples": 10_000,
-}  # where no limit is given: as many as MNIST
+# where no limit is given: as many as MNIST
+_GLYPHS_SAMPLES = {"train_samples": 60_000, "test_samples": 10_000}
 MODELS = {"light": (3, (16, 32), 128), "leaf": (5, (32, 64), 512)}
 
 
@@ -61,8 +57,37 @@ def _all_files(data: str) -> list[Path]:
     return sorted(Path(data).expanduser().glob("emnist-*-*-ubyte*"))
 
 
+class CharacterImages(SampledWorkload):
+    """Base of the workloads of 28x28 images of characters, which a small CNN classifies."""
+
+    lr: ClassVar[float] = 0.01
+    batch_size: ClassVar[int] = 20
+
+    model: Literal["light", "leaf"] = "light"
+    """`light`: 3x3 convolutions with 16 and 32 channels, 128 hidden units (0.21 M parameters with 62 classes);
+    `leaf`: 5x5, 32 and 64 channels, 512 hidden units (1.69 M), the model of LEAF (Caldas et al. 2018) on 28x28."""
+
+    def cnn_task(self, folder: Path, train: Dataset, test: Dataset, num_classes: int, about: str) -> Task:
+        """The task of the CNN on these sets of a prepared folder; `about` describes them, besides their sizes."""
+        import torch.nn.functional as F
+
+        from hpctrip.learn.models.cnn import CNN
+
+        return Task(
+            train=train,
+            test=test,
+            num_classes=num_classes,
+            build_model=partial(CNN, *MODELS[self.model], num_classes=num_classes),
+            prepare=normalise,
+            loss=F.cross_entropy,
+            source=f"{self.origin}: {about}, {len(train):,} training and {len(test):,} test samples",
+            synthetic=self.synthetic,
+            digests={"data": cached.digest_of(folder)},
+        )
+
+
 @WORKLOADS.add
-class Emnist(PreparedWorkload):
+class Emnist(CharacterImages):
     """Handwritten characters (EMNIST), or synthetic glyphs in the same layout, and a small CNN."""
 
     kind: ClassVar[str] = "emnist"
@@ -72,8 +97,6 @@ class Emnist(PreparedWorkload):
         "files in EMNIST's format",
     )
     has_owners: ClassVar[bool] = False
-    lr: ClassVar[float] = 0.01
-    batch_size: ClassVar[int] = 20
 
     data: Annotated[PathName, Reads(unless="glyphs", find=_all_files)] = Field("glyphs", min_length=1)
     """`"glyphs"`: synthetic characters, rendered from fonts, no download; else the directory with the official files
@@ -81,16 +104,9 @@ class Emnist(PreparedWorkload):
     split: Literal["byclass", "bymerge", "balanced", "letters", "digits", "mnist"] = "byclass"
     """EMNIST's official split: 62, 47, 47, 26, 10, 10 classes. With glyphs it chooses the characters and merges cases
     alike, with the frequencies that `glyphs.frequencies` says."""
-    train_samples: int | None = Field(None, ge=1, le=100_000_000)
-    """Number of training samples: a random subset drawn from the run's seed. None: all (of glyphs, 60,000; at most 10
-    million are drawn)."""
-    test_samples: int | None = Field(None, ge=1, le=100_000_000)
-    """Number of test samples, likewise. None: all (of glyphs, 10,000)."""
-    model: Literal["light", "leaf"] = "light"
-    """`light`: 3x3 convolutions with 16 and 32 channels, 128 hidden units (0.21 M parameters with 62 classes);
-    `leaf`: 5x5, 32 and 64 channels, 512 hidden units (1.69 M), the model of LEAF (Caldas et al. 2018) on 28x28."""
     glyphs: Glyphs = Glyphs()
-    """Drawing of the synthetic glyphs; ignored with data from a directory."""
+    """Drawing of the synthetic glyphs, by default 60,000 to train on and 10,000 to test on, at most 10 million; ignored
+    with data from a directory."""
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -109,25 +125,10 @@ class Emnist(PreparedWorkload):
             self._files()
 
     def task(self, seed: int) -> Task:
-        """The memory-mapped data and the CNN; prepares the data first where nobody has."""
-        import torch.nn.functional as F
-
-        from hpctrip.learn.models.cnn import CNN
-
+        """The memory-mapped data and the CNN; prepares the data first where the cache lacks it."""
         folder = self.folder(seed)
         train, test = cached.datasets(folder, "images", "labels")
-        num_classes = len(SPLITS[self.split])
-        return Task(
-            train=train,
-            test=test,
-            num_classes=num_classes,
-            build_model=partial(CNN, *MODELS[self.model], num_classes=num_classes),
-            prepare=normalise,
-            loss=F.cross_entropy,
-            source=f"{self.origin}: {self.split}, {len(train):,} training and {len(test):,} test samples",
-            synthetic=self.synthetic,
-            digests={"data": cached.digest_of(folder)},
-        )
+        return self.cnn_task(folder, train, test, len(SPLITS[self.split]), self.split)
 
     def folder(self, seed: int) -> Path:
         """The folder of the prepared arrays. Its key holds everything that they depend on."""
@@ -135,21 +136,20 @@ class Emnist(PreparedWorkload):
         limits = [resolved.train_samples, resolved.test_samples]
         settings: dict[str, Any] = {"split": self.split, "limits": limits}
         if self.synthetic:
-            settings |= {"glyphs (synthetic)": self.glyphs.model_dump(), "renderer": renderer(), "seed": seed}
-            return cached.prepared("emnist", settings, lambda: self._arrays(self._drawn, seed))
-        files = self._files()
-        settings["files"] = fingerprints(files.values())
-        if any(limits):
+            settings |= {"glyphs (synthetic)": self.glyphs.model_dump(), "renderer": renderer()}
+            files = None
+        else:
+            files = self._files()
+            settings["files"] = cached.fingerprints(files.values())
+        if self.synthetic or any(limits):
             settings["seed"] = seed
-        return cached.prepared("emnist", settings, lambda: self._arrays(partial(self._read, files), seed))
+        return cached.prepared("emnist", settings, lambda: self._arrays(files, seed))
 
-    def _arrays(
-        self, load: Callable[[str, int], tuple[np.ndarray, np.ndarray]], seed: int
-    ) -> dict[str, np.ndarray]:
+    def _arrays(self, files: dict[str, Path] | None, seed: int) -> dict[str, np.ndarray]:
         """`{part}_images` [num_samples, 28, 28] uint8 and `{part}_labels` [num_samples] int64 for both parts."""
         arrays = {}
-        for part in PARTS:
-            images, labels = load(part, seed)
+        for part in cached.PARTS:
+            images, labels = self._read(files, part, seed) if files else self._drawn(part, seed)
             arrays |= {f"{part}_images": images, f"{part}_labels": labels.astype(np.int64)}
         return arrays
 
@@ -192,7 +192,7 @@ class Emnist(PreparedWorkload):
         if not self.path.is_dir():
             raise InputError("workload.data", f"there is no directory {self.path}", way_out)
         files, missing = {}, []
-        for key in (f"{part}-{array}" for part in PARTS for array in ("images-idx3", "labels-idx1")):
+        for key in (f"{part}-{array}" for part in cached.PARTS for array in ("images-idx3", "labels-idx1")):
             name = f"emnist-{self.split}-{key}-ubyte"
             paths = [path for path in (self.path / name, self.path / f"{name}.gz") if path.is_file()]
             if paths:

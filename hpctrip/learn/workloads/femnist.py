@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -18,13 +18,11 @@ from hpctrip.base.io import PathName
 from hpctrip.base.rng import stream
 from hpctrip.base.text import shown
 from hpctrip.config.sources import Reads
-from hpctrip.learn.data import cached
-from hpctrip.learn.data.cached import PARTS, fingerprints
-from hpctrip.learn.data.files import files_by_part, files_of_all_parts, json_object, leaf_users, read_text
+from hpctrip.learn.data import cached, files
 from hpctrip.learn.data.glyphs import CHARACTERS, IMAGE_SIZE, Writers, renderer
 from hpctrip.learn.task import Task
-from hpctrip.learn.workloads.base import WORKLOADS, PreparedWorkload
-from hpctrip.learn.workloads.emnist import MODELS, normalise
+from hpctrip.learn.workloads.base import WORKLOADS
+from hpctrip.learn.workloads.emnist import CharacterImages
 
 TRAIN_FRACTION = 0.9  # of each writer's samples, the default of LEAF's scripts
 _FILES = {
@@ -36,7 +34,7 @@ _Page = tuple[np.ndarray, np.ndarray]
 
 
 @WORKLOADS.add
-class Femnist(PreparedWorkload):
+class Femnist(CharacterImages):
     """Handwritten characters by writer (LEAF's FEMNIST files), or synthetic writers, and the CNN of emnist."""
 
     kind: ClassVar[str] = "femnist"
@@ -46,73 +44,51 @@ class Femnist(PreparedWorkload):
         "files in LEAF's format",
     )
     has_owners: ClassVar[bool] = True
-    lr: ClassVar[float] = 0.01
-    batch_size: ClassVar[int] = 20
 
-    data: Annotated[PathName, Reads(unless="glyphs", find=partial(files_of_all_parts, **_FILES))] = Field(
+    data: Annotated[PathName, Reads(unless="glyphs", find=partial(files.all_parts, **_FILES))] = Field(
         "glyphs", min_length=1
     )
     """`"glyphs"`: synthetic characters by made-up writers, no download; else a JSON file of LEAF's, gzipped or not, or
     a folder of them. Its folders `train` and `test` are used as they are; where there are none, nine tenths of each
     writer's samples, drawn at random from the run's seed, are to train on."""
-    train_samples: int | None = Field(None, ge=1, le=100_000_000)
-    """Number of training samples: a random subset drawn from the run's seed. None: all."""
-    test_samples: int | None = Field(None, ge=1, le=100_000_000)
-    """Number of test samples, likewise. None: all."""
-    model: Literal["light", "leaf"] = "light"
-    """As for emnist: `light`, 0.21 M parameters; `leaf`, 1.69 M, LEAF's."""
     glyphs: Writers = Writers()
     """Writers of the synthetic glyphs; ignored with data from files."""
 
     def check_data(self) -> None:
         """The files, where the data are files."""
         if not self.synthetic:
-            files_by_part(self.path, **_FILES)
+            files.by_part(self.path, **_FILES)
 
     def task(self, seed: int) -> Task:
-        """The memory-mapped data and the CNN; prepares the data first where nobody has."""
-        import torch.nn.functional as F
-
-        from hpctrip.learn.models.cnn import CNN
-
+        """The memory-mapped data and the CNN; prepares the data first where the cache lacks it."""
         folder = self.folder(seed)
         train, test = cached.datasets(folder, "images", "labels", "groups")
-        num_writers = len(np.unique(train.groups))
-        return Task(
-            train=train,
-            test=test,
-            num_classes=len(CHARACTERS),
-            build_model=partial(CNN, *MODELS[self.model], num_classes=len(CHARACTERS)),
-            prepare=normalise,
-            loss=F.cross_entropy,
-            source=f"{self.origin}: {num_writers:,} writers, {len(train):,} training and {len(test):,} test samples",
-            synthetic=self.synthetic,
-            digests={"data": cached.digest_of(folder)},
-        )
+        writers = f"{len(np.unique(train.groups)):,} writers"
+        return self.cnn_task(folder, train, test, len(CHARACTERS), writers)
 
     def folder(self, seed: int) -> Path:
         """The folder of the prepared arrays. Its key holds everything that they depend on."""
         settings: dict[str, Any] = {"limits": [self.train_samples, self.test_samples]}
-        files: dict[str, list[Path]] = {}
+        paths: dict[str, list[Path]] = {}
         if self.synthetic:
             settings |= {"glyphs (synthetic)": self.glyphs.model_dump(), "renderer": renderer()}
         else:
-            files = files_by_part(self.path, **_FILES)
-            settings["files"] = {part: fingerprints(paths) for part, paths in files.items()}
-        if "train" not in files or settings["limits"] != [None, None]:
+            paths = files.by_part(self.path, **_FILES)
+            settings["files"] = {part: cached.fingerprints(of_part) for part, of_part in paths.items()}
+        if "train" not in paths or settings["limits"] != [None, None]:
             settings["seed"] = seed
-        return cached.prepared("femnist", settings, lambda: self._arrays(files, seed))
+        return cached.prepared("femnist", settings, lambda: self._arrays(paths, seed))
 
-    def _arrays(self, files: dict[str, list[Path]], seed: int) -> dict[str, np.ndarray]:
+    def _arrays(self, paths: dict[str, list[Path]], seed: int) -> dict[str, np.ndarray]:
         """`{part}_images` [num_samples, 28, 28] uint8, `{part}_labels` and `{part}_groups` [num_samples] int64."""
-        if "train" in files:
-            by_part = {part: list(_read(files[part])) for part in PARTS}
+        if "train" in paths:
+            by_part = {part: list(_read(paths[part])) for part in cached.PARTS}
         else:
-            pages = _read(files["all"]) if files else self.glyphs.pages(seed)
+            pages = _read(paths["all"]) if paths else self.glyphs.pages(seed)
             halves = [_split(page, stream(seed, "femnist/split", i)) for i, page in enumerate(pages)]
-            by_part = {part: [half[i] for half in halves] for i, part in enumerate(PARTS)}
+            by_part = {part: [half[i] for half in halves] for i, part in enumerate(cached.PARTS)}
         arrays = {}
-        for part in PARTS:
+        for part in cached.PARTS:
             if not any(len(labels) for _, labels in by_part[part]):
                 raise InputError("workload.data", f"{self.path} has no {part} samples", "give more data")
             images, labels = map(np.concatenate, zip(*by_part[part], strict=True))
@@ -135,16 +111,17 @@ def _split(page: _Page, rng: np.random.Generator) -> tuple[_Page, _Page]:
 def _read(paths: Iterable[Path]) -> Iterator[_Page]:
     """The writers of LEAF's files. LEAF's pixels go from 0 (ink) to 1 (paper), EMNIST's from 0 (paper) to 255."""
     for path in paths:
-        for user in leaf_users(path, json_object(path, read_text(path))):
+        for name, user in files.leaf_users(path, files.json_object(path, files.read_text(path))):
             try:
                 with np.errstate(over="ignore"):  # refused below
                     paper = np.array(user.x, np.float32).reshape(len(user.x), IMAGE_SIZE**2)
             except (ValueError, TypeError, OverflowError):
-                raise user.fault(f"a sample is not {IMAGE_SIZE**2} numbers") from None
+                raise files.leaf_fault(path, name, f"a sample is not {IMAGE_SIZE**2} numbers") from None
             if not ((paper >= 0) & (paper <= 1)).all():
-                raise user.fault("pixels below 0 (ink) or above 1 (paper)")
+                raise files.leaf_fault(path, name, "pixels below 0 (ink) or above 1 (paper)")
             for label in user.y:
                 if type(label) is not int or not 0 <= label < len(CHARACTERS):
-                    raise user.fault(f"label {shown(label)}, expected 0 to {len(CHARACTERS) - 1}")
+                    problem = f"label {shown(label)}, expected 0 to {len(CHARACTERS) - 1}"
+                    raise files.leaf_fault(path, name, problem)
             images = np.rint(255 * (1 - paper)).astype(np.uint8).reshape(-1, IMAGE_SIZE, IMAGE_SIZE)
             yield images, np.array(user.y, np.int64)

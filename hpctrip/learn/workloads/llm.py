@@ -21,9 +21,7 @@ from hpctrip.base.io import PathName
 from hpctrip.base.rng import stream
 from hpctrip.config.component import Component
 from hpctrip.config.sources import Reads
-from hpctrip.learn.data import cached
-from hpctrip.learn.data.cached import fingerprints
-from hpctrip.learn.data.files import files_of
+from hpctrip.learn.data import cached, files
 from hpctrip.learn.data.texts import VERSION, Sentences, read_texts
 from hpctrip.learn.params import digest
 from hpctrip.learn.task import Dataset, Task
@@ -49,7 +47,7 @@ class Lora(Component):
 def _text_files(data: str) -> list[Path]:
     """The file at this path, or the texts of the folder."""
     way_out = 'give a text file or a folder of them, or set workload.data = "sentences"'
-    return files_of(Path(data).expanduser().resolve(), (".txt", ".json"), way_out)
+    return files.in_folder(Path(data).expanduser().resolve(), (".txt", ".json"), way_out)
 
 
 @WORKLOADS.add
@@ -112,13 +110,17 @@ class Llm(PreparedWorkload):
             self._model_digest()
 
     def task(self, seed: int) -> Task:
-        """The memory-mapped blocks and the model; prepares them first where nobody has."""
+        """The memory-mapped blocks and the model; prepares them first where the cache lacks them."""
         folder = self.folder(seed)
         import torch
 
         from hpctrip.learn.models import causal
 
-        train, test = (self._dataset(folder, part) for part in ("train", "test"))
+        blocks = {part: cached.load(folder, f"{part}_blocks") for part in PARTS[1:]}
+        train, test = (
+            Dataset(tokens[:, :-1], tokens[:, 1:], cached.load(folder, f"{part}_groups"))
+            for part, tokens in blocks.items()
+        )
         if self.model == "tiny":
             params = torch.tensor(cached.load(self._base_folder(folder), "params"))
             base, model_digest = causal.tiny(params), digest(params)
@@ -156,11 +158,11 @@ class Llm(PreparedWorkload):
         if self.model == "tiny":
             settings["tokens"] = "bytes"
         else:
-            settings["tokenizer"] = fingerprints(causal.tokenizer_files(self._directory))
+            settings["tokenizer"] = cached.fingerprints(causal.tokenizer_files(self._directory))
         if self.synthetic:
             settings |= {"sentences (synthetic)": self.sentences.model_dump(), "version": VERSION}
         else:
-            settings["files"] = fingerprints(_text_files(self.data))
+            settings["files"] = cached.fingerprints(_text_files(self.data))
 
         def blocks() -> dict[str, np.ndarray]:
             texts = self.sentences.write(seed=0) if self.synthetic else read_texts(_text_files(self.data))
@@ -182,10 +184,6 @@ class Llm(PreparedWorkload):
         from hpctrip.learn.models import causal
 
         return cached.digest_of_large(causal.model_files(self._directory))
-
-    def _dataset(self, folder: Path, part: str) -> Dataset:
-        blocks = cached.load(folder, f"{part}_blocks")
-        return Dataset(blocks[:, :-1], blocks[:, 1:], cached.load(folder, f"{part}_groups"))
 
     def _base_folder(self, blocks_folder: Path) -> Path:
         """The folder of `tiny`'s weights."""

@@ -17,19 +17,10 @@ from pydantic import Field
 from hpctrip.base.errors import InputError
 from hpctrip.base.io import PathName
 from hpctrip.config.sources import Reads
-from hpctrip.learn.data import cached
-from hpctrip.learn.data.cached import PARTS, fingerprints
-from hpctrip.learn.data.files import (
-    files_by_part,
-    files_of_all_parts,
-    is_leaf,
-    json_object,
-    leaf_users,
-    read_text,
-)
+from hpctrip.learn.data import cached, files
 from hpctrip.learn.data.texts import VERSION, Sentences, roles_from_json, roles_from_text
 from hpctrip.learn.task import Task
-from hpctrip.learn.workloads.base import WORKLOADS, PreparedWorkload
+from hpctrip.learn.workloads.base import WORKLOADS, SampledWorkload
 
 WINDOW = 80
 """Characters that the model sees before the one that it predicts."""
@@ -47,7 +38,7 @@ _FILES = {
 
 
 @WORKLOADS.add
-class Shakespeare(PreparedWorkload):
+class Shakespeare(SampledWorkload):
     """Next character of plays by speaking role (LEAF's files or texts), or synthetic sentences, and LEAF's LSTM."""
 
     kind: ClassVar[str] = "shakespeare"
@@ -57,7 +48,7 @@ class Shakespeare(PreparedWorkload):
     lr: ClassVar[float] = 0.8
     batch_size: ClassVar[int] = 20
 
-    data: Annotated[PathName, Reads(unless="sentences", find=partial(files_of_all_parts, **_FILES))] = Field(
+    data: Annotated[PathName, Reads(unless="sentences", find=partial(files.all_parts, **_FILES))] = Field(
         "sentences", min_length=1
     )
     """`"sentences"`: synthetic text by made-up roles, no download; else a file, or a folder of files: LEAF's JSON (its
@@ -72,10 +63,6 @@ class Shakespeare(PreparedWorkload):
     character is then predicted once."""
     min_characters: int = Field(WINDOW + 1, ge=WINDOW + 1)
     """Roles that speak fewer are left out. 81: those without a single window."""
-    train_samples: int | None = Field(None, ge=1, le=100_000_000)
-    """Number of training windows: a random subset drawn from the run's seed. None: all."""
-    test_samples: int | None = Field(None, ge=1, le=100_000_000)
-    """Number of test windows, likewise. None: all."""
     sentences: Sentences = Sentences()
     """Amount of synthetic text; ignored with data from files."""
 
@@ -86,10 +73,10 @@ class Shakespeare(PreparedWorkload):
     def check_data(self) -> None:
         """The files, where the data are files."""
         if not self.synthetic:
-            files_by_part(self.path, **_FILES)
+            files.by_part(self.path, **_FILES)
 
     def task(self, seed: int) -> Task:
-        """The memory-mapped windows and the LSTM; prepares the data first where nobody has."""
+        """The memory-mapped windows and the LSTM; prepares the data first where the cache lacks it."""
         import torch
 
         from hpctrip.learn.models.lstm import CharLSTM, next_character_loss
@@ -115,32 +102,32 @@ class Shakespeare(PreparedWorkload):
     def folder(self, seed: int) -> Path:
         """The folder of the prepared arrays. Its key holds everything that they depend on."""
         settings: dict[str, Any] = self.resolve().model_dump(exclude={"data", "sentences"})
-        files: dict[str, list[Path]] = {}
+        paths: dict[str, list[Path]] = {}
         if self.synthetic:
             settings |= {"sentences (synthetic)": self.sentences.model_dump(), "version": VERSION}
         else:
-            files = files_by_part(self.path, **_FILES)
-            settings["files"] = {part: fingerprints(paths) for part, paths in files.items()}
+            paths = files.by_part(self.path, **_FILES)
+            settings["files"] = {part: cached.fingerprints(of_part) for part, of_part in paths.items()}
         if self.synthetic or self.train_samples or self.test_samples:
             settings["seed"] = seed
-        return cached.prepared("shakespeare", settings, lambda: self._arrays(files, seed))
+        return cached.prepared("shakespeare", settings, lambda: self._arrays(paths, seed))
 
-    def _arrays(self, files: dict[str, list[Path]], seed: int) -> dict[str, np.ndarray]:
+    def _arrays(self, paths: dict[str, list[Path]], seed: int) -> dict[str, np.ndarray]:
         """`{part}_inputs` [num_windows, 80] uint8 and `{part}_labels` [num_windows] or [num_windows, 80] int64 of both
         parts, `{part}_groups` [num_windows] int64, and `roles`: how many there are, and how many were left out."""
-        spoken = {part: read_windows(paths) for part, paths in files.items()} or {
+        spoken = {part: read_windows(of_part) for part, of_part in paths.items()} or {
             "all": {role: windows(encode(text)) for role, text in self.sentences.write(seed).items()}
         }
         whole = spoken["all"] if "all" in spoken else spoken["train"]
         long_enough = {role: cut for role, cut in whole.items() if len(cut) + WINDOW >= self.min_characters}
         if "all" in spoken:
             halves = [split_by_time(cut) for cut in long_enough.values()]
-            by_part = {part: [half[i] for half in halves] for i, part in enumerate(PARTS)}
+            by_part = {part: [half[i] for half in halves] for i, part in enumerate(cached.PARTS)}
         else:
             by_part = {"train": list(long_enough.values()), "test": list(spoken["test"].values())}
         arrays = {"roles": np.array([len(long_enough), len(whole) - len(long_enough)])}
         stride = self.resolve().stride
-        for part in PARTS:
+        for part in cached.PARTS:
             cuts = [cut[::stride] for cut in by_part[part]]
             num_windows = sum(map(len, cuts))
             if not num_windows:
@@ -191,19 +178,18 @@ def read_windows(paths: list[Path]) -> dict[str, np.ndarray]:
 
 def _read(path: Path) -> Iterator[tuple[str, np.ndarray]]:
     """Role and windows [n, 81], from a file in any of the three formats: its content tells which."""
-    text = read_text(path)
-    content = json_object(path, text) if text.lstrip().startswith("{") else None
-    if content is None or not is_leaf(content):
+    text = files.read_text(path)
+    content = files.json_object(path, text) if text.lstrip().startswith("{") else None
+    if content is None or not files.is_leaf(content):
         plays = f"{path.stem}/" if content is None else ""
         roles = roles_from_text(path, text) if content is None else roles_from_json(path, content)
         for role, speech in roles.items():
             yield f"{plays}{role}", windows(encode(speech))
         return
-    for user in leaf_users(path, content):
+    for name, user in files.leaf_users(path, content):
         for i, (x, y) in enumerate(zip(user.x, user.y, strict=True)):
             if not (isinstance(x, str) and isinstance(y, str) and (len(x), len(y)) == (WINDOW, 1)):
-                raise user.fault(
-                    f"sample {i:,} is not a text of {WINDOW} characters and the one that follows it"
-                )
+                problem = f"sample {i:,} is not a text of {WINDOW} characters and the one that follows it"
+                raise files.leaf_fault(path, name, problem)
         together = "".join(x + y for x, y in zip(user.x, user.y, strict=True))
-        yield user.name, encode(together).reshape(-1, WINDOW + 1)
+        yield name, encode(together).reshape(-1, WINDOW + 1)

@@ -18,26 +18,16 @@ from hpctrip.base.errors import InputError
 from hpctrip.base.io import PathName
 from hpctrip.base.rng import stream
 from hpctrip.config.sources import Reads
-from hpctrip.learn.data import cached
+from hpctrip.learn.data import cached, speech
 from hpctrip.learn.data.chirps import Chirps
-from hpctrip.learn.data.speech import (
-    Clips,
-    clip_files,
-    fingerprint,
-    official_parts,
-    owners_of,
-    read_clips,
-    speaker_of,
-    word_of,
-)
 from hpctrip.learn.task import Task
-from hpctrip.learn.workloads.base import WORKLOADS, PreparedWorkload
+from hpctrip.learn.workloads.base import WORKLOADS, SampledWorkload
 
 _VERSION = 1  # of the prepared data: raise it with any change that alters them
 
 
 @WORKLOADS.add
-class Speech(PreparedWorkload):
+class Speech(SampledWorkload):
     """Spoken words (Speech Commands v2), or synthetic chirps, as MFCCs, and the Keyword Transformer KWT-1."""
 
     kind: ClassVar[str] = "speech"
@@ -52,11 +42,11 @@ class Speech(PreparedWorkload):
     optimizer: ClassVar[Literal["adamw"]] = "adamw"
     weight_decay: ClassVar[float] = 0.1  # of KWT; the paper's Table 2 states none
 
-    data: Annotated[PathName, Reads(unless="chirps", find=clip_files)] = Field("chirps", min_length=1)
+    data: Annotated[PathName, Reads(unless="chirps", find=speech.clip_files)] = Field("chirps", min_length=1)
     """`"chirps"`: synthetic words of synthetic speakers, no download; else a folder of `word/speaker_nohash_n.wav` (or
     .flac), or a tar archive of one, compressed or not."""
     words: list[str] | None = Field(None, min_length=2)
-    """The words to tell apart, which are the classes in this order. None: all that there are, sorted (35 in the whole
+    """The words to recognise, which are the classes in this order. None: all that there are, sorted (35 in the whole
     set). The others' clips are left out."""
     split: Literal["official", "speaker"] = "official"
     """`official`: tested on the clips in testing_list.txt, trained on those in neither list; `speaker`: all clips are
@@ -67,10 +57,6 @@ class Speech(PreparedWorkload):
     client_map: Annotated[PathName | None, Reads()] = Field(None, min_length=1)
     """A CSV file with the columns `file` (word_speaker_nohash_n.wav) and `client`, gzipped or not: the natural owner of
     a training clip is then its client; clips without one are not trained on. None: the owner is the speaker."""
-    train_samples: int | None = Field(None, ge=1, le=100_000_000)
-    """Number of training clips: a random subset drawn from the run's seed. None: all."""
-    test_samples: int | None = Field(None, ge=1, le=100_000_000)
-    """Number of test clips, likewise. None: all."""
     depth: int = Field(12, ge=1, le=24)
     """Transformer blocks: 12 is KWT-1; fewer train faster and are no longer that model."""
     chirps: Chirps = Chirps()
@@ -78,10 +64,15 @@ class Speech(PreparedWorkload):
 
     def check_data(self) -> None:
         """The folder or archive, and the client map, where they are named."""
-        self._source(), self._map()
+        if not self.synthetic:
+            way_out = 'fetch it with `python -m hpctrip fetch speech DIR`, or set workload.data = "chirps"'
+            _require("workload.data", self.path, way_out)
+        if self.client_map is not None:
+            way_out = "give a CSV file with the columns file and client"
+            _require("workload.client_map", Path(self.client_map).expanduser().resolve(), way_out)
 
     def task(self, seed: int) -> Task:
-        """The memory-mapped features and KWT-1; prepares the data first where nobody has."""
+        """The memory-mapped features and KWT-1; prepares the data first where the cache lacks it."""
         import torch
         import torch.nn.functional as F
 
@@ -107,19 +98,21 @@ class Speech(PreparedWorkload):
 
     def folder(self, seed: int) -> Path:
         """The folder of the prepared arrays. Its key holds everything that they depend on."""
+        self.check_data()
         settings: dict[str, Any] = {
             "version": _VERSION,
             "words": self.words,
             "limits": [self.train_samples, self.test_samples],
         }
-        if (source := self._source()) is None:
+        if self.synthetic:
             settings |= {"chirps (synthetic)": self.chirps.model_dump()}
         else:
-            settings |= {"source": str(source), "files": fingerprint(source), "split": self.split}
+            settings |= {"source": str(self.path), "split": self.split}
+            settings["files"] = speech.fingerprint(self.path)
         if self._by_speaker:
             settings["test_fraction"] = self.test_fraction
-        if (client_map := self._map()) is not None:
-            settings["client_map"] = fingerprint(client_map)
+        if self.client_map is not None:
+            settings["client_map"] = speech.fingerprint(Path(self.client_map).expanduser().resolve())
         if self._by_speaker or settings["limits"] != [None, None]:
             settings["seed"] = seed
         return cached.prepared("speech", settings, lambda: self._arrays(seed))
@@ -127,10 +120,12 @@ class Speech(PreparedWorkload):
     def _arrays(self, seed: int) -> dict[str, np.ndarray]:
         """For both parts `{part}_inputs` [num_samples, 98, 40] float16, `{part}_labels` and `{part}_groups`
         [num_samples] int64; then `words`, `note`, and what `_standardised` adds."""
-        clips = self.chirps.draw(self.words, seed) if self.synthetic else read_clips(self.path, self.words)
-        words = self.words or sorted({word_of(name) for name in clips.names})
-        labels = np.array([words.index(word_of(name)) for name in clips.names])
-        owners, unowned = owners_of(clips.names, self.client_map)
+        clips = (
+            self.chirps.draw(self.words, seed) if self.synthetic else speech.read_clips(self.path, self.words)
+        )
+        words = self.words or sorted({speech.word_of(name) for name in clips.names})
+        labels = np.array([words.index(speech.word_of(name)) for name in clips.names])
+        owners, unowned = speech.owners_of(clips.names, self.client_map)
         parts, absent = self._parts(clips, seed)
         parts["train"] &= owners >= 0
         arrays = {"words": np.array(words), "note": np.array([unowned + absent])}
@@ -144,15 +139,15 @@ class Speech(PreparedWorkload):
     def _by_speaker(self) -> bool:
         return self.synthetic or self.split == "speaker"
 
-    def _parts(self, clips: Clips, seed: int) -> tuple[dict[str, np.ndarray], str]:
+    def _parts(self, clips: speech.Clips, seed: int) -> tuple[dict[str, np.ndarray], str]:
         """For both parts [num_clips] bool, which clips are in it, and a note on listed clips that are absent."""
         if self._by_speaker:
-            speakers = np.unique([speaker_of(name) for name in clips.names])
+            speakers = np.unique([speech.speaker_of(name) for name in clips.names])
             num_held = max(1, round(self.test_fraction * len(speakers)))
             held = set(stream(seed, "speech/held_out").permutation(speakers)[:num_held].tolist())
-            is_test = np.array([speaker_of(name) in held for name in clips.names])
+            is_test = np.array([speech.speaker_of(name) in held for name in clips.names])
             return {"train": ~is_test, "test": is_test}, ""
-        return official_parts(clips, str(self.path))
+        return speech.official_parts(clips, str(self.path))
 
     def _rows(self, part: str, mask: np.ndarray, names: list[str], seed: int) -> np.ndarray:
         """The clips of a part in an order that mixes words and depends on the names alone, a random subset where a
@@ -166,16 +161,6 @@ class Speech(PreparedWorkload):
             )
         rows = rows[self.subset(part, len(rows), self.data, seed)]
         return np.array(sorted(rows, key=lambda row: hashlib.blake2b(names[row].encode()).digest()))
-
-    def _map(self) -> Path | None:
-        """The client map, if one is named. Raises InputError where there is none."""
-        way_out = "give a CSV file with the columns file and client"
-        return self.client_map and _existing("workload.client_map", self.client_map, way_out)
-
-    def _source(self) -> Path | None:
-        """The folder or archive; None: synthetic. Raises InputError where there is none."""
-        way_out = 'fetch it with `python -m hpctrip fetch speech DIR`, or set workload.data = "chirps"'
-        return None if self.synthetic else _existing("workload.data", self.data, way_out)
 
 
 def _standardised(train: np.ndarray, test: np.ndarray) -> dict[str, np.ndarray]:
@@ -195,9 +180,7 @@ def _standardised(train: np.ndarray, test: np.ndarray) -> dict[str, np.ndarray]:
     return arrays
 
 
-def _existing(key: str, value: str, way_out: str) -> Path:
-    """The path that an input key names. Raises InputError where nothing is there."""
-    path = Path(value).expanduser().resolve()
+def _require(key: str, path: Path, way_out: str) -> None:
+    """Raises InputError where there is nothing at the path that an input key names."""
     if not (path.is_file() or path.is_dir()):  # reading a pipe or a device may never end
         raise InputError(key, f"there is no file or folder {path}", way_out)
-    return path

@@ -214,9 +214,8 @@ class ElectricityMaps(FileSignal):
         pattern = re.compile(rf"carbon intensity.*({which})", re.IGNORECASE)
         columns = list(filter(pattern.search, table.columns))
         if len(columns) != 1:
-            problem = (
-                f"has {len(columns) or 'no'} columns of a carbon intensity ({which.replace('|', ' or ')})"
-            )
+            number, wanted = len(columns) or "no", which.replace("|", " or ")
+            problem = f"has {number} columns of a carbon intensity ({wanted})"
             raise InputError(place, problem, "give a file as Electricity Maps publishes it")
         if not re.search(r"g\s*CO.{0,3}eq\s*/\s*kWh", columns[0]):
             problem = f"{columns[0]!r} is not in gCO2eq/kWh"

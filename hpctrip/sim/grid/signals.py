@@ -47,11 +47,6 @@ class GridSignal:
     table: str = ""
     """Input table that the signal is for, "carbon" or "price"; named in errors."""
 
-    @classmethod
-    def unknown(cls, num_sites: int) -> GridSignal:
-        """A signal without data: NaN at all times."""
-        return cls([""], [Signal.constant(np.nan)], np.zeros(num_sites, dtype=np.int64), False)
-
     @property
     def is_known(self) -> bool:
         """Whether there are data."""
@@ -110,14 +105,11 @@ class NoSignal(SignalModel):
 
     def signal(self, table: str, sites: SitePlacement, num_sites: int, seed: int) -> GridSignal:
         """NaN everywhere."""
-        return GridSignal.unknown(num_sites)
+        return GridSignal([""], [Signal.constant(np.nan)], np.zeros(num_sites, dtype=np.int64), False)
 
     def checked_signal(self, table: str, sites: SitePlacement, num_sites: int, seed: int) -> GridSignal:
         """The signal, which alone may be NaN."""
         return self.signal(table, sites, num_sites, seed)
-
-
-NO_SIGNAL = NoSignal()
 
 
 @SIGNALS.add

@@ -26,12 +26,8 @@ _SLACK = 1e-9
 """Relative tolerance, so that rounding does not take away a level for which the power is exactly enough."""
 
 
-class Points(NamedTuple):
-    """Operating points of one GPU, [C] each."""
-
-    watts: np.ndarray
-    rate: np.ndarray
-    """Work per second, in any unit."""
+Points = tuple[np.ndarray, np.ndarray]
+"""Operating points of one GPU: its watts, and its work per second in any unit, [C] each."""
 
 
 class Levels(NamedTuple):
@@ -76,7 +72,7 @@ class OperatingPoints(Throughput):
                 "raise it, or leave it out",
             )
         order = allowed[np.lexsort((-rate[allowed], watts[allowed]))]
-        return Points(watts[order], rate[order])
+        return watts[order], rate[order]
 
     def full_power_w(self) -> float:
         """Power of a site whose GPUs all run at the fastest point."""
@@ -141,7 +137,7 @@ class Clocks(OperatingPoints):
     def points(self) -> Points:
         """One point for each clock of the model."""
         x = self.gpu.frequencies
-        return Points(self.gpu.full_power_w(x), 1 / self.gpu.slowdown(x))
+        return self.gpu.full_power_w(x), 1 / self.gpu.slowdown(x)
 
 
 _LARGEST = 1e12
@@ -186,4 +182,4 @@ def read_curve(path: str, place: str) -> Points:
     watts, rate = table.numbers("watts"), table.numbers("samples_per_second")
     for name, values in (("watts", watts), ("samples_per_second", rate)):
         table.refuse(name, (values <= 0) | (values > _LARGEST), f"is not above 0 and at most {_LARGEST:g}")
-    return Points(watts, rate)
+    return watts, rate

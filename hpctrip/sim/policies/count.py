@@ -72,10 +72,8 @@ class DynamicCount(Component):
             gain = trend * np.log1p(k) / np.log1p(num_sites)
         spent = {name: values[k - 1] for name, values in prefix_spending(sites, order[: k[-1]]).items()}
         weighed = Candidates(k, gain, round_s, gain / round_s, **spent)
-        merit, place = (
-            self.objective.merit(weighed, sites, history),
-            config_key("policy.objective", self.objective),
-        )
+        place = config_key("policy.objective", self.objective)
+        merit = self.objective.merit(weighed, sites, history)
         merit = numbers(merit, k.shape, -np.inf, np.inf, place, "the merit of the cohorts")
         weighed = replace(weighed, merit=merit)
         return _walked(weighed) if self.search == "prefix" else weighed

@@ -104,10 +104,8 @@ def _month(seed: int) -> tuple[list[str], list[str], dict[str, np.ndarray]]:
 
     production = level(cell_mean, 0.008) + movement(0.005, 0.005, 0.003)
     rest = level(rng.normal(0.10, 0.008, len(CELLS)), 0.005) + movement(0.009, 0.007, 0.010)
-    util = {
-        "production": production,
-        "measured": production + np.maximum(rest, 0.015),
-    }  # a part is less than all
+    # a part is less than all
+    util = {"production": production, "measured": production + np.maximum(rest, 0.015)}
     return names, cells, {column: np.clip(values, 0, 1).round(3) for column, values in util.items()}
 
 
