@@ -33,7 +33,7 @@ TRACES = Path(__file__).parents[2] / "traces" / "synthetic"
 UPDATE = "HPCTRIP_UPDATE_GOLDEN"
 FIXED = ("policy.kind=goodput", "power.kind=constant")
 ADAPTIVE = (*FIXED, "policy.local_work=adaptive")
-MOST_RECORDS = 15
+MOST_RECORDS = 13
 
 
 @pytest.fixture(scope="module")
