@@ -3,6 +3,8 @@
 import itertools
 import math
 from dataclasses import replace
+from operator import attrgetter
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -25,12 +27,7 @@ def trial(sample_s, sample_j=math.nan, accuracy=0.5, failure="", **keys):
     return Trial(keys, 3, sample_s, 0.01, sample_j, accuracy, failure)
 
 
-def seconds(trial):
-    return trial.sample_s
-
-
-def joules(trial):
-    return trial.sample_j
+seconds, joules = attrgetter("sample_s"), attrgetter("sample_j")
 
 
 @pytest.mark.parametrize("lowest", [0.0, 3.1, 7.77, 10.0])
@@ -102,15 +99,6 @@ def test_candidates_are_all_combinations_without_duplicates_and_their_number_is_
 def test_a_search_line_without_a_list_of_values_is_refused(line, message):
     with pytest.raises(InputError, match=message):
         read_space(line)
-
-
-class FakeRow:
-    """The columns of a round that `tune` reads."""
-
-    num_samples, train_wall_j, accuracy = 1, math.nan, 0.5
-
-    def __init__(self, train_wall_s):
-        self.train_wall_s = train_wall_s
 
 
 @pytest.fixture
@@ -252,24 +240,17 @@ def test_a_real_trial_succeeds_and_an_impossible_one_has_a_failure(runner):
     assert runner.run({"knobs.power_cap_w": 100.0}, 1).failure == "no GPU trains here"
 
 
-class StuckCounter:
-    """An energy counter that never advances, as on many virtual machines."""
-
-    name = "still"
-
-    def read_uj(self):
-        return 7
-
-
 def test_a_counter_that_does_not_advance_yields_no_energy(runner):
-    runner.meter = Meter([StuckCounter()])
+    """As on many virtual machines."""
+    runner.meter = Meter([SimpleNamespace(name="still", read_uj=lambda: 7)])
     stuck = runner.run({}, 1)
     assert math.isnan(stuck.sample_j) and stuck.sample_s > 0 and stuck.num_rounds == 3
 
 
 def test_an_early_trial_ends_after_few_rounds_and_the_last_one_at_the_wanted_error(monkeypatch):
     """Rounds last 1 s and 2 s in turn, so an error of 25 % takes about ten rounds."""
-    rows = [FakeRow(1.0 + number % 2) for number in range(1000)]
+    columns = {"num_samples": 1, "train_wall_j": math.nan, "accuracy": 0.5}
+    rows = [SimpleNamespace(train_wall_s=1.0 + number % 2, **columns) for number in range(1000)]
     monkeypatch.setattr(TrialRunner, "_rounds", lambda self, keys: (row for row in rows))
     runner = TrialRunner((), LINES, (), accuracy_round=20, error=0.25, max_rounds=200)
     assert runner.run({}, 2).num_rounds == 8
