@@ -121,19 +121,30 @@ class HeartbeatSocket:
         """Bind the socket so that the machine `other` reaches it, or to loopback where `other` is empty; returns the
         address, None on failure."""
         try:
-            self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-            self._at = _bound(self._socket, candidates(other) if other else [_LOOPBACK])
+            self._bind((address, 0) for address in (candidates(other) if other else [_LOOPBACK]))
         except OSError as error:
             self.trouble = error.strerror or str(error)
         return self._at
 
+    def _bind(self, addresses: Iterable[Address]) -> None:
+        """Replace the socket by a new one at the first address that this machine has. Raises OSError where it has
+        none."""
+        self.close()
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        failure = OSError(0, "no address")
+        for address in addresses:
+            try:
+                self._socket.bind(address)
+                self._at = self._socket.getsockname()
+                return
+            except OSError as error:
+                failure = error
+        raise failure
+
     def reopen(self) -> None:
         """Replace a failed socket by a new one at the same address. Raises OSError where it cannot be bound."""
         if self._at is not None:
-            if self._socket is not None:
-                self._socket.close()
-            self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-            self._socket.bind(self._at)
+            self._bind([self._at])
 
     def close(self) -> None:
         """Close the socket."""
@@ -194,18 +205,6 @@ def candidates(other: str) -> Iterator[str]:
             address = find()
             if not address.startswith("127."):
                 yield address
-
-
-def _bound(sock: socket.socket, addresses: Iterable[str]) -> Address:
-    """Bind to the first address that this machine has; returns it with the port. Raises OSError where it has none."""
-    error = OSError(0, "no address")
-    for address in addresses:
-        try:
-            sock.bind((address, 0))
-            return address, sock.getsockname()[1]
-        except OSError as failure:
-            error = failure
-    raise error
 
 
 def _address_towards(place: str) -> str:
